@@ -1,0 +1,205 @@
+"""What the pure step wants done. Values only: the loop hands each to the thread that owns the I/O."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from scheduler_service.core.instants import Instant
+from scheduler_service.core.model import Gap, JobHistory, NewRun, ReleasedRun
+from scheduler_service.core.run_state import Event, RunState
+
+
+@dataclass(frozen=True, slots=True)
+class Retract:
+    """Delete the occurrences of versions older than `version` that are still `scheduled` at or after `start`."""
+
+    job_id: str
+    version: int
+    start: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class MakeRuns:
+    """One transaction: retract, insert what is not there, write gaps, mark planned versions, the cursor last."""
+
+    runs: tuple[NewRun, ...]
+    cursor: Instant
+    retracts: tuple[Retract, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+    planned: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Move this run to `pending`, if it still waits with this attempt; `seq` is stored before it is published."""
+
+    run_id: str
+    attempt: int
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class MoveRuns:
+    """The two-phase move of one batch of due runs."""
+
+    releases: tuple[Release, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Republish:
+    """Give these pending runs a new seq; what is still pending with that attempt is published again."""
+
+    releases: tuple[Release, ...]
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One guarded write: `event` on `attempt` of a run, leading to `to`.
+
+    The guard is the table's sources of `event` and the attempt. `retrying` raises the attempt by one, keeps the
+    ended attempt as a row of its own, and is refused where a cancel was requested meanwhile. None leaves a column.
+    """
+
+    run_id: str
+    attempt: int
+    event: Event
+    to: RunState
+    at: Instant
+    reason: str | None = None
+    due_at: Instant | None = None
+    started_at: Instant | None = None
+    worker: str | None = None
+    result: Any = None
+    error: Mapping[str, Any] | None = None
+    args: list[Any] | None = None
+    kwargs: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedMark:
+    """The broker took this attempt at `at`."""
+
+    run_id: str
+    attempt: int
+    at: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class LateReport:
+    """A report of an attempt that is over: kept on that attempt's row, the run is left alone."""
+
+    run_id: str
+    attempt: int
+    kind: str
+    at: Instant
+    worker: str
+    error: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """One transaction: the transitions and marks, and the inbox position they were read up to."""
+
+    transitions: tuple[Transition, ...]
+    published: tuple[PublishedMark, ...] = ()
+    late: tuple[LateReport, ...] = ()
+    position: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRuns:
+    """Bring these runs as the database has them."""
+
+    run_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadDue:
+    """Bring runs that wait in the database and are due before `until`, whoever made them."""
+
+    until: Instant
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadJobs:
+    """Bring these jobs as they are now."""
+
+    job_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Send these released runs to the broker."""
+
+    runs: tuple[ReleasedRun, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TakeClaims:
+    """Try to take the claim of these pending attempts, so that no worker can start them."""
+
+    attempts: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StopTasks:
+    """Tell the workers that these running attempts are not wanted: flag and revoke."""
+
+    attempts: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetAttempts:
+    """These attempts are committed as over: their result keys may go."""
+
+    attempts: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LookUpResults:
+    """Before these attempts are called lost: is there a report that the stream did not bring?"""
+
+    attempts: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InspectQueues:
+    """Bring the length and the head of these queues."""
+
+    queues: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BuildIndex:
+    """Expand these jobs: what is owed in [`cursor`, now), and the index from there to `end`."""
+
+    jobs: tuple[JobHistory, ...]
+    cursor: Instant
+    now: Instant
+    end: Instant
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer to a query."""
+
+    reply_to: str
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordStatistics:
+    """One row of statistics; dropped when the syncer is behind."""
+
+    at: Instant
+    active_runs: int
+    index_runs: int
+    lag: int
+
+
+StoreEffect = MakeRuns | MoveRuns | Republish | Apply | ReadRuns | ReadDue | ReadJobs | RecordStatistics
+BrokerEffect = Publish | TakeClaims | StopTasks | ForgetAttempts | LookUpResults | InspectQueues | Reply
+Effect = StoreEffect | BrokerEffect | BuildIndex

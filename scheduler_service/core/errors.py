@@ -1,0 +1,73 @@
+"""The one exception tree. Each class says who can mend it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+
+class ItineraryError(Exception):
+    """Base of every error that this product raises on purpose."""
+
+
+class BadValue(ItineraryError):
+    """A value that its sender can correct: names the field, the value and what is allowed."""
+
+    def __init__(self, field: str, value: Any, allowed: str) -> None:
+        self.field = field
+        self.value = value
+        self.allowed = allowed
+        shown = repr(value)
+        if len(shown) > 80:
+            shown = shown[:77] + "..."
+        super().__init__(f"{field}: {shown} is not accepted; {allowed}")
+
+    def under(self, prefix: str) -> "BadValue":
+        """The same complaint, its field named from one level further out."""
+        return BadValue(f"{prefix}.{self.field}" if self.field else prefix, self.value, self.allowed)
+
+
+class BadValues(ItineraryError):
+    """Several bad values of one request, so that its sender can correct them at once."""
+
+    def __init__(self, errors: Sequence[BadValue]) -> None:
+        self.errors = tuple(errors)
+        super().__init__("; ".join(str(e) for e in self.errors))
+
+
+class NotFound(ItineraryError):
+    """The named job or run does not exist; the caller can name another."""
+
+
+class Conflict(ItineraryError):
+    """The request contradicts what is stored; the caller decides anew from the present state."""
+
+
+class StaleVersion(Conflict):
+    """The job was changed since the caller read it; the caller reads it again."""
+
+
+class IllegalTransition(ItineraryError):
+    """A move that the state machine does not have: a programming error of ours."""
+
+    def __init__(self, run_id: str, state: str, event: str) -> None:
+        self.run_id, self.state, self.event = run_id, state, event
+        super().__init__(f"run {run_id}: no move for event {event!r} from state {state!r}")
+
+
+class MalformedEntry(ItineraryError):
+    """An inbox entry that cannot be understood; it is set aside with this reason, its sender can mend it."""
+
+
+class StoreUnavailable(ItineraryError):
+    """The database does not answer or refuses service for now; waiting or the operator mends it."""
+
+
+class RowRefused(ItineraryError):
+    """The database will never take this row as it is; it is set aside with the reason."""
+
+
+class BrokerUnavailable(ItineraryError):
+    """Redis does not answer; whether the last command was carried out is unknown. Waiting mends it."""
+
+
+class LeaseLost(ItineraryError):
+    """This process no longer leads: the lease is at another term. It stops leading at once."""

@@ -1,0 +1,48 @@
+"""The names that everything is found by: job ids, run ids, Celery task ids. Pure functions of what they name."""
+
+import re
+from typing import Final
+
+from scheduler_service.core.errors import BadValue, MalformedEntry
+from scheduler_service.core.instants import Instant, format_instant
+
+JOB_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+QUEUE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
+TASK: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,254}")
+JOB_ID_RULE: Final = "start with a letter or digit, then letters, digits, '.', '_' or '-', 128 at most"
+
+
+def check_job_id(job_id: object, field: str = "job_id") -> str:
+    """The job id itself, or BadValue saying what an id may hold."""
+    if not isinstance(job_id, str) or not JOB_ID.fullmatch(job_id):
+        raise BadValue(field, job_id, JOB_ID_RULE)
+    return job_id
+
+
+def occurrence_run_id(job_id: str, scheduled_at: Instant) -> str:
+    """`billing.close_2026-12-01T01:00:00Z`: the same for everyone who works out this occurrence."""
+    return f"{job_id}_{format_instant(scheduled_at)}"
+
+
+def manual_run_id(job_id: str, uuid7: str) -> str:
+    """The id of a run asked for by hand."""
+    return f"{job_id}_manual-{uuid7}"
+
+
+def adhoc_run_id(uuid7: str) -> str:
+    """The id of a one-off run without a job."""
+    return f"adhoc_{uuid7}"
+
+
+def task_id(run_id: str, attempt: int) -> str:
+    """The Celery task id of one attempt."""
+    return f"{run_id}~{attempt}"
+
+
+def split_task_id(text: object) -> tuple[str, int]:
+    """(run_id, attempt) of a task id of ours; anything else raises MalformedEntry."""
+    if isinstance(text, str) and len(text) <= 300:
+        run_id, tilde, attempt = text.rpartition("~")
+        if tilde and run_id and attempt.isascii() and attempt.isdigit() and 0 < len(attempt) < 9:
+            return run_id, int(attempt)
+    raise MalformedEntry(f"task_id {str(text)[:80]!r} is not <run_id>~<attempt>")

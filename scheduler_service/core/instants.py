@@ -1,0 +1,94 @@
+"""Instants and durations: whole microseconds as integers, UTC, and their texts.
+
+An `Instant` counts microseconds since 1970-01-01T00:00:00Z; a `Duration` is a number of microseconds.
+Integers make the index, the guards and the tests exact; texts appear only at the borders.
+"""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from scheduler_service.core.errors import BadValue
+
+Instant = int
+Duration = int
+
+MICROSECOND: Final = 1
+MILLISECOND: Final = 1_000
+SECOND: Final = 1_000_000
+MINUTE: Final = 60 * SECOND
+HOUR: Final = 60 * MINUTE
+DAY: Final = 24 * HOUR
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_UNITS = {"ms": MILLISECOND, "s": SECOND, "m": MINUTE, "h": HOUR, "d": DAY, "w": 7 * DAY}
+_SHORT = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)(ms|s|m|h|d|w)")
+_ISO = re.compile(
+    r"P(?:(?P<w>\d{1,6})W)?(?:(?P<d>\d{1,6})D)?"
+    r"(?:T(?:(?P<h>\d{1,6})H)?(?:(?P<m>\d{1,6})M)?(?:(?P<s>\d{1,9}(?:\.\d{1,6})?)S)?)?"
+)
+_RFC3339 = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(?:\.\d{1,6})?(?:[Zz]|[+-]\d{2}:\d{2})")
+
+
+def from_datetime(moment: datetime) -> Instant:
+    """The instant of an aware datetime; a naive one raises ValueError, since its zone would be a guess."""
+    if moment.tzinfo is None:
+        raise ValueError("a datetime without a zone names no instant")
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def to_datetime(instant: Instant) -> datetime:
+    """The instant as an aware datetime in UTC."""
+    return _EPOCH + timedelta(microseconds=instant)
+
+
+def format_instant(instant: Instant) -> str:
+    """RFC 3339 in UTC with Z, trailing zeros of the fraction cut: `2026-11-27T10:00:00Z`."""
+    seconds, micros = divmod(instant, SECOND)
+    text = (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")
+    text = text.rjust(19, "0")
+    fraction = f".{micros:06d}".rstrip("0") if micros else ""
+    return f"{text}{fraction}Z"
+
+
+def parse_instant(text: object, field: str = "at") -> Instant:
+    """An RFC 3339 time with its offset, as an instant; anything else raises BadValue naming `field`."""
+    allowed = "give an RFC 3339 time with an offset, such as 2026-11-27T10:00:00Z"
+    if not isinstance(text, str) or len(text) > 40 or not _RFC3339.fullmatch(text):
+        raise BadValue(field, text, allowed)
+    try:
+        return from_datetime(datetime.fromisoformat(text.replace("z", "Z")))
+    except (ValueError, OverflowError) as exc:
+        raise BadValue(field, text, f"{allowed} ({exc})") from exc
+
+
+def format_duration(duration: Duration) -> str:
+    """The shortest exact text in one unit: `90s`, `25m`, `2h`, `1d`, `1.5s`."""
+    for unit in ("d", "h", "m", "s", "ms"):
+        size = _UNITS[unit]
+        if duration and duration % size == 0:
+            return f"{duration // size}{unit}"
+    seconds, micros = divmod(duration, SECOND)
+    fraction = f".{micros:06d}".rstrip("0") if micros else ""
+    return f"{seconds}{fraction}s"
+
+
+def parse_duration(text: object, field: str = "duration") -> Duration:
+    """`90s`, `25m`, `2h`, `1d`, `1h30m` or ISO 8601 `PT25M`, in microseconds; else BadValue naming `field`."""
+    allowed = "give a duration such as 90s, 25m, 2h, 1d or PT25M"
+    if not isinstance(text, str) or len(text) > 40:
+        raise BadValue(field, text, allowed)
+    parts = _SHORT.findall(text)
+    if parts and "".join(n + u for n, u in parts) == text:
+        units = [u for _, u in parts]
+        if len(set(units)) == len(units):
+            return sum(_scaled(n, _UNITS[u]) for n, u in parts)
+    iso = _ISO.fullmatch(text)
+    if iso and any(iso.groupdict().values()) and not text.endswith("T"):
+        return sum(_scaled(n, _UNITS[u]) for u, n in iso.groupdict().items() if n)
+    raise BadValue(field, text, allowed)
+
+
+def _scaled(number: str, unit: int) -> int:
+    whole, _, fraction = number.partition(".")
+    return int(whole) * unit + (int(fraction) * unit // 10 ** len(fraction) if fraction else 0)

@@ -1,0 +1,272 @@
+"""What the scheduler speaks of: jobs with their policies, runs, leases. Values only; rules live beside them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from scheduler_service.core.instants import MINUTE, SECOND, Duration, Instant
+from scheduler_service.core.run_state import RunState
+from scheduler_service.core.schedule import Schedule
+
+DEFAULT_QUEUE: Final = "default"
+DEFAULT_PRIORITY: Final = 5
+
+
+class Overlap(StrEnum):
+    """What happens when a run falls due while the job's previous run is not final."""
+
+    SKIP = "skip"
+    ALLOW = "allow"
+    QUEUE = "queue"
+    QUEUE_ALL = "queue_all"
+    CANCEL_RUNNING = "cancel_running"
+
+
+class MisfirePolicy(StrEnum):
+    """What happens to occurrences that could not be released within the grace."""
+
+    FIRE_ONCE = "fire_once"
+    FIRE_ALL = "fire_all"
+    SKIP = "skip"
+
+
+class RunKind(StrEnum):
+    """Why a run exists: planned by a schedule, asked for by hand, or enqueued without a job."""
+
+    OCCURRENCE = "occurrence"
+    MANUAL = "manual"
+    ADHOC = "adhoc"
+
+
+@dataclass(frozen=True, slots=True)
+class Misfire:
+    """The job's answer to lateness; `grace` is how late an occurrence may be and still run as if on time."""
+
+    policy: MisfirePolicy = MisfirePolicy.FIRE_ONCE
+    grace: Duration = 30 * SECOND
+    max_catch_up: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often an attempt that failed is tried anew, and after which pauses (exponential, capped)."""
+
+    max_attempts: int = 1
+    initial: Duration = 5 * SECOND
+    factor: float = 2.0
+    max: Duration = 10 * MINUTE
+    jitter: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One version of a job's definition; it holds from `effective_from` until the next version's.
+
+    `schedule_spec` is the schedule's JSON as stored (see core.schedule.canonical_spec); `schedule` the parsed one.
+    """
+
+    job_id: str
+    task: str
+    schedule: Schedule
+    schedule_spec: Mapping[str, Any]
+    title: str = ""
+    args: Sequence[Any] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    queue: str = DEFAULT_QUEUE
+    priority: int = DEFAULT_PRIORITY
+    start_at: Instant | None = None
+    end_at: Instant | None = None
+    jitter: Duration = 0
+    misfire: Misfire = Misfire()
+    overlap: Overlap = Overlap.SKIP
+    retry: RetryPolicy = RetryPolicy()
+    timeout: Duration | None = None
+    tags: tuple[str, ...] = ()
+    description: str = ""
+    paused: bool = False
+    pause_reason: str | None = None
+    paused_until: Instant | None = None
+    version: int = 1
+    created_at: Instant = 0
+    effective_from: Instant = 0
+    deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JobHistory:
+    """A job as the planner needs it: its versions that still matter, oldest first; the last one is current.
+
+    `planned_version` is the newest version whose occurrences up to the cursor are planned.
+    """
+
+    versions: tuple[Job, ...]
+    planned_version: int
+
+    @property
+    def current(self) -> Job:
+        """The version that holds from now on."""
+        return self.versions[-1]
+
+    @property
+    def job_id(self) -> str:
+        """The key of the job."""
+        return self.versions[-1].job_id
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """A run to be inserted in state `scheduled`, attempt 1."""
+
+    run_id: str
+    kind: RunKind
+    task: str
+    scheduled_at: Instant
+    due_at: Instant
+    job_id: str | None = None
+    job_version: int | None = None
+    args: Sequence[Any] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    queue: str = DEFAULT_QUEUE
+    priority: int = DEFAULT_PRIORITY
+    retry: RetryPolicy = RetryPolicy()
+    timeout: Duration | None = None
+    overlap: Overlap | None = None
+    retry_of: str | None = None
+    idempotency_key: str | None = None
+    request_hash: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveRun:
+    """What the leader keeps in memory of a run: enough to decide, nothing of its payload.
+
+    `attempt` is the attempt that is out, or in `retrying` the one that comes next. `overlap` is a manual run's own
+    choice. `seq` is the number of its last publish (term and counter), 0 before the first.
+    """
+
+    run_id: str
+    kind: RunKind
+    job_id: str | None
+    job_version: int | None
+    queue: str
+    priority: int
+    scheduled_at: Instant
+    due_at: Instant
+    state: RunState
+    attempt: int = 1
+    retry: RetryPolicy = RetryPolicy()
+    timeout: Duration | None = None
+    overlap: Overlap | None = None
+    cancel_requested: bool = False
+    seq: int = 0
+    pending_at: Instant | None = None
+    published_at: Instant | None = None
+    started_at: Instant | None = None
+    worker: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasedRun:
+    """A run that this leader moved to `pending`: all that its message needs. Only such runs are published."""
+
+    run_id: str
+    attempt: int
+    seq: int
+    term: int
+    job_id: str | None
+    task: str
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    queue: str
+    priority: int
+    scheduled_at: Instant
+    due_at: Instant
+    timeout: Duration | None
+    retries: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskError:
+    """Why an attempt failed, cut to size by the worker."""
+
+    type: str
+    message: str
+    traceback: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One finished try of a run that was not its last."""
+
+    attempt: int
+    outcome: str
+    reason: str | None
+    pending_at: Instant | None
+    published_at: Instant | None
+    started_at: Instant | None
+    finished_at: Instant | None
+    worker: str | None
+    error: TaskError | None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The whole record of a run, as history shows it."""
+
+    run_id: str
+    kind: RunKind
+    job_id: str | None
+    job_version: int | None
+    task: str
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    queue: str
+    priority: int
+    retry_of: str | None
+    scheduled_at: Instant
+    due_at: Instant
+    state: RunState
+    attempt: int
+    retry: RetryPolicy
+    timeout: Duration | None
+    reason: str | None
+    cancel_requested_at: Instant | None
+    pending_at: Instant | None
+    published_at: Instant | None
+    started_at: Instant | None
+    finished_at: Instant | None
+    worker: str | None
+    term: int | None
+    result: Any
+    error: TaskError | None
+    attempts: tuple[Attempt, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Occurrences that will not run, folded into one row: `count` of them in [`start`, `end`)."""
+
+    job_id: str
+    start: Instant
+    end: Instant
+    count: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to lead: `term` is the fencing token, `now` the database's time when it was confirmed."""
+
+    shard: int
+    term: int
+    holder: str
+    now: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """How far the leaders have come: planned up to `materialised_until`, inbox read up to `inbox_position`."""
+
+    materialised_until: Instant | None
+    inbox_position: str

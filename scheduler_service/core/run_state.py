@@ -1,0 +1,84 @@
+"""The state machine of a run: the one transition table.
+
+The database CHECK, the guards of every UPDATE, the README's diagram and the tests are made from `MOVES`.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from scheduler_service.core.errors import IllegalTransition
+
+
+class RunState(StrEnum):
+    """Where a run stands. `lost` and `timed_out` are reasons, not states."""
+
+    SCHEDULED = "scheduled"
+    PENDING = "pending"
+    RUNNING = "running"
+    RETRYING = "retrying"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    SKIPPED = "skipped"
+    MISSED = "missed"
+
+
+class Event(StrEnum):
+    """What can happen to a run."""
+
+    RELEASE = "release"
+    START = "start"
+    SUCCEED = "succeed"
+    FAIL = "fail"
+    RETRY = "retry"
+    LOSE = "lose"
+    TIME_OUT = "time_out"
+    CANCEL = "cancel"
+    SKIP = "skip"
+    MISS = "miss"
+
+
+FINAL: Final = frozenset({RunState.COMPLETED, RunState.FAILED, RunState.CANCELLED, RunState.SKIPPED, RunState.MISSED})
+WAITING: Final = frozenset({RunState.SCHEDULED, RunState.RETRYING})
+ACTIVE: Final = frozenset(RunState) - FINAL
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """From which states an event moves a run, and to where; `spent` is the target when no attempt is left."""
+
+    sources: frozenset[RunState]
+    target: RunState
+    spent: RunState | None = None
+
+
+_OUT = frozenset({RunState.RUNNING, RunState.PENDING})
+
+MOVES: Final[dict[Event, Move]] = {
+    Event.RELEASE: Move(WAITING, RunState.PENDING),
+    Event.START: Move(frozenset({RunState.PENDING}), RunState.RUNNING),
+    Event.SUCCEED: Move(_OUT, RunState.COMPLETED),
+    Event.FAIL: Move(_OUT, RunState.RETRYING, spent=RunState.FAILED),
+    Event.RETRY: Move(_OUT, RunState.RETRYING),
+    Event.LOSE: Move(frozenset({RunState.RUNNING}), RunState.RETRYING, spent=RunState.FAILED),
+    Event.TIME_OUT: Move(frozenset({RunState.RUNNING}), RunState.RETRYING, spent=RunState.FAILED),
+    Event.CANCEL: Move(ACTIVE, RunState.CANCELLED),
+    Event.SKIP: Move(frozenset({RunState.SCHEDULED}), RunState.SKIPPED),
+    Event.MISS: Move(frozenset({RunState.SCHEDULED}), RunState.MISSED),
+}
+
+
+def next_state(run_id: str, state: RunState, event: Event, *, attempts_left: bool = False) -> RunState:
+    """The state that `event` leads to; raises IllegalTransition where the table has no such move."""
+    move = MOVES[event]
+    if state not in move.sources:
+        raise IllegalTransition(run_id, state, event)
+    if move.spent is not None and not attempts_left:
+        return move.spent
+    return move.target
+
+
+def can_move(state: RunState, event: Event) -> bool:
+    """Whether the table lets `event` move a run that is in `state`."""
+    return state in MOVES[event].sources

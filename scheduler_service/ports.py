@@ -1,0 +1,256 @@
+"""What the core needs from outside. Each class states its duties; every implementation passes the same suite.
+
+Errors at every border: StoreUnavailable or BrokerUnavailable when the other side does not answer (the outcome of the
+last call is then unknown), LeaseLost when another term leads, RowRefused for a row that will never be accepted.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, Protocol, TypeVar
+
+from scheduler_service.core.effects import Apply, MakeRuns, RecordStatistics, Release
+from scheduler_service.core.instants import Duration, Instant
+from scheduler_service.core.model import (
+    ActiveRun,
+    Cursor,
+    Job,
+    JobHistory,
+    Lease,
+    NewRun,
+    ReleasedRun,
+    Run,
+)
+from scheduler_service.core.run_state import RunState
+
+T = TypeVar("T")
+
+
+class LeaseStore(Protocol):
+    """The lease row, judged by the database's clock alone. Has a connection of its own."""
+
+    def acquire(self, shard: int, holder: str, ttl: Duration) -> Lease | None:
+        """Take the lease if nobody holds it, its holder resigned or let it lapse; the term grows by one."""
+
+    def renew(self, lease: Lease, ttl: Duration) -> Lease:
+        """The same lease, confirmed anew; raises LeaseLost if the row bears another term or holder."""
+
+    def resign(self, lease: Lease) -> None:
+        """Free the lease at once, if it is still this one; a standby needs not wait for the ttl."""
+
+    def peek(self, shard: int) -> "LeaseView | None":
+        """Who leads, by what term, since when; None before the first leader."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseView:
+    """The lease as anybody may read it; `renewals` lets a standby see that a holder stands still."""
+
+    term: int
+    holder: str
+    acquired_at: Instant
+    expires_at: Instant
+    renewals: int
+    now: Instant
+
+    @property
+    def live(self) -> bool:
+        """Whether the database's clock still grants it."""
+        return self.now < self.expires_at
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What came back from a guarded move: only `released` is published; `refused` did not match the guard."""
+
+    released: tuple[ReleasedRun, ...]
+    refused: tuple[str, ...]
+
+
+class LeaderStore(Protocol):
+    """The leader's writes and reads. Every write is one transaction fenced by the lease's term."""
+
+    def cursor(self, lease: Lease) -> Cursor:
+        """The cursor of the lease's shard; made empty (inbox position "0-0") on first use."""
+
+    def active_runs(self) -> list[ActiveRun]:
+        """All runs that the leader must know when it takes over: scheduled or retrying and due within
+        a minute or made by a schedule, pending, running."""
+
+    def job_histories(self, since: Instant | None) -> list[JobHistory]:
+        """All jobs, each with the versions that hold at or after `since` (all unplanned versions too)."""
+
+    def histories_of(self, job_ids: Sequence[str], since: Instant | None) -> list[JobHistory]:
+        """The same for some jobs; a job that was deleted has a last version with `deleted` set."""
+
+    def unplanned_jobs(self, limit: int) -> list[str]:
+        """Ids of jobs whose planned version is not their version."""
+
+    def make_runs(self, lease: Lease, batch: MakeRuns) -> tuple[str, ...]:
+        """Carry out one MakeRuns; returns the ids that were there already (not made by this call).
+
+        `planned` is marked only where the job's version is still that one.
+        """
+
+    def move_runs(self, lease: Lease, releases: Sequence[Release], now: Instant) -> Moved:
+        """The two-phase, state-guarded move: collect the due ids FOR UPDATE SKIP LOCKED, then UPDATE them.
+
+        Guard: state scheduled or retrying, the attempt, due_at <= now, no cancel requested, and for a run of a job
+        that the job's planned version is its version, it is not deleted, and not paused (occurrences in their
+        first attempt; manual runs and retries go on).
+        """
+
+    def renew_publish(self, lease: Lease, releases: Sequence[Release]) -> Moved:
+        """Store a new seq for runs still pending with that attempt and without cancel request."""
+
+    def apply(self, lease: Lease, batch: Apply) -> tuple[str, ...]:
+        """Carry out the transitions in order; returns the ids whose guard did not match (unknown ones too)."""
+
+    def read_runs(self, run_ids: Sequence[str]) -> list[ActiveRun]:
+        """These runs as they are now, final ones included; unknown ids are left out."""
+
+    def due_runs(self, until: Instant, limit: int) -> list[ActiveRun]:
+        """Runs scheduled or retrying with due_at < until, at most `limit` of each queue, most urgent first."""
+
+    def record_statistics(self, row: RecordStatistics) -> None:
+        """One row of statistics; old rows are pruned by the same call now and then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """A part of a list; `next_cursor` is None on the last page. Stable under writes (keyset)."""
+
+    items: list[T]
+    next_cursor: str | None
+
+
+class JobStore(Protocol):
+    """Definitions of jobs, for everybody but the leader. Each change makes a version and its history row."""
+
+    def create(self, job: Job) -> Job:
+        """Insert; Conflict where the id exists. Version, effective_from and created_at are set here."""
+
+    def replace(self, job: Job, if_version: int | None) -> tuple[Job, Literal["made", "replaced", "unchanged"]]:
+        """Make or replace; an equal definition changes no version; StaleVersion where `if_version` is not current.
+
+        Pause state is not part of the definition and is kept.
+        """
+
+    def get(self, job_id: str) -> Job:
+        """The current definition; NotFound."""
+
+    def list(
+        self, *, tag: str | None, text: str | None, paused: bool | None, limit: int, cursor: str | None
+    ) -> Page[Job]:
+        """Jobs by id, filtered; `text` is found in id, title, task."""
+
+    def set_paused(self, job_id: str, paused: bool, reason: str | None, until: Instant | None) -> Job:
+        """Pause or resume; no version is made where nothing changes."""
+
+    def delete(self, job_id: str, if_version: int | None) -> None:
+        """Mark deleted, as a last version; history stays; NotFound. Making it again goes on counting versions."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunFilter:
+    """What `GET /runs` may ask for."""
+
+    job_id: str | None = None
+    states: tuple[RunState, ...] = ()
+    queue: str | None = None
+    since: Instant | None = None
+    until: Instant | None = None
+
+
+class RunStore(Protocol):
+    """Runs, for everybody but the leader."""
+
+    def enqueue(self, runs: Sequence[NewRun]) -> list[tuple[Run, bool]]:
+        """Insert all or nothing; (run, made). The same idempotency key and request hash gives the run that is
+        there; another hash raises Conflict. `due_at` 0 means now, by the database's clock."""
+
+    def get(self, run_id: str) -> Run:
+        """The whole record with its attempts; NotFound."""
+
+    def list(self, wanted: RunFilter, limit: int, cursor: str | None) -> Page[Run]:
+        """Newest first by scheduled_at, then id; attempts left out."""
+
+    def request_cancel(self, run_id: str) -> Run:
+        """Scheduled and retrying end `cancelled` here; for pending and running cancel_requested_at is committed.
+        A final run is returned as it is. NotFound."""
+
+    def counts(self) -> Mapping[RunState, int]:
+        """How many runs are in each state that is not final."""
+
+
+@dataclass(frozen=True, slots=True)
+class InboxBatch:
+    """Entries read, in order, as (id, fields); `position` is the last id; `at_end`: nothing more waits."""
+
+    entries: tuple[tuple[str, Mapping[str, str]], ...]
+    position: str
+    at_end: bool
+
+
+class Inbox(Protocol):
+    """The leader's inbox, a Redis stream. The position is the caller's."""
+
+    def read(self, position: str, count: int, block: Duration) -> InboxBatch:
+        """Entries after `position`, waiting up to `block` for the first; empty and at_end after that."""
+
+    def send(self, kind: str, at: Instant, body: Mapping[str, Any]) -> None:
+        """Append one entry."""
+
+    def bury(self, entry_id: str, fields: Mapping[str, str], reason: str) -> None:
+        """Keep a malformed entry in the dead-letter stream with its reason."""
+
+    def trim(self, position: str) -> None:
+        """Drop what lies at or before `position`, which is committed."""
+
+    def depth(self) -> int:
+        """How many entries lie in the stream."""
+
+    def reply(self, reply_to: str, body: Mapping[str, Any]) -> None:
+        """Answer one query; the answer lives a minute."""
+
+    def await_reply(self, reply_to: str, timeout: Duration) -> Mapping[str, Any] | None:
+        """The asker's side: the answer, or None after `timeout`."""
+
+
+class Claims(Protocol):
+    """The leader's side of the claim that every attempt needs before it starts."""
+
+    def take(self, task_ids: Sequence[str]) -> list[bool]:
+        """Flag each as cancelled, then try to claim it: True where it was won (it will never start)."""
+
+    def flag(self, task_ids: Sequence[str]) -> None:
+        """Set the cooperative cancel flag, a day long."""
+
+    def results(self, task_ids: Sequence[str]) -> list[Mapping[str, str] | None]:
+        """The terminal report that an attempt left beside the stream, as entry fields, or None."""
+
+    def forget(self, task_ids: Sequence[str]) -> None:
+        """Remove the result keys of attempts that are committed as over."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueHead:
+    """A queue as the broker has it: how many messages, and the seq of the first of ours (None: foreign, or empty)."""
+
+    length: int
+    seq: int | None
+
+
+class Dispatcher(Protocol):
+    """Hands released runs to Celery's broker."""
+
+    def publish(self, runs: Sequence[ReleasedRun]) -> None:
+        """Send all, in order, as Celery tasks. BrokerUnavailable means unknown, never "not sent"."""
+
+    def ping(self) -> None:
+        """Return if the broker answers; BrokerUnavailable."""
+
+    def heads(self, queues: Sequence[str]) -> dict[str, QueueHead]:
+        """Length and head of each queue, all its priority lists taken together."""
+
+    def revoke(self, task_ids: Sequence[str]) -> None:
+        """Ask the workers to terminate these tasks."""

@@ -1,0 +1,146 @@
+"""The servers of a test session: real ones, started when first asked for and stopped at its end.
+
+Each xdist worker has its own. `TEST_REDIS_URL` and `TEST_DATABASE_URL` name running servers to use instead.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+from sqlalchemy import make_url
+
+from scheduler_service.adapters.embedded_redis import find_server
+from tests.support.postgres_server import PostgresServer, create_database, drop_database
+from tests.support.redis_server import RedisServer
+
+
+@pytest.fixture(scope="session")
+def worker_number() -> int:
+    """Which xdist worker this is, from 0; servers named from outside are shared by number."""
+    return int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+
+
+@pytest.fixture(scope="session")
+def _session_redis(tmp_path_factory: pytest.TempPathFactory, worker_number: int) -> Iterator[str]:
+    given = os.environ.get("TEST_REDIS_URL")
+    if given:
+        yield f"{given.rstrip('/').removesuffix('/0')}/{worker_number}"
+        return
+    with RedisServer(tmp_path_factory.mktemp("redis")) as server:
+        yield server.url
+
+
+@pytest.fixture(scope="session")
+def _session_valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with RedisServer(tmp_path_factory.mktemp("valkey"), find_server()) as server:
+        yield server.url
+
+
+@pytest.fixture
+def redis_url(_session_redis: str) -> str:
+    """An empty database of the session's real Redis."""
+    return _emptied(_session_redis)
+
+
+@pytest.fixture
+def valkey_url(_session_valkey: str) -> str:
+    """An empty database of the server that `itinerary up` embeds."""
+    return _emptied(_session_valkey)
+
+
+@pytest.fixture(params=["redis", "valkey"])
+def each_redis_url(request: pytest.FixtureRequest) -> str:
+    """The same test on Redis and on Valkey."""
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    return url
+
+
+@pytest.fixture
+def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
+    """A running Redis of this test's own, to be killed, frozen and started again."""
+    with RedisServer(tmp_path) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def _session_postgres(worker_number: int) -> Iterator[str]:
+    given = os.environ.get("TEST_DATABASE_URL")
+    if given:
+        yield given
+        return
+    with PostgresServer() as server:
+        yield server.admin_url.render_as_string(hide_password=False)
+
+
+@pytest.fixture(scope="session")
+def _postgres_template(_session_postgres: str, worker_number: int) -> str:
+    from scheduler_service.adapters.migrations import upgrade
+
+    name = f"itinerary_template_{worker_number}"
+    upgrade(create_database(make_url(_session_postgres), name))
+    return name
+
+
+@pytest.fixture
+def postgres_url(_session_postgres: str, _postgres_template: str, worker_number: int) -> Iterator[str]:
+    """A migrated PostgreSQL database of this test's own."""
+    admin = make_url(_session_postgres)
+    url = create_database(admin, f"itinerary_test_{worker_number}", _postgres_template)
+    yield url
+    drop_database(admin, url)
+
+
+@pytest.fixture
+def empty_postgres_url(_session_postgres: str, worker_number: int) -> Iterator[str]:
+    """A PostgreSQL database without a table."""
+    admin = make_url(_session_postgres)
+    url = create_database(admin, f"itinerary_empty_{worker_number}")
+    yield url
+    drop_database(admin, url)
+
+
+@pytest.fixture(scope="session")
+def _sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from scheduler_service.adapters.migrations import upgrade
+
+    path = tmp_path_factory.mktemp("sqlite") / "template.db"
+    upgrade(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture
+def sqlite_url(_sqlite_template: Path, tmp_path: Path) -> str:
+    """A migrated SQLite database file of this test's own."""
+    path = tmp_path / "itinerary.db"
+    for part in _sqlite_template.parent.glob("template.db*"):
+        shutil.copy(part, path.with_name(part.name.replace("template.db", path.name)))
+    return f"sqlite:///{path}"
+
+
+@pytest.fixture
+def empty_sqlite_url(tmp_path: Path) -> str:
+    """A SQLite database without a table; its file is made when it is first opened."""
+    return f"sqlite:///{tmp_path / 'empty.db'}"
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def database_url(request: pytest.FixtureRequest) -> str:
+    """The same test on a migrated SQLite and a migrated PostgreSQL database."""
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    return url
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def empty_database_url(request: pytest.FixtureRequest) -> str:
+    """The same test on both databases, without a table."""
+    url: str = request.getfixturevalue(f"empty_{request.param}_url")
+    return url
+
+
+def _emptied(url: str) -> str:
+    with redis.Redis.from_url(url, socket_timeout=5) as client:
+        client.flushdb()
+    return url

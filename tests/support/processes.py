@@ -1,0 +1,173 @@
+"""Real child processes and waiting for what they do.
+
+Owns: free ports, polling with a deadline, children that are killed when the test process dies.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from scheduler_service.children import tethered
+
+T = TypeVar("T")
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens on just now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_until(
+    predicate: Callable[[], T],
+    timeout: float = 10,
+    what: str | Callable[[], str] = "the condition",
+    every: float = 0.02,
+) -> T:
+    """The first true answer of `predicate`, asked every `every` seconds; AssertionError after `timeout`.
+
+    `what` names what is waited for; a callable is asked at the end, so that it can tell what was seen last.
+    """
+    deadline = time.monotonic() + timeout
+    never_set = threading.Event()
+    while True:
+        answer = predicate()
+        if answer:
+            return answer
+        if time.monotonic() >= deadline:
+            named = what() if callable(what) else what
+            raise AssertionError(f"waited {timeout:g} s for {named}; last answer: {answer!r}")
+        never_set.wait(every)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process of this pid runs; a zombie does not."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    stat = Path(f"/proc/{pid}/stat")
+    try:
+        return stat.read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return not stat.parent.parent.is_dir()
+
+
+def project_env(**settings: str) -> dict[str, str]:
+    """The environment of a child of ours: no foreign ITINERARY_ setting, the repository importable."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("ITINERARY_")}
+    env["PYTHONPATH"] = str(REPOSITORY)
+    return env | settings
+
+
+class Child(AbstractContextManager["Child"]):
+    """A real child process in its own group, with its output kept in `lines`; ended with the `with` block."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | str = REPOSITORY,
+        death_signal: signal.Signals = signal.SIGKILL,
+        **popen: Any,
+    ) -> None:
+        self.argv = list(argv)
+        self.lines: list[str] = []
+        self._popen = subprocess.Popen(
+            tethered(self.argv, death_signal),
+            env=None if env is None else dict(env),
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            text=True,
+            errors="replace",
+            **popen,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True, name=f"output of {self.pid}")
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._popen.stdout is not None
+        with self._popen.stdout as stream:
+            self.lines.extend(iter(stream.readline, ""))
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    @property
+    def running(self) -> bool:
+        return self._popen.poll() is None
+
+    @property
+    def output(self) -> str:
+        return "".join(self.lines)
+
+    def wait(self, timeout: float = 10) -> int:
+        """The exit status once it has ended by itself; AssertionError with its output after `timeout`."""
+        try:
+            status = self._popen.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.argv} still runs after {timeout:g} s:\n{self.output}") from None
+        self._reader.join(5)
+        return status
+
+    def wait_for_line(self, text: str, timeout: float = 10) -> str:
+        """The first line that holds `text`, once it is printed."""
+        return wait_until(
+            lambda: next((line for line in list(self.lines) if text in line), ""),
+            timeout,
+            lambda: f"{text!r} in the output of {self.argv}:\n{self.output}",
+        )
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send `number` to the process alone, if it still runs."""
+        self._popen.send_signal(number)
+
+    def stop(self, timeout: float = 10) -> int:
+        """SIGTERM, then its exit status; killed and reported when that takes longer than `timeout`."""
+        self.signal(signal.SIGTERM)
+        try:
+            return self.wait(timeout)
+        except AssertionError:
+            self.kill()
+            raise
+
+    def kill(self) -> None:
+        """SIGKILL to it and its whole group, reaped."""
+        try:
+            os.killpg(self.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # the group ended by itself
+        self._popen.wait()
+        self._reader.join(5)
+
+    def kill_alone(self) -> None:
+        """SIGKILL to the process itself, not its group: what an out-of-memory killer does."""
+        self._popen.kill()
+        self._popen.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()

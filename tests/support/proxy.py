@@ -1,0 +1,107 @@
+"""A TCP proxy that can refuse, reset, swallow or delay, between a client and a real server."""
+
+import socket
+import struct
+import threading
+import time
+from contextlib import AbstractContextManager, suppress
+from types import TracebackType
+from typing import Literal, Self
+
+Fault = Literal["none", "refuse", "reset", "blackhole", "delay"]
+
+
+class FaultProxy(AbstractContextManager["FaultProxy"]):
+    """Forwards loopback `port` to `target_port`, as `become` says from now on.
+
+    none: as it comes. refuse: what is open is reset, new connections are refused. reset: what is open is
+    reset, once. blackhole: connections stay open (new ones too) and their bytes vanish, both ways, even
+    after it. delay: each chunk waits `delay` seconds, both ways.
+    """
+
+    def __init__(self, target_port: int, target_host: str = "127.0.0.1") -> None:
+        self._target = (target_host, target_port)
+        self._fault: Fault = "none"
+        self._delay = 0.0
+        self._lock = threading.Lock()
+        self._open: set[socket.socket] = set()
+        self._listener = self._listen(0)
+        self.port: int = self._listener.getsockname()[1]
+
+    def become(self, fault: Fault, delay: float = 0.0) -> None:
+        """Behave so from now on."""
+        before, self._fault = self._fault, fault
+        self._delay = delay
+        if fault == "refuse":
+            _wake_and_close(self._listener)
+        elif before == "refuse":
+            self._listener = self._listen(self.port)
+        if fault in ("refuse", "reset"):
+            self._reset_all()
+
+    def close(self) -> None:
+        """Stop listening and reset what is open."""
+        _wake_and_close(self._listener)
+        self._reset_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _listen(self, port: int) -> socket.socket:
+        listener = socket.create_server(("127.0.0.1", port))
+        threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
+        return listener
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                client, _ = listener.accept()
+            except OSError:
+                return  # closed
+            try:
+                server = socket.create_connection(self._target, timeout=5)
+            except OSError:
+                _reset(client)  # the real server is away: the client sees a dead connection
+                continue
+            server.settimeout(None)
+            with self._lock:
+                self._open |= {client, server}
+            for source, sink in ((client, server), (server, client)):
+                threading.Thread(target=self._pump, args=(source, sink), daemon=True).start()
+
+    def _pump(self, source: socket.socket, sink: socket.socket) -> None:
+        with suppress(OSError):
+            while chunk := source.recv(65536):
+                if self._fault == "blackhole":
+                    continue
+                if self._fault == "delay":
+                    time.sleep(self._delay)
+                sink.sendall(chunk)
+        with self._lock:
+            self._open -= {source, sink}
+        _wake_and_close(source)
+        _wake_and_close(sink)
+
+    def _reset_all(self) -> None:
+        with self._lock:
+            ends, self._open = self._open, set()
+        for end in ends:
+            _reset(end)
+
+
+def _reset(end: socket.socket) -> None:
+    with suppress(OSError):
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        end.shutdown(socket.SHUT_RD)  # wakes the thread that reads it
+    end.close()
+
+
+def _wake_and_close(end: socket.socket) -> None:
+    with suppress(OSError):
+        end.shutdown(socket.SHUT_RDWR)
+    end.close()
