@@ -9,23 +9,35 @@ import os
 import signal
 import sys
 
-# The child may be born after its parent died: then nobody would ever signal it, so it looks once itself.
+# The imports come while root may still read them, and giving up root before the death signal, which it clears.
+# A child born after its parent died would never be signalled, so it looks once itself.
 _TETHER = """\
-import os, sys
-parent, number = int(sys.argv[1]), int(sys.argv[2])
+import ctypes, os, sys
+parent, number, user, program = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
+if user:
+    import pwd
+    entry = pwd.getpwnam(user)
+    os.setgroups([])
+    os.setgid(entry.pw_gid)
+    os.setuid(entry.pw_uid)
 if sys.platform == "linux":
-    import ctypes
     PR_SET_PDEATHSIG = 1
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
     if os.getppid() != parent:
-        sys.exit(f"{sys.argv[3]}: whoever started this is gone")
+        sys.exit(f"{program}: whoever started this is gone")
 try:
-    os.execvp(sys.argv[3], sys.argv[3:])
+    os.execvp(program, sys.argv[4:])
 except OSError as exc:
-    sys.exit(f"{sys.argv[3]}: {exc.strerror}")
+    sys.exit(f"{program}: {exc.strerror}")
 """
 
 
-def tethered(argv: list[str], death_signal: signal.Signals = signal.SIGKILL) -> list[str]:
-    """The command that runs `argv` under the same pid and dies by `death_signal` with this process."""
-    return [sys.executable, "-I", "-S", "-c", _TETHER, str(os.getpid()), str(int(death_signal)), *argv]
+def tethered(
+    argv: list[str], death_signal: signal.Signals = signal.SIGKILL, user: str | None = None
+) -> list[str]:
+    """The command that runs `argv` under the same pid and dies by `death_signal` with this process.
+
+    `user` is whom a process of root becomes first.
+    """
+    tether = [sys.executable, "-I", "-S", "-c", _TETHER]
+    return [*tether, str(os.getpid()), str(int(death_signal)), user or "", *argv]

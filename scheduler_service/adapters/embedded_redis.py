@@ -56,7 +56,9 @@ def find_server() -> ServerBinary:
 def inspect_binary(path: Path) -> ServerBinary:
     """What the program at `path` says it is; NoRedisServer where it does not run or is too old."""
     try:
-        said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, check=True).stdout
+        said = subprocess.run(
+            [path, "--version"], capture_output=True, text=True, timeout=10, check=True
+        ).stdout
     except (OSError, subprocess.SubprocessError) as exc:
         raise NoRedisServer(f"{path} does not run: {exc}") from exc
     match = _VERSION.search(said)
@@ -104,7 +106,9 @@ def serves_folder(port: int, folder: Path) -> bool:
 
 def _same_folder(said: dict[object, object], folder: Path) -> bool:
     text = said.get(b"dir", said.get("dir", b""))
-    return os.path.realpath(os.fsdecode(text) if isinstance(text, str | bytes) else "") == os.path.realpath(folder)
+    return os.path.realpath(os.fsdecode(text) if isinstance(text, str | bytes) else "") == os.path.realpath(
+        folder
+    )
 
 
 def _wheel_binaries() -> list[Path]:

@@ -62,7 +62,7 @@ class PostgresServer(AbstractContextManager["PostgresServer"]):
             [str(self._bin / "postgres"), "-D", str(self._data), *words],
             cwd=self._root,
             death_signal=signal.SIGQUIT,
-            **_demoted(),
+            user="nobody" if os.geteuid() == 0 else None,
         )
         wait_until(
             lambda: _answers(self.admin_url) or not child.running,
@@ -99,18 +99,27 @@ class PostgresServer(AbstractContextManager["PostgresServer"]):
         return self._child
 
     def __enter__(self) -> Self:
-        return self.start()
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._child is not None:
-            self._child.signal(signal.SIGINT)  # "fast" shutdown: open connections are ended
-            try:
+        self.close()
+
+    def close(self) -> None:
+        """End the server and remove its files."""
+        try:
+            if self._child is not None:
+                self._child.signal(signal.SIGINT)  # "fast" shutdown: open connections are ended
                 self._child.wait(10)
-            finally:
+        finally:
+            if self._child is not None:
                 self._child.kill()
-        shutil.rmtree(self._root, ignore_errors=True)
+            shutil.rmtree(self._root, ignore_errors=True)
 
 
 def create_database(admin: URL, name: str, template: str | None = None) -> str:

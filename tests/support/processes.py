@@ -10,10 +10,10 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 from scheduler_service.children import tethered
 
@@ -84,12 +84,12 @@ class Child(AbstractContextManager["Child"]):
         env: Mapping[str, str] | None = None,
         cwd: Path | str = REPOSITORY,
         death_signal: signal.Signals = signal.SIGKILL,
-        **popen: Any,
+        user: str | None = None,
     ) -> None:
         self.argv = list(argv)
         self.lines: list[str] = []
         self._popen = subprocess.Popen(
-            tethered(self.argv, death_signal),
+            tethered(self.argv, death_signal, user),
             env=None if env is None else dict(env),
             cwd=cwd,
             stdin=subprocess.DEVNULL,
@@ -98,7 +98,6 @@ class Child(AbstractContextManager["Child"]):
             start_new_session=True,
             text=True,
             errors="replace",
-            **popen,
         )
         self._reader = threading.Thread(target=self._read, daemon=True, name=f"output of {self.pid}")
         self._reader.start()
@@ -152,10 +151,8 @@ class Child(AbstractContextManager["Child"]):
 
     def kill(self) -> None:
         """SIGKILL to it and its whole group, reaped."""
-        try:
+        with suppress(ProcessLookupError):  # the group ended by itself
             os.killpg(self.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass  # the group ended by itself
         self._popen.wait()
         self._reader.join(5)
 

