@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Final
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from scheduler_service.core.errors import ItineraryError
 
@@ -95,20 +97,21 @@ def server_argv(binary: ServerBinary, folder: Path, port: int) -> list[str]:
 
 def serves_folder(port: int, folder: Path) -> bool:
     """Whether the server on `port` is ready and is the one that keeps `folder`, not a stranger's."""
-    client = redis.Redis(host="127.0.0.1", port=port, socket_timeout=1, socket_connect_timeout=1, retry=None)
+    client = redis.Redis(
+        host="127.0.0.1",
+        port=port,
+        socket_timeout=1,
+        socket_connect_timeout=1,
+        retry=Retry(NoBackoff(), 0),
+        decode_responses=True,
+    )
     try:
         with client:
-            said = client.config_get("dir")
-            return bool(client.ping()) and isinstance(said, dict) and _same_folder(said, folder)
+            client.ping()
+            answer = client.config_get("dir")
     except redis.RedisError:
         return False
-
-
-def _same_folder(said: dict[object, object], folder: Path) -> bool:
-    text = said.get(b"dir", said.get("dir", b""))
-    return os.path.realpath(os.fsdecode(text) if isinstance(text, str | bytes) else "") == os.path.realpath(
-        folder
-    )
+    return os.path.realpath(answer.get("dir") or os.devnull) == os.path.realpath(folder)
 
 
 def _wheel_binaries() -> list[Path]:

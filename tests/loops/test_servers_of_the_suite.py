@@ -5,6 +5,8 @@ import socket
 import psycopg
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from tests.support.processes import free_port, wait_until
 from tests.support.proxy import FaultProxy
@@ -66,7 +68,7 @@ def _ping(port: int) -> bytes:
 
 def test_a_black_hole_swallows_bytes_and_keeps_the_connection(redis_server: RedisServer) -> None:
     with FaultProxy(redis_server.port) as proxy:
-        client = redis.Redis(port=proxy.port, socket_timeout=0.2, retry=None)
+        client = redis.Redis(port=proxy.port, socket_timeout=0.2, retry=Retry(NoBackoff(), 0))
         assert client.ping()
         proxy.become("blackhole")
         with pytest.raises(redis.TimeoutError):

@@ -85,7 +85,17 @@ class PostgresServer(AbstractContextManager["PostgresServer"]):
         self._data.mkdir(mode=0o700)
         if os.geteuid() == 0:
             shutil.chown(self._data, "nobody")
-        command = [self._bin / "initdb", "-D", self._data, "-U", "postgres", "-A", "trust", "-E", "UTF8"]
+        command = [
+            str(self._bin / "initdb"),
+            "-D",
+            str(self._data),
+            "-U",
+            "postgres",
+            "-A",
+            "trust",
+            "-E",
+            "UTF8",
+        ]
         made = subprocess.run(
             [*command, "--locale=C", "--no-sync", "--no-instructions"],
             cwd=self._root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60,

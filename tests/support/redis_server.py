@@ -8,6 +8,8 @@ from types import TracebackType
 from typing import Self
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from scheduler_service.adapters.embedded_redis import (
     NoRedisServer,
@@ -83,7 +85,9 @@ class RedisServer(AbstractContextManager["RedisServer"]):
 
     def client(self) -> "redis.Redis":
         """A plain client without retries that gives text; close it or use it in a `with`."""
-        return redis.Redis(port=self.port, decode_responses=True, socket_timeout=5, retry=None)
+        return redis.Redis(
+            port=self.port, decode_responses=True, socket_timeout=5, retry=Retry(NoBackoff(), 0)
+        )
 
     def _running(self) -> Child:
         assert self._child is not None, "start it first"
