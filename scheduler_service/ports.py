@@ -95,8 +95,9 @@ class LeaderStore(Protocol):
         """The two-phase, state-guarded move: collect the due ids FOR UPDATE SKIP LOCKED, then UPDATE them.
 
         Guard: state scheduled or retrying, the attempt, due_at <= now, no cancel requested, and for a run of a job
-        that the job's planned version is its version, it is not deleted, and not paused (occurrences in their
-        first attempt; manual runs and retries go on).
+        that the job's planned version is its version, it is not deleted, and not paused at the run's scheduled_at:
+        `paused AND (paused_until IS NULL OR scheduled_at < paused_until)` holds back occurrences in their first
+        attempt; manual runs and retries go on. A pause with `until` ends by itself: no version is made for it.
         """
 
     def renew_publish(self, lease: Lease, releases: Sequence[Release]) -> Moved:
@@ -110,6 +111,9 @@ class LeaderStore(Protocol):
 
     def due_runs(self, until: Instant, limit: int) -> list[ActiveRun]:
         """Runs scheduled or retrying with due_at < until, at most `limit` of each queue, most urgent first."""
+
+    def cancel_requests(self, limit: int) -> list[ActiveRun]:
+        """Pending and running runs whose cancel is requested, at most `limit`."""
 
     def record_statistics(self, row: RecordStatistics) -> None:
         """One row of statistics; old rows are pruned by the same call now and then."""

@@ -99,11 +99,16 @@ class LateReport:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """One transaction: the transitions and marks, and the inbox position they were read up to."""
+    """One transaction: the transitions and marks, and the inbox position they were read up to.
+
+    `cancels` are runs whose cancel the leader itself requests (overlap cancel_running): cancel_requested_at is set
+    where the run is not final and has none.
+    """
 
     transitions: tuple[Transition, ...]
     published: tuple[PublishedMark, ...] = ()
     late: tuple[LateReport, ...] = ()
+    cancels: tuple[str, ...] = ()
     position: str | None = None
 
 
@@ -119,6 +124,13 @@ class ReadDue:
     """Bring runs that wait in the database and are due before `until`, whoever made them."""
 
     until: Instant
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCancels:
+    """Bring runs that are out and whose cancel is requested, in case the word of it was lost."""
+
     limit: int
 
 
@@ -191,6 +203,13 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplyMetrics:
+    """The answer to a query for the leader's metrics, which only the loop's owner can write out."""
+
+    reply_to: str
+
+
+@dataclass(frozen=True, slots=True)
 class RecordStatistics:
     """One row of statistics; dropped when the syncer is behind."""
 
@@ -200,6 +219,6 @@ class RecordStatistics:
     lag: int
 
 
-StoreEffect = MakeRuns | MoveRuns | Republish | Apply | ReadRuns | ReadDue | ReadJobs | RecordStatistics
-BrokerEffect = Publish | TakeClaims | StopTasks | ForgetAttempts | LookUpResults | InspectQueues | Reply
+StoreEffect = MakeRuns | MoveRuns | Republish | Apply | ReadRuns | ReadDue | ReadCancels | ReadJobs | RecordStatistics
+BrokerEffect = Publish | TakeClaims | StopTasks | ForgetAttempts | LookUpResults | InspectQueues | Reply | ReplyMetrics
 Effect = StoreEffect | BrokerEffect | BuildIndex

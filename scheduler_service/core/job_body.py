@@ -27,7 +27,8 @@ from scheduler_service.core.schedule import canonical_spec, parse_schedule
 MAX_PAYLOAD: Final = 256 * 1024
 _MAX_TEXT: Final = 10_000
 _KEYS: Final = frozenset(
-    ["job_id", "title", "task", "args", "kwargs", "queue", "priority", "schedule", "start_at", "end_at", "jitter", "misfire", "overlap", "retry", "timeout", "tags", "description"]
+    {"job_id", "title", "task", "args", "kwargs", "queue", "priority", "schedule", "start_at", "end_at", "jitter"}
+    | {"misfire", "overlap", "retry", "timeout", "tags", "description"}
 )
 _READ_ONLY: Final = frozenset({"paused", "pause_reason", "version", "next_runs", "warnings", "paused_until"})
 
