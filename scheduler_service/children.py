@@ -32,9 +32,7 @@ except OSError as exc:
 """
 
 
-def tethered(
-    argv: list[str], death_signal: signal.Signals = signal.SIGKILL, user: str | None = None
-) -> list[str]:
+def tethered(argv: list[str], death_signal: signal.Signals = signal.SIGKILL, user: str | None = None) -> list[str]:
     """The command that runs `argv` under the same pid and dies by `death_signal` with this process.
 
     `user` is whom a process of root becomes first.

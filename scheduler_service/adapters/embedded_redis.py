@@ -58,9 +58,7 @@ def find_server() -> ServerBinary:
 def inspect_binary(path: Path) -> ServerBinary:
     """What the program at `path` says it is; NoRedisServer where it does not run or is too old."""
     try:
-        said = subprocess.run(
-            [path, "--version"], capture_output=True, text=True, timeout=10, check=True
-        ).stdout
+        said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, check=True).stdout
     except (OSError, subprocess.SubprocessError) as exc:
         raise NoRedisServer(f"{path} does not run: {exc}") from exc
     match = _VERSION.search(said)

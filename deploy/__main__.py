@@ -1,0 +1,121 @@
+"""The two commands of a fresh machine: `python3 deploy up` and `python3 deploy test`.
+
+Owns the command line. Standard library only; environments.py beside it makes what the commands run in.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+
+if sys.version_info < (3, 11):  # noqa: UP036 - an older Python must say so instead of failing somewhere
+    running = ".".join(map(str, sys.version_info[:2]))
+    sys.exit(
+        f"Itinerary needs Python 3.11 or later; this is {running} ({sys.executable}). "
+        "Name a newer one: python3.11 deploy ..."
+    )
+
+from environments import LOCK_OF, ROOT, environment, working_uv
+
+HELP = """\
+python3 deploy up [--demo] [--port N] [--data-dir DIR]   run everything on this machine; Ctrl-C stops it
+python3 deploy test [--fast] [pytest arguments]          run the tests on real Redis and PostgreSQL
+python3 deploy bench [suite] [--json FILE]               measure, beside peers and limits
+python3 deploy env                                       only make the environment; then .venv/bin/itinerary is
+                                                         the command line: jobs, runs, status, enqueue, ...
+python3 deploy lock [--upgrade]                          renew the locks from pyproject.toml (needs uv)
+
+The first run installs the locked dependencies into .venv (or .venv-test); later runs start at once."""
+
+
+def main(words: list[str]) -> None:
+    """Carry out one command line; does not return where a command takes over this process."""
+    commands = {"up": up, "test": test, "bench": bench, "env": make_only, "lock": lock}
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(HELP)
+    elif words[0] in commands:
+        commands[words[0]](words[1:])
+    else:
+        print(f"deploy: there is no command {words[0]!r}\n\n{HELP}", file=sys.stderr)
+        sys.exit(2)
+
+
+def up(arguments: list[str]) -> None:
+    """Become the service, so that every signal reaches it directly."""
+    become(environment(".venv"), ["-m", "scheduler_service.cli", "up", *arguments])
+
+
+def test(arguments: list[str]) -> None:
+    """Run pytest: the fast part, what the arguments say, or all of it."""
+    python = environment(".venv-test")
+    os.chdir(ROOT)
+    pytest = ["-m", "pytest"]
+    if "--fast" in arguments:
+        rest = [word for word in arguments if word != "--fast"]
+        become(python, [*pytest, "-m", "not slow and not e2e", "-n", "2", *rest])
+    if arguments:
+        become(python, [*pytest, *arguments])
+    # The end-to-end part measures delays, so nothing else runs beside it.
+    first = run(python, [*pytest, "-m", "not e2e", "-n", "2", "--dist", "loadfile"])
+    second = run(python, [*pytest, "-m", "e2e"]) if first in (0, 1) else 0
+    sys.exit(first or second)
+
+
+def bench(arguments: list[str]) -> None:
+    """Become the benchmark runner."""
+    python = environment(".venv-test")
+    os.chdir(ROOT)
+    become(python, ["-m", "tests.benchmarks", *arguments])
+
+
+def make_only(arguments: list[str]) -> None:
+    """Make the environment and say how to use it."""
+    if arguments:
+        sys.exit("deploy env takes no arguments")
+    environment(".venv")
+    print(f"ready: {ROOT / '.venv' / 'bin' / 'itinerary'}")
+
+
+def lock(arguments: list[str]) -> None:
+    """Renew both locks for every supported Python and platform, without the address of any registry."""
+    uv = working_uv() or sys.exit("deploy lock needs uv: python3 -m pip install uv")
+    fixed = ["--universal", "--generate-hashes", "--no-header", "--no-annotate", "--no-emit-index-url"]
+    common = [uv, "pip", "compile", "pyproject.toml", "--quiet", "--only-binary", ":all:", *fixed, *arguments]
+    service, tests = (f"deploy/{LOCK_OF[name]}" for name in (".venv", ".venv-test"))
+    subprocess.run([*common, "-o", service], cwd=ROOT, check=True)
+    # The same versions in both: what is tested is what runs.
+    subprocess.run([*common, "--group", "test", "-c", service, "-o", tests], cwd=ROOT, check=True)
+
+
+def become(python: str, arguments: list[str]) -> None:
+    """Replace this process by the environment's Python."""
+    sys.stdout.flush()
+    os.execve(python, [python, *arguments], with_project())
+
+
+def run(python: str, arguments: list[str]) -> int:
+    """Run the environment's Python to its end; a signal to us ends it first and then us."""
+    child = subprocess.Popen([python, *arguments], env=with_project())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C reaches the child by itself
+    signal.signal(signal.SIGTERM, lambda *_: child.terminate())
+    status = child.wait()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    return status if status >= 0 else 128 - status
+
+
+def with_project() -> dict[str, str]:
+    """This process's environment with the repository importable: nothing is installed for that."""
+    others = os.environ.get("PYTHONPATH")
+    env = dict(os.environ, PYTHONPATH=os.pathsep.join([str(ROOT), *([others] if others else [])]))
+    env.pop("PYTHONHOME", None)
+    return env
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except subprocess.CalledProcessError as failure:
+        sys.exit(f"deploy: {failure.cmd[0]} failed with status {failure.returncode}")
