@@ -1,0 +1,221 @@
+"""The settings: one typed, frozen model, from ITINERARY_* variables or a TOML file.
+
+Promises: a wrong or unknown name is refused at start, by name, with what is allowed; no secret is shown by `repr`
+or by an error. Environment goes before the file, what a command line gives goes before both. Never reads anything
+else and never changes after it was made.
+"""
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import BeforeValidator, Field, PlainSerializer, ValidationError, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from scheduler_service.core.errors import BadValue, BadValues
+from scheduler_service.core.instants import DAY, MILLISECOND, MINUTE, SECOND, Duration, format_duration, parse_duration
+
+PREFIX: Final = "ITINERARY_"
+OTHER_NAMES: Final = frozenset({"CONFIG", "HTTP_ALLOW_PRIVATE", "API_URL", "API_TOKEN"})
+"""Variables of the worker's HTTP task and of the command line's client, and the settings file's name."""
+
+Role = Literal["viewer", "operator", "admin"]
+
+
+@dataclass(frozen=True, slots=True)
+class ApiToken:
+    """One accepted bearer token: only its SHA-256 is known here."""
+
+    name: str
+    role: Role
+    sha256: str = field(repr=False)
+
+
+def _duration(value: Any) -> Duration:
+    try:
+        return parse_duration(value)
+    except BadValue as exc:
+        raise ValueError(exc.allowed) from exc
+
+
+def _tokens(value: Any) -> tuple[ApiToken, ...]:
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple):
+        raise ValueError("give a list of name:role:sha256")
+    return tuple(part if isinstance(part, ApiToken) else _token(part) for part in parts)
+
+
+def _token(text: Any) -> ApiToken:
+    match = re.fullmatch(r"([\w.-]{1,64}):(viewer|operator|admin):([0-9a-fA-F]{64})", str(text).strip(), re.ASCII)
+    if not match:
+        raise ValueError("give name:role:sha256, role being viewer, operator or admin, sha256 64 hex digits")
+    name, role, digest = match.groups()
+    return ApiToken(name, role, digest.lower())  # type: ignore[arg-type]  # the pattern allows nothing else
+
+
+def _folder(value: Any) -> Any:
+    return Path(value).expanduser().absolute() if isinstance(value, str | Path) and str(value) else value
+
+
+def _url(*schemes: str) -> BeforeValidator:
+    def check(value: Any) -> Any:
+        if not isinstance(value, str) or not value.startswith(tuple(f"{scheme}://" for scheme in schemes)):
+            raise ValueError(f"give an address that begins with {' or '.join(f'{s}://' for s in schemes)}")
+        return value
+
+    return BeforeValidator(check)
+
+
+def _lower(value: Any) -> Any:
+    return value.lower() if isinstance(value, str) else value
+
+
+DurationText = Annotated[
+    int, BeforeValidator(_duration), PlainSerializer(format_duration, return_type=str, when_used="json")
+]
+Port = Annotated[int, Field(ge=1, le=65535)]
+DatabaseUrl = Annotated[str, _url("sqlite", "postgresql", "postgresql+psycopg"), Field(repr=False)]
+RedisUrl = Annotated[str, _url("redis", "rediss", "unix"), Field(repr=False)]
+BrokerUrl = Annotated[str, Field(repr=False, min_length=1)]
+
+
+class Settings(BaseSettings):
+    """Every setting of every part; durations are texts outside and microseconds here."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        frozen=True,
+        extra="forbid",
+        env_ignore_empty=True,
+        hide_input_in_errors=True,
+        validate_default=False,
+    )
+
+    data_dir: Annotated[Path, BeforeValidator(_folder)] = Field(Path(".itinerary"), validate_default=True)
+    database_url: DatabaseUrl = Field(default_factory=lambda given: f"sqlite:///{given['data_dir']}/itinerary.db")
+    redis_url: RedisUrl = "redis://127.0.0.1:6379/0"
+    broker_url: BrokerUrl = Field(default_factory=lambda given: str(given["redis_url"]))
+
+    pre_schedule_interval: DurationText = 10 * SECOND
+    index_rebuild_interval: DurationText = MINUTE
+    lookahead_window: DurationText = 10 * MINUTE
+    grace_period: DurationText = 30 * SECOND
+    loop_interval: DurationText = SECOND
+    inbox_buffer_size: int = Field(1000, ge=1, le=1_000_000)
+    lease_ttl: DurationText = 5 * SECOND
+    lost_after: DurationText = 30 * SECOND
+    redispatch_after: DurationText = 30 * SECOND
+    publish_window: int = Field(10_000, ge=1, le=1_000_000)
+    retention: DurationText = 30 * DAY
+
+    api_host: str = Field("127.0.0.1", min_length=1)
+    api_port: Port = 8080
+    api_tokens: Annotated[tuple[ApiToken, ...], NoDecode, BeforeValidator(_tokens)] = Field((), repr=False)
+    flower_port: Port = 5555
+    flower_password: str | None = Field(None, repr=False, min_length=1)
+    log_format: Annotated[Literal["auto", "console", "json"], BeforeValidator(_lower)] = "auto"
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)] = "info"
+
+    @property
+    def lease_renew(self) -> Duration:
+        """How often the leader renews its lease: three tenths of its ttl, 1.5 s of 5 s."""
+        return self.lease_ttl * 3 // 10
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for name, least in _LEAST.items():
+            if getattr(self, name) < least:
+                raise BadValue(name, format_duration(getattr(self, name)), f"give {format_duration(least)} or more")
+        if self.index_rebuild_interval >= self.lookahead_window:
+            shown = format_duration(self.index_rebuild_interval)
+            raise BadValue("index_rebuild_interval", shown, "it must be shorter than lookahead_window")
+        return self
+
+    def advice(self) -> tuple[str, ...]:
+        """What is allowed but hardly wanted, a sentence each."""
+        found = []
+        if self.grace_period <= self.loop_interval:
+            found.append("grace_period should be longer than loop_interval")
+        if self.pre_schedule_interval < self.loop_interval:
+            found.append("pre_schedule_interval should not be shorter than loop_interval")
+        return tuple(found)
+
+
+_LEAST: Final[dict[str, Duration]] = {
+    "pre_schedule_interval": 100 * MILLISECOND,
+    "index_rebuild_interval": SECOND,
+    "lookahead_window": 2 * SECOND,
+    "grace_period": 100 * MILLISECOND,
+    "loop_interval": 10 * MILLISECOND,
+    "lease_ttl": SECOND,
+    "lost_after": SECOND,
+    "redispatch_after": SECOND,
+    "retention": 60 * MINUTE,
+}
+
+
+def load_settings(config: Path | str | None = None, **given: Any) -> Settings:
+    """The settings of this process; BadValues names each wrong or unknown one and what is allowed.
+
+    `config` is a TOML file (default: what ITINERARY_CONFIG names); `given` is what a command line says, None: nothing.
+    """
+    _refuse_unknown_variables(os.environ)
+    path = config or os.environ.get(f"{PREFIX}CONFIG")
+    in_file = _read_file(Path(path)) if path else {}
+    unset = {key: value for key, value in in_file.items() if not os.environ.get(f"{PREFIX}{key.upper()}")}
+    wanted = {key: value for key, value in given.items() if value is not None}
+    try:
+        return Settings(**{**unset, **wanted})
+    except ValidationError as exc:
+        raise BadValues(_complaints(exc, {**dict.fromkeys(unset, str(path)), **dict.fromkeys(wanted, "")})) from None
+    except BadValue as exc:
+        raise BadValues([BadValue(f"{PREFIX}{exc.field.upper()}", exc.value, exc.allowed)]) from None
+
+
+def shown_url(url: str) -> str:
+    """An address without its password, for people and logs."""
+    return re.sub(r"(?<=://)([^/@:]*):[^/@]*@", r"\1:***@", url)
+
+
+def _refuse_unknown_variables(environ: Mapping[str, str]) -> None:
+    known = {name.upper() for name in Settings.model_fields} | OTHER_NAMES
+    unknown = [name for name in sorted(environ) if name.upper().startswith(PREFIX)]
+    errors = [_unknown(name, PREFIX, known) for name in unknown if name.upper().removeprefix(PREFIX) not in known]
+    if errors:
+        raise BadValues(errors)
+
+
+def _unknown(name: str, prefix: str, known: set[str]) -> BadValue:
+    near = get_close_matches(name.upper().removeprefix(PREFIX), [k.upper() for k in known], 1)
+    hint = f"did you mean {prefix}{near[0] if prefix else near[0].lower()}" if near else "remove it"
+    names = ", ".join(sorted(name.upper() for name in known))
+    return BadValue(name, "...", f"there is no such setting, {hint}; known are {names}")
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        values = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
+        raise BadValues([BadValue(f"{PREFIX}CONFIG", str(path), f"give a readable TOML file ({exc})")]) from exc
+    known = set(Settings.model_fields)
+    errors = [_unknown(name, "", known) for name in sorted(set(values) - known)]
+    if errors:
+        raise BadValues(errors)
+    return values
+
+
+def _complaints(exc: ValidationError, sources: Mapping[str, str]) -> list[BadValue]:
+    found = []
+    for error in exc.errors(include_url=False):
+        name = str(error["loc"][0]) if error["loc"] else ""
+        if error["type"] != "default_factory_not_called":  # follows from the complaint about its source
+            label = f"{name} in {sources[name]}" if sources.get(name) else f"{PREFIX}{name.upper()}"
+            field_of = Settings.model_fields.get(name)
+            shown = error["input"] if field_of is not None and field_of.repr else "..."
+            found.append(BadValue(label, shown, error["msg"].removeprefix("Value error, ")))
+    return found
