@@ -96,6 +96,8 @@ def install_with_uv(uv: str, home: Path, lock_file: Path) -> bool:
     """Whether uv made the environment; what it leaves behind where it fails is removed."""
     make = [uv, "venv", "--quiet", "--python", base_python(), str(home)]
     fill = [uv, "pip", "install", "--python", str(python_of(home)), "--compile-bytecode"]
+    if not sys.stderr.isatty():
+        fill.append("--quiet")
     made = subprocess.run(make).returncode == 0
     if made and subprocess.run([*fill, *requirements(home, lock_file)]).returncode == 0:
         return True

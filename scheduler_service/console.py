@@ -1,0 +1,71 @@
+"""What several processes print, merged into one stream of whole lines with their names.
+
+Owns a thread that writes, so that a terminal somebody has paused never stops the processes: past a bound, lines
+are dropped and counted. Colours only on a terminal, and never with NO_COLOR.
+"""
+
+import os
+import queue
+import sys
+import threading
+from typing import Final, TextIO
+
+COLOURS: Final = (36, 33, 32, 35, 34, 96, 93, 92)
+BOUND: Final = 10_000
+
+
+class Console:
+    """Prints lines as `name | text`; `broken` is set once nobody reads the stream any more."""
+
+    def __init__(self, names: list[str], stream: TextIO | None = None) -> None:
+        self.broken = threading.Event()
+        self._stream = stream = stream or sys.stdout
+        self._width = max(map(len, names), default=0)
+        coloured = stream.isatty() and not os.environ.get("NO_COLOR")
+        self._colour = {name: COLOURS[i % len(COLOURS)] for i, name in enumerate(names)} if coloured else {}
+        self._lines: queue.Queue[str | None] = queue.Queue(BOUND)
+        self._dropped = 0
+        self._writer = threading.Thread(target=self._write, daemon=True, name="console")
+        self._writer.start()
+
+    def line(self, name: str, text: str) -> None:
+        """One line that the part `name` printed."""
+        prefix = name.ljust(self._width) + " |"
+        colour = self._colour.get(name)
+        self._put(f"\033[{colour}m{prefix}\033[0m {text}" if colour else f"{prefix} {text}")
+
+    def status(self, name: str, text: str) -> None:
+        """One line about the part `name`."""
+        self.line(name, f"\033[1m* {text}\033[0m" if self._colour else f"* {text}")
+
+    def plain(self, text: str) -> None:
+        """Lines of nobody in particular."""
+        self._put(text)
+
+    def close(self, timeout: float = 2) -> None:
+        """Write what is left, as long as somebody reads it."""
+        try:
+            self._lines.put(None, timeout=timeout)
+        except queue.Full:
+            return  # the terminal is paused: what is left stays unwritten
+        self._writer.join(timeout)
+
+    def _put(self, text: str) -> None:
+        try:
+            if self._dropped:
+                self._lines.put_nowait(f"... {self._dropped} lines were dropped: nobody read them in time")
+                self._dropped = 0
+            self._lines.put_nowait(text)
+        except queue.Full:
+            self._dropped += 1
+
+    def _write(self) -> None:
+        while (text := self._lines.get()) is not None:
+            if self.broken.is_set():
+                continue
+            try:
+                self._stream.write(text + "\n")
+                if self._lines.empty():
+                    self._stream.flush()
+            except (OSError, ValueError):
+                self.broken.set()
