@@ -1,0 +1,73 @@
+"""Which API the command line talks to, and how words of the command line become values."""
+
+import json
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scheduler_service.core.errors import BadValue
+from scheduler_service.core.instants import format_instant, from_datetime, parse_duration
+
+if TYPE_CHECKING:
+    from scheduler_service.client import Client
+
+
+def open_client() -> "Client":
+    """A client of ITINERARY_API_URL, else of what `itinerary up` started in the data folder, else of the settings."""
+    from scheduler_service.client import Client
+
+    return Client(_address(), token=os.environ.get("ITINERARY_API_TOKEN") or None)
+
+
+def _address() -> str:
+    url = os.environ.get("ITINERARY_API_URL")
+    if url:
+        return url
+    from scheduler_service.config import load_settings
+
+    settings = load_settings()
+    return _started_by_up(settings.data_dir) or f"http://{_reachable(settings.api_host)}:{settings.api_port}"
+
+
+def _started_by_up(data_dir: Path) -> str | None:
+    """The address that `up` wrote down; the file may stay behind after a kill -9, a wrong address says so itself."""
+    try:
+        written = json.loads((data_dir / "run.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    address = written.get("api_url") if isinstance(written, dict) else None
+    return address if isinstance(address, str) else None
+
+
+def _reachable(host: str) -> str:
+    if host in ("0.0.0.0", "::"):
+        return "127.0.0.1"
+    return f"[{host}]" if ":" in host else host
+
+
+def json_value(text: str | None, option: str) -> Any:
+    """The JSON that an option holds; None where it was not given."""
+    if text is None:
+        return None
+    try:
+        return json.loads(text)
+    except ValueError as exc:
+        raise BadValue(option, text, f"give JSON ({exc})") from exc
+
+
+def instant_text(text: str | None, option: str) -> str | None:
+    """A time as RFC 3339 in UTC; one without an offset is meant in the reader's zone."""
+    if text is None:
+        return None
+    try:
+        return format_instant(from_datetime(datetime.fromisoformat(text).astimezone(UTC)))
+    except (ValueError, OverflowError) as exc:
+        raise BadValue(option, text, "give a time such as 2026-11-27T10:00:00Z, or without Z in your zone") from exc
+
+
+def after(text: str | None, option: str) -> str | None:
+    """Now and a duration, as RFC 3339."""
+    if text is None:
+        return None
+    return format_instant(from_datetime(datetime.now(UTC) + timedelta(microseconds=parse_duration(text, option))))

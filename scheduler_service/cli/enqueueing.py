@@ -1,0 +1,49 @@
+"""`itinerary enqueue TASK`: run a task once."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from scheduler_service.cli.connect import after, instant_text, json_value, open_client
+from scheduler_service.cli.status import Json
+from scheduler_service.core.errors import BadValue
+
+
+def enqueue(
+    task: Annotated[str, typer.Argument(help="Name of the Celery task, such as itinerary.echo.")],
+    args: Annotated[str | None, typer.Option(help="Positional arguments, a JSON list.")] = None,
+    kwargs: Annotated[str | None, typer.Option(help="Keyword arguments, a JSON object.")] = None,
+    at: Annotated[str | None, typer.Option(help="When; without an offset in your zone.")] = None,
+    wait_for: Annotated[str | None, typer.Option("--in", help="In how long, such as 5m.")] = None,
+    queue: Annotated[str | None, typer.Option(help="Queue.")] = None,
+    priority: Annotated[int | None, typer.Option(help="0 (first) to 9 (last).")] = None,
+    timeout: Annotated[str | None, typer.Option(help="How long an attempt may run.")] = None,
+    key: Annotated[str | None, typer.Option(help="Idempotency key: the same again enqueues nothing new.")] = None,
+    wait: Annotated[bool, typer.Option(help="Wait until the run is over; status 1 unless it completed.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Run a task once, now or later."""
+    from scheduler_service.cli.output import print_json, say
+
+    if at is not None and wait_for is not None:
+        raise BadValue("--in", wait_for, "give --at or --in, not both")
+    with open_client() as client:
+        run = client.enqueue(
+            task,
+            json_value(args, "--args"),
+            json_value(kwargs, "--kwargs"),
+            run_at=instant_text(at, "--at") or after(wait_for, "--in"),
+            queue=queue,
+            priority=priority,
+            timeout=timeout,
+            idempotency_key=key,
+        )
+        if wait:
+            run = client.wait(run["run_id"], timeout=float("inf"))
+    if as_json:
+        print_json(run)
+    else:
+        say(f"{run['run_id']} {run['state']}")
+    if wait and run["state"] != "completed":
+        sys.exit(1)

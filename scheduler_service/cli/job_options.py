@@ -1,0 +1,82 @@
+"""The options of `jobs add` and `jobs edit`, and the JSON that they mean."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from scheduler_service.cli.connect import instant_text, json_value
+from scheduler_service.core.errors import BadValue
+
+Task = Annotated[str | None, typer.Option(help="Name of the Celery task.")]
+Cron = Annotated[str | None, typer.Option(help="Cron expression: five fields, or six with seconds last.")]
+Every = Annotated[str | None, typer.Option(help="Interval, such as 25m.")]
+Offset = Annotated[str | None, typer.Option(help="Shift of an interval, such as 2m.")]
+Minute = Annotated[int | None, typer.Option(help="Hourly, at this minute.")]
+At = Annotated[str | None, typer.Option(help="Once, at this time; without an offset in your zone.")]
+Schedule = Annotated[str | None, typer.Option(help="Any schedule, as JSON.")]
+Timezone = Annotated[str | None, typer.Option(help="IANA name of the schedule's zone.")]
+Args = Annotated[str | None, typer.Option(help="Positional arguments, a JSON list.")]
+Kwargs = Annotated[str | None, typer.Option(help="Keyword arguments, a JSON object.")]
+Queue = Annotated[str | None, typer.Option(help="Queue.")]
+Priority = Annotated[int | None, typer.Option(help="0 (first) to 9 (last).")]
+Title = Annotated[str | None, typer.Option(help="Free text.")]
+Tag = Annotated[list[str] | None, typer.Option(help="May be repeated.")]
+Overlap = Annotated[str | None, typer.Option(help="skip, allow, queue, queue_all or cancel_running.")]
+Attempts = Annotated[int | None, typer.Option(help="How often a run is tried.")]
+Timeout = Annotated[str | None, typer.Option(help="How long an attempt may run.")]
+File = Annotated[str | None, typer.Option("--file", "-f", help="A file of the job's JSON, - for standard input.")]
+
+
+def fields_of(options: dict[str, Any]) -> dict[str, Any]:
+    """The fields that the options give, over those of `--file`."""
+    fields = _from_file(options["file"])
+    for name in ("task", "queue", "priority", "title", "overlap", "timeout"):
+        if options[name] is not None:
+            fields[name] = options[name]
+    for name in ("args", "kwargs"):
+        if options[name] is not None:
+            fields[name] = json_value(options[name], f"--{name}")
+    if options["tag"]:
+        fields["tags"] = options["tag"]
+    if options["attempts"] is not None:
+        fields["retry"] = {**fields.get("retry", {}), "max_attempts": options["attempts"]}
+    schedule = _schedule(options)
+    return fields if schedule is None else {**fields, "schedule": schedule}
+
+
+def _schedule(options: dict[str, Any]) -> dict[str, Any] | None:
+    kinds: dict[str, dict[str, Any] | None] = {
+        "--cron": options["cron"] and {"kind": "cron", "expr": options["cron"]},
+        "--every": options["every"] and {"kind": "interval", "every": options["every"]},
+        "--minute": None if options["minute"] is None else {"kind": "hourly", "minute": options["minute"]},
+        "--at": options["at"] and {"kind": "once", "at": instant_text(options["at"], "--at")},
+        "--schedule": json_value(options["schedule"], "--schedule"),
+    }
+    given = {option: schedule for option, schedule in kinds.items() if schedule is not None}
+    if len(given) > 1:
+        raise BadValue(" and ".join(given), "...", "give one of them")
+    extra = {"offset": options["offset"], "timezone": options["timezone"]}
+    set_extra = {name: value for name, value in extra.items() if value is not None}
+    if not given:
+        return set_extra or None
+    (schedule,) = given.values()
+    return {**schedule, **set_extra} if isinstance(schedule, dict) else schedule
+
+
+def _from_file(name: str | None) -> dict[str, Any]:
+    if name is None:
+        return {}
+    try:
+        text = sys.stdin.read() if name == "-" else Path(name).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as exc:
+        raise BadValue("--file", name, f"give a readable file ({exc})") from exc
+    try:
+        fields = json.loads(text)
+    except ValueError as exc:
+        raise BadValue("--file", name, f"it must hold JSON ({exc})") from exc
+    if not isinstance(fields, dict):
+        raise BadValue("--file", name, "it must hold one JSON object")
+    return fields

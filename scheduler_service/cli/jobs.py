@@ -1,0 +1,179 @@
+"""`itinerary jobs ...`: definitions, made and changed through the API."""
+
+from typing import Annotated, Any
+
+import typer
+
+from scheduler_service.cli import job_options as options
+from scheduler_service.cli.connect import instant_text, json_value, open_client
+from scheduler_service.cli.status import Json
+
+jobs = typer.Typer(help="What is to run, and when.", no_args_is_help=True)
+
+JobId = Annotated[str, typer.Argument(help="The job's id.", show_default=False)]
+Count = Annotated[int, typer.Option(help="How many.", min=1, max=1000)]
+
+
+@jobs.command("list")
+def list_jobs(
+    tag: Annotated[str | None, typer.Option(help="Only jobs with this tag.")] = None,
+    text: Annotated[str | None, typer.Option("--text", "-q", help="Found in id, title or task.")] = None,
+    paused: Annotated[bool | None, typer.Option(help="Only paused, or only active ones.")] = None,
+    limit: Annotated[int, typer.Option(help="How many.", min=1, max=1000)] = 100,
+    as_json: Json = False,
+) -> None:
+    """Jobs by their id."""
+    from scheduler_service.cli.output import print_json, print_table
+
+    with open_client() as client:
+        page = client.jobs(tag=tag, q=text, paused=paused, limit=limit)
+    if as_json:
+        print_json(page)
+        return
+    rows = [
+        (job["job_id"], job["task"], _schedule_words(job["schedule"]), job["queue"], _paused(job), job["title"])
+        for job in page["items"]
+    ]
+    print_table(
+        ["job", "task", "schedule", "queue", "paused", "title"], rows, "there is no such job"
+    )
+
+
+@jobs.command("show")
+def show(job_id: JobId, as_json: Json = False) -> None:
+    """One job, with its next runs."""
+    from scheduler_service.cli.output import print_fields, print_json, when
+
+    with open_client() as client:
+        job = client.job(job_id)
+    if as_json:
+        print_json(job)
+        return
+    upcoming = [when(at) for at in job.pop("next_runs")]
+    times = {"start_at", "end_at", "paused_until"}
+    fields = [(name, when(value) if name in times else value) for name, value in job.items()]
+    print_fields([*fields, ("next runs", "\n".join(str(at) for at in upcoming) or "none")])
+
+
+@jobs.command("add")
+def add(
+    job_id: JobId,
+    task: options.Task = None, cron: options.Cron = None, every: options.Every = None, offset: options.Offset = None,
+    minute: options.Minute = None, at: options.At = None, schedule: options.Schedule = None,
+    timezone: options.Timezone = None, args: options.Args = None, kwargs: options.Kwargs = None,
+    queue: options.Queue = None, priority: options.Priority = None, title: options.Title = None,
+    tag: options.Tag = None, overlap: options.Overlap = None, attempts: options.Attempts = None,
+    timeout: options.Timeout = None, file: options.File = None, as_json: Json = False,
+) -> None:  # fmt: skip
+    """Make a job; it must not exist yet."""
+    body = {**options.fields_of(locals()), "job_id": job_id}
+    with open_client() as client:
+        _tell(client.create_job(body), as_json, "made")
+
+
+@jobs.command("edit")
+def edit(
+    job_id: JobId,
+    task: options.Task = None, cron: options.Cron = None, every: options.Every = None, offset: options.Offset = None,
+    minute: options.Minute = None, at: options.At = None, schedule: options.Schedule = None,
+    timezone: options.Timezone = None, args: options.Args = None, kwargs: options.Kwargs = None,
+    queue: options.Queue = None, priority: options.Priority = None, title: options.Title = None,
+    tag: options.Tag = None, overlap: options.Overlap = None, attempts: options.Attempts = None,
+    timeout: options.Timeout = None, file: options.File = None, as_json: Json = False,
+) -> None:  # fmt: skip
+    """Change what the options name; the rest stays. Runs of the past are left as they were."""
+    change = options.fields_of(locals())
+    with open_client() as client:
+        _tell(client.patch_job(job_id, change), as_json, "changed")
+
+
+@jobs.command("pause")
+def pause(
+    job_id: JobId,
+    reason: Annotated[str | None, typer.Option(help="Why; shown with the job.")] = None,
+    until: Annotated[str | None, typer.Option(help="When it goes on by itself.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Let a job make no more runs."""
+    with open_client() as client:
+        _tell(client.pause_job(job_id, reason, instant_text(until, "--until")), as_json, "paused")
+
+
+@jobs.command("resume")
+def resume(job_id: JobId, as_json: Json = False) -> None:
+    """Let a paused job go on."""
+    with open_client() as client:
+        _tell(client.resume_job(job_id), as_json, "resumed")
+
+
+@jobs.command("trigger")
+def trigger(
+    job_id: JobId,
+    kwargs: Annotated[str | None, typer.Option(help="Keyword arguments over the job's, a JSON object.")] = None,
+    overlap: options.Overlap = None,
+    as_json: Json = False,
+) -> None:
+    """Run a job now, beside its schedule."""
+    from scheduler_service.cli.output import print_json, say
+
+    with open_client() as client:
+        run = client.trigger(job_id, json_value(kwargs, "--kwargs"), overlap)
+    if as_json:
+        print_json(run)
+    else:
+        say(f"{run['run_id']} {run['state']}")
+
+
+@jobs.command("delete")
+def delete(job_id: JobId) -> None:
+    """Delete a job; its history stays."""
+    from scheduler_service.cli.output import say
+
+    with open_client() as client:
+        client.delete_job(job_id)
+    say(f"{job_id} deleted")
+
+
+@jobs.command("preview")
+def preview(
+    job_id: JobId,
+    count: Count = 10,
+    start: Annotated[str | None, typer.Option("--from", help="After this time; default now.")] = None,
+    as_json: Json = False,
+) -> None:
+    """When a job would run next."""
+    from scheduler_service.cli.output import print_json, print_table, say, when
+
+    with open_client() as client:
+        seen = client.preview_job(job_id, count, instant_text(start, "--from"))
+    if as_json:
+        print_json(seen)
+        return
+    say(seen["text"])
+    for warning in seen["warnings"]:
+        say(f"mind: {warning}")
+    rows = [(when(o["at"]), o["local"], o["offset"], o["dst"]) for o in seen["occurrences"]]
+    print_table(["your clock", "the job's clock", "offset", "note"], rows, "it has no further run")
+
+
+def _schedule_words(schedule: dict[str, Any]) -> str:
+    """The schedule's own fields in short; what has its default value is left out."""
+    words = [str(value) for name, value in schedule.items() if name not in ("kind", "timezone") and value]
+    zone = schedule.get("timezone")
+    return " ".join([schedule["kind"], *words[:2], *([zone] if zone and zone != "UTC" else [])])
+
+
+def _paused(job: dict[str, Any]) -> str:
+    return (job["pause_reason"] or "yes") if job["paused"] else ""
+
+
+def _tell(job: dict[str, Any], as_json: bool, done: str) -> None:
+    from scheduler_service.cli.output import print_json, say, when
+
+    if as_json:
+        print_json(job)
+        return
+    upcoming = job.get("next_runs") or []
+    say(f"{job['job_id']} {done}, version {job['version']}; next run {when(upcoming[0]) if upcoming else 'never'}")
+    for warning in job.get("warnings") or []:
+        say(f"mind: {warning}")

@@ -1,0 +1,115 @@
+"""The commands that are a process: up, leader, worker, api, flower, and the one-shots migrate and doctor.
+
+Each reads the settings first, so that a wrong one is told before anything starts. Heavy parts are imported by the
+command that needs them.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from scheduler_service.core.errors import BadValue
+
+if TYPE_CHECKING:
+    from scheduler_service.config import Settings
+
+Port = Annotated[int | None, typer.Option(help="Port of the API and dashboard.", min=1, max=65535)]
+DataDir = Annotated[Path | None, typer.Option(help="Folder for everything that is kept.", file_okay=False)]
+
+
+def up(
+    demo: Annotated[bool, typer.Option(help="Add example jobs of each kind.")] = False,
+    port: Port = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Run everything on this machine: Redis, database, leader, worker, API, Flower. Ctrl-C stops it."""
+    from scheduler_service.up import run_up
+
+    settings = _settings(api_port=port, data_dir=data_dir)
+    sys.exit(run_up(settings, demo=demo))
+
+
+def leader() -> None:
+    """Run a leader; any number may stand by."""
+    from scheduler_service.bootstrap import run_leader
+
+    run_leader(_settings())
+
+
+def api(
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Port = None,
+) -> None:
+    """Run the REST API and the dashboard."""
+    from scheduler_service.api.serve import serve
+
+    serve(_settings(api_host=host, api_port=port))
+
+
+def worker(
+    context: typer.Context,
+    app: Annotated[str | None, typer.Option(help="Somebody's own app, as module:celery_app.")] = None,
+    concurrency: Annotated[int | None, typer.Option("--concurrency", "-c", help="Processes.", min=1)] = None,
+    queues: Annotated[str | None, typer.Option("--queues", "-Q", help="Queues, comma between.")] = None,
+) -> None:
+    """Run a Celery worker: the built-in tasks, or your own app's. What is not known here goes on to Celery."""
+    _settings(logs=False)
+    words = [*_option("--app", app), *_option("-c", concurrency), *_option("-Q", queues), *context.args]
+    _become([sys.executable, "-m", "workers", *words], os.environ)
+
+
+def flower(port: Port = None) -> None:
+    """Run Flower on this machine's loopback, with a login where ITINERARY_FLOWER_PASSWORD is set."""
+    settings = _settings(logs=False, flower_port=port)
+    words = ["--address=127.0.0.1", f"--port={settings.flower_port}", "--loglevel=WARNING"]
+    environ = dict(os.environ)
+    if settings.flower_password:
+        environ["FLOWER_BASIC_AUTH"] = f"itinerary:{settings.flower_password}"  # not in argv: ps shows that
+    else:
+        environ["FLOWER_UNAUTHENTICATED_API"] = "true"
+    environ["ITINERARY_BROKER_URL"] = settings.broker_url
+    _become([sys.executable, "-m", "celery", "-A", "workers.celery_app", "flower", *words], environ)
+
+
+def migrate() -> None:
+    """Bring the database's schema up to date."""
+    from scheduler_service.adapters.migrations import upgrade
+    from scheduler_service.config import shown_url
+
+    settings = _settings()
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    upgrade(settings.database_url)
+    print(f"the schema of {shown_url(settings.database_url)} is up to date")
+
+
+def doctor() -> None:
+    """Check settings, database, Redis, leader and workers; say what to do about each."""
+    from scheduler_service.cli.doctor import examine
+
+    sys.exit(examine(_settings(logs=False)))
+
+
+def _settings(*, logs: bool = True, **given: object) -> "Settings":
+    from scheduler_service.config import load_settings
+    from scheduler_service.logs import configure_logs
+
+    settings = load_settings(**given)
+    if logs:
+        configure_logs(settings.log_format, settings.log_level)
+    for sentence in settings.advice():
+        print(f"itinerary: settings: {sentence}", file=sys.stderr)
+    return settings
+
+
+def _option(name: str, value: object) -> list[str]:
+    return [] if value is None else [name, str(value)]
+
+
+def _become(argv: list[str], environ: "os._Environ[str] | dict[str, str]") -> None:
+    try:
+        os.execve(argv[0], argv, environ)
+    except OSError as exc:
+        raise BadValue("command", argv[0], f"it cannot be started: {exc.strerror}") from exc

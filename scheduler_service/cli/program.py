@@ -1,0 +1,70 @@
+"""The tree of commands, and how an error of any of them ends the process."""
+
+import os
+import sys
+from typing import Annotated, NoReturn
+
+import typer
+
+from scheduler_service.cli.enqueueing import enqueue
+from scheduler_service.cli.jobs import jobs
+from scheduler_service.cli.processes import api, doctor, flower, leader, migrate, up, worker
+from scheduler_service.cli.runs import runs
+from scheduler_service.cli.status import status
+from scheduler_service.core.errors import BadValue, BadValues, ItineraryError
+from scheduler_service.version import VERSION
+
+app = typer.Typer(
+    name="itinerary",
+    help="The cron service for Celery that never loses a run, never starts one twice, and can say why.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback()
+def _root(
+    config: Annotated[str | None, typer.Option("--config", help="A TOML file of settings.")] = None,
+    _version: Annotated[bool, typer.Option("--version", is_eager=True, callback=lambda on: _tell_version(on))] = False,
+) -> None:
+    if config is not None:
+        os.environ["ITINERARY_CONFIG"] = config
+
+
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        print(f"itinerary {VERSION}")
+        raise typer.Exit
+
+
+for command in (up, leader, api, flower, migrate, doctor, status, enqueue):
+    app.command()(command)
+app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(worker)
+app.add_typer(jobs, name="jobs")
+app.add_typer(runs, name="runs")
+
+
+def run() -> NoReturn:
+    """Carry out the command line of this process and end it."""
+    try:
+        app()
+    except BadValues as exc:
+        _end("; ".join(str(error) for error in exc.errors), 2)
+    except BadValue as exc:
+        _end(str(exc), 2)
+    except ItineraryError as exc:
+        _end(str(exc), 1)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read our output has enough
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    sys.exit(0)
+
+
+def _end(message: str, status: int) -> NoReturn:
+    from scheduler_service.logs import escaped
+
+    print(f"itinerary: {escaped(message)}", file=sys.stderr)
+    sys.exit(status)

@@ -1,0 +1,157 @@
+"""`itinerary runs ...`: history and what can be done about a run."""
+
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from scheduler_service.cli.connect import instant_text, open_client
+from scheduler_service.cli.status import Json
+
+if TYPE_CHECKING:
+    from scheduler_service.client import Client
+
+runs = typer.Typer(help="What ran, runs and will run.", no_args_is_help=True)
+
+RunId = Annotated[str, typer.Argument(help="The run's id.", show_default=False)]
+JobFilter = Annotated[str | None, typer.Option("--job", help="Only runs of this job.")]
+StateFilter = Annotated[list[str] | None, typer.Option("--state", help="Only these states; may be repeated.")]
+Limit = Annotated[int, typer.Option(help="How many.", min=1, max=1000)]
+
+
+@runs.command("list")
+def list_runs(
+    job: JobFilter = None,
+    state: StateFilter = None,
+    queue: Annotated[str | None, typer.Option(help="Only runs of this queue.")] = None,
+    since: Annotated[str | None, typer.Option(help="Scheduled at or after this time.")] = None,
+    until: Annotated[str | None, typer.Option(help="Scheduled before this time.")] = None,
+    limit: Limit = 30,
+    as_json: Json = False,
+) -> None:
+    """Runs, newest first."""
+    from scheduler_service.cli.output import print_json
+
+    with open_client() as client:
+        page = client.runs(
+            job_id=job,
+            state=state,
+            queue=queue,
+            since=instant_text(since, "--since"),
+            until=instant_text(until, "--until"),
+            limit=limit,
+        )
+    if as_json:
+        print_json(page)
+    else:
+        _print_runs(page["items"])
+
+
+@runs.command("show")
+def show(run_id: RunId, as_json: Json = False) -> None:
+    """One run with its attempts."""
+    with open_client() as client:
+        _print_run(client.run(run_id), as_json)
+
+
+@runs.command("cancel")
+def cancel(run_id: RunId, as_json: Json = False) -> None:
+    """Ask that a run never starts, or stops."""
+    with open_client() as client:
+        run = client.cancel(run_id)
+    _tell(run, as_json, f"{run_id} is {run['state']}" + (", cancel requested" if run["cancel_requested_at"] else ""))
+
+
+@runs.command("retry")
+def retry(run_id: RunId, as_json: Json = False) -> None:
+    """Run a final run's task again, as a new run."""
+    with open_client() as client:
+        run = client.retry(run_id)
+    _tell(run, as_json, f"{run['run_id']} runs {run_id} again")
+
+
+@runs.command("watch")
+def watch(
+    run_id: Annotated[str | None, typer.Argument(help="Only this run, until it is over.", show_default=False)] = None,
+    job: JobFilter = None,
+    state: StateFilter = None,
+    every: Annotated[float, typer.Option(help="Seconds between looks.", min=0.1)] = 1.0,
+) -> None:
+    """Print each change of state as it is seen; Ctrl-C ends it. Status 1 where the run did not complete."""
+    from scheduler_service.cli.output import say, when
+
+    with open_client() as client:
+        looks = _looks_at(client, run_id, every) if run_id else _looks(client, every, job_id=job, state=state)
+        last: dict[str, Any] = {}
+        for run in looks:
+            last = run
+            shown_at = run["finished_at"] or run["started_at"] or run["pending_at"] or run["due_at"]
+            say(f"{run['state']:9} {run['run_id']}  {when(shown_at)}  {run['reason'] or ''}".rstrip())
+    if run_id and last.get("state") != "completed":
+        sys.exit(1)
+
+
+def _looks_at(client: "Client", run_id: str, every: float) -> Iterator[dict[str, Any]]:
+    """The run each time that its state or attempt changed, until it is final."""
+    from scheduler_service.client import FINAL_STATES
+
+    seen = None
+    while True:
+        run = client.run(run_id)
+        if (run["state"], run["attempt"]) != seen:
+            seen = (run["state"], run["attempt"])
+            yield run
+        if run["state"] in FINAL_STATES:
+            return
+        time.sleep(every)
+
+
+def _looks(client: "Client", every: float, **filters: Any) -> Iterator[dict[str, Any]]:
+    """Every run among the newest hundred whose state changed since the last look, oldest first."""
+    seen: dict[str, tuple[str, int]] = {}
+    while True:
+        page = client.runs(limit=100, **filters)["items"]
+        now_seen = {run["run_id"]: (run["state"], run["attempt"]) for run in page}
+        yield from (run for run in reversed(page) if seen.get(run["run_id"]) != now_seen[run["run_id"]])
+        seen = now_seen
+        time.sleep(every)
+
+
+def _print_runs(items: list[dict[str, Any]]) -> None:
+    from scheduler_service.cli.output import print_table, state, took, when
+
+    rows = [
+        (
+            run["run_id"], state(run["state"]), run["attempt"], when(run["scheduled_at"]),
+            took(run["started_at"], run["finished_at"]), run["worker"], run["reason"],
+        )
+        for run in items
+    ]  # fmt: skip
+    print_table(["run", "state", "attempt", "scheduled", "took", "worker", "reason"], rows, "there is no such run")
+
+
+def _print_run(run: dict[str, Any], as_json: bool) -> None:
+    from scheduler_service.cli.output import print_fields, print_json, state, when
+
+    if as_json:
+        print_json(run)
+        return
+    attempts = run.pop("attempts")
+    error = run.pop("error") or {}
+    fields = [(name, when(value) if name.endswith("_at") else value) for name, value in run.items()]
+    fields = [(name, state(value) if name == "state" else value) for name, value in fields]
+    print_fields([*fields, *((f"error {name}", value) for name, value in error.items())])
+    for attempt in attempts[:-1] if len(attempts) > 1 else []:
+        what = (attempt["error"] or {}).get("message") or attempt["reason"]
+        print_fields([(f"attempt {attempt['attempt']}", f"{attempt['outcome']}: {what}")])
+
+
+def _tell(run: dict[str, Any], as_json: bool, sentence: str) -> None:
+    from scheduler_service.cli.output import print_json, say
+
+    if as_json:
+        print_json(run)
+    else:
+        say(sentence)
