@@ -84,15 +84,8 @@ class Supervisor:
     def run(self) -> None:
         """Start everything and return when everything has stopped."""
         with self._signals():
-            while not self._over():
-                now = time.monotonic()
-                self._reap(now)
-                if self._stop_asked_at is None:
-                    self._start_due(now)
-                    self._ask_ready(now)
-                else:
-                    self._stop_next(now)
-                self._listen(self._pause(now))
+            while not self._step(time.monotonic()):
+                self._listen(self._pause(time.monotonic()))
         self._selector.close()
 
     def stop(self) -> None:
@@ -109,8 +102,15 @@ class Supervisor:
                     self._change(kept, "stopping", "killed")
                     _kill_group(kept.process)
 
-    def _over(self) -> bool:
-        return self._stop_asked_at is not None and all(kept.process is None for kept in self._kept)
+    def _step(self, now: float) -> bool:
+        """Do all that is due; whether everything has stopped."""
+        self._reap(now)
+        if self._stop_asked_at is None:
+            self._ask_ready(now)
+            self._start_due(now)
+            return False
+        self._stop_next(now)
+        return all(kept.process is None for kept in self._kept)
 
     def _start_due(self, now: float) -> None:
         for kept in self._kept:
@@ -182,14 +182,14 @@ class Supervisor:
             self._change(kept, "stopping", f"killed: it did not stop within {kept.part.stop_timeout:g} s")
             _kill_group(kept.process)
 
-    def _pause(self, now: float) -> float | None:
+    def _pause(self, now: float) -> float:
         """How long nothing needs doing unless something is heard."""
         if any(kept.state == "starting" for kept in self._kept):
             return READY_POLL
         timed = [kept.deadline - now for kept in self._kept if kept.state in ("waiting", "stopping")]
         return max(0.0, min(timed)) if timed else 1.0
 
-    def _listen(self, pause: float | None) -> None:
+    def _listen(self, pause: float) -> None:
         for key, _ in self._selector.select(pause):
             if isinstance(key.data, _Kept):
                 self._read(key.data, key.fd)
