@@ -1,0 +1,244 @@
+"""Hands released runs to Celery's broker, and reads what waits there.
+
+Promises that every message is one that Celery itself would have sent: on Redis the first run of a kind (task, queue,
+time limit) is sent through Celery into a recorder, and later ones fill that template; other brokers get Celery's own
+publish in kombu's batches. Never retries: an error means that the outcome is unknown. One thread at a time.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from itertools import islice
+from typing import Any, Final
+
+import redis
+from celery import Celery
+from kombu import Connection, Producer
+from kombu.exceptions import ChannelError, KombuError
+
+from scheduler_service.adapters.celery_message import SHOWN, SendOptions, Template, record_template
+from scheduler_service.adapters.redis_client import ANSWER_TIMEOUT, CONNECT_TIMEOUT
+from scheduler_service.core.errors import BrokerUnavailable
+from scheduler_service.core.model import ReleasedRun
+from scheduler_service.core.wire import HEADER_SEQ
+from scheduler_service.ports import QueueHead
+
+_PUSHED_AT_ONCE: Final = 500
+_PUSHED_BYTES: Final = 4 * 1024 * 1024
+_SEARCHED_AT_HEAD: Final = 50
+_REVOKED_AT_ONCE: Final = 500
+_TEMPLATES_KEPT: Final = 2_000
+
+
+def publishing_app(broker_url: str, transport_options: Mapping[str, Any] | None = None) -> Celery:
+    """A Celery app that only publishes; `transport_options` (a key prefix, priority steps) as the workers have them."""
+    app = Celery("itinerary", broker=broker_url, set_as_current=False)
+    app.conf.update(
+        task_serializer="json",
+        accept_content=["json"],
+        task_ignore_result=True,
+        task_publish_retry=False,
+        broker_pool_limit=2,
+        broker_pool_acquire_timeout=ANSWER_TIMEOUT,
+        broker_transport_options={**_bounded_options(broker_url), **(transport_options or {})},
+    )
+    app.amqp.argsrepr_maxsize = app.amqp.kwargsrepr_maxsize = SHOWN
+    return app
+
+
+def _bounded_options(broker_url: str) -> dict[str, Any]:
+    if not broker_url.startswith(("redis", "rediss", "sentinel")):
+        return {"confirm_publish": True} if broker_url.startswith(("amqp", "pyamqp")) else {}
+    return {
+        "socket_timeout": ANSWER_TIMEOUT,
+        "socket_connect_timeout": CONNECT_TIMEOUT,
+        "socket_keepalive": True,
+        "health_check_interval": 10,
+        "retry_on_timeout": False,
+    }
+
+
+class CeleryDispatcher:
+    """The Dispatcher port over Celery and kombu."""
+
+    def __init__(self, app: Celery) -> None:
+        self._app = app
+        self._connection: Connection | None = None
+        self._channel: Any = None
+        self._templates: dict[SendOptions, Template] = {}
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._drop()
+        self._app.close()
+
+    def publish(self, runs: Sequence[ReleasedRun]) -> None:
+        """In order within each queue; after an error any part of them may have been sent."""
+        with self._broker() as channel:
+            if _is_redis(channel):
+                self._push(channel, runs)
+            else:
+                self._send(channel, runs)
+
+    def ping(self) -> None:
+        """One round trip."""
+        with self._broker() as channel:
+            if _is_redis(channel):
+                _redis(channel).ping()
+            else:
+                channel.connection.client.ensure_connection(max_retries=0)
+
+    def heads(self, queues: Sequence[str]) -> dict[str, QueueHead]:
+        """The first of ours is looked for among the fifty messages that will be consumed next."""
+        with self._broker() as channel:
+            look: Callable[[Any, str], QueueHead] = _redis_head if _is_redis(channel) else _declared_head
+            return {queue: look(channel, queue) for queue in queues}
+
+    def revoke(self, task_ids: Sequence[str]) -> None:
+        """Celery's `revoke` with terminate, as its remote control sends it, but without its endless retries."""
+        with self._broker() as channel:
+            control: Any = self._app.control
+            mailbox = control.mailbox(self._connection)
+            producer = Producer(channel, auto_declare=False)
+            for batch in _chunks(task_ids, _REVOKED_AT_ONCE):
+                arguments = {"task_id": batch, "terminate": True, "signal": "SIGTERM"}
+                producer.publish(
+                    {"method": "revoke", "arguments": arguments, "destination": None, "pattern": None, "matcher": None},
+                    exchange=mailbox.exchange.name,
+                    declare=[mailbox.exchange],
+                    headers={"clock": mailbox.clock.forward(), "expires": 0},
+                    serializer=mailbox.serializer,
+                )
+
+    def _push(self, channel: Any, runs: Sequence[ReleasedRun]) -> None:
+        pending: dict[str, list[bytes]] = {}
+        for run in runs:
+            template = self._template(channel, run)
+            pending.setdefault(template.key, []).append(template.fill(run))
+        with _redis(channel).pipeline(transaction=False) as pipe:
+            for key, messages in pending.items():
+                for part in _bounded(messages):
+                    pipe.lpush(_prefixed(channel, key), *part)
+            pipe.execute()
+
+    def _template(self, channel: Any, run: ReleasedRun) -> Template:
+        options = SendOptions.of(run)
+        template = self._templates.get(options)
+        if template is None:
+            if len(self._templates) >= _TEMPLATES_KEPT:
+                self._templates.clear()
+            template = self._templates[options] = record_template(self._app, channel, run)
+        return template
+
+    def _send(self, channel: Any, runs: Sequence[ReleasedRun]) -> None:
+        producer: Any = self._app.amqp.Producer(channel, auto_declare=False)
+        with producer.batch():
+            for run in runs:
+                SendOptions.of(run).send(self._app, producer, run)
+
+    @contextmanager
+    def _broker(self) -> Iterator[Any]:
+        """A live channel; whatever goes wrong inside becomes BrokerUnavailable, and the next call connects anew."""
+        try:
+            yield self._open()
+        except self._errors() as exc:
+            self._drop()
+            raise BrokerUnavailable(f"broker: {type(exc).__name__}: {exc}") from exc
+
+    def _open(self) -> Any:
+        if self._channel is None:
+            self._connection = self._app.connection_for_write()
+            self._connection.ensure_connection(max_retries=0, reraise_as_library_errors=False)
+            self._channel = self._connection.channel()
+        return self._channel
+
+    def _errors(self) -> tuple[type[BaseException], ...]:
+        common = (KombuError, redis.RedisError, OSError)
+        if self._connection is None:
+            return common
+        return (*common, *self._connection.connection_errors, *self._connection.channel_errors)
+
+    def _drop(self) -> None:
+        connection, self._connection, self._channel = self._connection, None, None
+        self._templates.clear()
+        if connection is not None:
+            with suppress(KombuError, redis.RedisError, OSError, AttributeError):  # it is broken already
+                connection.close()
+
+
+def _is_redis(channel: Any) -> bool:
+    return hasattr(channel, "global_keyprefix") and hasattr(channel, "priority_steps")
+
+
+def _redis(channel: Any) -> redis.Redis:
+    """A client on kombu's own pool; keys are prefixed here, since kombu prefixes only the commands it uses."""
+    return redis.Redis(connection_pool=channel.pool)
+
+
+def _prefixed(channel: Any, key: str) -> str:
+    return f"{channel.global_keyprefix}{key}"
+
+
+def _bounded(messages: Sequence[bytes]) -> Iterator[list[bytes]]:
+    """The messages in parts that one command may carry."""
+    part: list[bytes] = []
+    size = 0
+    for message in messages:
+        if part and (len(part) >= _PUSHED_AT_ONCE or size + len(message) > _PUSHED_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(message)
+        size += len(message)
+    if part:
+        yield part
+
+
+def _redis_head(channel: Any, queue: str) -> QueueHead:
+    """Workers pop from the right, the list of the smallest priority number first."""
+    keys = [_prefixed(channel, channel._q_for_pri(queue, step)) for step in channel.priority_steps]
+    client = _redis(channel)
+    with client.pipeline(transaction=False) as pipe:
+        for key in keys:
+            pipe.llen(key)
+            pipe.lrange(key, -1, -1)
+        answers = pipe.execute()
+    lengths, ends = answers[0::2], answers[1::2]
+    first = next((end[0] for end in ends if end), None)
+    seq = None if first is None else _seq_of(first)
+    if first is not None and seq is None:
+        seq = _first_seq(client, keys)
+    return QueueHead(sum(lengths), seq)
+
+
+def _first_seq(client: redis.Redis, keys: Sequence[str]) -> int | None:
+    left = _SEARCHED_AT_HEAD
+    for key in keys:
+        messages: Any = client.lrange(key, -left, -1) if left else []
+        seq = next((seq for seq in map(_seq_of, reversed(messages)) if seq is not None), None)
+        if seq is not None:
+            return seq
+        left -= len(messages)
+    return None
+
+
+def _seq_of(message: bytes) -> int | None:
+    """The seq in a raw message of ours; None for anybody else's."""
+    try:
+        seq = json.loads(message)["headers"][HEADER_SEQ]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return seq if isinstance(seq, int) else None
+
+
+def _declared_head(channel: Any, queue: str) -> QueueHead:
+    with channel.connection.client.channel() as asking:
+        try:
+            return QueueHead(int(asking.queue_declare(queue=queue, passive=True).message_count), None)
+        except ChannelError:
+            return QueueHead(0, None)
+
+
+def _chunks(items: Sequence[str], size: int) -> Iterator[list[str]]:
+    rest = iter(items)
+    while part := list(islice(rest, size)):
+        yield part

@@ -1,0 +1,149 @@
+"""The Celery message of one run: what is asked of Celery, and the template that later runs of the kind fill.
+
+Promises that a filled template equals, field by field, what Celery 5.7 would have sent (protocol 2, JSON). Never talks
+to a broker by itself.
+"""
+
+import base64
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from celery import Celery
+
+from scheduler_service.core.identity import task_id
+from scheduler_service.core.instants import SECOND, format_instant
+from scheduler_service.core.model import ReleasedRun
+from scheduler_service.core.wire import (
+    HEADER_ATTEMPT,
+    HEADER_DUE_AT,
+    HEADER_JOB_ID,
+    HEADER_RUN_ID,
+    HEADER_SCHEDULED_AT,
+    HEADER_SEQ,
+    HEADER_TERM,
+)
+
+_HARD_AFTER_SOFT: Final = 10.0
+SHOWN: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class SendOptions:
+    """All that distinguishes the messages of one kind from another kind's; limits in seconds."""
+
+    task: str
+    queue: str
+    soft_limit: float | None
+
+    @classmethod
+    def of(cls, run: ReleasedRun) -> "SendOptions":
+        """The kind of this run."""
+        return cls(run.task, run.queue, None if run.timeout is None else run.timeout / SECOND)
+
+    @property
+    def hard_limit(self) -> float | None:
+        """A task that ignores its soft limit is killed ten seconds later."""
+        return None if self.soft_limit is None else self.soft_limit + _HARD_AFTER_SOFT
+
+    def send(self, app: Celery, producer: Any, run: ReleasedRun) -> None:
+        """Send the run by Celery's own means, through `producer`."""
+        celery: Any = app  # its published types know whole seconds only
+        celery.send_task(
+            self.task,
+            list(run.args),
+            dict(run.kwargs),
+            task_id=task_id(run.run_id, run.attempt),
+            queue=self.queue,
+            producer=producer,
+            headers=headers_of(run),
+            retries=run.retries,
+            soft_time_limit=self.soft_limit,
+            time_limit=self.hard_limit,
+            ignore_result=True,
+            add_to_parent=False,
+            retry=False,
+        )
+
+
+def headers_of(run: ReleasedRun) -> dict[str, Any]:
+    """Our own headers, as CONTRACT names them."""
+    return {
+        HEADER_RUN_ID: run.run_id,
+        HEADER_JOB_ID: run.job_id,
+        HEADER_ATTEMPT: run.attempt,
+        HEADER_SCHEDULED_AT: format_instant(run.scheduled_at),
+        HEADER_DUE_AT: format_instant(run.due_at),
+        HEADER_TERM: run.term,
+        HEADER_SEQ: run.seq,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """One message as kombu would have pushed it, and the list that it goes to."""
+
+    key: str
+    message: Mapping[str, Any]
+
+    def fill(self, run: ReleasedRun) -> bytes:
+        """The message of another run of the same kind."""
+        own_id = task_id(run.run_id, run.attempt)
+        args, kwargs = list(run.args), dict(run.kwargs)
+        embed = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
+        body = json.dumps([args, kwargs, embed]).encode()
+        headers = {
+            **self.message["headers"],
+            **headers_of(run),
+            "id": own_id,
+            "root_id": own_id,
+            "retries": run.retries,
+            "argsrepr": _shown(args or ()),
+            "kwargsrepr": _shown(kwargs),
+        }
+        properties = {
+            **self.message["properties"],
+            "correlation_id": own_id,
+            "delivery_tag": str(uuid.uuid4()),
+        }
+        message = {
+            **self.message,
+            "body": base64.b64encode(body).decode(),
+            "headers": headers,
+            "properties": properties,
+        }
+        return json.dumps(message).encode()
+
+
+def record_template(app: Celery, channel: Any, run: ReleasedRun) -> Template:
+    """Let Celery and kombu send `run` over this Redis channel, up to the one command that they would give Redis."""
+    producer: Any = app.amqp.Producer(channel, auto_declare=False)
+    recorder = _Recorder()
+    producer._batch_local.current = recorder  # where Producer.batch() keeps the batch that publish() goes into
+    SendOptions.of(run).send(app, producer, run)
+    [(key, text)] = recorder.pushed
+    return Template(key, json.loads(text))
+
+
+class _Recorder:
+    """Stands where kombu has its publish batch, and keeps the pushes instead of sending them."""
+
+    def __init__(self) -> None:
+        self.pushed: list[tuple[str, str]] = []
+
+    def publish(self, channel: Any, message: Mapping[str, Any], **options: Any) -> None:
+        channel.basic_publish(message, _publish_batch=self, **options)
+
+    def add(self, command: str, *args: Any) -> None:
+        if command != "lpush":
+            raise NotImplementedError(f"kombu would send {command}: queues that expire have no template")
+        key, text = args
+        self.pushed.append((key, text))
+
+
+def _shown(value: Sequence[Any] | Mapping[str, Any]) -> str:
+    """The short text by which Flower and logs show arguments."""
+    text = repr(value)
+    return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."

@@ -1,0 +1,303 @@
+"""The Dispatcher port: what every implementation keeps, and that a message of ours is Celery's own."""
+
+import base64
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import pytest
+import redis
+
+from scheduler_service.adapters.celery_dispatcher import CeleryDispatcher, publishing_app
+from scheduler_service.core.errors import BrokerUnavailable
+from scheduler_service.core.identity import task_id
+from scheduler_service.core.instants import SECOND, parse_instant
+from scheduler_service.core.model import ReleasedRun
+from scheduler_service.ports import Dispatcher
+from tests.support.fakes_redis import FakeDispatcher
+from tests.support.processes import free_port
+from tests.support.redis_server import RedisServer
+
+NOON = parse_instant("2026-12-01T12:00:00Z")
+
+
+def released(name: str = "billing.close_2026-12-01T12:00:00Z", **changes: Any) -> ReleasedRun:
+    run = ReleasedRun(
+        run_id=name,
+        attempt=1,
+        seq=7_000_001,
+        term=7,
+        job_id="billing.close",
+        task="billing.close_month",
+        args=[1, "two"],
+        kwargs={"three": {"four": [5]}},
+        queue="default",
+        priority=5,
+        scheduled_at=NOON,
+        due_at=NOON + SECOND,
+        timeout=None,
+    )
+    return replace(run, **changes)
+
+
+class Broker(Protocol):
+    """The dispatcher, and what a worker would see."""
+
+    dispatcher: Dispatcher
+
+    def pop(self, queue: str) -> str | None: ...
+
+    def push_foreign(self, queue: str) -> None: ...
+
+
+class FakeBroker:
+    def __init__(self) -> None:
+        self.dispatcher = FakeDispatcher()
+        self.pop = self.dispatcher.pop
+        self.push_foreign = self.dispatcher.push_foreign
+
+
+@dataclass
+class RealBroker:
+    """Redis seen as kombu's workers see it: they pop from the right."""
+
+    dispatcher: CeleryDispatcher
+    client: "redis.Redis"
+    prefix: str = ""
+
+    def pop_raw(self, queue: str) -> dict[str, Any] | None:
+        text: Any = self.client.rpop(self.prefix + queue)
+        return None if text is None else json.loads(text)
+
+    def pop(self, queue: str) -> str | None:
+        message = self.pop_raw(queue)
+        return None if message is None else message["headers"].get("id")
+
+    def push_foreign(self, queue: str) -> None:
+        self.client.lpush(self.prefix + queue, json.dumps({"body": "", "headers": {}, "properties": {}}))
+
+
+def real_broker(url: str, prefix: str = "") -> Iterator[RealBroker]:
+    options = {"global_keyprefix": prefix} if prefix else {}
+    with (
+        closing(CeleryDispatcher(publishing_app(url, options))) as dispatcher,
+        redis.Redis.from_url(url) as client,
+    ):
+        yield RealBroker(dispatcher, client, prefix)
+
+
+@pytest.fixture(params=["fake", pytest.param("redis", marks=pytest.mark.redis), "valkey", "prefixed"])
+def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    match request.param:
+        case "fake":
+            yield FakeBroker()
+        case "prefixed":
+            yield from real_broker(request.getfixturevalue("redis_url"), "shop:")
+        case server:
+            yield from real_broker(request.getfixturevalue(f"{server}_url"))
+
+
+@pytest.fixture
+def real(redis_url: str) -> Iterator[RealBroker]:
+    yield from real_broker(redis_url)
+
+
+def test_runs_leave_their_queue_in_the_order_they_were_published(broker: Broker) -> None:
+    runs = [released(f"job_{n}", task=f"task_{n % 3}", seq=n) for n in range(1, 8)]
+    broker.dispatcher.publish(runs[:4])
+    broker.dispatcher.publish(runs[4:])
+    assert [broker.pop("default") for _ in runs] == [task_id(run.run_id, 1) for run in runs]
+    assert broker.pop("default") is None
+
+
+def test_the_task_id_names_run_and_attempt(broker: Broker) -> None:
+    broker.dispatcher.publish([released("job_x", attempt=3)])
+    assert broker.pop("default") == "job_x~3"
+
+
+def test_each_run_goes_to_its_own_queue(broker: Broker) -> None:
+    broker.dispatcher.publish([released("a", queue="slow"), released("b", queue="fast"), released("c", queue="slow")])
+    assert [broker.pop("slow"), broker.pop("fast"), broker.pop("slow")] == ["a~1", "b~1", "c~1"]
+
+
+def test_publishing_nothing_sends_nothing(broker: Broker) -> None:
+    broker.dispatcher.publish([])
+    assert broker.dispatcher.heads(["default"])["default"].length == 0
+
+
+def test_a_queue_has_the_length_and_the_seq_of_what_is_consumed_next(broker: Broker) -> None:
+    broker.dispatcher.publish([released("a", seq=11), released("b", seq=12)])
+    head = broker.dispatcher.heads(["default", "empty"])
+    assert (head["default"].length, head["default"].seq) == (2, 11)
+    assert (head["empty"].length, head["empty"].seq) == (0, None)
+    broker.pop("default")
+    assert broker.dispatcher.heads(["default"])["default"].seq == 12
+
+
+def test_the_first_message_of_ours_is_found_behind_foreign_ones(broker: Broker) -> None:
+    for _ in range(3):
+        broker.push_foreign("default")
+    broker.dispatcher.publish([released("a", seq=21)])
+    head = broker.dispatcher.heads(["default"])["default"]
+    assert (head.length, head.seq) == (4, 21)
+
+
+def test_a_queue_of_foreign_messages_has_no_seq(broker: Broker) -> None:
+    broker.push_foreign("default")
+    head = broker.dispatcher.heads(["default"])["default"]
+    assert (head.length, head.seq) == (1, None)
+
+
+def test_a_ping_is_answered_and_a_revoke_taken(broker: Broker) -> None:
+    broker.dispatcher.ping()
+    broker.dispatcher.revoke(["job_x~1", "job_y~1"])
+
+
+@pytest.mark.redis
+def test_more_runs_than_one_command_carries_all_arrive_in_order(real: RealBroker) -> None:
+    runs = [released(f"job_{n}", kwargs={"text": "x" * 20_000}) for n in range(1, 1_201)]
+    real.dispatcher.publish(runs)
+    assert real.client.llen("default") == 1_200
+    assert [real.pop("default") for _ in runs] == [f"job_{n}~1" for n in range(1, 1_201)]
+
+
+def message_of_celery(real: RealBroker, url: str, run: ReleasedRun) -> dict[str, Any]:
+    """What plain Celery sends for the same run."""
+    app = publishing_app(url)
+
+    @app.task(name=run.task)
+    def task(*args: Any, **kwargs: Any) -> None: ...
+
+    soft = None if run.timeout is None else run.timeout / SECOND
+    task.apply_async(
+        args=run.args,
+        kwargs=run.kwargs,
+        task_id=task_id(run.run_id, run.attempt),
+        queue=run.queue,
+        retries=run.retries,
+        soft_time_limit=soft,
+        time_limit=None if soft is None else soft + 10,
+        headers={
+            "itinerary_run_id": run.run_id,
+            "itinerary_job_id": run.job_id,
+            "itinerary_attempt": run.attempt,
+            "itinerary_scheduled_at": "2026-12-01T12:00:00Z",
+            "itinerary_due_at": "2026-12-01T12:00:01Z",
+            "itinerary_term": run.term,
+            "itinerary_seq": run.seq,
+        },
+    )
+    app.close()
+    message = real.pop_raw(run.queue)
+    assert message is not None
+    return message
+
+
+def comparable(message: dict[str, Any]) -> dict[str, Any]:
+    """Without what differs between any two senders and sends: delivery tag, origin, reply address (unused)."""
+    body = json.loads(base64.b64decode(message["body"]))
+    headers = {name: value for name, value in message["headers"].items() if name != "origin"}
+    properties = {
+        name: value for name, value in message["properties"].items() if name not in ("delivery_tag", "reply_to")
+    }
+    return {**message, "body": body, "headers": headers, "properties": properties}
+
+
+FIRST = released("job_first", args=["other"], kwargs={}, seq=1, attempt=9, retries=4)
+
+
+@pytest.mark.redis
+@pytest.mark.parametrize(
+    "run",
+    [
+        released(),
+        released(args=[], kwargs={}),
+        released(attempt=3, retries=2, queue="billing:slow"),
+        released(timeout=90 * SECOND),
+        released(timeout=SECOND // 4, job_id=None),
+        released(args=["ä", "雪", None, 1.5, True], kwargs={"key": "a b", "nested": {"a": []}}),
+        released(args=[10**30]),
+    ],
+    ids=["plain", "no arguments", "third attempt", "timeout", "short timeout", "odd text", "big number"],
+)
+@pytest.mark.parametrize("earlier", [[], [FIRST]], ids=["its own template", "another run's template"])
+def test_a_message_equals_the_one_that_celery_sends(
+    real: RealBroker, redis_url: str, run: ReleasedRun, earlier: list[ReleasedRun]
+) -> None:
+    for other in earlier:
+        real.dispatcher.publish([replace(other, task=run.task, queue=run.queue, timeout=run.timeout)])
+        real.pop_raw(run.queue)
+    real.dispatcher.publish([run])
+    ours = real.pop_raw(run.queue)
+    assert ours is not None
+    celerys = message_of_celery(real, redis_url, run)
+    assert comparable(ours) == comparable(celerys)
+    assert ours["properties"]["delivery_tag"] != celerys["properties"]["delivery_tag"]
+    assert ours["headers"]["itinerary_attempt"] == run.attempt
+
+
+@pytest.mark.redis
+def test_every_message_has_a_delivery_tag_of_its_own(real: RealBroker) -> None:
+    real.dispatcher.publish([released(f"job_{n}") for n in range(5)])
+    popped = [real.pop_raw("default") for _ in range(5)]
+    assert len({message["properties"]["delivery_tag"] for message in popped if message}) == 5
+
+
+@pytest.mark.redis
+def test_long_arguments_are_shown_short_and_sent_whole(real: RealBroker) -> None:
+    real.dispatcher.publish([released(kwargs={"text": "x" * 5_000})])
+    message = real.pop_raw("default")
+    assert message is not None
+    assert len(message["headers"]["kwargsrepr"]) <= 200
+    assert comparable(message)["body"][1] == {"text": "x" * 5_000}
+
+
+@pytest.mark.redis
+def test_all_priority_lists_of_a_queue_count(real: RealBroker) -> None:
+    real.client.lpush("default\x06\x163", "{}", "{}")
+    real.dispatcher.publish([released(seq=5)])
+    head = real.dispatcher.heads(["default"])["default"]
+    assert (head.length, head.seq) == (3, 5)
+
+
+@pytest.mark.redis
+def test_rubbish_in_a_queue_is_foreign(real: RealBroker) -> None:
+    real.client.lpush("default", "not JSON", "[]", '{"headers": {"itinerary_seq": "text"}}')
+    head = real.dispatcher.heads(["default"])["default"]
+    assert (head.length, head.seq) == (3, None)
+
+
+def test_a_broker_that_is_away_is_reported_as_such_and_soon() -> None:
+    with closing(CeleryDispatcher(publishing_app(f"redis://127.0.0.1:{free_port()}/0"))) as dispatcher:
+        for call in (dispatcher.ping, lambda: dispatcher.publish([released()]), lambda: dispatcher.revoke(["a~1"])):
+            with pytest.raises(BrokerUnavailable):
+                call()
+
+
+def test_another_broker_than_redis_gets_the_same_runs_in_order() -> None:
+    app = publishing_app("memory://")
+    with closing(CeleryDispatcher(app)) as dispatcher:
+        assert dispatcher.heads(["default"])["default"].length == 0
+        dispatcher.publish([released(f"job_{n}", attempt=n) for n in (1, 2, 3)])
+        assert dispatcher.heads(["default"])["default"].length == 3
+        with app.connection_for_read() as connection, connection.SimpleQueue("default") as queue:
+            popped = [queue.get(block=False) for _ in range(3)]
+        assert [message.headers["id"] for message in popped] == ["job_1~1", "job_2~2", "job_3~3"]
+        assert popped[0].headers["itinerary_scheduled_at"] == "2026-12-01T12:00:00Z"
+
+
+@pytest.mark.redis
+def test_a_broker_that_was_killed_is_used_again_when_it_is_back(redis_server: RedisServer) -> None:
+    with closing(CeleryDispatcher(publishing_app(redis_server.url))) as dispatcher:
+        dispatcher.publish([released("before")])
+        redis_server.kill()
+        with pytest.raises(BrokerUnavailable):
+            dispatcher.publish([released("meanwhile")])
+        with pytest.raises(BrokerUnavailable):
+            dispatcher.ping()
+        redis_server.start()
+        dispatcher.ping()
+        dispatcher.publish([released("after")])
+        assert dispatcher.heads(["default"])["default"].length == 2

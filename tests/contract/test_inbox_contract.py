@@ -1,0 +1,163 @@
+"""The Inbox port: what every implementation keeps."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+import redis
+
+from scheduler_service.adapters.redis_client import connect
+from scheduler_service.adapters.redis_inbox import RedisInbox
+from scheduler_service.core.errors import BrokerUnavailable
+from scheduler_service.core.instants import SECOND
+from scheduler_service.core.messages import RunEnqueued, decode
+from scheduler_service.core.wire import INBOX, INBOX_DEAD, reply_key
+from scheduler_service.ports import Inbox
+from tests.support.fakes_redis import FakeInbox
+from tests.support.processes import free_port
+
+AT = 1_800_000_000 * SECOND
+START = "0-0"
+
+
+@pytest.fixture(params=["fake", pytest.param("redis", marks=pytest.mark.redis), "valkey"])
+def inbox(request: pytest.FixtureRequest) -> Iterator[Inbox]:
+    if request.param == "fake":
+        yield FakeInbox()
+        return
+    with closing(RedisInbox(request.getfixturevalue(f"{request.param}_url"))) as real:
+        yield real
+
+
+def enqueue(inbox: Inbox, *names: str) -> None:
+    for name in names:
+        inbox.send("run_enqueued", AT, {"run_ids": [name]})
+
+
+def names(entries: tuple[tuple[str, object], ...]) -> list[str]:
+    messages = [decode(fields) for _, fields in entries]  # type: ignore[arg-type]
+    return [message.run_ids[0] for message in messages if isinstance(message, RunEnqueued)]
+
+
+def test_entries_are_read_in_the_order_they_were_sent(inbox: Inbox) -> None:
+    enqueue(inbox, "a", "b", "c")
+    batch = inbox.read(START, 10, 0)
+    assert names(batch.entries) == ["a", "b", "c"]
+    assert batch.position == batch.entries[-1][0]
+    assert batch.at_end
+
+
+def test_a_sent_entry_is_decoded_to_what_was_sent(inbox: Inbox) -> None:
+    enqueue(inbox, "billing.close_2026-12-01T01:00:00Z")
+    (_, fields), *_ = inbox.read(START, 1, 0).entries
+    assert decode(fields) == RunEnqueued(("billing.close_2026-12-01T01:00:00Z",))
+
+
+def test_reading_goes_on_after_the_position(inbox: Inbox) -> None:
+    enqueue(inbox, "a", "b", "c")
+    first = inbox.read(START, 2, 0)
+    assert not first.at_end
+    rest = inbox.read(first.position, 2, 0)
+    assert names(rest.entries) == ["c"]
+    assert rest.at_end
+
+
+def test_reading_twice_from_one_position_gives_the_same_entries(inbox: Inbox) -> None:
+    enqueue(inbox, "a", "b")
+    assert inbox.read(START, 10, 0) == inbox.read(START, 10, 0)
+
+
+def test_an_empty_read_keeps_the_position_and_is_at_the_end(inbox: Inbox) -> None:
+    batch = inbox.read("7-3", 10, 0)
+    assert (batch.entries, batch.position, batch.at_end) == ((), "7-3", True)
+
+
+def test_a_waiting_read_returns_when_the_wait_is_over(inbox: Inbox) -> None:
+    assert inbox.read(START, 10, SECOND // 20).entries == ()
+
+
+def test_a_waiting_read_wakes_for_an_entry(inbox: Inbox) -> None:
+    sender = threading.Timer(0.1, enqueue, (inbox, "late"))
+    sender.start()
+    before = time.monotonic()
+    batch = inbox.read(START, 10, 5 * SECOND)
+    sender.join()
+    assert names(batch.entries) == ["late"]
+    assert time.monotonic() - before < 4
+
+
+def test_trimming_drops_what_is_committed_and_nothing_else(inbox: Inbox) -> None:
+    enqueue(inbox, "a", "b", "c")
+    committed = inbox.read(START, 2, 0).position
+    inbox.trim(committed)
+    assert names(inbox.read(START, 10, 0).entries) == ["c"]
+    assert inbox.depth() == 1
+
+
+def test_trimming_at_the_start_drops_nothing(inbox: Inbox) -> None:
+    enqueue(inbox, "a")
+    inbox.trim(START)
+    assert inbox.depth() == 1
+
+
+def test_a_buried_entry_does_not_leave_the_stream_by_itself(inbox: Inbox) -> None:
+    enqueue(inbox, "a")
+    ((entry_id, fields),) = inbox.read(START, 1, 0).entries
+    inbox.bury(entry_id, fields, "body is not JSON")
+    assert inbox.depth() == 1
+
+
+def test_an_answer_reaches_its_asker(inbox: Inbox) -> None:
+    inbox.reply("asker-1", {"active_runs": 3, "unicode": "ä\ud800"})
+    assert inbox.await_reply("asker-1", SECOND) == {"active_runs": 3, "unicode": "ä\ud800"}
+
+
+def test_an_asker_is_woken_by_the_answer(inbox: Inbox) -> None:
+    answering = threading.Timer(0.1, inbox.reply, ("asker-2", {"ok": True}))
+    answering.start()
+    assert inbox.await_reply("asker-2", 5 * SECOND) == {"ok": True}
+    answering.join()
+
+
+def test_an_asker_without_an_answer_gets_none(inbox: Inbox) -> None:
+    inbox.reply("somebody else", {})
+    assert inbox.await_reply("asker-3", SECOND // 20) is None
+
+
+@pytest.mark.redis
+def test_an_answer_lives_a_minute(redis_url: str) -> None:
+    with closing(RedisInbox(redis_url)) as inbox, connect(redis_url) as client:
+        inbox.reply("asker", {})
+        assert 50 < client.ttl(reply_key("asker")) <= 60
+
+
+@pytest.mark.redis
+def test_entries_of_anybody_are_read_whatever_their_bytes(redis_url: str) -> None:
+    with closing(RedisInbox(redis_url)) as inbox, redis.Redis.from_url(redis_url) as client:
+        client.xadd(INBOX, {b"v": b"1", b"type": b"\xff\xfe"})
+        ((entry_id, fields),) = inbox.read(START, 10, 0).entries
+        assert fields["v"] == "1"
+        inbox.bury(entry_id, fields, "entry type is not known \ud800")
+        ((_, dead),) = client.xrange(INBOX_DEAD)
+        assert dead[b"entry_id"].decode() == entry_id
+        assert b"not known" in dead[b"reason"]
+
+
+@pytest.mark.redis
+def test_a_position_beyond_the_stream_waits_for_what_comes_after_it(redis_url: str) -> None:
+    with closing(RedisInbox(redis_url)) as inbox:
+        enqueue(inbox, "a")
+        position = inbox.read(START, 1, 0).position
+        inbox.trim(position)
+        enqueue(inbox, "b")
+        assert names(inbox.read(position, 10, 0).entries) == ["b"]
+
+
+def test_a_server_that_is_away_is_reported_as_such() -> None:
+    with closing(RedisInbox(f"redis://127.0.0.1:{free_port()}/0")) as inbox:
+        with pytest.raises(BrokerUnavailable):
+            inbox.send("run_enqueued", AT, {"run_ids": []})
+        with pytest.raises(BrokerUnavailable):
+            inbox.read(START, 1, SECOND)
