@@ -1,0 +1,168 @@
+"""What the I/O threads tell the loop about effects that they carried out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from scheduler_service.core.effects import Apply
+from scheduler_service.core.instants import Instant
+from scheduler_service.core.messages import InboxMessage, Report
+from scheduler_service.core.model import ActiveRun, JobHistory, ReleasedRun
+from scheduler_service.core.run_index import Generation
+
+
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """Occurrences of one job that fell due while nobody planned: `newest` are the latest of `count` in all.
+
+    They lie in [`start`, `end`); `newest` is ascending and bounded by the job's max_catch_up.
+    """
+
+    job_id: str
+    version: int
+    start: Instant
+    end: Instant
+    count: int
+    newest: tuple[Instant, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexBuilt:
+    """A new generation of the index, and what is owed between `cursor` and its start."""
+
+    generation: Generation
+    revision: int
+    cursor: Instant
+    owed: tuple[Owed, ...]
+    failures: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JobsRead:
+    """Jobs as the database has them now."""
+
+    histories: tuple[JobHistory, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunsMade:
+    """Of the runs to be made, these were there already."""
+
+    existing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunsMoved:
+    """What came back from the two-phase move."""
+
+    released: tuple[ReleasedRun, ...]
+    refused: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunsRenewed:
+    """Pending runs that got a new seq and are to be published again."""
+
+    released: tuple[ReleasedRun, ...]
+    refused: tuple[str, ...]
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """An Apply is committed; the guards of `refused` did not match."""
+
+    batch: Apply
+    refused: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunsRead:
+    """Runs as the database has them; an id that was asked for and is not here does not exist."""
+
+    asked: tuple[str, ...]
+    runs: tuple[ActiveRun, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DueRead:
+    """Runs that wait in the database and fall due soon; `full`: there may be more."""
+
+    runs: tuple[ActiveRun, ...]
+    full: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CancelsRead:
+    """Runs that are out and whose cancel is requested."""
+
+    runs: tuple[ActiveRun, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The broker took these."""
+
+    runs: tuple[ReleasedRun, ...]
+    at: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class PublishUncertain:
+    """The broker may or may not have taken these; it answers again."""
+
+    runs: tuple[ReleasedRun, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimsTaken:
+    """(run_id, attempt, won): won means that no worker will ever start this attempt."""
+
+    outcomes: tuple[tuple[str, int, bool], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ResultsFound:
+    """(run_id, attempt, report): the terminal report found beside the stream, or None."""
+
+    outcomes: tuple[tuple[str, int, Report | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QueuesSeen:
+    """Queue name -> (length, seq of the first message of ours or None)."""
+
+    heads: Mapping[str, tuple[int, int | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class InboxRead:
+    """Messages of the stream up to `position`; `at_end`: the reader stood at the stream's end."""
+
+    messages: tuple[InboxMessage, ...]
+    position: str
+    at_end: bool
+
+
+@dataclass(frozen=True, slots=True)
+class InboxSilent:
+    """The stream cannot be read for now: silence of a worker means nothing."""
+
+
+Feedback = (
+    IndexBuilt
+    | JobsRead
+    | RunsMade
+    | RunsMoved
+    | RunsRenewed
+    | Applied
+    | RunsRead
+    | DueRead
+    | CancelsRead
+    | Published
+    | PublishUncertain
+    | ClaimsTaken
+    | ResultsFound
+    | QueuesSeen
+    | InboxRead
+    | InboxSilent
+)

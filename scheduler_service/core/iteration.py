@@ -1,0 +1,283 @@
+"""The leader's step: `iterate(state, messages, now) -> (state, effects)`, pure, in a fixed order.
+
+Take over a rebuilt index; plan and release what is due; process all messages; clean up; statistics.
+It does no I/O, reads no clock and raises for no message: what cannot be used is counted.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import assert_never
+
+from scheduler_service.core.effects import (
+    BuildIndex,
+    Effect,
+    Publish,
+    ReadCancels,
+    ReadDue,
+    ReadJobs,
+    RecordStatistics,
+    Reply,
+    ReplyMetrics,
+)
+from scheduler_service.core.feedback import (
+    Applied,
+    CancelsRead,
+    ClaimsTaken,
+    DueRead,
+    Feedback,
+    InboxRead,
+    InboxSilent,
+    IndexBuilt,
+    JobsRead,
+    Published,
+    PublishUncertain,
+    QueuesSeen,
+    ResultsFound,
+    RunsMade,
+    RunsMoved,
+    RunsRead,
+    RunsRenewed,
+)
+from scheduler_service.core.instants import MILLISECOND, Instant
+from scheduler_service.core.messages import (
+    CancelRun,
+    Failed,
+    Heartbeat,
+    InboxMessage,
+    JobChanged,
+    Query,
+    RetryAsked,
+    RunEnqueued,
+    Started,
+    Succeeded,
+)
+from scheduler_service.core.model import ActiveRun, Cursor, JobHistory
+from scheduler_service.core.planning import plan, take_index, take_jobs, want_rebuild
+from scheduler_service.core.queries import answer, oldest_due
+from scheduler_service.core.releasing import release, settle_move
+from scheduler_service.core.reporting import heartbeat, report
+from scheduler_service.core.run_state import RunState
+from scheduler_service.core.settling import applied, runs_read, settle
+from scheduler_service.core.state import CoreSettings, SchedulerState, Step
+from scheduler_service.core.watching import (
+    check_queues,
+    check_running,
+    claims_taken,
+    forget_workers,
+    note_published,
+    republish,
+    results_found,
+    take_claims,
+    take_queues,
+    take_released,
+)
+
+_DUE_LIMIT = 10_000
+_CANCEL_LIMIT = 1_000
+
+
+def take_over(
+    settings: CoreSettings,
+    term: int,
+    cursor: Cursor,
+    jobs: Iterable[JobHistory],
+    runs: Iterable[ActiveRun],
+    now: Instant,
+) -> tuple[SchedulerState, list[Effect]]:
+    """A new leader's state from what the last one committed, and the first effects."""
+    planned_until = cursor.materialised_until if cursor.materialised_until is not None else now
+    state = SchedulerState(settings, term, planned_until, cursor.inbox_position, since=now)
+    state.position_saved = cursor.inbox_position
+    state.position_saved_at = now
+    step = Step(now)
+    take_jobs(state, step, JobsRead(tuple(jobs)))
+    state.changed.clear()
+    for run in runs:
+        settle(state, step, run)
+    want_rebuild(state, step)
+    return state, step.finish(state)
+
+
+def iterate(state: SchedulerState, messages: Sequence[Feedback], now: Instant) -> tuple[SchedulerState, list[Effect]]:
+    """One pass over everything; `state` is taken over and must not be used by the caller any more."""
+    step = Step(now)
+    state.last_iteration_at = now
+    for message in messages:
+        if isinstance(message, IndexBuilt):
+            take_index(state, step, message)
+    plan(state, step)
+    release(state, step)
+    for message in messages:
+        _take(state, step, message)
+    check_running(state, step)
+    check_queues(state, step)
+    _poll(state, step)
+    want_rebuild(state, step)
+    _clean_up(state, step)
+    _statistics(state, step)
+    return state, step.finish(state)
+
+
+def next_wake(state: SchedulerState, now: Instant) -> Instant:
+    """When the loop must look again, if no message comes before: the next due time, `loop_interval` at most."""
+    wake = now + state.settings.loop_interval
+    if state.due:
+        wake = min(wake, state.due[0][0])
+    return max(wake, now)
+
+
+def _take(state: SchedulerState, step: Step, message: Feedback) -> None:
+    match message:
+        case IndexBuilt():
+            pass
+        case InboxRead():
+            _inbox(state, step, message)
+        case InboxSilent():
+            state.listening_since = None
+        case RunsMoved():
+            _moved(state, step, message)
+        case RunsRenewed():
+            _renewed(state, step, message)
+        case Applied():
+            applied(state, step, message)
+        case RunsMade():
+            for run_id in message.existing:
+                step.read(state, run_id)
+        case RunsRead():
+            runs_read(state, step, message)
+        case DueRead():
+            _due_read(state, step, message)
+        case CancelsRead():
+            _cancels_read(state, step, message)
+        case JobsRead():
+            _jobs_read(state, step, message)
+        case Published():
+            note_published(state, message)
+        case PublishUncertain():
+            republish(state, step, [run.run_id for run in message.runs], "unconfirmed")
+        case ClaimsTaken():
+            claims_taken(state, step, message)
+        case ResultsFound():
+            results_found(state, step, message)
+        case QueuesSeen():
+            take_queues(state, step, message)
+        case _:
+            assert_never(message)
+
+
+def _inbox(state: SchedulerState, step: Step, read: InboxRead) -> None:
+    if not read.at_end:
+        state.listening_since = None
+    elif state.listening_since is None:
+        state.listening_since = step.now
+    state.position = read.position
+    for message in read.messages:
+        _hear(state, step, message)
+
+
+def _hear(state: SchedulerState, step: Step, message: InboxMessage) -> None:
+    match message:
+        case Started() | Succeeded() | Failed() | RetryAsked():
+            report(state, step, message)
+        case Heartbeat():
+            heartbeat(state, step, message)
+        case JobChanged():
+            step.others.append(ReadJobs((message.job_id,)))
+        case CancelRun():
+            step.read(state, message.run_id)
+        case RunEnqueued():
+            for run_id in message.run_ids:
+                if state.runs.get(run_id) is None:
+                    step.read(state, run_id)
+        case Query():
+            _answer(state, step, message)
+        case _:
+            assert_never(message)
+
+
+def _answer(state: SchedulerState, step: Step, query: Query) -> None:
+    if query.what == "metrics":
+        step.others.append(ReplyMetrics(query.reply_to))
+    else:
+        step.others.append(Reply(query.reply_to, answer(state, query, step.now)))
+
+
+def _moved(state: SchedulerState, step: Step, moved: RunsMoved) -> None:
+    for run in moved.released:
+        settle_move(state, run.run_id)
+    take_released(state, moved.released, step.now)
+    if moved.released:
+        step.others.append(Publish(moved.released))
+    for run_id in moved.refused:
+        settle_move(state, run_id)
+        step.read(state, run_id)
+
+
+def _renewed(state: SchedulerState, step: Step, renewed: RunsRenewed) -> None:
+    state.renewing.difference_update(run.run_id for run in renewed.released)
+    state.renewing.difference_update(renewed.refused)
+    take_released(state, renewed.released, step.now)
+    if renewed.released:
+        step.others.append(Publish(renewed.released))
+    for run_id in renewed.refused:
+        step.read(state, run_id)
+
+
+def _due_read(state: SchedulerState, step: Step, read: DueRead) -> None:
+    for run in read.runs:
+        if state.runs.get(run.run_id) is None and run.run_id not in state.reading:
+            settle(state, step, run)
+    if read.full:
+        state.next_due_poll_at = min(state.next_due_poll_at, step.now + 500 * MILLISECOND)
+
+
+def _cancels_read(state: SchedulerState, step: Step, read: CancelsRead) -> None:
+    for row in read.runs:
+        run = state.runs.get(row.run_id)
+        if run is None or (not run.cancel_requested and run.state in (RunState.PENDING, RunState.RUNNING)):
+            step.read(state, row.run_id)
+
+
+def _jobs_read(state: SchedulerState, step: Step, read: JobsRead) -> None:
+    for job_id in take_jobs(state, step, read):
+        if state.jobs[job_id].current.deleted:
+            _end_with_job(state, step, job_id)
+
+
+def _end_with_job(state: SchedulerState, step: Step, job_id: str) -> None:
+    """The job is deleted: what waits is cancelled, what is pending if nobody has it yet, what runs may finish."""
+    ours = [run for run in state.runs if run.job_id == job_id]
+    for run in ours:
+        if run.state in (RunState.SCHEDULED, RunState.RETRYING):
+            step.read(state, run.run_id)
+    take_claims(state, step, [r.run_id for r in ours if r.state is RunState.PENDING], "its job was deleted")
+
+
+def _poll(state: SchedulerState, step: Step) -> None:
+    """Rows that others made, and words that were lost on their way, are found in the database itself."""
+    if step.now >= state.next_due_poll_at:
+        state.next_due_poll_at = step.now + state.settings.due_poll_interval
+        step.others.append(ReadDue(step.now + state.settings.pre_schedule_interval, _DUE_LIMIT))
+        step.others.append(ReadCancels(_CANCEL_LIMIT))
+
+
+def _clean_up(state: SchedulerState, step: Step) -> None:
+    """Finished runs are forgotten after the grace period (in memory only)."""
+    while state.ended and state.ended[0][0] + state.settings.grace_period <= step.now:
+        _, run_id = state.ended.popleft()
+        run = state.runs.get(run_id)
+        if run is not None and run_id not in state.unsettled and run_id not in state.reading:
+            state.runs.drop(run_id)
+    forget_workers(state, step.now)
+
+
+def _statistics(state: SchedulerState, step: Step) -> None:
+    if step.now < state.next_statistics_at:
+        return
+    state.next_statistics_at = step.now + state.settings.statistics_interval
+    oldest = oldest_due(state, step.now)
+    lag = 0 if oldest is None else step.now - oldest
+    indexed = len(state.index) if state.index is not None else 0
+    step.others.append(RecordStatistics(step.now, state.runs.active(), indexed, lag))
+
+
+__all__ = ["BuildIndex", "iterate", "next_wake", "take_over"]

@@ -1,0 +1,103 @@
+"""The menus: lateness, overlap, retries. Decisions as values; nobody here does anything."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from hashlib import blake2b
+from typing import assert_never
+
+from scheduler_service.core.instants import Duration, Instant, format_duration
+from scheduler_service.core.model import ActiveRun, Misfire, MisfirePolicy, Overlap, RetryPolicy
+from scheduler_service.core.run_state import Event, RunState, next_state
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Which of the owed occurrences run (indexes, ascending), how many are missed, and why."""
+
+    keep: tuple[int, ...]
+    missed: int
+    reason: str | None
+
+
+def judge_lateness(misfire: Misfire, due: Sequence[Instant], count: int, now: Instant) -> Judgement:
+    """What becomes of `count` owed occurrences, of which `due` are the newest, in the order of their nominal times.
+
+    Late means due more than the grace before `now`. fire_once runs only the newest one, fire_all the newest
+    `max_catch_up`, skip none of the late ones; those still within the grace run in any case.
+    """
+    on_time = [i for i, d in enumerate(due) if now - d <= misfire.grace]
+    late = [i for i, d in enumerate(due) if now - d > misfire.grace]
+    keep: list[int]
+    match misfire.policy:
+        case MisfirePolicy.FIRE_ONCE:
+            keep = [] if on_time else late[-1:]
+        case MisfirePolicy.FIRE_ALL:
+            keep = late[-misfire.max_catch_up :]
+        case MisfirePolicy.SKIP:
+            keep = []
+        case _:
+            assert_never(misfire.policy)
+    missed = count - len(on_time) - len(keep)
+    reason = f"misfire {misfire.policy.value}: later than {format_duration(misfire.grace)}" if missed else None
+    return Judgement(tuple(sorted(keep + on_time)), missed, reason)
+
+
+class Admission(StrEnum):
+    """What a due run may do while other runs of its job are not final."""
+
+    GO = "go"
+    SKIP = "skip"
+    HOLD = "hold"
+    CANCEL_OTHERS = "cancel_others"
+
+
+def decide_overlap(policy: Overlap, live: int, held: int) -> Admission:
+    """`live` runs of the job are not final, `held` ones wait behind them already."""
+    if live == 0 and held == 0:
+        return Admission.GO
+    match policy:
+        case Overlap.ALLOW:
+            return Admission.GO
+        case Overlap.SKIP:
+            return Admission.SKIP
+        case Overlap.QUEUE:
+            return Admission.HOLD if held == 0 else Admission.SKIP
+        case Overlap.QUEUE_ALL:
+            return Admission.HOLD
+        case Overlap.CANCEL_RUNNING:
+            return Admission.CANCEL_OTHERS
+        case _:
+            assert_never(policy)
+
+
+def backoff(retry: RetryPolicy, run_id: str, attempt: int) -> Duration:
+    """The pause after `attempt` failed: exponential, capped; with jitter the upper half of it, by a stable hash."""
+    exponent = min(attempt - 1, 64)
+    pause = int(min(retry.max, retry.initial * float(retry.factor) ** exponent))
+    if not retry.jitter or pause < 2:
+        return pause
+    digest = blake2b(f"{run_id}~{attempt}".encode(), digest_size=8).digest()
+    return pause // 2 + int.from_bytes(digest, "big") % (pause - pause // 2)
+
+
+def after_failure(run: ActiveRun, event: Event, at: Instant) -> tuple[RunState, Instant | None]:
+    """The state after an attempt ended badly, and when the next attempt is due (None: there is none)."""
+    left = run.attempt < run.retry.max_attempts
+    to = next_state(run.run_id, run.state, event, attempts_left=left)
+    return (to, at + backoff(run.retry, run.run_id, run.attempt)) if to is RunState.RETRYING else (to, None)
+
+
+def next_attempt(run: ActiveRun, due_at: Instant) -> ActiveRun:
+    """The run as it waits for its next attempt."""
+    return replace(
+        run,
+        state=RunState.RETRYING,
+        attempt=run.attempt + 1,
+        due_at=due_at,
+        pending_at=None,
+        published_at=None,
+        started_at=None,
+        worker=None,
+        seq=0,
+    )

@@ -1,0 +1,106 @@
+"""Answers from the leader's live state, as JSON.
+
+run: {"run": {...} | null}; active_runs: {"runs": [...], "count": n}; job: {"job_id", "known", "live_runs"};
+statistics: {"term", "since", "index_runs", "last_rebuild_at", "last_iteration_at", "oldest_due_at", "active_runs",
+"states": {state: n}, "workers": [...], "queues": [{"name", "pending", "oldest_pending_at"}]}.
+"""
+
+from typing import Any, Final
+
+from scheduler_service.core.instants import SECOND, Instant, format_instant
+from scheduler_service.core.messages import Query
+from scheduler_service.core.model import ActiveRun
+from scheduler_service.core.run_state import FINAL, WAITING, RunState
+from scheduler_service.core.state import SchedulerState, WorkerView
+
+WORKER_ALIVE_FOR: Final = 15 * SECOND
+_MOST_LISTED: Final = 1000
+
+
+def answer(state: SchedulerState, query: Query, now: Instant) -> dict[str, Any]:
+    """The body of the reply; an unknown question is answered as such."""
+    match query.what:
+        case "run":
+            run = state.runs.get(query.subject or "")
+            return {"run": _run(run) if run is not None else None}
+        case "active_runs":
+            active = [run for run in state.runs if run.state not in FINAL]
+            return {"runs": [_run(run) for run in active[:_MOST_LISTED]], "count": len(active)}
+        case "job":
+            job_id = query.subject or ""
+            return {"job_id": job_id, "known": job_id in state.jobs, "live_runs": state.runs.live_of(job_id)}
+        case "statistics":
+            return statistics(state, now)
+        case _:
+            return {"error": f"no question {query.what[:40]!r}; ask run, active_runs, job, statistics or metrics"}
+
+
+def oldest_due(state: SchedulerState, now: Instant) -> Instant | None:
+    """The due time of the run that waits longest beyond its time, in the database or in the broker's queue."""
+    overdue = [run.due_at for run in state.runs if run.due_at <= now and _is_waiting(run)]
+    return min(overdue, default=None)
+
+
+def _is_waiting(run: ActiveRun) -> bool:
+    return run.state in WAITING or run.state is RunState.PENDING
+
+
+def statistics(state: SchedulerState, now: Instant) -> dict[str, Any]:
+    """The leader's figures, its workers and its queues."""
+    queues: dict[str, dict[str, Any]] = {}
+    for view in state.workers.values():
+        for name in view.queues:
+            queues.setdefault(name, {"name": name, "pending": 0, "oldest_pending_at": None, "workers": 0})
+            queues[name]["workers"] += _alive(view, now)
+    oldest: dict[str, Instant] = {}
+    for run in state.runs:
+        if run.state is RunState.PENDING:
+            oldest[run.queue] = min(oldest.get(run.queue, run.due_at), run.due_at)
+    for name, pending in state.runs.pending.items():
+        if pending or name in queues:
+            entry = queues.setdefault(name, {"name": name, "pending": 0, "oldest_pending_at": None, "workers": 0})
+            entry["pending"] = pending
+            entry["oldest_pending_at"] = _text(oldest.get(name))
+    return {
+        "term": state.term,
+        "since": format_instant(state.since),
+        "index_runs": len(state.index) if state.index is not None else 0,
+        "last_rebuild_at": _text(state.last_rebuild_at),
+        "last_iteration_at": format_instant(state.last_iteration_at),
+        "oldest_due_at": _text(oldest_due(state, now)),
+        "active_runs": state.runs.active(),
+        "states": {s.value: n for s, n in state.runs.states.items() if n and s not in FINAL},
+        "workers": [_worker(view, now) for view in sorted(state.workers.values(), key=lambda v: v.name)],
+        "queues": sorted(queues.values(), key=lambda q: str(q["name"])),
+    }
+
+
+def _alive(view: WorkerView, now: Instant) -> bool:
+    return not view.left and now - view.last_seen_at < WORKER_ALIVE_FOR
+
+
+def _worker(view: WorkerView, now: Instant) -> dict[str, Any]:
+    return {
+        "name": view.name,
+        "alive": _alive(view, now),
+        "last_seen_at": format_instant(view.last_seen_at),
+        "concurrency": view.concurrency,
+        "queues": list(view.queues),
+        "running": list(view.running),
+    }
+
+
+def _run(run: ActiveRun) -> dict[str, Any]:
+    return {
+        "run_id": run.run_id,
+        "job_id": run.job_id,
+        "state": run.state.value,
+        "attempt": run.attempt,
+        "queue": run.queue,
+        "due_at": format_instant(run.due_at),
+        "worker": run.worker,
+    }
+
+
+def _text(instant: Instant | None) -> str | None:
+    return None if instant is None else format_instant(instant)

@@ -1,0 +1,145 @@
+"""From due rows to moves: lateness is judged once, overlap decided, the publish window kept.
+
+A run that waits for its job's other runs or for the window stays `scheduled` in the database.
+"""
+
+import heapq
+from collections import defaultdict, deque
+from dataclasses import replace
+
+from scheduler_service.core.effects import MoveRuns, Release, Transition
+from scheduler_service.core.model import ActiveRun, Overlap
+from scheduler_service.core.planning import is_fresh, miss
+from scheduler_service.core.policies import Admission, decide_overlap, judge_lateness
+from scheduler_service.core.run_state import FINAL, WAITING, Event, RunState
+from scheduler_service.core.state import SchedulerState, Step
+
+
+def release(state: SchedulerState, step: Step) -> None:
+    """Admit what has fallen due and move as much as each queue's window lets out."""
+    for run in _in_time(state, step, _pop_due(state, step)):
+        _admit(state, step, run)
+    for queue in list(state.waiting):
+        _let_out(state, step, queue)
+
+
+def _pop_due(state: SchedulerState, step: Step) -> list[ActiveRun]:
+    ripe: dict[str, ActiveRun] = {}
+    while state.due and state.due[0][0] <= step.now:
+        _, run_id = heapq.heappop(state.due)
+        run = state.runs.get(run_id)
+        if run is None or run.state not in WAITING or run_id in state.moving or run_id in state.reading:
+            continue
+        if run.due_at <= step.now:
+            ripe[run_id] = run
+        else:
+            state.wait_until(run)
+    return sorted(ripe.values(), key=lambda run: (run.due_at, run.run_id))
+
+
+def _in_time(state: SchedulerState, step: Step, ripe: list[ActiveRun]) -> list[ActiveRun]:
+    """What is left after the misfire rule has judged the late occurrences among `ripe`."""
+    late_jobs: dict[str, list[ActiveRun]] = defaultdict(list)
+    for run in ripe:
+        if run.job_id and is_fresh(run) and not state.runs.is_admitted(run.run_id) and run.job_id in state.jobs:
+            late_jobs[run.job_id].append(run)
+    missed: set[str] = set()
+    for job_id, runs in late_jobs.items():
+        misfire = state.jobs[job_id].current.misfire
+        if step.now - runs[0].due_at <= misfire.grace:
+            continue
+        judgement = judge_lateness(misfire, [run.due_at for run in runs], len(runs), step.now)
+        for number, run in enumerate(runs):
+            if number not in judgement.keep:
+                miss(state, step, run, judgement.reason)
+                missed.add(run.run_id)
+    return [run for run in ripe if run.run_id not in missed]
+
+
+def _admit(state: SchedulerState, step: Step, run: ActiveRun) -> None:
+    if run.job_id is None or run.state is RunState.RETRYING or state.runs.is_admitted(run.run_id):
+        _queue_up(state, run)
+        return
+    history = state.jobs.get(run.job_id)
+    policy = run.overlap or (history.current.overlap if history else Overlap.SKIP)
+    let_next_in(state, run.job_id)
+    live = state.runs.live_of(run.job_id)
+    held = [i for i in state.held.get(run.job_id, ()) if (r := state.runs.get(i)) and r.state is RunState.SCHEDULED]
+    match decide_overlap(policy, len(live), len(held)):
+        case Admission.GO:
+            _queue_up(state, run)
+        case Admission.SKIP:
+            _skip(state, step, run, f"overlap {policy.value}: {(live or held)[0]} is not final")
+        case Admission.HOLD:
+            state.held.setdefault(run.job_id, deque()).append(run.run_id)
+        case Admission.CANCEL_OTHERS:
+            _supersede(state, step, run, live)
+
+
+def _queue_up(state: SchedulerState, run: ActiveRun) -> None:
+    state.runs.admit(run)
+    heapq.heappush(state.waiting.setdefault(run.queue, []), (run.priority, run.due_at, run.run_id))
+
+
+def _skip(state: SchedulerState, step: Step, run: ActiveRun, reason: str) -> None:
+    state.counts["skip", "overlap"] += 1
+    change = Transition(run.run_id, run.attempt, Event.SKIP, RunState.SKIPPED, step.now, reason=reason)
+    step.transition(state, replace(run, state=RunState.SKIPPED), change)
+
+
+def _supersede(state: SchedulerState, step: Step, run: ActiveRun, live: list[str]) -> None:
+    """cancel_running: the newest waits, whatever waited before it is skipped, what is out is asked to stop."""
+    held = state.held.setdefault(run.job_id or "", deque())
+    while held:
+        older = state.runs.get(held.popleft())
+        if older is not None and older.state is RunState.SCHEDULED:
+            _skip(state, step, older, f"overlap cancel_running: {run.run_id} came after it")
+    held.append(run.run_id)
+    for run_id in live:
+        other = state.runs.get(run_id)
+        if other is not None and not other.cancel_requested:
+            step.cancels.append(run_id)
+            step.read(state, run_id)
+
+
+def let_next_in(state: SchedulerState, job_id: str) -> None:
+    """A run of the job became final: what it held back may go, one behind the other."""
+    held = state.held.get(job_id)
+    while held and not state.runs.live_of(job_id):
+        run = state.runs.get(held.popleft())
+        if run is not None and run.state is RunState.SCHEDULED:
+            _queue_up(state, run)
+    if held is not None and not held:
+        del state.held[job_id]
+
+
+def _let_out(state: SchedulerState, step: Step, queue: str) -> None:
+    heap = state.waiting[queue]
+    room = state.settings.publish_window - state.runs.pending[queue] - state.moving_in.get(queue, 0)
+    batch: list[Release] = []
+    while heap and room > 0:
+        _, _, run_id = heapq.heappop(heap)
+        run = state.runs.get(run_id)
+        if run is None or run.state not in WAITING or run_id in state.moving or run.due_at > step.now:
+            continue
+        batch.append(Release(run_id, run.attempt, state.next_seq()))
+        state.moving[run_id] = queue
+        state.moving_in[queue] = state.moving_in.get(queue, 0) + 1
+        room -= 1
+    size = state.settings.move_batch
+    step.moving += [MoveRuns(tuple(batch[i : i + size])) for i in range(0, len(batch), size)]
+    if not heap:
+        del state.waiting[queue]
+
+
+def settle_move(state: SchedulerState, run_id: str) -> None:
+    """The move of this run came back, whatever its outcome."""
+    queue = state.moving.pop(run_id, None)
+    if queue is not None:
+        state.moving_in[queue] -= 1
+
+
+def after_final(state: SchedulerState, run: ActiveRun) -> None:
+    """What a run's end sets free."""
+    if run.state in FINAL and run.job_id is not None:
+        let_next_in(state, run.job_id)

@@ -1,0 +1,151 @@
+"""What workers report, applied to the runs: late, twice and out of order, yet always to the same end."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, assert_never
+
+from scheduler_service.core.effects import LateReport, Transition
+from scheduler_service.core.instants import DAY, Instant
+from scheduler_service.core.messages import Failed, Heartbeat, Report, RetryAsked, Started, Succeeded
+from scheduler_service.core.model import ActiveRun
+from scheduler_service.core.policies import after_failure, next_attempt
+from scheduler_service.core.releasing import after_final
+from scheduler_service.core.run_state import FINAL, Event, RunState, can_move
+from scheduler_service.core.state import SchedulerState, Step, WorkerView
+
+_KIND = {Started: "started", Succeeded: "succeeded", Failed: "failed", RetryAsked: "retry"}
+
+
+def report(state: SchedulerState, step: Step, message: Report) -> None:
+    """Apply one report to its run, or keep it on its attempt where the run is past it."""
+    run = state.runs.get(message.run_id)
+    if run is None or run.state in FINAL or message.attempt != run.attempt:
+        _too_late(
+            state, step, message, "unknown" if run is None else "final" if run.state in FINAL else "other_attempt"
+        )
+        return
+    match message:
+        case Started():
+            start(state, step, run, message.worker, message.at)
+        case Succeeded():
+            _succeed(state, step, run, message)
+        case Failed():
+            fail(state, step, run, Event.FAIL, message)
+        case RetryAsked():
+            _retry(state, step, run, message)
+        case _:
+            assert_never(message)
+
+
+def _too_late(state: SchedulerState, step: Step, message: Report, cause: str) -> None:
+    state.ignore(cause)
+    if not isinstance(message, Started):
+        error = message.error if isinstance(message, Failed | RetryAsked) else None
+        kind = _KIND[type(message)]
+        step.late.append(LateReport(message.run_id, message.attempt, kind, message.at, message.worker, error))
+
+
+def start(state: SchedulerState, step: Step, run: ActiveRun, worker: str, at: Instant) -> None:
+    """A worker has the attempt; told again, it is only heard of."""
+    state.heard[run.run_id] = step.now
+    if run.state is not RunState.PENDING:
+        if run.state is not RunState.RUNNING:
+            state.ignore("not_released")
+        return
+    state.started_seq[run.queue] = max(state.started_seq.get(run.queue, 0), run.seq)
+    state.watch_at(step.now + state.settings.lost_after, run.run_id)
+    change = Transition(
+        run.run_id, run.attempt, Event.START, RunState.RUNNING, step.now, started_at=at, worker=worker
+    )  # fmt: skip
+    step.transition(state, replace(run, state=RunState.RUNNING, started_at=at, worker=worker), change)
+
+
+def _succeed(state: SchedulerState, step: Step, run: ActiveRun, message: Succeeded) -> None:
+    if not can_move(run.state, Event.SUCCEED):
+        state.ignore("not_released")
+        return
+    change = Transition(
+        run.run_id, run.attempt, Event.SUCCEED, RunState.COMPLETED, message.at, reason=message.reason,
+        started_at=message.started_at, worker=message.worker, result=message.result,
+    )  # fmt: skip
+    end(state, step, run, change)
+
+
+def fail(state: SchedulerState, step: Step, run: ActiveRun, event: Event, message: Failed) -> None:
+    """The attempt ended badly: cancelled where that was asked for, else the next attempt or the end."""
+    if not can_move(run.state, event):
+        state.ignore("not_released")
+        return
+    if run.cancel_requested:
+        cancel(state, step, run, message.reason or "cancelled while running", message)
+        return
+    to, due_at = after_failure(run, event, step.now)
+    if event is Event.LOSE:
+        state.counts["lost", ""] += 1
+    change = Transition(
+        run.run_id, run.attempt, event, to, message.at, reason=message.reason, due_at=due_at,
+        started_at=message.started_at, worker=message.worker or None, error=message.error,
+    )  # fmt: skip
+    end(state, step, run, change)
+
+
+def _retry(state: SchedulerState, step: Step, run: ActiveRun, message: RetryAsked) -> None:
+    if not can_move(run.state, Event.RETRY):
+        state.ignore("not_released")
+        return
+    if run.cancel_requested:
+        cancel(state, step, run, "cancelled while running", message)
+        return
+    due_at = min(message.due_at, step.now + 30 * DAY)
+    change = Transition(
+        run.run_id, run.attempt, Event.RETRY, RunState.RETRYING, message.at, reason="the task asked to be retried",
+        due_at=due_at, started_at=message.started_at, worker=message.worker, error=message.error,
+        args=message.args, kwargs=message.kwargs,
+    )  # fmt: skip
+    end(state, step, run, change)
+
+
+def cancel(
+    state: SchedulerState, step: Step, run: ActiveRun, reason: str, message: Failed | RetryAsked | None = None
+) -> None:
+    """End the run as cancelled."""
+    error: Mapping[str, Any] | None = message.error if message is not None else None
+    change = Transition(
+        run.run_id, run.attempt, Event.CANCEL, RunState.CANCELLED, message.at if message else step.now, reason=reason,
+        started_at=message.started_at if message else None, worker=message.worker if message else None, error=error,
+    )  # fmt: skip
+    end(state, step, run, change)
+
+
+def end(state: SchedulerState, step: Step, run: ActiveRun, change: Transition) -> None:
+    """Write the end of an attempt, and go on from there."""
+    if change.to is RunState.RETRYING and change.due_at is not None:
+        after = next_attempt(run, change.due_at)
+        state.wait_until(after)
+    else:
+        after = replace(run, state=change.to)
+    for tracked in (state.published, state.heard, state.received):
+        tracked.pop(run.run_id, None)
+    step.transition(state, after, change)
+    state.unsettled[run.run_id] = change
+    after_final(state, after)
+
+
+def heartbeat(state: SchedulerState, step: Step, message: Heartbeat) -> None:
+    """A worker lists what it runs and holds: that is how its runs are known to live."""
+    for run_id, attempt in message.running:
+        run = state.runs.get(run_id)
+        if run is not None and run.attempt == attempt and run.state in (RunState.PENDING, RunState.RUNNING):
+            start(state, step, run, message.worker, message.at)
+    for run_id, attempt in message.received:
+        run = state.runs.get(run_id)
+        if run is not None and run.attempt == attempt and run.state is RunState.PENDING:
+            state.received[run_id] = step.now
+    state.workers[message.worker] = WorkerView(
+        name=message.worker,
+        last_seen_at=step.now,
+        concurrency=message.concurrency,
+        queues=message.queues,
+        running=tuple(run_id for run_id, _ in message.running),
+        left=message.concurrency == 0,
+    )

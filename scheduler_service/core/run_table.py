@@ -1,0 +1,81 @@
+"""The runs that the leader knows, with the counts that its rules ask for. Owned by the loop, never shared."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from scheduler_service.core.model import ActiveRun
+from scheduler_service.core.run_state import FINAL, RunState
+
+
+class RunTable:
+    """Runs by id; kept beside them: pending per queue, runs per state, and the live runs of each job.
+
+    Live is a run that was admitted (it passed its overlap rule) and is not final.
+    """
+
+    def __init__(self) -> None:
+        self._runs: dict[str, ActiveRun] = {}
+        self._live: dict[str, dict[str, None]] = {}
+        self._admitted: set[str] = set()
+        self.pending: Counter[str] = Counter()
+        self.states: Counter[RunState] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def __iter__(self) -> Iterator[ActiveRun]:
+        return iter(list(self._runs.values()))
+
+    def get(self, run_id: str) -> ActiveRun | None:
+        """The run, or None where it is not known."""
+        return self._runs.get(run_id)
+
+    def put(self, run: ActiveRun) -> None:
+        """Keep `run` in place of what was known of it."""
+        self._count(self._runs.get(run.run_id), -1)
+        self._runs[run.run_id] = run
+        self._count(run, 1)
+        if run.state in (RunState.PENDING, RunState.RUNNING, RunState.RETRYING):
+            self.admit(run)
+        elif run.state in FINAL:
+            self._retire(run)
+
+    def drop(self, run_id: str) -> None:
+        """Forget the run."""
+        run = self._runs.pop(run_id, None)
+        if run is not None:
+            self._count(run, -1)
+            self._retire(run)
+
+    def admit(self, run: ActiveRun) -> None:
+        """From now on the run counts as live for its job."""
+        self._admitted.add(run.run_id)
+        if run.job_id is not None:
+            self._live.setdefault(run.job_id, {})[run.run_id] = None
+
+    def is_admitted(self, run_id: str) -> bool:
+        """Whether the run passed its overlap rule."""
+        return run_id in self._admitted
+
+    def live_of(self, job_id: str) -> list[str]:
+        """Ids of the job's live runs, oldest admission first."""
+        return list(self._live.get(job_id, ()))
+
+    def active(self) -> int:
+        """How many known runs are not final."""
+        return sum(count for state, count in self.states.items() if state not in FINAL)
+
+    def _count(self, run: ActiveRun | None, step: int) -> None:
+        if run is None:
+            return
+        self.states[run.state] += step
+        if run.state is RunState.PENDING:
+            self.pending[run.queue] += step
+
+    def _retire(self, run: ActiveRun) -> None:
+        self._admitted.discard(run.run_id)
+        live = self._live.get(run.job_id) if run.job_id is not None else None
+        if live is not None:
+            live.pop(run.run_id, None)
+            if not live:
+                del self._live[run.job_id]  # type: ignore[arg-type]

@@ -1,0 +1,109 @@
+"""What the database says of a run, against what memory holds: the database wins, unless memory is newer."""
+
+from dataclasses import replace
+
+from scheduler_service.core.effects import ForgetAttempts, StopTasks, Transition
+from scheduler_service.core.feedback import Applied, RunsRead
+from scheduler_service.core.instants import MILLISECOND
+from scheduler_service.core.model import ActiveRun
+from scheduler_service.core.planning import is_fresh
+from scheduler_service.core.releasing import after_final
+from scheduler_service.core.reporting import cancel, end
+from scheduler_service.core.run_state import FINAL, WAITING, Event, RunState
+from scheduler_service.core.state import SchedulerState, Step, keep
+from scheduler_service.core.watching import republish, take_claims
+
+_LOOK_AGAIN = 200 * MILLISECOND
+
+
+def applied(state: SchedulerState, step: Step, done: Applied) -> None:
+    """An Apply is committed: what did not match its guard is read anew; result keys of the rest may go."""
+    refused = set(done.refused)
+    over = [(report.run_id, report.attempt) for report in done.batch.late]
+    for change in done.batch.transitions:
+        if change.run_id in refused:
+            step.read(state, change.run_id)
+            continue
+        if state.unsettled.get(change.run_id) is change:
+            del state.unsettled[change.run_id]
+        if change.event is not Event.START:
+            over.append((change.run_id, change.attempt))
+    if over:
+        step.others.append(ForgetAttempts(tuple(over)))
+
+
+def runs_read(state: SchedulerState, step: Step, read: RunsRead) -> None:
+    """Settle what was asked for; a run that memory moved meanwhile is read once more."""
+    rows = {row.run_id: row for row in read.runs}
+    for run_id in read.asked:
+        memory_is_newer = state.reading.pop(run_id, False)
+        if memory_is_newer:
+            step.read(state, run_id)
+        elif run_id in rows:
+            settle(state, step, rows[run_id])
+        else:
+            state.runs.drop(run_id)
+
+
+def settle(state: SchedulerState, step: Step, row: ActiveRun) -> None:
+    """Make memory agree with this row and go on from there."""
+    if row.run_id in state.moving or row.run_id in state.renewing:
+        return
+    known = state.runs.get(row.run_id)
+    if row.state in FINAL:
+        if known is not None:
+            keep(state, row, step.now)
+            after_final(state, row)
+    elif row.state in WAITING:
+        _settle_waiting(state, step, row, again=known is not None)
+    else:
+        _settle_out(state, step, row)
+
+
+def _settle_waiting(state: SchedulerState, step: Step, row: ActiveRun, *, again: bool) -> None:
+    if row.due_at > step.now + state.settings.lookahead_window:
+        return state.runs.drop(row.run_id)
+    keep(state, row, step.now)
+    history = state.jobs.get(row.job_id) if row.job_id is not None else None
+    job = history.current if history is not None else None
+    if job is not None and job.deleted:
+        return cancel(state, step, row, "its job was deleted")
+    if job is not None and is_fresh(row) and job.paused and not _pause_over(job.paused_until, row.scheduled_at):
+        change = Transition(row.run_id, row.attempt, Event.SKIP, RunState.SKIPPED, step.now, reason="its job is paused")
+        return end(state, step, row, change)
+    # A refused row is not looked at again at once: an edit not yet planned, or another's lock, needs a moment.
+    return state.wait_until(row, max(row.due_at, step.now + _LOOK_AGAIN) if again else None)
+
+
+def _pause_over(until: int | None, scheduled_at: int) -> bool:
+    return until is not None and scheduled_at >= until
+
+
+def _settle_out(state: SchedulerState, step: Step, row: ActiveRun) -> None:
+    ended = state.unsettled.pop(row.run_id, None)
+    keep(state, row, step.now)
+    if ended is not None and row.cancel_requested and ended.attempt == row.attempt:
+        # The end of the attempt was refused because a cancel was committed meanwhile.
+        change = replace(ended, event=Event.CANCEL, to=RunState.CANCELLED, due_at=None, args=None, kwargs=None)
+        return end(state, step, row, change)
+    if row.state is RunState.PENDING:
+        return _settle_pending(state, step, row)
+    state.heard.setdefault(row.run_id, step.now)
+    state.watch_at(step.now + state.settings.loop_interval, row.run_id)
+    if row.cancel_requested:
+        step.others.append(StopTasks(((row.run_id, row.attempt),)))
+    return None
+
+
+def _settle_pending(state: SchedulerState, step: Step, row: ActiveRun) -> None:
+    history = state.jobs.get(row.job_id) if row.job_id is not None else None
+    if row.cancel_requested:
+        take_claims(state, step, [row.run_id], "cancelled before it started")
+    elif history is not None and history.current.deleted:
+        take_claims(state, step, [row.run_id], "its job was deleted")
+    elif row.published_at is not None:
+        state.published.setdefault(row.run_id, row.published_at)
+    elif row.run_id not in state.published:
+        # Its leader may have died between commit and publish; a second message finds the claim.
+        republish(state, step, [row.run_id], "unconfirmed")
+    return

@@ -1,0 +1,198 @@
+"""The loop's whole state, and the step that collects what one iteration decided.
+
+`iterate` takes the state over: the caller never touches what it passed in again. Inside, it is changed in place,
+since a hundred thousand runs cannot be copied a thousand times a second.
+"""
+
+import heapq
+from collections import Counter, deque
+from dataclasses import dataclass, field, replace
+
+from scheduler_service.core.effects import (
+    Apply,
+    Effect,
+    LateReport,
+    PublishedMark,
+    ReadRuns,
+    Transition,
+)
+from scheduler_service.core.instants import MINUTE, SECOND, Duration, Instant
+from scheduler_service.core.model import ActiveRun, JobHistory
+from scheduler_service.core.run_index import Generation
+from scheduler_service.core.run_state import FINAL, Event
+from scheduler_service.core.run_table import RunTable
+
+
+@dataclass(frozen=True, slots=True)
+class CoreSettings:
+    """The times and bounds of the rules (durations in microseconds)."""
+
+    pre_schedule_interval: Duration = 10 * SECOND
+    index_rebuild_interval: Duration = 60 * SECOND
+    lookahead_window: Duration = 10 * MINUTE
+    grace_period: Duration = 30 * SECOND
+    loop_interval: Duration = SECOND
+    lost_after: Duration = 30 * SECOND
+    redispatch_after: Duration = 30 * SECOND
+    publish_window: int = 10_000
+    max_republish: int = 5
+    move_batch: int = 500
+    due_poll_interval: Duration = 5 * SECOND
+    statistics_interval: Duration = 10 * SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerView:
+    """A worker process as its last heartbeat showed it; `left`: it said goodbye."""
+
+    name: str
+    last_seen_at: Instant
+    concurrency: int
+    queues: tuple[str, ...]
+    running: tuple[str, ...]
+    left: bool
+
+
+@dataclass(slots=True)
+class SchedulerState:
+    """Everything the leader knows. `cursor`: planned up to there. `position`: inbox read up to there."""
+
+    settings: CoreSettings
+    term: int
+    cursor: Instant
+    position: str
+    jobs: dict[str, JobHistory] = field(default_factory=dict)
+    runs: RunTable = field(default_factory=RunTable)
+    since: Instant = 0
+
+    index: Generation | None = None
+    revision: int = 0
+    changed: dict[str, int] = field(default_factory=dict)
+    building: bool = False
+    last_rebuild_at: Instant | None = None
+    last_iteration_at: Instant = 0
+    cursor_saved_at: Instant = 0
+    position_saved: str = ""
+    position_saved_at: Instant = 0
+
+    due: list[tuple[Instant, str]] = field(default_factory=list)
+    waiting: dict[str, list[tuple[int, Instant, str]]] = field(default_factory=dict)
+    held: dict[str, deque[str]] = field(default_factory=dict)
+    moving: dict[str, str] = field(default_factory=dict)
+    moving_in: dict[str, int] = field(default_factory=dict)
+    seq: int = 0
+
+    marks: list[PublishedMark] = field(default_factory=list)
+    publishing: set[str] = field(default_factory=set)
+    published: dict[str, Instant] = field(default_factory=dict)
+    republished: dict[str, int] = field(default_factory=dict)
+    renewing: set[str] = field(default_factory=set)
+    claiming: dict[str, str] = field(default_factory=dict)
+    reading: dict[str, bool] = field(default_factory=dict)
+    unsettled: dict[str, Transition] = field(default_factory=dict)
+    started_seq: dict[str, int] = field(default_factory=dict)
+
+    heard: dict[str, Instant] = field(default_factory=dict)
+    received: dict[str, Instant] = field(default_factory=dict)
+    watch: list[tuple[Instant, str]] = field(default_factory=list)
+    looking: set[str] = field(default_factory=set)
+    listening_since: Instant | None = None
+    workers: dict[str, WorkerView] = field(default_factory=dict)
+
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    ended: deque[tuple[Instant, str]] = field(default_factory=deque)
+    next_due_poll_at: Instant = 0
+    next_check_at: Instant = 0
+    next_statistics_at: Instant = 0
+
+    def ignore(self, cause: str) -> None:
+        """Count an event that changes nothing."""
+        self.counts["ignored", cause] += 1
+
+    def next_seq(self) -> int:
+        """The number of the next publish: the term above, a counter below; it grows over all leaders."""
+        self.seq += 1
+        return (self.term << 32) | self.seq
+
+    def wait_until(self, run: ActiveRun, at: Instant | None = None) -> None:
+        """Look at this waiting run again at its due time, or at `at`."""
+        heapq.heappush(self.due, (run.due_at if at is None else at, run.run_id))
+
+    def watch_at(self, at: Instant, run_id: str) -> None:
+        """Look at `at` whether this running run is still heard of."""
+        heapq.heappush(self.watch, (at, run_id))
+
+
+@dataclass(slots=True)
+class Step:
+    """What one iteration has decided so far; `finish` gives its effects in the order that they must happen."""
+
+    now: Instant
+    making: list[Effect] = field(default_factory=list)
+    moving: list[Effect] = field(default_factory=list)
+    others: list[Effect] = field(default_factory=list)
+    transitions: list[Transition] = field(default_factory=list)
+    late: list[LateReport] = field(default_factory=list)
+    cancels: list[str] = field(default_factory=list)
+    reads: dict[str, None] = field(default_factory=dict)
+    ripe_rows: dict[str, list[ActiveRun]] | None = None
+    _starts: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def transition(self, state: SchedulerState, run: ActiveRun, change: Transition) -> None:
+        """Record one guarded write that leaves the run as `run`, in memory at once.
+
+        A start and the end of the same attempt within one iteration become one write.
+        """
+        key = (change.run_id, change.attempt)
+        started = self._starts.pop(key, None)
+        if started is not None:
+            start = self.transitions[started]
+            self.transitions[started] = replace(
+                change, started_at=change.started_at or start.started_at, worker=change.worker or start.worker
+            )
+        else:
+            if change.event is Event.START:
+                self._starts[key] = len(self.transitions)
+            self.transitions.append(change)
+        keep(state, run, self.now)
+
+    def read(self, state: SchedulerState, run_id: str) -> None:
+        """Ask for the run as the database has it."""
+        if run_id not in state.reading:
+            state.reading[run_id] = False
+            self.reads[run_id] = None
+
+    def finish(self, state: SchedulerState) -> list[Effect]:
+        """The effects, in order: rows are made, then changed, then moved, then everything else."""
+        effects = list(self.making)
+        if self._worth_applying(state):
+            effects.append(
+                Apply(
+                    tuple(self.transitions), tuple(state.marks), tuple(self.late), tuple(self.cancels), state.position
+                )
+            )
+            state.marks = []
+            state.position_saved, state.position_saved_at = state.position, self.now
+        effects += self.moving
+        if self.reads:
+            effects.append(ReadRuns(tuple(self.reads)))
+        return effects + self.others
+
+    def _worth_applying(self, state: SchedulerState) -> bool:
+        if self.transitions or self.late or self.cancels:
+            return True
+        moved_on = state.position != state.position_saved
+        return (bool(state.marks) and self.now - state.marks[0].at > SECOND) or (
+            moved_on and self.now - state.position_saved_at > 10 * SECOND
+        )
+
+
+def keep(state: SchedulerState, run: ActiveRun, now: Instant) -> None:
+    """Put the run into memory; whatever is read of it from now on is older than this."""
+    if run.run_id in state.reading:
+        state.reading[run.run_id] = True
+    state.runs.put(run)
+    if run.state in FINAL:
+        state.ended.append((now, run.run_id))
+        for tracked in (state.published, state.republished, state.heard, state.received, state.unsettled):
+            tracked.pop(run.run_id, None)

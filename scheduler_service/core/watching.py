@@ -1,0 +1,214 @@
+"""Runs that are out: is the message still there, does the worker still live, is the time up?
+
+Silence counts only while the inbox is read up to its end; a publish error means unknown; a backlog is no loss.
+"""
+
+import heapq
+from dataclasses import replace
+
+from scheduler_service.core.effects import (
+    InspectQueues,
+    LookUpResults,
+    Publish,
+    PublishedMark,
+    Release,
+    Republish,
+    StopTasks,
+    TakeClaims,
+)
+from scheduler_service.core.feedback import ClaimsTaken, Published, QueuesSeen, ResultsFound
+from scheduler_service.core.instants import SECOND, Instant
+from scheduler_service.core.messages import Failed
+from scheduler_service.core.model import ActiveRun, ReleasedRun
+from scheduler_service.core.reporting import cancel, fail, report
+from scheduler_service.core.run_state import WAITING, Event, RunState
+from scheduler_service.core.state import SchedulerState, Step, keep
+
+_CHECK_EVERY = 5 * SECOND
+_LIMIT_SLACK = 30 * SECOND
+_RECEIVED_COUNTS_FOR = 10 * SECOND
+_WORKER_FORGOTTEN_AFTER = 600 * SECOND
+
+
+def note_published(state: SchedulerState, published: Published) -> None:
+    """The broker took these; the mark rides along on a later write."""
+    for sent in published.runs:
+        state.publishing.discard(sent.run_id)
+        state.marks.append(PublishedMark(sent.run_id, sent.attempt, published.at))
+        run = state.runs.get(sent.run_id)
+        if run is not None and run.state is RunState.PENDING and run.attempt == sent.attempt:
+            state.published[sent.run_id] = published.at
+
+
+def republish(state: SchedulerState, step: Step, run_ids: list[str], cause: str) -> None:
+    """Send pending runs again: same task id, new seq, stored before it is sent."""
+    releases = []
+    for run_id in run_ids:
+        run = state.runs.get(run_id)
+        if run is not None and run.state is RunState.PENDING and run_id not in state.renewing:
+            state.renewing.add(run_id)
+            state.published.pop(run_id, None)
+            state.counts["republished", cause] += 1
+            releases.append(Release(run_id, run.attempt, state.next_seq()))
+    size = state.settings.move_batch
+    step.moving += [Republish(tuple(releases[i : i + size]), cause) for i in range(0, len(releases), size)]
+
+
+def take_released(state: SchedulerState, step: Step, released: tuple[ReleasedRun, ...]) -> None:
+    """These runs are `pending` in the database, by this leader's hand: publish what has not gone on meanwhile."""
+    wanted = []
+    for sent in released:
+        run = state.runs.get(sent.run_id)
+        if run is None or run.state in WAITING or run.state is RunState.PENDING:
+            wanted.append(sent)
+            state.publishing.add(sent.run_id)
+        if run is not None and sent.run_id in state.publishing:
+            keep(state, replace(run, state=RunState.PENDING, seq=sent.seq, pending_at=step.now), step.now)
+    if wanted:
+        step.others.append(Publish(tuple(wanted)))
+
+
+def check_queues(state: SchedulerState, step: Step) -> None:
+    """Look at the queues of runs that were taken by the broker long ago and are received by nobody."""
+    if step.now < state.next_check_at:
+        return
+    state.next_check_at = step.now + _CHECK_EVERY
+    queues = {run.queue for run_id in state.published if (run := _overdue(state, step, run_id)) is not None}
+    if queues:
+        step.others.append(InspectQueues(tuple(sorted(queues))))
+
+
+def _overdue(state: SchedulerState, step: Step, run_id: str) -> ActiveRun | None:
+    run = state.runs.get(run_id)
+    if run is None or run.state is not RunState.PENDING:
+        return None
+    patience = state.settings.redispatch_after << min(state.republished.get(run_id, 0), 6)
+    received = step.now - state.received.get(run_id, 0) < _RECEIVED_COUNTS_FOR
+    return None if received or step.now - state.published[run_id] < patience else run
+
+
+def take_queues(state: SchedulerState, step: Step, seen: QueuesSeen) -> None:
+    """Republish what waited long and is shown to be gone: its queue is empty or has moved past it."""
+    gone = []
+    for run_id in list(state.published):
+        run = _overdue(state, step, run_id)
+        if run is None or run.queue not in seen.heads:
+            continue
+        length, head = seen.heads[run.queue]
+        if length == 0 or (head is not None and head > run.seq) or state.started_seq.get(run.queue, 0) > run.seq:
+            gone.append(run_id)
+    spent = [r for r in gone if state.republished.get(r, 0) >= state.settings.max_republish]
+    again = [r for r in gone if state.republished.get(r, 0) < state.settings.max_republish]
+    for run_id in again:
+        state.republished[run_id] = state.republished.get(run_id, 0) + 1
+    republish(state, step, again, "not_received")
+    take_claims(state, step, spent, "unroutable: no worker took it, however often it was sent")
+
+
+def take_claims(state: SchedulerState, step: Step, run_ids: list[str], reason: str) -> None:
+    """Ask for the claims of pending runs; where they are won, nobody will start them."""
+    wanted = []
+    for run_id in run_ids:
+        run = state.runs.get(run_id)
+        if run is not None and run_id not in state.claiming:
+            state.claiming[run_id] = reason
+            wanted.append((run_id, run.attempt))
+    if wanted:
+        step.others.append(TakeClaims(tuple(wanted)))
+
+
+def claims_taken(state: SchedulerState, step: Step, taken: ClaimsTaken) -> None:
+    """A claim won ends the run; a claim that a worker holds means that it runs, and is asked to stop."""
+    stop = []
+    for run_id, attempt, won in taken.outcomes:
+        reason = state.claiming.pop(run_id, "cancelled before it started")
+        run = state.runs.get(run_id)
+        if run is None or run.attempt != attempt or run.state not in (RunState.PENDING, RunState.RUNNING):
+            continue
+        unroutable = reason.startswith("unroutable") and not run.cancel_requested
+        if not won:
+            stop += [] if unroutable else [(run_id, attempt)]
+        elif not unroutable:
+            cancel(state, step, run, reason)
+        else:
+            spent = replace(run, retry=replace(run.retry, max_attempts=run.attempt))
+            fail(state, step, spent, Event.FAIL, _failure(run, step.now, "Unroutable", reason, "unroutable"))
+    if stop:
+        step.others.append(StopTasks(tuple(stop)))
+
+
+def check_running(state: SchedulerState, step: Step) -> None:
+    """Running runs whose time is up, and those that no worker has listed for `lost_after`."""
+    doubtful = []
+    while state.watch and state.watch[0][0] <= step.now:
+        _, run_id = heapq.heappop(state.watch)
+        run = state.runs.get(run_id)
+        if run is None or run.state is not RunState.RUNNING:
+            continue
+        if _time_is_up(run, step.now):
+            _time_out(state, step, run)
+            continue
+        silent_since = _silent_since(state, run, step.now)
+        if silent_since is not None and step.now - silent_since >= state.settings.lost_after:
+            state.looking.add(run_id)
+            doubtful.append((run_id, run.attempt))
+        else:
+            state.watch_at(_next_look(state, run, silent_since, step.now), run_id)
+    if doubtful:
+        step.others.append(LookUpResults(tuple(doubtful)))
+
+
+def _time_is_up(run: ActiveRun, now: Instant) -> bool:
+    return run.timeout is not None and run.started_at is not None and now > run.started_at + run.timeout + _LIMIT_SLACK
+
+
+def _silent_since(state: SchedulerState, run: ActiveRun, now: Instant) -> Instant | None:
+    if state.listening_since is None:
+        return None
+    return max(state.heard.get(run.run_id, now), state.listening_since)
+
+
+def _next_look(state: SchedulerState, run: ActiveRun, silent_since: Instant | None, now: Instant) -> Instant:
+    look = (now if silent_since is None else silent_since) + state.settings.lost_after
+    if run.timeout is not None and run.started_at is not None:
+        look = min(look, run.started_at + run.timeout + _LIMIT_SLACK + 1)
+    return max(look, now + SECOND)
+
+
+def _time_out(state: SchedulerState, step: Step, run: ActiveRun) -> None:
+    # The worker enforces the limit; this is for a worker whose main process is frozen.
+    step.others.append(StopTasks(((run.run_id, run.attempt),)))
+    reason = "timed out: it ran longer than its timeout"
+    fail(state, step, run, Event.TIME_OUT, _failure(run, step.now, "TimedOut", reason, "timed_out"))
+
+
+def results_found(state: SchedulerState, step: Step, found: ResultsFound) -> None:
+    """The last look before a run is called lost; an attempt that is lost is told to stop, should it live."""
+    for run_id, attempt, left in found.outcomes:
+        state.looking.discard(run_id)
+        run = state.runs.get(run_id)
+        if run is None or run.attempt != attempt or run.state is not RunState.RUNNING:
+            continue
+        if left is not None:
+            report(state, step, left)
+            continue
+        silent_since = _silent_since(state, run, step.now)
+        if silent_since is None or step.now - silent_since < state.settings.lost_after:
+            state.watch_at(_next_look(state, run, silent_since, step.now), run_id)
+            continue
+        step.others.append(StopTasks(((run_id, attempt),)))
+        reason = f"lost: worker {run.worker} was not heard of any more"
+        fail(state, step, run, Event.LOSE, _failure(run, step.now, "Lost", reason, "lost"))
+
+
+def _failure(run: ActiveRun, now: Instant, kind: str, message: str, reason: str) -> Failed:
+    error = {"type": kind, "message": message, "traceback": None}
+    return Failed(run.run_id, run.attempt, run.worker or "", now, None, error, reason)
+
+
+def forget_workers(state: SchedulerState, now: Instant) -> None:
+    """Workers that were not heard of for ten minutes, or said goodbye a minute ago, are no longer shown."""
+    for name, view in list(state.workers.items()):
+        silent = now - view.last_seen_at
+        if silent > _WORKER_FORGOTTEN_AFTER or (view.left and silent > 60 * SECOND):
+            del state.workers[name]
