@@ -8,9 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import assert_never
 
 from scheduler_service.core.effects import (
-    BuildIndex,
     Effect,
-    Publish,
     ReadCancels,
     ReadDue,
     ReadJobs,
@@ -153,6 +151,7 @@ def _take(state: SchedulerState, step: Step, message: Feedback) -> None:
         case Published():
             note_published(state, message)
         case PublishUncertain():
+            state.publishing.difference_update(run.run_id for run in message.runs)
             republish(state, step, [run.run_id for run in message.runs], "unconfirmed")
         case ClaimsTaken():
             claims_taken(state, step, message)
@@ -204,9 +203,7 @@ def _answer(state: SchedulerState, step: Step, query: Query) -> None:
 def _moved(state: SchedulerState, step: Step, moved: RunsMoved) -> None:
     for run in moved.released:
         settle_move(state, run.run_id)
-    take_released(state, moved.released, step.now)
-    if moved.released:
-        step.others.append(Publish(moved.released))
+    take_released(state, step, moved.released)
     for run_id in moved.refused:
         settle_move(state, run_id)
         step.read(state, run_id)
@@ -215,9 +212,7 @@ def _moved(state: SchedulerState, step: Step, moved: RunsMoved) -> None:
 def _renewed(state: SchedulerState, step: Step, renewed: RunsRenewed) -> None:
     state.renewing.difference_update(run.run_id for run in renewed.released)
     state.renewing.difference_update(renewed.refused)
-    take_released(state, renewed.released, step.now)
-    if renewed.released:
-        step.others.append(Publish(renewed.released))
+    take_released(state, step, renewed.released)
     for run_id in renewed.refused:
         step.read(state, run_id)
 
@@ -278,6 +273,3 @@ def _statistics(state: SchedulerState, step: Step) -> None:
     lag = 0 if oldest is None else step.now - oldest
     indexed = len(state.index) if state.index is not None else 0
     step.others.append(RecordStatistics(step.now, state.runs.active(), indexed, lag))
-
-
-__all__ = ["BuildIndex", "iterate", "next_wake", "take_over"]

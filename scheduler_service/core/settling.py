@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from scheduler_service.core.effects import ForgetAttempts, StopTasks, Transition
+from scheduler_service.core.effects import ForgetAttempts, ReadJobs, StopTasks, Transition
 from scheduler_service.core.feedback import Applied, RunsRead
 from scheduler_service.core.instants import MILLISECOND
 from scheduler_service.core.model import ActiveRun
@@ -62,17 +62,22 @@ def settle(state: SchedulerState, step: Step, row: ActiveRun) -> None:
 
 def _settle_waiting(state: SchedulerState, step: Step, row: ActiveRun, *, again: bool) -> None:
     if row.due_at > step.now + state.settings.lookahead_window:
-        return state.runs.drop(row.run_id)
+        state.runs.drop(row.run_id)
+        return
     keep(state, row, step.now)
     history = state.jobs.get(row.job_id) if row.job_id is not None else None
     job = history.current if history is not None else None
+    if row.job_id is not None and history is None:
+        step.others.append(ReadJobs((row.job_id,)))
     if job is not None and job.deleted:
-        return cancel(state, step, row, "its job was deleted")
+        cancel(state, step, row, "its job was deleted")
+        return
     if job is not None and is_fresh(row) and job.paused and not _pause_over(job.paused_until, row.scheduled_at):
         change = Transition(row.run_id, row.attempt, Event.SKIP, RunState.SKIPPED, step.now, reason="its job is paused")
-        return end(state, step, row, change)
+        end(state, step, row, change)
+        return
     # A refused row is not looked at again at once: an edit not yet planned, or another's lock, needs a moment.
-    return state.wait_until(row, max(row.due_at, step.now + _LOOK_AGAIN) if again else None)
+    state.wait_until(row, max(row.due_at, step.now + _LOOK_AGAIN) if again else None)
 
 
 def _pause_over(until: int | None, scheduled_at: int) -> bool:
@@ -85,14 +90,15 @@ def _settle_out(state: SchedulerState, step: Step, row: ActiveRun) -> None:
     if ended is not None and row.cancel_requested and ended.attempt == row.attempt:
         # The end of the attempt was refused because a cancel was committed meanwhile.
         change = replace(ended, event=Event.CANCEL, to=RunState.CANCELLED, due_at=None, args=None, kwargs=None)
-        return end(state, step, row, change)
+        end(state, step, row, change)
+        return
     if row.state is RunState.PENDING:
-        return _settle_pending(state, step, row)
+        _settle_pending(state, step, row)
+        return
     state.heard.setdefault(row.run_id, step.now)
     state.watch_at(step.now + state.settings.loop_interval, row.run_id)
     if row.cancel_requested:
         step.others.append(StopTasks(((row.run_id, row.attempt),)))
-    return None
 
 
 def _settle_pending(state: SchedulerState, step: Step, row: ActiveRun) -> None:
@@ -103,7 +109,7 @@ def _settle_pending(state: SchedulerState, step: Step, row: ActiveRun) -> None:
         take_claims(state, step, [row.run_id], "its job was deleted")
     elif row.published_at is not None:
         state.published.setdefault(row.run_id, row.published_at)
-    elif row.run_id not in state.published:
+    elif row.run_id not in state.published and row.run_id not in state.publishing:
         # Its leader may have died between commit and publish; a second message finds the claim.
         republish(state, step, [row.run_id], "unconfirmed")
     return
