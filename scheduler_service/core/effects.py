@@ -184,6 +184,13 @@ class InspectQueues:
 
 
 @dataclass(frozen=True, slots=True)
+class TrimInbox:
+    """Entries at or before `position` are committed and may go."""
+
+    position: str
+
+
+@dataclass(frozen=True, slots=True)
 class BuildIndex:
     """Expand these jobs: what is owed in [`cursor`, now), and the index from there to `end`."""
 
@@ -220,5 +227,7 @@ class RecordStatistics:
 
 
 StoreEffect = MakeRuns | MoveRuns | Republish | Apply | ReadRuns | ReadDue | ReadCancels | ReadJobs | RecordStatistics
-BrokerEffect = Publish | TakeClaims | StopTasks | ForgetAttempts | LookUpResults | InspectQueues | Reply | ReplyMetrics
+BrokerEffect = (
+    Publish | TakeClaims | StopTasks | ForgetAttempts | LookUpResults | InspectQueues | TrimInbox | Reply | ReplyMetrics
+)
 Effect = StoreEffect | BrokerEffect | BuildIndex

@@ -148,6 +148,11 @@ class InboxSilent:
     """The stream cannot be read for now: silence of a worker means nothing."""
 
 
+@dataclass(frozen=True, slots=True)
+class Shutdown:
+    """Begin nothing new; what is in hand is brought to its end."""
+
+
 Feedback = (
     IndexBuilt
     | JobsRead
@@ -165,4 +170,5 @@ Feedback = (
     | QueuesSeen
     | InboxRead
     | InboxSilent
+    | Shutdown
 )

@@ -34,6 +34,7 @@ from scheduler_service.core.feedback import (
     RunsMoved,
     RunsRead,
     RunsRenewed,
+    Shutdown,
 )
 from scheduler_service.core.instants import MILLISECOND, Instant
 from scheduler_service.core.messages import (
@@ -49,8 +50,9 @@ from scheduler_service.core.messages import (
     Succeeded,
 )
 from scheduler_service.core.model import ActiveRun, Cursor, JobHistory
-from scheduler_service.core.planning import plan, take_index, take_jobs, want_rebuild
+from scheduler_service.core.planning import plan, take_jobs
 from scheduler_service.core.queries import answer, oldest_due
+from scheduler_service.core.rebuilding import take_index, want_rebuild
 from scheduler_service.core.releasing import release, settle_move
 from scheduler_service.core.reporting import heartbeat, report
 from scheduler_service.core.run_state import RunState
@@ -102,14 +104,16 @@ def iterate(state: SchedulerState, messages: Sequence[Feedback], now: Instant) -
     for message in messages:
         if isinstance(message, IndexBuilt):
             take_index(state, step, message)
-    plan(state, step)
-    release(state, step)
+    if not state.stopping:
+        plan(state, step)
+        release(state, step)
     for message in messages:
         _take(state, step, message)
-    check_running(state, step)
-    check_queues(state, step)
-    _poll(state, step)
-    want_rebuild(state, step)
+    if not state.stopping:
+        check_running(state, step)
+        check_queues(state, step)
+        _poll(state, step)
+        want_rebuild(state, step)
     _clean_up(state, step)
     _statistics(state, step)
     return state, step.finish(state)
@@ -129,6 +133,8 @@ def _take(state: SchedulerState, step: Step, message: Feedback) -> None:
             pass
         case InboxRead():
             _inbox(state, step, message)
+        case Shutdown():
+            state.stopping = True
         case InboxSilent():
             state.listening_since = None
         case RunsMoved():

@@ -1,10 +1,11 @@
 """What the database says of a run, against what memory holds: the database wins, unless memory is newer."""
 
 from dataclasses import replace
+from typing import Final
 
-from scheduler_service.core.effects import ForgetAttempts, ReadJobs, StopTasks, Transition
+from scheduler_service.core.effects import ForgetAttempts, ReadJobs, StopTasks, Transition, TrimInbox
 from scheduler_service.core.feedback import Applied, RunsRead
-from scheduler_service.core.instants import MILLISECOND
+from scheduler_service.core.instants import MILLISECOND, SECOND
 from scheduler_service.core.model import ActiveRun
 from scheduler_service.core.planning import is_fresh
 from scheduler_service.core.releasing import after_final
@@ -13,7 +14,8 @@ from scheduler_service.core.run_state import FINAL, WAITING, Event, RunState
 from scheduler_service.core.state import SchedulerState, Step, keep
 from scheduler_service.core.watching import republish, take_claims
 
-_LOOK_AGAIN = 200 * MILLISECOND
+_LOOK_AGAIN: Final = 200 * MILLISECOND
+_TRIM_EVERY: Final = 10 * SECOND
 
 
 def applied(state: SchedulerState, step: Step, done: Applied) -> None:
@@ -30,6 +32,9 @@ def applied(state: SchedulerState, step: Step, done: Applied) -> None:
             over.append((change.run_id, change.attempt))
     if over:
         step.others.append(ForgetAttempts(tuple(over)))
+    if done.batch.position is not None and step.now - state.trimmed_at > _TRIM_EVERY:
+        state.trimmed_at = step.now
+        step.others.append(TrimInbox(done.batch.position))
 
 
 def runs_read(state: SchedulerState, step: Step, read: RunsRead) -> None:

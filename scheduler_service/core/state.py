@@ -100,6 +100,8 @@ class SchedulerState:
     workers: dict[str, WorkerView] = field(default_factory=dict)
 
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    stopping: bool = False
+    trimmed_at: Instant = 0
     ended: deque[tuple[Instant, str]] = field(default_factory=deque)
     next_due_poll_at: Instant = 0
     next_check_at: Instant = 0
@@ -135,7 +137,7 @@ class Step:
     late: list[LateReport] = field(default_factory=list)
     cancels: list[str] = field(default_factory=list)
     reads: dict[str, None] = field(default_factory=dict)
-    ripe_rows: dict[str, list[ActiveRun]] | None = None
+    ripe: dict[str, list[ActiveRun]] | None = None
     _starts: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def transition(self, state: SchedulerState, run: ActiveRun, change: Transition) -> None:
@@ -181,6 +183,8 @@ class Step:
     def _worth_applying(self, state: SchedulerState) -> bool:
         if self.transitions or self.late or self.cancels:
             return True
+        if state.stopping:
+            return bool(state.marks) or state.position != state.position_saved
         moved_on = state.position != state.position_saved
         return (bool(state.marks) and self.now - state.marks[0].at > SECOND) or (
             moved_on and self.now - state.position_saved_at > 10 * SECOND
