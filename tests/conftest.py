@@ -5,6 +5,7 @@ Each xdist worker has its own. `TEST_REDIS_URL` and `TEST_DATABASE_URL` name run
 
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,11 @@ from sqlalchemy import make_url
 from scheduler_service.adapters.embedded_redis import find_server
 from tests.support.postgres_server import PostgresServer, create_database, drop_database
 from tests.support.redis_server import RedisServer
+
+
+def pytest_configure() -> None:
+    """Let SIGTERM end a run as Ctrl-C does: the servers are stopped and their files removed."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,104 @@
+"""The example jobs of `itinerary up --demo`: one of each schedule kind, and one that fails and is retried.
+
+Owns their bodies. Promises: a demo job that is already there stays as it is, so that edits survive. Everything in
+them is a built-in task, and none leaves this machine.
+"""
+
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from scheduler_service.client import ApiError, Client
+from scheduler_service.core.instants import format_instant, from_datetime
+
+JOBS: Final[tuple[dict[str, Any], ...]] = (
+    {
+        "job_id": "demo.heartbeat",
+        "title": "Every ten seconds",
+        "task": "itinerary.echo",
+        "kwargs": {"message": "still here"},
+        "schedule": {"kind": "interval", "every": "10s"},
+        "tags": ["demo"],
+    },
+    {
+        "job_id": "demo.offset",
+        "title": "Every 25 minutes, 2 minutes past",
+        "task": "itinerary.echo",
+        "kwargs": {"message": "00:27, 00:52, 01:17, ..."},
+        "schedule": {"kind": "interval", "every": "25m", "offset": "2m"},
+        "tags": ["demo"],
+    },
+    {
+        "job_id": "demo.weekdays",
+        "title": "Every five minutes of a working day in Berlin",
+        "task": "itinerary.echo",
+        "kwargs": {"message": "good day"},
+        "schedule": {"kind": "cron", "expr": "*/5 8-17 * * mon-fri", "timezone": "Europe/Berlin"},
+        "tags": ["demo", "cron"],
+    },
+    {
+        "job_id": "demo.every-minute",
+        "title": "A nap at every full minute",
+        "task": "itinerary.sleep",
+        "kwargs": {"seconds": 3},
+        "schedule": {"kind": "cron", "expr": "* * * * *"},
+        "overlap": "skip",
+        "timeout": "30s",
+        "tags": ["demo", "cron"],
+    },
+    {
+        "job_id": "demo.hourly",
+        "title": "Every hour at 17 minutes",
+        "task": "itinerary.echo",
+        "kwargs": {"message": "a quarter past, and a bit"},
+        "schedule": {"kind": "hourly", "minute": 17},
+        "tags": ["demo"],
+    },
+    {
+        "job_id": "demo.failing",
+        "title": "Fails, and is tried three times",
+        "task": "itinerary.fail",
+        "kwargs": {"message": "this one is meant to fail"},
+        "schedule": {"kind": "interval", "every": "1m"},
+        "retry": {"max_attempts": 3, "initial": "2s", "factor": 2, "max": "10s", "jitter": False},
+        "tags": ["demo"],
+    },
+)
+
+
+def demo_jobs(now: datetime) -> list[dict[str, Any]]:
+    """Every example job; the one that runs once does so half a minute after `now`."""
+    soon = format_instant(from_datetime(now.replace(microsecond=0) + timedelta(seconds=30)))
+    once = {
+        "job_id": "demo.once",
+        "title": "Once, half a minute after the first start",
+        "task": "itinerary.echo",
+        "kwargs": {"message": "that was it"},
+        "schedule": {"kind": "once", "at": soon},
+        "tags": ["demo"],
+    }
+    return [*(dict(job) for job in JOBS), once]
+
+
+def add_demo_jobs(client: Client, now: datetime) -> None:
+    """Make the example jobs that are not there yet, and say so."""
+    for job in demo_jobs(now):
+        try:
+            client.create_job(job)
+            print(f"{job['job_id']}: {job['title']}", flush=True)
+        except ApiError as exc:
+            if exc.status != 409:
+                raise
+            print(f"{job['job_id']}: is there already", flush=True)
+
+
+def main() -> None:
+    """`python -m scheduler_service.demo API_URL`, with ITINERARY_API_TOKEN where the API asks for one."""
+    import os
+
+    with Client(sys.argv[1], token=os.environ.get("ITINERARY_API_TOKEN") or None) as client:
+        add_demo_jobs(client, datetime.now(UTC))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,209 @@
+"""`itinerary up`: which parts run on one machine, with which settings, in which order.
+
+Owns the choice of ports and the embedded Redis where none is named. Promises: one `up` a data folder, the schema
+migrated before anything starts, addresses and pids in run.json. How parts are kept running is the supervisor's.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import scheduler_service
+from scheduler_service.adapters.embedded_redis import (
+    ServerBinary,
+    find_server,
+    server_argv,
+    server_folder,
+    serves_folder,
+)
+from scheduler_service.adapters.migrations import upgrade
+from scheduler_service.addresses import answers, free_from, http_url, is_free
+from scheduler_service.config import PREFIX, Settings, shown_url
+from scheduler_service.console import Console
+from scheduler_service.core.errors import BadValue, ItineraryError
+from scheduler_service.core.instants import SECOND, format_instant
+from scheduler_service.run_file import only_one, read_run, write_run
+from scheduler_service.supervisor import Part, State, Supervisor
+from scheduler_service.version import VERSION
+
+LOOPBACK: Final = "127.0.0.1"
+EMBEDDED_REDIS_PORT: Final = 6390
+"""Not Redis's own 6379: a program that empties "its" local Redis must not meet ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedRedis:
+    """The server that `up` runs itself."""
+
+    binary: ServerBinary
+    folder: Path
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Where everything listens; `redis` is None where it is somebody else's. `notes` are for people."""
+
+    settings: Settings
+    redis: EmbeddedRedis | None
+    api_port: int
+    flower_port: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def redis_url(self) -> str:
+        return f"redis://{LOOPBACK}:{self.redis.port}/0" if self.redis else self.settings.redis_url
+
+    @property
+    def api_url(self) -> str:
+        return http_url(self.settings.api_host, self.api_port)
+
+    @property
+    def flower_url(self) -> str:
+        return http_url(LOOPBACK, self.flower_port)
+
+
+def run_up(settings: Settings, *, demo: bool = False) -> int:
+    """Run everything until a signal; the exit status. Call it from the main thread."""
+    with only_one(settings.data_dir):
+        plan = make_plan(settings, read_run(settings.data_dir))
+        upgrade(settings.database_url)
+        parts = parts_of(plan, demo=demo)
+        console = Console([part.name for part in parts])
+        console.plain("\n".join([f"Itinerary {VERSION}, everything in {settings.data_dir}", *plan.notes]))
+        try:
+            Supervisor(parts, console, _Journal(plan, console)).run()
+        finally:
+            write_run(settings.data_dir, {"redis_port": plan.redis.port} if plan.redis else {})
+            console.close()
+    return 0
+
+
+def make_plan(settings: Settings, last_run: Mapping[str, Any]) -> Plan:
+    """Choose the ports: what was asked for or BadValue, the usual ones where free, others else, with a note."""
+    api_port = _choose(settings, "api_port", settings.api_host, ())
+    flower_port = _choose(settings, "flower_port", LOOPBACK, (api_port,))
+    notes = [
+        f"port {usual} is in use: {name} is on {port}"
+        for name, usual, port in (
+            ("the API", settings.api_port, api_port),
+            ("Flower", settings.flower_port, flower_port),
+        )
+        if port != usual
+    ]
+    redis = None
+    if "redis_url" not in settings.model_fields_set:
+        redis = _embedded_redis(settings.data_dir, last_run, (api_port, flower_port))
+        notes.append(f"Redis is {redis.binary}")
+    return Plan(settings, redis, api_port, flower_port, tuple(notes))
+
+
+def _choose(settings: Settings, name: str, host: str, taken: tuple[int, ...]) -> int:
+    wanted: int = getattr(settings, name)
+    if name not in settings.model_fields_set:
+        return free_from(wanted, host, taken)
+    if wanted in taken or not is_free(wanted, host):
+        advice = f"this port of {host} is in use: give another, or none to have one chosen"
+        raise BadValue(f"{PREFIX}{name.upper()}", wanted, advice)
+    return wanted
+
+
+def _embedded_redis(data_dir: Path, last_run: Mapping[str, Any], taken: tuple[int, ...]) -> EmbeddedRedis:
+    """The same port as the last time if it is free, so that whoever was told it finds Redis again."""
+    binary = find_server()
+    folder = server_folder(binary, data_dir)
+    last = last_run.get("redis_port")
+    if not isinstance(last, int) or not 0 < last < 65536:
+        last = EMBEDDED_REDIS_PORT
+    elif serves_folder(last, folder):
+        # Where the kernel does not end it with its parent, it may survive a kill -9; two would ruin the folder.
+        raise ItineraryError(f"a server of an earlier run still keeps {folder}: stop what listens on port {last}")
+    return EmbeddedRedis(binary, folder, free_from(last, LOOPBACK, taken))
+
+
+def parts_of(plan: Plan, *, demo: bool) -> list[Part]:
+    """Every program of this machine, in the order in which they start."""
+    env = child_env(plan, os.environ)
+    processes = str(max(4, min(8, os.cpu_count() or 1)))
+    api_answers = answers(plan.settings.api_host, plan.api_port, "/healthz")
+    flower_answers = answers(LOOPBACK, plan.flower_port, "/")
+    own = [
+        Part("leader", _command("leader"), env),
+        Part("worker", _command("worker", "-c", processes), env),
+        Part("api", _command("api"), env, api_answers, stop_timeout=5),
+        Part("flower", _command("flower"), env, flower_answers, stop_timeout=5),
+    ]
+    example = Part("demo", [sys.executable, "-m", "scheduler_service.demo", plan.api_url], env, once=True)
+    return [*_redis_part(plan.redis), *own, *([example] if demo else [])]
+
+
+def _redis_part(redis: EmbeddedRedis | None) -> list[Part]:
+    if redis is None:
+        return []
+    argv = server_argv(redis.binary, redis.folder, redis.port)
+    return [Part("redis", argv, os.environ, lambda: serves_folder(redis.port, redis.folder))]
+
+
+def _command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "scheduler_service.cli", *words]
+
+
+def child_env(plan: Plan, environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of our own parts: what was chosen here goes before what was set."""
+    settings = plan.settings
+    root = str(Path(scheduler_service.__file__).resolve().parents[1])
+    chosen = {
+        "PYTHONPATH": os.pathsep.join(filter(None, [root, environ.get("PYTHONPATH")])),
+        "PYTHONUNBUFFERED": "1",
+        f"{PREFIX}DATA_DIR": str(settings.data_dir),
+        f"{PREFIX}DATABASE_URL": settings.database_url,
+        f"{PREFIX}REDIS_URL": plan.redis_url,
+        f"{PREFIX}API_PORT": str(plan.api_port),
+        f"{PREFIX}FLOWER_PORT": str(plan.flower_port),
+        f"{PREFIX}LOG_FORMAT": "console" if settings.log_format == "auto" else settings.log_format,
+    }
+    return {**environ, **chosen}
+
+
+class _Journal:
+    """Hears every change of a part: keeps run.json true and prints the addresses once the API answers."""
+
+    def __init__(self, plan: Plan, console: Console) -> None:
+        self._plan = plan
+        self._console = console
+        self._told = False
+        self._parts: dict[str, dict[str, object]] = {}
+        self._constant = {
+            "pid": os.getpid(),
+            "started_at": format_instant(int(time.time()) * SECOND),
+            "api_url": plan.api_url,
+            "flower_url": plan.flower_url,
+            "redis_url": shown_url(plan.redis_url),
+            "redis_port": plan.redis.port if plan.redis else None,
+            "database_url": shown_url(plan.settings.database_url),
+        }
+
+    def __call__(self, name: str, state: State, pid: int | None) -> None:
+        self._parts[name] = {"pid": pid, "state": state}
+        write_run(self._plan.settings.data_dir, {**self._constant, "parts": self._parts})
+        if name == "api" and state == "ready" and not self._told:
+            self._told = True
+            self._console.plain(address_table(self._plan))
+
+
+def address_table(plan: Plan) -> str:
+    """What listens where, for people."""
+    rows = [
+        ("Dashboard", plan.api_url),
+        ("API", f"{plan.api_url}/api/v1, described at {plan.api_url}/docs"),
+        ("Flower", plan.flower_url),
+        ("Metrics", f"{plan.api_url}/metrics"),
+        ("Redis", shown_url(plan.redis_url)),
+        ("Database", shown_url(plan.settings.database_url)),
+    ]
+    lines = [f"  {label:10} {address}" for label, address in rows]
+    return "\n".join(["", *lines, "  Ctrl-C stops everything; what is stored stays.", ""])

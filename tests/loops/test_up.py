@@ -1,0 +1,139 @@
+"""What `itinerary up` plans: ports, the embedded Redis, the environment of its parts, and one `up` a folder."""
+
+import os
+import re
+import socket
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from scheduler_service.addresses import free_from, http_url, is_free
+from scheduler_service.config import Settings
+from scheduler_service.core.errors import BadValue, ItineraryError
+from scheduler_service.core.job_body import read_job
+from scheduler_service.demo import demo_jobs
+from scheduler_service.run_file import AlreadyUp, only_one, read_run, write_run
+from scheduler_service.up import address_table, child_env, make_plan, parts_of
+from tests.support.processes import Child, free_port, project_env
+from tests.support.redis_server import RedisServer
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("ITINERARY_")]:
+        monkeypatch.delenv(name)
+
+
+def test_a_usual_port_that_is_taken_gives_way_to_another_and_is_told(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        taken = holder.getsockname()[1]
+        settings = Settings.model_construct(
+            **{**Settings(data_dir=tmp_path).__dict__, "api_port": taken}, _fields_set={"data_dir"}
+        )
+        plan = make_plan(settings, {})
+    assert plan.api_port != taken
+    assert f"port {taken} is in use: the API is on {plan.api_port}" in plan.notes
+
+
+def test_a_port_that_was_asked_for_and_is_taken_is_refused_by_name(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        taken = holder.getsockname()[1]
+        with pytest.raises(BadValue, match=rf"ITINERARY_API_PORT: {taken} .*in use"):
+            make_plan(Settings(data_dir=tmp_path, api_port=taken), {})
+
+
+def test_the_api_and_flower_never_share_a_port(tmp_path: Path) -> None:
+    port = free_port()
+    with pytest.raises(BadValue, match="ITINERARY_FLOWER_PORT"):
+        make_plan(Settings(data_dir=tmp_path, api_port=port, flower_port=port), {})
+
+
+def test_redis_keeps_its_port_from_one_start_to_the_next(tmp_path: Path) -> None:
+    port = free_port()
+    plan = make_plan(Settings(data_dir=tmp_path), {"redis_port": port})
+    assert plan.redis_url == f"redis://127.0.0.1:{port}/0"
+
+
+def test_a_redis_that_is_named_is_used_and_none_is_started(tmp_path: Path) -> None:
+    plan = make_plan(Settings(data_dir=tmp_path, redis_url="redis://elsewhere:6379/3"), {})
+    assert plan.redis_url == "redis://elsewhere:6379/3"
+    assert [part.name for part in parts_of(plan, demo=False)] == ["leader", "worker", "api", "flower"]
+
+
+def test_the_parts_start_in_the_order_of_what_they_need(tmp_path: Path) -> None:
+    plan = make_plan(Settings(data_dir=tmp_path), {})
+    names = [part.name for part in parts_of(plan, demo=True)]
+    assert names == ["redis", "leader", "worker", "api", "flower", "demo"]
+
+
+def test_the_parts_are_given_what_was_chosen(tmp_path: Path) -> None:
+    plan = make_plan(Settings(data_dir=tmp_path), {})
+    env = child_env(plan, {"ITINERARY_API_PORT": "1", "PATH": "/bin"})
+    assert env["ITINERARY_API_PORT"] == str(plan.api_port)
+    assert env["ITINERARY_REDIS_URL"] == plan.redis_url
+    assert env["ITINERARY_DATABASE_URL"] == f"sqlite:///{tmp_path}/itinerary.db"
+    assert env["PATH"] == "/bin"
+
+
+def test_two_servers_never_keep_one_folder(tmp_path: Path) -> None:
+    plan = make_plan(Settings(data_dir=tmp_path), {})
+    assert plan.redis is not None
+    with (
+        RedisServer(tmp_path, plan.redis.binary) as left_over,
+        pytest.raises(ItineraryError, match=f"stop what listens on port {left_over.port}"),
+    ):
+        make_plan(Settings(data_dir=tmp_path), {"redis_port": left_over.port})
+
+
+def test_a_second_up_on_the_same_folder_is_refused_and_names_the_first(tmp_path: Path) -> None:
+    hold = "import sys, signal; from scheduler_service.run_file import *; from pathlib import Path\n"
+    hold += "with only_one(Path(sys.argv[1])): print('held', flush=True); signal.pause()"
+    with Child([sys.executable, "-c", hold, str(tmp_path)], env=project_env()) as first:
+        first.wait_for_line("held")
+        with pytest.raises(AlreadyUp, match=rf"pid {first.pid}.*--data-dir"), only_one(tmp_path):
+            pytest.fail("the lock was given twice")
+        first.kill()
+        with only_one(tmp_path):
+            pass
+
+
+def test_an_unreadable_run_file_counts_as_none(tmp_path: Path) -> None:
+    assert read_run(tmp_path) == {}
+    (tmp_path / "run.json").write_text("{half")
+    assert read_run(tmp_path) == {}
+    write_run(tmp_path, {"redis_port": 1})
+    assert read_run(tmp_path) == {"redis_port": 1}
+
+
+def test_no_password_is_shown_among_the_addresses(tmp_path: Path) -> None:
+    settings = Settings(
+        data_dir=tmp_path,
+        redis_url="redis://me:secret@elsewhere:6379/3",
+        database_url="postgresql://me:secret@elsewhere/it",
+    )
+    table = address_table(make_plan(settings, {}))
+    assert "secret" not in table
+    assert re.search(r"Redis +redis://me:\*\*\*@elsewhere:6379/3", table)
+
+
+def test_an_address_of_every_interface_is_reached_on_loopback() -> None:
+    assert http_url("0.0.0.0", 80) == "http://127.0.0.1:80"
+    assert http_url("::", 80) == "http://[::1]:80"
+    assert http_url("10.0.0.7", 80) == "http://10.0.0.7:80"
+
+
+def test_the_next_free_port_skips_what_is_taken() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        taken = holder.getsockname()[1]
+        assert not is_free(taken, "127.0.0.1")
+        assert free_from(taken, "127.0.0.1") != taken
+
+
+def test_every_demo_job_is_a_job_and_each_kind_is_there() -> None:
+    bodies = demo_jobs(datetime(2026, 11, 27, 10, 0, tzinfo=UTC))
+    for body in bodies:
+        read_job(body, made_at=0)
+    assert {body["schedule"]["kind"] for body in bodies} == {"cron", "hourly", "interval", "once"}
+    assert any(body.get("retry", {}).get("max_attempts", 1) > 1 for body in bodies)
