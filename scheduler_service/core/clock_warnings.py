@@ -1,0 +1,70 @@
+"""Warnings about the clocks: that a fixed time falls into an hour which is skipped or repeated."""
+
+from functools import lru_cache
+
+import numpy as np
+
+from scheduler_service.core.clock_rules import ClockRule
+from scheduler_service.core.days import Dates
+from scheduler_service.core.instants import SECOND, format_instant
+from scheduler_service.core.wall_times import WallTimes, times_of_day
+from scheduler_service.core.zones import DAY_SECONDS, Transition, changes_between
+
+
+def clock_warnings(wall: WallTimes, year: int) -> tuple[str, ...]:
+    """What happens to this schedule at the jumps of its zone in `year` and the next, in words."""
+    if wall.rule.wildcard:
+        return ()
+    found = (_warning(wall, jump) for jump in _jumps(wall.zone, year))
+    return tuple(dict.fromkeys(text for text in found if text))[:2]
+
+
+@lru_cache(maxsize=4_096)
+def _jumps(zone: str, year: int) -> tuple[Transition, ...]:
+    start = (year - 1970) * 31_556_952
+    return changes_between(zone, start, start + 2 * 31_556_952)
+
+
+def _warning(wall: WallTimes, jump: Transition) -> str:
+    low, high = sorted((jump.at + jump.before, jump.at + jump.after))
+    if high - low >= DAY_SECONDS or not _meant_between(wall, low, high):
+        return ""
+    stretch = f"{_clock(low)} to {_clock(high)} on {_date(low)} in {wall.zone}"
+    if jump.after > jump.before:
+        return f"the clocks skip {stretch}: a run due then {_gap_words(wall.rule, high)}"
+    return f"the clocks show {stretch} twice: a run due then {_fold_words(wall.rule)}"
+
+
+def _meant_between(wall: WallTimes, low: int, high: int) -> bool:
+    days = np.arange(low // DAY_SECONDS, (high - 1) // DAY_SECONDS + 1)
+    meant = days[wall.days.matches(Dates.of(days))]
+    local = (meant[:, None] * DAY_SECONDS + times_of_day(wall.blocks)[None, :]).ravel()
+    return bool(((local >= low) & (local < high)).any())
+
+
+def _gap_words(rule: ClockRule, ends: int) -> str:
+    match rule.gap:
+        case "next_valid":
+            return f"starts at {_clock(ends)} instead, once"
+        case "shift":
+            return "starts as much later as the clocks skip"
+        case "skip":
+            return "is left out"
+
+
+def _fold_words(rule: ClockRule) -> str:
+    match rule.fold:
+        case "first":
+            return "starts once, the first time"
+        case "last":
+            return "starts once, the second time"
+        case "both":
+            return "starts both times; set dst_fold to 'first' to have it once"
+
+
+def _clock(local: int) -> str:
+    return format_instant(local * SECOND)[11:16]
+
+
+def _date(local: int) -> str:
+    return format_instant(local * SECOND)[:10]

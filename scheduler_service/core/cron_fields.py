@@ -1,0 +1,196 @@
+"""One field of a cron line: its text, checked by croniter, as a bit mask.
+
+croniter decides what is syntax; what it reads otherwise than cron does (`5-5` as the whole field) or
+not at all (`LW`) is rewritten before it sees it. Fields repeat far more often than lines, so masks are
+kept by field text. Refusals name the field, its text and what it allows.
+"""
+
+import re
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from croniter import croniter
+from croniter.croniter import CroniterError
+
+from scheduler_service.core.errors import BadValue
+
+MAX_ITEMS: Final = 60
+MAX_DIGITS: Final = 20
+_SYNTAX: Final = "*, lists (1,5), ranges (1-5) and steps (*/15, 10-50/20)"
+_NAMES: Final = {
+    3: dict(
+        zip(
+            ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"],
+            range(1, 13),
+            strict=True,
+        )
+    ),
+    4: dict(zip(["sun", "mon", "tue", "wed", "thu", "fri", "sat"], range(7), strict=True)),
+}
+_RANGE = re.compile(r"([^-/#,]+)-([^-/#,]+)(/[1-9]\d*)?(#[1-5])?", re.ASCII)
+_STEPPED = re.compile(r"(\*|(\d+|[a-z]{3})(?:-(\d+|[a-z]{3}|l))?)/(\d+)", re.ASCII)
+_HASHED = re.compile(r"h(\(\d+-\d+\))?(/\d+)?", re.ASCII)
+_RANDOM = re.compile(r"r(\(.*\))?(/.*)?", re.ASCII)
+_ZERO = re.compile(r"0+([-/].*)?|.*-0+(/.*)?", re.ASCII)
+_NTH = re.compile(r"(^|,)l\d|#", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldKind:
+    """A column of the line: its name, its bounds, and what may be written there."""
+
+    position: int
+    name: str
+    low: int
+    high: int
+    extras: str = ""
+
+    @property
+    def allowed(self) -> str:
+        """What may be written in this field, in words."""
+        bounds = "0-7 (0 and 7 are Sunday)" if self.position == 4 else f"{self.low}-{self.high}"
+        return f"{self.name}: {bounds}, {_SYNTAX}{self.extras}"
+
+    @property
+    def full(self) -> int:
+        """The mask of every value."""
+        return (1 << (self.high + 1)) - (1 << self.low)
+
+
+KINDS: Final = (
+    FieldKind(0, "minute", 0, 59),
+    FieldKind(1, "hour", 0, 23),
+    FieldKind(2, "day of month", 1, 31, ", L (last day), 15W (nearest weekday), LW"),
+    FieldKind(3, "month", 1, 12, ", names (JAN)"),
+    FieldKind(4, "day of week", 0, 6, ", names (MON), 5#3 (third Friday), L5 (last Friday)"),
+    FieldKind(5, "second", 0, 59),
+    FieldKind(6, "year", 1970, 2099),
+)
+MINUTE, HOUR, DAY, MONTH, WEEKDAY, SECOND, YEAR = KINDS
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """What a field means; `mask` has bit n for the value n (bit 0 of a year is 1970)."""
+
+    mask: int
+    starred: bool
+    last_day: bool = False
+    nearest: int = 0
+    nth: int = 0
+    last_weekdays: int = 0
+    notes: tuple[str, ...] = ()
+
+
+@lru_cache(maxsize=16_384)
+def read_field(kind: FieldKind, text: str, hash_id: str) -> Field:
+    """The meaning of a lower-case field text; BadValue (field "", value the text) where it has none."""
+    _refuse_absurd(kind, text)
+    if _RANDOM.fullmatch(text):
+        raise _bad(kind, text, "R would be drawn anew by every process; write H, or a fixed value")
+    if _HASHED.fullmatch(text) and not hash_id:
+        raise _bad(kind, text, "H is resolved from a job id, and none was given")
+    if kind in (DAY, MONTH) and any(_ZERO.fullmatch(item) for item in text.split(",")):
+        raise _bad(kind, text)
+    if kind is WEEKDAY and "*" in text and _NTH.search(text):
+        raise _bad(kind, text, "* beside an nth weekday would mean every day; write one of them")
+    plain = ",".join(_single_value(kind, item) for item in text.split(","))
+    plain = "31w" if kind is DAY and plain == "lw" else plain
+    return _field(kind, text, *_expanded(kind, plain, hash_id))
+
+
+def _bad(kind: FieldKind, text: str, why: str = "") -> BadValue:
+    return BadValue("", text, f"{why} ({kind.allowed})" if why else kind.allowed)
+
+
+def _refuse_absurd(kind: FieldKind, text: str) -> None:
+    if text.count(",") >= MAX_ITEMS:
+        raise _bad(kind, text, f"a list has at most {MAX_ITEMS} items")
+    if re.search(rf"\d{{{MAX_DIGITS + 1}}}", text):
+        raise _bad(kind, text, "the number is absurdly large")
+
+
+def _number(kind: FieldKind, text: str) -> str | int:
+    if text.isdecimal():
+        return int(text)
+    return _NAMES.get(kind.position, {}).get(text, text)
+
+
+def _single_value(kind: FieldKind, item: str) -> str:
+    """`5-5` and `5-5/2` as `5`: a range with equal bounds is that one value."""
+    found = _RANGE.fullmatch(item)
+    if not found or _number(kind, found[1]) != _number(kind, found[2]):
+        return item
+    return found[1] + (found[4] or "")
+
+
+def _expanded(
+    kind: FieldKind, text: str, hash_id: str
+) -> tuple[Sequence[int | str], Mapping[int, Set[int | str]], Set[int]]:
+    line = ["*"] * max(5, kind.position + 1)
+    line[kind.position] = text
+    try:
+        # `expand` leaves out the days of `nW`, which only the constructor keeps.
+        parsed = croniter(" ".join(line), start_time=0.0, hash_id=hash_id or None)
+    except (CroniterError, ValueError, TypeError, KeyError) as exc:
+        raise _bad(kind, text) from exc
+    nth = {day: set(which) for day, which in parsed.nth_weekday_of_month.items()}
+    return list(parsed.expanded[kind.position]), nth, set(parsed.nearest_weekday or ())
+
+
+def _field(
+    kind: FieldKind,
+    text: str,
+    values: Sequence[int | str],
+    nth: Mapping[int, Set[int | str]],
+    nearest: Set[int],
+) -> Field:
+    starred = text.startswith(("*", "?"))
+    notes = _notes(kind, text)
+    if nearest:
+        return Field(0, starred, nearest=min(nearest), notes=notes)
+    if nth:
+        numbered = sum(1 << 7 * (n - 1) + day for day, ns in nth.items() for n in ns if isinstance(n, int))
+        last = sum(1 << day for day, ns in nth.items() if "l" in ns)
+        return Field(0, starred, nth=numbered, last_weekdays=last, notes=notes)
+    mask = kind.full if "*" in values else sum({1 << v for v in values if isinstance(v, int)})
+    return Field(mask >> (1970 if kind is YEAR else 0), starred, last_day="l" in values, notes=notes)
+
+
+def _notes(kind: FieldKind, text: str) -> tuple[str, ...]:
+    notes = []
+    for item in text.split(","):
+        stepped = _STEPPED.fullmatch(item)
+        if stepped and _overshoots(kind, stepped):
+            notes.append(
+                f"{kind.name} {item!r}: the step is larger than what it steps through, so only the first "
+                "value is meant; for a longer rhythm use an interval schedule"
+            )
+        found = _RANGE.fullmatch(item)
+        if found and _wraps(kind, found):
+            notes.append(f"{kind.name} {item!r}: the range wraps past {kind.high} to {kind.low}")
+    return tuple(notes)
+
+
+def _overshoots(kind: FieldKind, stepped: re.Match[str]) -> bool:
+    low = kind.low if stepped[2] is None else _number(kind, stepped[2])
+    high = kind.high if stepped[3] in (None, "l") else _number(kind, stepped[3])
+    if not isinstance(low, int) or not isinstance(high, int):
+        return False
+    width = high - low if high >= low else high - low + kind.high - kind.low + 1
+    return int(stepped[4]) > width
+
+
+def _wraps(kind: FieldKind, found: re.Match[str]) -> bool:
+    low, high = _number(kind, found[1]), _number(kind, found[2])
+    # Monday to Sunday is written mon-sun or 1-0 without a thought of wrapping.
+    whole_week = kind is WEEKDAY and high == 0
+    return isinstance(low, int) and isinstance(high, int) and low > high and not whole_week
+
+
+def values_text(kind: FieldKind, mask: int) -> str:
+    """A mask as a list of its values."""
+    low = 1970 if kind is YEAR else 0
+    return ",".join(str(n + low) for n in range(130) if mask >> n & 1)

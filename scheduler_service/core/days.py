@@ -1,0 +1,183 @@
+"""Which days a schedule means: day patterns of cron lines, and every-N-days calendars.
+
+Days are counted from 1970-01-01 in local dates, and matched many at once. The Gregorian calendar
+repeats after 400 years, weekdays included, so one table of 146,097 days serves every date. Pure date
+arithmetic: knows neither zones nor times of day.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+CYCLE_DAYS: Final = 146_097
+CYCLE_YEARS: Final = 400
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+SUNDAY, SATURDAY = 0, 6
+
+
+@dataclass(frozen=True, slots=True)
+class Dates:
+    """Columns of many local dates: `weekday` 0 is Sunday, `length` the days of the date's month."""
+
+    number: Ints
+    year: Ints
+    month: Ints
+    day: Ints
+    weekday: Ints
+    length: Ints
+
+    @classmethod
+    def of(cls, numbers: Ints) -> Self:
+        """The columns of these day numbers."""
+        table = _cycle()
+        cycles, rest = np.divmod(numbers, CYCLE_DAYS)
+        return cls(
+            numbers,
+            table[0].take(rest) + CYCLE_YEARS * cycles,
+            table[1].take(rest),
+            table[2].take(rest),
+            (numbers + 4) % 7,
+            table[3].take(rest),
+        )
+
+
+@lru_cache(maxsize=1)
+def _cycle() -> tuple[Ints, Ints, Ints, Ints]:
+    dates = np.arange(CYCLE_DAYS).astype("M8[D]")
+    months = dates.astype("M8[M]")
+    lengths = ((months + 1).astype("M8[D]") - months.astype("M8[D]")).astype(np.int64)
+    year = dates.astype("M8[Y]").astype(np.int64) + 1970
+    day = (dates - months.astype("M8[D]")).astype(np.int64) + 1
+    return year, months.astype(np.int64) % 12 + 1, day, lengths
+
+
+def _bit(mask: int, values: Ints) -> Flags:
+    flags: Flags = ((mask >> values) & 1).astype(np.bool_)
+    return flags
+
+
+@dataclass(frozen=True, slots=True)
+class DayPattern:
+    """The day, month, weekday and year fields of a cron line, as masks (bit n stands for the value n)."""
+
+    days: int
+    months: int
+    weekdays: int
+    either: bool
+    """Whether a day matches by day of month OR weekday; else both must match."""
+    last_day: bool = False
+    nearest: int = 0
+    """The day of an `nW`, or 0; `LW` is `31W`."""
+    nth: int = 0
+    """`weekday#n`: bit 7 * (n - 1) + weekday."""
+    last_weekdays: int = 0
+    """`Ln`: bit n."""
+    years: int | None = None
+    """Bit 0 stands for 1970; None for every year."""
+
+    @property
+    def simple(self) -> bool:
+        """Whether the three masks alone decide."""
+        special = self.last_day or self.nearest or self.nth or self.last_weekdays
+        return not special and self.years is None
+
+    def matches(self, dates: Dates) -> Flags:
+        """For each date, whether it is meant."""
+        by_day, by_weekday = self._by_day(dates), self._by_weekday(dates)
+        meant = (by_day | by_weekday) if self.either else (by_day & by_weekday)
+        meant &= _bit(self.months, dates.month)
+        if self.years is not None:
+            meant &= self._in_years(dates.year)
+        return meant
+
+    def _by_day(self, dates: Dates) -> Flags:
+        meant = _bit(self.days, dates.day)
+        if self.last_day:
+            meant |= dates.day == dates.length
+        if self.nearest:
+            meant |= dates.day == _nearest_weekday(self.nearest, dates)
+        return meant
+
+    def _by_weekday(self, dates: Dates) -> Flags:
+        meant = _bit(self.weekdays, dates.weekday)
+        if self.nth:
+            meant |= _bit(self.nth, 7 * ((dates.day - 1) // 7) + dates.weekday)
+        if self.last_weekdays:
+            meant |= _bit(self.last_weekdays, dates.weekday) & (dates.day > dates.length - 7)
+        return meant
+
+    def _in_years(self, years: Ints) -> Flags:
+        assert self.years is not None
+        known = (years >= 1970) & (years <= 2099)
+        bits = [y for y in range(130) if self.years >> y & 1]
+        return known & np.isin(years - 1970, bits)
+
+
+def _nearest_weekday(day: int, dates: Dates) -> Ints:
+    """The working day nearest to `day` in each date's month, within the month; a day too late is its last."""
+    target = np.minimum(day, dates.length)
+    weekday = (dates.weekday + target - dates.day) % 7
+    saturday = np.where(target == 1, 2, -1)
+    sunday = np.where(target == dates.length, -2, 1)
+    shift = np.where(weekday == SATURDAY, saturday, np.where(weekday == SUNDAY, sunday, 0))
+    return target + shift
+
+
+Unit = Literal["day", "week", "month"]
+
+
+@dataclass(frozen=True, slots=True)
+class CalendarDays:
+    """Every N days, weeks or months counted from the local date `first`, on the days named."""
+
+    every: int
+    unit: Unit
+    first: int
+    month_days: tuple[int, ...] = ()
+    """Days of the month; -1 is the last. A month without the day is skipped."""
+    weekdays: int = 0
+
+    @property
+    def simple(self) -> bool:
+        """Never: a calendar counts from its first date, which no mask can hold."""
+        return False
+
+    def matches(self, dates: Dates) -> Flags:
+        """For each date, whether it is meant."""
+        return self._counted(dates) & (dates.number >= self.first)
+
+    def _counted(self, dates: Dates) -> Flags:
+        match self.unit:
+            case "day":
+                counted: Flags = (dates.number - self.first) % self.every == 0
+                return counted
+            case "week":
+                weeks = (dates.number + 3) // 7 - (self.first + 3) // 7
+                in_week: Flags = weeks % self.every == 0
+                return in_week & _bit(self.weekdays, dates.weekday)
+            case "month":
+                start = Dates.of(np.asarray([self.first]))
+                months = 12 * (dates.year - start.year[0]) + dates.month - start.month[0]
+                in_month: Flags = months % self.every == 0
+                return in_month & self._on_month_day(dates)
+
+    def _on_month_day(self, dates: Dates) -> Flags:
+        from_end = dates.day - dates.length - 1
+        return np.isin(dates.day, self.month_days) | np.isin(from_end, self.month_days)
+
+
+Days = DayPattern | CalendarDays
+
+
+@lru_cache(maxsize=65_536)
+def ever_matches(days: Days) -> bool:
+    """Whether any date at all is meant; the whole 400-year cycle is looked at, if need be."""
+    for start, length in ((0, 8 * 366), (0, CYCLE_DAYS), (CYCLE_DAYS, CYCLE_DAYS)):
+        span: Any = np.arange(start, start + length)
+        if bool(days.matches(Dates.of(span)).any()):
+            return True
+    return False

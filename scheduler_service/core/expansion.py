@@ -1,0 +1,160 @@
+"""Expansion: the occurrences of many jobs in one window, together, ordered by (time, job id).
+
+Walks the window hour by hour and minute by minute over bit masks, so that the runs of cron lines come
+out in order without a sort; what is not on whole minutes (intervals, one-offs, lines with seconds) is
+merged in by one packed sort. Correct across any transition of any zone. A malformed entry is reported
+and left out. Makes no objects per run.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler_service.core.clock_rules import CatchUp
+from scheduler_service.core.hour_bits import HOUR_SECONDS, Bits, Clock, HourBits, clocks_of
+from scheduler_service.core.instants import SECOND, Instant
+from scheduler_service.core.ordering import NO_RUNS, Runs, merged
+from scheduler_service.core.roster import Entry, Roster
+from scheduler_service.core.walk import wall_parts
+from scheduler_service.core.zones import DAY_SECONDS
+
+__all__ = ["Entry", "Expansion", "Roster", "expand", "expand_roster"]
+
+Ints = NDArray[np.int64]
+Positions = NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """The runs of a window: microseconds and job ordinals side by side, and what could not be expanded."""
+
+    times: Ints
+    ordinals: Positions
+    failures: tuple[tuple[int, str], ...]
+
+
+def expand(entries: Sequence[Entry], window_start: Instant, window_end: Instant) -> Expansion:
+    """The occurrences of all entries in [window_start, window_end), ordered by (time, job id)."""
+    return expand_roster(Roster.of(entries), window_start, window_end)
+
+
+def expand_roster(roster: Roster, window_start: Instant, window_end: Instant) -> Expansion:
+    """As `expand`, for a roster kept since an earlier window."""
+    on_minutes, others = _Walk(roster, window_start, window_end).runs()
+    others += [_intervals(roster, window_start, window_end), _once(roster, window_start, window_end)]
+    runs = merged(on_minutes, [r for r in others if r.times.size], roster.ordinals.size)
+    if (roster.starts > window_start).any() or (roster.ends < window_end).any():
+        kept = (runs.times >= roster.starts[runs.positions]) & (runs.times < roster.ends[runs.positions])
+        runs = Runs(runs.times[kept], runs.positions[kept])
+    return Expansion(runs.times, roster.ordinals[runs.positions], roster.failures)
+
+
+class _Walk:
+    """One pass over a window's hours for the wall-time rows of a roster."""
+
+    def __init__(self, roster: Roster, start: Instant, end: Instant) -> None:
+        self._roster, self._start, self._end = roster, start, end
+        self._low, self._high = -(-start // SECOND), -(-end // SECOND)
+        self._clocks, self._odd_rows = clocks_of(roster.rows, self._low, self._high)
+        days = (self._low // DAY_SECONDS - 2, self._high // DAY_SECONDS + 2)
+        self._bits = HourBits(roster.rows, *days)
+
+    def runs(self) -> tuple[Runs, list[Runs]]:
+        """The runs on whole minutes, in order; and all others, each part in any order."""
+        roster = self._roster
+        times: list[int] = []
+        positions: list[Positions] = []
+        others = [*self._walked_alone(), *self._owed_seconds()]
+        for hour in range(self._low - self._low % HOUR_SECONDS, self._high, HOUR_SECONDS):
+            bits = self._row_bits(hour)
+            for minute, chosen in _minutes(bits[roster.minute_rows], roster.minute_entries):
+                times.append((hour + 60 * minute) * SECOND)
+                positions.append(chosen)
+            others += self._with_seconds(bits[roster.second_rows], hour)
+        return _joined(times, positions), others
+
+    def _row_bits(self, hour: int) -> Bits:
+        rows = self._roster.rows
+        bits = np.zeros(rows.hours.size, dtype=np.uint64)
+        for clock in self._clocks:
+            found = self._bits.of_hour(clock, hour)
+            for gap in self._gaps(clock, hour):
+                owed = self._bits.owed(clock, gap) & rows.on_minute[clock.rows]
+                found |= owed.astype(np.uint64) << np.uint64((gap.at - hour) // 60)
+            bits[clock.rows] = found
+        if self._low % 60 and hour <= self._low < hour + HOUR_SECONDS:
+            # The window begins within a minute, whose first second lies before it.
+            begun = np.uint64(1 << (self._low - hour) // 60)
+            bits &= ~np.where(rows.on_minute, begun, np.uint64(0))
+        return bits
+
+    def _gaps(self, clock: Clock, hour: int) -> Iterator[CatchUp]:
+        for gap in clock.line.catch_ups:
+            if max(self._low, hour) <= gap.at < min(self._high, hour + HOUR_SECONDS):
+                yield gap
+
+    def _with_seconds(self, bits: Bits, hour: int) -> Iterator[Runs]:
+        roster = self._roster
+        numbers = np.arange(roster.second_rows.size, dtype=np.int32)
+        for minute, chosen in _minutes(bits, numbers):
+            masks = roster.rows.seconds[roster.second_rows[chosen]]
+            for second, hit in _minutes(masks, roster.second_entries[chosen]):
+                at = hour + 60 * minute + second
+                if self._low <= at < self._high:
+                    yield Runs(np.full(hit.size, at * SECOND, dtype=np.int64), hit)
+
+    def _owed_seconds(self) -> Iterator[Runs]:
+        """Lines with seconds that are owed one run at the end of a gap."""
+        roster = self._roster
+        for clock in self._clocks:
+            for gap in clock.line.catch_ups:
+                if self._low <= gap.at < self._high and roster.second_rows.size:
+                    owed = np.zeros(roster.rows.hours.size, dtype=np.bool_)
+                    owed[clock.rows] = self._bits.owed(clock, gap)
+                    chosen = roster.second_entries[owed[roster.second_rows]]
+                    yield Runs(np.full(chosen.size, gap.at * SECOND, dtype=np.int64), chosen)
+
+    def _walked_alone(self) -> Iterator[Runs]:
+        roster = self._roster
+        alone = list(roster.walked)
+        for row in self._odd_rows:
+            for entries, rows in roster.wall_entries:
+                alone += [(int(position), roster.rows.walls[row]) for position in entries[rows == row]]
+        for position, wall in alone:
+            for part in wall_parts(wall, self._start, self._end):
+                yield Runs(part * SECOND, np.full(part.size, position, dtype=np.int32))
+
+
+def _minutes(bits: Bits, numbers: Positions) -> Iterator[tuple[int, Positions]]:
+    """For each bit that any mask has, in order: the numbers whose mask has it."""
+    some = np.flatnonzero(bits)
+    if some.size < bits.size:
+        bits, numbers = bits[some], numbers[some]
+    union = int(np.bitwise_or.reduce(bits)) if bits.size else 0
+    for bit in range(60):
+        if union >> bit & 1:
+            yield bit, numbers[np.flatnonzero(bits & np.uint64(1 << bit))]
+
+
+def _joined(times: list[int], positions: list[Positions]) -> Runs:
+    if not times:
+        return NO_RUNS
+    sizes = [p.size for p in positions]
+    return Runs(np.repeat(np.asarray(times, dtype=np.int64), sizes), np.concatenate(positions))
+
+
+def _intervals(roster: Roster, start: Instant, end: Instant) -> Runs:
+    firsts, everys = roster.interval_firsts, roster.interval_everys
+    skipped = np.maximum(0, -((firsts - start) // everys))
+    counts = np.maximum(0, -((firsts - end) // everys) - skipped)
+    entry = np.repeat(np.arange(firsts.size), counts)
+    nth = np.arange(entry.size) - np.repeat(np.cumsum(counts) - counts, counts)
+    times = firsts[entry] + (skipped[entry] + nth) * everys[entry]
+    return Runs(times, roster.interval_entries[entry])
+
+
+def _once(roster: Roster, start: Instant, end: Instant) -> Runs:
+    within = (roster.once_at >= start) & (roster.once_at < end)
+    return Runs(roster.once_at[within], roster.once_entries[within])

@@ -1,0 +1,76 @@
+"""Interval specs: a rhythm in elapsed time, counted from an anchor.
+
+Occurrences are anchor + offset + k * every: from k = 0 where the user gives the anchor, from k = 1 where
+it is 00:00 of the day the job was made, so that a job of every 25th minute with offset 2 starts at 00:27.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from scheduler_service.core.errors import BadValue
+from scheduler_service.core.instants import DAY, SECOND, Duration, Instant, format_duration, format_instant
+from scheduler_service.core.schedule_kinds import IntervalSchedule
+from scheduler_service.core.spec_reading import duration, flag, moment, only_known, zone_name
+from scheduler_service.core.zones import DAY_SECONDS, first_instant_from, offset_at
+
+_KEYS: Final = ("every", "offset", "anchor", "balanced", "pinned", "timezone")
+_LONGEST: Final = 3_660 * DAY
+
+
+def canonical(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The spec of an interval with its defaults."""
+    only_known(spec, _KEYS)
+    timezone, every = zone_name(spec), _every(spec)
+    offset, anchor = _offset(spec, every), spec.get("anchor")
+    balanced, pinned = flag(spec, "balanced"), flag(spec, "pinned")
+    if balanced and (offset or anchor is not None):
+        key = "offset" if offset else "anchor"
+        raise BadValue(key, spec[key], "a balanced interval is placed by the scheduler; leave it out")
+    if pinned and not balanced:
+        raise BadValue("pinned", True, "only a balanced interval can be pinned to its place")
+    return {
+        "kind": "interval",
+        "every": format_duration(every),
+        "offset": format_duration(offset),
+        "anchor": None if anchor is None else format_instant(moment(anchor, "anchor", timezone)),
+        "balanced": balanced,
+        "pinned": pinned,
+        "timezone": timezone,
+    }
+
+
+def _every(spec: Mapping[str, Any]) -> Duration:
+    every = duration(spec, "every")
+    if not SECOND <= every <= _LONGEST:
+        raise BadValue("every", spec["every"], "whole seconds, from 1s to 3660d")
+    return every
+
+
+def _offset(spec: Mapping[str, Any], every: Duration) -> Duration:
+    offset = duration(spec, "offset", "0s")
+    if not 0 <= offset < every:
+        raise BadValue("offset", spec["offset"], "from 0s up to, and less than, every")
+    return offset
+
+
+def parse(spec: Mapping[str, Any], made_at: Instant) -> IntervalSchedule:
+    """The schedule of a canonical spec, for a job made at `made_at`."""
+    every, offset = _every(spec), duration(spec, "offset")
+    if spec["anchor"] is None:
+        first = midnight(spec["timezone"], made_at) + offset + every
+    else:
+        first = moment(spec["anchor"], "anchor", None) + offset
+    return IntervalSchedule(every, first, spec["timezone"], spec["balanced"], spec["pinned"])
+
+
+def midnight(timezone: str, instant: Instant) -> Instant:
+    """00:00, or the first moment after it that exists, of the instant's day in a zone."""
+    second = instant // SECOND
+    local = second + offset_at(timezone, second)
+    return first_instant_from(timezone, local - local % DAY_SECONDS) * SECOND
+
+
+def warnings(schedule: IntervalSchedule) -> tuple[str, ...]:
+    """What the writer of an interval should know."""
+    often = schedule.every < 10 * SECOND
+    return ("this runs more often than every 10 seconds",) if often else ()

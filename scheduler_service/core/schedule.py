@@ -1,0 +1,35 @@
+"""Schedules: reading a spec, and asking one schedule for its occurrences.
+
+The door to this part of the core: what other modules need of schedules is imported from here.
+"""
+
+from scheduler_service.core.jitter import jitter_of
+from scheduler_service.core.schedule_kinds import (
+    CalendarSchedule,
+    CronSchedule,
+    HourlySchedule,
+    IntervalSchedule,
+    OnceSchedule,
+    Schedule,
+    zone_of,
+)
+from scheduler_service.core.schedule_specs import ParsedSchedule, canonical_spec, parse_schedule
+from scheduler_service.core.walk import count, latest, next_after, occurrences
+
+__all__ = [
+    "CalendarSchedule",
+    "CronSchedule",
+    "HourlySchedule",
+    "IntervalSchedule",
+    "OnceSchedule",
+    "ParsedSchedule",
+    "Schedule",
+    "canonical_spec",
+    "count",
+    "jitter_of",
+    "latest",
+    "next_after",
+    "occurrences",
+    "parse_schedule",
+    "zone_of",
+]

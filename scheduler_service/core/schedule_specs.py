@@ -1,0 +1,144 @@
+"""From a spec, as JSON brings it, to a schedule; and the spec with every default filled in.
+
+Every refusal is a BadValue whose field begins with `schedule`; unknown keys are refused by name. What
+is odd but meant (an OR of day fields, an hour that the clocks skip) is accepted with a warning in words
+for the person who saves the job.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from scheduler_service.core import calendar_specs, interval_specs
+from scheduler_service.core.clock_rules import ClockRule
+from scheduler_service.core.clock_warnings import clock_warnings
+from scheduler_service.core.cron import CronLine, has_hash, read_line, resolve_hash
+from scheduler_service.core.errors import BadValue
+from scheduler_service.core.instants import Instant, format_instant
+from scheduler_service.core.schedule_kinds import CronSchedule, HourlySchedule, OnceSchedule, Schedule
+from scheduler_service.core.spec_reading import choice, moment, only_known, utc_year, whole, zone_name
+from scheduler_service.core.wall_times import Clockwork, WallTimes
+
+KINDS: Final = ("cron", "hourly", "interval", "calendar", "once")
+_DAY_MATCH: Final = ("or", "and")
+_GAPS: Final = ("next_valid", "shift", "skip")
+_FOLDS: Final = ("first", "last", "both")
+_EVERY_HOUR: Final = (1 << 24) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedSchedule:
+    """A schedule, and what its writer should be told about it."""
+
+    schedule: Schedule
+    warnings: tuple[str, ...] = ()
+
+
+def parse_schedule(spec: Mapping[str, Any], *, job_id: str, made_at: Instant) -> ParsedSchedule:
+    """The schedule that a spec means; BadValue names the field (`schedule.expr`) and what is allowed.
+
+    `job_id` resolves `H` (without one, `H` is refused). `made_at` is when the job was made: intervals
+    without an anchor count from 00:00 of that day in the job's zone, calendars from that date.
+    """
+    try:
+        return _parse(spec, job_id, made_at)
+    except BadValue as refused:
+        raise refused.under("schedule") from None
+
+
+def canonical_spec(spec: Mapping[str, Any], *, job_id: str = "") -> dict[str, Any]:
+    """The spec with every default filled in, as it is stored and shown; canonical specs stay as they are.
+
+    With a `job_id`, an `H` in a cron line is replaced by what it stands for.
+    """
+    try:
+        return _canonical(spec, job_id)
+    except BadValue as refused:
+        raise refused.under("schedule") from None
+
+
+def _kind(spec: object) -> str:
+    if not isinstance(spec, Mapping):
+        raise BadValue("", spec, "an object with the field kind")
+    kind = spec.get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise BadValue("kind", kind, f"one of {', '.join(KINDS)}")
+    return kind
+
+
+def _parse(spec: Mapping[str, Any], job_id: str, made_at: Instant) -> ParsedSchedule:
+    kind = _kind(spec)
+    canonical = _canonical(spec, "")
+    if kind == "cron":
+        return _cron(canonical, job_id, made_at)
+    if kind == "hourly":
+        return ParsedSchedule(_hourly(canonical["minute"], canonical["timezone"]))
+    if kind == "interval":
+        schedule = interval_specs.parse(canonical, made_at)
+        return ParsedSchedule(schedule, interval_specs.warnings(schedule))
+    if kind == "calendar":
+        calendar = calendar_specs.parse(canonical, made_at)
+        return ParsedSchedule(calendar, clock_warnings(calendar.wall, utc_year(made_at)))
+    return ParsedSchedule(OnceSchedule(moment(canonical["at"], "at", None)))
+
+
+def _canonical(spec: Mapping[str, Any], job_id: str) -> dict[str, Any]:
+    kind = _kind(spec)
+    if kind == "cron":
+        return _canonical_cron(spec, job_id)
+    if kind == "hourly":
+        only_known(spec, ("minute", "timezone"))
+        return {"kind": kind, "minute": whole(spec, "minute", 0, 59), "timezone": zone_name(spec)}
+    if kind == "interval":
+        return interval_specs.canonical(spec)
+    if kind == "calendar":
+        return calendar_specs.canonical(spec)
+    only_known(spec, ("at", "timezone"))
+    timezone = zone_name(spec) if spec.get("timezone") is not None else None
+    return {"kind": kind, "at": format_instant(moment(spec.get("at"), "at", timezone))}
+
+
+def _canonical_cron(spec: Mapping[str, Any], job_id: str) -> dict[str, Any]:
+    only_known(spec, ("expr", "timezone", "day_match", "dst_gap", "dst_fold"))
+    expr = spec.get("expr")
+    day_match = choice(spec, "day_match", _DAY_MATCH)
+    # An `H` is looked at with any id, so that only its syntax is judged here.
+    line = read_line(expr, day_match, job_id or "any")  # type: ignore[arg-type]
+    folds = ("both", "first", "last") if line.has_seconds else _FOLDS
+    assert isinstance(expr, str)
+    text = " ".join(expr.split())
+    return {
+        "kind": "cron",
+        "expr": resolve_hash(text, job_id) if job_id and has_hash(text) else text,
+        "timezone": zone_name(spec),
+        "day_match": day_match,
+        "dst_gap": choice(spec, "dst_gap", _GAPS),
+        "dst_fold": choice(spec, "dst_fold", folds),
+    }
+
+
+def _cron(spec: Mapping[str, Any], job_id: str, made_at: Instant) -> ParsedSchedule:
+    expr = spec["expr"]
+    rest = (spec["timezone"], spec["day_match"], spec["dst_gap"], spec["dst_fold"], utc_year(made_at))
+    return _cron_kept(expr, job_id if has_hash(expr) else "", *rest)
+
+
+@lru_cache(maxsize=65_536)
+def _cron_kept(
+    expr: str, job_id: str, zone: str, day_match: Any, gap: Any, fold: Any, year: int
+) -> ParsedSchedule:
+    line: CronLine = read_line(expr, day_match, job_id)
+    pattern = line.pattern
+    rule = ClockRule(True) if pattern.wildcard else ClockRule(False, gap, fold)
+    block = Clockwork(pattern.hours, pattern.minutes, pattern.seconds)
+    wall = WallTimes(zone, rule, pattern.days, (block,))
+    notes = line.notes + clock_warnings(wall, year)
+    return ParsedSchedule(CronSchedule(expr, wall), notes)
+
+
+@lru_cache(maxsize=4_096)
+def _hourly(minute: int, zone: str) -> HourlySchedule:
+    pattern = read_line(f"{minute} * * * *", "or", "").pattern
+    block = Clockwork(_EVERY_HOUR, 1 << minute, 1)
+    return HourlySchedule(minute, WallTimes(zone, ClockRule(True), pattern.days, (block,)))
