@@ -1,0 +1,86 @@
+"""A whole `itinerary up` as a child process, for the tests that drive it from outside."""
+
+import os
+import signal
+import sys
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from scheduler_service.client import ApiError, Client, NoAnswer
+from scheduler_service.run_file import read_run
+from tests.support.processes import Child, alive, free_port, project_env, wait_until
+
+
+class Running(AbstractContextManager["Running"]):
+    """`itinerary up WORDS` on free ports with its data in `data_dir`; stopped, at the latest, with the `with` block."""
+
+    def __init__(self, data_dir: Path, *words: str, **settings: str) -> None:
+        self.data_dir = data_dir
+        self._argv = [sys.executable, "-m", "scheduler_service.cli", "up", "--data-dir", str(data_dir), *words]
+        ports = {"ITINERARY_API_PORT": str(free_port()), "ITINERARY_FLOWER_PORT": str(free_port())}
+        self._env = project_env(**ports, NO_COLOR="1") | settings
+        self.process: Child | None = None
+
+    def start(self, timeout: float = 60) -> Self:
+        """Start it (again) and wait until the API answers and a leader leads."""
+        child = self.process = Child(self._argv, env=self._env, cwd=self.data_dir.parent)
+        wait_until(lambda: self._leads() or not child.running, timeout, lambda: child.output, every=0.1)
+        if not child.running:
+            raise AssertionError(f"`itinerary up` ended at once:\n{child.output}")
+        return self
+
+    @property
+    def written(self) -> dict[str, Any]:
+        """What run.json says now."""
+        return read_run(self.data_dir)
+
+    @property
+    def output(self) -> str:
+        return self.process.output if self.process else ""
+
+    def client(self) -> Client:
+        """A client of its API; close it or use it in a `with` block."""
+        return Client(self.written["api_url"])
+
+    def pid_of(self, part: str) -> int:
+        """The pid of a part's present process, once it has one."""
+        return wait_until(lambda: self._pid(part), 30, lambda: f"{part} to run:\n{self.output}")
+
+    def kill_part(self, part: str) -> int:
+        """kill -9 of one part's main process; its old pid. Returns once the supervisor has started another."""
+        old = self.pid_of(part)
+        os.kill(old, signal.SIGKILL)
+        wait_until(lambda: self._pid(part) not in (None, old), 30, lambda: f"another {part}:\n{self.output}")
+        return old
+
+    def stop(self, timeout: float = 40) -> int:
+        """Ctrl-C; the exit status, and AssertionError where a process was left behind."""
+        assert self.process is not None
+        pids = [part["pid"] for part in self.written.get("parts", {}).values() if part["pid"]]
+        self.process.signal(signal.SIGINT)
+        status = self.process.wait(timeout)
+        left = [pid for pid in pids if alive(pid)]
+        assert not left, f"still running after the stop: {left}\n{self.output}"
+        return status
+
+    def _pid(self, part: str) -> int | None:
+        pid: int | None = self.written.get("parts", {}).get(part, {}).get("pid")
+        return pid
+
+    def _leads(self) -> bool:
+        try:
+            with Client(self.written.get("api_url", "http://127.0.0.1:9"), timeout=2) as client:
+                return bool(client.status().get("leader"))
+        except (ApiError, NoAnswer):
+            return False
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process is not None and self.process.running:
+            self.process.kill_alone()  # its parts die with it
