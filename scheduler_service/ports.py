@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
-from scheduler_service.core.effects import Apply, MakeRuns, RecordStatistics, Release
+from scheduler_service.core.effects import Apply, Effect, MakeRuns, RecordStatistics, Release
 from scheduler_service.core.instants import Duration, Instant
 from scheduler_service.core.model import (
     ActiveRun,
@@ -21,6 +21,7 @@ from scheduler_service.core.model import (
     Run,
 )
 from scheduler_service.core.run_state import RunState
+from scheduler_service.core.state import SchedulerState
 
 T = TypeVar("T")
 
@@ -224,7 +225,8 @@ class Claims(Protocol):
     """The leader's side of the claim that every attempt needs before it starts."""
 
     def take(self, task_ids: Sequence[str]) -> list[bool]:
-        """Flag each as cancelled, then try to claim it: True where it was won (it will never start)."""
+        """Try to claim each for the leader: True where it was won (no worker will ever start it). Told again for
+        an attempt that the leader holds already, the answer is True again."""
 
     def flag(self, task_ids: Sequence[str]) -> None:
         """Set the cooperative cancel flag, a day long."""
@@ -258,3 +260,28 @@ class Dispatcher(Protocol):
 
     def revoke(self, task_ids: Sequence[str]) -> None:
         """Ask the workers to terminate these tasks."""
+
+
+class Meter(Protocol):
+    """Where the leader's figures go. Never fails, never blocks."""
+
+    def leading(self, term: int) -> None:
+        """This process leads from now on."""
+
+    def standing_by(self) -> None:
+        """This process does not lead."""
+
+    def iterated(self, state: SchedulerState, seconds: float, effects: Sequence[Effect]) -> None:
+        """One iteration is over; takes `state.counts` and leaves it empty."""
+
+    def rebuilt(self, seconds: float) -> None:
+        """An index was built."""
+
+    def published(self, runs: Sequence[ReleasedRun], at: Instant) -> None:
+        """The broker took these runs at `at`."""
+
+    def buried(self) -> None:
+        """An inbox entry was set aside."""
+
+    def exposition(self) -> str:
+        """All figures in Prometheus text format."""

@@ -97,7 +97,9 @@ def take_over(
     return state, step.finish(state)
 
 
-def iterate(state: SchedulerState, messages: Sequence[Feedback], now: Instant) -> tuple[SchedulerState, list[Effect]]:
+def iterate(
+    state: SchedulerState, messages: Sequence[Feedback], now: Instant
+) -> tuple[SchedulerState, list[Effect]]:
     """One pass over everything; `state` is taken over and must not be used by the caller any more."""
     step = Step(now)
     state.last_iteration_at = now
@@ -277,5 +279,4 @@ def _statistics(state: SchedulerState, step: Step) -> None:
     state.next_statistics_at = step.now + state.settings.statistics_interval
     oldest = oldest_due(state, step.now)
     lag = 0 if oldest is None else step.now - oldest
-    indexed = len(state.index) if state.index is not None else 0
-    step.others.append(RecordStatistics(step.now, state.runs.active(), indexed, lag))
+    step.others.append(RecordStatistics(step.now, state.runs.active(), state.index_size, lag))

@@ -46,8 +46,7 @@ def plan(state: SchedulerState, step: Step) -> None:
     if until <= state.cursor:
         return
     by_job: dict[str, list[tuple[Job, Instant]]] = defaultdict(list)
-    found = index.query(state.cursor, until)
-    for job_id, at in zip(found.job_ids, found.instants, strict=True):
+    for job_id, at in index.query(state.cursor, until):
         history = state.jobs.get(job_id)
         if history is not None and job_id not in state.changed:
             by_job[job_id].append((_version_at(history, at), at))
@@ -65,7 +64,9 @@ def _version_at(history: JobHistory, at: Instant) -> Job:
 
 def _fires(history: JobHistory, start: Instant, end: Instant) -> list[tuple[Job, Instant]]:
     return [
-        (job, at) for job, since, until in spans(history, start, end) for at in occurrences(job.schedule, since, until)
+        (job, at)
+        for job, since, until in spans(history, start, end)
+        for at in occurrences(job.schedule, since, until)
     ]
 
 
@@ -201,7 +202,9 @@ def _plan_edit(state: SchedulerState, step: Step, history: JobHistory) -> None:
         if run.job_id == current.job_id and is_fresh(run) and any(_retracted(run, r) for r in retracts):
             state.runs.drop(run.run_id)
     start = min(job.effective_from for job in fresh)
-    pairs = [pair for pair in _fires(history, start, state.cursor) if pair[0].version > history.planned_version]
+    pairs = [
+        pair for pair in _fires(history, start, state.cursor) if pair[0].version > history.planned_version
+    ]
     kept = _judged(state, step, pairs) if pairs else []
     make(state, step, kept, retracts, planned=((current.job_id, current.version),))
 

@@ -32,7 +32,9 @@ def answer(state: SchedulerState, query: Query, now: Instant) -> dict[str, Any]:
         case "statistics":
             return statistics(state, now)
         case _:
-            return {"error": f"no question {query.what[:40]!r}; ask run, active_runs, job, statistics or metrics"}
+            return {
+                "error": f"no question {query.what[:40]!r}; ask run, active_runs, job, statistics or metrics"
+            }
 
 
 def oldest_due(state: SchedulerState, now: Instant) -> Instant | None:
@@ -58,13 +60,15 @@ def statistics(state: SchedulerState, now: Instant) -> dict[str, Any]:
             oldest[run.queue] = min(oldest.get(run.queue, run.due_at), run.due_at)
     for name, pending in state.runs.pending.items():
         if pending or name in queues:
-            entry = queues.setdefault(name, {"name": name, "pending": 0, "oldest_pending_at": None, "workers": 0})
+            entry = queues.setdefault(
+                name, {"name": name, "pending": 0, "oldest_pending_at": None, "workers": 0}
+            )
             entry["pending"] = pending
             entry["oldest_pending_at"] = _text(oldest.get(name))
     return {
         "term": state.term,
         "since": format_instant(state.since),
-        "index_runs": len(state.index) if state.index is not None else 0,
+        "index_runs": state.index_size,
         "last_rebuild_at": _text(state.last_rebuild_at),
         "last_iteration_at": format_instant(state.last_iteration_at),
         "oldest_due_at": _text(oldest_due(state, now)),

@@ -107,6 +107,11 @@ class SchedulerState:
     next_check_at: Instant = 0
     next_statistics_at: Instant = 0
 
+    @property
+    def index_size(self) -> int:
+        """How many coming runs the index holds."""
+        return 0 if self.index is None else int(self.index.times.size)
+
     def ignore(self, cause: str) -> None:
         """Count an event that changes nothing."""
         self.counts["ignored", cause] += 1
@@ -170,7 +175,11 @@ class Step:
         if self._worth_applying(state):
             effects.append(
                 Apply(
-                    tuple(self.transitions), tuple(state.marks), tuple(self.late), tuple(self.cancels), state.position
+                    tuple(self.transitions),
+                    tuple(state.marks),
+                    tuple(self.late),
+                    tuple(self.cancels),
+                    state.position,
                 )
             )
             state.marks = []

@@ -1,0 +1,152 @@
+"""The dispatcher thread: everything that the leader says to Redis, in order.
+
+A publish that failed is unknown, never "not sent": it waits until the broker answers and then says so.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import assert_never
+
+import structlog
+
+from scheduler_service.core.effects import (
+    BrokerEffect,
+    ForgetAttempts,
+    InspectQueues,
+    LookUpResults,
+    Publish,
+    Reply,
+    ReplyMetrics,
+    StopTasks,
+    TakeClaims,
+    TrimInbox,
+)
+from scheduler_service.core.errors import BrokerUnavailable, LeaseLost, MalformedEntry
+from scheduler_service.core.feedback import ClaimsTaken, Published, PublishUncertain, QueuesSeen, ResultsFound
+from scheduler_service.core.identity import task_id
+from scheduler_service.core.messages import Failed, Report, RetryAsked, Succeeded, decode
+from scheduler_service.loops.effect_thread import EffectThread
+from scheduler_service.loops.lease_keeper import LeaseKeeper
+from scheduler_service.loops.mailbox import Mailbox
+from scheduler_service.ports import Claims, Dispatcher, Inbox, Meter
+
+log = structlog.get_logger(__name__)
+
+
+class BrokerThread:
+    """Carries out BrokerEffects and reports what came of them."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        claims: Claims,
+        inbox: Inbox,
+        meter: Meter,
+        keeper: LeaseKeeper,
+        mailbox: Mailbox,
+        stopping: threading.Event,
+        on_crash: Callable[[BaseException], None],
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._claims = claims
+        self._inbox = inbox
+        self._meter = meter
+        self._keeper = keeper
+        self._mailbox = mailbox
+        self._stopping = stopping
+        self.thread: EffectThread[BrokerEffect] = EffectThread("dispatcher", self._carry_out, on_crash)
+
+    def _carry_out(self, effects: list[BrokerEffect]) -> None:
+        for effect in effects:
+            if not self._keeper.trusted():
+                raise LeaseLost(f"term {self._keeper.lease.term} is not confirmed any more")
+            match effect:
+                case Publish():
+                    self._publish(effect)
+                case TakeClaims() | StopTasks() | LookUpResults():
+                    self._until_answered(effect)
+                case _:
+                    self._try(effect)
+
+    def _publish(self, effect: Publish) -> None:
+        try:
+            self._dispatcher.publish(effect.runs)
+        except BrokerUnavailable as exc:
+            log.warning("publish outcome unknown", count=len(effect.runs), error=str(exc))
+            self._await_broker()
+            self._mailbox.put(PublishUncertain(effect.runs))
+            return
+        at = self._keeper.now()
+        self._meter.published(effect.runs, at)
+        self._mailbox.put(Published(effect.runs, at))
+
+    def _await_broker(self) -> None:
+        delay = 0.1
+        while self._keeper.trusted() and not self._stopping.is_set():
+            try:
+                return self._dispatcher.ping()
+            except BrokerUnavailable as exc:
+                log.warning("broker away", error=str(exc), next_try_s=delay)
+            self._stopping.wait(delay)
+            delay = min(delay * 2, 2.0)
+        return None
+
+    def _until_answered(self, effect: TakeClaims | StopTasks | LookUpResults) -> None:
+        while self._keeper.trusted():
+            try:
+                return self._ask(effect)
+            except BrokerUnavailable as exc:
+                log.warning("broker away", effect=type(effect).__name__, error=str(exc))
+                if self._stopping.is_set():
+                    return None
+                self._await_broker()
+        return None
+
+    def _ask(self, effect: TakeClaims | StopTasks | LookUpResults) -> None:
+        ids = [task_id(run_id, attempt) for run_id, attempt in effect.attempts]
+        match effect:
+            case TakeClaims(attempts=attempts):
+                won = self._claims.take(ids)
+                self._mailbox.put(ClaimsTaken(tuple((r, a, w) for (r, a), w in zip(attempts, won, strict=True))))
+            case StopTasks():
+                self._claims.flag(ids)
+                self._dispatcher.revoke(ids)
+            case LookUpResults(attempts=attempts):
+                left = self._claims.results(ids)
+                self._mailbox.put(
+                    ResultsFound(tuple((r, a, _report(f)) for (r, a), f in zip(attempts, left, strict=True)))
+                )
+            case _:
+                assert_never(effect)
+
+    def _try(self, effect: ForgetAttempts | InspectQueues | TrimInbox | Reply | ReplyMetrics) -> None:
+        """What may fail without harm: it is asked for again, or its asker no longer waits."""
+        try:
+            match effect:
+                case ForgetAttempts(attempts=attempts):
+                    self._claims.forget([task_id(run_id, attempt) for run_id, attempt in attempts])
+                case InspectQueues(queues=queues):
+                    heads = self._dispatcher.heads(queues)
+                    self._mailbox.put(QueuesSeen({name: (head.length, head.seq) for name, head in heads.items()}))
+                case TrimInbox(position=position):
+                    self._inbox.trim(position)
+                case Reply(reply_to=reply_to, body=body):
+                    self._inbox.reply(reply_to, body)
+                case ReplyMetrics(reply_to=reply_to):
+                    self._inbox.reply(reply_to, {"text": self._meter.exposition()})
+                case _:
+                    assert_never(effect)
+        except BrokerUnavailable as exc:
+            log.warning("broker away", effect=type(effect).__name__, error=str(exc))
+
+
+def _report(fields: object) -> Report | None:
+    """The terminal report that a worker left beside the stream; what is not one counts as none."""
+    if not isinstance(fields, dict):
+        return None
+    try:
+        message = decode(fields)
+    except MalformedEntry as exc:
+        log.warning("result key not understood", error=str(exc))
+        return None
+    return message if isinstance(message, Succeeded | Failed | RetryAsked) else None

@@ -1,0 +1,69 @@
+"""A thread that carries out effects one after the other, in the order in which the loop decided them."""
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import structlog
+
+log = structlog.get_logger(__name__)
+
+E = TypeVar("E")
+
+
+class EffectThread(Generic[E]):
+    """First in, first out; an error that `carry_out` lets through ends the leadership by `on_crash`."""
+
+    def __init__(
+        self, name: str, carry_out: Callable[[list[E]], None], on_crash: Callable[[BaseException], None]
+    ) -> None:
+        self._queue: queue.Queue[E | None] = queue.Queue()
+        self._carry_out = carry_out
+        self._on_crash = on_crash
+        self._unfinished = 0
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Begin to work."""
+        self._thread.start()
+
+    def put(self, effect: E) -> None:
+        """Queue one effect."""
+        with self._lock:
+            self._unfinished += 1
+        self._queue.put(effect)
+
+    def backlog(self) -> int:
+        """How many effects are queued or in hand."""
+        return self._unfinished
+
+    def stop(self, timeout: float) -> None:
+        """End after what is in hand; queued effects that were not begun are dropped."""
+        self._queue.put(None)
+        self._thread.join(timeout)
+
+    def _run(self) -> None:
+        try:
+            while (batch := self._next()) is not None:
+                self._carry_out(batch)
+                with self._lock:
+                    self._unfinished -= len(batch)
+        except BaseException as exc:  # noqa: BLE001 - whatever it is, the leader must not go on without this thread
+            self._on_crash(exc)
+
+    def _next(self) -> list[E] | None:
+        first = self._queue.get()
+        if first is None:
+            return None
+        batch = [first]
+        while len(batch) < 1000:
+            try:
+                effect = self._queue.get_nowait()
+            except queue.Empty:
+                break
+            if effect is None:
+                return None
+            batch.append(effect)
+        return batch

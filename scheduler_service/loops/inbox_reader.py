@@ -1,0 +1,86 @@
+"""Reads the inbox ahead of the loop, and stops reading while the loop has enough. Drops nothing."""
+
+import threading
+from collections.abc import Callable
+
+import structlog
+
+from scheduler_service.core.errors import BrokerUnavailable, MalformedEntry
+from scheduler_service.core.feedback import InboxRead, InboxSilent
+from scheduler_service.core.instants import SECOND
+from scheduler_service.core.messages import InboxMessage, decode
+from scheduler_service.loops.mailbox import Mailbox
+from scheduler_service.ports import Inbox, InboxBatch, Meter
+
+log = structlog.get_logger(__name__)
+
+
+class InboxReader:
+    """One thread; from `position` on, `most` entries at a time, pausing while `enough()` says so."""
+
+    def __init__(
+        self,
+        inbox: Inbox,
+        mailbox: Mailbox,
+        meter: Meter,
+        position: str,
+        most: int,
+        enough: Callable[[], bool],
+        on_crash: Callable[[BaseException], None],
+    ) -> None:
+        self._inbox = inbox
+        self._mailbox = mailbox
+        self._meter = meter
+        self._position = position
+        self._most = most
+        self._enough = enough
+        self._on_crash = on_crash
+        self._stopped = threading.Event()
+        self._at_end = False
+        self._thread = threading.Thread(target=self._run, name="inbox-reader", daemon=True)
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    def stop(self, timeout: float) -> None:
+        """End after the read in hand."""
+        self._stopped.set()
+        self._thread.join(timeout)
+
+    def _run(self) -> None:
+        try:
+            while not self._stopped.is_set():
+                if self._enough():
+                    self._stopped.wait(0.01)
+                else:
+                    self._read_once()
+        except BaseException as exc:  # noqa: BLE001 - whatever it is, the leader must not go on deaf
+            self._on_crash(exc)
+
+    def _read_once(self) -> None:
+        try:
+            batch = self._inbox.read(self._position, self._most, SECOND)
+            messages = self._understood(batch)
+        except BrokerUnavailable as exc:
+            log.warning("inbox cannot be read", error=str(exc))
+            self._at_end = False
+            self._mailbox.put(InboxSilent())
+            self._stopped.wait(0.5)
+            return
+        self._position = batch.position
+        if batch.entries or batch.at_end != self._at_end:
+            self._at_end = batch.at_end
+            self._mailbox.put(InboxRead(tuple(messages), batch.position, batch.at_end))
+
+    def _understood(self, batch: InboxBatch) -> list[InboxMessage]:
+        messages = []
+        for entry_id, fields in batch.entries:
+            try:
+                messages.append(decode(fields))
+            except MalformedEntry as exc:
+                log.warning("inbox entry set aside", entry_id=entry_id, reason=str(exc))
+                # If we die here, the entry is read and set aside once more: twice in the dead letters, lost never.
+                self._inbox.bury(entry_id, fields, str(exc))
+                self._meter.buried()
+        return messages

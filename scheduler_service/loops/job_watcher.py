@@ -1,0 +1,59 @@
+"""Finds jobs whose newest version is not planned, whether or not somebody told the leader about them."""
+
+import threading
+from collections.abc import Callable
+
+import structlog
+
+from scheduler_service.core.errors import StoreUnavailable
+from scheduler_service.core.feedback import JobsRead
+from scheduler_service.core.instants import Instant
+from scheduler_service.loops.mailbox import Mailbox
+from scheduler_service.ports import LeaderStore
+
+log = structlog.get_logger(__name__)
+
+_EVERY_SECONDS = 2.0
+_AT_ONCE = 1000
+
+
+class JobWatcher:
+    """Asks the database every two seconds, by a partial index that is empty when nothing was changed."""
+
+    def __init__(
+        self,
+        store: LeaderStore,
+        mailbox: Mailbox,
+        since: Instant | None,
+        on_crash: Callable[[BaseException], None],
+    ) -> None:
+        self._store = store
+        self._mailbox = mailbox
+        self._since = since
+        self._on_crash = on_crash
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="job-watcher", daemon=True)
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._thread.start()
+
+    def stop(self, timeout: float) -> None:
+        """End after the question in hand."""
+        self._stopped.set()
+        self._thread.join(timeout)
+
+    def _run(self) -> None:
+        try:
+            while not self._stopped.wait(_EVERY_SECONDS):
+                self._look()
+        except BaseException as exc:  # noqa: BLE001 - whatever it is, the leader must not go on blind
+            self._on_crash(exc)
+
+    def _look(self) -> None:
+        try:
+            job_ids = self._store.unplanned_jobs(_AT_ONCE)
+            if job_ids:
+                self._mailbox.put(JobsRead(tuple(self._store.histories_of(job_ids, self._since))))
+        except StoreUnavailable as exc:
+            log.warning("jobs cannot be read", error=str(exc))

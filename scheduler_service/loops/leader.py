@@ -1,0 +1,96 @@
+"""From standby to leader and back: one process's part in the election.
+
+Promises that at most one process acts by a term, and that a process which cannot confirm its lease stops at once.
+"""
+
+import threading
+
+import structlog
+
+from scheduler_service.core.errors import ItineraryError, LeaseLost, StoreUnavailable
+from scheduler_service.core.instants import SECOND, Duration
+from scheduler_service.core.model import Lease
+from scheduler_service.core.state import CoreSettings
+from scheduler_service.loops.lease_keeper import LeaseKeeper
+from scheduler_service.loops.mailbox import Mailbox, monotonic
+from scheduler_service.loops.scheduler_loop import Outside, SchedulerLoop
+from scheduler_service.ports import LeaseStore
+
+log = structlog.get_logger(__name__)
+
+_POLL_SECONDS = 0.5
+_SHARD = 0
+
+
+class Leader:
+    """Stands by until the lease is free, leads while it is confirmed, and begins anew."""
+
+    def __init__(
+        self,
+        settings: CoreSettings,
+        leases: LeaseStore,
+        outside: Outside,
+        *,
+        holder: str,
+        ttl: Duration,
+        inbox_buffer: int,
+    ) -> None:
+        self._settings = settings
+        self._leases = leases
+        self._outside = outside
+        self._holder = holder
+        self._ttl = ttl
+        self._inbox_buffer = inbox_buffer
+        self._stopped = threading.Event()
+        self._loop: SchedulerLoop | None = None
+
+    def stop(self) -> None:
+        """Finish what is in hand, resign and return from `run`; safe from a signal handler."""
+        self._stopped.set()
+        if self._loop is not None:
+            self._loop.stop()
+
+    def run(self) -> None:
+        """Take part in the election until stopped."""
+        self._outside.meter.standing_by()
+        log.info("standing by", holder=self._holder)
+        while not self._stopped.is_set():
+            asked_at = monotonic()
+            lease = self._acquire()
+            if lease is not None:
+                self._lead(lease, asked_at)
+            else:
+                self._stopped.wait(_POLL_SECONDS)
+
+    def _acquire(self) -> Lease | None:
+        try:
+            return self._leases.acquire(_SHARD, self._holder, self._ttl)
+        except StoreUnavailable as exc:
+            log.warning("lease cannot be asked for", error=str(exc))
+            return None
+
+    def _lead(self, lease: Lease, asked_at: Duration) -> None:
+        mailbox = Mailbox()
+        keeper = LeaseKeeper(self._leases, lease, asked_at, self._ttl, mailbox.wake)
+        self._loop = SchedulerLoop(self._settings, self._outside, keeper, mailbox, self._inbox_buffer)
+        if self._stopped.is_set():
+            self._loop.stop()
+        keeper.start()
+        self._outside.meter.leading(lease.term)
+        log.info("leading", term=lease.term, holder=lease.holder)
+        try:
+            self._loop.run()
+        except LeaseLost as exc:
+            log.error("stepped down", term=lease.term, reason=str(exc))
+        except StoreUnavailable as exc:
+            log.error("stepped down", term=lease.term, reason=f"database away: {exc}")
+            self._stopped.wait(_POLL_SECONDS)
+        except ItineraryError:
+            log.exception("stepped down", term=lease.term)
+            self._stopped.wait(self._ttl / SECOND)
+        finally:
+            self._outside.meter.standing_by()
+            self._loop = None
+            # Whatever ended the loop, its threads are done: a standby need not wait for the ttl.
+            keeper.stop(resign=True)
+            log.info("left the lead", term=lease.term)

@@ -1,0 +1,88 @@
+"""Keeps the lease confirmed, and tells the time by the database's clock.
+
+Owns one thread and, through its store, one connection. The leader trusts the lease only within `ttl - margin` of its
+own monotonic clock, measured from before it asked; unconfirmed means not leader.
+"""
+
+import threading
+from collections.abc import Callable
+
+import structlog
+
+from scheduler_service.core.errors import LeaseLost, StoreUnavailable
+from scheduler_service.core.instants import SECOND, Duration, Instant
+from scheduler_service.core.model import Lease
+from scheduler_service.loops.mailbox import monotonic
+from scheduler_service.ports import LeaseStore
+
+log = structlog.get_logger(__name__)
+
+
+class LeaseKeeper:
+    """Renews one lease from a thread of its own until it is stopped or lost."""
+
+    def __init__(
+        self, store: LeaseStore, lease: Lease, asked_at: Duration, ttl: Duration, on_loss: Callable[[], None]
+    ) -> None:
+        self._store = store
+        self._lease = lease
+        self._ttl = ttl
+        self._margin = ttl // 5
+        self._on_loss = on_loss
+        self._lost = threading.Event()
+        self._stopped = threading.Event()
+        # (monotonic time before the last successful question, monotonic time of its answer, the database's time)
+        self._confirmed = (asked_at, monotonic(), lease.now)
+        self._thread = threading.Thread(target=self._renew, name="lease-keeper", daemon=True)
+
+    @property
+    def lease(self) -> Lease:
+        """The lease that is kept."""
+        return self._lease
+
+    def start(self) -> None:
+        """Begin to renew."""
+        self._thread.start()
+
+    def trusted(self) -> bool:
+        """Whether this process may still act as the leader."""
+        return not self._lost.is_set() and monotonic() < self._confirmed[0] + self._ttl - self._margin
+
+    def now(self) -> Instant:
+        """The database's time at the last renewal plus monotonic time since."""
+        _, answered_at, database_now = self._confirmed
+        return database_now + monotonic() - answered_at
+
+    def stop(self, *, resign: bool) -> None:
+        """Stop renewing; with `resign` a standby may take over at once."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=self._ttl / SECOND)
+        if resign and self.trusted():
+            try:
+                self._store.resign(self._lease)
+            except (StoreUnavailable, LeaseLost) as exc:
+                log.warning("lease not resigned", term=self._lease.term, error=str(exc))
+
+    def _renew(self) -> None:
+        every = self._ttl * 3 // 10
+        while not self._stopped.wait(every / SECOND):
+            asked_at = monotonic()
+            try:
+                lease = self._store.renew(self._lease, self._ttl)
+            except LeaseLost as exc:
+                log.error("lease lost", term=self._lease.term, error=str(exc))
+                self._lost.set()
+                self._on_loss()
+                return
+            except StoreUnavailable as exc:
+                log.warning("lease not confirmed", term=self._lease.term, error=str(exc))
+                every = self._ttl // 10
+                if not self.trusted():
+                    self._lost.set()
+                    self._on_loss()
+                    return
+                continue
+            every = self._ttl * 3 // 10
+            # Time never runs backwards here, whatever the database's clock does.
+            self._confirmed = (asked_at, monotonic(), max(lease.now, self.now()))

@@ -1,0 +1,165 @@
+"""The loop of one term of leadership: it alone owns the scheduling state, and does no I/O itself.
+
+It sleeps until the next due instant, a message, or `loop_interval`, whichever is first; each pass runs the pure step
+and hands its effects to the threads around it.
+"""
+
+import threading
+import time
+from dataclasses import dataclass
+
+import structlog
+
+from scheduler_service.core.effects import (
+    Apply,
+    BuildIndex,
+    Effect,
+    MakeRuns,
+    MoveRuns,
+    ReadCancels,
+    ReadDue,
+    ReadJobs,
+    ReadRuns,
+    RecordStatistics,
+    Republish,
+)
+from scheduler_service.core.errors import LeaseLost
+from scheduler_service.core.feedback import Shutdown
+from scheduler_service.core.instants import SECOND
+from scheduler_service.core.iteration import iterate, next_wake, take_over
+from scheduler_service.core.rebuilding import build_index
+from scheduler_service.core.state import CoreSettings, SchedulerState
+from scheduler_service.loops.broker_thread import BrokerThread
+from scheduler_service.loops.effect_thread import EffectThread
+from scheduler_service.loops.inbox_reader import InboxReader
+from scheduler_service.loops.job_watcher import JobWatcher
+from scheduler_service.loops.lease_keeper import LeaseKeeper
+from scheduler_service.loops.mailbox import Mailbox
+from scheduler_service.loops.store_syncer import StoreSyncer
+from scheduler_service.ports import Claims, Dispatcher, Inbox, LeaderStore, Meter
+
+log = structlog.get_logger(__name__)
+
+_FLUSH_SECONDS = 8.0
+_JOIN_SECONDS = 2.0
+_BACKLOG = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """The adapters that a leader works with."""
+
+    store: LeaderStore
+    inbox: Inbox
+    claims: Claims
+    dispatcher: Dispatcher
+    meter: Meter
+
+
+class SchedulerLoop:
+    """One term: take over what was committed, lead until stopped or not trusted any more."""
+
+    def __init__(
+        self, settings: CoreSettings, outside: Outside, keeper: LeaseKeeper, mailbox: Mailbox, inbox_buffer: int
+    ) -> None:
+        self._settings = settings
+        self._outside = outside
+        self._keeper = keeper
+        self._mailbox = mailbox
+        self._inbox_buffer = inbox_buffer
+        self._stopping = threading.Event()
+        self._crash: BaseException | None = None
+
+    def stop(self) -> None:
+        """Finish what is in hand and return from `run`; safe from a signal handler."""
+        self._stopping.set()
+        self._mailbox.wake()
+
+    def run(self) -> None:
+        """Lead; returns after `stop`, raises LeaseLost when the lease is not confirmed, or what broke a thread."""
+        state = self._take_over()
+        try:
+            while not self._stopping.is_set():
+                state = self._pass(state, next_wake(state, self._keeper.now()))
+            self._flush(state)
+        finally:
+            self._stopping.set()
+            self._stop_threads()
+
+    def _take_over(self) -> SchedulerState:
+        store, lease = self._outside.store, self._keeper.lease
+        cursor = store.cursor(lease)
+        jobs = store.job_histories(cursor.materialised_until)
+        runs = store.active_runs()
+        since = cursor.materialised_until
+        log.info("took over", term=lease.term, jobs=len(jobs), active_runs=len(runs), position=cursor.inbox_position)
+        self._syncer = StoreSyncer(store, self._keeper, self._mailbox, since, self._stopping, self._broke)
+        self._broker = BrokerThread(
+            self._outside.dispatcher, self._outside.claims, self._outside.inbox, self._outside.meter,
+            self._keeper, self._mailbox, self._stopping, self._broke,
+        )  # fmt: skip
+        self._builder: EffectThread[BuildIndex] = EffectThread("index-builder", self._build, self._broke)
+        self._watcher = JobWatcher(store, self._mailbox, since, self._broke)
+        self._reader = InboxReader(
+            self._outside.inbox, self._mailbox, self._outside.meter, cursor.inbox_position,
+            self._inbox_buffer, lambda: self._syncer.thread.backlog() > _BACKLOG, self._broke,
+        )  # fmt: skip
+        state, effects = take_over(self._settings, lease.term, cursor, jobs, runs, self._keeper.now())
+        for part in (self._syncer.thread, self._broker.thread, self._builder, self._watcher, self._reader):
+            part.start()
+        self._hand_out(effects)
+        return state
+
+    def _pass(self, state: SchedulerState, wake_at: int) -> SchedulerState:
+        messages = self._mailbox.drain(wake_at - self._keeper.now())
+        if self._crash is not None:
+            raise self._crash
+        if not self._keeper.trusted():
+            raise LeaseLost(f"term {self._keeper.lease.term} is not confirmed any more")
+        began = time.perf_counter()
+        state, effects = iterate(state, messages, self._keeper.now())
+        self._hand_out(effects)
+        self._outside.meter.iterated(state, time.perf_counter() - began, effects)
+        return state
+
+    def _hand_out(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case BuildIndex():
+                    self._builder.put(effect)
+                case (
+                    MakeRuns() | MoveRuns() | Republish() | Apply() | ReadRuns() | ReadDue() | ReadCancels()
+                    | ReadJobs() | RecordStatistics()
+                ):  # fmt: skip
+                    self._syncer.thread.put(effect)
+                case _:
+                    self._broker.thread.put(effect)
+
+    def _build(self, orders: list[BuildIndex]) -> None:
+        for order in orders:
+            began = time.perf_counter()
+            built = build_index(order)
+            self._outside.meter.rebuilt(time.perf_counter() - began)
+            for job_id, reason in built.failures:
+                log.error("job left out of the index", job_id=job_id, reason=reason)
+            self._mailbox.put(built)
+
+    def _flush(self, state: SchedulerState) -> None:
+        """Bring what is in hand to its end: moved runs are published, what was read is committed."""
+        self._reader.stop(_JOIN_SECONDS)
+        self._mailbox.put(Shutdown())
+        deadline = time.monotonic() + _FLUSH_SECONDS
+        while time.monotonic() < deadline:
+            busy = self._syncer.thread.backlog() or self._broker.thread.backlog()
+            state = self._pass(state, self._keeper.now() + (SECOND // 50 if busy else 0))
+            if not (busy or self._syncer.thread.backlog() or self._broker.thread.backlog()):
+                return
+        log.warning("stopped before everything in hand was done; the next leader takes it up")
+
+    def _stop_threads(self) -> None:
+        for part in (self._reader, self._watcher, self._builder, self._broker.thread, self._syncer.thread):
+            part.stop(_JOIN_SECONDS)
+
+    def _broke(self, cause: BaseException) -> None:
+        self._crash = cause
+        self._mailbox.wake()
