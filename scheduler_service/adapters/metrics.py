@@ -57,7 +57,7 @@ class PrometheusMeter:
         """See Meter."""
         self._iteration.observe(seconds)
         self._active.set(state.runs.active())
-        self._index_runs.set(state.index_size)
+        self._index_runs.set(len(state.index))
         if state.last_iteration_at - self._oldest_at >= SECOND:
             self._oldest_at = state.last_iteration_at
             oldest = oldest_due(state, state.last_iteration_at)

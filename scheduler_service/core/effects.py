@@ -226,8 +226,18 @@ class RecordStatistics:
     lag: int
 
 
-StoreEffect = MakeRuns | MoveRuns | Republish | Apply | ReadRuns | ReadDue | ReadCancels | ReadJobs | RecordStatistics
+StoreEffect = (
+    MakeRuns | MoveRuns | Republish | Apply | ReadRuns | ReadDue | ReadCancels | ReadJobs | RecordStatistics
+)
 BrokerEffect = (
-    Publish | TakeClaims | StopTasks | ForgetAttempts | LookUpResults | InspectQueues | TrimInbox | Reply | ReplyMetrics
+    Publish
+    | TakeClaims
+    | StopTasks
+    | ForgetAttempts
+    | LookUpResults
+    | InspectQueues
+    | TrimInbox
+    | Reply
+    | ReplyMetrics
 )
 Effect = StoreEffect | BrokerEffect | BuildIndex

@@ -279,4 +279,4 @@ def _statistics(state: SchedulerState, step: Step) -> None:
     state.next_statistics_at = step.now + state.settings.statistics_interval
     oldest = oldest_due(state, step.now)
     lag = 0 if oldest is None else step.now - oldest
-    step.others.append(RecordStatistics(step.now, state.runs.active(), state.index_size, lag))
+    step.others.append(RecordStatistics(step.now, state.runs.active(), len(state.index), lag))

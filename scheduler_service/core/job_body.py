@@ -9,7 +9,14 @@ from typing import Any, Final
 
 from scheduler_service.core.errors import BadValue, BadValues
 from scheduler_service.core.identity import QUEUE, TASK, check_job_id
-from scheduler_service.core.instants import DAY, Instant, format_duration, format_instant, parse_duration, parse_instant
+from scheduler_service.core.instants import (
+    DAY,
+    Instant,
+    format_duration,
+    format_instant,
+    parse_duration,
+    parse_instant,
+)
 from scheduler_service.core.model import (
     DEFAULT_PRIORITY,
     DEFAULT_QUEUE,
@@ -27,7 +34,19 @@ from scheduler_service.core.schedule import canonical_spec, parse_schedule
 MAX_PAYLOAD: Final = 256 * 1024
 _MAX_TEXT: Final = 10_000
 _KEYS: Final = frozenset(
-    {"job_id", "title", "task", "args", "kwargs", "queue", "priority", "schedule", "start_at", "end_at", "jitter"}
+    {
+        "job_id",
+        "title",
+        "task",
+        "args",
+        "kwargs",
+        "queue",
+        "priority",
+        "schedule",
+        "start_at",
+        "end_at",
+        "jitter",
+    }
     | {"misfire", "overlap", "retry", "timeout", "tags", "description"}
 )
 _READ_ONLY: Final = frozenset({"paused", "pause_reason", "version", "next_runs", "warnings", "paused_until"})
@@ -55,7 +74,9 @@ def read_job(body: Mapping[str, Any], *, made_at: Instant) -> tuple[Job, tuple[s
     """A job from its JSON, with the schedule's warnings. Read-only keys are ignored, unknown ones refused."""
     reader = _Reader(body)
     for key in sorted(set(body) - _KEYS - _READ_ONLY):
-        reader.errors.append(BadValue(key, body[key], f"this field is not known; known are {', '.join(sorted(_KEYS))}"))
+        reader.errors.append(
+            BadValue(key, body[key], f"this field is not known; known are {', '.join(sorted(_KEYS))}")
+        )
     job_id = _required(reader, "job_id", check_job_id)
     task = _required(reader, "task", read_task)
     parsed = _required(reader, "schedule", lambda v, k: _schedule(v, k, str(job_id), made_at))
@@ -169,7 +190,10 @@ def retry_body(retry: RetryPolicy) -> dict[str, Any]:
 
 def read_retry(value: Any, field: str) -> RetryPolicy:
     """A retry policy from its JSON; missing keys take their defaults."""
-    body, default = _object_of(value, field, {"max_attempts", "initial", "factor", "max", "jitter"}), RetryPolicy()
+    body, default = (
+        _object_of(value, field, {"max_attempts", "initial", "factor", "max", "jitter"}),
+        RetryPolicy(),
+    )
     factor = body.get("factor", default.factor)
     if isinstance(factor, bool) or not isinstance(factor, int | float) or not 1 <= factor <= 100:
         raise BadValue(f"{field}.factor", factor, "give a number from 1 to 100")
@@ -188,7 +212,9 @@ def read_retry(value: Any, field: str) -> RetryPolicy:
 def read_task(value: Any, field: str) -> str:
     """A Celery task name."""
     if not isinstance(value, str) or not TASK.fullmatch(value):
-        raise BadValue(field, value, "give a Celery task name such as billing.close_month, 255 characters at most")
+        raise BadValue(
+            field, value, "give a Celery task name such as billing.close_month, 255 characters at most"
+        )
     return value
 
 
@@ -246,7 +272,9 @@ def check_payload(errors: list[BadValue], args: Any, kwargs: Any) -> None:
     if "\\u0000" in text:
         errors.append(BadValue("args", "...", "args and kwargs must hold no NUL character"))
     if size > MAX_PAYLOAD:
-        errors.append(BadValue("args", f"{size} bytes", "args and kwargs together may have 262144 bytes of JSON"))
+        errors.append(
+            BadValue("args", f"{size} bytes", "args and kwargs together may have 262144 bytes of JSON")
+        )
 
 
 def _required(reader: _Reader, key: str, read: Callable[[Any, str], Any]) -> Any:
@@ -256,7 +284,9 @@ def _required(reader: _Reader, key: str, read: Callable[[Any, str], Any]) -> Any
     return reader.take(key, None, read)
 
 
-def _schedule(value: Any, field: str, job_id: str, made_at: Instant) -> tuple[Any, tuple[str, ...], dict[str, Any]]:
+def _schedule(
+    value: Any, field: str, job_id: str, made_at: Instant
+) -> tuple[Any, tuple[str, ...], dict[str, Any]]:
     spec = read_object(value, field)
     parsed = parse_schedule(spec, job_id=job_id, made_at=made_at)
     return parsed.schedule, parsed.warnings, canonical_spec(spec)
@@ -265,7 +295,9 @@ def _schedule(value: Any, field: str, job_id: str, made_at: Instant) -> tuple[An
 def _object_of(value: Any, field: str, known: set[str]) -> dict[str, Any]:
     body = read_object(value, field)
     for key in sorted(set(body) - known):
-        raise BadValue(f"{field}.{key}", body[key], f"this field is not known; known are {', '.join(sorted(known))}")
+        raise BadValue(
+            f"{field}.{key}", body[key], f"this field is not known; known are {', '.join(sorted(known))}"
+        )
     return body
 
 
@@ -294,7 +326,9 @@ def _whole(value: Any, field: str, low: int, high: int) -> int:
 def _duration_between(value: Any, field: str, low: int, high: int) -> int:
     duration = parse_duration(value, field)
     if not low <= duration <= high:
-        raise BadValue(field, value, f"give a duration from {format_duration(low)} to {format_duration(high)}")
+        raise BadValue(
+            field, value, f"give a duration from {format_duration(low)} to {format_duration(high)}"
+        )
     return duration
 
 

@@ -113,7 +113,9 @@ class Query:
 
 
 Report = Started | Succeeded | Failed | RetryAsked
-InboxMessage = Started | Succeeded | Failed | RetryAsked | Heartbeat | JobChanged | CancelRun | RunEnqueued | Query
+InboxMessage = (
+    Started | Succeeded | Failed | RetryAsked | Heartbeat | JobChanged | CancelRun | RunEnqueued | Query
+)
 
 
 def decode(fields: Mapping[str, str]) -> InboxMessage:

@@ -40,10 +40,9 @@ def spans(history: JobHistory, start: Instant, end: Instant) -> Iterator[tuple[J
 def plan(state: SchedulerState, step: Step) -> None:
     """Make the rows of the occurrences up to `pre_schedule_interval` ahead, as far as the index reaches."""
     index = state.index
-    if index is None or state.cursor < index.start:
-        return
-    until = min(step.now + state.settings.pre_schedule_interval, index.end)
-    if until <= state.cursor:
+    reach = index.generation
+    until = min(step.now + state.settings.pre_schedule_interval, reach.end)
+    if not reach.start <= state.cursor < until:
         return
     by_job: dict[str, list[tuple[Job, Instant]]] = defaultdict(list)
     for job_id, at in index.query(state.cursor, until):

@@ -68,7 +68,7 @@ def statistics(state: SchedulerState, now: Instant) -> dict[str, Any]:
     return {
         "term": state.term,
         "since": format_instant(state.since),
-        "index_runs": state.index_size,
+        "index_runs": len(state.index),
         "last_rebuild_at": _text(state.last_rebuild_at),
         "last_iteration_at": format_instant(state.last_iteration_at),
         "oldest_due_at": _text(oldest_due(state, now)),

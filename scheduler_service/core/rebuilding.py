@@ -28,7 +28,7 @@ def want_rebuild(state: SchedulerState, step: Step) -> None:
         return
     last = state.last_rebuild_at
     overdue = last is None or step.now - last >= state.settings.index_rebuild_interval
-    used_up = state.index is not None and state.index.end <= step.now + state.settings.pre_schedule_interval
+    used_up = state.index.generation.end <= step.now + state.settings.pre_schedule_interval
     if overdue or used_up or len(state.changed) > _CHANGED_BEFORE_REBUILD:
         state.building = True
         end = max(state.cursor, step.now) + state.settings.lookahead_window
@@ -83,7 +83,7 @@ def take_index(state: SchedulerState, step: Step, built: IndexBuilt) -> None:
             state.last_rebuild_at = None
             return
         _make_owed(state, step, built)
-    state.index = built.generation
+    state.index.swap(built.generation)
     state.changed = {job_id: rev for job_id, rev in state.changed.items() if rev > built.revision}
     _forget_old_versions(state)
 

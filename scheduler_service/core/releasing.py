@@ -41,7 +41,12 @@ def _in_time(state: SchedulerState, step: Step, ripe: list[ActiveRun]) -> list[A
     """What is left after the misfire rule has judged the late occurrences among `ripe`."""
     late_jobs: dict[str, list[ActiveRun]] = defaultdict(list)
     for run in ripe:
-        if run.job_id and is_fresh(run) and not state.runs.is_admitted(run.run_id) and run.job_id in state.jobs:
+        if (
+            run.job_id
+            and is_fresh(run)
+            and not state.runs.is_admitted(run.run_id)
+            and run.job_id in state.jobs
+        ):
             late_jobs[run.job_id].append(run)
     missed: set[str] = set()
     for job_id, runs in late_jobs.items():
@@ -64,7 +69,11 @@ def _admit(state: SchedulerState, step: Step, run: ActiveRun) -> None:
     policy = run.overlap or (history.current.overlap if history else Overlap.SKIP)
     let_next_in(state, run.job_id)
     live = state.runs.live_of(run.job_id)
-    held = [i for i in state.held.get(run.job_id, ()) if (r := state.runs.get(i)) and r.state is RunState.SCHEDULED]
+    held = [
+        i
+        for i in state.held.get(run.job_id, ())
+        if (r := state.runs.get(i)) and r.state is RunState.SCHEDULED
+    ]
     match decide_overlap(policy, len(live), len(held)):
         case Admission.GO:
             _queue_up(state, run)

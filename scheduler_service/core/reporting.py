@@ -21,7 +21,10 @@ def report(state: SchedulerState, step: Step, message: Report) -> None:
     run = state.runs.get(message.run_id)
     if run is None or run.state in FINAL or message.attempt != run.attempt:
         _too_late(
-            state, step, message, "unknown" if run is None else "final" if run.state in FINAL else "other_attempt"
+            state,
+            step,
+            message,
+            "unknown" if run is None else "final" if run.state in FINAL else "other_attempt",
         )
         return
     match message:

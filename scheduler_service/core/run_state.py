@@ -39,7 +39,9 @@ class Event(StrEnum):
     MISS = "miss"
 
 
-FINAL: Final = frozenset({RunState.COMPLETED, RunState.FAILED, RunState.CANCELLED, RunState.SKIPPED, RunState.MISSED})
+FINAL: Final = frozenset(
+    {RunState.COMPLETED, RunState.FAILED, RunState.CANCELLED, RunState.SKIPPED, RunState.MISSED}
+)
 WAITING: Final = frozenset({RunState.SCHEDULED, RunState.RETRYING})
 ACTIVE: Final = frozenset(RunState) - FINAL
 

@@ -77,8 +77,15 @@ def _settle_waiting(state: SchedulerState, step: Step, row: ActiveRun, *, again:
     if job is not None and job.deleted:
         cancel(state, step, row, "its job was deleted")
         return
-    if job is not None and is_fresh(row) and job.paused and not _pause_over(job.paused_until, row.scheduled_at):
-        change = Transition(row.run_id, row.attempt, Event.SKIP, RunState.SKIPPED, step.now, reason="its job is paused")
+    if (
+        job is not None
+        and is_fresh(row)
+        and job.paused
+        and not _pause_over(job.paused_until, row.scheduled_at)
+    ):
+        change = Transition(
+            row.run_id, row.attempt, Event.SKIP, RunState.SKIPPED, step.now, reason="its job is paused"
+        )
         end(state, step, row, change)
         return
     # A refused row is not looked at again at once: an edit not yet planned, or another's lock, needs a moment.
@@ -94,7 +101,9 @@ def _settle_out(state: SchedulerState, step: Step, row: ActiveRun) -> None:
     keep(state, row, step.now)
     if ended is not None and row.cancel_requested and ended.attempt == row.attempt:
         # The end of the attempt was refused because a cancel was committed meanwhile.
-        change = replace(ended, event=Event.CANCEL, to=RunState.CANCELLED, due_at=None, args=None, kwargs=None)
+        change = replace(
+            ended, event=Event.CANCEL, to=RunState.CANCELLED, due_at=None, args=None, kwargs=None
+        )
         end(state, step, row, change)
         return
     if row.state is RunState.PENDING:

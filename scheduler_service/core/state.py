@@ -18,7 +18,7 @@ from scheduler_service.core.effects import (
 )
 from scheduler_service.core.instants import MINUTE, SECOND, Duration, Instant
 from scheduler_service.core.model import ActiveRun, JobHistory
-from scheduler_service.core.run_index import Generation
+from scheduler_service.core.run_index import ScheduledRunIndex
 from scheduler_service.core.run_state import FINAL, Event
 from scheduler_service.core.run_table import RunTable
 
@@ -65,7 +65,7 @@ class SchedulerState:
     runs: RunTable = field(default_factory=RunTable)
     since: Instant = 0
 
-    index: Generation | None = None
+    index: ScheduledRunIndex = field(default_factory=ScheduledRunIndex)
     revision: int = 0
     changed: dict[str, int] = field(default_factory=dict)
     building: bool = False
@@ -106,11 +106,6 @@ class SchedulerState:
     next_due_poll_at: Instant = 0
     next_check_at: Instant = 0
     next_statistics_at: Instant = 0
-
-    @property
-    def index_size(self) -> int:
-        """How many coming runs the index holds."""
-        return 0 if self.index is None else int(self.index.times.size)
 
     def ignore(self, cause: str) -> None:
         """Count an event that changes nothing."""

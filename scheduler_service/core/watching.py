@@ -95,7 +95,11 @@ def take_queues(state: SchedulerState, step: Step, seen: QueuesSeen) -> None:
         if run is None or run.queue not in seen.heads:
             continue
         length, head = seen.heads[run.queue]
-        if length == 0 or (head is not None and head > run.seq) or state.started_seq.get(run.queue, 0) > run.seq:
+        if (
+            length == 0
+            or (head is not None and head > run.seq)
+            or state.started_seq.get(run.queue, 0) > run.seq
+        ):
             gone.append(run_id)
     spent = [r for r in gone if state.republished.get(r, 0) >= state.settings.max_republish]
     again = [r for r in gone if state.republished.get(r, 0) < state.settings.max_republish]
@@ -159,7 +163,11 @@ def check_running(state: SchedulerState, step: Step) -> None:
 
 
 def _time_is_up(run: ActiveRun, now: Instant) -> bool:
-    return run.timeout is not None and run.started_at is not None and now > run.started_at + run.timeout + _LIMIT_SLACK
+    return (
+        run.timeout is not None
+        and run.started_at is not None
+        and now > run.started_at + run.timeout + _LIMIT_SLACK
+    )
 
 
 def _silent_since(state: SchedulerState, run: ActiveRun, now: Instant) -> Instant | None:

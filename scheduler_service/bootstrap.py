@@ -1,0 +1,94 @@
+"""Builds the parts of a process from its settings and hands them down; nothing here decides anything."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from types import FrameType
+
+from uuid_utils.compat import uuid7
+
+from scheduler_service.adapters.celery_dispatcher import CeleryDispatcher, publishing_app
+from scheduler_service.adapters.database import Database
+from scheduler_service.adapters.metrics import PrometheusMeter
+from scheduler_service.adapters.migrations import check_schema
+from scheduler_service.adapters.redis_claims import RedisClaims
+from scheduler_service.adapters.redis_inbox import RedisInbox
+from scheduler_service.adapters.sql_jobs import SqlJobStore
+from scheduler_service.adapters.sql_leader import SqlLeaderStore
+from scheduler_service.adapters.sql_lease import SqlLeaseStore
+from scheduler_service.adapters.sql_runs import SqlRunStore
+from scheduler_service.config import Settings
+from scheduler_service.core.state import CoreSettings
+from scheduler_service.loops.leader import Leader
+from scheduler_service.loops.scheduler_loop import Outside
+from scheduler_service.ports import Inbox, JobStore, LeaseStore, RunStore
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """What everybody but the leader works with."""
+
+    jobs: JobStore
+    runs: RunStore
+    leases: LeaseStore
+    inbox: Inbox
+
+
+@contextmanager
+def open_stores(settings: Settings, *, connections: int = 5) -> Iterator[Stores]:
+    """The stores of these settings, closed at the end of the block; `connections` is the database pool's size."""
+    database = Database(settings.database_url, pool_size=connections)
+    inbox = RedisInbox(settings.redis_url)
+    try:
+        yield Stores(SqlJobStore(database), SqlRunStore(database), SqlLeaseStore(database), inbox)
+    finally:
+        inbox.close()
+        database.close()
+
+
+@contextmanager
+def open_leader(settings: Settings) -> Iterator[Leader]:
+    """A leader over real parts; its identity is made here, anew for every process start."""
+    with (
+        closing(Database(settings.database_url, pool_size=5)) as database,
+        closing(RedisInbox(settings.redis_url)) as inbox,
+        closing(RedisClaims(settings.redis_url)) as claims,
+        closing(CeleryDispatcher(publishing_app(settings.broker_url))) as dispatcher,
+    ):
+        check_schema(database)
+        yield Leader(
+            core_settings(settings),
+            SqlLeaseStore(database),
+            Outside(SqlLeaderStore(database), inbox, claims, dispatcher, PrometheusMeter()),
+            holder=str(uuid7()),
+            ttl=settings.lease_ttl,
+            inbox_buffer=settings.inbox_buffer_size,
+        )
+
+
+def core_settings(settings: Settings) -> CoreSettings:
+    """The part of the settings that the core's rules go by."""
+    return CoreSettings(
+        pre_schedule_interval=settings.pre_schedule_interval,
+        index_rebuild_interval=settings.index_rebuild_interval,
+        lookahead_window=settings.lookahead_window,
+        grace_period=settings.grace_period,
+        loop_interval=settings.loop_interval,
+        lost_after=settings.lost_after,
+        redispatch_after=settings.redispatch_after,
+        publish_window=settings.publish_window,
+    )
+
+
+def run_leader(settings: Settings) -> None:
+    """Take part in the election until SIGTERM or SIGINT; a second one leaves at once, which is still safe."""
+    with open_leader(settings) as leader:
+
+        def on_signal(number: int, frame: FrameType | None) -> None:
+            signal.signal(number, signal.SIG_DFL)
+            leader.stop()
+
+        signal.signal(signal.SIGTERM, on_signal)
+        signal.signal(signal.SIGINT, on_signal)
+        leader.run()
