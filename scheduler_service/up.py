@@ -71,11 +71,11 @@ def run_up(settings: Settings, *, demo: bool = False) -> int:
     """Run everything until a signal; the exit status. Call it from the main thread."""
     with only_one(settings.data_dir):
         plan = make_plan(settings, read_run(settings.data_dir))
-        upgrade(settings.database_url)
         parts = parts_of(plan, demo=demo)
         console = Console([part.name for part in parts])
-        console.plain("\n".join([f"Itinerary {VERSION}, everything in {settings.data_dir}", *plan.notes]))
         try:
+            console.plain("\n".join([f"Itinerary {VERSION}, everything in {settings.data_dir}", *plan.notes]))
+            upgrade(settings.database_url, console.plain)
             Supervisor(parts, console, _Journal(plan, console)).run()
         finally:
             write_run(settings.data_dir, {"redis_port": plan.redis.port} if plan.redis else {})
