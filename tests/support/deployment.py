@@ -1,0 +1,86 @@
+"""The same parts apart, as a production has them: PostgreSQL, Redis, two leaders, a worker and the API as processes."""
+
+import sys
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from scheduler_service.client import ApiError, Client, NoAnswer
+from tests.support.processes import Child, free_port, project_env, wait_until
+from tests.support.redis_server import RedisServer
+
+
+class Deployment(AbstractContextManager["Deployment"]):
+    """Two leaders, a worker of `app` and an API over the given database and a Redis of its own."""
+
+    def __init__(self, folder: Path, database_url: str, *, app: str, **settings: str) -> None:
+        self.redis = RedisServer(folder)
+        self.api_url = f"http://127.0.0.1:{free_port()}"
+        self._app = app
+        self._env = project_env(
+            ITINERARY_DATABASE_URL=database_url,
+            ITINERARY_REDIS_URL=self.redis.url,
+            ITINERARY_API_PORT=self.api_url.rpartition(":")[2],
+            ITINERARY_LOG_FORMAT="console",
+            NO_COLOR="1",
+            **settings,
+        )
+        self.parts: dict[str, Child] = {}
+        self._stack = ExitStack()
+
+    def client(self) -> Client:
+        return Client(self.api_url)
+
+    def start(self, part: str) -> Child:
+        """Start (again) `leader-1`, `leader-2`, `worker` or `api`."""
+        words = {"worker": ["worker", "-c", "4", "--app", self._app], "api": ["api"]}.get(part, ["leader"])
+        child = Child([sys.executable, "-m", "scheduler_service.cli", *words], env=self._env)
+        self.parts[part] = self._stack.enter_context(child)
+        return child
+
+    def leading(self) -> str:
+        """The name of the leader process that leads now."""
+        led = [name for name, child in self.parts.items() if name.startswith("leader") and child.running]
+        wait_until(lambda: any(self._terms(name) for name in led), 20, lambda: self.output)
+        return max(led, key=self._terms)
+
+    def kill(self, part: str) -> None:
+        """kill -9 of a part, or of Redis, which starts again at once; `leader`: the one that leads."""
+        if part == "redis":
+            self.redis.kill()
+            self.redis.start()
+        elif part == "leader":
+            self.parts[self.leading()].kill_alone()
+        else:
+            self.parts[part].kill_alone()
+            self.start(part)
+
+    @property
+    def output(self) -> str:
+        return "\n".join(f"--- {name}\n{child.output}" for name, child in self.parts.items())
+
+    def _terms(self, name: str) -> int:
+        lines = [line for line in list(self.parts[name].lines) if "leading" in line and "term=" in line]
+        return int(lines[-1].split("term=")[1].split()[0]) if lines else 0
+
+    def _leads(self) -> bool:
+        try:
+            with self.client() as client:
+                return bool(client.status().get("leader"))
+        except (ApiError, NoAnswer):
+            return False
+
+    def __enter__(self) -> Self:
+        self._stack.enter_context(self.redis)
+        migrate = Child([sys.executable, "-m", "scheduler_service.cli", "migrate"], env=self._env)
+        assert migrate.wait(30) == 0, migrate.output
+        for part in ("leader-1", "leader-2", "worker", "api"):
+            self.start(part)
+        wait_until(self._leads, 40, lambda: self.output, every=0.1)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
