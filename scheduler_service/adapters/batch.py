@@ -1,0 +1,115 @@
+"""Rows handed to a statement as one JSON text.
+
+Promises that a statement's text and its number of parameters do not depend on how many rows there are, on either
+database, so that it is compiled and prepared once. A row that cannot be text in a database raises RowRefused.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import orjson
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    ColumnElement,
+    Integer,
+    Subquery,
+    Table,
+    Text,
+    bindparam,
+    cast,
+    func,
+    literal_column,
+    select,
+    type_coerce,
+)
+from sqlalchemy import column as named
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.types import JSON, TypeEngine
+
+from scheduler_service.adapters.tables import InstantColumn
+from scheduler_service.core.errors import RowRefused
+
+PARAMETER: Final = "batch"
+MAX_ROWS: Final = 5_000
+MAX_BYTES: Final = 16 * 1024 * 1024
+
+
+class Batch:
+    """The columns of rows to come; `rows` is what a statement selects from, `chunks` what it is executed with.
+
+    A JSON column is given as JSON text already dumped; instants as integers.
+    """
+
+    def __init__(self, **columns: TypeEngine[Any] | type[TypeEngine[Any]]) -> None:
+        self._columns = {name: kind() if isinstance(kind, type) else kind for name, kind in columns.items()}
+
+    def rows(self, dialect: str) -> Subquery:
+        """A subquery named `batch` with one row for each given one."""
+        source, value = _POSTGRES if dialect == "postgresql" else _SQLITE
+        columns = [value(place, kind).label(name) for place, (name, kind) in enumerate(self._columns.items())]
+        return select(*columns).select_from(source()).subquery(PARAMETER)
+
+
+def chunks(rows: Iterable[Sequence[Any]]) -> Iterator[dict[str, str]]:
+    """The parameters of one execution after the other, in order, each of a bearable size."""
+    parts: list[bytes] = []
+    size = 0
+    for row in rows:
+        part = _encode(row)
+        if parts and (len(parts) == MAX_ROWS or size + len(part) > MAX_BYTES):
+            yield _parameters(parts)
+            parts, size = [], 0
+        parts.append(part)
+        size += len(part)
+    if parts:
+        yield _parameters(parts)
+
+
+def insert_into(table: Table, dialect: str) -> Any:
+    """This database's own INSERT, which knows ON CONFLICT."""
+    return postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
+
+
+def _parameters(parts: list[bytes]) -> dict[str, str]:
+    return {PARAMETER: b"".join((b"[", b",".join(parts), b"]")).decode()}
+
+
+def _encode(row: Sequence[Any]) -> bytes:
+    try:
+        return orjson.dumps(row)
+    except TypeError as error:
+        raise RowRefused(f"not storable: {error}") from error
+
+
+def _sqlite_source() -> Any:
+    return func.json_each(bindparam(PARAMETER, type_=Text)).table_valued("value", name="element")
+
+
+def _sqlite_value(place: int, kind: TypeEngine[Any]) -> ColumnElement[Any]:
+    return type_coerce(func.json_extract(literal_column("element.value"), literal_column(f"'$[{place}]'")), kind)
+
+
+def _postgres_source() -> Any:
+    elements = func.jsonb_array_elements(cast(bindparam(PARAMETER, type_=Text), JSONB))
+    return elements.table_valued(named("value", JSONB), name="element")
+
+
+def _postgres_value(place: int, kind: TypeEngine[Any]) -> ColumnElement[Any]:
+    value = f"(element.value ->> {place})"
+    match kind:
+        case InstantColumn():  # in two exact steps: one product of microseconds loses some beyond the year 2255
+            return literal_column(
+                f"(TIMESTAMPTZ 'epoch' + {value}::bigint / 1000000 * INTERVAL '1 second'"
+                f" + {value}::bigint % 1000000 * INTERVAL '1 microsecond')",
+                kind,
+            )
+        case Integer() | BigInteger() | Boolean() | JSON():
+            return cast(literal_column(value, Text), kind)
+        case _:
+            return literal_column(value, kind)
+
+
+_SQLITE: Final = (_sqlite_source, _sqlite_value)
+_POSTGRES: Final = (_postgres_source, _postgres_value)

@@ -1,0 +1,236 @@
+"""The one way to the database: engine, transactions, its clock, and its errors in our words.
+
+Promises: a driver's error never passes the border (StoreUnavailable or RowRefused instead); on SQLite writers of this
+process take turns in the order they came and begin with BEGIN IMMEDIATE; on PostgreSQL no statement, lock or idle
+transaction outlives its bound. Never retries: after StoreUnavailable the outcome of a write is unknown.
+"""
+
+import json
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final, Literal
+
+from sqlalchemy import (
+    URL,
+    ColumnElement,
+    Connection,
+    Engine,
+    create_engine,
+    event,
+    exc,
+    func,
+    literal,
+    make_url,
+)
+
+from scheduler_service.adapters.tables import InstantColumn
+from scheduler_service.core.errors import BadValue, RowRefused, StoreUnavailable
+from scheduler_service.core.instants import MILLISECOND, SECOND, Duration, Instant
+
+Dialect = Literal["sqlite", "postgresql"]
+_WRITES: Final = "itinerary_writes"
+_KEEPALIVES: Final = {"keepalives": 1, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How long the database may keep us waiting; `idle` bounds how long a frozen leader blocks a takeover."""
+
+    connect: Duration = 5 * SECOND
+    statement: Duration = 10 * SECOND
+    lock: Duration = 2 * SECOND
+    idle: Duration = 2_500 * MILLISECOND
+
+
+def host_now() -> Instant:
+    """This host's clock: what SQLite goes by, since the file lives here."""
+    return time.time_ns() // 1_000
+
+
+class Database:
+    """A pool of connections to one database. Threads may share it."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        pool_size: int = 5,
+        bounds: Bounds = Bounds(),
+        clock: Callable[[], Instant] = host_now,
+        queue: "WriterQueue | None" = None,
+    ) -> None:
+        self._url, self._bounds, self._clock = read_url(url), bounds, clock
+        self._queue = queue or WriterQueue()
+        self.dialect: Dialect = "sqlite" if self._url.get_backend_name() == "sqlite" else "postgresql"
+        make = _sqlite_engine if self.dialect == "sqlite" else _postgres_engine
+        self.engine: Engine = make(self._url, pool_size, bounds)
+
+    def beside(self, *, bounds: Bounds | None = None) -> "Database":
+        """The same database through one connection of its own, for what must never wait for the pool."""
+        return Database(
+            self._url.render_as_string(hide_password=False),
+            pool_size=1,
+            bounds=bounds or self._bounds,
+            clock=self._clock,
+            queue=self._queue,
+        )
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A connection for reading; each statement sees the newest committed state."""
+        with _our_errors(), self.engine.connect() as connection:
+            if self.dialect == "postgresql":
+                connection.execution_options(isolation_level="AUTOCOMMIT")
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """One write transaction, committed at the end of the block."""
+        turn: AbstractContextManager[None] = self._queue.turn() if self.dialect == "sqlite" else nullcontext()
+        with turn, _our_errors(), self.engine.connect() as connection:
+            connection.execution_options(**{_WRITES: True})
+            with connection.begin():
+                yield connection
+
+    def host_clock(self) -> Instant:
+        """SQLite's clock, read here."""
+        return self._clock()
+
+    def now(self, plus: Duration = 0) -> ColumnElement[Instant]:
+        """The database's clock as an SQL expression, `plus` later."""
+        if self.dialect == "sqlite":
+            return literal(self._clock() + plus, InstantColumn)
+        clock = func.clock_timestamp(type_=InstantColumn)
+        if not plus:
+            return clock
+        return clock.op("+", return_type=InstantColumn())(literal(timedelta(microseconds=plus)))
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.engine.dispose()
+
+
+class WriterQueue:
+    """SQLite has one writer: threads of this process take turns, first come, first served."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: deque[threading.Event] = deque()
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Wait for this thread's turn and hold it during the block."""
+        mine = threading.Event()
+        with self._lock:
+            self._waiting.append(mine)
+            if self._waiting[0] is mine:
+                mine.set()
+        mine.wait()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._waiting.popleft()
+                if self._waiting:
+                    self._waiting[0].set()
+
+
+def read_url(text: str) -> URL:
+    """`postgresql://`, `postgres://` or `sqlite:///path` as SQLAlchemy's URL with our drivers; else BadValue."""
+    allowed = "give sqlite:///path or postgresql://user:password@host/database"
+    try:
+        url = make_url(text.replace("postgres://", "postgresql://", 1) if text.startswith("postgres://") else text)
+    except exc.ArgumentError as error:
+        raise BadValue("database_url", text.split("@")[-1], allowed) from error
+    backend = url.get_backend_name()
+    if backend == "postgresql":
+        return url.set(drivername="postgresql+psycopg")
+    if backend == "sqlite" and url.database and url.database != ":memory:":
+        return url.set(drivername="sqlite+pysqlite")
+    raise BadValue("database_url", url.render_as_string(), allowed)
+
+
+@contextmanager
+def savepoint(connection: Connection) -> Iterator[None]:
+    """A part of a write transaction that can be refused and undone by itself."""
+    with _our_errors(), connection.begin_nested():
+        yield
+
+
+def dump_json(value: Any) -> str:
+    """JSON that every database can keep: plain ASCII, no NaN."""
+    return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+
+
+def _sqlite_engine(url: URL, pool_size: int, bounds: Bounds) -> Engine:
+    engine = create_engine(
+        url,
+        pool_size=pool_size,
+        max_overflow=5,
+        pool_timeout=bounds.connect / SECOND,
+        connect_args={"timeout": bounds.connect / SECOND, "isolation_level": None},
+        json_serializer=dump_json,
+    )
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: Any, _: Any) -> None:
+    cursor = connection.cursor()
+    for setting in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "temp_store=MEMORY"):
+        cursor.execute(f"PRAGMA {setting}")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    """A deferred transaction that turns to writing fails at once when another wrote meanwhile; ours never is one."""
+    if connection.get_execution_options().get(_WRITES):
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _postgres_engine(url: URL, pool_size: int, bounds: Bounds) -> Engine:
+    settings = {
+        "statement_timeout": bounds.statement,
+        "lock_timeout": bounds.lock,
+        "idle_in_transaction_session_timeout": bounds.idle,
+    }
+    options = " ".join(f"-c {name}={value // MILLISECOND}" for name, value in settings.items())
+    return create_engine(
+        url,
+        pool_size=pool_size,
+        max_overflow=0,
+        pool_timeout=bounds.connect / SECOND,
+        pool_pre_ping=True,
+        connect_args={
+            "options": f"{options} -c timezone=UTC",
+            "connect_timeout": max(2, bounds.connect // SECOND),
+            "tcp_user_timeout": bounds.statement // MILLISECOND,
+            "application_name": "itinerary",
+            **_KEEPALIVES,
+        },
+        json_serializer=dump_json,
+    )
+
+
+@contextmanager
+def _our_errors() -> Iterator[None]:
+    try:
+        yield
+    except (exc.DataError, exc.IntegrityError) as error:
+        raise RowRefused(_said(error)) from error
+    except exc.DBAPIError as error:
+        state = getattr(error.orig, "sqlstate", None) or ""
+        too_big = state.startswith("54")  # a limit of the program: this row will never fit
+        raise (RowRefused if too_big else StoreUnavailable)(_said(error)) from error
+    except exc.TimeoutError as error:
+        raise StoreUnavailable("every connection to the database is in use") from error
+
+
+def _said(error: exc.DBAPIError) -> str:
+    return " ".join(str(error.orig).split())[:300]

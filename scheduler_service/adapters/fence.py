@@ -1,0 +1,56 @@
+"""Write transactions that only the present leader can commit.
+
+Promises: while such a transaction is open no other term begins (PostgreSQL: the lease row is locked FOR KEY SHARE,
+which a takeover waits for and a renewal does not; SQLite: BEGIN IMMEDIATE), and none commits for a lease that is gone.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import ColumnElement, Connection, and_, case, false, select, update
+
+from scheduler_service.adapters.database import Database
+from scheduler_service.adapters.tables import leases
+from scheduler_service.core.errors import LeaseLost
+from scheduler_service.core.instants import Instant
+from scheduler_service.core.model import Lease
+
+
+@contextmanager
+def fenced(database: Database, lease: Lease) -> Iterator[Connection]:
+    """One write transaction of the leader; LeaseLost before anything is written if the lease is no longer this one."""
+    with database.write() as connection:
+        if not _hold(database, connection, lease):
+            raise LeaseLost(f"term {lease.term} of shard {lease.shard} is over")
+        yield connection
+
+
+def is_still(lease: Lease) -> ColumnElement[bool]:
+    """The lease row bears this term and holder, and was not resigned."""
+    return and_(
+        leases.c.shard == lease.shard,
+        leases.c.term == lease.term,
+        leases.c.holder == lease.holder,
+        leases.c.resigned == false(),
+    )
+
+
+def _hold(database: Database, connection: Connection, lease: Lease) -> bool:
+    if database.dialect == "postgresql":
+        lock = select(leases.c.term).where(is_still(lease)).with_for_update(read=True, key_share=True)
+        return connection.execute(lock).first() is not None
+    return _renew_along(connection, lease, database.host_clock())
+
+
+def _renew_along(connection: Connection, lease: Lease, now: Instant) -> bool:
+    """SQLite has one writer, so a busy leader could not renew in time: each of its commits renews."""
+    expires_at = now + leases.c.ttl
+    renewed = (
+        update(leases)
+        .where(is_still(lease))
+        .values(
+            expires_at=case((leases.c.expires_at > expires_at, leases.c.expires_at), else_=expires_at),
+            renewals=leases.c.renewals + 1,
+        )
+    )
+    return connection.execute(renewed).rowcount == 1

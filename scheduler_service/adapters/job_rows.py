@@ -1,0 +1,107 @@
+"""Jobs as the database's rows, and back: a version is stored as its definition's JSON and parsed when it is read."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Any, Final
+
+import structlog
+from sqlalchemy import ColumnElement, Connection, Select, Text, and_, not_, or_, select
+
+from scheduler_service.adapters.batch import Batch, chunks
+from scheduler_service.adapters.tables import IS_UNPLANNED, job_versions, jobs
+from scheduler_service.core.errors import BadValue, BadValues
+from scheduler_service.core.instants import Instant
+from scheduler_service.core.job_body import read_job
+from scheduler_service.core.model import Job, JobHistory
+
+log = structlog.get_logger(__name__)
+
+_V: Final = job_versions.c
+VERSION_COLUMNS: Final = (
+    _V.definition, _V.created_at, _V.version, _V.paused, _V.pause_reason, _V.paused_until, _V.effective_from,
+    _V.deleted,
+)  # fmt: skip
+JOB_COLUMNS: Final = tuple(jobs.c[column.name] for column in VERSION_COLUMNS)
+_IDS: Final = Batch(job_id=Text)
+
+
+def job_of(row: Sequence[Any]) -> Job:
+    """The version, from VERSION_COLUMNS or JOB_COLUMNS."""
+    definition, created_at, version, paused, pause_reason, paused_until, effective_from, deleted = row[:8]
+    job, _ = read_job(definition, made_at=created_at)
+    return replace(
+        job,
+        version=version,
+        paused=paused,
+        pause_reason=pause_reason,
+        paused_until=paused_until,
+        effective_from=effective_from,
+        deleted=deleted,
+    )
+
+
+def search_columns(job: Job) -> dict[str, str]:
+    """What `list` looks into: every tag on a line of its own as JSON, and the words in one case."""
+    return {
+        "tags": "".join(f"\n{tag_line(tag)}\n" for tag in job.tags),
+        "search_text": "\n".join((job.job_id, job.title, job.task)).casefold(),
+    }
+
+
+def tag_line(tag: str) -> str:
+    """A tag without line breaks, so that a whole line is a whole tag."""
+    return json.dumps(tag)
+
+
+def histories(
+    connection: Connection, dialect: str, since: Instant | None, job_ids: Sequence[str] | None = None
+) -> list[JobHistory]:
+    """Versions that hold at or after `since` or are not planned, of all jobs or of these, oldest first.
+
+    Of all jobs, those that were deleted, planned as such, before `since` are left out.
+    """
+    asked = _versions(since)
+    if job_ids is None:
+        return _grouped(connection.execute(asked if since is None else asked.where(not_(_gone_before(since)))))
+    named = asked.where(_V.job_id.in_(select(_IDS.rows(dialect).c.job_id)))
+    found: list[JobHistory] = []
+    for chunk in chunks([(job_id,) for job_id in dict.fromkeys(job_ids)]):
+        found += _grouped(connection.execute(named, chunk))
+    return found
+
+
+def unplanned(connection: Connection, limit: int) -> list[str]:
+    """Ids of jobs of which the newest version is not planned."""
+    return list(connection.execute(select(jobs.c.job_id).where(IS_UNPLANNED).limit(limit)).scalars())
+
+
+def _versions(since: Instant | None) -> Select[Any]:
+    following = job_versions.alias("following")
+    is_next = and_(following.c.job_id == _V.job_id, following.c.version == _V.version + 1)
+    versions = (
+        select(*VERSION_COLUMNS, _V.job_id, jobs.c.planned_version)
+        .join(jobs, jobs.c.job_id == _V.job_id)
+        .outerjoin(following, is_next)
+        .order_by(_V.job_id, _V.version)
+    )
+    if since is None:
+        return versions
+    ends_at = following.c.effective_from
+    return versions.where(or_(ends_at.is_(None), ends_at > since, _V.version > jobs.c.planned_version))
+
+
+def _gone_before(since: Instant) -> ColumnElement[bool]:
+    return and_(jobs.c.deleted, jobs.c.effective_from <= since, not_(IS_UNPLANNED))
+
+
+def _grouped(rows: Iterable[Any]) -> list[JobHistory]:
+    found: list[JobHistory] = []
+    for job_id, of_job in groupby(rows, key=lambda row: row.job_id):
+        versions = list(of_job)
+        try:
+            found.append(JobHistory(tuple(job_of(row) for row in versions), versions[-1].planned_version))
+        except (BadValue, BadValues) as error:  # one job that a newer program refuses must not stop the others
+            log.error("job left out, its stored definition is refused", job_id=job_id, error=str(error))
+    return found

@@ -1,0 +1,125 @@
+"""Runs as the database's rows, and back. Owns which columns are read for what; never talks to the database."""
+
+import json
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+from sqlalchemy import JSON, BigInteger, Integer, Text
+
+from scheduler_service.adapters.batch import Batch
+from scheduler_service.adapters.database import dump_json
+from scheduler_service.adapters.tables import InstantColumn, run_attempts, runs
+from scheduler_service.core.instants import Instant
+from scheduler_service.core.job_body import read_retry, retry_body
+from scheduler_service.core.model import (
+    ActiveRun,
+    Attempt,
+    NewRun,
+    Overlap,
+    ReleasedRun,
+    RetryPolicy,
+    Run,
+    RunKind,
+    TaskError,
+)
+from scheduler_service.core.run_state import RunState
+
+_R: Final = runs.c
+_NO_RETRY: Final = RetryPolicy()
+_KINDS: Final = {kind.value: kind for kind in RunKind}
+_STATES: Final = {state.value: state for state in RunState}
+
+ACTIVE_COLUMNS: Final = (
+    _R.run_id, _R.kind, _R.job_id, _R.job_version, _R.queue, _R.priority, _R.scheduled_at, _R.due_at, _R.state,
+    _R.attempt, _R.retry, _R.timeout, _R.overlap, _R.cancel_requested_at, _R.seq, _R.pending_at, _R.published_at,
+    _R.started_at, _R.worker,
+)  # fmt: skip
+RELEASED_COLUMNS: Final = (
+    _R.run_id, _R.attempt, _R.seq, _R.term, _R.job_id, _R.task, _R.args, _R.kwargs, _R.queue, _R.priority,
+    _R.scheduled_at, _R.due_at, _R.timeout, _R.retries,
+)  # fmt: skip
+RUN_COLUMNS: Final = (
+    _R.run_id, _R.kind, _R.job_id, _R.job_version, _R.task, _R.args, _R.kwargs, _R.queue, _R.priority, _R.retry_of,
+    _R.scheduled_at, _R.due_at, _R.state, _R.attempt, _R.retry, _R.timeout, _R.reason, _R.cancel_requested_at,
+    _R.pending_at, _R.published_at, _R.started_at, _R.finished_at, _R.worker, _R.term, _R.result, _R.error,
+)  # fmt: skip
+_A: Final = run_attempts.c
+ATTEMPT_COLUMNS: Final = (
+    _A.attempt, _A.outcome, _A.reason, _A.pending_at, _A.published_at, _A.started_at, _A.finished_at, _A.worker,
+    _A.error,
+)  # fmt: skip
+
+NEW_RUNS: Final = Batch(
+    run_id=Text, kind=Text, job_id=Text, job_version=Integer, task=Text, args=JSON, kwargs=JSON, queue=Text,
+    priority=Integer, retry_of=Text, scheduled_at=InstantColumn, due_at=InstantColumn, retry=Text, timeout=BigInteger,
+    overlap=Text, idempotency_key=Text, request_hash=Text,
+)  # fmt: skip
+
+
+def new_run_row(run: NewRun, now: Instant) -> tuple[Any, ...]:
+    """The row of NEW_RUNS; a time of 0 is `now`."""
+    return (
+        run.run_id, run.kind.value, run.job_id, run.job_version, run.task, _payload(run.args), _payload(run.kwargs),
+        run.queue, run.priority, run.retry_of, run.scheduled_at or now, run.due_at or now, _retry_text(run.retry),
+        run.timeout, run.overlap.value if run.overlap else None, run.idempotency_key, run.request_hash,
+    )  # fmt: skip
+
+
+def active_run(row: Sequence[Any]) -> ActiveRun:
+    """What the leader keeps, from ACTIVE_COLUMNS."""
+    (
+        run_id, kind, job_id, job_version, queue, priority, scheduled_at, due_at, state, attempt, retry, timeout,
+        overlap, cancel_requested_at, seq, pending_at, published_at, started_at, worker,
+    ) = row  # fmt: skip
+    return ActiveRun(
+        run_id, _KINDS[kind], job_id, job_version, queue, priority, scheduled_at, due_at, _STATES[state], attempt,
+        _retry(retry), timeout, Overlap(overlap) if overlap else None, cancel_requested_at is not None, seq,
+        pending_at, published_at, started_at, worker,
+    )  # fmt: skip
+
+
+def released_run(row: Sequence[Any]) -> ReleasedRun:
+    """What a message needs, from RELEASED_COLUMNS."""
+    run_id, attempt, seq, term, *rest = row
+    return ReleasedRun(run_id, attempt, seq, term, *rest)
+
+
+def whole_run(row: Sequence[Any], attempts: tuple[Attempt, ...] = ()) -> Run:
+    """The record, from RUN_COLUMNS."""
+    (
+        run_id, kind, job_id, job_version, task, args, kwargs, queue, priority, retry_of, scheduled_at, due_at, state,
+        attempt, retry, timeout, reason, cancel_requested_at, pending_at, published_at, started_at, finished_at,
+        worker, term, result, error,
+    ) = row  # fmt: skip
+    return Run(
+        run_id, _KINDS[kind], job_id, job_version, task, args, kwargs, queue, priority, retry_of, scheduled_at,
+        due_at, _STATES[state], attempt, _retry(retry), timeout, reason, cancel_requested_at, pending_at,
+        published_at, started_at, finished_at, worker, term, result, _task_error(error), attempts,
+    )  # fmt: skip
+
+
+def ended_attempt(row: Sequence[Any]) -> Attempt:
+    """One ended try, from ATTEMPT_COLUMNS."""
+    *facts, error = row
+    return Attempt(*facts, error=_task_error(error))
+
+
+def _task_error(error: Any) -> TaskError | None:
+    if error is None:
+        return None
+    return TaskError(str(error.get("type", "")), str(error.get("message", "")), error.get("traceback"))
+
+
+def _payload(value: Any) -> str:
+    return dump_json(value) if value else ("{}" if isinstance(value, dict) else "[]")
+
+
+@lru_cache(maxsize=4_096)
+def _retry_text(retry: RetryPolicy) -> str | None:
+    return None if retry == _NO_RETRY else dump_json(retry_body(retry))
+
+
+@lru_cache(maxsize=4_096)
+def _retry(text: str | None) -> RetryPolicy:
+    return _NO_RETRY if text is None else read_retry(json.loads(text), "retry")

@@ -1,0 +1,110 @@
+"""A leader's batch written whole, or, where the database refuses a row of it, with just that row set aside.
+
+Promises that what is set aside is written as a note in its place, logged, and never lost without a trace: a run that
+cannot be made is a gap, a transition loses what came with it but not its state, a late report loses its error.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import structlog
+from sqlalchemy import Connection
+
+from scheduler_service.adapters import sql_apply, sql_planning, sql_reports
+from scheduler_service.adapters.halving import write_halving
+from scheduler_service.core.effects import Apply, LateReport, PublishedMark, Transition
+from scheduler_service.core.errors import RowRefused
+from scheduler_service.core.instants import MICROSECOND, Instant
+from scheduler_service.core.model import Gap, NewRun
+from scheduler_service.core.run_state import Event, RunState
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """Inserting runs inside one transaction; both ways return the ids that were made."""
+
+    connection: Connection
+    dialect: str
+    now: Instant
+
+    def all(self, runs: Sequence[NewRun]) -> set[str]:
+        """Insert what is not there."""
+        return sql_planning.insert_missing(self.connection, self.dialect, runs, self.now)
+
+    def sparing(self, runs: Sequence[NewRun]) -> set[str]:
+        """The same, row by row where it must be."""
+        return write_halving(self.connection, runs, self.all, self._record_gap)
+
+    def _record_gap(self, run: NewRun, refused: RowRefused) -> set[str]:
+        log.error("run not made, its row was refused", run_id=run.run_id, reason=str(refused))
+        if run.job_id is not None:
+            at = run.scheduled_at
+            gap = Gap(run.job_id, at, at + MICROSECOND, 1, f"row refused: {storable(str(refused))}")
+            sql_planning.keep_gaps(self.connection, self.dialect, [gap])
+        return set()
+
+
+@dataclass(frozen=True, slots=True)
+class Applying:
+    """Transitions and late reports inside one transaction; both ways return the runs whose guard did not match."""
+
+    connection: Connection
+    dialect: str
+    published: Sequence[PublishedMark]
+
+    def all(self, batch: Apply) -> set[str]:
+        """Write them in few statements."""
+        refused = sql_apply.apply_transitions(self.connection, self.dialect, batch.transitions, self.published)
+        sql_reports.keep_late_reports(self.connection, self.dialect, batch.late)
+        return refused
+
+    def sparing(self, batch: Apply) -> set[str]:
+        """The same, row by row where it must be."""
+        sql_apply.mark_published(self.connection, self.dialect, self.published)
+        refused = write_halving(self.connection, batch.transitions, self._move, self._move_bare)
+        write_halving(self.connection, batch.late, self._keep, self._keep_bare)
+        return refused
+
+    def _move(self, transitions: Sequence[Transition]) -> set[str]:
+        return sql_apply.apply_transitions(self.connection, self.dialect, transitions, ())
+
+    def _move_bare(self, transition: Transition, refused: RowRefused) -> set[str]:
+        log.error("report set aside, its row was refused", run_id=transition.run_id, reason=str(refused))
+        return self._move([without_payload(transition, refused)])
+
+    def _keep(self, late: Sequence[LateReport]) -> set[str]:
+        sql_reports.keep_late_reports(self.connection, self.dialect, late)
+        return set()
+
+    def _keep_bare(self, report: LateReport, refused: RowRefused) -> set[str]:
+        log.error("late report set aside, its row was refused", run_id=report.run_id, reason=str(refused))
+        bare = replace(report, kind=storable(report.kind), worker=storable(report.worker), error=note(refused))
+        return self._keep([bare])
+
+
+def without_payload(transition: Transition, refused: RowRefused) -> Transition:
+    """The transition with a note in place of what came with it; new arguments lost end the run as failed."""
+    bare = replace(
+        transition,
+        reason=None if transition.reason is None else storable(transition.reason),
+        worker=None if transition.worker is None else storable(transition.worker),
+        result=None,
+        error=note(refused),
+        args=None,
+        kwargs=None,
+    )
+    if transition.to is RunState.RETRYING and (transition.args is not None or transition.kwargs is not None):
+        return replace(bare, event=Event.FAIL, to=RunState.FAILED, reason="the retry's arguments cannot be stored")
+    return bare
+
+
+def note(refused: RowRefused) -> dict[str, str]:
+    """The error that stands in for what could not be stored."""
+    return {"type": "RowRefused", "message": storable(str(refused))}
+
+
+def storable(text: str) -> str:
+    """The text in characters that every database keeps."""
+    return text.encode("ascii", "backslashreplace").decode().replace("\x00", "\\x00")

@@ -1,0 +1,193 @@
+"""Transitions of runs as guarded UPDATEs, many runs to a statement.
+
+Promises: transitions of one run are carried out in their order, each only from the states that the transition table
+names and only on its attempt; an attempt that ends in a retry is kept as a row of its own before it is overwritten.
+Never decides what a report means.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from typing import Any, Final
+
+from sqlalchemy import (
+    JSON,
+    ColumnElement,
+    Connection,
+    Integer,
+    Subquery,
+    Text,
+    Update,
+    and_,
+    case,
+    func,
+    literal_column,
+    null,
+    or_,
+    select,
+    update,
+)
+
+from scheduler_service.adapters.batch import Batch, chunks, insert_into
+from scheduler_service.adapters.database import dump_json
+from scheduler_service.adapters.tables import InstantColumn, among, run_attempts, runs
+from scheduler_service.core.effects import PublishedMark, Transition
+from scheduler_service.core.instants import Instant
+from scheduler_service.core.run_state import FINAL, MOVES, Event, RunState
+
+_TRANSITIONS: Final = Batch(
+    run_id=Text, attempt=Integer, event=Text, to=Text, at=InstantColumn, reason=Text, due_at=InstantColumn,
+    started_at=InstantColumn, worker=Text, result=JSON, error=JSON, args=JSON, kwargs=JSON, published_at=InstantColumn,
+    finished_at=InstantColumn,
+)  # fmt: skip
+_MARKS: Final = Batch(run_id=Text, attempt=Integer, at=InstantColumn)
+_OUTCOMES: Final = {
+    Event.FAIL: "failed",
+    Event.RETRY: "retried",
+    Event.LOSE: "lost",
+    Event.TIME_OUT: "timed_out",
+}
+
+
+def apply_transitions(
+    connection: Connection,
+    dialect: str,
+    transitions: Sequence[Transition],
+    published: Sequence[PublishedMark],
+) -> set[str]:
+    """Carry them out, the marks first; returns the runs of which a transition did not match its guard.
+
+    A mark of an attempt that a transition names is written along with that one.
+    """
+    marks = {(mark.run_id, mark.attempt): mark.at for mark in published}
+    named = {(t.run_id, t.attempt) for t in transitions}
+    mark_published(connection, dialect, [mark for mark in published if (mark.run_id, mark.attempt) not in named])
+    refused: set[str] = set()
+    for turn in _turns(transitions):
+        refused |= _apply_turn(connection, dialect, turn, marks)
+    return refused
+
+
+def mark_published(connection: Connection, dialect: str, marks: Sequence[PublishedMark]) -> None:
+    """Note when the broker took these attempts, where they are still the runs' own."""
+    for chunk in chunks([(mark.run_id, mark.attempt, mark.at) for mark in marks]):
+        connection.execute(_mark_published(dialect), chunk)
+
+
+def _turns(transitions: Sequence[Transition]) -> Iterator[list[Transition]]:
+    """The first transition of each run, then the second of those that have one, and so on."""
+    turns: list[list[Transition]] = []
+    seen: dict[str, int] = {}
+    for transition in transitions:
+        turn = seen.get(transition.run_id, 0)
+        seen[transition.run_id] = turn + 1
+        if turn == len(turns):
+            turns.append([])
+        turns[turn].append(transition)
+    return iter(turns)
+
+
+def _apply_turn(
+    connection: Connection, dialect: str, turn: Sequence[Transition], marks: dict[tuple[str, int], Instant]
+) -> set[str]:
+    retrying = [t for t in turn if t.to is RunState.RETRYING]
+    moving = [t for t in turn if t.to is not RunState.RETRYING]
+    moved: set[str] = set()
+    for chunk in chunks(_rows(retrying, marks)):
+        # If we die between the two, both are rolled back; the first locks the rows for the second.
+        connection.execute(_keep_attempts(dialect), chunk)
+        moved.update(connection.execute(_retry(dialect), chunk).scalars())
+    for chunk in chunks(_rows(moving, marks)):
+        moved.update(connection.execute(_move(dialect), chunk).scalars())
+    return {t.run_id for t in turn} - moved
+
+
+def _rows(turn: Iterable[Transition], marks: dict[tuple[str, int], Instant]) -> Iterator[tuple[Any, ...]]:
+    for t in turn:
+        started_at = t.at if t.to is RunState.RUNNING and t.started_at is None else t.started_at
+        yield (
+            t.run_id, t.attempt, t.event.value, t.to.value, t.at, t.reason, t.due_at, started_at, t.worker,
+            _json(t.result), _json(t.error), _json(t.args), _json(t.kwargs), marks.get((t.run_id, t.attempt)),
+            t.at if t.to in FINAL else None,
+        )  # fmt: skip
+
+
+def _json(value: Any) -> str | None:
+    return None if value is None else dump_json(value)
+
+
+def _guard(batch: Subquery) -> ColumnElement[bool]:
+    """The run, its attempt, and a state from which the transition table lets this event move it."""
+    legal = [
+        and_(batch.c.event == literal_column(f"'{event}'"), among(runs.c.state, move.sources))
+        for event, move in MOVES.items()
+    ]
+    return and_(runs.c.run_id == batch.c.run_id, runs.c.attempt == batch.c.attempt, or_(*legal))
+
+
+def _retry_guard(batch: Subquery) -> ColumnElement[bool]:
+    return and_(_guard(batch), runs.c.cancel_requested_at.is_(None))
+
+
+@cache
+def _move(dialect: str) -> Update:
+    batch = _TRANSITIONS.rows(dialect)
+    given = ("reason", "due_at", "worker", "result", "error", "args", "kwargs", "published_at", "finished_at")
+    values: dict[str, Any] = {name: func.coalesce(batch.c[name], runs.c[name]) for name in given}
+    return (
+        update(runs)
+        .where(_guard(batch))
+        .values(state=batch.c.to, started_at=func.coalesce(runs.c.started_at, batch.c.started_at), **values)
+        .returning(runs.c.run_id)
+    )
+
+
+@cache
+def _keep_attempts(dialect: str) -> Any:
+    batch = _TRANSITIONS.rows(dialect)
+    outcome = case({event.value: name for event, name in _OUTCOMES.items()}, value=batch.c.event)
+    ended = {
+        "run_id": runs.c.run_id,
+        "attempt": runs.c.attempt,
+        "outcome": outcome,
+        "reason": batch.c.reason,
+        "pending_at": runs.c.pending_at,
+        "published_at": func.coalesce(batch.c.published_at, runs.c.published_at),
+        "started_at": func.coalesce(runs.c.started_at, batch.c.started_at),
+        "finished_at": batch.c.at,
+        "worker": func.coalesce(batch.c.worker, runs.c.worker),
+        "error": batch.c.error,
+    }
+    rows = select(*ended.values()).where(_retry_guard(batch)).with_for_update(of=runs)
+    return insert_into(run_attempts, dialect).from_select(list(ended), rows)
+
+
+@cache
+def _retry(dialect: str) -> Update:
+    batch = _TRANSITIONS.rows(dialect)
+    asked = case((batch.c.event == literal_column(f"'{Event.RETRY}'"), 1), else_=0)
+    cleared = dict.fromkeys(("pending_at", "published_at", "started_at", "worker", "error"), null())
+    return (
+        update(runs)
+        .where(_retry_guard(batch))
+        .values(
+            state=batch.c.to,
+            attempt=runs.c.attempt + 1,
+            retries=runs.c.retries + asked,
+            due_at=func.coalesce(batch.c.due_at, batch.c.at),
+            reason=batch.c.reason,
+            args=func.coalesce(batch.c.args, runs.c.args),
+            kwargs=func.coalesce(batch.c.kwargs, runs.c.kwargs),
+            **cleared,
+        )
+        .returning(runs.c.run_id)
+    )
+
+
+@cache
+def _mark_published(dialect: str) -> Update:
+    batch = _MARKS.rows(dialect)
+    return (
+        update(runs)
+        .where(runs.c.run_id == batch.c.run_id, runs.c.attempt == batch.c.attempt, runs.c.pending_at.is_not(None))
+        .values(published_at=batch.c.at)
+    )

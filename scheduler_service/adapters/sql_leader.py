@@ -1,0 +1,137 @@
+"""LeaderStore in SQL: each duty is one fenced transaction put together from the files beside this one.
+
+Promises: what a call returns is committed; LeaseLost or StoreUnavailable mean nothing was (StoreUnavailable: or it
+was, and carrying it out again changes nothing). A row that the database will never take is set aside with its reason
+and keeps no other row out.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from sqlalchemy import delete, select
+
+from scheduler_service.adapters import job_rows, sql_moves, sql_planning, sql_reads, sql_reports
+from scheduler_service.adapters.batch import insert_into
+from scheduler_service.adapters.database import Database
+from scheduler_service.adapters.fence import fenced
+from scheduler_service.adapters.setting_aside import Applying, Making
+from scheduler_service.adapters.tables import cursors, scheduler_statistics
+from scheduler_service.core.effects import Apply, MakeRuns, RecordStatistics, Release
+from scheduler_service.core.errors import RowRefused
+from scheduler_service.core.instants import DAY, MINUTE, Instant
+from scheduler_service.core.model import ActiveRun, Cursor, JobHistory, Lease
+from scheduler_service.ports import Moved
+
+STATISTICS_KEPT: Final = 7 * DAY
+_NO_LIMIT: Final = 2**31 - 1
+
+
+class SqlLeaderStore:
+    """LeaderStore on SQLite and PostgreSQL."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._dialect = database.dialect
+
+    def cursor(self, lease: Lease) -> Cursor:
+        """See LeaderStore."""
+        first = insert_into(cursors, self._dialect).values(shard=lease.shard, inbox_position="0-0")
+        kept = select(cursors.c.materialised_until, cursors.c.inbox_position).where(cursors.c.shard == lease.shard)
+        with fenced(self._database, lease) as connection:
+            connection.execute(first.on_conflict_do_nothing())
+            return Cursor(*connection.execute(kept).one())
+
+    def active_runs(self) -> list[ActiveRun]:
+        """See LeaderStore. What moves meanwhile is seen in its later state."""
+        with self._database.read() as connection:
+            soon: Instant = connection.execute(select(self._database.now(MINUTE))).scalar_one()
+            waiting = sql_reads.due_runs(connection, soon, _NO_LIMIT)
+            led = sql_reads.led_runs(connection)
+        return list({run.run_id: run for run in (*waiting, *led)}.values())
+
+    def job_histories(self, since: Instant | None) -> list[JobHistory]:
+        """See LeaderStore."""
+        with self._database.read() as connection:
+            return job_rows.histories(connection, self._dialect, since)
+
+    def histories_of(self, job_ids: Sequence[str], since: Instant | None) -> list[JobHistory]:
+        """See LeaderStore."""
+        with self._database.read() as connection:
+            return job_rows.histories(connection, self._dialect, since, job_ids)
+
+    def unplanned_jobs(self, limit: int) -> list[str]:
+        """See LeaderStore."""
+        with self._database.read() as connection:
+            return job_rows.unplanned(connection, limit)
+
+    def make_runs(self, lease: Lease, batch: MakeRuns) -> tuple[str, ...]:
+        """See LeaderStore. A run whose row is refused counts as not made, and is recorded as a gap."""
+        try:
+            made = self._make(lease, batch, sparing=False)
+        except RowRefused:
+            made = self._make(lease, batch, sparing=True)
+        return tuple(run.run_id for run in batch.runs if run.run_id not in made)
+
+    def move_runs(self, lease: Lease, releases: Sequence[Release], now: Instant) -> Moved:
+        """See LeaderStore."""
+        with fenced(self._database, lease) as connection:
+            return sql_moves.move(connection, self._dialect, lease.term, releases, now)
+
+    def renew_publish(self, lease: Lease, releases: Sequence[Release]) -> Moved:
+        """See LeaderStore."""
+        with fenced(self._database, lease) as connection:
+            return sql_moves.renumber(connection, self._dialect, lease.term, releases)
+
+    def apply(self, lease: Lease, batch: Apply) -> tuple[str, ...]:
+        """See LeaderStore. A transition whose row is refused is written without what came with it."""
+        try:
+            refused = self._apply(lease, batch, sparing=False)
+        except RowRefused:
+            refused = self._apply(lease, batch, sparing=True)
+        return tuple(dict.fromkeys(t.run_id for t in batch.transitions if t.run_id in refused))
+
+    def read_runs(self, run_ids: Sequence[str]) -> list[ActiveRun]:
+        """See LeaderStore."""
+        with self._database.read() as connection:
+            return sql_reads.runs_by_id(connection, self._dialect, run_ids)
+
+    def due_runs(self, until: Instant, limit: int) -> list[ActiveRun]:
+        """See LeaderStore."""
+        with self._database.read() as connection:
+            return sql_reads.due_runs(connection, until, limit)
+
+    def cancel_requests(self, limit: int) -> list[ActiveRun]:
+        """See LeaderStore."""
+        with self._database.read() as connection:
+            return sql_reads.cancel_requests(connection, limit)
+
+    def record_statistics(self, row: RecordStatistics) -> None:
+        """See LeaderStore. Rows older than a week go."""
+        new = insert_into(scheduler_statistics, self._dialect).values(
+            at=row.at, active_runs=row.active_runs, index_runs=row.index_runs, lag=row.lag
+        )
+        old = delete(scheduler_statistics).where(scheduler_statistics.c.at < row.at - STATISTICS_KEPT)
+        with self._database.write() as connection:
+            connection.execute(new.on_conflict_do_nothing())
+            connection.execute(old)
+
+    def _make(self, lease: Lease, batch: MakeRuns, *, sparing: bool) -> set[str]:
+        with fenced(self._database, lease) as connection:
+            now: Instant = connection.execute(select(self._database.now())).scalar_one()
+            sql_planning.retract(connection, self._dialect, batch.retracts)
+            making = Making(connection, self._dialect, now)
+            made = making.sparing(batch.runs) if sparing else making.all(batch.runs)
+            sql_planning.keep_gaps(connection, self._dialect, batch.gaps)
+            sql_planning.mark_planned(connection, self._dialect, batch.planned)
+            sql_planning.advance(connection, lease.shard, batch.cursor)
+        return made
+
+    def _apply(self, lease: Lease, batch: Apply, *, sparing: bool) -> set[str]:
+        with fenced(self._database, lease) as connection:
+            now: Instant = connection.execute(select(self._database.now())).scalar_one()
+            sql_reports.request_cancels(connection, self._dialect, batch.cancels, now)
+            applying = Applying(connection, self._dialect, batch.published)
+            refused = applying.sparing(batch) if sparing else applying.all(batch)
+            if batch.position is not None:
+                sql_reports.commit_position(connection, lease.shard, batch.position)
+        return refused

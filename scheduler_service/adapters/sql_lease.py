@@ -1,0 +1,108 @@
+"""The lease row in SQL: one guarded UPDATE for each duty, judged by the database's clock alone.
+
+Promises: of any number of processes that ask at once, one gets each term. Never decides whether to lead: a standby
+asks again, a leader that could not renew stops.
+"""
+
+from typing import Final
+
+from sqlalchemy import Connection, Executable, Update, and_, or_, select, true, update
+
+from scheduler_service.adapters.batch import insert_into
+from scheduler_service.adapters.database import Bounds, Database
+from scheduler_service.adapters.fence import is_still
+from scheduler_service.adapters.tables import leases
+from scheduler_service.core.errors import LeaseLost
+from scheduler_service.core.instants import MILLISECOND, Duration
+from scheduler_service.core.model import Lease
+from scheduler_service.ports import LeaseView
+
+# A takeover may have to wait until the database ends a frozen leader's idle transaction (Bounds.idle).
+LEASE_BOUNDS: Final = Bounds(statement=4_000 * MILLISECOND, lock=3_500 * MILLISECOND)
+
+
+class SqlLeaseStore:
+    """LeaseStore on a connection of its own, so that no pool and no long write keeps a renewal waiting."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database.beside(bounds=LEASE_BOUNDS)
+
+    def acquire(self, shard: int, holder: str, ttl: Duration) -> Lease | None:
+        """See LeaseStore; a lease that is held costs one read."""
+        view = self.peek(shard)
+        if view is not None and view.live:
+            return None
+        with self._database.write() as connection:
+            connection.execute(self._first_row(shard))
+            taken = connection.execute(self._takeover(shard, holder, ttl)).first()
+        return Lease(shard, taken.term, holder, taken.now) if taken else None
+
+    def renew(self, lease: Lease, ttl: Duration) -> Lease:
+        """See LeaseStore."""
+        with self._database.write() as connection:
+            renewed = connection.execute(self._renewal(lease, ttl)).first()
+        if renewed is None:
+            raise LeaseLost(f"term {lease.term} of shard {lease.shard} is over")
+        return Lease(lease.shard, lease.term, lease.holder, renewed.now)
+
+    def resign(self, lease: Lease) -> None:
+        """See LeaseStore."""
+        freed = update(leases).where(is_still(lease)).values(resigned=True, expires_at=self._database.now())
+        with self._database.write() as connection:
+            connection.execute(freed)
+
+    def peek(self, shard: int) -> LeaseView | None:
+        """See LeaseStore."""
+        with self._database.read() as connection:
+            return self._view(connection, shard)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._database.close()
+
+    def _view(self, connection: Connection, shard: int) -> LeaseView | None:
+        columns = (
+            leases.c.term,
+            leases.c.holder,
+            leases.c.acquired_at,
+            leases.c.expires_at,
+            leases.c.renewals,
+        )
+        led = and_(leases.c.shard == shard, leases.c.term > 0)
+        row = connection.execute(select(*columns, self._database.now().label("now")).where(led)).first()
+        return LeaseView(*row) if row else None
+
+    def _first_row(self, shard: int) -> Executable:
+        """Term 0 belongs to nobody: it makes every takeover, the first too, the same UPDATE of one row."""
+        now = self._database.now()
+        row = insert_into(leases, self._database.dialect).values(
+            shard=shard, term=0, holder="", acquired_at=now, expires_at=now, ttl=0, renewals=0, resigned=True
+        )
+        insert: Executable = row.on_conflict_do_nothing()
+        return insert
+
+    def _takeover(self, shard: int, holder: str, ttl: Duration) -> Update:
+        now = self._database.now
+        is_free = or_(leases.c.resigned == true(), leases.c.expires_at <= now())
+        return (
+            update(leases)
+            .where(leases.c.shard == shard, is_free)
+            .values(
+                term=leases.c.term + 1,
+                holder=holder,
+                acquired_at=now(),
+                expires_at=now(ttl),
+                ttl=ttl,
+                renewals=0,
+                resigned=False,
+            )
+            .returning(leases.c.term, now().label("now"))
+        )
+
+    def _renewal(self, lease: Lease, ttl: Duration) -> Update:
+        return (
+            update(leases)
+            .where(is_still(lease))
+            .values(expires_at=self._database.now(ttl), ttl=ttl, renewals=leases.c.renewals + 1)
+            .returning(self._database.now().label("now"))
+        )

@@ -1,0 +1,124 @@
+"""The move of due runs to `pending`, and the new number of a run that is published again.
+
+Promises: a run is moved by one caller only, however many ask at once; what is returned as released is committed with
+its `seq` when the transaction is. Never publishes.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, Final
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Integer,
+    Text,
+    Update,
+    and_,
+    bindparam,
+    false,
+    literal_column,
+    not_,
+    null,
+    or_,
+    select,
+    update,
+)
+
+from scheduler_service.adapters.batch import Batch, chunks
+from scheduler_service.adapters.run_rows import RELEASED_COLUMNS, released_run
+from scheduler_service.adapters.tables import IS_OCCURRENCE, WAITS, InstantColumn, jobs, runs
+from scheduler_service.core.effects import Release
+from scheduler_service.core.instants import Instant
+from scheduler_service.core.model import ReleasedRun
+from scheduler_service.core.run_state import RunState
+from scheduler_service.ports import Moved
+
+_RELEASES: Final = Batch(run_id=Text, attempt=Integer, seq=BigInteger)
+_NOW: Final = bindparam("now", type_=InstantColumn)
+_TERM: Final = bindparam("term", type_=BigInteger)
+
+
+def move(connection: Connection, dialect: str, term: int, releases: Sequence[Release], now: Instant) -> Moved:
+    """Collect what is still due and unchanged, lock it, then move exactly that."""
+    return _released(connection, _move(dialect), releases, {"term": term, "now": now})
+
+
+def renumber(connection: Connection, dialect: str, term: int, releases: Sequence[Release]) -> Moved:
+    """Store the seq of the next publish of runs that are still pending and wanted."""
+    return _released(connection, _renumber(dialect), releases, {"term": term})
+
+
+def _released(connection: Connection, moving: Update, releases: Sequence[Release], facts: dict[str, Any]) -> Moved:
+    released: dict[str, ReleasedRun] = {}
+    for chunk in chunks([(r.run_id, r.attempt, r.seq) for r in releases]):
+        for row in connection.execute(moving, {**chunk, **facts}):
+            released[row.run_id] = released_run(row)
+    return Moved(
+        tuple(released[r.run_id] for r in releases if r.run_id in released),
+        tuple(r.run_id for r in releases if r.run_id not in released),
+    )
+
+
+@cache
+def _move(dialect: str) -> Update:
+    batch = _RELEASES.rows(dialect)
+    collected = (
+        select(runs.c.id, batch.c.seq)
+        .select_from(batch.join(runs, runs.c.run_id == batch.c.run_id).outerjoin(jobs, jobs.c.job_id == runs.c.job_id))
+        .where(
+            WAITS,
+            runs.c.attempt == batch.c.attempt,
+            runs.c.due_at <= _NOW,
+            runs.c.cancel_requested_at.is_(None),
+            _job_allows(),
+        )
+        .with_for_update(of=runs, skip_locked=True)
+        .cte("collected")
+    )
+    return (
+        update(runs)
+        .where(runs.c.id == collected.c.id, WAITS)
+        .values(
+            state=_literal(RunState.PENDING),
+            pending_at=_NOW,
+            term=_TERM,
+            seq=collected.c.seq,
+            reason=null(),
+        )
+        .returning(*RELEASED_COLUMNS)
+    )
+
+
+@cache
+def _renumber(dialect: str) -> Update:
+    batch = _RELEASES.rows(dialect)
+    return (
+        update(runs)
+        .where(
+            runs.c.run_id == batch.c.run_id,
+            runs.c.attempt == batch.c.attempt,
+            runs.c.state == _literal(RunState.PENDING),
+            runs.c.cancel_requested_at.is_(None),
+        )
+        .values(term=_TERM, seq=batch.c.seq, published_at=null())
+        .returning(*RELEASED_COLUMNS)
+    )
+
+
+def _job_allows() -> ColumnElement[bool]:
+    """No job, or one that is planned as it stands, there, and not paused for this run."""
+    in_pause = and_(
+        jobs.c.paused,
+        or_(jobs.c.paused_until.is_(None), runs.c.scheduled_at < jobs.c.paused_until),
+    )
+    held_back = and_(in_pause, IS_OCCURRENCE, runs.c.attempt == 1)
+    return or_(
+        runs.c.job_id.is_(None),
+        and_(jobs.c.planned_version == jobs.c.version, jobs.c.deleted == false(), not_(held_back)),
+    )
+
+
+def _literal(state: RunState) -> ColumnElement[str]:
+    return literal_column(f"'{state}'", Text)

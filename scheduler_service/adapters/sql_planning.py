@@ -1,0 +1,127 @@
+"""What the planner wants kept: new runs, retracted ones, gaps, planned versions, and the cursor, in one transaction.
+
+Promises that carrying out the same MakeRuns again changes nothing. Decides nothing.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, Final
+
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Delete,
+    Integer,
+    Text,
+    Update,
+    bindparam,
+    delete,
+    exists,
+    literal_column,
+    select,
+    true,
+    update,
+)
+
+from scheduler_service.adapters.batch import Batch, chunks, insert_into
+from scheduler_service.adapters.run_rows import NEW_RUNS, new_run_row
+from scheduler_service.adapters.tables import IS_OCCURRENCE, InstantColumn, cursors, gaps, jobs, runs
+from scheduler_service.core.effects import Retract
+from scheduler_service.core.instants import Instant
+from scheduler_service.core.model import Gap, NewRun
+from scheduler_service.core.run_state import RunState
+
+_RETRACTS: Final = Batch(job_id=Text, version=Integer, start=InstantColumn)
+_GAPS: Final = Batch(job_id=Text, start_at=InstantColumn, end_at=InstantColumn, count=BigInteger, reason=Text)
+_PLANNED: Final = Batch(job_id=Text, version=Integer)
+_NOW: Final = bindparam("now", type_=InstantColumn)
+
+
+def retract(connection: Connection, dialect: str, retracts: Sequence[Retract]) -> None:
+    """Delete occurrences of older versions that were not released yet."""
+    for chunk in chunks([(r.job_id, r.version, r.start) for r in retracts]):
+        connection.execute(_retract(dialect), chunk)
+
+
+def insert_missing(connection: Connection, dialect: str, new: Sequence[NewRun], now: Instant) -> set[str]:
+    """Insert the runs whose id, occurrence and idempotency key are free; returns the ids that were made."""
+    made: set[str] = set()
+    for chunk in chunks(new_run_row(run, now) for run in new):
+        made.update(connection.execute(_insert(dialect), {**chunk, "now": now}).scalars())
+    return made
+
+
+def keep_gaps(connection: Connection, dialect: str, new: Sequence[Gap]) -> None:
+    """Record the gaps; one that goes on where a recorded one of the same reason ended makes that one longer."""
+    for chunk in chunks([(g.job_id, g.start, g.end, g.count, g.reason) for g in new]):
+        connection.execute(_lengthen(dialect), chunk)
+        connection.execute(_insert_gaps(dialect), chunk)
+
+
+def mark_planned(connection: Connection, dialect: str, planned: Sequence[tuple[str, int]]) -> None:
+    """Note the version that is planned, where it is still the job's version."""
+    for chunk in chunks(planned):
+        connection.execute(_mark_planned(dialect), chunk)
+
+
+def advance(connection: Connection, shard: int, cursor: Instant) -> None:
+    """Move the cursor of this shard; it never goes back."""
+    behind = cursors.c.materialised_until.is_(None) | (cursors.c.materialised_until < cursor)
+    connection.execute(update(cursors).where(cursors.c.shard == shard, behind).values(materialised_until=cursor))
+
+
+@cache
+def _retract(dialect: str) -> Delete:
+    batch = _RETRACTS.rows(dialect)
+    older = (
+        select(runs.c.id)
+        .select_from(batch.join(runs, runs.c.job_id == batch.c.job_id))
+        .where(
+            IS_OCCURRENCE,
+            runs.c.scheduled_at >= batch.c.start,
+            runs.c.job_version < batch.c.version,
+            runs.c.state == literal_column(f"'{RunState.SCHEDULED}'"),
+        )
+    )
+    return delete(runs).where(runs.c.id.in_(older))
+
+
+@cache
+def _insert(dialect: str) -> Any:
+    batch = NEW_RUNS.rows(dialect)
+    rows = select(*batch.c, _NOW.label("created_at")).where(true())
+    insert = insert_into(runs, dialect).from_select([*batch.c.keys(), "created_at"], rows)
+    return insert.on_conflict_do_nothing().returning(runs.c.run_id)
+
+
+@cache
+def _lengthen(dialect: str) -> Update:
+    batch = _GAPS.rows(dialect)
+    return (
+        update(gaps)
+        .where(
+            gaps.c.job_id == batch.c.job_id,
+            gaps.c.reason == batch.c.reason,
+            gaps.c.end_at == batch.c.start_at,
+        )
+        .values(end_at=batch.c.end_at, count=gaps.c.count + batch.c["count"])
+    )
+
+
+@cache
+def _insert_gaps(dialect: str) -> Any:
+    batch = _GAPS.rows(dialect)
+    covered = exists().where(
+        gaps.c.job_id == batch.c.job_id, gaps.c.start_at <= batch.c.start_at, gaps.c.end_at >= batch.c.end_at
+    )
+    return insert_into(gaps, dialect).from_select(list(batch.c.keys()), select(*batch.c).where(~covered))
+
+
+@cache
+def _mark_planned(dialect: str) -> Update:
+    batch = _PLANNED.rows(dialect)
+    return (
+        update(jobs)
+        .where(jobs.c.job_id == batch.c.job_id, jobs.c.version == batch.c.version)
+        .values(planned_version=batch.c.version)
+    )

@@ -1,0 +1,79 @@
+"""What an Apply keeps beside transitions: reports that came too late, the leader's own cancel requests, the position.
+
+Promises that none of these changes the state of a run.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, Final
+
+from sqlalchemy import JSON, Connection, Integer, Text, Update, and_, bindparam, not_, or_, select, true, update
+
+from scheduler_service.adapters.batch import Batch, chunks, insert_into
+from scheduler_service.adapters.database import dump_json
+from scheduler_service.adapters.tables import InstantColumn, among, cursors, run_attempts, runs
+from scheduler_service.core.effects import LateReport
+from scheduler_service.core.run_state import ACTIVE
+
+_LATE: Final = Batch(
+    run_id=Text, attempt=Integer, late_reports=Integer, late_kind=Text, late_at=InstantColumn, late_worker=Text,
+    late_error=JSON,
+)  # fmt: skip
+_CANCELS: Final = Batch(run_id=Text)
+_NOW: Final = bindparam("now", type_=InstantColumn)
+_IS_ACTIVE: Final = among(runs.c.state, ACTIVE)
+
+
+def keep_late_reports(connection: Connection, dialect: str, late: Sequence[LateReport]) -> None:
+    """Count them on the attempt that they are of, which must be over, and keep the last one's words."""
+    counts = Counter((report.run_id, report.attempt) for report in late)
+    last = {(report.run_id, report.attempt): report for report in late}
+    rows = [
+        (r.run_id, r.attempt, counts[key], r.kind, r.at, r.worker, None if r.error is None else dump_json(r.error))
+        for key, r in last.items()
+    ]
+    for chunk in chunks(rows):
+        connection.execute(_keep_late(dialect), chunk)
+
+
+def request_cancels(connection: Connection, dialect: str, run_ids: Sequence[str], now: Any) -> None:
+    """Note that these runs are not wanted any more, where they are not final and it is not noted yet."""
+    for chunk in chunks([(run_id,) for run_id in run_ids]):
+        connection.execute(_request_cancels(dialect), {**chunk, "now": now})
+
+
+def commit_position(connection: Connection, shard: int, position: str) -> None:
+    """The inbox is read up to here."""
+    connection.execute(update(cursors).where(cursors.c.shard == shard).values(inbox_position=position))
+
+
+@cache
+def _keep_late(dialect: str) -> Any:
+    """A final run's last attempt has no row of its own: it gets one, as the run has it."""
+    batch = _LATE.rows(dialect)
+    is_over = or_(runs.c.attempt > batch.c.attempt, and_(runs.c.attempt == batch.c.attempt, not_(_IS_ACTIVE)))
+    copied = ("reason", "pending_at", "published_at", "started_at", "finished_at", "worker", "error")
+    columns = {
+        **{name: batch.c[name] for name in batch.c.keys()},  # noqa: SIM118  (columns are no mapping)
+        "outcome": runs.c.state,
+        **{name: runs.c[name] for name in copied},
+    }
+    rows = select(*columns.values()).where(runs.c.run_id == batch.c.run_id, is_over)
+    insert = insert_into(run_attempts, dialect).from_select(list(columns), rows.where(true()))
+    new = insert.excluded
+    told = {name: new[name] for name in ("late_kind", "late_at", "late_worker", "late_error")}
+    return insert.on_conflict_do_update(
+        index_elements=[run_attempts.c.run_id, run_attempts.c.attempt],
+        set_={"late_reports": run_attempts.c.late_reports + new.late_reports, **told},
+    )
+
+
+@cache
+def _request_cancels(dialect: str) -> Update:
+    batch = _CANCELS.rows(dialect)
+    return (
+        update(runs)
+        .where(runs.c.run_id == batch.c.run_id, runs.c.cancel_requested_at.is_(None), _IS_ACTIVE)
+        .values(cancel_requested_at=_NOW)
+    )

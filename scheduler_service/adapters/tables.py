@@ -1,0 +1,239 @@
+"""The database's tables, as SQLAlchemy Core metadata for SQLite and PostgreSQL.
+
+Owns names, types, keys and indexes; the migrations build the same (a test compares them). Core code only ever sees
+instants as integers: `InstantColumn` is timestamptz on PostgreSQL and whole microseconds on SQLite.
+Payloads are `json`, not `jsonb`: what a user gave comes back as given, while jsonb makes 1e16 an integer.
+"""
+
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    ColumnElement,
+    Dialect,
+    ForeignKey,
+    Identity,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+    and_,
+    literal_column,
+    or_,
+    text,
+)
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.types import TypeDecorator, TypeEngine
+
+from scheduler_service.core.instants import Instant, from_datetime, to_datetime
+from scheduler_service.core.model import RunKind
+from scheduler_service.core.run_state import WAITING, RunState
+
+
+class InstantColumn(TypeDecorator[int]):
+    """An Instant: timestamptz on PostgreSQL, BIGINT microseconds on SQLite; always an int in Python."""
+
+    impl = BigInteger
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        """The column type of this database."""
+        native = postgresql.TIMESTAMP(timezone=True) if dialect.name == "postgresql" else BigInteger()
+        return dialect.type_descriptor(native)
+
+    def process_bind_param(self, value: Instant | None, dialect: Dialect) -> Any:
+        """What the driver takes."""
+        return to_datetime(value) if value is not None and dialect.name == "postgresql" else value
+
+    def process_result_value(self, value: datetime | int | None, dialect: Dialect) -> Instant | None:
+        """What the core sees."""
+        return from_datetime(value) if isinstance(value, datetime) else value
+
+
+NAMES: Final = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_name)s",
+    "pk": "pk_%(table_name)s",
+}
+metadata: Final = MetaData(naming_convention=NAMES)
+
+# Ids are ordered by code point in every database, as Python orders them.
+KEY: Final = Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")
+ROW_ID: Final = BigInteger().with_variant(Integer(), "sqlite")
+PAYLOAD: Final = JSON(none_as_null=True)
+
+jobs: Final = Table(
+    "jobs",
+    metadata,
+    Column("job_id", KEY, primary_key=True),
+    Column("definition", PAYLOAD, nullable=False),
+    Column("tags", Text, nullable=False),
+    Column("search_text", Text, nullable=False),
+    Column("paused", Boolean, nullable=False),
+    Column("pause_reason", Text),
+    Column("paused_until", InstantColumn),
+    Column("version", Integer, nullable=False),
+    Column("planned_version", Integer, nullable=False),
+    Column("effective_from", InstantColumn, nullable=False),
+    Column("created_at", InstantColumn, nullable=False),
+    Column("updated_at", InstantColumn, nullable=False),
+    Column("deleted", Boolean, nullable=False),
+)
+
+job_versions: Final = Table(
+    "job_versions",
+    metadata,
+    Column("job_id", KEY, ForeignKey("jobs.job_id"), primary_key=True),
+    Column("version", Integer, primary_key=True),
+    Column("definition", PAYLOAD, nullable=False),
+    Column("paused", Boolean, nullable=False),
+    Column("pause_reason", Text),
+    Column("paused_until", InstantColumn),
+    Column("effective_from", InstantColumn, nullable=False),
+    Column("created_at", InstantColumn, nullable=False),
+    Column("deleted", Boolean, nullable=False),
+)
+
+runs: Final = Table(
+    "runs",
+    metadata,
+    Column("id", ROW_ID, Identity(), primary_key=True),
+    Column("run_id", KEY, nullable=False, unique=True),
+    Column("kind", Text, nullable=False),
+    Column("job_id", KEY),
+    Column("job_version", Integer),
+    Column("task", Text, nullable=False),
+    Column("args", PAYLOAD, nullable=False),
+    Column("kwargs", PAYLOAD, nullable=False),
+    Column("queue", KEY, nullable=False),
+    Column("priority", Integer, nullable=False),
+    Column("retry_of", KEY),
+    Column("scheduled_at", InstantColumn, nullable=False),
+    Column("due_at", InstantColumn, nullable=False),
+    Column("state", Text, nullable=False, server_default=RunState.SCHEDULED.value),
+    Column("attempt", Integer, nullable=False, server_default=text("1")),
+    Column("retry", Text),
+    Column("timeout", BigInteger),
+    Column("overlap", Text),
+    Column("reason", Text),
+    Column("cancel_requested_at", InstantColumn),
+    Column("pending_at", InstantColumn),
+    Column("published_at", InstantColumn),
+    Column("started_at", InstantColumn),
+    Column("finished_at", InstantColumn),
+    Column("worker", Text),
+    Column("term", BigInteger),
+    Column("seq", BigInteger, nullable=False, server_default=text("0")),
+    Column("retries", Integer, nullable=False, server_default=text("0")),
+    Column("result", PAYLOAD),
+    Column("error", PAYLOAD),
+    Column("created_at", InstantColumn, nullable=False),
+    Column("idempotency_key", Text),
+    Column("request_hash", Text),
+    CheckConstraint(f"state IN ({', '.join(repr(s.value) for s in RunState)})", name="state"),
+    CheckConstraint(f"kind IN ({', '.join(repr(k.value) for k in RunKind)})", name="kind"),
+)
+
+run_attempts: Final = Table(
+    "run_attempts",
+    metadata,
+    Column("run_id", KEY, ForeignKey("runs.run_id", ondelete="CASCADE"), primary_key=True),
+    Column("attempt", Integer, primary_key=True),
+    Column("outcome", Text, nullable=False),
+    Column("reason", Text),
+    Column("pending_at", InstantColumn),
+    Column("published_at", InstantColumn),
+    Column("started_at", InstantColumn),
+    Column("finished_at", InstantColumn),
+    Column("worker", Text),
+    Column("error", PAYLOAD),
+    Column("late_reports", Integer, nullable=False, server_default=text("0")),
+    Column("late_kind", Text),
+    Column("late_at", InstantColumn),
+    Column("late_worker", Text),
+    Column("late_error", PAYLOAD),
+)
+
+gaps: Final = Table(
+    "gaps",
+    metadata,
+    Column("id", ROW_ID, Identity(), primary_key=True),
+    Column("job_id", KEY, nullable=False),
+    Column("start_at", InstantColumn, nullable=False),
+    Column("end_at", InstantColumn, nullable=False),
+    Column("count", BigInteger, nullable=False),
+    Column("reason", Text, nullable=False),
+)
+
+# One row a shard (the unique key). The term is in the primary key so that a takeover, which changes it, must wait
+# for whoever holds the row FOR KEY SHARE, while a renewal, which does not, never waits.
+leases: Final = Table(
+    "leases",
+    metadata,
+    Column("shard", Integer, primary_key=True, autoincrement=False),
+    Column("term", BigInteger, primary_key=True, autoincrement=False),
+    Column("holder", Text, nullable=False),
+    Column("acquired_at", InstantColumn, nullable=False),
+    Column("expires_at", InstantColumn, nullable=False),
+    Column("ttl", BigInteger, nullable=False),
+    Column("renewals", BigInteger, nullable=False),
+    Column("resigned", Boolean, nullable=False),
+    UniqueConstraint("shard"),
+)
+
+cursors: Final = Table(
+    "cursors",
+    metadata,
+    Column("shard", Integer, primary_key=True, autoincrement=False),
+    Column("materialised_until", InstantColumn),
+    Column("inbox_position", Text, nullable=False),
+)
+
+scheduler_statistics: Final = Table(
+    "scheduler_statistics",
+    metadata,
+    Column("at", InstantColumn, primary_key=True, autoincrement=False),
+    Column("active_runs", BigInteger, nullable=False),
+    Column("index_runs", BigInteger, nullable=False),
+    Column("lag", BigInteger, nullable=False),
+)
+
+
+def among(column: ColumnElement[Any], values: frozenset[Any]) -> ColumnElement[bool]:
+    """`column IN (...)` in literals and in one order, so that partial indexes are recognised under prepared plans."""
+    return column.in_([literal_column(f"'{value}'") for value in sorted(v.value for v in values)])
+
+
+WAITS: Final = among(runs.c.state, WAITING)
+IS_OUT: Final = among(runs.c.state, frozenset({RunState.PENDING, RunState.RUNNING}))
+IS_OCCURRENCE: Final = runs.c.kind == literal_column(f"'{RunKind.OCCURRENCE}'")
+# What a leader must know whenever it is due: everything that is out, and every waiting run of a schedule.
+IS_LED: Final = or_(IS_OUT, and_(IS_OCCURRENCE, WAITS))
+IS_UNPLANNED: Final = jobs.c.planned_version != jobs.c.version
+
+
+def _partial_index(name: str, *columns: ColumnElement[Any], where: ColumnElement[bool], unique: bool = False) -> Index:
+    return Index(name, *columns, unique=unique, sqlite_where=where, postgresql_where=where)
+
+
+WAITING_INDEX: Final = _partial_index(
+    "ix_runs_waiting", runs.c.queue, runs.c.priority, runs.c.due_at, runs.c.id, where=WAITS
+)
+_partial_index("uq_runs_occurrence", runs.c.job_id, runs.c.scheduled_at, where=IS_OCCURRENCE, unique=True)
+_partial_index("ix_runs_led", runs.c.state, where=IS_LED)
+_partial_index(
+    "uq_runs_idempotency_key", runs.c.idempotency_key, where=runs.c.idempotency_key.is_not(None), unique=True
+)
+Index("ix_runs_newest", runs.c.scheduled_at, runs.c.id)
+Index("ix_runs_of_job", runs.c.job_id, runs.c.scheduled_at, runs.c.id)
+_partial_index("ix_jobs_unplanned", jobs.c.job_id, where=IS_UNPLANNED)
+Index("ix_gaps_of_job", gaps.c.job_id, gaps.c.start_at)
