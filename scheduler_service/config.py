@@ -18,7 +18,15 @@ from pydantic import BeforeValidator, Field, PlainSerializer, ValidationError, m
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from scheduler_service.core.errors import BadValue, BadValues
-from scheduler_service.core.instants import DAY, MILLISECOND, MINUTE, SECOND, Duration, format_duration, parse_duration
+from scheduler_service.core.instants import (
+    DAY,
+    MILLISECOND,
+    MINUTE,
+    SECOND,
+    Duration,
+    format_duration,
+    parse_duration,
+)
 
 PREFIX: Final = "ITINERARY_"
 OTHER_NAMES: Final = frozenset({"CONFIG", "HTTP_ALLOW_PRIVATE", "API_URL", "API_TOKEN"})
@@ -51,7 +59,9 @@ def _tokens(value: Any) -> tuple[ApiToken, ...]:
 
 
 def _token(text: Any) -> ApiToken:
-    match = re.fullmatch(r"([\w.-]{1,64}):(viewer|operator|admin):([0-9a-fA-F]{64})", str(text).strip(), re.ASCII)
+    match = re.fullmatch(
+        r"([\w.-]{1,64}):(viewer|operator|admin):([0-9a-fA-F]{64})", str(text).strip(), re.ASCII
+    )
     if not match:
         raise ValueError("give name:role:sha256, role being viewer, operator or admin, sha256 64 hex digits")
     name, role, digest = match.groups()
@@ -79,8 +89,8 @@ DurationText = Annotated[
     int, BeforeValidator(_duration), PlainSerializer(format_duration, return_type=str, when_used="json")
 ]
 Port = Annotated[int, Field(ge=1, le=65535)]
-DatabaseUrl = Annotated[str, _url("sqlite", "postgresql", "postgresql+psycopg"), Field(repr=False)]
-RedisUrl = Annotated[str, _url("redis", "rediss", "unix"), Field(repr=False)]
+DatabaseUrl = Annotated[str, _url("sqlite", "postgresql", "postgres"), Field(repr=False)]
+RedisUrl = Annotated[str, _url("redis", "rediss", "unix", "redis+socket"), Field(repr=False)]
 BrokerUrl = Annotated[str, Field(repr=False, min_length=1)]
 
 
@@ -97,7 +107,9 @@ class Settings(BaseSettings):
     )
 
     data_dir: Annotated[Path, BeforeValidator(_folder)] = Field(Path(".itinerary"), validate_default=True)
-    database_url: DatabaseUrl = Field(default_factory=lambda given: f"sqlite:///{given['data_dir']}/itinerary.db")
+    database_url: DatabaseUrl = Field(
+        default_factory=lambda given: f"sqlite:///{given['data_dir']}/itinerary.db"
+    )
     redis_url: RedisUrl = "redis://127.0.0.1:6379/0"
     broker_url: BrokerUrl = Field(default_factory=lambda given: str(given["redis_url"]))
 
@@ -117,7 +129,7 @@ class Settings(BaseSettings):
     api_port: Port = 8080
     api_tokens: Annotated[tuple[ApiToken, ...], NoDecode, BeforeValidator(_tokens)] = Field((), repr=False)
     flower_port: Port = 5555
-    flower_password: str | None = Field(None, repr=False, min_length=1)
+    flower_password: str | None = Field(None, repr=False, pattern="^[^,]+$")
     log_format: Annotated[Literal["auto", "console", "json"], BeforeValidator(_lower)] = "auto"
     log_level: Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)] = "info"
 
@@ -130,7 +142,9 @@ class Settings(BaseSettings):
     def _check(self) -> Self:
         for name, least in _LEAST.items():
             if getattr(self, name) < least:
-                raise BadValue(name, format_duration(getattr(self, name)), f"give {format_duration(least)} or more")
+                raise BadValue(
+                    name, format_duration(getattr(self, name)), f"give {format_duration(least)} or more"
+                )
         if self.index_rebuild_interval >= self.lookahead_window:
             shown = format_duration(self.index_rebuild_interval)
             raise BadValue("index_rebuild_interval", shown, "it must be shorter than lookahead_window")
@@ -172,7 +186,9 @@ def load_settings(config: Path | str | None = None, **given: Any) -> Settings:
     try:
         return Settings(**{**unset, **wanted})
     except ValidationError as exc:
-        raise BadValues(_complaints(exc, {**dict.fromkeys(unset, str(path)), **dict.fromkeys(wanted, "")})) from None
+        raise BadValues(
+            _complaints(exc, {**dict.fromkeys(unset, str(path)), **dict.fromkeys(wanted, "")})
+        ) from None
     except BadValue as exc:
         raise BadValues([BadValue(f"{PREFIX}{exc.field.upper()}", exc.value, exc.allowed)]) from None
 
@@ -185,7 +201,9 @@ def shown_url(url: str) -> str:
 def _refuse_unknown_variables(environ: Mapping[str, str]) -> None:
     known = {name.upper() for name in Settings.model_fields} | OTHER_NAMES
     unknown = [name for name in sorted(environ) if name.upper().startswith(PREFIX)]
-    errors = [_unknown(name, PREFIX, known) for name in unknown if name.upper().removeprefix(PREFIX) not in known]
+    errors = [
+        _unknown(name, PREFIX, known) for name in unknown if name.upper().removeprefix(PREFIX) not in known
+    ]
     if errors:
         raise BadValues(errors)
 
@@ -201,7 +219,9 @@ def _read_file(path: Path) -> dict[str, Any]:
     try:
         values = tomllib.loads(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
-        raise BadValues([BadValue(f"{PREFIX}CONFIG", str(path), f"give a readable TOML file ({exc})")]) from exc
+        raise BadValues(
+            [BadValue(f"{PREFIX}CONFIG", str(path), f"give a readable TOML file ({exc})")]
+        ) from exc
     known = set(Settings.model_fields)
     errors = [_unknown(name, "", known) for name in sorted(set(values) - known)]
     if errors:

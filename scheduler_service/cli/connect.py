@@ -3,7 +3,6 @@
 import json
 import os
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scheduler_service.core.errors import BadValue
@@ -24,26 +23,14 @@ def _address() -> str:
     url = os.environ.get("ITINERARY_API_URL")
     if url:
         return url
+    from scheduler_service.addresses import http_url
     from scheduler_service.config import load_settings
+    from scheduler_service.run_file import read_run
 
     settings = load_settings()
-    return _started_by_up(settings.data_dir) or f"http://{_reachable(settings.api_host)}:{settings.api_port}"
-
-
-def _started_by_up(data_dir: Path) -> str | None:
-    """The address that `up` wrote down; the file may stay behind after a kill -9, a wrong address says so itself."""
-    try:
-        written = json.loads((data_dir / "run.json").read_text("utf-8"))
-    except (OSError, ValueError):
-        return None
-    address = written.get("api_url") if isinstance(written, dict) else None
-    return address if isinstance(address, str) else None
-
-
-def _reachable(host: str) -> str:
-    if host in ("0.0.0.0", "::"):
-        return "127.0.0.1"
-    return f"[{host}]" if ":" in host else host
+    # After a kill -9 the file stays behind; an address where nothing listens says so itself.
+    started_by_up = read_run(settings.data_dir).get("api_url")
+    return str(started_by_up or http_url(settings.api_host, settings.api_port))
 
 
 def json_value(text: str | None, option: str) -> Any:

@@ -31,12 +31,17 @@ def list_jobs(
         print_json(page)
         return
     rows = [
-        (job["job_id"], job["task"], _schedule_words(job["schedule"]), job["queue"], _paused(job), job["title"])
+        (
+            job["job_id"],
+            job["task"],
+            _schedule_words(job["schedule"]),
+            job["queue"],
+            _paused(job),
+            job["title"],
+        )
         for job in page["items"]
     ]
-    print_table(
-        ["job", "task", "schedule", "queue", "paused", "title"], rows, "there is no such job"
-    )
+    print_table(["job", "task", "schedule", "queue", "paused", "title"], rows, "there is no such job")
 
 
 @jobs.command("show")

@@ -14,13 +14,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from scheduler_service.core.instants import from_datetime
+from scheduler_service.core.relative import relative
 from scheduler_service.logs import escaped
 
 _STYLES: Final = {
     "completed": "green", "running": "cyan", "pending": "yellow", "retrying": "yellow", "scheduled": "",
     "failed": "bold red", "missed": "red", "cancelled": "magenta", "skipped": "dim",
 }  # fmt: skip
-_UNITS: Final = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 def console() -> Console:
@@ -70,23 +71,13 @@ def state(name: str) -> Text:
     return Text(escaped(name), style=_STYLES.get(name, ""))
 
 
-def when(text: str | None, now: datetime | None = None) -> str | None:
+def when(text: str | None) -> str | None:
     """An RFC 3339 time as the reader's clock shows it: `2026-11-27 23:10:05 (in 3 min)`."""
     if text is None:
         return None
     moment = datetime.fromisoformat(text)
-    return f"{moment.astimezone():%Y-%m-%d %H:%M:%S} ({relative(moment, now or datetime.now(UTC))})"
-
-
-def relative(moment: datetime, now: datetime) -> str:
-    """`in 3 min`, `2 h ago`, `now`."""
-    seconds = (moment - now).total_seconds()
-    size = abs(seconds)
-    for unit, name in _UNITS:
-        if size >= unit:
-            count = int(size // unit)
-            return f"in {count} {name}" if seconds > 0 else f"{count} {name} ago"
-    return "now"
+    words = relative(from_datetime(moment), from_datetime(datetime.now(UTC)))
+    return f"{moment.astimezone():%Y-%m-%d %H:%M:%S} ({words})"
 
 
 def took(start: str | None, end: str | None) -> str | None:

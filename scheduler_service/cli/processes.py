@@ -6,8 +6,9 @@ command that needs them.
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -92,7 +93,7 @@ def doctor() -> None:
     sys.exit(examine(_settings(logs=False)))
 
 
-def _settings(*, logs: bool = True, **given: object) -> "Settings":
+def _settings(*, logs: bool = True, **given: Any) -> "Settings":
     from scheduler_service.config import load_settings
     from scheduler_service.logs import configure_logs
 
@@ -108,7 +109,7 @@ def _option(name: str, value: object) -> list[str]:
     return [] if value is None else [name, str(value)]
 
 
-def _become(argv: list[str], environ: "os._Environ[str] | dict[str, str]") -> None:
+def _become(argv: list[str], environ: Mapping[str, str]) -> None:
     try:
         os.execve(argv[0], argv, environ)
     except OSError as exc:

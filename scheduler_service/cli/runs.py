@@ -61,7 +61,11 @@ def cancel(run_id: RunId, as_json: Json = False) -> None:
     """Ask that a run never starts, or stops."""
     with open_client() as client:
         run = client.cancel(run_id)
-    _tell(run, as_json, f"{run_id} is {run['state']}" + (", cancel requested" if run["cancel_requested_at"] else ""))
+    _tell(
+        run,
+        as_json,
+        f"{run_id} is {run['state']}" + (", cancel requested" if run["cancel_requested_at"] else ""),
+    )
 
 
 @runs.command("retry")

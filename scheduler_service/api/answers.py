@@ -1,0 +1,206 @@
+"""The shapes of answers for the OpenAPI document; core.job_body makes the answers themselves."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from scheduler_service.api.schemas import (
+    Duration,
+    JobId,
+    Misfire,
+    OverlapChoice,
+    Queue,
+    Retry,
+    Schedule,
+    Task,
+    Time,
+)
+
+State = Literal[
+    "scheduled", "pending", "running", "retrying", "completed", "failed", "cancelled", "skipped", "missed"
+]  # fmt: skip
+
+
+class JobBody(BaseModel):
+    """A job as it is."""
+
+    job_id: JobId
+    title: str
+    task: Task
+    args: list[Any]
+    kwargs: dict[str, Any]
+    queue: Queue
+    priority: int
+    schedule: Schedule
+    start_at: Time | None
+    end_at: Time | None
+    jitter: Duration
+    misfire: Misfire
+    overlap: OverlapChoice
+    retry: Retry
+    timeout: Duration | None
+    tags: list[str]
+    description: str
+    paused: bool
+    pause_reason: str | None
+    paused_until: Time | None
+    version: int
+
+
+class JobOut(JobBody):
+    """A job with its next runs and what may surprise about its schedule."""
+
+    next_runs: list[Time]
+    warnings: list[str]
+
+
+class JobPage(BaseModel):
+    """A part of the list of jobs."""
+
+    items: list[JobBody]
+    next_cursor: str | None
+
+
+class Occurrence(BaseModel):
+    """One planned instant; `dst` says what a clock change did to it."""
+
+    at: Time
+    local: str
+    offset: str
+    dst: str | None
+
+
+class Preview(BaseModel):
+    """What a schedule means."""
+
+    occurrences: list[Occurrence]
+    text: str
+    warnings: list[str]
+
+
+class TaskError(BaseModel):
+    """Why an attempt failed."""
+
+    type: str
+    message: str
+    traceback: str | None
+
+
+class Attempt(BaseModel):
+    """One try."""
+
+    attempt: int
+    outcome: str
+    reason: str | None
+    pending_at: Time | None
+    published_at: Time | None
+    started_at: Time | None
+    finished_at: Time | None
+    worker: str | None
+    error: TaskError | None
+
+
+class RunOut(BaseModel):
+    """A run as it is."""
+
+    run_id: str = Field(examples=["billing.close_2026-12-01T01:00:00Z"])
+    job_id: JobId | None
+    job_version: int | None
+    task: Task
+    args: list[Any]
+    kwargs: dict[str, Any]
+    queue: Queue
+    priority: int
+    retry_of: str | None
+    scheduled_at: Time
+    due_at: Time
+    state: State
+    attempt: int
+    reason: str | None
+    cancel_requested_at: Time | None
+    pending_at: Time | None
+    published_at: Time | None
+    started_at: Time | None
+    finished_at: Time | None
+    worker: str | None
+    term: int | None
+    result: Any
+    error: TaskError | None
+    attempts: list[Attempt]
+
+
+class RunPage(BaseModel):
+    """A part of the list of runs."""
+
+    items: list[RunOut]
+    next_cursor: str | None
+
+
+class BatchOut(BaseModel):
+    """The runs of a batch, in its order."""
+
+    runs: list[RunOut]
+
+
+class Status(BaseModel):
+    """Who leads and what it sees; null is what nobody answers for."""
+
+    leader: str | None
+    term: int | None
+    since: Time | None
+    index_runs: int | None
+    last_rebuild_at: Time | None
+    last_iteration_at: Time | None
+    oldest_due_at: Time | None
+    active_runs: int | None
+    inbox_depth: int | None
+    workers: int | None
+
+
+class Worker(BaseModel):
+    """A worker that the leader hears."""
+
+    name: str
+    alive: bool
+    last_seen_at: Time
+    concurrency: int
+    running: list[str]
+    queues: list[str]
+
+
+class Workers(BaseModel):
+    """All of them."""
+
+    items: list[Worker]
+
+
+class QueueOut(BaseModel):
+    """A queue: `depth` runs are out and not started."""
+
+    name: str
+    depth: int
+    oldest_age: Duration | None
+    workers: int
+
+
+class Queues(BaseModel):
+    """All of them."""
+
+    items: list[QueueOut]
+
+
+class FieldError(BaseModel):
+    """What is wrong with one value."""
+
+    loc: list[str] = Field(examples=[["schedule", "expr"]])
+    msg: str
+
+
+class Problem(BaseModel):
+    """RFC 9457."""
+
+    type: str = Field(examples=["urn:itinerary:problem:not-found"])
+    title: str
+    status: int
+    detail: str
+    errors: list[FieldError] | None = None

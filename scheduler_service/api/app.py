@@ -1,0 +1,38 @@
+"""The FastAPI application: routes, guards, errors, pages, put together. Opens nothing and decides nothing."""
+
+from typing import Final
+
+from fastapi import FastAPI
+
+from scheduler_service.api import dashboard, health, routes_jobs, routes_runs, routes_scheduler
+from scheduler_service.api.auth import check_exposure
+from scheduler_service.api.bodies import BodyLimit
+from scheduler_service.api.context import ApiContext
+from scheduler_service.api.documents import install_document
+from scheduler_service.api.guards import SafeHeaders, SameSite
+from scheduler_service.api.problems import install_problem_handlers
+from scheduler_service.version import VERSION
+
+DESCRIPTION: Final = """\
+Jobs, runs and the scheduler itself. Times are RFC 3339 in UTC, durations texts such as `25m`.
+Whatever is answered with 2xx is in the database. Errors are RFC 9457 problem documents."""
+
+
+def build_app(context: ApiContext) -> FastAPI:
+    """The API and the dashboard over these parts; BadValues where it would stand open without a token."""
+    check_exposure(context.settings)
+    app = FastAPI(
+        title="Itinerary", description=DESCRIPTION, version=VERSION, docs_url=None, redoc_url=None, openapi_url=None
+    )
+    app.state.context = context
+    for router in (
+        routes_jobs.router, routes_runs.router, routes_scheduler.router, health.router, dashboard.router,
+    ):  # fmt: skip
+        app.include_router(router)
+    dashboard.install_assets(app)
+    install_document(app)
+    install_problem_handlers(app)
+    app.add_middleware(BodyLimit)
+    app.add_middleware(SameSite, loopback_only=not context.settings.api_tokens)
+    app.add_middleware(SafeHeaders)
+    return app

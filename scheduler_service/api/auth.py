@@ -1,0 +1,85 @@
+"""Who may do what: bearer tokens with roles, and what holds where none are set.
+
+Promises: tokens are compared in constant time, by digest; without tokens the API is for this machine alone.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import Callable
+from typing import Annotated, Final
+
+from fastapi import Depends, Request
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from scheduler_service.api.problems import Problem
+from scheduler_service.config import ApiToken, Role, Settings
+from scheduler_service.core.errors import BadValue, BadValues
+
+_RANK: Final[dict[str, int]] = {"viewer": 0, "operator": 1, "admin": 2}
+_bearer = HTTPBearer(auto_error=False, description="A token of ITINERARY_API_TOKENS; none is needed where none is set.")
+
+
+def check_exposure(settings: Settings) -> None:
+    """Refuse to listen beyond this machine without a single token."""
+    if not settings.api_tokens and not is_loopback(settings.api_host):
+        allowed = "without ITINERARY_API_TOKENS the API listens on 127.0.0.1, ::1 or localhost only"
+        raise BadValues([BadValue("ITINERARY_API_HOST", settings.api_host, allowed)])
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address or name of the Host header means this machine."""
+    name = host.strip("[]").lower()
+    parts = name.split(".")
+    dotted = len(parts) == 4 and parts[0] == "127" and all(part.isdigit() for part in parts)
+    return dotted or name in ("::1", "localhost") or name.endswith(".localhost")
+
+
+def token_of(tokens: tuple[ApiToken, ...], presented: str) -> ApiToken | None:
+    """The token that was presented; every known one is compared, so that time tells nothing."""
+    digest = hashlib.sha256(presented.encode("utf-8", "surrogateescape")).hexdigest()
+    found = None
+    for token in tokens:
+        if hmac.compare_digest(token.sha256, digest):
+            found = token
+    return found
+
+
+def require(role: Role) -> Callable[..., None]:
+    """A dependency: the caller's bearer token has `role` or more."""
+
+    def check(request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> None:
+        tokens = request.app.state.context.settings.api_tokens
+        if tokens:
+            _authorise(tokens, credentials.credentials if credentials else None, role, "Bearer")
+
+    return check
+
+
+def require_page(request: Request) -> None:
+    """A dependency of pages: a bearer token, or one given as the password of a browser's own login window."""
+    tokens = request.app.state.context.settings.api_tokens
+    if tokens:
+        _authorise(tokens, _presented_to_page(request.headers.get("authorization", "")), "viewer", "Basic")
+
+
+def _authorise(tokens: tuple[ApiToken, ...], presented: str | None, role: Role, scheme: str) -> None:
+    token = token_of(tokens, presented) if presented else None
+    if token is None:
+        challenge = {"WWW-Authenticate": f'{scheme} realm="itinerary"'}
+        raise Problem(401, "send a valid token: Authorization: Bearer ...", headers=challenge)
+    if _RANK[token.role] < _RANK[role]:
+        raise Problem(403, f"this needs the role {role}; the token has {token.role}")
+
+
+def _presented_to_page(header: str) -> str | None:
+    scheme, _, value = header.partition(" ")
+    if scheme.lower() == "bearer":
+        return value.strip()
+    if scheme.lower() != "basic":
+        return None
+    try:
+        return base64.b64decode(value.strip(), validate=True).decode("utf-8").partition(":")[2]
+    except (binascii.Error, UnicodeDecodeError):
+        return None

@@ -1,0 +1,36 @@
+"""What every route works with, built once and handed down."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from scheduler_service.api.leader_line import LeaderLine
+from scheduler_service.bootstrap import Stores
+from scheduler_service.config import Settings
+from scheduler_service.core.instants import Instant
+
+
+def system_clock() -> Instant:
+    """This machine's time; what must be exact asks the database instead."""
+    return time.time_ns() // 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ApiContext:
+    """The parts of one API process."""
+
+    settings: Settings
+    stores: Stores
+    leader: LeaderLine
+    clock: Callable[[], Instant]
+
+
+def _context(request: Request) -> ApiContext:
+    context: ApiContext = request.app.state.context
+    return context
+
+
+Context = Annotated[ApiContext, Depends(_context)]

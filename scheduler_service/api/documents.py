@@ -1,0 +1,62 @@
+"""The OpenAPI document: what each call takes and answers, problems included."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from fastapi import FastAPI
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from scheduler_service.api import answers as shapes
+from scheduler_service.api import schemas
+from scheduler_service.api.problems import MEDIA_TYPE
+from scheduler_service.version import VERSION
+
+_PREFIX: Final = "#/components/schemas/"
+_EVERYWHERE: Final = (401, 403, 422, 503)
+_SAID: Final = {
+    400: "The request cannot be read",
+    401: "No valid token",
+    403: "Not allowed",
+    404: "There is no such thing",
+    409: "It contradicts what is stored",
+    412: "Changed since it was read",
+    413: "Too large",
+    422: "Some values are not accepted",
+    503: "The database or Redis is away, or no leader answers; see Retry-After",
+}
+_REQUESTS: Final = (
+    schemas.JobIn, schemas.JobPatch, schemas.PauseIn, schemas.TriggerIn, schemas.PreviewIn, schemas.RunIn,
+    schemas.BatchIn, shapes.Problem,
+)  # fmt: skip
+
+
+def answers(models: Mapping[int, type[BaseModel]], *problems: int) -> dict[int | str, dict[str, Any]]:
+    """The `responses` of a route: its models, and problem documents for the statuses named and the usual ones."""
+    found: dict[int | str, dict[str, Any]] = {status: {"model": model} for status, model in models.items()}
+    for status in sorted({*problems, *_EVERYWHERE}):
+        content = {MEDIA_TYPE: {"schema": {"$ref": f"{_PREFIX}Problem"}}}
+        found[status] = {"description": _SAID[status], "content": content}
+    return found
+
+
+def body_of(model: type[BaseModel], *, required: bool = True) -> dict[str, Any]:
+    """The request body of a route that reads it itself."""
+    content = {"application/json": {"schema": {"$ref": f"{_PREFIX}{model.__name__}"}}}
+    return {"requestBody": {"required": required, "content": content}}
+
+
+def install_document(app: FastAPI) -> None:
+    """Complete FastAPI's own document with the schemas of the requests."""
+    made_by_fastapi = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            document = made_by_fastapi()
+            _, extra = models_json_schema([(m, "validation") for m in _REQUESTS], ref_template=_PREFIX + "{model}")
+            document.setdefault("components", {}).setdefault("schemas", {}).update(extra["$defs"])
+            document["info"]["version"] = VERSION
+            app.openapi_schema = document
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's own way to change the document

@@ -1,0 +1,59 @@
+"""The API's line to whoever leads, through the inbox.
+
+Promises: telling never fails a request, since what it tells of is committed and the leader looks into the database
+anyway; asking is answered within the time given or not at all. Never knows who leads.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import structlog
+from uuid_utils.compat import uuid7
+
+from scheduler_service.api.problems import unavailable
+from scheduler_service.core.errors import BrokerUnavailable
+from scheduler_service.core.instants import SECOND, Duration, Instant
+from scheduler_service.ports import Inbox
+
+ANSWER_WITHIN: Final[Duration] = SECOND
+_SPARED: Final = 1.0
+
+log = structlog.get_logger(__name__)
+
+
+class LeaderLine:
+    """Tells and asks the leader; safe to use from several threads."""
+
+    def __init__(self, inbox: Inbox, clock: Callable[[], Instant]) -> None:
+        self._inbox = inbox
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._spared_until = 0.0
+
+    def tell(self, kind: str, body: Mapping[str, Any]) -> None:
+        """Append an entry to the inbox. After a failure none is tried for a second: a silent Redis would hold up
+        every request for its whole timeout."""
+        if time.monotonic() < self._spared_until:
+            return
+        try:
+            self._inbox.send(kind, self._clock(), body)
+        except BrokerUnavailable as exc:
+            with self._lock:
+                self._spared_until = time.monotonic() + _SPARED
+            log.warning("leader not told", kind=kind, error=str(exc))
+
+    def ask(self, what: str, subject: str | None = None) -> Mapping[str, Any]:
+        """The leader's answer; Problem 503 where none leads or Redis is away."""
+        reply_to = f"api-{uuid7()}"
+        body = {"what": what, "reply_to": reply_to, **({} if subject is None else {"subject": subject})}
+        try:
+            self._inbox.send("query", self._clock(), body)
+            answer = self._inbox.await_reply(reply_to, ANSWER_WITHIN)
+        except BrokerUnavailable as exc:
+            log.warning("leader not asked", what=what, error=str(exc))
+            raise unavailable("Redis does not answer, so the leader cannot be asked") from exc
+        if answer is None:
+            raise unavailable("no leader answers; is one running? see `itinerary doctor`")
+        return answer

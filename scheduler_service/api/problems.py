@@ -1,0 +1,131 @@
+"""Every error of the API as an RFC 9457 problem document.
+
+Owns the mapping from the product's exceptions to HTTP. Promises: no stack trace, no driver text and no other user's
+value in an answer; 503 always says when to come again.
+"""
+
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, Final
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from scheduler_service.core.errors import (
+    BadValue,
+    BadValues,
+    BrokerUnavailable,
+    Conflict,
+    ItineraryError,
+    NotFound,
+    RowRefused,
+    StaleVersion,
+    StoreUnavailable,
+)
+
+MEDIA_TYPE: Final = "application/problem+json"
+RETRY_AFTER: Final = "2"
+_TYPE: Final = "urn:itinerary:problem:"
+
+log = structlog.get_logger(__name__)
+
+
+class Problem(HTTPException):
+    """An answer that is an error: status, a sentence for its reader, and the fields at fault."""
+
+    def __init__(
+        self,
+        status: int,
+        detail: str,
+        errors: Sequence[Mapping[str, Any]] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(status, detail, dict(headers or {}))
+        self.errors = tuple(errors)
+
+
+def malformed(detail: str) -> Problem:
+    """400: the request cannot be read."""
+    return Problem(400, detail)
+
+
+def unavailable(detail: str) -> Problem:
+    """503: it may work a little later."""
+    return Problem(503, detail, headers={"Retry-After": RETRY_AFTER})
+
+
+def problem_response(problem: HTTPException) -> Response:
+    """The problem document of an HTTP error."""
+    phrase = HTTPStatus(problem.status_code).phrase
+    body: dict[str, Any] = {
+        "type": _TYPE + phrase.lower().replace(" ", "-"),
+        "title": phrase,
+        "status": problem.status_code,
+        "detail": str(problem.detail),
+    }
+    errors = getattr(problem, "errors", ())
+    if errors:
+        body["errors"] = list(errors)
+    return JSONResponse(body, problem.status_code, dict(problem.headers or {}), media_type=MEDIA_TYPE)
+
+
+def problem_of(error: ItineraryError) -> Problem:
+    """What an error of the product means to the caller of the API."""
+    match error:
+        case BadValues():
+            return Problem(422, "some values are not accepted", [_complaint(e) for e in error.errors])
+        case BadValue():
+            return Problem(422, "a value is not accepted", [_complaint(error)])
+        case NotFound():
+            return Problem(404, str(error))
+        case StaleVersion():
+            return Problem(412, str(error))
+        case Conflict():
+            return Problem(409, str(error))
+        case RowRefused():
+            return Problem(422, "the database cannot store this")
+        case StoreUnavailable():
+            return unavailable("the database does not answer; nothing is known to be stored, try again")
+        case BrokerUnavailable():
+            return unavailable("Redis does not answer, try again")
+        case _:
+            return Problem(500, "this is an error of ours; the log names it")
+
+
+def install_problem_handlers(app: FastAPI) -> None:
+    """Answer every error of this application with a problem document."""
+    app.add_exception_handler(ItineraryError, _on_itinerary_error)
+    app.add_exception_handler(RequestValidationError, _on_validation_error)
+    app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_exception_handler(Exception, _on_bug)
+
+
+def _complaint(error: BadValue) -> dict[str, Any]:
+    return {"loc": error.field.split(".") if error.field else [], "msg": str(error)}
+
+
+def _on_itinerary_error(request: Request, exc: Exception) -> Response:
+    assert isinstance(exc, ItineraryError)
+    problem = problem_of(exc)
+    if problem.status_code >= 500:
+        log.warning("request failed", path=request.url.path, status=problem.status_code, error=str(exc))
+    return problem_response(problem)
+
+
+def _on_validation_error(_request: Request, exc: Exception) -> Response:
+    assert isinstance(exc, RequestValidationError)
+    errors = [{"loc": [str(part) for part in e["loc"]], "msg": str(e["msg"])} for e in exc.errors()]
+    return problem_response(Problem(422, "some values are not accepted", errors))
+
+
+def _on_http_error(_request: Request, exc: Exception) -> Response:
+    assert isinstance(exc, HTTPException)
+    return problem_response(exc)
+
+
+def _on_bug(request: Request, exc: Exception) -> Response:
+    log.error("request crashed", path=request.url.path, method=request.method, exc_info=exc)
+    return problem_response(problem_of(ItineraryError()))

@@ -1,0 +1,234 @@
+"""Jobs over HTTP: made, changed, paused, triggered, looked ahead. The store decides; the leader is told after it."""
+
+import re
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Query, Response
+from starlette.responses import JSONResponse
+from uuid_utils.compat import uuid7
+
+from scheduler_service.api import answers as shapes
+from scheduler_service.api import schemas
+from scheduler_service.api.auth import require
+from scheduler_service.api.bodies import JsonObject, OptionalJsonObject
+from scheduler_service.api.context import ApiContext, Context
+from scheduler_service.api.documents import answers, body_of
+from scheduler_service.api.previews import job_preview, next_runs, read_and_preview, warnings_of
+from scheduler_service.api.problems import Problem
+from scheduler_service.api.run_requests import read_trigger
+from scheduler_service.core.errors import BadValue, BadValues, NotFound, StaleVersion
+from scheduler_service.core.identity import JOB_ID
+from scheduler_service.core.instants import Instant, parse_instant
+from scheduler_service.core.job_body import definition_of, job_body, read_job, read_text, run_body
+from scheduler_service.core.model import Job
+
+router = APIRouter(prefix="/api/v1", tags=["jobs"], dependencies=[Depends(require("viewer"))])
+OPERATOR = [Depends(require("operator"))]
+_PATCH_TRIES = 5
+
+Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
+Cursor = Annotated[str | None, Query(max_length=500, description="`next_cursor` of the page before.")]
+IfMatch = Annotated[str | None, Header(alias="If-Match", description='The version that was read: `"3"`.')]
+From = Annotated[str | None, Query(alias="from", description="Strictly after this instant; default now.")]
+Count = Annotated[int, Query(ge=1, le=1000, description="How many occurrences.")]
+
+
+@router.post(
+    "/jobs", status_code=201, dependencies=OPERATOR, openapi_extra=body_of(schemas.JobIn),
+    responses=answers({201: shapes.JobOut}, 400, 409, 413, 422),
+)  # fmt: skip
+def create_job(context: Context, body: JsonObject) -> Response:
+    """Make a job; 409 where its id is taken."""
+    job, _ = read_job(body, made_at=context.clock())
+    made = context.stores.jobs.create(job)
+    context.leader.tell("job_changed", {"job_id": made.job_id, "change": "added"})
+    return _job_answer(context, made, status=201)
+
+
+@router.put(
+    "/jobs/{job_id}", dependencies=OPERATOR, openapi_extra=body_of(schemas.JobIn),
+    responses=answers({200: shapes.JobOut, 201: shapes.JobOut}, 400, 412, 413, 422),
+)  # fmt: skip
+def put_job(context: Context, job_id: str, body: JsonObject, if_match: IfMatch = None) -> Response:
+    """Make or replace a job; an equal body changes nothing, not even the version."""
+    if body.setdefault("job_id", job_id) != job_id:
+        raise BadValue("job_id", body["job_id"], "give the id of the address, or none")
+    existing = _find(context, job_id)
+    expected = _expected_version(if_match, existing)
+    job, _ = read_job(body, made_at=existing.created_at if existing else context.clock())
+    stored, outcome = context.stores.jobs.replace(job, expected)
+    if outcome != "unchanged":
+        change = "added" if outcome == "made" else "modified"
+        context.leader.tell("job_changed", {"job_id": job_id, "change": change})
+    return _job_answer(context, stored, status=201 if outcome == "made" else 200)
+
+
+@router.patch(
+    "/jobs/{job_id}", dependencies=OPERATOR, openapi_extra=body_of(schemas.JobPatch),
+    responses=answers({200: shapes.JobOut}, 400, 404, 409, 412, 413, 422),
+)  # fmt: skip
+def patch_job(context: Context, job_id: str, body: JsonObject, if_match: IfMatch = None) -> Response:
+    """Change some fields (JSON merge patch); a schedule of another kind replaces the old one whole."""
+    if body.get("job_id", job_id) != job_id:
+        raise BadValue("job_id", body["job_id"], "a job keeps its id; make another job instead")
+    for _ in range(_PATCH_TRIES):
+        current = _known(context, job_id)
+        expected = _expected_version(if_match, current)
+        job, _ = read_job(_merged(definition_of(current), body), made_at=current.created_at)
+        try:
+            stored, outcome = context.stores.jobs.replace(job, expected or current.version)
+        except StaleVersion:
+            if expected is not None:
+                raise
+            continue  # somebody else's edit came between: lay the patch over theirs
+        if outcome != "unchanged":
+            context.leader.tell("job_changed", {"job_id": job_id, "change": "modified"})
+        return _job_answer(context, stored)
+    raise Problem(409, f"job {job_id} is being edited by others all the time; try again")
+
+
+@router.get("/jobs", responses=answers({200: shapes.JobPage}, 422))
+def list_jobs(
+    context: Context,
+    tag: Annotated[str | None, Query(max_length=100, description="Only jobs with this tag.")] = None,
+    q: Annotated[str | None, Query(max_length=200, description="Found in id, title or task.")] = None,
+    paused: Annotated[bool | None, Query(description="Only paused, or only active ones.")] = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Response:
+    """Jobs by their id."""
+    for name, text in (("tag", tag), ("q", q), ("cursor", cursor)):
+        if text is not None:
+            read_text(text, name)
+    page = context.stores.jobs.list(tag=tag, text=q, paused=paused, limit=limit, cursor=cursor)
+    return JSONResponse({"items": [job_body(job) for job in page.items], "next_cursor": page.next_cursor})
+
+
+@router.get("/jobs/{job_id}", responses=answers({200: shapes.JobOut}, 404))
+def get_job(context: Context, job_id: str) -> Response:
+    """A job, with its next runs and its version as ETag."""
+    return _job_answer(context, _known(context, job_id))
+
+
+@router.delete("/jobs/{job_id}", status_code=204, dependencies=OPERATOR, responses=answers({}, 404, 412))
+def delete_job(context: Context, job_id: str, if_match: IfMatch = None) -> Response:
+    """Delete a job; its history stays, its runs that are out end as they will."""
+    current = _known(context, job_id)
+    context.stores.jobs.delete(job_id, _expected_version(if_match, current))
+    context.leader.tell("job_changed", {"job_id": job_id, "change": "removed"})
+    return Response(status_code=204)
+
+
+@router.post(
+    "/jobs/{job_id}/pause", dependencies=OPERATOR, openapi_extra=body_of(schemas.PauseIn, required=False),
+    responses=answers({200: shapes.JobOut}, 400, 404, 413, 422),
+)  # fmt: skip
+def pause_job(context: Context, job_id: str, body: OptionalJsonObject) -> Response:
+    """Let a job make no more runs, for good or until a time."""
+    reason, until = _read_pause(body)
+    _known(context, job_id)
+    return _paused(context, context.stores.jobs.set_paused(job_id, True, reason, until))
+
+
+@router.post("/jobs/{job_id}/resume", dependencies=OPERATOR, responses=answers({200: shapes.JobOut}, 404))
+def resume_job(context: Context, job_id: str) -> Response:
+    """Let a paused job go on from now."""
+    _known(context, job_id)
+    return _paused(context, context.stores.jobs.set_paused(job_id, False, None, None))
+
+
+@router.post(
+    "/jobs/{job_id}/trigger", status_code=202, dependencies=OPERATOR,
+    openapi_extra=body_of(schemas.TriggerIn, required=False),
+    responses=answers({202: shapes.RunOut}, 400, 404, 413, 422),
+)  # fmt: skip
+def trigger_job(context: Context, job_id: str, body: OptionalJsonObject) -> Response:
+    """Run a job now, beside its schedule; `kwargs` are laid over the job's."""
+    new = read_trigger(_known(context, job_id), body, str(uuid7()), context.clock())
+    ((run, _),) = context.stores.runs.enqueue([new])
+    context.leader.tell("run_enqueued", {"run_ids": [run.run_id]})
+    return JSONResponse(run_body(run), 202, {"Location": f"/api/v1/runs/{run.run_id}"})
+
+
+@router.get("/jobs/{job_id}/preview", responses=answers({200: shapes.Preview}, 404, 422))
+def preview_job(context: Context, job_id: str, count: Count = 10, after: From = None) -> Response:
+    """The next occurrences of a job."""
+    start = context.clock() if after is None else parse_instant(after, "from")
+    return JSONResponse(job_preview(_known(context, job_id), start, count))
+
+
+@router.post(
+    "/preview", openapi_extra=body_of(schemas.PreviewIn),
+    responses=answers({200: shapes.Preview}, 400, 413, 422),
+)  # fmt: skip
+def preview(context: Context, body: JsonObject) -> Response:
+    """The next occurrences of a schedule that nobody saved."""
+    return JSONResponse(read_and_preview(body, context.clock()))
+
+
+def _job_answer(context: ApiContext, job: Job, status: int = 200) -> Response:
+    body = {**job_body(job), "next_runs": next_runs(job, context.clock()), "warnings": list(warnings_of(job))}
+    headers = {"ETag": f'"{job.version}"'}
+    if status == 201:
+        headers["Location"] = f"/api/v1/jobs/{job.job_id}"
+    return JSONResponse(body, status, headers)
+
+
+def _paused(context: ApiContext, job: Job) -> Response:
+    context.leader.tell("job_changed", {"job_id": job.job_id, "change": "modified"})
+    return _job_answer(context, job)
+
+
+def _known(context: ApiContext, job_id: str) -> Job:
+    if not JOB_ID.fullmatch(job_id):
+        raise NotFound("no job can have this id")
+    return context.stores.jobs.get(job_id)
+
+
+def _find(context: ApiContext, job_id: str) -> Job | None:
+    try:
+        return _known(context, job_id)
+    except NotFound:
+        return None
+
+
+def _expected_version(if_match: str | None, current: Job | None) -> int | None:
+    """The version that If-Match names; 412 at once where there is nothing that it could match."""
+    if if_match is None:
+        return None
+    if if_match.strip() == "*" and current is not None:
+        return current.version
+    tags = re.findall(r'"(\d{1,9})"', if_match)
+    if current is None or str(current.version) not in tags:
+        raise StaleVersion(f"the job's version is {current.version if current else 'none'}; read it again")
+    return current.version
+
+
+def _merged(definition: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    """JSON merge patch (RFC 7396); null takes a field back to its default."""
+    schedule, wanted = definition["schedule"], patch.get("schedule")
+    if isinstance(wanted, dict) and wanted.get("kind", schedule["kind"]) != schedule["kind"]:
+        definition = {**definition, "schedule": {}}
+    return _merge(definition, patch)
+
+
+def _merge(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    result = {key: value for key, value in target.items() if key not in patch}
+    for key, value in patch.items():
+        if isinstance(value, dict):
+            below = target.get(key)
+            result[key] = _merge(below if isinstance(below, dict) else {}, value)
+        elif value is not None:
+            result[key] = value
+    return result
+
+
+def _read_pause(body: dict[str, Any]) -> tuple[str | None, Instant | None]:
+    unknown = [BadValue(name, body[name], "known are reason, until") for name in sorted({*body} - {"reason", "until"})]
+    if unknown:
+        raise BadValues(unknown)
+    reason, until = body.get("reason"), body.get("until")
+    return (
+        None if reason is None else read_text(reason, "reason"),
+        None if until is None else parse_instant(until, "until"),
+    )

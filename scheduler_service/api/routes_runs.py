@@ -1,0 +1,127 @@
+"""Runs over HTTP: enqueued, looked at, cancelled, run again. In the database before the answer."""
+
+import re
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Response
+from starlette.responses import JSONResponse
+from uuid_utils.compat import uuid7
+
+from scheduler_service.api import answers as shapes
+from scheduler_service.api import schemas
+from scheduler_service.api.auth import require
+from scheduler_service.api.bodies import JsonObject
+from scheduler_service.api.context import ApiContext, Context
+from scheduler_service.api.documents import answers, body_of
+from scheduler_service.api.problems import Problem
+from scheduler_service.api.routes_jobs import OPERATOR, Cursor, Limit
+from scheduler_service.api.run_requests import again, read_batch, read_run
+from scheduler_service.core.errors import NotFound
+from scheduler_service.core.instants import Instant, parse_instant
+from scheduler_service.core.job_body import read_text, run_body
+from scheduler_service.core.model import Run
+from scheduler_service.core.run_state import FINAL, RunState
+from scheduler_service.ports import RunFilter
+
+router = APIRouter(prefix="/api/v1", tags=["runs"], dependencies=[Depends(require("viewer"))])
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,299}")
+
+Time = Annotated[str | None, Query(description="An RFC 3339 time.")]
+
+
+@router.post(
+    "/runs", status_code=201, dependencies=OPERATOR, openapi_extra=body_of(schemas.RunIn),
+    responses=answers({200: shapes.RunOut, 201: shapes.RunOut}, 400, 409, 413, 422),
+)  # fmt: skip
+def enqueue(context: Context, body: JsonObject) -> Response:
+    """Run a task once, now or at `run_at`. The same key and body give the same run again, with 200."""
+    ((run, made),) = context.stores.runs.enqueue([read_run(body, str(uuid7()), context.clock())])
+    if made:
+        context.leader.tell("run_enqueued", {"run_ids": [run.run_id]})
+    return _run_answer(run, 201 if made else 200)
+
+
+@router.post(
+    "/runs/batch", status_code=201, dependencies=OPERATOR, openapi_extra=body_of(schemas.BatchIn),
+    responses=answers({201: shapes.BatchOut}, 400, 409, 413, 422),
+)  # fmt: skip
+def enqueue_batch(context: Context, body: JsonObject) -> Response:
+    """Up to 1,000 runs, all or none; those whose key is known come back as they are."""
+    wanted = read_batch(body, lambda: str(uuid7()), context.clock())
+    enqueued = context.stores.runs.enqueue(wanted)
+    made = [run.run_id for run, is_new in enqueued if is_new]
+    if made:
+        context.leader.tell("run_enqueued", {"run_ids": made})
+    return JSONResponse({"runs": [run_body(run) for run, _ in enqueued]}, 201)
+
+
+@router.get("/runs", responses=answers({200: shapes.RunPage}, 422))
+def list_runs(
+    context: Context,
+    job_id: Annotated[str | None, Query(max_length=128)] = None,
+    state: Annotated[list[RunState] | None, Query(description="May be repeated.")] = None,
+    queue: Annotated[str | None, Query(max_length=128)] = None,
+    since: Time = None,
+    until: Time = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Response:
+    """Runs by their scheduled time, newest first, without their attempts."""
+    for name, text in (("job_id", job_id), ("queue", queue), ("cursor", cursor)):
+        if text is not None:
+            read_text(text, name)
+    wanted = RunFilter(job_id, tuple(state or ()), queue, _instant(since, "since"), _instant(until, "until"))
+    page = context.stores.runs.list(wanted, limit, cursor)
+    return JSONResponse({"items": [run_body(run) for run in page.items], "next_cursor": page.next_cursor})
+
+
+@router.get("/runs/{run_id}", responses=answers({200: shapes.RunOut}, 404))
+def get_run(context: Context, run_id: str) -> Response:
+    """A run with its attempts."""
+    return _run_answer(_known(context, run_id))
+
+
+@router.post(
+    "/runs/{run_id}/cancel",
+    status_code=202,
+    dependencies=OPERATOR,
+    responses=answers({202: shapes.RunOut}, 404),
+)
+def cancel_run(context: Context, run_id: str) -> Response:
+    """Ask that a run never starts, or stops; a final run is left as it is."""
+    _known(context, run_id)
+    run = context.stores.runs.request_cancel(run_id)
+    if run.cancel_requested_at is not None or run.state is RunState.CANCELLED:
+        context.leader.tell("cancel_run", {"run_id": run_id})
+    return _run_answer(run, 202)
+
+
+@router.post(
+    "/runs/{run_id}/retry",
+    status_code=201,
+    dependencies=OPERATOR,
+    responses=answers({201: shapes.RunOut}, 404, 409),
+)
+def retry_run(context: Context, run_id: str) -> Response:
+    """Run a final run's task again, as a new run that names it in `retry_of`."""
+    old = _known(context, run_id)
+    if old.state not in FINAL:
+        raise Problem(409, f"run {run_id} is {old.state}; only a final run can be run again")
+    ((run, _),) = context.stores.runs.enqueue([again(old, str(uuid7()), context.clock())])
+    context.leader.tell("run_enqueued", {"run_ids": [run.run_id]})
+    return _run_answer(run, 201)
+
+
+def _run_answer(run: Run, status: int = 200) -> Response:
+    headers = {"Location": f"/api/v1/runs/{run.run_id}"} if status == 201 else None
+    return JSONResponse(run_body(run), status, headers)
+
+
+def _known(context: ApiContext, run_id: str) -> Run:
+    if not _RUN_ID.fullmatch(run_id):
+        raise NotFound("no run can have this id")
+    return context.stores.runs.get(run_id)
+
+
+def _instant(text: str | None, field: str) -> Instant | None:
+    return None if text is None else parse_instant(text, field)

@@ -1,0 +1,84 @@
+"""The leader's live state over HTTP: status, workers, queues. Asked through the inbox, never guessed."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import APIRouter, Depends, Response
+from starlette.responses import JSONResponse
+
+from scheduler_service.api import answers as shapes
+from scheduler_service.api.auth import require
+from scheduler_service.api.context import ApiContext, Context
+from scheduler_service.api.documents import answers
+from scheduler_service.api.problems import Problem
+from scheduler_service.core.errors import BrokerUnavailable
+from scheduler_service.core.instants import (
+    MILLISECOND,
+    Instant,
+    format_duration,
+    format_instant,
+    parse_instant,
+)
+
+router = APIRouter(prefix="/api/v1", tags=["scheduler"], dependencies=[Depends(require("viewer"))])
+_LIVE = ("index_runs", "last_rebuild_at", "last_iteration_at", "oldest_due_at", "active_runs")
+
+
+@router.get("/scheduler/status", responses=answers({200: shapes.Status}))
+def status(context: Context) -> Response:
+    """Who leads since when, and what it sees; the leader's figures are null where none answers."""
+    return JSONResponse(status_body(context))
+
+
+def status_body(context: ApiContext) -> dict[str, Any]:
+    """The status as JSON: the lease from the database, the rest from the leader itself."""
+    lease = context.stores.leases.peek(0)
+    leads = lease if lease is not None and lease.live else None
+    live: Mapping[str, Any] = {}
+    if leads is not None:
+        try:
+            live = context.leader.ask("statistics")
+        except Problem:
+            live = {}  # it leads by the database but does not answer: the nulls say so
+    workers = live.get("workers")
+    return {
+        "leader": leads.holder if leads else None,
+        "term": lease.term if lease else None,
+        "since": format_instant(leads.acquired_at) if leads else None,
+        **{name: live.get(name) for name in _LIVE},
+        "inbox_depth": _inbox_depth(context),
+        "workers": None if workers is None else sum(1 for worker in workers if worker["alive"]),
+    }
+
+
+@router.get("/workers", responses=answers({200: shapes.Workers}))
+def workers(context: Context) -> Response:
+    """The workers that the leader hears, and what they run."""
+    names = ("name", "alive", "last_seen_at", "concurrency", "running", "queues")
+    seen = context.leader.ask("statistics")["workers"]
+    return JSONResponse({"items": [{name: worker[name] for name in names} for worker in seen]})
+
+
+@router.get("/queues", responses=answers({200: shapes.Queues}))
+def queues(context: Context) -> Response:
+    """The queues with runs that are out and not started, and how many workers listen on each."""
+    now = context.clock()
+    return JSONResponse({"items": [_queue(queue, now) for queue in context.leader.ask("statistics")["queues"]]})
+
+
+def _queue(queue: Mapping[str, Any], now: Instant) -> dict[str, Any]:
+    oldest = queue["oldest_pending_at"]
+    age = None if oldest is None else max(0, now - parse_instant(oldest))
+    return {
+        "name": queue["name"],
+        "depth": queue["pending"],
+        "oldest_age": None if age is None else format_duration(age - age % MILLISECOND),
+        "workers": queue["workers"],
+    }
+
+
+def _inbox_depth(context: ApiContext) -> int | None:
+    try:
+        return context.stores.inbox.depth()
+    except BrokerUnavailable:
+        return None

@@ -1,0 +1,142 @@
+"""What callers of `POST /runs` and `POST /jobs/{id}/trigger` may say, and the new runs that it means. Pure."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from scheduler_service.core.errors import BadValue, BadValues
+from scheduler_service.core.identity import adhoc_run_id, manual_run_id
+from scheduler_service.core.instants import Instant, parse_instant
+from scheduler_service.core.job_body import (
+    check_payload,
+    read_list,
+    read_object,
+    read_overlap,
+    read_priority,
+    read_queue,
+    read_retry,
+    read_task,
+    read_timeout,
+)
+from scheduler_service.core.model import (
+    DEFAULT_PRIORITY,
+    DEFAULT_QUEUE,
+    Job,
+    NewRun,
+    Overlap,
+    RetryPolicy,
+    Run,
+    RunKind,
+)
+
+MAX_BATCH: Final = 1000
+_MAX_KEY: Final = 255
+
+
+def read_run(body: Mapping[str, Any], uuid7: str, now: Instant) -> NewRun:
+    """A one-off run; BadValues with every complaint. `due_at` 0 means at once, by the database's clock."""
+    errors: list[BadValue] = []
+    fields = {name: _read(body, name, read, default, errors) for name, (read, default) in _RUN.items()}
+    if body.get("task") is None:
+        errors.append(BadValue("task", None, "this field is required"))
+    _refuse_unknown(body, {*_RUN, "idempotency_key"}, errors)
+    check_payload(errors, fields["args"], fields["kwargs"])
+    key = _read(body, "idempotency_key", _key, None, errors)
+    if errors:
+        raise BadValues(errors)
+    run_at = fields.pop("run_at")
+    return NewRun(
+        run_id=adhoc_run_id(uuid7), kind=RunKind.ADHOC, scheduled_at=run_at or now, due_at=run_at or 0,
+        idempotency_key=key, request_hash=None if key is None else request_hash(body), **fields,
+    )  # fmt: skip
+
+
+def read_batch(body: Mapping[str, Any], ids: Callable[[], str], now: Instant) -> list[NewRun]:
+    """All runs of a batch; complaints are named by the place of their run."""
+    wanted = body.get("runs")
+    if not isinstance(wanted, list) or not 0 < len(wanted) <= MAX_BATCH:
+        raise BadValue("runs", f"{type(wanted).__name__}", f"give a list of 1 to {MAX_BATCH} runs")
+    runs: list[NewRun] = []
+    errors: list[BadValue] = []
+    for place, item in enumerate(wanted):
+        try:
+            runs.append(read_run(read_object(item, ""), ids(), now))
+        except BadValues as exc:
+            errors.extend(error.under(f"runs.{place}") for error in exc.errors)
+        except BadValue as exc:
+            errors.append(exc.under(f"runs.{place}"))
+    _refuse_unknown(body, {"runs"}, errors)
+    if errors:
+        raise BadValues(errors[:100])
+    return runs
+
+
+def read_trigger(job: Job, body: Mapping[str, Any], uuid7: str, now: Instant) -> NewRun:
+    """A run of the job now: its definition, `kwargs` laid over the job's, and its own `overlap` where given."""
+    errors: list[BadValue] = []
+    given = _read(body, "kwargs", read_object, {}, errors)
+    overlap: Overlap | None = _read(body, "overlap", read_overlap, None, errors)
+    _refuse_unknown(body, {"kwargs", "overlap"}, errors)
+    kwargs = {**job.kwargs, **given}
+    check_payload(errors, list(job.args), kwargs)
+    if errors:
+        raise BadValues(errors)
+    return NewRun(
+        run_id=manual_run_id(job.job_id, uuid7), kind=RunKind.MANUAL, task=job.task, scheduled_at=now, due_at=0,
+        job_id=job.job_id, job_version=job.version, args=job.args, kwargs=kwargs, queue=job.queue,
+        priority=job.priority, retry=job.retry, timeout=job.timeout, overlap=overlap,
+    )  # fmt: skip
+
+
+def again(run: Run, uuid7: str, now: Instant) -> NewRun:
+    """A new run of a final run's task, with the same arguments and policies."""
+    run_id = adhoc_run_id(uuid7) if run.job_id is None else manual_run_id(run.job_id, uuid7)
+    return NewRun(
+        run_id=run_id, kind=RunKind.ADHOC if run.job_id is None else RunKind.MANUAL, task=run.task, scheduled_at=now,
+        due_at=0, job_id=run.job_id, job_version=run.job_version, args=run.args, kwargs=run.kwargs, queue=run.queue,
+        priority=run.priority, retry=run.retry, timeout=run.timeout, retry_of=run.run_id,
+    )  # fmt: skip
+
+
+def request_hash(body: Mapping[str, Any]) -> str:
+    """The same for the same request, whatever the order of its keys; what is null counts as not given."""
+    said = {key: value for key, value in body.items() if value is not None and key != "idempotency_key"}
+    text = json.dumps(said, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _key(value: Any, field: str) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= _MAX_KEY or not value.isprintable():
+        raise BadValue(field, value, f"give a text of 1 to {_MAX_KEY} printable characters")
+    return value
+
+
+_RUN: Final[dict[str, tuple[Callable[[Any, str], Any], Any]]] = {
+    "task": (read_task, ""),
+    "args": (read_list, []),
+    "kwargs": (read_object, {}),
+    "run_at": (parse_instant, None),
+    "queue": (read_queue, DEFAULT_QUEUE),
+    "priority": (read_priority, DEFAULT_PRIORITY),
+    "timeout": (read_timeout, None),
+    "retry": (read_retry, RetryPolicy()),
+}
+
+
+def _read(
+    body: Mapping[str, Any], name: str, read: Callable[[Any, str], Any], default: Any, errors: list[BadValue]
+) -> Any:
+    value = body.get(name)
+    if value is None:
+        return default
+    try:
+        return read(value, name)
+    except BadValue as exc:
+        errors.append(exc)
+        return default
+
+
+def _refuse_unknown(body: Mapping[str, Any], known: set[str], errors: list[BadValue]) -> None:
+    for name in sorted(set(body) - known):
+        errors.append(BadValue(name, body[name], f"this field is not known; known are {', '.join(sorted(known))}"))

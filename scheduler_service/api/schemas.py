@@ -1,0 +1,197 @@
+"""The shapes of requests for the OpenAPI document, with examples; the answers are in answers.py.
+
+Requests are read by core.job_body and api.run_requests, which also say what is wrong with a value; tests hold the
+document against what they do.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Duration = Annotated[str, Field(description="90s, 25m, 2h, 1d or ISO 8601 PT25M", examples=["90s"], max_length=40)]
+Time = Annotated[str, Field(description="RFC 3339", examples=["2026-12-01T01:00:00Z"], max_length=40)]
+JobId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$", examples=["billing.close"])]
+Task = Annotated[str, Field(max_length=255, min_length=1, examples=["billing.close_month"])]
+Queue = Annotated[str, Field(max_length=128, min_length=1, examples=["default"])]
+Priority = Annotated[int, Field(ge=0, le=9, description="0 (first) to 9 (last)", strict=True)]
+Zone = Annotated[str, Field(description="IANA name", examples=["Europe/Berlin"])]
+OverlapChoice = Literal["skip", "allow", "queue", "queue_all", "cancel_running"]
+
+
+class Strict(BaseModel):
+    """No unknown fields, no coercion."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Cron(Strict):
+    """A cron expression: five fields, or six with seconds last."""
+
+    kind: Literal["cron"]
+    expr: str = Field(examples=["0 2 1 * *"])
+    timezone: Zone = "UTC"
+    day_match: Literal["or", "and"] = "or"
+    dst_gap: Literal["next_valid", "shift", "skip"] = "next_valid"
+    dst_fold: Literal["first", "last", "both"] = "first"
+
+
+class Hourly(Strict):
+    """Every hour at a minute."""
+
+    kind: Literal["hourly"]
+    minute: int = Field(ge=0, le=59)
+    timezone: Zone = "UTC"
+
+
+class Interval(Strict):
+    """Every so often, in elapsed time."""
+
+    kind: Literal["interval"]
+    every: Duration
+    offset: Duration | None = None
+    anchor: Time | None = None
+    timezone: Zone = "UTC"
+    balanced: bool = False
+    pinned: bool = False
+
+
+class Calendar(Strict):
+    """Every N days, weeks or months, at wall times."""
+
+    kind: Literal["calendar"]
+    every: int = 1
+    unit: Literal["day", "week", "month"]
+    at: list[str] = Field(examples=[["05:30"]])
+    days: list[int] | None = Field(None, description="Of the month; -1 is its last day")
+    weekdays: list[str] | None = Field(None, examples=[["mon"]])
+    start: str | None = None
+    timezone: Zone = "UTC"
+
+
+class Once(Strict):
+    """One instant."""
+
+    kind: Literal["once"]
+    at: Time
+
+
+Schedule = Annotated[Cron | Hourly | Interval | Calendar | Once, Field(discriminator="kind")]
+
+
+class Misfire(Strict):
+    """What happens to occurrences that could not be released within the grace."""
+
+    policy: Literal["fire_once", "fire_all", "skip"] = "fire_once"
+    grace: Duration = "30s"
+    max_catch_up: int = Field(100, ge=1, le=10_000)
+
+
+class Retry(Strict):
+    """How often, and after which pauses, an attempt that failed is tried anew."""
+
+    max_attempts: int = Field(1, ge=1, le=1000)
+    initial: Duration = "5s"
+    factor: float = Field(2, ge=1, le=100)
+    max: Duration = "10m"
+    jitter: bool = True
+
+
+class JobFields(Strict):
+    """What a job is made of."""
+
+    title: str | None = Field(None, max_length=10_000)
+    args: list[Any] | None = None
+    kwargs: dict[str, Any] | None = None
+    queue: Queue | None = None
+    priority: Priority | None = None
+    start_at: Time | None = None
+    end_at: Time | None = None
+    jitter: Duration | None = None
+    misfire: Misfire | None = None
+    overlap: OverlapChoice | None = None
+    retry: Retry | None = None
+    timeout: Duration | None = None
+    tags: list[Annotated[str, Field(min_length=1, max_length=100)]] | None = Field(None, max_length=50)
+    description: str | None = Field(None, max_length=10_000)
+
+
+class JobIn(JobFields):
+    """A job to be made."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "job_id": "billing.close",
+                    "task": "billing.close_month",
+                    "schedule": {"kind": "cron", "expr": "0 2 1 * *", "timezone": "Europe/Berlin"},
+                    "retry": {"max_attempts": 3},
+                    "tags": ["finance"],
+                }
+            ]
+        }
+    )
+
+    job_id: JobId
+    task: Task
+    schedule: Schedule
+
+
+class JobPatch(JobFields):
+    """Fields to change; null takes one back to its default."""
+
+    task: Task | None = None
+    schedule: dict[str, Any] | None = Field(None, examples=[{"expr": "0 3 1 * *"}])
+
+
+class PauseIn(Strict):
+    """Why, and until when."""
+
+    reason: str | None = Field(None, max_length=10_000)
+    until: Time | None = None
+
+
+class TriggerIn(Strict):
+    """What differs from the job for this run."""
+
+    kwargs: dict[str, Any] | None = None
+    overlap: OverlapChoice | None = None
+
+
+class PreviewIn(Strict):
+    """A schedule to look ahead with; `job_id` is what `H` in a cron expression is made of."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"schedule": {"kind": "interval", "every": "25m", "offset": "2m"}}]}
+    )
+
+    schedule: Schedule
+    start: Time | None = Field(None, alias="from")
+    count: int | None = Field(None, ge=1, le=1000)
+    job_id: JobId | None = None
+
+
+class RunIn(Strict):
+    """A run to be enqueued."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"task": "itinerary.echo", "kwargs": {"message": "hello"}, "idempotency_key": "order-17"}]
+        }
+    )
+
+    task: Task
+    args: list[Any] | None = None
+    kwargs: dict[str, Any] | None = None
+    run_at: Time | None = None
+    queue: Queue | None = None
+    priority: Priority | None = None
+    timeout: Duration | None = None
+    retry: Retry | None = None
+    idempotency_key: str | None = Field(None, min_length=1, max_length=255)
+
+
+class BatchIn(Strict):
+    """Runs to be enqueued together."""
+
+    runs: list[RunIn] = Field(min_length=1, max_length=1000)

@@ -1,0 +1,39 @@
+"""Runs the API: one process, endpoints in a pool of threads, a clean stop on SIGTERM."""
+
+from typing import Final
+
+import structlog
+import uvicorn
+
+from scheduler_service.api.app import build_app
+from scheduler_service.api.auth import check_exposure
+from scheduler_service.api.context import ApiContext, system_clock
+from scheduler_service.api.leader_line import LeaderLine
+from scheduler_service.bootstrap import open_stores
+from scheduler_service.config import Settings
+
+_CONNECTIONS: Final = 10
+_STOP_WITHIN: Final = 5
+
+log = structlog.get_logger(__name__)
+
+
+def serve(settings: Settings) -> None:
+    """Answer HTTP until told to stop."""
+    check_exposure(settings)
+    with open_stores(settings, connections=_CONNECTIONS) as stores:
+        context = ApiContext(settings, stores, LeaderLine(stores.inbox, system_clock), system_clock)
+        app = build_app(context)
+        if not settings.api_tokens:
+            log.info("api open to this machine only", why="no ITINERARY_API_TOKENS are set")
+        log.info("api starting", host=settings.api_host, port=settings.api_port)
+        uvicorn.run(
+            app,
+            host=settings.api_host,
+            port=settings.api_port,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=_STOP_WITHIN,
+            h11_max_incomplete_event_size=64 * 1024,
+        )

@@ -1,0 +1,126 @@
+"""`itinerary doctor`: is everything there that a run needs, and what to do where it is not.
+
+Each check is one line. Only looks; changes nothing.
+"""
+
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Final
+
+from starlette.exceptions import HTTPException
+
+from scheduler_service.adapters.database import Database
+from scheduler_service.adapters.migrations import check_schema
+from scheduler_service.adapters.redis_client import connect, redis_errors
+from scheduler_service.adapters.redis_inbox import RedisInbox
+from scheduler_service.adapters.sql_lease import SqlLeaseStore
+from scheduler_service.api.context import system_clock
+from scheduler_service.api.leader_line import LeaderLine
+from scheduler_service.config import Settings, shown_url
+from scheduler_service.core.errors import ItineraryError
+from scheduler_service.logs import escaped
+from scheduler_service.run_file import read_run
+
+_OLDEST_REDIS: Final = (6, 2)
+
+
+class _NotWell(ItineraryError):
+    """A check that found something to mend."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line: what was looked at, whether it is well, what is so or what to do."""
+
+    name: str
+    well: bool
+    words: str
+
+
+def examine(settings: Settings) -> int:
+    """Print every finding; 0 where all is well, else 1."""
+    settings = _as_up_runs_it(settings)
+    findings = [
+        Finding("settings", True, "accepted"),
+        _found("database", lambda: _database(settings), "see that it is there, then run `itinerary migrate`"),
+        _found("redis", lambda: _redis(settings), "start it, or set ITINERARY_REDIS_URL"),
+        _found("redis data", lambda: _redis_keeps(settings), "change it in Redis's own configuration"),
+        _found("leader", lambda: _leader(settings), "start one with `itinerary leader`"),
+        _found("workers", lambda: _workers(settings), "start one with `itinerary worker`"),
+    ]
+    for finding in findings:
+        print(f"{'ok  ' if finding.well else 'FAIL'}  {finding.name:10}  {escaped(finding.words)}")
+    failed = [finding.name for finding in findings if not finding.well]
+    if failed:
+        print(f"itinerary: to be mended: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _as_up_runs_it(settings: Settings) -> Settings:
+    """Where `up` chose Redis itself and nobody named another, that one is looked at."""
+    port = read_run(settings.data_dir).get("redis_port")
+    if "redis_url" in settings.model_fields_set or not isinstance(port, int):
+        return settings
+    url = f"redis://127.0.0.1:{port}/0"
+    return settings.model_copy(update={"redis_url": url, "broker_url": url})
+
+
+def _found(name: str, check: Callable[[], str], remedy: str) -> Finding:
+    try:
+        return Finding(name, True, check())
+    except ItineraryError as exc:
+        return Finding(name, False, f"{exc}; {remedy}")
+    except HTTPException as exc:  # what the API would answer
+        return Finding(name, False, f"{exc.detail}; {remedy}")
+
+
+def _database(settings: Settings) -> str:
+    with closing(Database(settings.database_url, pool_size=1)) as database:
+        check_schema(database)
+    return f"{shown_url(settings.database_url)}, schema up to date"
+
+
+def _redis(settings: Settings) -> str:
+    version = str(_ask_redis(settings, "info", "server").get("redis_version", "0"))
+    where = f"{shown_url(settings.redis_url)}, version {version}"
+    if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < _OLDEST_REDIS:
+        raise _NotWell(f"{where} is too old: 6.2 or later is needed")
+    return where
+
+
+def _redis_keeps(settings: Settings) -> str:
+    policy = _ask_redis(settings, "config_get", "maxmemory-policy").get("maxmemory-policy")
+    append_only = _ask_redis(settings, "config_get", "appendonly").get("appendonly")
+    if policy != "noeviction":
+        raise _NotWell(f"maxmemory-policy is {policy}: under pressure Redis would drop messages; set noeviction")
+    if append_only != "yes":
+        raise _NotWell("appendonly is no: a restart of Redis would lose messages; set appendonly yes")
+    return "noeviction, appendonly"
+
+
+def _ask_redis(settings: Settings, command: str, argument: str) -> dict[str, Any]:
+    with connect(settings.redis_url, answer_timeout=2) as client, redis_errors():
+        answer: dict[str, Any] = getattr(client, command)(argument)
+    return answer
+
+
+def _leader(settings: Settings) -> str:
+    with closing(Database(settings.database_url, pool_size=1)) as database:
+        lease = SqlLeaseStore(database).peek(0)
+    if lease is None or not lease.live:
+        raise _NotWell("nobody leads")
+    return f"{lease.holder} leads with term {lease.term}, and answers" if _statistics(settings) else ""
+
+
+def _workers(settings: Settings) -> str:
+    alive = [str(worker["name"]) for worker in _statistics(settings)["workers"] if worker["alive"]]
+    if not alive:
+        raise _NotWell("the leader hears no worker")
+    return f"{len(alive)} heard: {', '.join(alive[:5])}"
+
+
+def _statistics(settings: Settings) -> Any:
+    with closing(RedisInbox(settings.redis_url)) as inbox:
+        return LeaderLine(inbox, system_clock).ask("statistics")
