@@ -1,0 +1,71 @@
+"""Instants and durations against their texts."""
+
+from datetime import datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_service.core.errors import BadValue
+from scheduler_service.core.instants import (
+    SECOND,
+    format_duration,
+    format_instant,
+    from_datetime,
+    parse_duration,
+    parse_instant,
+    to_datetime,
+)
+
+INSTANTS = st.integers(-62_135_596_800 * SECOND, 253_402_300_799 * SECOND)
+
+
+@given(INSTANTS)
+def test_an_instant_survives_its_text(instant: int) -> None:
+    assert parse_instant(format_instant(instant)) == instant
+    assert from_datetime(to_datetime(instant)) == instant
+
+
+@given(st.integers(0, 900 * 86_400 * SECOND))
+def test_a_duration_survives_its_text(duration: int) -> None:
+    assert parse_duration(format_duration(duration)) == duration
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90s", 90), ("25m", 1500), ("2h", 7200), ("1d", 86400), ("PT25M", 1500), ("P1DT1H", 90000), ("1h30m", 5400)],
+)
+def test_the_spellings_of_the_contract_are_read(text: str, seconds: int) -> None:
+    assert parse_duration(text) == seconds * SECOND
+
+
+@pytest.mark.parametrize("text", ["", "5", "m", "-5m", "5 m", "5m5m", "P", "PT", "1h30", "١m", "9" * 30 + "s", 5, None])
+def test_what_is_no_duration_is_refused_by_name(text: object) -> None:
+    with pytest.raises(BadValue, match=r"every: .*give a duration such as"):
+        parse_duration(text, "every")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2026-12-01T01:00:00Z", "2026-12-01T01:00:00Z"),
+        ("2026-12-01T02:00:00+01:00", "2026-12-01T01:00:00Z"),
+        ("2026-12-01T01:00:00.250000Z", "2026-12-01T01:00:00.25Z"),
+        ("0001-01-01T00:00:00Z", "0001-01-01T00:00:00Z"),
+    ],
+)
+def test_times_are_told_in_utc_with_trailing_zeros_cut(text: str, expected: str) -> None:
+    assert format_instant(parse_instant(text)) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["2026-12-01", "2026-12-01T01:00:00", "2026-13-01T01:00:00Z", "2026-02-30T00:00:00Z", "now", "", 5, None]
+)
+def test_what_is_no_instant_is_refused_by_name(text: object) -> None:
+    with pytest.raises(BadValue, match="run_at"):
+        parse_instant(text, "run_at")
+
+
+def test_a_naive_datetime_names_no_instant() -> None:
+    with pytest.raises(ValueError, match="zone"):
+        from_datetime(datetime(2026, 1, 1))  # noqa: DTZ001

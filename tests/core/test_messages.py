@@ -1,0 +1,121 @@
+"""Inbox entries: what is understood, and what is set aside with its reason."""
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_service.core.errors import MalformedEntry
+from scheduler_service.core.instants import parse_instant
+from scheduler_service.core.messages import (
+    Failed,
+    Heartbeat,
+    JobChanged,
+    Query,
+    RetryAsked,
+    RunEnqueued,
+    Started,
+    Succeeded,
+    decode,
+)
+from scheduler_service.core.wire import entry
+
+AT = parse_instant("2026-11-27T10:00:00Z")
+TASK = {"task_id": "billing.close_2026-11-27T10:00:00Z~2", "worker": "celery@host"}
+
+
+def test_each_report_of_a_worker_is_understood() -> None:
+    run = "billing.close_2026-11-27T10:00:00Z"
+    assert decode(entry("started", AT, TASK)) == Started(run, 2, "celery@host", AT)
+    assert decode(entry("succeeded", AT, {**TASK, "result": {"any": [1]}})) == Succeeded(
+        run, 2, "celery@host", AT, None, {"any": [1]}
+    )
+    failed = decode(entry("failed", AT, {**TASK, "error": {"type": "ValueError", "message": "no", "traceback": "T"}}))
+    assert isinstance(failed, Failed)
+    assert failed.error == {"type": "ValueError", "message": "no", "traceback": "T"}
+    retry = decode(entry("retry", AT, {**TASK, "due_at": "2026-11-27T10:01:00Z", "args": [1], "kwargs": {}}))
+    assert isinstance(retry, RetryAsked)
+    assert retry.due_at == parse_instant("2026-11-27T10:01:00Z")
+    beat = decode(
+        entry("heartbeat", AT, {"worker": "w", "running": ["a~1"], "received": [], "concurrency": 4, "queues": ["q"]})
+    )
+    assert beat == Heartbeat("w", AT, (("a", 1),), (), 4, ("q",))
+
+
+def test_each_request_of_the_api_is_understood() -> None:
+    assert decode(entry("job_changed", AT, {"job_id": "j", "change": "added"})) == JobChanged("j", "added")
+    assert decode(entry("run_enqueued", AT, {"run_ids": ["a", "b"]})) == RunEnqueued(("a", "b"))
+    assert decode(entry("query", AT, {"what": "run", "subject": "r", "reply_to": "k"})) == Query("run", "r", "k")
+
+
+def test_unknown_keys_of_a_newer_worker_are_ignored() -> None:
+    assert isinstance(decode(entry("started", AT, {**TASK, "gpu": True})), Started)
+
+
+def test_text_that_no_database_takes_is_made_storable() -> None:
+    fields = entry("succeeded", AT, {**TASK, "result": "a\x00b"})
+    fields["body"] = fields["body"].replace("b", "\\ud800b", 1) if "\\ud800" in fields["body"] else fields["body"]
+    message = decode(fields)
+    assert isinstance(message, Succeeded)
+    assert message.result == "a\ufffdb"
+    lone = decode({**fields, "body": json.dumps({**TASK, "result": "x\ud800"})})
+    assert isinstance(lone, Succeeded)
+    lone.result.encode("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"v": "2"}, "version '2'"),
+        ({"v": None}, "version"),
+        ({"type": "exploded"}, "type 'exploded'"),
+        ({"body": "{"}, "not JSON"),
+        ({"body": "[]"}, "not a JSON object"),
+        ({"body": '{"task_id": NaN}'}, "NaN"),
+        ({"body": "[" * 100_000}, "not JSON"),
+        ({"body": json.dumps({"task_id": "no-attempt", "worker": "w"})}, "task_id"),
+        ({"body": json.dumps({"task_id": "r~0x1", "worker": "w"})}, "task_id"),
+        ({"body": json.dumps({"task_id": "r~1", "worker": ""})}, "worker"),
+        ({"body": json.dumps({"task_id": "r~1"})}, "worker"),
+        ({"body": "x" * 600_000}, "600000 characters"),
+        ({"at": "yesterday"}, "at: "),
+    ],
+)
+def test_what_cannot_be_understood_is_refused_with_its_reason(change: dict[str, Any], reason: str) -> None:
+    fields = {k: v for k, v in {**entry("started", AT, TASK), **change}.items() if v is not None}
+    with pytest.raises(MalformedEntry, match=reason):
+        decode(fields)
+
+
+KINDS = ["started", "succeeded", "failed", "retry", "heartbeat", "job_changed", "cancel_run", "run_enqueued", "query"]
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+KEYS = st.sampled_from(
+    [
+        "task_id",
+        "worker",
+        "result",
+        "error",
+        "due_at",
+        "running",
+        "queues",
+        "concurrency",
+        "run_ids",
+        "job_id",
+        "change",
+    ]
+)
+
+
+@given(st.sampled_from(KINDS), st.dictionaries(KEYS, JSON, max_size=6), st.text(max_size=30))
+def test_no_entry_raises_anything_but_malformed(kind: str, body: dict[str, Any], at: str) -> None:
+    fields = {**entry(kind, AT, {}), "body": json.dumps(body)}
+    for one in (fields, {**fields, "at": at}, {**fields, "body": at}):
+        with suppress(MalformedEntry):
+            decode(one)
