@@ -89,6 +89,7 @@ def server_argv(binary: ServerBinary, folder: Path, port: int) -> list[str]:
         "appendfsync": "always",
         "maxmemory-policy": "noeviction",
         "daemonize": "no",
+        "loglevel": "warning",
     }
     return [str(binary.path), *(word for name, value in options.items() for word in (f"--{name}", value))]
 
