@@ -1,6 +1,7 @@
 """Warnings about the clocks: that a fixed time falls into an hour which is skipped or repeated."""
 
 from functools import lru_cache
+from typing import Final
 
 import numpy as np
 
@@ -10,19 +11,20 @@ from scheduler_service.core.instants import SECOND, format_instant
 from scheduler_service.core.wall_times import WallTimes, times_of_day
 from scheduler_service.core.zones import DAY_SECONDS, Transition, changes_between
 
+_AHEAD: Final = 400 * DAY_SECONDS
 
-def clock_warnings(wall: WallTimes, year: int) -> tuple[str, ...]:
-    """What happens to this schedule at the jumps of its zone in `year` and the next, in words."""
+
+def clock_warnings(wall: WallTimes, since: int) -> tuple[str, ...]:
+    """What happens to this schedule at its zone's jumps in the 400 days from `since` (seconds), in words."""
     if wall.rule.wildcard:
         return ()
-    found = (_warning(wall, jump) for jump in _jumps(wall.zone, year))
+    found = (_warning(wall, jump) for jump in _jumps(wall.zone, since))
     return tuple(dict.fromkeys(text for text in found if text))[:2]
 
 
 @lru_cache(maxsize=4_096)
-def _jumps(zone: str, year: int) -> tuple[Transition, ...]:
-    start = (year - 1970) * 31_556_952
-    return changes_between(zone, start, start + 2 * 31_556_952)
+def _jumps(zone: str, since: int) -> tuple[Transition, ...]:
+    return changes_between(zone, since, since + _AHEAD)
 
 
 def _warning(wall: WallTimes, jump: Transition) -> str:

@@ -102,9 +102,7 @@ class HourBits:
         """The minutes of a wall hour that are meant, those outside wall times [low, high) left out."""
         day, hour = divmod(local_hour, DAY_SECONDS)
         meant = self._meant[day - self._first_day][rows]
-        meant = meant & ((self._rows.hours[rows] >> np.uint32(hour // HOUR_SECONDS)) & np.uint32(1)).astype(
-            bool
-        )
+        meant = meant & ((self._rows.hours[rows] >> np.uint32(hour // HOUR_SECONDS)) & np.uint32(1)).astype(bool)
         first = max(0, -(-(low - local_hour) // 60))
         last = min(60, -(-(high - local_hour) // 60))
         within = np.uint64(((1 << last) - 1) & ~((1 << first) - 1))

@@ -8,6 +8,8 @@ and decides nothing.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from operator import lt
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -15,7 +17,7 @@ from numpy.typing import NDArray
 
 from scheduler_service.core.expansion import Entry, Expansion, Roster, expand_roster
 from scheduler_service.core.instants import Instant
-from scheduler_service.core.ordering import Runs, merged
+from scheduler_service.core.ordering import NO_RUNS, Runs, ordered_runs
 
 Ints = NDArray[np.int64]
 Ordinals = NDArray[np.int32]
@@ -69,9 +71,7 @@ class Generation:
         return RunSlice(self.times, self.ordinals, self.job_ids)
 
 
-def _generation(
-    found: Expansion, job_ids: Sequence[str], start: Instant, end: Instant, revision: int
-) -> Generation:
+def _generation(found: Expansion, job_ids: Sequence[str], start: Instant, end: Instant, revision: int) -> Generation:
     found.times.flags.writeable = False
     found.ordinals.flags.writeable = False
     first = None
@@ -91,27 +91,17 @@ def build_generation(
 def from_unsorted(
     times: Ints, ordinals: Ordinals, job_ids: Sequence[str], start: Instant, end: Instant, revision: int = 0
 ) -> Generation:
-    """The generation of runs in any order; the same run given twice is held once."""
-    rank, ordinal_of = _ranks(job_ids)
-    positions = ordinals if rank is None else rank[ordinals]
-    runs = merged(_NOTHING, [Runs(times, positions)] if times.size else [], len(job_ids))
-    sorted_ordinals = runs.positions if ordinal_of is None else ordinal_of[runs.positions]
-    return _generation(Expansion(runs.times, sorted_ordinals, ()), job_ids, start, end, revision)
+    """The generation of runs in any order; the same run given twice is held once.
+
+    `job_ids` is in order, so that ordinals order jobs as their ids do; ValueError where it is not.
+    """
+    if not all(map(lt, job_ids, islice(job_ids, 1, None))):
+        raise ValueError("the job table is not in order of job ids")
+    runs = ordered_runs(Runs(times, ordinals), len(job_ids)) if times.size else NO_RUNS
+    return _generation(Expansion(runs.times, runs.positions, ()), job_ids, start, end, revision)
 
 
-def _ranks(job_ids: Sequence[str]) -> tuple[Ordinals | None, Ordinals | None]:
-    """The place of each ordinal in the order of job ids and back; None where the table is in order."""
-    order = sorted(range(len(job_ids)), key=job_ids.__getitem__)
-    ordinal_of = np.asarray(order, dtype=np.int32)
-    if bool((ordinal_of == np.arange(len(job_ids))).all()):
-        return None, None
-    rank = np.empty_like(ordinal_of)
-    rank[ordinal_of] = np.arange(len(job_ids), dtype=np.int32)
-    return rank, ordinal_of
-
-
-_NOTHING: Final = Runs(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32))
-EMPTY: Final = Generation(_NOTHING.times, _NOTHING.positions, (), 0, 0, 0, None)
+EMPTY: Final = Generation(NO_RUNS.times, NO_RUNS.positions, (), 0, 0, 0, None)
 
 
 class ScheduledRunIndex:

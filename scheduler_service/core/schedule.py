@@ -14,7 +14,7 @@ from scheduler_service.core.schedule_kinds import (
     zone_of,
 )
 from scheduler_service.core.schedule_specs import ParsedSchedule, canonical_spec, parse_schedule
-from scheduler_service.core.walk import count, latest, next_after, occurrences
+from scheduler_service.core.walk import count, latest, next_after, occurrences, upcoming
 
 __all__ = [
     "CalendarSchedule",
@@ -31,5 +31,6 @@ __all__ = [
     "next_after",
     "occurrences",
     "parse_schedule",
+    "upcoming",
     "zone_of",
 ]

@@ -17,7 +17,7 @@ from scheduler_service.core.cron import CronLine, has_hash, read_line, resolve_h
 from scheduler_service.core.errors import BadValue
 from scheduler_service.core.instants import Instant, format_instant
 from scheduler_service.core.schedule_kinds import CronSchedule, HourlySchedule, OnceSchedule, Schedule
-from scheduler_service.core.spec_reading import choice, moment, only_known, utc_year, whole, zone_name
+from scheduler_service.core.spec_reading import choice, moment, month_start, only_known, whole, zone_name
 from scheduler_service.core.wall_times import Clockwork, WallTimes
 
 KINDS: Final = ("cron", "hourly", "interval", "calendar", "once")
@@ -79,7 +79,7 @@ def _parse(spec: Mapping[str, Any], job_id: str, made_at: Instant) -> ParsedSche
         return ParsedSchedule(schedule, interval_specs.warnings(schedule))
     if kind == "calendar":
         calendar = calendar_specs.parse(canonical, made_at)
-        return ParsedSchedule(calendar, clock_warnings(calendar.wall, utc_year(made_at)))
+        return ParsedSchedule(calendar, clock_warnings(calendar.wall, month_start(made_at)))
     return ParsedSchedule(OnceSchedule(moment(canonical["at"], "at", None)))
 
 
@@ -120,20 +120,18 @@ def _canonical_cron(spec: Mapping[str, Any], job_id: str) -> dict[str, Any]:
 
 def _cron(spec: Mapping[str, Any], job_id: str, made_at: Instant) -> ParsedSchedule:
     expr = spec["expr"]
-    rest = (spec["timezone"], spec["day_match"], spec["dst_gap"], spec["dst_fold"], utc_year(made_at))
+    rest = (spec["timezone"], spec["day_match"], spec["dst_gap"], spec["dst_fold"], month_start(made_at))
     return _cron_kept(expr, job_id if has_hash(expr) else "", *rest)
 
 
 @lru_cache(maxsize=65_536)
-def _cron_kept(
-    expr: str, job_id: str, zone: str, day_match: Any, gap: Any, fold: Any, year: int
-) -> ParsedSchedule:
+def _cron_kept(expr: str, job_id: str, zone: str, day_match: Any, gap: Any, fold: Any, since: int) -> ParsedSchedule:
     line: CronLine = read_line(expr, day_match, job_id)
     pattern = line.pattern
     rule = ClockRule(True) if pattern.wildcard else ClockRule(False, gap, fold)
     block = Clockwork(pattern.hours, pattern.minutes, pattern.seconds)
     wall = WallTimes(zone, rule, pattern.days, (block,))
-    notes = line.notes + clock_warnings(wall, year)
+    notes = line.notes + clock_warnings(wall, since)
     return ParsedSchedule(CronSchedule(expr, wall), notes)
 
 

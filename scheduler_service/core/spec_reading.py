@@ -113,6 +113,7 @@ def items(spec: Mapping[str, Any], key: str, most: int) -> tuple[Any, ...]:
     return tuple(value)
 
 
-def utc_year(instant: Instant) -> int:
-    """The year of an instant in UTC."""
-    return datetime.fromtimestamp(instant // SECOND, UTC).year
+def month_start(instant: Instant) -> int:
+    """The first second of the instant's month in UTC: near enough for a warning, and shared by many jobs."""
+    moment = datetime.fromtimestamp(instant // SECOND, UTC)
+    return int(moment.replace(day=1, hour=0, minute=0, second=0).timestamp())

@@ -5,7 +5,9 @@ years costs no loop over seconds. Windows are [start, end) in microseconds. The 
 is elsewhere and must agree with this.
 """
 
+import itertools
 from collections.abc import Iterator
+from itertools import islice, takewhile
 from typing import Final, assert_never
 
 import numpy as np
@@ -29,6 +31,7 @@ Ints = NDArray[np.int64]
 # The year field spans 130 years; the rarest date without it, a 29 February on one weekday, 40.
 HORIZON_DAYS: Final = 131 * 366
 _CANDIDATES: Final = 50_000
+_FEW: Final = 3_000
 _NONE: Final[Ints] = np.empty(0, dtype=np.int64)
 
 
@@ -37,20 +40,8 @@ def next_after(
 ) -> Instant | None:
     """The first occurrence strictly after `after`, from `start_at` (included) to `end_at` (excluded)."""
     low = after + 1 if start_at is None else max(after + 1, start_at)
-    found = _first_from(schedule, low)
+    found = next(_from(schedule, low), None)
     return None if found is None or (end_at is not None and found >= end_at) else found
-
-
-def _first_from(schedule: Schedule, low: Instant) -> Instant | None:
-    match schedule:
-        case OnceSchedule():
-            return schedule.at if schedule.at >= low else None
-        case IntervalSchedule():
-            return schedule.first + _periods_before(schedule, low) * schedule.every
-        case CronSchedule() | HourlySchedule() | CalendarSchedule():
-            return _first_wall(schedule.wall, low)
-        case _:
-            assert_never(schedule)
 
 
 def _periods_before(schedule: IntervalSchedule, instant: Instant) -> int:
@@ -58,14 +49,45 @@ def _periods_before(schedule: IntervalSchedule, instant: Instant) -> int:
     return max(0, -((schedule.first - instant) // schedule.every))
 
 
-def _first_wall(wall: WallTimes, low: Instant) -> Instant | None:
-    begin = max(low, wall.not_before or low)
-    start = -(-begin // SECOND)
-    for chunk_start, chunk_end in _chunks(wall, start, start + HORIZON_DAYS * DAY_SECONDS, 2):
-        found = _in_chunk(wall, chunk_start, chunk_end, first_only=True)
+def _groups_from(wall: WallTimes, low: Instant) -> Iterator[Ints]:
+    """The occurrences (seconds) from `low` on, in groups of at least one, as far as the horizon."""
+    start = -(-max(low, wall.not_before or low) // SECOND)
+    end, step = start + HORIZON_DAYS * DAY_SECONDS, _chunk_seconds(wall, 2, _FEW)
+    while start < end:
+        found = _in_chunk(wall, start, min(start + step, end), first_only=True)
         if found.size:
-            return int(found[0]) * SECOND
-    return None
+            yield found
+            start = int(found[-1]) + 1
+        else:
+            start, step = start + step, min(step * 4, _chunk_seconds(wall, 4_000, _CANDIDATES))
+
+
+def upcoming(
+    schedule: Schedule,
+    after: Instant,
+    most: int,
+    *,
+    start_at: Instant | None = None,
+    end_at: Instant | None = None,
+) -> list[Instant]:
+    """The next `most` occurrences strictly after `after`, fewer where the schedule ends; bounds as in `next_after`."""
+    low = after + 1 if start_at is None else max(after + 1, start_at)
+    within = takewhile(lambda at: end_at is None or at < end_at, _from(schedule, low))
+    return list(islice(within, most))
+
+
+def _from(schedule: Schedule, low: Instant) -> Iterator[Instant]:
+    match schedule:
+        case OnceSchedule():
+            yield from (schedule.at,) if schedule.at >= low else ()
+        case IntervalSchedule():
+            first = schedule.first + _periods_before(schedule, low) * schedule.every
+            yield from itertools.count(first, schedule.every)
+        case CronSchedule() | HourlySchedule() | CalendarSchedule():
+            for group in _groups_from(schedule.wall, low):
+                yield from (int(second) * SECOND for second in group)
+        case _:
+            assert_never(schedule)
 
 
 def occurrences(schedule: Schedule, start: Instant, end: Instant) -> list[Instant]:
@@ -96,12 +118,12 @@ def latest(schedule: Schedule, start: Instant, end: Instant) -> Instant | None:
 
 def _last_wall(wall: WallTimes, start: Instant, end: Instant) -> Instant | None:
     first, last = -(-max(start, wall.not_before or start) // SECOND), -(-end // SECOND)
-    step = _chunk_seconds(wall, 2)
+    step, most = _chunk_seconds(wall, 2, _FEW), _chunk_seconds(wall, 4_000, _CANDIDATES)
     while last > first:
         found = _in_chunk(wall, max(first, last - step), last)
         if found.size:
             return int(found[-1]) * SECOND
-        last, step = last - step, min(step * 4, _chunk_seconds(wall, 4_000))
+        last, step = last - step, min(step * 4, most)
     return None
 
 
@@ -122,21 +144,16 @@ def _parts(schedule: Schedule, start: Instant, end: Instant) -> Iterator[Ints]:
 def wall_parts(wall: WallTimes, start: Instant, end: Instant) -> Iterator[Ints]:
     """The occurrences (in SECONDS) of a wall-time schedule in [start, end), chunk by chunk."""
     begin = max(start, wall.not_before or start)
-    for low, high in _chunks(wall, -(-begin // SECOND), -(-end // SECOND), 400):
-        yield _in_chunk(wall, low, high)
+    low, high = -(-begin // SECOND), -(-end // SECOND)
+    step = _chunk_seconds(wall, 4_000, _CANDIDATES)
+    for chunk in range(low, high, step):
+        yield _in_chunk(wall, chunk, min(chunk + step, high))
 
 
-def _chunks(wall: WallTimes, start: int, end: int, days: int) -> Iterator[tuple[int, int]]:
-    step, most = _chunk_seconds(wall, days), _chunk_seconds(wall, 4_000)
-    while start < end:
-        yield start, min(start + step, end)
-        start, step = start + step, min(step * 4, most)
-
-
-def _chunk_seconds(wall: WallTimes, days: int) -> int:
-    """A length of about `days` that holds few enough candidates, in whole hours."""
+def _chunk_seconds(wall: WallTimes, days: int, candidates: int) -> int:
+    """A length of at most `days` that holds about so many candidates, in whole hours."""
     a_day = times_of_day(wall.blocks).size
-    return min(days * DAY_SECONDS, max(1, 24 * _CANDIDATES // a_day) * 3600)
+    return min(days * DAY_SECONDS, max(1, 24 * candidates // a_day) * 3600)
 
 
 def _in_chunk(wall: WallTimes, start: int, end: int, *, first_only: bool = False) -> Ints:
@@ -179,7 +196,8 @@ def _local_times(days: Ints, times: Ints, low: int, high: int) -> Ints:
     first, last = low // DAY_SECONDS, (high - 1) // DAY_SECONDS
     within = days[np.searchsorted(days, first) : np.searchsorted(days, last, side="right")]
     if first == last:
-        times = times[np.searchsorted(times, low % DAY_SECONDS) :]
+        midnight = first * DAY_SECONDS
+        times = times[np.searchsorted(times, low - midnight) : np.searchsorted(times, high - midnight)]
     local = (within[:, None] * DAY_SECONDS + times[None, :]).ravel()
     return local[(local >= low) & (local < high)]
 

@@ -1,0 +1,118 @@
+"""A clock kit for the tests of your own schedules: no service, no waiting, no clock.
+
+    from scheduler_service.testing import assert_fires
+
+    def test_the_report_runs_once_on_the_day_the_clocks_change():
+        assert_fires("30 2 * * *", "2027-03-28T00:00", "2027-03-29T00:00",
+                     ["2027-03-28T03:00"], timezone="Europe/Berlin")
+
+A schedule is a cron line or a spec as the API takes it. Times are aware datetimes, RFC 3339 texts, or
+wall times such as `2027-03-28T03:00`, which are read in the schedule's zone. Windows are [start, end).
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from scheduler_service.core.instants import Instant, format_instant, from_datetime, to_datetime
+from scheduler_service.core.preview import occurrence
+from scheduler_service.core.schedule import (
+    ParsedSchedule,
+    Schedule,
+    next_after,
+    occurrences,
+    parse_schedule,
+    zone_of,
+)
+from scheduler_service.core.spec_reading import moment
+from scheduler_service.core.zones import zone
+
+Spec = str | Mapping[str, Any]
+Moment = str | datetime
+
+
+def fires(
+    spec: Spec,
+    start: Moment,
+    end: Moment,
+    *,
+    timezone: str = "UTC",
+    job_id: str = "job",
+    made_at: Moment | None = None,
+) -> list[datetime]:
+    """When the schedule fires in [start, end), as datetimes in its zone.
+
+    `timezone` is for cron lines; a spec names its own. `made_at`, by default `start`, is the moment from
+    which an interval without an anchor and a calendar without a start count.
+    """
+    schedule, found = _found(spec, start, end, timezone, job_id, made_at)
+    return [to_datetime(at).astimezone(zone(zone_of(schedule))) for at in found]
+
+
+def assert_fires(
+    spec: Spec,
+    start: Moment,
+    end: Moment,
+    expected: Sequence[Moment],
+    *,
+    timezone: str = "UTC",
+    job_id: str = "job",
+    made_at: Moment | None = None,
+) -> None:
+    """Fails unless the schedule fires at exactly these times in [start, end); says what is missing or too much."""
+    schedule, found = _found(spec, start, end, timezone, job_id, made_at)
+    wanted = [_instant(at, zone_of(schedule)) for at in expected]
+    if sorted(wanted) != found:
+        raise AssertionError(_difference(schedule, wanted, found))
+
+
+def assert_never_fires(spec: Spec, start: Moment, end: Moment, *, timezone: str = "UTC", job_id: str = "job") -> None:
+    """Fails if the schedule fires in [start, end)."""
+    assert_fires(spec, start, end, [], timezone=timezone, job_id=job_id)
+
+
+def next_fire(spec: Spec, after: Moment, *, timezone: str = "UTC", job_id: str = "job") -> datetime | None:
+    """The first time strictly after `after` at which the schedule fires, in UTC; None where it never will."""
+    zone_name = _zone_name(spec, timezone)
+    moment_after = _instant(after, zone_name)
+    found = next_after(_parsed(spec, timezone, job_id, moment_after).schedule, moment_after)
+    return None if found is None else to_datetime(found)
+
+
+def warnings_of(spec: Spec, *, timezone: str = "UTC", job_id: str = "job") -> tuple[str, ...]:
+    """What the service would warn about when this schedule is saved now."""
+    return _parsed(spec, timezone, job_id, from_datetime(datetime.now(UTC))).warnings
+
+
+def _found(
+    spec: Spec, start: Moment, end: Moment, timezone: str, job_id: str, made_at: Moment | None
+) -> tuple[Schedule, list[Instant]]:
+    name = _zone_name(spec, timezone)
+    low, high = _instant(start, name), _instant(end, name)
+    made = low if made_at is None else _instant(made_at, name)
+    schedule = _parsed(spec, timezone, job_id, made).schedule
+    return schedule, occurrences(schedule, low, high)
+
+
+def _zone_name(spec: Spec, timezone: str) -> str:
+    return timezone if isinstance(spec, str) else str(spec.get("timezone", "UTC"))
+
+
+def _parsed(spec: Spec, timezone: str, job_id: str, made_at: Instant) -> ParsedSchedule:
+    full = {"kind": "cron", "expr": spec, "timezone": timezone} if isinstance(spec, str) else spec
+    return parse_schedule(full, job_id=job_id, made_at=made_at)
+
+
+def _instant(at: Moment, timezone: str) -> Instant:
+    return from_datetime(at) if isinstance(at, datetime) else moment(at, "time", timezone)
+
+
+def _difference(schedule: Schedule, wanted: Sequence[Instant], found: Sequence[Instant]) -> str:
+    lines = ["the schedule does not fire as expected:"]
+    for at in sorted({*wanted, *found}):
+        if (at in wanted) != (at in found):
+            shown = occurrence(schedule, at)
+            what = "missing" if at in wanted else "too much"
+            note = f" ({shown.dst})" if shown.dst and at in found else ""
+            lines.append(f"  {what}: {format_instant(at)} = {shown.local}{shown.offset}{note}")
+    return "\n".join(lines)
