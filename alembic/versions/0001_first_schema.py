@@ -16,7 +16,7 @@ INSTANT = sa.BigInteger().with_variant(postgresql.TIMESTAMP(timezone=True), "pos
 STATES = "'scheduled', 'pending', 'running', 'retrying', 'completed', 'failed', 'cancelled', 'skipped', 'missed'"
 WAITS = "state IN ('retrying', 'scheduled')"
 IS_OCCURRENCE = "kind = 'occurrence'"
-IS_LED = f"state IN ('pending', 'running') OR {IS_OCCURRENCE} AND {WAITS}"
+IS_ACTIVE = "state IN ('pending', 'retrying', 'running', 'scheduled')"
 
 
 def upgrade() -> None:
@@ -118,7 +118,7 @@ def _runs() -> None:
 def _run_indexes() -> None:
     _partial_index("ix_runs_waiting", "runs", ["queue", "priority", "due_at", "id"], WAITS)
     _partial_index("uq_runs_occurrence", "runs", ["job_id", "scheduled_at"], IS_OCCURRENCE, unique=True)
-    _partial_index("ix_runs_led", "runs", ["state"], IS_LED)
+    _partial_index("ix_runs_active", "runs", ["state", "kind"], IS_ACTIVE)
     _partial_index("uq_runs_idempotency_key", "runs", ["idempotency_key"], "idempotency_key IS NOT NULL", unique=True)
     op.create_index("ix_runs_newest", "runs", ["scheduled_at", "id"])
     op.create_index("ix_runs_of_job", "runs", ["job_id", "scheduled_at", "id"])

@@ -101,8 +101,10 @@ def whole_run(row: Sequence[Any], attempts: tuple[Attempt, ...] = ()) -> Run:
 
 def ended_attempt(row: Sequence[Any]) -> Attempt:
     """One ended try, from ATTEMPT_COLUMNS."""
-    *facts, error = row
-    return Attempt(*facts, error=_task_error(error))
+    attempt, outcome, reason, pending_at, published_at, started_at, finished_at, worker, error = row
+    return Attempt(
+        attempt, outcome, reason, pending_at, published_at, started_at, finished_at, worker, _task_error(error)
+    )  # fmt: skip
 
 
 def _task_error(error: Any) -> TaskError | None:

@@ -37,17 +37,17 @@ from scheduler_service.ports import Moved
 
 _RELEASES: Final = Batch(run_id=Text, attempt=Integer, seq=BigInteger)
 _NOW: Final = bindparam("now", type_=InstantColumn)
-_TERM: Final = bindparam("term", type_=BigInteger)
+_TERM: Final = bindparam("leading_term", type_=BigInteger)
 
 
 def move(connection: Connection, dialect: str, term: int, releases: Sequence[Release], now: Instant) -> Moved:
     """Collect what is still due and unchanged, lock it, then move exactly that."""
-    return _released(connection, _move(dialect), releases, {"term": term, "now": now})
+    return _released(connection, _move(dialect), releases, {"leading_term": term, "now": now})
 
 
 def renumber(connection: Connection, dialect: str, term: int, releases: Sequence[Release]) -> Moved:
     """Store the seq of the next publish of runs that are still pending and wanted."""
-    return _released(connection, _renumber(dialect), releases, {"term": term})
+    return _released(connection, _renumber(dialect), releases, {"leading_term": term})
 
 
 def _released(connection: Connection, moving: Update, releases: Sequence[Release], facts: dict[str, Any]) -> Moved:

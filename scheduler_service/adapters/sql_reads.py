@@ -12,7 +12,7 @@ from sqlalchemy import CTE, BigInteger, Connection, Select, Text, bindparam, fun
 
 from scheduler_service.adapters.batch import Batch, chunks
 from scheduler_service.adapters.run_rows import ACTIVE_COLUMNS, active_run
-from scheduler_service.adapters.tables import IS_LED, IS_OUT, WAITS, InstantColumn, runs
+from scheduler_service.adapters.tables import IS_ACTIVE, IS_OCCURRENCE, IS_OUT, WAITS, InstantColumn, runs
 from scheduler_service.core.instants import Instant
 from scheduler_service.core.model import ActiveRun
 
@@ -22,7 +22,9 @@ _IDS: Final = Batch(run_id=Text)
 
 def led_runs(connection: Connection) -> list[ActiveRun]:
     """All that is out, and every waiting run that a schedule made."""
-    return _active(connection.execute(select(*ACTIVE_COLUMNS).where(IS_LED)))
+    out = select(*ACTIVE_COLUMNS).where(IS_ACTIVE, IS_OUT)
+    waiting = select(*ACTIVE_COLUMNS).where(IS_ACTIVE, WAITS, IS_OCCURRENCE)
+    return _active(connection.execute(out.union_all(waiting)))
 
 
 def due_runs(connection: Connection, until: Instant, limit: int) -> list[ActiveRun]:
@@ -44,7 +46,7 @@ def runs_by_id(connection: Connection, dialect: str, run_ids: Sequence[str]) -> 
 
 def cancel_requests(connection: Connection, limit: int) -> list[ActiveRun]:
     """Runs that are out and not wanted any more."""
-    wanted = select(*ACTIVE_COLUMNS).where(IS_LED, IS_OUT, runs.c.cancel_requested_at.is_not(None)).limit(limit)
+    wanted = select(*ACTIVE_COLUMNS).where(IS_ACTIVE, IS_OUT, runs.c.cancel_requested_at.is_not(None)).limit(limit)
     return _active(connection.execute(wanted))
 
 

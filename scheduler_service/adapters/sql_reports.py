@@ -12,9 +12,8 @@ from sqlalchemy import JSON, Connection, Integer, Text, Update, and_, bindparam,
 
 from scheduler_service.adapters.batch import Batch, chunks, insert_into
 from scheduler_service.adapters.database import dump_json
-from scheduler_service.adapters.tables import InstantColumn, among, cursors, run_attempts, runs
+from scheduler_service.adapters.tables import IS_ACTIVE, InstantColumn, cursors, run_attempts, runs
 from scheduler_service.core.effects import LateReport
-from scheduler_service.core.run_state import ACTIVE
 
 _LATE: Final = Batch(
     run_id=Text, attempt=Integer, late_reports=Integer, late_kind=Text, late_at=InstantColumn, late_worker=Text,
@@ -22,7 +21,6 @@ _LATE: Final = Batch(
 )  # fmt: skip
 _CANCELS: Final = Batch(run_id=Text)
 _NOW: Final = bindparam("now", type_=InstantColumn)
-_IS_ACTIVE: Final = among(runs.c.state, ACTIVE)
 
 
 def keep_late_reports(connection: Connection, dialect: str, late: Sequence[LateReport]) -> None:
@@ -52,7 +50,7 @@ def commit_position(connection: Connection, shard: int, position: str) -> None:
 def _keep_late(dialect: str) -> Any:
     """A final run's last attempt has no row of its own: it gets one, as the run has it."""
     batch = _LATE.rows(dialect)
-    is_over = or_(runs.c.attempt > batch.c.attempt, and_(runs.c.attempt == batch.c.attempt, not_(_IS_ACTIVE)))
+    is_over = or_(runs.c.attempt > batch.c.attempt, and_(runs.c.attempt == batch.c.attempt, not_(IS_ACTIVE)))
     copied = ("reason", "pending_at", "published_at", "started_at", "finished_at", "worker", "error")
     columns = {
         **{name: batch.c[name] for name in batch.c.keys()},  # noqa: SIM118  (columns are no mapping)
@@ -74,6 +72,6 @@ def _request_cancels(dialect: str) -> Update:
     batch = _CANCELS.rows(dialect)
     return (
         update(runs)
-        .where(runs.c.run_id == batch.c.run_id, runs.c.cancel_requested_at.is_(None), _IS_ACTIVE)
+        .where(runs.c.run_id == batch.c.run_id, runs.c.cancel_requested_at.is_(None), IS_ACTIVE)
         .values(cancel_requested_at=_NOW)
     )

@@ -24,9 +24,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
-    and_,
     literal_column,
-    or_,
     text,
 )
 from sqlalchemy.dialects import postgresql
@@ -34,7 +32,7 @@ from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from scheduler_service.core.instants import Instant, from_datetime, to_datetime
 from scheduler_service.core.model import RunKind
-from scheduler_service.core.run_state import WAITING, RunState
+from scheduler_service.core.run_state import ACTIVE, WAITING, RunState
 
 
 class InstantColumn(TypeDecorator[int]):
@@ -216,8 +214,7 @@ def among(column: ColumnElement[Any], values: frozenset[Any]) -> ColumnElement[b
 WAITS: Final = among(runs.c.state, WAITING)
 IS_OUT: Final = among(runs.c.state, frozenset({RunState.PENDING, RunState.RUNNING}))
 IS_OCCURRENCE: Final = runs.c.kind == literal_column(f"'{RunKind.OCCURRENCE}'")
-# What a leader must know whenever it is due: everything that is out, and every waiting run of a schedule.
-IS_LED: Final = or_(IS_OUT, and_(IS_OCCURRENCE, WAITS))
+IS_ACTIVE: Final = among(runs.c.state, ACTIVE)
 IS_UNPLANNED: Final = jobs.c.planned_version != jobs.c.version
 
 
@@ -229,7 +226,7 @@ WAITING_INDEX: Final = _partial_index(
     "ix_runs_waiting", runs.c.queue, runs.c.priority, runs.c.due_at, runs.c.id, where=WAITS
 )
 _partial_index("uq_runs_occurrence", runs.c.job_id, runs.c.scheduled_at, where=IS_OCCURRENCE, unique=True)
-_partial_index("ix_runs_led", runs.c.state, where=IS_LED)
+_partial_index("ix_runs_active", runs.c.state, runs.c.kind, where=IS_ACTIVE)
 _partial_index(
     "uq_runs_idempotency_key", runs.c.idempotency_key, where=runs.c.idempotency_key.is_not(None), unique=True
 )

@@ -1,0 +1,201 @@
+"""JobStore in SQL: every change of a job is a new version and its history row, in one transaction.
+
+Promises: of two changes made at once one comes after the other, or is told so; a version's effective_from is the
+database's time, later than the one before it. Never plans anything: the leader sees that a version is not planned.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+from sqlalchemy import ColumnElement, Connection, Text, insert, literal, select, update
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
+
+from scheduler_service.adapters.batch import insert_into
+from scheduler_service.adapters.database import Database
+from scheduler_service.adapters.job_rows import JOB_COLUMNS, job_of, search_columns, tag_line
+from scheduler_service.adapters.paging import page_of, read_cursor
+from scheduler_service.adapters.tables import job_versions, jobs
+from scheduler_service.core.errors import Conflict, NotFound, StaleVersion
+from scheduler_service.core.instants import MICROSECOND, Instant
+from scheduler_service.core.job_body import definition_of
+from scheduler_service.core.model import Job
+from scheduler_service.ports import Page
+
+
+class _MadeMeanwhile(Conflict):
+    """Somebody else made the job between our look and our insert; a second look shows it."""
+
+
+class SqlJobStore:
+    """JobStore on SQLite and PostgreSQL."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def create(self, job: Job) -> Job:
+        """See JobStore."""
+        with self._database.write() as connection:
+            there = self._locked(connection, job.job_id)
+            if there is not None and not there.deleted:
+                raise Conflict(f"job {job.job_id} exists")
+            return self._make(connection, job, there)
+
+    def replace(self, job: Job, if_version: int | None) -> tuple[Job, Literal["made", "replaced", "unchanged"]]:
+        """See JobStore."""
+        try:
+            return self._replace(job, if_version)
+        except _MadeMeanwhile:
+            return self._replace(job, if_version)
+
+    def _replace(self, job: Job, if_version: int | None) -> tuple[Job, Literal["made", "replaced", "unchanged"]]:
+        with self._database.write() as connection:
+            there = self._locked(connection, job.job_id)
+            _check_version(job.job_id, there, if_version)
+            if there is None or there.deleted:
+                return self._make(connection, job, there), "made"
+            if definition_of(job) == definition_of(there):
+                return there, "unchanged"
+            changed = replace(
+                job,
+                created_at=there.created_at,
+                paused=there.paused,
+                pause_reason=there.pause_reason,
+                paused_until=there.paused_until,
+            )
+            return self._next_version(connection, changed, there), "replaced"
+
+    def get(self, job_id: str) -> Job:
+        """See JobStore."""
+        with self._database.read() as connection:
+            row = connection.execute(select(*JOB_COLUMNS).where(jobs.c.job_id == job_id)).first()
+        if row is None or row.deleted:
+            raise NotFound(f"no job {job_id}")
+        return job_of(row)
+
+    def list(
+        self, *, tag: str | None, text: str | None, paused: bool | None, limit: int, cursor: str | None
+    ) -> Page[Job]:
+        """See JobStore."""
+        wanted = select(*JOB_COLUMNS, jobs.c.job_id).where(~jobs.c.deleted)
+        if tag is not None:
+            wanted = wanted.where(_holds(jobs.c.tags, f"\n{tag_line(tag)}\n"))
+        if text:
+            wanted = wanted.where(_holds(jobs.c.search_text, text.casefold()))
+        if paused is not None:
+            wanted = wanted.where(jobs.c.paused == paused)
+        if cursor is not None:
+            wanted = wanted.where(jobs.c.job_id > read_cursor(cursor, str)[0])
+        with self._database.read() as connection:
+            rows = connection.execute(wanted.order_by(jobs.c.job_id).limit(limit + 1)).all()
+        return page_of(rows, limit, job_of, lambda row: [row.job_id])
+
+    def set_paused(self, job_id: str, paused: bool, reason: str | None, until: Instant | None) -> Job:
+        """See JobStore."""
+        with self._database.write() as connection:
+            there = self._there(connection, job_id)
+            wanted = replace(
+                there,
+                paused=paused,
+                pause_reason=reason if paused else None,
+                paused_until=until if paused else None,
+            )
+            return there if wanted == there else self._next_version(connection, wanted, there)
+
+    def delete(self, job_id: str, if_version: int | None) -> None:
+        """See JobStore."""
+        with self._database.write() as connection:
+            there = self._there(connection, job_id)
+            _check_version(job_id, there, if_version)
+            self._next_version(connection, replace(there, deleted=True), there)
+
+    def _locked(self, connection: Connection, job_id: str) -> Job | None:
+        """The job as it is, deleted ones too; until the end of the transaction nobody else changes it."""
+        row = connection.execute(select(*JOB_COLUMNS).where(jobs.c.job_id == job_id).with_for_update()).first()
+        return None if row is None else job_of(row)
+
+    def _there(self, connection: Connection, job_id: str) -> Job:
+        there = self._locked(connection, job_id)
+        if there is None or there.deleted:
+            raise NotFound(f"no job {job_id}")
+        return there
+
+    def _make(self, connection: Connection, job: Job, deleted: Job | None) -> Job:
+        now = self._now(connection)
+        if deleted is not None:
+            return self._next_version(connection, replace(job, created_at=now, deleted=False), deleted)
+        made = _as_kept(replace(job, version=1, created_at=now, effective_from=now, deleted=False))
+        row = insert_into(jobs, self._database.dialect).values(**_job_row(made), planned_version=0, updated_at=now)
+        inserted = connection.execute(row.on_conflict_do_nothing().returning(jobs.c.version)).first()
+        if inserted is None:
+            raise _MadeMeanwhile(f"job {job.job_id} exists")
+        connection.execute(insert(job_versions).values(**_version_row(made)))
+        return made
+
+    def _next_version(self, connection: Connection, job: Job, before: Job) -> Job:
+        now = self._now(connection)
+        effective_from = max(now, before.effective_from + MICROSECOND)
+        made = _as_kept(replace(job, version=before.version + 1, effective_from=effective_from))
+        changed = update(jobs).where(jobs.c.job_id == job.job_id, jobs.c.version == before.version)
+        connection.execute(changed.values(**_job_row(made), updated_at=now))
+        connection.execute(insert(job_versions).values(**_version_row(made)))
+        return made
+
+    def _now(self, connection: Connection) -> Instant:
+        now: Instant = connection.execute(select(self._database.now())).scalar_one()
+        return now
+
+
+class _Holds(FunctionElement[bool]):
+    """Whether a text holds another one, letter by letter, as LIKE does not on every database."""
+
+    inherit_cache = True
+
+
+@compiles(_Holds, "sqlite")
+def _instr(element: _Holds, compiler: Any, **options: Any) -> str:
+    return f"instr({compiler.process(element.clauses, **options)}) > 0"
+
+
+@compiles(_Holds, "postgresql")
+def _strpos(element: _Holds, compiler: Any, **options: Any) -> str:
+    return f"strpos({compiler.process(element.clauses, **options)}) > 0"
+
+
+def _holds(column: ColumnElement[str], part: str) -> ColumnElement[bool]:
+    return _Holds(column, literal(part, Text))
+
+
+def _check_version(job_id: str, there: Job | None, if_version: int | None) -> None:
+    current = None if there is None or there.deleted else there.version
+    if if_version is not None and if_version != current:
+        raise StaleVersion(f"job {job_id} is not at version {if_version}" + (f" but at {current}" if current else ""))
+
+
+def _as_kept(job: Job) -> Job:
+    """The job as reading it back gives it: its schedule's defaults hang on when it was made."""
+    return job_of(
+        (
+            definition_of(job), job.created_at, job.version, job.paused, job.pause_reason, job.paused_until,
+            job.effective_from, job.deleted,
+        )
+    )  # fmt: skip
+
+
+def _version_row(job: Job) -> Mapping[str, Any]:
+    return {
+        "job_id": job.job_id,
+        "version": job.version,
+        "definition": definition_of(job),
+        "paused": job.paused,
+        "pause_reason": job.pause_reason,
+        "paused_until": job.paused_until,
+        "effective_from": job.effective_from,
+        "created_at": job.created_at,
+        "deleted": job.deleted,
+    }
+
+
+def _job_row(job: Job) -> Mapping[str, Any]:
+    return {**_version_row(job), **search_columns(job)}

@@ -1,0 +1,165 @@
+"""RunStore in SQL: runs enqueued, read and cancelled by everybody but the leader.
+
+Promises: an idempotency key names one run for ever, whoever asks at the same time; a cancel request is never lost
+between two states. Never moves a run except to `cancelled`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, Select, Text, Update, bindparam, case, func, literal, select, update
+from sqlalchemy import tuple_ as row_of
+
+from scheduler_service.adapters import sql_planning
+from scheduler_service.adapters.batch import Batch, chunks
+from scheduler_service.adapters.database import Database
+from scheduler_service.adapters.paging import page_of, read_cursor
+from scheduler_service.adapters.run_rows import ATTEMPT_COLUMNS, RUN_COLUMNS, ended_attempt, whole_run
+from scheduler_service.adapters.tables import IS_ACTIVE, WAITS, InstantColumn, among, run_attempts, runs
+from scheduler_service.core.errors import Conflict, NotFound
+from scheduler_service.core.instants import Instant
+from scheduler_service.core.model import NewRun, Run
+from scheduler_service.core.run_state import ACTIVE, RunState
+from scheduler_service.ports import Page, RunFilter
+
+CANCELLED_EARLY: Final = "cancelled on request, before it was released"
+_NAMES: Final = Batch(name=Text)
+_RUN_ID: Final = bindparam("asked", type_=Text)
+_NOW: Final = bindparam("now", type_=InstantColumn)
+
+
+class SqlRunStore:
+    """RunStore on SQLite and PostgreSQL."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._dialect = database.dialect
+
+    def enqueue(self, new: Sequence[NewRun]) -> list[tuple[Run, bool]]:
+        """See RunStore. Keys are inserted in their order, so that two batches with the same keys do not deadlock."""
+        in_order = sorted(new, key=lambda run: run.idempotency_key or "")
+        with self._database.write() as connection:
+            made = sql_planning.insert_missing(connection, self._dialect, in_order, self._now(connection))
+            made_runs = self._by_id(connection, [run.run_id for run in new if run.run_id in made])
+            kept = self._by_key(connection, [run for run in new if run.run_id not in made])
+        return [
+            (made_runs[run.run_id], True) if run.run_id in made else (kept[str(run.idempotency_key)], False)
+            for run in new
+        ]
+
+    def get(self, run_id: str) -> Run:
+        """See RunStore."""
+        with self._database.read() as connection:
+            return self._whole(connection, run_id)
+
+    def list(self, wanted: RunFilter, limit: int, cursor: str | None) -> Page[Run]:
+        """See RunStore."""
+        conditions = _conditions(wanted)
+        if cursor is not None:
+            at, row_id = read_cursor(cursor, int, int)
+            last = row_of(literal(at, InstantColumn), literal(row_id))
+            conditions.append(row_of(runs.c.scheduled_at, runs.c.id) < last)
+        newest_first = (
+            select(*RUN_COLUMNS, runs.c.id)
+            .where(*conditions)
+            .order_by(runs.c.scheduled_at.desc(), runs.c.id.desc())
+            .limit(limit + 1)
+        )
+        with self._database.read() as connection:
+            rows = connection.execute(newest_first).all()
+        return page_of(rows, limit, lambda row: whole_run(row[:-1]), lambda row: [row.scheduled_at, row.id])
+
+    def request_cancel(self, run_id: str) -> Run:
+        """See RunStore. One statement judges the state on the locked row, so no move slips in between."""
+        with self._database.write() as connection:
+            connection.execute(_cancel(), {"asked": run_id, "now": self._now(connection)})
+            return self._whole(connection, run_id)
+
+    def counts(self) -> Mapping[RunState, int]:
+        """See RunStore."""
+        counted = select(runs.c.state, func.count()).where(IS_ACTIVE).group_by(runs.c.state)
+        with self._database.read() as connection:
+            found = {RunState(state): number for state, number in connection.execute(counted)}
+        return {state: found.get(state, 0) for state in RunState if state in ACTIVE}
+
+    def _now(self, connection: Connection) -> Instant:
+        now: Instant = connection.execute(select(self._database.now())).scalar_one()
+        return now
+
+    def _whole(self, connection: Connection, run_id: str) -> Run:
+        row = connection.execute(_run(), {"asked": run_id}).first()
+        if row is None:
+            raise NotFound(f"no run {run_id}")
+        run = whole_run(row)
+        ended = connection.execute(_ended_attempts(), {"asked": run_id})
+        return replace(run, attempts=tuple(ended_attempt(row) for row in ended if row.attempt < run.attempt))
+
+    def _by_id(self, connection: Connection, run_ids: Sequence[str]) -> dict[str, Run]:
+        found: dict[str, Run] = {}
+        for chunk in chunks([(run_id,) for run_id in run_ids]):
+            found |= {row.run_id: whole_run(row) for row in connection.execute(_runs_by_id(self._dialect), chunk)}
+        return found
+
+    def _by_key(self, connection: Connection, new: Sequence[NewRun]) -> dict[str, Run]:
+        """The runs that have these keys already; Conflict where one was asked for otherwise, or an id is taken."""
+        keys = {run.idempotency_key for run in new if run.idempotency_key is not None}
+        found: dict[str, tuple[Run, str | None]] = {}
+        for chunk in chunks([(key,) for key in keys]):
+            for row in connection.execute(_runs_by_key(self._dialect), chunk):
+                *columns, key, request_hash = row
+                found[key] = (whole_run(columns), request_hash)
+        for run in new:
+            if run.idempotency_key not in found:
+                raise Conflict(f"run {run.run_id} exists")
+            if found[run.idempotency_key][1] != run.request_hash:
+                raise Conflict(f"idempotency key {run.idempotency_key!r} was used for another request")
+        return {key: run for key, (run, _) in found.items()}
+
+
+def _conditions(wanted: RunFilter) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = []
+    if wanted.job_id is not None:
+        conditions.append(runs.c.job_id == wanted.job_id)
+    if wanted.states:
+        conditions.append(among(runs.c.state, frozenset(wanted.states)))
+    if wanted.queue is not None:
+        conditions.append(runs.c.queue == wanted.queue)
+    if wanted.since is not None:
+        conditions.append(runs.c.scheduled_at >= wanted.since)
+    if wanted.until is not None:
+        conditions.append(runs.c.scheduled_at < wanted.until)
+    return conditions
+
+
+@cache
+def _cancel() -> Update:
+    """Waiting runs end here; of those that are out the leader must take the claim or stop the task."""
+    ends = {"state": RunState.CANCELLED.value, "reason": CANCELLED_EARLY, "finished_at": _NOW}
+    values: dict[str, Any] = {name: case((WAITS, value), else_=runs.c[name]) for name, value in ends.items()}
+    values["cancel_requested_at"] = func.coalesce(runs.c.cancel_requested_at, _NOW)
+    return update(runs).where(runs.c.run_id == _RUN_ID, IS_ACTIVE).values(values)
+
+
+@cache
+def _run() -> Select[Any]:
+    return select(*RUN_COLUMNS).where(runs.c.run_id == _RUN_ID)
+
+
+@cache
+def _ended_attempts() -> Select[Any]:
+    return select(*ATTEMPT_COLUMNS).where(run_attempts.c.run_id == _RUN_ID).order_by(run_attempts.c.attempt)
+
+
+@cache
+def _runs_by_id(dialect: str) -> Select[Any]:
+    batch = _NAMES.rows(dialect)
+    return select(*RUN_COLUMNS).join(batch, runs.c.run_id == batch.c.name)
+
+
+@cache
+def _runs_by_key(dialect: str) -> Select[Any]:
+    batch = _NAMES.rows(dialect)
+    columns = (*RUN_COLUMNS, runs.c.idempotency_key, runs.c.request_hash)
+    return select(*columns).join(batch, runs.c.idempotency_key == batch.c.name)
