@@ -218,6 +218,6 @@ _ANY_DAY: Final = DayPattern(days=0, months=0, weekdays=0, either=False)
 
 def _groups(walls: list[WallTimes]) -> tuple[Group, ...]:
     cuts = [n for n in range(len(walls)) if n == 0 or _clock_key(walls[n]) != _clock_key(walls[n - 1])]
-    ends = [*cuts[1:], len(walls)]
+    ends = [*cuts[1:], len(walls)] if walls else []
     pairs = zip(cuts, ends, strict=True)
     return tuple(Group(walls[a].zone, walls[a].rule, a, b) for a, b in pairs)
