@@ -66,19 +66,25 @@ class Database:
     ) -> None:
         self._url, self._bounds, self._clock = read_url(url), bounds, clock
         self._queue = queue or WriterQueue()
+        self._beside: list[Database] = []
         self.dialect: Dialect = "sqlite" if self._url.get_backend_name() == "sqlite" else "postgresql"
         make = _sqlite_engine if self.dialect == "sqlite" else _postgres_engine
         self.engine: Engine = make(self._url, pool_size, bounds)
 
     def beside(self, *, bounds: Bounds | None = None) -> "Database":
-        """The same database through one connection of its own, for what must never wait for the pool."""
-        return Database(
+        """The same database through one connection of its own, for what must never wait for the pool.
+
+        It is closed with this one.
+        """
+        other = Database(
             self._url.render_as_string(hide_password=False),
             pool_size=1,
             bounds=bounds or self._bounds,
             clock=self._clock,
             queue=self._queue,
         )
+        self._beside.append(other)
+        return other
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -111,7 +117,9 @@ class Database:
         return clock.op("+", return_type=InstantColumn())(literal(timedelta(microseconds=plus)))
 
     def close(self) -> None:
-        """Close every connection."""
+        """Close every connection, those beside too."""
+        for other in self._beside:
+            other.close()
         self.engine.dispose()
 
 

@@ -40,10 +40,21 @@ def upgrade(database_url: str, report: Callable[[str], None] = lambda line: None
 
 
 def schema_is_current(engine: Engine) -> bool:
-    """Whether the database has exactly this program's schema: without it, old code or new must not lead."""
+    """Whether the database has exactly this program's schema: neither an older nor a newer one may be led on."""
     with engine.connect() as connection:
         current, newest = _revisions(connection)
     return current == newest
+
+
+def check_schema(database: Database) -> None:
+    """Return if the schema is this program's; StoreUnavailable saying what to do if not."""
+    with database.read() as connection:
+        current, newest = _revisions(connection)
+    _refuse_newer(current)
+    if current != newest:
+        raise StoreUnavailable(
+            f"the database's schema is {current or 'missing'}, not {newest}: run `itinerary migrate`"
+        )
 
 
 def _revisions(connection: Any) -> tuple[str | None, str | None]:

@@ -56,10 +56,6 @@ class SqlLeaseStore:
         with self._database.read() as connection:
             return self._view(connection, shard)
 
-    def close(self) -> None:
-        """Close the connection."""
-        self._database.close()
-
     def _view(self, connection: Connection, shard: int) -> LeaseView | None:
         columns = (
             leases.c.term,
