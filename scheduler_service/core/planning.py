@@ -54,7 +54,7 @@ def plan(state: SchedulerState, step: Step) -> None:
         if history is not None:
             by_job[job_id] += _fires(history, state.cursor, until)
     state.cursor = until
-    make(state, step, [pair for pairs in by_job.values() for pair in _judged(state, step, pairs)])
+    make(state, step, [pair for pairs in by_job.values() if pairs for pair in _judged(state, step, pairs)])
 
 
 def _version_at(history: JobHistory, at: Instant) -> Job:
