@@ -1,0 +1,83 @@
+"""`python -m workers`: one Celery worker in this process, with the switches that the product needs.
+
+With `--app module:celery_app` it runs somebody's own app, attached here if it is not yet. Exit status 2 for a wrong
+call, else Celery's own. Results of tasks never reach the log.
+"""
+
+import argparse
+import secrets
+import sys
+from typing import Any, Final
+
+from celery import Celery, maybe_patch_concurrency
+
+DEFAULT_QUEUE: Final = "default"
+_OWN_APP: Final = "workers.celery_app:app"
+_SUCCEEDED: Final = "Task %(name)s[%(id)s] succeeded in %(runtime)ss"
+
+
+def main(argv: list[str]) -> int:
+    """Run until stopped; the worker's exit status."""
+    patch: Any = maybe_patch_concurrency
+    patch(["workers", *argv], ["-P"], ["--pool"])  # gevent wants this before sockets are used
+    asked = _parser().parse_args(argv)
+    app = _load(asked.app)
+    _keep_results_out_of_logs()
+    worker: Any = app.Worker(
+        hostname=asked.hostname,
+        pool_cls=asked.pool,
+        concurrency=asked.concurrency,
+        loglevel=asked.loglevel.upper(),
+        queues=asked.queues or _queues_of(app),
+        task_events=True,
+        without_gossip=True,
+        without_mingle=True,
+        quiet=True,
+        no_color=True,
+    )
+    worker.start()
+    return int(worker.exitcode or 0)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m workers", description="Run one Celery worker under Itinerary.")
+    parser.add_argument("--app", default=_OWN_APP, help="module:celery_app of your own app")
+    parser.add_argument("-c", "--concurrency", type=int, help="tasks at a time; the number of CPUs by default")
+    parser.add_argument("-Q", "--queues", help="queues to consume, separated by commas")
+    parser.add_argument("-P", "--pool", default="prefork", choices=["prefork", "threads", "solo", "gevent"])
+    parser.add_argument("-n", "--hostname", default=f"worker-{secrets.token_hex(4)}@%h", help="unique name of the node")
+    parser.add_argument("-l", "--loglevel", default="info", choices=["debug", "info", "warning", "error"])
+    return parser
+
+
+def _load(place: str) -> Celery:
+    """The app, attached. Modules are looked for in the working directory too, as Celery's own command does."""
+    from celery.app.utils import find_app
+
+    from workers.attach import attach
+
+    sys.path.insert(0, "")
+    try:
+        app: Celery = find_app(place)
+    except (ImportError, AttributeError) as exc:
+        print(f"itinerary worker: cannot load the app {place}: {exc}", file=sys.stderr)
+        raise SystemExit(2) from exc
+    attach(app)
+    app.set_current()
+    return app
+
+
+def _queues_of(app: Celery) -> str:
+    """The app's own queues, and the one that jobs go to unless they say otherwise."""
+    names = list(app.amqp.queues)
+    return ",".join(names if DEFAULT_QUEUE in names else [*names, DEFAULT_QUEUE])
+
+
+def _keep_results_out_of_logs() -> None:
+    from celery.app import trace
+
+    trace.LOG_SUCCESS = _SUCCEEDED
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

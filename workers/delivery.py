@@ -1,0 +1,169 @@
+"""One delivery of one of our messages, in the process that runs it: what it says it is, its claim, and its end.
+
+Promises that nothing is reported for a delivery that lost its claim, and that the soft time limit of a task that is
+over disturbs no report. Knows Celery's requests and outcomes, not its workers.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+from uuid import uuid4
+
+from celery.exceptions import Ignore, Reject, Retry, SoftTimeLimitExceeded
+from celery.utils.time import maybe_make_aware
+from kombu.utils.json import dumps as celerys_json
+
+from scheduler_service.core.errors import BadValue
+from scheduler_service.core.instants import SECOND, Instant, from_datetime, parse_instant, to_datetime
+from scheduler_service.core.wire import (
+    HEADER_ATTEMPT,
+    HEADER_DUE_AT,
+    HEADER_JOB_ID,
+    HEADER_RUN_ID,
+    HEADER_SCHEDULED_AT,
+    cancel_key,
+)
+from workers import reporting
+from workers.claim import Verdict, claim
+from workers.connection import AWAY, RedisConnection, patiently
+from workers.current import CurrentRun
+from workers.plain import ARGUMENTS_LIMIT
+from workers.reporting import Report, Told
+
+TIMED_OUT: Final = "timed_out"
+IGNORED: Final = "ignored"
+
+
+def is_ours(headers: Mapping[str, Any]) -> bool:
+    """Whether a message is one that the scheduler sent, and not one that merely inherited its headers."""
+    run_id, attempt = headers.get(HEADER_RUN_ID), headers.get(HEADER_ATTEMPT)
+    return isinstance(run_id, str) and headers.get("id") == f"{run_id}~{attempt}"
+
+
+@dataclass(frozen=True, slots=True)
+class AskedRetry:
+    """What the task asked for by `retry()`; arguments are None where they are too long to tell and the same."""
+
+    due_at: Instant
+    args: list[Any] | None
+    kwargs: dict[str, Any] | None
+    retries: int
+
+
+@dataclass(slots=True)
+class Delivery:
+    """A message of ours; `won` once its claim said yes. The token is this delivery's own, not the worker's:
+    two deliveries of one attempt may meet in one worker."""
+
+    connection: RedisConnection
+    task_id: str
+    run: CurrentRun
+    worker: str
+    token: str = field(default_factory=lambda: uuid4().hex)
+    won: bool = False
+    started_at: Instant | None = None
+    asking_retry: bool = False
+    retry: AskedRetry | None = None
+    broken_retry: Exception | None = None
+
+    @classmethod
+    def of(cls, request: Any, connection: RedisConnection, worker: str) -> "Delivery | None":
+        """The delivery that this request is, or None for anybody else's message, eager and direct calls."""
+        headers = vars(request)
+        if request.is_eager or request.called_directly or not is_ours(headers):
+            return None
+        task_id = headers["id"]
+        run = CurrentRun(
+            headers[HEADER_RUN_ID],
+            headers.get(HEADER_JOB_ID),
+            headers[HEADER_ATTEMPT],
+            to_datetime(parse_instant(headers.get(HEADER_SCHEDULED_AT), HEADER_SCHEDULED_AT)),
+            to_datetime(parse_instant(headers.get(HEADER_DUE_AT), HEADER_DUE_AT)),
+            lambda: _flagged(connection, task_id),
+        )
+        return cls(connection, task_id, run, worker)
+
+    def claim(self) -> Verdict:
+        """Ask until Redis answers; nothing of the task runs before that."""
+        at = self.started_at = reporting.clock()
+        verdict = patiently(
+            lambda: claim(self.connection, self.task_id, self.token, self.worker, at),
+            f"{self.task_id} waits for its claim",
+        )
+        self.won = verdict is Verdict.WON
+        return verdict
+
+    def ask_retry(self, signature: Any, request: Any, timezone: Any) -> None:
+        """Stands where Celery would send the retry's message: keep what it asks for the report."""
+        try:
+            due_at = _due_at(signature.options, timezone)
+            args, kwargs = _arguments(signature, request)
+            self.retry = AskedRetry(due_at, args, kwargs, request.retries + 1)
+        except (TypeError, ValueError, ArithmeticError, RecursionError, BadValue) as exc:
+            self.broken_retry = exc
+            raise
+
+    def end(self, state: str | None, outcome: object) -> None:
+        """Report how it ended, and hold the slot until Redis has the report."""
+        while True:
+            try:
+                self._send(self._report(state, outcome))
+            except SoftTimeLimitExceeded:
+                continue  # the task is over: its limit concerns nobody any more
+            return
+
+    def _send(self, report: Report) -> None:
+        patiently(
+            lambda: reporting.send(self.connection, report, self.token, self.won),
+            f"{self.task_id} reports {report.kind}",
+        )
+
+    def _report(self, state: str | None, outcome: object) -> Report:
+        told = Told(self.task_id, self.worker, self.started_at)
+        if self.retry is not None:
+            asked = self.retry
+            return told.retry(asked.due_at, asked.args, asked.kwargs, asked.retries, _cause(outcome))
+        if self.broken_retry is not None:
+            return told.failed(self.broken_retry)
+        if state == "SUCCESS":
+            return told.succeeded(outcome)
+        if isinstance(outcome, Ignore | Reject):
+            return told.succeeded(None, IGNORED)
+        if isinstance(outcome, SoftTimeLimitExceeded):
+            return told.failed(outcome, TIMED_OUT)
+        return told.failed(outcome if isinstance(outcome, BaseException) else RuntimeError(f"ended in state {state}"))
+
+
+def _flagged(connection: RedisConnection, task_id: str) -> bool:
+    try:
+        return bool(connection.client.exists(cancel_key(task_id)))
+    except AWAY:
+        return False  # unknown: asked again soon
+
+
+def _cause(outcome: object) -> BaseException | None:
+    if isinstance(outcome, Retry):
+        return outcome.exc if isinstance(outcome.exc, BaseException) else None
+    return outcome if isinstance(outcome, BaseException) else None
+
+
+def _due_at(options: Mapping[str, Any], timezone: Any) -> Instant:
+    """When Celery would have started it: the countdown, else the time asked for."""
+    countdown, eta = options.get("countdown"), options.get("eta")
+    if eta is None or countdown:
+        return reporting.clock() + int((countdown or 0) * SECOND)
+    moment = datetime.fromisoformat(eta) if isinstance(eta, str) else eta
+    return from_datetime(maybe_make_aware(moment, timezone))
+
+
+def _arguments(signature: Any, request: Any) -> tuple[list[Any] | None, dict[str, Any] | None]:
+    args, kwargs = list(signature.args or ()), dict(signature.kwargs or {})
+    text = celerys_json([args, kwargs])
+    if len(text) > ARGUMENTS_LIMIT:
+        if args == list(request.args or ()) and kwargs == dict(request.kwargs or {}):
+            return None, None
+        raise ValueError(f"retry() was given {len(text)} bytes of arguments, over {ARGUMENTS_LIMIT}")
+    plain_args, plain_kwargs = json.loads(text)
+    return plain_args, plain_kwargs

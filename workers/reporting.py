@@ -1,0 +1,99 @@
+"""What a worker tells the leader, and how it is made sure that it arrives.
+
+Promises one terminal report per attempt in the stream, whoever sends it (the task's own process, or the main process
+for a child that was killed), and beside it, in the same script, a result key that outlives a trimmed stream. While
+Redis is away a report is held by the process that made it, its slot stays taken and the heartbeats go on listing it:
+if we die here, the attempt is lost, and said to be. Never decides what becomes of a run.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from scheduler_service.core.instants import SECOND, Instant, format_instant
+from scheduler_service.core.wire import INBOX, claim_key, entry, result_key
+from workers.claim import CLAIM_SECONDS
+from workers.connection import RedisConnection
+from workers.plain import plain_error, plain_result
+
+ANY_TOKEN: Final = "*"
+
+# KEYS: claim, result, inbox. ARGV: token, whether it claimed, seconds, v, type, at, body.
+# A claim that reads `done` was reported: the second sender (a lost reply, a killed child) says nothing. A claim that is
+# gone although it was won means that Redis lost data; the report is still true.
+_REPORT: Final = """
+local holder = redis.call('GET', KEYS[1])
+if holder == 'done' then return 0 end
+if ARGV[1] ~= '*' and holder ~= ARGV[1] and (holder or ARGV[2] ~= '1') then return 0 end
+redis.call('XADD', KEYS[3], '*', 'v', ARGV[4], 'type', ARGV[5], 'at', ARGV[6], 'body', ARGV[7])
+redis.call('HSET', KEYS[2], 'v', ARGV[4], 'type', ARGV[5], 'at', ARGV[6], 'body', ARGV[7])
+redis.call('EXPIRE', KEYS[2], ARGV[3])
+redis.call('SET', KEYS[1], 'done', 'EX', ARGV[3])
+return 1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The end of one attempt, ready to be sent."""
+
+    task_id: str
+    kind: str
+    at: Instant
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Of which attempt, by whom, since when."""
+
+    task_id: str
+    worker: str
+    started_at: Instant | None
+
+    def succeeded(self, result: object, reason: str | None = None) -> Report:
+        """It returned `result`."""
+        return self._report("succeeded", {"result": plain_result(result), "reason": reason})
+
+    def failed(self, exc: BaseException, reason: str | None = None) -> Report:
+        """It raised `exc`; `reason` names a cause other than the task's own error."""
+        return self._report("failed", {"error": plain_error(exc), "reason": reason})
+
+    def retry(
+        self,
+        due_at: Instant,
+        args: Sequence[Any] | None,
+        kwargs: Mapping[str, Any] | None,
+        retries: int,
+        exc: BaseException | None,
+    ) -> Report:
+        """It asked to be tried again at `due_at`; arguments are None where they stay the same."""
+        return self._report(
+            "retry",
+            {
+                "due_at": format_instant(due_at),
+                "args": args,
+                "kwargs": kwargs,
+                "retries": retries,
+                "error": None if exc is None else plain_error(exc),
+            },
+        )
+
+    def _report(self, kind: str, details: Mapping[str, Any]) -> Report:
+        started_at = None if self.started_at is None else format_instant(self.started_at)
+        body = {"task_id": self.task_id, "worker": self.worker, "started_at": started_at, **details}
+        return Report(self.task_id, kind, clock(), body)
+
+
+def send(connection: RedisConnection, report: Report, token: str, claimed: bool) -> bool:
+    """Send once; False where the attempt was reported before or is another's. May be repeated after redis errors."""
+    fields = entry(report.kind, report.at, dict(report.body))
+    keys = [claim_key(report.task_id), result_key(report.task_id), INBOX]
+    args = [token, "1" if claimed else "0", str(CLAIM_SECONDS), *fields.values()]
+    return bool(connection.run_script(_REPORT, keys, args))
+
+
+def clock() -> Instant:
+    """This host's time; the leader's decisions never rest on it."""
+    return int(time.time() * SECOND)
