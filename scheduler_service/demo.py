@@ -1,4 +1,4 @@
-"""The example jobs of `itinerary up --demo`: one of each schedule kind, and one that fails and is retried.
+"""The example jobs of `itinerary up --demo`: some of each schedule kind, and some that fail and are retried.
 
 Owns their bodies. Promises: a demo job that is already there stays as it is, so that edits survive. Everything in
 them is a built-in task, and none leaves this machine.
@@ -55,8 +55,17 @@ JOBS: Final[tuple[dict[str, Any], ...]] = (
         "tags": ["demo"],
     },
     {
+        "job_id": "demo.flaky",
+        "title": "Fails at first, and succeeds when tried again",
+        "task": "itinerary.fail",
+        "kwargs": {"message": "not yet", "until_attempt": 2},
+        "schedule": {"kind": "interval", "every": "1m", "offset": "30s"},
+        "retry": {"max_attempts": 3, "initial": "2s"},
+        "tags": ["demo"],
+    },
+    {
         "job_id": "demo.failing",
-        "title": "Fails, and is tried three times",
+        "title": "Always fails, after three attempts",
         "task": "itinerary.fail",
         "kwargs": {"message": "this one is meant to fail"},
         "schedule": {"kind": "interval", "every": "1m"},
