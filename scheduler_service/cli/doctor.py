@@ -94,7 +94,9 @@ def _redis_keeps(settings: Settings) -> str:
     policy = _ask_redis(settings, "config_get", "maxmemory-policy").get("maxmemory-policy")
     append_only = _ask_redis(settings, "config_get", "appendonly").get("appendonly")
     if policy != "noeviction":
-        raise _NotWell(f"maxmemory-policy is {policy}: under pressure Redis would drop messages; set noeviction")
+        raise _NotWell(
+            f"maxmemory-policy is {policy}: under pressure Redis would drop messages; set noeviction"
+        )
     if append_only != "yes":
         raise _NotWell("appendonly is no: a restart of Redis would lose messages; set appendonly yes")
     return "noeviction, appendonly"
@@ -111,7 +113,8 @@ def _leader(settings: Settings) -> str:
         lease = SqlLeaseStore(database).peek(0)
     if lease is None or not lease.live:
         raise _NotWell("nobody leads")
-    return f"{lease.holder} leads with term {lease.term}, and answers" if _statistics(settings) else ""
+    _statistics(settings)  # it must answer, too
+    return f"{lease.holder} leads with term {lease.term}, and answers"
 
 
 def _workers(settings: Settings) -> str:

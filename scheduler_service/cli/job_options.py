@@ -47,23 +47,23 @@ def fields_of(options: dict[str, Any]) -> dict[str, Any]:
     return fields if schedule is None else {**fields, "schedule": schedule}
 
 
-def _schedule(options: dict[str, Any]) -> dict[str, Any] | None:
-    kinds: dict[str, dict[str, Any] | None] = {
-        "--cron": options["cron"] and {"kind": "cron", "expr": options["cron"]},
-        "--every": options["every"] and {"kind": "interval", "every": options["every"]},
-        "--minute": None if options["minute"] is None else {"kind": "hourly", "minute": options["minute"]},
-        "--at": options["at"] and {"kind": "once", "at": instant_text(options["at"], "--at")},
-        "--schedule": json_value(options["schedule"], "--schedule"),
-    }
-    given = {option: schedule for option, schedule in kinds.items() if schedule is not None}
+def _schedule(options: dict[str, Any]) -> Any:
+    given: dict[str, Any] = {}
+    if options["cron"] is not None:
+        given["--cron"] = {"kind": "cron", "expr": options["cron"]}
+    if options["every"] is not None:
+        given["--every"] = {"kind": "interval", "every": options["every"]}
+    if options["minute"] is not None:
+        given["--minute"] = {"kind": "hourly", "minute": options["minute"]}
+    if options["at"] is not None:
+        given["--at"] = {"kind": "once", "at": instant_text(options["at"], "--at")}
+    if options["schedule"] is not None:
+        given["--schedule"] = json_value(options["schedule"], "--schedule")
     if len(given) > 1:
         raise BadValue(" and ".join(given), "...", "give one of them")
-    extra = {"offset": options["offset"], "timezone": options["timezone"]}
-    set_extra = {name: value for name, value in extra.items() if value is not None}
-    if not given:
-        return set_extra or None
-    (schedule,) = given.values()
-    return {**schedule, **set_extra} if isinstance(schedule, dict) else schedule
+    extra = {name: options[name] for name in ("offset", "timezone") if options[name] is not None}
+    schedule = next(iter(given.values()), None)
+    return {**schedule, **extra} if isinstance(schedule, dict) else schedule or extra or None
 
 
 def _from_file(name: str | None) -> dict[str, Any]:

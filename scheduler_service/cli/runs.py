@@ -142,12 +142,11 @@ def _print_run(run: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(run)
         return
-    attempts = run.pop("attempts")
-    error = run.pop("error") or {}
-    fields = [(name, when(value) if name.endswith("_at") else value) for name, value in run.items()]
-    fields = [(name, state(value) if name == "state" else value) for name, value in fields]
+    shown = {**run, "state": state(run["state"])}
+    attempts, error = shown.pop("attempts"), shown.pop("error") or {}
+    fields = [(name, when(value) if name.endswith("_at") else value) for name, value in shown.items()]
     print_fields([*fields, *((f"error {name}", value) for name, value in error.items())])
-    for attempt in attempts[:-1] if len(attempts) > 1 else []:
+    for attempt in attempts[:-1]:
         what = (attempt["error"] or {}).get("message") or attempt["reason"]
         print_fields([(f"attempt {attempt['attempt']}", f"{attempt['outcome']}: {what}")])
 

@@ -1,0 +1,77 @@
+"""The API over a real database and a real Redis, asked without a network between."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from scheduler_service.adapters.database import Database
+from scheduler_service.adapters.sql_lease import SqlLeaseStore
+from scheduler_service.api.app import build_app
+from scheduler_service.api.context import ApiContext, system_clock
+from scheduler_service.api.leader_line import LeaderLine
+from scheduler_service.bootstrap import Stores, open_stores
+from scheduler_service.config import Settings
+from scheduler_service.core.instants import MINUTE
+from tests.support.answering_leader import AnsweringLeader
+
+OWN_ADDRESS = "http://127.0.0.1"
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+
+    for name in list(os.environ):
+        if name.startswith("ITINERARY_"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def settings(sqlite_url: str, redis_url: str) -> Settings:
+    return Settings(database_url=sqlite_url, redis_url=redis_url)
+
+
+@pytest.fixture
+def stores(settings: Settings) -> Iterator[Stores]:
+    with open_stores(settings) as opened:
+        yield opened
+
+
+@pytest.fixture
+def client_of(stores: Stores) -> Iterator[Callable[[Settings], TestClient]]:
+    """A client of an API with these settings over the test's stores."""
+    with ExitStack() as stack:
+
+        def make(settings: Settings) -> TestClient:
+            context = ApiContext(settings, stores, LeaderLine(stores.inbox, system_clock), system_clock)
+            client = TestClient(build_app(context), base_url=OWN_ADDRESS, raise_server_exceptions=False)
+            stack.callback(client.close)
+            return client
+
+        yield make
+
+
+@pytest.fixture
+def api(client_of: Callable[[Settings], TestClient], settings: Settings) -> TestClient:
+    return client_of(settings)
+
+
+@pytest.fixture
+def leader(settings: Settings) -> Iterator[AnsweringLeader]:
+    """Somebody holds the lease and answers."""
+    database = Database(settings.database_url, pool_size=1)
+    leases = SqlLeaseStore(database)
+    lease = leases.acquire(0, "test-holder", MINUTE)
+    assert lease is not None
+    with AnsweringLeader(settings.redis_url) as answering:
+        yield answering
+    database.close()
+
+
+@pytest.fixture
+def job() -> dict[str, Any]:
+    """The least that a job needs."""
+    return {"job_id": "a.job", "task": "itinerary.echo", "schedule": {"kind": "interval", "every": "25m"}}

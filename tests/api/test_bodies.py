@@ -1,0 +1,109 @@
+"""Ugly requests are refused with a problem document, never with a server error."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from fastapi.testclient import TestClient
+
+RUNS = "/api/v1/runs"
+JSON = {"Content-Type": "application/json"}
+
+MALFORMED = {
+    "nothing": b"",
+    "not json": b"{",
+    "not utf-8": b'{"task": "\xff"}',
+    "utf-16": '{"task": "t"}'.encode("utf-16"),
+    "a list": b"[]",
+    "a text": b'"x"',
+    "null": b"null",
+    "NaN": b'{"task": "t", "args": [NaN]}',
+    "infinity": b'{"task": "t", "args": [-Infinity]}',
+    "a float over all bounds": b'{"task": "t", "args": [1e999]}',
+    "ten thousand digits": b'{"task": "t", "args": [' + b"9" * 10_000 + b"]}",
+    "a 65 bit integer": b'{"task": "t", "args": [18446744073709551616]}',
+    "a key twice": b'{"task": "t", "task": "u"}',
+    "65 levels": b'{"task": "t", "args": ' + b"[" * 65 + b"]" * 65 + b"}",
+    "a hundred thousand levels": b'{"task": "t", "args": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    "an unclosed depth": b"[" * 100_000,
+    "trailing text": b'{"task": "t"} x',
+}
+
+UNSTORABLE = {
+    "NUL": b'{"task": "t", "kwargs": {"a": "\\u0000"}}',
+    "NUL in a key": b'{"task": "t", "kwargs": {"\\u0000": 1}}',
+    "a lone surrogate": b'{"task": "t", "args": ["\\ud800"]}',
+    "a lone surrogate in a key": b'{"task": "t", "kwargs": {"\\udfff": 1}}',
+    "a lone surrogate in an unknown field": b'{"task": "t", "\\ud800": 1}',
+    "NUL in the task": b'{"task": "\\u0000"}',
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_what_cannot_be_read_is_malformed(api: TestClient, name: str) -> None:
+    answer = api.post(RUNS, content=MALFORMED[name], headers=JSON)
+    assert answer.status_code == 400, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["status"] == 400
+
+
+@pytest.mark.parametrize("name", UNSTORABLE)
+def test_what_cannot_be_stored_is_a_bad_value(api: TestClient, name: str) -> None:
+    answer = api.post(RUNS, content=UNSTORABLE[name], headers=JSON)
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["errors"][0]["loc"]
+
+
+def test_sixty_levels_of_arguments_are_taken_and_come_back(api: TestClient) -> None:
+    deep = json.loads("[" * 60 + "]" * 60)
+    answer = api.post(RUNS, json={"task": "t", "args": deep})
+    assert answer.status_code == 201
+    assert api.get(answer.headers["location"]).json()["args"] == deep
+
+
+def test_a_body_over_a_mebibyte_is_too_large_by_its_header(api: TestClient) -> None:
+    answer = api.post(RUNS, content=b'{"task": "t", "args": ["' + b"x" * 1024 * 1024 + b'"]}', headers=JSON)
+    assert answer.status_code == 413
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_a_body_that_grows_over_a_mebibyte_while_it_comes_is_not_read_to_its_end(api: TestClient) -> None:
+    sent = 0
+
+    def chunks() -> Iterator[bytes]:
+        nonlocal sent
+        yield b'{"task": "'
+        for _ in range(2000):
+            sent += 1
+            yield b"x" * 1024
+
+    answer = api.post(RUNS, content=chunks(), headers=JSON)
+    assert answer.status_code == 413
+
+
+def test_many_bad_fields_make_an_answer_of_bounded_size(api: TestClient) -> None:
+    answer = api.post("/api/v1/runs/batch", json={"runs": [{"nope": 1}] * 1000})
+    assert answer.status_code == 422
+    assert len(answer.json()["errors"]) == 100
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/api/v1/nothing", "/api/v1/jobs/a/b/c", "/static/../config.py", "/static/x"])
+def test_an_unknown_address_is_a_problem_document(api: TestClient, path: str) -> None:
+    answer = api.get(path)
+    assert answer.status_code == 404
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["title"] == "Not Found"
+
+
+def test_a_method_that_is_not_there_says_which_are(api: TestClient) -> None:
+    answer = api.delete(RUNS)
+    assert answer.status_code == 405
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert "POST" in answer.headers["allow"]
+
+
+def test_every_answer_forbids_sniffing_and_caching(api: TestClient) -> None:
+    for path in ("/api/v1/jobs", "/api/v1/jobs/nobody", "/", "/nothing"):
+        headers = api.get(path).headers
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cache-control"] == "no-store"

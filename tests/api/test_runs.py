@@ -1,0 +1,237 @@
+"""Runs over HTTP: enqueued once, listed stably, cancelled, run again."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from scheduler_service.bootstrap import Stores
+from scheduler_service.core.messages import CancelRun, RunEnqueued
+from scheduler_service.core.run_state import RunState
+from tests.support.answering_leader import AnsweringLeader
+
+RUNS = "/api/v1/runs"
+FUTURE = "2999-01-01T00:00:00Z"
+
+
+def test_an_enqueued_run_is_in_the_database_and_told_to_the_leader(
+    api: TestClient, stores: Stores, leader: AnsweringLeader
+) -> None:
+    answer = api.post(RUNS, json={"task": "itinerary.echo", "kwargs": {"a": 1}, "priority": 0})
+    assert answer.status_code == 201
+    run = answer.json()
+    assert answer.headers["location"] == f"{RUNS}/{run['run_id']}"
+    assert run["run_id"].startswith("adhoc_")
+    assert stores.runs.get(run["run_id"]).state is RunState.SCHEDULED
+    leader.wait_for(RunEnqueued((run["run_id"],)))
+
+
+def test_a_run_has_exactly_the_fields_of_the_contract(api: TestClient) -> None:
+    run = api.post(RUNS, json={"task": "t"}).json()
+    assert list(run) == [
+        "run_id", "job_id", "job_version", "task", "args", "kwargs", "queue", "priority", "retry_of", "scheduled_at",
+        "due_at", "state", "attempt", "reason", "cancel_requested_at", "pending_at", "published_at", "started_at",
+        "finished_at", "worker", "term", "result", "error", "attempts",
+    ]  # fmt: skip
+    assert (run["args"], run["kwargs"], run["queue"], run["priority"], run["attempts"]) == ([], {}, "default", 5, [])
+
+
+def test_a_run_for_later_is_due_then(api: TestClient) -> None:
+    run = api.post(RUNS, json={"task": "t", "run_at": "2999-01-01T02:00:00+02:00"}).json()
+    assert (run["scheduled_at"], run["due_at"]) == (FUTURE, FUTURE)
+
+
+def test_the_same_key_and_body_give_the_same_run_again_and_another_body_is_refused(
+    api: TestClient, leader: AnsweringLeader
+) -> None:
+    body = {"task": "t", "kwargs": {"a": 1, "b": 2}, "idempotency_key": "order-17"}
+    first = api.post(RUNS, json=body)
+    again = api.post(RUNS, json={"idempotency_key": "order-17", "kwargs": {"b": 2, "a": 1}, "task": "t", "queue": None})
+    other = api.post(RUNS, json={**body, "kwargs": {"a": 2}})
+    assert [first.status_code, again.status_code, other.status_code] == [201, 200, 409]
+    assert first.json() == again.json()
+    assert len(api.get(RUNS).json()["items"]) == 1
+    leader.wait_for(RunEnqueued((first.json()["run_id"],)))
+    assert len(leader.told()) == 1
+
+
+def test_of_many_who_ask_at_once_with_one_key_one_makes_the_run(api: TestClient) -> None:
+    body = {"task": "t", "idempotency_key": "once"}
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: api.post(RUNS, json=body), range(16)))
+    assert sorted(answer.status_code for answer in answers) == [200] * 15 + [201]
+    assert len({answer.json()["run_id"] for answer in answers}) == 1
+
+
+def test_a_batch_comes_back_in_its_order_with_what_was_known_already(
+    api: TestClient, leader: AnsweringLeader
+) -> None:
+    known = api.post(RUNS, json={"task": "k", "idempotency_key": "k"}).json()
+    wanted = [{"task": "a"}, {"task": "k", "idempotency_key": "k"}, {"task": "b"}]
+    answer = api.post(f"{RUNS}/batch", json={"runs": wanted})
+    assert answer.status_code == 201
+    runs = answer.json()["runs"]
+    assert [run["task"] for run in runs] == ["a", "k", "b"]
+    assert runs[1]["run_id"] == known["run_id"]
+    leader.wait_for(RunEnqueued((runs[0]["run_id"], runs[2]["run_id"])))
+
+
+def test_a_batch_is_all_or_nothing(api: TestClient) -> None:
+    api.post(RUNS, json={"task": "k", "idempotency_key": "k"})
+    bad = api.post(f"{RUNS}/batch", json={"runs": [{"task": "a"}, {"task": "b", "priority": 11}]})
+    assert bad.status_code == 422
+    assert bad.json()["errors"][0]["loc"] == ["runs", "1", "priority"]
+    conflict = api.post(f"{RUNS}/batch", json={"runs": [{"task": "a"}, {"task": "other", "idempotency_key": "k"}]})
+    assert conflict.status_code == 409
+    assert len(api.get(RUNS).json()["items"]) == 1
+
+
+def test_one_key_twice_in_a_batch_is_one_run(api: TestClient) -> None:
+    twice = [{"task": "a", "idempotency_key": "k"}] * 2
+    runs = api.post(f"{RUNS}/batch", json={"runs": twice}).json()["runs"]
+    assert runs[0]["run_id"] == runs[1]["run_id"]
+    assert len(api.get(RUNS).json()["items"]) == 1
+
+
+@pytest.mark.parametrize("runs", [[], None, "x", [{"task": "t"}] * 1001, ["x"]])
+def test_a_batch_that_is_none_is_refused(api: TestClient, runs: Any) -> None:
+    assert api.post(f"{RUNS}/batch", json={"runs": runs}).status_code == 422
+
+
+def test_a_batch_of_a_thousand_is_taken(api: TestClient) -> None:
+    answer = api.post(f"{RUNS}/batch", json={"runs": [{"task": "t", "args": [n]} for n in range(1000)]})
+    assert answer.status_code == 201
+    assert [run["args"] for run in answer.json()["runs"]] == [[n] for n in range(1000)]
+
+
+def test_runs_are_listed_newest_first_and_filtered(api: TestClient, job: dict[str, Any]) -> None:
+    for hour in (1, 3, 2):
+        api.post(RUNS, json={"task": "t", "run_at": f"2999-01-01T0{hour}:00:00Z", "queue": f"q{hour}"})
+    api.post("/api/v1/jobs", json=job)
+    manual = api.post("/api/v1/jobs/a.job/trigger").json()
+    api.post(f"{RUNS}/{manual['run_id']}/cancel")
+
+    def hours(query: str) -> list[str]:
+        return [item["scheduled_at"][11:13] for item in api.get(f"{RUNS}?{query}").json()["items"]]
+
+    assert hours("since=2999-01-01T00:00:00Z") == ["03", "02", "01"]
+    assert hours("since=2999-01-01T02:00:00Z&until=2999-01-01T03:00:00Z") == ["02"]
+    assert hours("queue=q1") == ["01"]
+    by_job = api.get(f"{RUNS}?job_id=a.job&state=cancelled&state=failed").json()["items"]
+    assert [item["run_id"] for item in by_job] == [manual["run_id"]]
+    assert api.get(f"{RUNS}?job_id=a.job&state=completed").json()["items"] == []
+
+
+def test_every_run_is_seen_once_while_newer_ones_come_in_between_pages(api: TestClient) -> None:
+    made = {api.post(RUNS, json={"task": "t", "run_at": FUTURE}).json()["run_id"] for _ in range(10)}
+    seen: list[str] = []
+    cursor = ""
+    while True:
+        page = api.get(f"{RUNS}?limit=3{cursor}").json()
+        seen += [item["run_id"] for item in page["items"]]
+        if page["next_cursor"] is None:
+            break
+        cursor = f"&cursor={page['next_cursor']}"
+        api.post(RUNS, json={"task": "t", "run_at": "2999-06-01T00:00:00Z"})
+    assert len(seen) == 10
+    assert set(seen) == made
+
+
+def test_a_cancelled_run_that_waits_is_cancelled_at_once_and_stays_so(
+    api: TestClient, leader: AnsweringLeader
+) -> None:
+    run_id = api.post(RUNS, json={"task": "t", "run_at": FUTURE}).json()["run_id"]
+    first = api.post(f"{RUNS}/{run_id}/cancel")
+    again = api.post(f"{RUNS}/{run_id}/cancel")
+    assert (first.status_code, again.status_code) == (202, 202)
+    assert first.json()["state"] == again.json()["state"] == "cancelled"
+    leader.wait_for(CancelRun(run_id))
+
+
+def test_a_final_run_is_run_again_as_a_new_run_that_names_it(
+    api: TestClient, job: dict[str, Any], leader: AnsweringLeader
+) -> None:
+    api.post("/api/v1/jobs", json={**job, "kwargs": {"a": 1}, "timeout": "5m"})
+    old = api.post("/api/v1/jobs/a.job/trigger", json={"kwargs": {"b": 2}}).json()
+    assert api.post(f"{RUNS}/{old['run_id']}/retry").status_code == 409
+    api.post(f"{RUNS}/{old['run_id']}/cancel")
+    answer = api.post(f"{RUNS}/{old['run_id']}/retry")
+    assert answer.status_code == 201
+    new = answer.json()
+    assert new["run_id"] != old["run_id"]
+    assert (new["retry_of"], new["kwargs"], new["job_id"]) == (old["run_id"], {"a": 1, "b": 2}, "a.job")
+    assert (new["state"], new["attempt"]) == ("scheduled", 1)
+    leader.wait_for(RunEnqueued((new["run_id"],)))
+
+
+@pytest.mark.parametrize("name", ["nobody", "a%00b", "%ED%A0%80", "'; DROP TABLE runs", "x" * 400])
+@pytest.mark.parametrize(("method", "path"), [("GET", ""), ("POST", "/cancel"), ("POST", "/retry")])
+def test_a_run_that_cannot_be_is_not_found(api: TestClient, name: str, method: str, path: str) -> None:
+    assert api.request(method, f"{RUNS}/{name}{path}").status_code == 404
+
+
+def bad_runs() -> dict[str, dict[str, Any]]:
+    good = {"task": "t"}
+    return {
+        "task": {},
+        "args": {**good, "args": {}},
+        "kwargs": {**good, "kwargs": []},
+        "run_at": {**good, "run_at": "tomorrow"},
+        "queue": {**good, "queue": "a b"},
+        "priority": {**good, "priority": True},
+        "timeout": {**good, "timeout": "0s"},
+        "retry.max_attempts": {**good, "retry": {"max_attempts": 0}},
+        "idempotency_key": {**good, "idempotency_key": ""},
+        "speed": {**good, "speed": 1},
+    }
+
+
+@pytest.mark.parametrize("field", bad_runs())
+def test_a_bad_value_names_its_field_and_what_is_allowed(api: TestClient, field: str) -> None:
+    answer = api.post(RUNS, json=bad_runs()[field])
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert ".".join(error["loc"]) == field
+    assert "; " in error["msg"]
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=1001", "limit=x", "state=lost", "since=now", "cursor=%00", "cursor=zzz"])
+def test_a_bad_filter_is_refused(api: TestClient, query: str) -> None:
+    answer = api.get(f"{RUNS}?{query}")
+    assert answer.status_code == 422
+    assert answer.json()["errors"]
+
+
+def test_arguments_over_256_kib_are_refused_by_size(api: TestClient) -> None:
+    answer = api.post(RUNS, json={"task": "t", "args": ["x" * 262_144]})
+    assert answer.status_code in (413, 422)
+
+
+def test_what_was_accepted_is_kept_to_the_letter(api: TestClient) -> None:
+    kwargs = {"text": "späti 🚲 \u202e", "n": 2**63 - 1, "f": 1e-7, "null": None, "deep": [[[{"": []}]]]}
+    run_id = api.post(RUNS, json={"task": "t", "kwargs": kwargs}).json()["run_id"]
+    assert api.get(f"{RUNS}/{run_id}").json()["kwargs"] == kwargs
+
+
+def test_redis_may_be_away_and_an_enqueue_is_still_taken(
+    client_of: Callable[..., TestClient], sqlite_url: str, stores: Stores
+) -> None:
+    from scheduler_service.api.app import build_app
+    from scheduler_service.api.context import ApiContext, system_clock
+    from scheduler_service.api.leader_line import LeaderLine
+    from scheduler_service.bootstrap import open_stores
+    from scheduler_service.config import Settings
+    from tests.support.processes import free_port
+
+    settings = Settings(database_url=sqlite_url, redis_url=f"redis://127.0.0.1:{free_port()}/0")
+    with open_stores(settings) as away:
+        context = ApiContext(settings, away, LeaderLine(away.inbox, system_clock), system_clock)
+        with TestClient(build_app(context), base_url="http://127.0.0.1") as api:
+            answer = api.post(RUNS, json={"task": "t"})
+            assert answer.status_code == 201
+            assert stores.runs.get(answer.json()["run_id"]).task == "t"
+            assert api.get("/api/v1/workers").status_code == 503
+            assert api.get("/readyz").status_code == 503
+            assert api.get("/").status_code == 200

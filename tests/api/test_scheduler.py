@@ -1,0 +1,70 @@
+"""The leader's live state over HTTP, with and without a leader."""
+
+from fastapi.testclient import TestClient
+
+from scheduler_service.core.messages import Query
+from scheduler_service.core.queries import answer, statistics
+from tests.support.answering_leader import STATISTICS, AnsweringLeader
+
+
+def test_the_status_joins_the_lease_and_what_the_leader_says(api: TestClient, leader: AnsweringLeader) -> None:
+    seen = api.get("/api/v1/scheduler/status").json()
+    assert seen.pop("inbox_depth") >= 1
+    assert seen.pop("since").endswith("Z")
+    assert seen == {
+        "leader": "test-holder", "term": 1, "index_runs": 42, "last_rebuild_at": "2026-11-27T10:00:30Z",
+        "last_iteration_at": "2026-11-27T10:00:31Z", "oldest_due_at": None, "active_runs": 5, "workers": 1,
+    }  # fmt: skip
+
+
+def test_without_a_leader_the_status_says_so(api: TestClient) -> None:
+    answer = api.get("/api/v1/scheduler/status")
+    assert answer.status_code == 200
+    seen = answer.json()
+    assert (seen["leader"], seen["active_runs"], seen["workers"]) == (None, None, None)
+
+
+def test_workers_and_queues_come_from_the_leader(api: TestClient, leader: AnsweringLeader) -> None:
+    workers = api.get("/api/v1/workers").json()["items"]
+    assert [(w["name"], w["alive"], w["running"]) for w in workers] == [
+        ("celery@here", True, ["a_2026-11-27T10:00:00Z"]),
+        ("celery@gone", False, []),
+    ]
+    (queue,) = api.get("/api/v1/queues").json()["items"]
+    assert (queue["name"], queue["depth"], queue["workers"]) == ("default", 2, 1)
+    assert queue["oldest_age"][-1] in "smhd"
+
+
+def test_where_no_leader_answers_the_caller_is_told_to_come_again(api: TestClient) -> None:
+    for path in ("/api/v1/workers", "/api/v1/queues"):
+        answer = api.get(path)
+        assert answer.status_code == 503
+        assert answer.headers["retry-after"] == "2"
+        assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_ready_means_database_redis_and_a_live_leader(api: TestClient) -> None:
+    answer = api.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json() == {"status": "not ready", "database": "ok", "redis": "ok", "leader": "none leads"}
+
+
+def test_with_a_leader_it_is_ready(api: TestClient, leader: AnsweringLeader) -> None:
+    answer = api.get("/readyz")
+    assert answer.status_code == 200
+    assert answer.json()["status"] == "ready"
+
+
+def test_alive_asks_nobody(api: TestClient) -> None:
+    assert api.get("/healthz").json() == {"status": "ok"}
+
+
+def test_the_metrics_are_the_leaders_or_say_that_none_leads(api: TestClient, request: object) -> None:
+    answer = api.get("/metrics")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert "\nscheduler_is_leader 0\n" in answer.text
+
+
+def test_the_leaders_own_metrics_are_passed_on(api: TestClient, leader: AnsweringLeader) -> None:
+    assert api.get("/metrics").text == "scheduler_is_leader 1\n"

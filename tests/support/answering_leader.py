@@ -1,0 +1,74 @@
+"""A leader that only answers: what the API asks through the real inbox comes back in the shape that a leader gives."""
+
+import threading
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any, Self
+
+from scheduler_service.adapters.redis_inbox import RedisInbox
+from scheduler_service.core.instants import MILLISECOND
+from scheduler_service.core.messages import CancelRun, InboxMessage, JobChanged, Query, RunEnqueued, decode
+from tests.support.processes import wait_until
+
+STATISTICS: dict[str, Any] = {
+    "term": 3,
+    "since": "2026-11-27T10:00:00Z",
+    "index_runs": 42,
+    "last_rebuild_at": "2026-11-27T10:00:30Z",
+    "last_iteration_at": "2026-11-27T10:00:31Z",
+    "oldest_due_at": None,
+    "active_runs": 5,
+    "states": {"pending": 2, "running": 3},
+    "workers": [
+        {
+            "name": "celery@here", "alive": True, "last_seen_at": "2026-11-27T10:00:31Z", "concurrency": 4,
+            "queues": ["default"], "running": ["a_2026-11-27T10:00:00Z"],
+        },
+        {
+            "name": "celery@gone", "alive": False, "last_seen_at": "2026-11-27T09:00:31Z", "concurrency": 4,
+            "queues": ["default"], "running": [],
+        },
+    ],
+    "queues": [{"name": "default", "pending": 2, "oldest_pending_at": "2026-11-27T10:00:00Z", "workers": 1}],
+}  # fmt: skip
+
+
+class AnsweringLeader(AbstractContextManager["AnsweringLeader"]):
+    """Reads the inbox from its start, keeps what it was told, answers queries."""
+
+    def __init__(self, redis_url: str) -> None:
+        self.heard: list[InboxMessage] = []
+        self._inbox = RedisInbox(redis_url)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._serve, daemon=True, name="answering leader")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join(10)
+        self._inbox.close()
+
+    def wait_for(self, message: InboxMessage) -> None:
+        """Until this was heard."""
+        wait_until(lambda: message in self.heard, 5, lambda: f"{message}; heard was {self.heard}")
+
+    def told(self) -> list[InboxMessage]:
+        """What was told, without the questions."""
+        return [m for m in self.heard if isinstance(m, JobChanged | RunEnqueued | CancelRun)]
+
+    def _serve(self) -> None:
+        position = "0-0"
+        while not self._over.is_set():
+            batch = self._inbox.read(position, 100, 20 * MILLISECOND)
+            position = batch.position
+            for _, fields in batch.entries:
+                message = decode(fields)
+                self.heard.append(message)
+                if isinstance(message, Query):
+                    answer = {"text": "scheduler_is_leader 1\n"} if message.what == "metrics" else STATISTICS
+                    self._inbox.reply(message.reply_to, answer)
