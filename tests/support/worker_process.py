@@ -1,0 +1,167 @@
+"""Real Celery workers as child processes, and the leader's side of them: what is sent, and what they report."""
+
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import redis
+
+from scheduler_service.adapters.celery_dispatcher import CeleryDispatcher, publishing_app
+from scheduler_service.adapters.redis_claims import RedisClaims
+from scheduler_service.adapters.redis_client import connect
+from scheduler_service.adapters.redis_inbox import RedisInbox
+from scheduler_service.core.errors import BrokerUnavailable
+from scheduler_service.core.instants import SECOND, parse_instant
+from scheduler_service.core.messages import Heartbeat, InboxMessage, decode
+from scheduler_service.core.model import ReleasedRun
+from tests.support.processes import Child, project_env, wait_until
+
+NOON = parse_instant("2026-12-01T12:00:00Z")
+
+
+def released(name: str, task: str, *args: Any, **changes: Any) -> ReleasedRun:
+    """A run ready to be sent: first attempt, queue `default`."""
+    run = ReleasedRun(
+        run_id=name,
+        attempt=1,
+        seq=7_000_001,
+        term=7,
+        job_id=None,
+        task=task,
+        args=list(args),
+        kwargs={},
+        queue="default",
+        priority=5,
+        scheduled_at=NOON,
+        due_at=NOON + 90 * SECOND,
+        timeout=None,
+    )
+    return replace(run, **changes)
+
+
+class Bench:
+    """One Redis with workers on it; `truth` holds the lines that task bodies wrote. The broker may be another Redis."""
+
+    def __init__(self, url: str, folder: Path, broker_url: str | None = None) -> None:
+        self.url = url
+        self.broker_url = broker_url or url
+        self.folder = folder
+        self.dispatcher = CeleryDispatcher(publishing_app(self.broker_url))
+        self.claims = RedisClaims(url)
+        self.inbox = RedisInbox(url)
+        self.messages: list[InboxMessage] = []
+        self._position = "0-0"
+        self._truth = folder / "truth"
+        self._stack = ExitStack()
+
+    def worker(self, *switches: str, name: str = "one", **settings: str) -> Child:
+        """The user's app under Celery's own command, ready when this returns."""
+        argv = ["-m", "celery", "-A", "tests.workers.userapp", "worker", "-n", f"{name}@here", "-Q", "default"]
+        quiet = ["--without-gossip", "--without-mingle", "-l", "INFO"]
+        return self.start([*argv, *quiet, *switches], **settings)
+
+    def own_worker(self, *switches: str, **settings: str) -> Child:
+        """The product's worker."""
+        return self.start(["-m", "workers", *switches], **settings)
+
+    def start(self, argv: list[str], **settings: str) -> Child:
+        child = self.spawn(argv, **settings)
+        self.heard(lambda m: isinstance(m, Heartbeat) and m.concurrency > 0, child=child)
+        return child
+
+    def spawn(self, argv: list[str], **settings: str) -> Child:
+        """The same process, not waited for."""
+        env = {"ITINERARY_REDIS_URL": self.url, "USERAPP_BROKER": self.broker_url, "TRUTH": str(self._truth)}
+        child = Child([sys.executable, *argv], env=project_env(**env | settings))
+        self._stack.enter_context(child)
+        return child
+
+    def client(self) -> redis.Redis:
+        """A plain client of the Redis that the workers use."""
+        return connect(self.url)
+
+    def publish(self, *runs: ReleasedRun) -> None:
+        self.dispatcher.publish(runs)
+
+    def gate(self, name: str = "gate") -> str:
+        """The path of a file that tasks wait for."""
+        return str(self.folder / name)
+
+    def open_gate(self, name: str = "gate") -> None:
+        (self.folder / name).touch()
+
+    @property
+    def truth(self) -> list[str]:
+        return self._truth.read_text().splitlines() if self._truth.exists() else []
+
+    def witnessed(self, line: str) -> None:
+        """Wait until a task body wrote this."""
+        wait_until(lambda: line in self.truth, 15, lambda: f"{line!r} in {self.truth}")
+
+    def heard(
+        self, wanted: Callable[[InboxMessage], bool], child: Child | None = None, timeout: float = 20
+    ) -> InboxMessage:
+        """The first new message that is wanted; what came before it is kept in `messages` too."""
+        seen = len(self.messages)
+
+        def look() -> InboxMessage | None:
+            nonlocal seen
+            self._read()
+            new, seen = self.messages[seen:], len(self.messages)
+            return next((message for message in new if wanted(message)), None)
+
+        def told() -> str:
+            return f"a report; heard {self.messages}\n{child.output if child else ''}"
+
+        found = wait_until(look, timeout, told)
+        assert found is not None
+        return found
+
+    def report_of(self, run_id: str, kind: type[Any], attempt: int = 1, timeout: float = 20) -> Any:
+        """The report of this kind about this attempt, heard already or soon."""
+
+        def look() -> InboxMessage | None:
+            self._read()
+            return next((m for m in self.about(run_id, attempt) if isinstance(m, kind)), None)
+
+        return wait_until(look, timeout, lambda: f"{kind.__name__} of {run_id}; heard {self.messages}")
+
+    def about(self, run_id: str, attempt: int = 1) -> list[InboxMessage]:
+        """All reports about one attempt so far."""
+        wanted = (run_id, attempt)
+        return [m for m in self.messages if (getattr(m, "run_id", ""), getattr(m, "attempt", 0)) == wanted]
+
+    def next_heartbeat(self, listing: str = "") -> Heartbeat:
+        """A heartbeat that is not heard yet, and that lists this run where one is named."""
+
+        def fits(message: InboxMessage) -> bool:
+            if not isinstance(message, Heartbeat):
+                return False
+            return not listing or any(run_id == listing for run_id, _ in (*message.running, *message.received))
+
+        message = self.heard(fits)
+        assert isinstance(message, Heartbeat)
+        return message
+
+    def _read(self) -> None:
+        try:
+            batch = self.inbox.read(self._position, 1000, 0)
+        except BrokerUnavailable:
+            return  # the test has taken it away
+        self._position = batch.position
+        self.messages.extend(decode(fields) for _, fields in batch.entries)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+        self.dispatcher.close()
+        self.claims.close()
+        self.inbox.close()

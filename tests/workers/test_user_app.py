@@ -1,0 +1,233 @@
+"""A user's own app under a real Celery worker: what the leader hears, and what really ran."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from celery import Celery
+
+from scheduler_service.core.instants import SECOND
+from scheduler_service.core.messages import Failed, RetryAsked, Started, Succeeded
+from tests.support.processes import wait_until
+from tests.support.redis_server import RedisServer
+from tests.support.worker_process import NOON, Bench, released
+
+pytestmark = [pytest.mark.slow, pytest.mark.redis]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    with RedisServer(tmp_path_factory.mktemp("redis")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module", params=["prefork", "threads", "solo"])
+def bench(
+    request: pytest.FixtureRequest, server: RedisServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Bench]:
+    with server.client() as client:
+        client.flushall()
+    with Bench(server.url, tmp_path_factory.mktemp("bench")) as bench:
+        bench.worker("-c", "2", "-P", request.param)
+        yield bench
+
+
+def test_a_result_is_reported_with_its_start(bench: Bench) -> None:
+    bench.publish(released("plain", "user.add", 1, 2))
+    done = bench.report_of("plain", Succeeded)
+    assert (done.result, done.reason, done.worker) == (3, None, "one@here")
+    (started, _) = bench.about("plain")
+    assert isinstance(started, Started)
+    assert done.started_at == started.at <= done.at
+    assert "add 1 2" in bench.truth
+
+
+@pytest.mark.parametrize(
+    ("task", "args", "result"),
+    [
+        ("user.shared", ["abc"], "ABC"),
+        ("user.count", [5], 10),
+        ("user.late", [], "registered after attach"),
+    ],
+    ids=["shared_task", "registered class", "registered after attach"],
+)
+def test_tasks_of_every_make_are_claimed_and_reported(
+    bench: Bench, task: str, args: list[object], result: object
+) -> None:
+    bench.publish(released(task, task, *args))
+    assert bench.report_of(task, Succeeded).result == result
+    assert [type(report) for report in bench.about(task)] == [Started, Succeeded]
+
+
+def test_a_task_can_ask_which_run_it_is(bench: Bench) -> None:
+    bench.publish(released("who", "user.who", job_id="nightly", attempt=3, retries=2))
+    assert bench.report_of("who", Succeeded, attempt=3).result == {
+        "run": "who",
+        "job": "nightly",
+        "attempt": 3,
+        "scheduled_at": "2026-12-01T12:00:00+00:00",
+        "due_at": "2026-12-01T12:01:30+00:00",
+        "cancelled": False,
+        "retries": 2,
+        "id": "who~3",
+    }
+
+
+def test_the_users_own_hooks_run_after_the_claim(bench: Bench) -> None:
+    bench.publish(released("hooks", "user.who"))
+    bench.report_of("hooks", Succeeded)
+    mine = [line for line in bench.truth if line.endswith("hooks~1")]
+    assert mine == ["before_start hooks~1", "who hooks~1", "on_success hooks~1"]
+
+
+def test_a_second_delivery_of_the_same_attempt_runs_nothing(bench: Bench) -> None:
+    run = released("twice", "user.who")
+    bench.publish(run, run, run)
+    bench.report_of("twice", Succeeded)
+    bench.publish(released("after twice", "user.add", 0, 0))
+    bench.report_of("after twice", Succeeded)
+    assert bench.truth.count("who twice~1") == 1
+    assert [type(report) for report in bench.about("twice")] == [Started, Succeeded]
+
+
+def test_an_attempt_that_the_leader_took_never_starts(bench: Bench) -> None:
+    assert bench.claims.take(["taken~1"]) == [True]
+    bench.publish(released("taken", "user.who"), released("after taken", "user.add", 0, 0))
+    bench.report_of("after taken", Succeeded)
+    assert bench.about("taken") == []
+    assert not [line for line in bench.truth if "taken~1" in line and "after" not in line]
+
+
+def test_a_failure_is_reported_with_type_message_and_the_users_own_traceback(bench: Bench) -> None:
+    bench.publish(released("fails", "user.fails"))
+    failed = bench.report_of("fails", Failed)
+    assert failed.reason is None
+    assert failed.error["type"] == "ValueError"
+    assert failed.error["message"] == "no good: " + "x" * 20
+    assert "userapp.py" in failed.error["traceback"]
+    assert "celery/app/trace.py" not in failed.error["traceback"]
+
+
+def test_long_errors_and_results_are_cut_and_say_so(bench: Bench) -> None:
+    bench.publish(released("long error", "user.fails", 200_000), released("long result", "user.returns", "long"))
+    error = bench.report_of("long error", Failed).error
+    assert len(error["message"]) < 5_000
+    assert "characters cut" in error["message"]
+    assert len(error["traceback"]) < 20_000
+    result = bench.report_of("long result", Succeeded).result
+    assert result["$cut"]["size"] == 300_002
+    assert result["$cut"]["start"].startswith('"yyy')
+
+
+def test_results_that_are_not_json_are_marked(bench: Bench) -> None:
+    bench.publish(released("odd", "user.returns", "odd"), released("object", "user.returns", "object"))
+    assert bench.report_of("odd", Succeeded).result == {"a set": {"$repr": {"type": "set", "text": "{1}"}}}
+    assert bench.report_of("object", Succeeded).result["$repr"]["type"] == "object"
+
+
+def test_autoretry_sends_no_message_and_asks_the_leader(bench: Bench) -> None:
+    bench.publish(released("flaky", "user.flaky"))
+    asked = bench.report_of("flaky", RetryAsked)
+    assert 6 * SECOND < asked.due_at - asked.at < 8 * SECOND
+    assert (asked.args, asked.kwargs) == ([], {})
+    assert asked.error["type"] == "ConnectionError"
+    assert bench.dispatcher.heads(["default", "userqueue", "celery"])["default"].length == 0
+
+
+def test_the_next_attempt_sees_the_count_and_max_retries_ends_it(bench: Bench) -> None:
+    bench.publish(released("worn", "user.flaky", attempt=2, retries=1))
+    bench.report_of("worn", RetryAsked, attempt=2)
+    bench.publish(released("worn", "user.flaky", attempt=3, retries=2))
+    assert bench.report_of("worn", Failed, attempt=3).error["type"] == "ConnectionError"
+    assert [line for line in bench.truth if "worn" in line] == ["flaky worn~2 1", "flaky worn~3 2"]
+
+
+def test_retry_reports_its_new_arguments_and_time(bench: Bench) -> None:
+    bench.publish(released("again", "user.asks_again", 3))
+    asked = bench.report_of("again", RetryAsked)
+    assert asked.args == [4]
+    assert 29 * SECOND < asked.due_at - asked.at < 31 * SECOND
+    assert asked.error is None
+
+
+def test_a_retry_asked_without_leaving_counts_as_asked(bench: Bench) -> None:
+    bench.publish(released("quiet", "user.asks_quietly"))
+    bench.report_of("quiet", RetryAsked)
+    assert [type(report) for report in bench.about("quiet")] == [Started, RetryAsked]
+
+
+def test_a_retry_whose_arguments_are_not_json_fails_the_attempt(bench: Bench) -> None:
+    bench.publish(released("rubbish", "user.asks_with_rubbish"))
+    assert "JSON" in bench.report_of("rubbish", Failed).error["message"]
+
+
+@pytest.mark.parametrize("task", ["user.ignores", "user.rejects"])
+def test_a_task_that_ends_itself_is_reported_as_ignored(bench: Bench, task: str) -> None:
+    bench.publish(released(task, task))
+    done = bench.report_of(task, Succeeded)
+    assert (done.result, done.reason) == (None, "ignored")
+
+
+def test_an_unknown_task_fails_by_name_without_a_start(bench: Bench) -> None:
+    bench.publish(released("unknown", "user.nowhere"))
+    failed = bench.report_of("unknown", Failed)
+    assert failed.reason == "unknown_task"
+    assert "user.nowhere" in failed.error["message"]
+    assert bench.claims.take(["unknown~1"]) == [False]
+
+
+def test_an_unknown_task_of_an_attempt_that_was_taken_is_not_reported(bench: Bench) -> None:
+    bench.claims.take(["unknown taken~1"])
+    bench.publish(released("unknown taken", "user.nowhere"), released("unknown other", "user.nowhere"))
+    bench.report_of("unknown other", Failed)
+    assert bench.about("unknown taken") == []
+
+
+def test_a_message_of_somebody_else_runs_untouched(bench: Bench) -> None:
+    with Celery("outsider", broker=bench.url, set_as_current=False) as outsider:
+        inherited = {"itinerary_run_id": "who", "itinerary_attempt": 3}
+        outsider.send_task("user.add", (40, 2), queue="default")
+        outsider.send_task("user.who", task_id="foreign-1", queue="default", headers=inherited)
+    bench.witnessed("add 40 2")
+    bench.witnessed("on_success foreign-1")
+    bench.publish(released("after foreign", "user.add", 0, 0))
+    bench.report_of("after foreign", Succeeded)
+    assert not [m for m in bench.messages if "foreign-1" in str(m)]
+
+
+def test_a_foreign_retry_goes_through_the_broker_as_ever(bench: Bench) -> None:
+    with Celery("outsider", broker=bench.url, set_as_current=False) as outsider:
+        outsider.send_task("user.flaky", task_id="foreign-2", queue="default", retries=1)
+    bench.witnessed("flaky foreign-2 1")
+    with bench.client() as client:
+        wait_until(lambda: client.hlen("unacked"), what="the retry of the foreign task, waiting in the worker")
+        client.delete("unacked", "unacked_index")
+
+
+def test_calls_inside_a_task_belong_to_its_run(bench: Bench) -> None:
+    bench.publish(released("nested", "user.nested"))
+    assert bench.report_of("nested", Succeeded).result == [3, 7, "nested"]
+    assert [type(report) for report in bench.about("nested")] == [Started, Succeeded]
+
+
+def test_a_running_task_is_listed_until_it_is_reported(bench: Bench) -> None:
+    bench.publish(released("gated", "user.gated", bench.gate("listed")))
+    bench.witnessed("gated gated~1")
+    wait_until(
+        lambda: ("gated", 1) in bench.next_heartbeat("gated").running, 20, "a heartbeat that lists it as running"
+    )
+    bench.open_gate("listed")
+    bench.report_of("gated", Succeeded)
+    wait_until(lambda: ("gated", 1) not in bench.next_heartbeat().running, 20, "a heartbeat without it")
+
+
+def test_a_heartbeat_names_queues_and_slots(bench: Bench) -> None:
+    beat = bench.next_heartbeat()
+    assert beat.worker == "one@here"
+    assert beat.queues == ("default",)
+    assert beat.concurrency in (1, 2)
+
+
+def test_times_of_the_message_are_those_of_the_run(bench: Bench) -> None:
+    bench.publish(replace(released("times", "user.who"), scheduled_at=NOON + SECOND // 2))
+    assert bench.report_of("times", Succeeded).result["scheduled_at"] == "2026-12-01T12:00:00.500000+00:00"

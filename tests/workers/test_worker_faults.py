@@ -1,0 +1,199 @@
+"""Workers, their children and Redis are killed, frozen and cut off: one start, one end, nothing silent."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scheduler_service.core.instants import SECOND
+from scheduler_service.core.messages import Failed, Heartbeat, Started, Succeeded
+from tests.support.processes import wait_until
+from tests.support.redis_server import RedisServer
+from tests.support.worker_process import Bench, released
+
+pytestmark = [pytest.mark.slow, pytest.mark.redis]
+
+
+@pytest.fixture
+def bench(redis_server: RedisServer, tmp_path: Path) -> Iterator[Bench]:
+    with Bench(redis_server.url, tmp_path) as bench:
+        yield bench
+
+
+def kinds(bench: Bench, run_id: str, attempt: int = 1) -> list[type[object]]:
+    return [type(report) for report in bench.about(run_id, attempt)]
+
+
+def settle(bench: Bench, name: str = "settled") -> None:
+    """Let one more run go through, so that whatever was on its way has arrived."""
+    bench.publish(released(name, "user.add", 0, 0))
+    bench.report_of(name, Succeeded)
+
+
+def test_a_task_over_its_timeout_is_stopped_and_reported_as_timed_out(bench: Bench) -> None:
+    bench.worker("-c", "1")
+    bench.publish(released("slow", "user.gated", bench.gate(), timeout=SECOND))
+    failed = bench.report_of("slow", Failed)
+    assert failed.reason == "timed_out"
+    assert "SoftTimeLimitExceeded" in failed.error["type"]
+    settle(bench)
+    assert kinds(bench, "slow") == [Started, Failed]
+
+
+def test_a_task_that_ignores_its_timeout_is_killed_and_reported_once(bench: Bench) -> None:
+    bench.worker("-c", "1")
+    bench.publish(released("stubborn", "user.stubborn", bench.gate(), timeout=SECOND))
+    failed = bench.report_of("stubborn", Failed, timeout=30)
+    assert failed.reason == "timed_out"
+    assert "TimeLimitExceeded" in failed.error["type"]
+    assert failed.started_at is not None
+    settle(bench)
+    assert kinds(bench, "stubborn") == [Started, Failed]
+
+
+@pytest.mark.parametrize("task", ["user.dies", "user.exits"])
+def test_a_task_whose_process_dies_is_reported_once_and_the_worker_goes_on(bench: Bench, task: str) -> None:
+    bench.worker("-c", "1")
+    bench.publish(released("dead", task))
+    failed = bench.report_of("dead", Failed)
+    assert failed.reason == ("worker_lost" if task == "user.dies" else None)
+    settle(bench)
+    assert kinds(bench, "dead") == [Started, Failed]
+
+
+def test_a_revoked_task_is_terminated_and_reported_once(bench: Bench) -> None:
+    bench.worker("-c", "1")
+    bench.publish(released("unwanted", "user.gated", bench.gate()))
+    bench.witnessed("gated unwanted~1")
+    bench.claims.flag(["unwanted~1"])
+    bench.dispatcher.revoke(["unwanted~1"])
+    assert bench.report_of("unwanted", Failed).reason == "terminated"
+    settle(bench)
+    assert kinds(bench, "unwanted") == [Started, Failed]
+
+
+def test_duplicates_over_two_workers_start_once_each(bench: Bench) -> None:
+    bench.worker("-c", "2", name="one")
+    bench.worker("-c", "2", name="two")
+    runs = [released(f"job_{n}", "user.who") for n in range(40)]
+    bench.publish(*runs, *runs, *runs)
+    for run in runs:
+        bench.report_of(run.run_id, Succeeded)
+    wait_until(lambda: bench.dispatcher.heads(["default"])["default"].length == 0, what="an empty queue")
+    settle(bench)
+    assert [line for line in sorted(bench.truth) if line.startswith("who")] == sorted(
+        f"who {run.run_id}~1" for run in runs
+    )
+    assert {report.worker for report in bench.messages if isinstance(report, Succeeded)} == {"one@here", "two@here"}
+
+
+def test_after_a_worker_is_killed_its_attempt_is_never_started_again(bench: Bench) -> None:
+    killed = bench.worker("-c", "1", name="one")
+    run = released("orphan", "user.gated", bench.gate())
+    bench.publish(run)
+    bench.witnessed("gated orphan~1")
+    killed.kill()
+    bench.worker("-c", "1", name="two")
+    bench.publish(run)
+    settle(bench)
+    assert kinds(bench, "orphan") == [Started]
+    bench.publish(released("orphan", "user.gated", bench.gate(), attempt=2))
+    bench.open_gate()
+    bench.report_of("orphan", Succeeded, attempt=2)
+    assert [line for line in bench.truth if "orphan" in line] == ["gated orphan~1", "gated orphan~2"]
+
+
+def test_a_message_that_a_killed_worker_had_popped_runs_when_it_is_published_again(bench: Bench) -> None:
+    worker = bench.worker("-c", "1", name="one")
+    worker.signal(signal.SIGSTOP)
+    run = released("popped", "user.who")
+    bench.publish(run)
+    with bench.client() as client:
+        client.rpop("default")  # unless the frozen worker's BRPOP was given it already
+    worker.kill()
+    bench.worker("-c", "1", name="two")
+    bench.publish(run)
+    assert bench.report_of("popped", Succeeded).worker == "two@here"
+
+
+def test_a_task_that_runs_while_redis_is_killed_starts_once_and_its_result_arrives(
+    bench: Bench, redis_server: RedisServer
+) -> None:
+    worker = bench.worker("-c", "1")
+    run = released("survivor", "user.gated", bench.gate())
+    bench.publish(run)
+    bench.witnessed("gated survivor~1")
+    redis_server.kill()
+    worker.wait_for_line("redis is away", 15)
+    bench.open_gate()
+    worker.wait_for_line("survivor~1 reports succeeded", 15)
+    redis_server.start()
+    assert bench.report_of("survivor", Succeeded, timeout=30).result == "through"
+    bench.publish(run)
+    settle(bench)
+    assert bench.truth.count("gated survivor~1") == 1
+    assert kinds(bench, "survivor") == [Started, Succeeded]
+    assert worker.running
+
+
+def test_a_report_is_held_while_redis_is_frozen(bench: Bench, redis_server: RedisServer) -> None:
+    worker = bench.worker("-c", "1")
+    bench.publish(released("held", "user.gated", bench.gate()))
+    bench.witnessed("gated held~1")
+    redis_server.freeze()
+    bench.open_gate()
+    worker.wait_for_line("held~1 reports succeeded", 20)
+    redis_server.thaw()
+    bench.report_of("held", Succeeded, timeout=30)
+    settle(bench)
+    assert kinds(bench, "held") == [Started, Succeeded]
+
+
+def test_an_attempt_waits_for_its_claim_while_that_redis_is_away(redis_server: RedisServer, tmp_path: Path) -> None:
+    with RedisServer(tmp_path / "broker") as broker, Bench(redis_server.url, tmp_path, broker.url) as bench:
+        worker = bench.worker("-c", "1")
+        redis_server.kill()
+        bench.publish(released("patient", "user.who"))
+        worker.wait_for_line("patient~1 waits for its claim", 15)
+        assert bench.truth == []
+        redis_server.start()
+        bench.report_of("patient", Succeeded, timeout=30)
+        assert kinds(bench, "patient") == [Started, Succeeded]
+
+
+def test_a_stopped_worker_finishes_reports_and_says_farewell(bench: Bench) -> None:
+    worker = bench.worker("-c", "1")
+    bench.publish(released("last", "user.gated", bench.gate()))
+    bench.witnessed("gated last~1")
+    worker.signal(signal.SIGTERM)
+    worker.wait_for_line("Warm shutdown")
+    bench.open_gate()
+    assert worker.wait(20) == 0
+    bench.report_of("last", Succeeded)
+    farewell = bench.messages[-1]
+    assert isinstance(farewell, Heartbeat)
+    assert (farewell.concurrency, farewell.running, farewell.received) == (0, (), ())
+
+
+def test_a_killed_pool_child_is_replaced_and_claims_again(bench: Bench) -> None:
+    worker = bench.worker("-c", "1")
+    bench.publish(released("first", "user.gated", bench.gate()))
+    bench.witnessed("gated first~1")
+    (child,) = Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split()
+    os.kill(int(child), signal.SIGKILL)
+    assert bench.report_of("first", Failed).reason == "worker_lost"
+    settle(bench)
+
+
+def test_a_worker_without_a_redis_for_its_claims_does_not_start(bench: Bench) -> None:
+    argv = ["-m", "celery", "-A", "tests.workers.userapp", "worker", "-P", "solo"]
+    worker = bench.spawn(argv, ITINERARY_REDIS_URL="", USERAPP_BROKER="memory://")
+    assert worker.wait(20) != 0
+    assert "set ITINERARY_REDIS_URL" in worker.output
+
+
+def test_a_worker_on_a_redis_broker_needs_no_other_setting(bench: Bench) -> None:
+    bench.worker("-c", "1", ITINERARY_REDIS_URL="")
+    settle(bench)

@@ -1,0 +1,171 @@
+"""A small Celery app as its user would have written it: nothing here knows Itinerary but the last line.
+
+Each task writes a line into the file TRUTH when its body starts: the evidence of what really ran.
+"""
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+from celery import Celery, Task, shared_task
+from celery.exceptions import Ignore, Reject, SoftTimeLimitExceeded
+
+import workers
+
+app = Celery("userapp", broker=os.environ["USERAPP_BROKER"])
+app.conf.update(task_default_queue="userqueue", broker_connection_max_retries=None)
+
+
+def witness(*words: object) -> None:
+    """Append one line, whole."""
+    line = " ".join(str(word) for word in words) + "\n"
+    with Path(os.environ["TRUTH"]).open("a") as truth:
+        truth.write(line)
+
+
+def wait_for(path: str) -> None:
+    """Until the test makes this file."""
+    while not Path(path).exists():
+        time.sleep(0.02)
+
+
+class Careful(Task):
+    """A base class with hooks of its own."""
+
+    def before_start(self, task_id: str, args: Any, kwargs: Any) -> None:
+        witness("before_start", task_id)
+
+    def on_success(self, retval: Any, task_id: str, args: Any, kwargs: Any) -> None:
+        witness("on_success", task_id)
+
+
+class Counter(app.Task):
+    """A task in the old manner: a class, registered by hand."""
+
+    name = "user.count"
+
+    def run(self, upto: int) -> int:
+        witness("count", self.request.id)
+        return sum(range(upto))
+
+
+@app.task(name="user.add")
+def add(x: int, y: int) -> int:
+    witness("add", x, y)
+    return x + y
+
+
+@shared_task(name="user.shared")
+def shared(word: str) -> str:
+    witness("shared", word)
+    return word.upper()
+
+
+@app.task(name="user.who", bind=True, base=Careful)
+def who(self: Any) -> dict[str, Any]:
+    witness("who", self.request.id)
+    run = workers.current_run()
+    if run is None:
+        return {"run": None}
+    return {
+        "run": run.run_id,
+        "job": run.job_id,
+        "attempt": run.attempt,
+        "scheduled_at": run.scheduled_at.isoformat(),
+        "due_at": run.due_at.isoformat(),
+        "cancelled": run.cancelled(),
+        "retries": self.request.retries,
+        "id": self.request.id,
+    }
+
+
+@app.task(name="user.gated", bind=True)
+def gated(self: Any, gate: str) -> str:
+    witness("gated", self.request.id)
+    wait_for(gate)
+    return "through"
+
+
+@app.task(name="user.flaky", bind=True, autoretry_for=(ConnectionError,), max_retries=2, default_retry_delay=7)
+def flaky(self: Any) -> int:
+    witness("flaky", self.request.id, self.request.retries)
+    raise ConnectionError("the other side is down")
+
+
+@app.task(name="user.asks_again", bind=True, max_retries=5)
+def asks_again(self: Any, step: int, **how: Any) -> None:
+    witness("asks_again", self.request.id, step)
+    raise self.retry(args=[step + 1], countdown=30, **how)
+
+
+@app.task(name="user.asks_quietly", bind=True)
+def asks_quietly(self: Any) -> str:
+    self.retry(countdown=1, throw=False)
+    return "returned after retry()"
+
+
+@app.task(name="user.asks_with_rubbish", bind=True)
+def asks_with_rubbish(self: Any) -> None:
+    raise self.retry(args=[object()], countdown=1)
+
+
+@app.task(name="user.ignores")
+def ignores() -> None:
+    raise Ignore
+
+
+@app.task(name="user.rejects")
+def rejects() -> None:
+    raise Reject("not this one", requeue=False)
+
+
+@app.task(name="user.fails")
+def fails(length: int = 20) -> None:
+    raise ValueError("no good: " + "x" * length)
+
+
+@app.task(name="user.returns")
+def returns(kind: str) -> Any:
+    return {"odd": {"a set": {1}}, "long": "y" * 300_000, "object": object()}[kind]
+
+
+@app.task(name="user.dies", bind=True)
+def dies(self: Any) -> None:
+    witness("dies", self.request.id)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.task(name="user.exits")
+def exits() -> None:
+    raise SystemExit(3)
+
+
+@app.task(name="user.stubborn", bind=True)
+def stubborn(self: Any, gate: str) -> None:
+    witness("stubborn", self.request.id)
+    while True:
+        try:
+            wait_for(gate)
+        except SoftTimeLimitExceeded:
+            witness("told to stop", self.request.id)
+
+
+@app.task(name="user.nested")
+def nested() -> list[Any]:
+    direct = add(1, 2)
+    eager = add.apply(args=(3, 4)).get(disable_sync_subtasks=False)
+    within = who.apply().get(disable_sync_subtasks=False)
+    return [direct, eager, within["run"]]
+
+
+app.register_task(Counter())
+
+workers.attach(app)
+
+
+@app.task(name="user.late")
+def late() -> str:
+    witness("late")
+    return "registered after attach"
