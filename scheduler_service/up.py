@@ -67,11 +67,14 @@ class Plan:
         return http_url(LOOPBACK, self.flower_port)
 
 
-def run_up(settings: Settings, *, demo: bool = False) -> int:
-    """Run everything until a signal; the exit status. Call it from the main thread."""
+def run_up(settings: Settings, *, demo: bool = False, app: str | None = None) -> int:
+    """Run everything until a signal; the exit status. `app`: somebody's own Celery app, as module:celery_app.
+
+    Call it from the main thread.
+    """
     with only_one(settings.data_dir):
         plan = make_plan(settings, read_run(settings.data_dir))
-        parts = parts_of(plan, demo=demo)
+        parts = parts_of(plan, demo=demo, app=app)
         console = Console([part.name for part in parts])
         try:
             console.plain("\n".join([f"Itinerary {VERSION}, everything in {settings.data_dir}", *plan.notes]))
@@ -125,7 +128,7 @@ def _embedded_redis(data_dir: Path, last_run: Mapping[str, Any], taken: tuple[in
     return EmbeddedRedis(binary, folder, free_from(last, LOOPBACK, taken))
 
 
-def parts_of(plan: Plan, *, demo: bool) -> list[Part]:
+def parts_of(plan: Plan, *, demo: bool, app: str | None = None) -> list[Part]:
     """Every program of this machine, in the order in which they start."""
     env = child_env(plan, os.environ)
     processes = str(max(4, min(8, os.cpu_count() or 1)))
@@ -133,7 +136,7 @@ def parts_of(plan: Plan, *, demo: bool) -> list[Part]:
     flower_answers = answers(LOOPBACK, plan.flower_port, "/")
     own = [
         Part("leader", _command("leader"), env),
-        Part("worker", _command("worker", "-c", processes), env),
+        Part("worker", _command("worker", "-c", processes, *(["--app", app] if app else [])), env),
         Part("api", _command("api"), env, api_answers, stop_timeout=5),
         Part("flower", _command("flower"), env, flower_answers, stop_timeout=5),
     ]

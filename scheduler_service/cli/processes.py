@@ -23,6 +23,7 @@ DataDir = Annotated[Path | None, typer.Option(help="Folder for everything that i
 
 def up(
     demo: Annotated[bool, typer.Option(help="Add example jobs of each kind.")] = False,
+    app: Annotated[str | None, typer.Option(help="Your own Celery app for the worker, as module:celery_app.")] = None,
     port: Port = None,
     data_dir: DataDir = None,
 ) -> None:
@@ -30,7 +31,7 @@ def up(
     from scheduler_service.up import run_up
 
     settings = _settings(api_port=port, data_dir=data_dir)
-    sys.exit(run_up(settings, demo=demo))
+    sys.exit(run_up(settings, demo=demo, app=app))
 
 
 def leader() -> None:
