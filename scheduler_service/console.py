@@ -8,6 +8,7 @@ import os
 import queue
 import sys
 import threading
+from contextlib import suppress
 from typing import Final, TextIO
 
 COLOURS: Final = (36, 33, 32, 35, 34, 96, 93, 92)
@@ -69,3 +70,9 @@ class Console:
                     self._stream.flush()
             except (OSError, ValueError):
                 self.broken.set()
+                self._let_go()
+
+    def _let_go(self) -> None:
+        """Point the stream nowhere, so that what it still holds does not fail once more when the process ends."""
+        with suppress(OSError, ValueError), open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), self._stream.fileno())
