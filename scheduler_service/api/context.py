@@ -1,13 +1,14 @@
 """What every route works with, built once and handed down."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
 from scheduler_service.api.leader_line import LeaderLine
+from scheduler_service.api.problems import unavailable
 from scheduler_service.bootstrap import Stores
 from scheduler_service.config import Settings
 from scheduler_service.core.instants import Instant
@@ -26,6 +27,13 @@ class ApiContext:
     stores: Stores
     leader: LeaderLine
     clock: Callable[[], Instant]
+
+    def ask_leader(self, what: str) -> Mapping[str, Any]:
+        """The leader's answer; Problem 503 at once where nobody leads, after a second where it keeps silent."""
+        lease = self.stores.leases.peek(0)
+        if lease is None or not lease.live:
+            raise unavailable("nobody leads; start a leader with `itinerary leader`")
+        return self.leader.ask(what)
 
 
 def _context(request: Request) -> ApiContext:

@@ -34,7 +34,7 @@ def readyz(context: Context) -> Response:
 def metrics(context: Context) -> Response:
     """The leader's own metrics; where none answers, that nobody leads."""
     try:
-        text = str(context.leader.ask("metrics")["text"])
+        text = str(context.ask_leader("metrics")["text"])
     except Problem:
         text = _without_leader(context)
     return PlainTextResponse(text, media_type=_METRICS_TYPE)

@@ -1,7 +1,6 @@
 """Looking ahead: the next occurrences of a saved job, or of a schedule that nobody saved, as JSON. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any, Final
 
 from scheduler_service.core.errors import BadValue, BadValues
@@ -9,12 +8,14 @@ from scheduler_service.core.identity import check_job_id
 from scheduler_service.core.instants import Instant, format_instant, parse_instant
 from scheduler_service.core.job_body import read_object
 from scheduler_service.core.model import Job
-from scheduler_service.core.preview import preview
-from scheduler_service.core.schedule import ParsedSchedule, parse_schedule
+from scheduler_service.core.preview import Occurrence, preview
+from scheduler_service.core.schedule import ParsedSchedule, Schedule, parse_schedule
 from scheduler_service.core.words import describe
 
 MAX_COUNT: Final = 1000
 _KEYS: Final = frozenset({"schedule", "from", "count", "job_id"})
+# The last year that a text can name ends a little later; nobody is told of occurrences beyond.
+_END_OF_TIME: Final = parse_instant("9999-12-30T00:00:00Z")
 
 
 def next_runs(job: Job, now: Instant, count: int = 5) -> list[str]:
@@ -22,7 +23,7 @@ def next_runs(job: Job, now: Instant, count: int = 5) -> list[str]:
     if job.paused and job.paused_until is None:
         return []
     after = max(now, job.paused_until - 1) if job.paused and job.paused_until is not None else now
-    found = preview(job.schedule, after, count, start_at=job.start_at, end_at=job.end_at)
+    found = _occurrences(job.schedule, after, count, job.start_at, job.end_at)
     return [format_instant(occurrence.at) for occurrence in found]
 
 
@@ -46,7 +47,7 @@ def read_and_preview(body: Mapping[str, Any], now: Instant) -> dict[str, Any]:
         count = 10 if body.get("count") is None else _count(body["count"])
         job_id = "" if body.get("job_id") is None else check_job_id(body["job_id"])
         spec = read_object(body.get("schedule"), "schedule")
-        parsed = parse_schedule(spec, job_id=job_id, made_at=after)
+        parsed = parse_schedule(spec, job_id=job_id, made_at=min(after, _END_OF_TIME))
     except BadValue as exc:
         raise BadValues([*errors, exc]) from exc
     if errors:
@@ -63,7 +64,7 @@ def _count(value: Any) -> int:
 def _body(
     parsed: ParsedSchedule, after: Instant, count: int, start_at: Instant | None, end_at: Instant | None
 ) -> dict[str, Any]:
-    found = preview(parsed.schedule, after, count, start_at=start_at, end_at=end_at)
+    found = _occurrences(parsed.schedule, after, count, start_at, end_at)
     return {
         "occurrences": [
             {"at": format_instant(o.at), "local": o.local, "offset": o.offset, "dst": o.dst} for o in found
@@ -71,3 +72,10 @@ def _body(
         "text": describe(parsed.schedule),
         "warnings": list(parsed.warnings),
     }
+
+
+def _occurrences(
+    schedule: Schedule, after: Instant, count: int, start_at: Instant | None, end_at: Instant | None
+) -> list[Occurrence]:
+    end = _END_OF_TIME if end_at is None else min(end_at, _END_OF_TIME)
+    return [] if after >= end else preview(schedule, after, count, start_at=start_at, end_at=end)

@@ -55,7 +55,7 @@ def status_body(context: ApiContext) -> dict[str, Any]:
 def workers(context: Context) -> Response:
     """The workers that the leader hears, and what they run."""
     names = ("name", "alive", "last_seen_at", "concurrency", "running", "queues")
-    seen = context.leader.ask("statistics")["workers"]
+    seen = context.ask_leader("statistics")["workers"]
     return JSONResponse({"items": [{name: worker[name] for name in names} for worker in seen]})
 
 
@@ -63,7 +63,7 @@ def workers(context: Context) -> Response:
 def queues(context: Context) -> Response:
     """The queues with runs that are out and not started, and how many workers listen on each."""
     now = context.clock()
-    return JSONResponse({"items": [_queue(queue, now) for queue in context.leader.ask("statistics")["queues"]]})
+    return JSONResponse({"items": [_queue(queue, now) for queue in context.ask_leader("statistics")["queues"]]})
 
 
 def _queue(queue: Mapping[str, Any], now: Instant) -> dict[str, Any]:

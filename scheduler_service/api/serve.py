@@ -32,6 +32,7 @@ def serve(settings: Settings) -> None:
             host=settings.api_host,
             port=settings.api_port,
             log_config=None,
+            log_level="warning",
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=_STOP_WITHIN,

@@ -94,9 +94,7 @@ def _redis_keeps(settings: Settings) -> str:
     policy = _ask_redis(settings, "config_get", "maxmemory-policy").get("maxmemory-policy")
     append_only = _ask_redis(settings, "config_get", "appendonly").get("appendonly")
     if policy != "noeviction":
-        raise _NotWell(
-            f"maxmemory-policy is {policy}: under pressure Redis would drop messages; set noeviction"
-        )
+        raise _NotWell(f"maxmemory-policy is {policy}: under pressure Redis would drop messages; set noeviction")
     if append_only != "yes":
         raise _NotWell("appendonly is no: a restart of Redis would lose messages; set appendonly yes")
     return "noeviction, appendonly"

@@ -162,10 +162,21 @@ def preview(
 
 
 def _schedule_words(schedule: dict[str, Any]) -> str:
-    """The schedule's own fields in short; what has its default value is left out."""
-    words = [str(value) for name, value in schedule.items() if name not in ("kind", "timezone") and value]
-    zone = schedule.get("timezone")
-    return " ".join([schedule["kind"], *words[:2], *([zone] if zone and zone != "UTC" else [])])
+    """The schedule in short; `jobs preview` says it in words."""
+    match schedule["kind"]:
+        case "cron":
+            words = str(schedule["expr"])
+        case "hourly":
+            words = f"hourly at :{schedule['minute']:02d}"
+        case "interval":
+            offset = schedule.get("offset")
+            words = f"every {schedule['every']}" + (f" + {offset}" if offset and offset != "0s" else "")
+        case "calendar":
+            words = f"every {schedule['every']} {schedule['unit']} at {', '.join(schedule['at'])}"
+        case _:
+            words = f"once, {schedule['at']}"
+    zone = schedule.get("timezone", "UTC")
+    return words if zone == "UTC" else f"{words} {zone}"
 
 
 def _paused(job: dict[str, Any]) -> str:

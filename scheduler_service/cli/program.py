@@ -48,7 +48,9 @@ app.add_typer(runs, name="runs")
 def run() -> NoReturn:
     """Carry out the command line of this process and end it."""
     try:
-        app()
+        status = app(prog_name="itinerary", standalone_mode=False)
+    except typer.TyperException as exc:
+        _end(_usage(exc), 2)
     except BadValues as exc:
         _end("; ".join(str(error) for error in exc.errors), 2)
     except BadValue as exc:
@@ -58,13 +60,21 @@ def run() -> NoReturn:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read our output has enough
         sys.exit(1)
-    except KeyboardInterrupt:
+    except (typer.Abort, KeyboardInterrupt):
         sys.exit(130)
-    sys.exit(0)
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _usage(exc: typer.TyperException) -> str:
+    """What is wrong with the command line, and where its help is; empty where the help was printed already."""
+    said = exc.format_message().strip()
+    context = getattr(exc, "ctx", None)
+    return f"{said.rstrip('.')}; see {context.command_path} --help" if said and context is not None else said
 
 
 def _end(message: str, status: int) -> NoReturn:
     from scheduler_service.logs import escaped
 
-    print(f"itinerary: {escaped(message)}", file=sys.stderr)
+    if message:
+        print(f"itinerary: {escaped(message)}", file=sys.stderr)
     sys.exit(status)

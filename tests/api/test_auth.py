@@ -31,8 +31,12 @@ def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-@pytest.mark.parametrize("headers", [{}, bearer("wrong"), bearer(""), {"Authorization": "Basic eDp2aWV3ZXI="}, {"Authorization": "x"}])
-@pytest.mark.parametrize("path", ["/api/v1/jobs", "/api/v1/runs/x", "/api/v1/scheduler/status", "/api/v1/workers", "/metrics"])
+@pytest.mark.parametrize(
+    "headers", [{}, bearer("wrong"), bearer(""), {"Authorization": "Basic eDp2aWV3ZXI="}, {"Authorization": "x"}]
+)
+@pytest.mark.parametrize(
+    "path", ["/api/v1/jobs", "/api/v1/runs/x", "/api/v1/scheduler/status", "/api/v1/workers", "/metrics"]
+)
 def test_without_a_valid_token_nothing_is_told(guarded: TestClient, headers: dict[str, str], path: str) -> None:
     answer = guarded.get(path, headers=headers)
     assert answer.status_code == 401
@@ -94,7 +98,9 @@ def test_these_names_mean_this_machine(host: str) -> None:
     assert is_loopback(host)
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "", "a@b[", "[::1"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "", "a@b[", "[::1"]
+)
 def test_without_tokens_a_rebound_name_reads_nothing(api: TestClient, host: str) -> None:
     assert api.get("/api/v1/jobs", headers={"Host": host}).status_code == 403
 

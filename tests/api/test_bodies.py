@@ -87,7 +87,9 @@ def test_many_bad_fields_make_an_answer_of_bounded_size(api: TestClient) -> None
     assert len(answer.json()["errors"]) == 100
 
 
-@pytest.mark.parametrize("path", ["/nothing", "/api/v1/nothing", "/api/v1/jobs/a/b/c", "/static/../config.py", "/static/x"])
+@pytest.mark.parametrize(
+    "path", ["/nothing", "/api/v1/nothing", "/api/v1/jobs/a/b/c", "/static/../config.py", "/static/x"]
+)
 def test_an_unknown_address_is_a_problem_document(api: TestClient, path: str) -> None:
     answer = api.get(path)
     assert answer.status_code == 404

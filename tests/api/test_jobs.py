@@ -53,8 +53,12 @@ def test_a_job_that_exists_is_not_made_again(api: TestClient, job: dict[str, Any
 
 def test_every_bad_field_is_named_at_once_with_what_is_allowed(api: TestClient) -> None:
     bad = {
-        "job_id": "-bad", "task": "", "schedule": {"kind": "cron", "expr": "99 * * * *"}, "priority": 10, "colour": "red"
-    }  # fmt: skip
+        "job_id": "-bad",
+        "task": "",
+        "schedule": {"kind": "cron", "expr": "99 * * * *"},
+        "priority": 10,
+        "colour": "red",
+    }
     answer = api.post(JOBS, json=bad)
     assert answer.status_code == 422
     assert answer.headers["content-type"] == "application/problem+json"
@@ -107,9 +111,7 @@ def test_an_edit_of_a_version_that_is_gone_is_refused_and_changes_nothing(
 
 
 @pytest.mark.parametrize("if_match", ['"1"', "*"])
-def test_if_match_on_a_job_that_does_not_exist_makes_none(
-    api: TestClient, job: dict[str, Any], if_match: str
-) -> None:
+def test_if_match_on_a_job_that_does_not_exist_makes_none(api: TestClient, job: dict[str, Any], if_match: str) -> None:
     assert api.put(f"{JOBS}/a.job", json=job, headers={"If-Match": if_match}).status_code == 412
     assert api.get(f"{JOBS}/a.job").status_code == 404
 

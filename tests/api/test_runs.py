@@ -65,9 +65,7 @@ def test_of_many_who_ask_at_once_with_one_key_one_makes_the_run(api: TestClient)
     assert len({answer.json()["run_id"] for answer in answers}) == 1
 
 
-def test_a_batch_comes_back_in_its_order_with_what_was_known_already(
-    api: TestClient, leader: AnsweringLeader
-) -> None:
+def test_a_batch_comes_back_in_its_order_with_what_was_known_already(api: TestClient, leader: AnsweringLeader) -> None:
     known = api.post(RUNS, json={"task": "k", "idempotency_key": "k"}).json()
     wanted = [{"task": "a"}, {"task": "k", "idempotency_key": "k"}, {"task": "b"}]
     answer = api.post(f"{RUNS}/batch", json={"runs": wanted})
@@ -139,9 +137,7 @@ def test_every_run_is_seen_once_while_newer_ones_come_in_between_pages(api: Test
     assert set(seen) == made
 
 
-def test_a_cancelled_run_that_waits_is_cancelled_at_once_and_stays_so(
-    api: TestClient, leader: AnsweringLeader
-) -> None:
+def test_a_cancelled_run_that_waits_is_cancelled_at_once_and_stays_so(api: TestClient, leader: AnsweringLeader) -> None:
     run_id = api.post(RUNS, json={"task": "t", "run_at": FUTURE}).json()["run_id"]
     first = api.post(f"{RUNS}/{run_id}/cancel")
     again = api.post(f"{RUNS}/{run_id}/cancel")
@@ -197,7 +193,9 @@ def test_a_bad_value_names_its_field_and_what_is_allowed(api: TestClient, field:
     assert "; " in error["msg"]
 
 
-@pytest.mark.parametrize("query", ["limit=0", "limit=1001", "limit=x", "state=lost", "since=now", "cursor=%00", "cursor=zzz"])
+@pytest.mark.parametrize(
+    "query", ["limit=0", "limit=1001", "limit=x", "state=lost", "since=now", "cursor=%00", "cursor=zzz"]
+)
 def test_a_bad_filter_is_refused(api: TestClient, query: str) -> None:
     answer = api.get(f"{RUNS}?{query}")
     assert answer.status_code == 422

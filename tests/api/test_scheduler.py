@@ -2,9 +2,7 @@
 
 from fastapi.testclient import TestClient
 
-from scheduler_service.core.messages import Query
-from scheduler_service.core.queries import answer, statistics
-from tests.support.answering_leader import STATISTICS, AnsweringLeader
+from tests.support.answering_leader import AnsweringLeader
 
 
 def test_the_status_joins_the_lease_and_what_the_leader_says(api: TestClient, leader: AnsweringLeader) -> None:

@@ -1,0 +1,72 @@
+"""Logs: one line an event, nothing of a user in control, no secret."""
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from scheduler_service.logs import LogFormat, configure_logs, escaped
+
+NASTY = "a\nb\r\x1b[31mred\u202edlrow\u2028\x00\ud800"
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_before() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
+
+
+def lines_of(log_format: LogFormat, level: str = "info") -> tuple[io.StringIO, structlog.stdlib.BoundLogger]:
+    stream = io.StringIO()
+    configure_logs(log_format, level, stream)
+    return stream, structlog.get_logger("test")
+
+
+@pytest.mark.parametrize("log_format", ["console", "json", "auto"])
+def test_an_event_is_one_line_whatever_is_in_it(log_format: LogFormat) -> None:
+    stream, log = lines_of(log_format)
+    log.info("run released", run_id=NASTY, nested={"k": NASTY})
+    logging.getLogger("some.library").warning("said %s", NASTY)
+    try:
+        raise ValueError(NASTY)
+    except ValueError:
+        log.exception("it broke")
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 3
+    assert all(line.isprintable() for line in lines)
+
+
+def test_a_pipe_gets_json_with_its_values_to_the_letter() -> None:
+    stream, log = lines_of("auto")
+    log.warning("something", run_id="a\nb", count=3)
+    event = json.loads(stream.getvalue())
+    assert event.pop("timestamp").endswith("Z")
+    assert event == {"event": "something", "level": "warning", "run_id": "a\nb", "count": 3}
+
+
+@pytest.mark.parametrize("log_format", ["console", "json"])
+def test_no_secret_is_written(log_format: LogFormat) -> None:
+    stream, log = lines_of(log_format)
+    log.info("connected", url="redis://user:geheim@h/0", password="geheim", api_token="geheim", Authorization="geheim")
+    text = stream.getvalue()
+    assert "geheim" not in text
+    assert "redis://user:***@h/0" in text
+
+
+def test_below_its_level_nothing_is_written() -> None:
+    stream, log = lines_of("json", "warning")
+    log.info("quiet")
+    logging.getLogger("lib").info("quiet")
+    assert stream.getvalue() == ""
+
+
+def test_printable_text_is_left_as_it_is() -> None:
+    assert escaped("schöner 🚲 tag") == "schöner 🚲 tag"
+    assert escaped("a\tb") == "a\\tb"

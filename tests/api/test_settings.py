@@ -1,0 +1,145 @@
+"""Settings: read once, checked by name, no secret shown."""
+
+from pathlib import Path
+
+import pytest
+
+from scheduler_service.config import Settings, load_settings, shown_url
+from scheduler_service.core.errors import BadValues
+from scheduler_service.core.instants import DAY, MILLISECOND, MINUTE, SECOND
+
+DIGEST = "ab" * 32
+
+
+def refused(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> str:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(BadValues) as caught:
+        load_settings()
+    return str(caught.value)
+
+
+def test_the_defaults_are_those_of_the_design(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = load_settings()
+    assert settings.pre_schedule_interval == 10 * SECOND
+    assert settings.index_rebuild_interval == MINUTE
+    assert settings.lookahead_window == 10 * MINUTE
+    assert settings.grace_period == settings.lost_after == settings.redispatch_after == 30 * SECOND
+    assert settings.loop_interval == SECOND
+    assert (settings.lease_ttl, settings.lease_renew) == (5 * SECOND, 1500 * MILLISECOND)
+    assert (settings.inbox_buffer_size, settings.publish_window) == (1000, 10_000)
+    assert settings.retention == 30 * DAY
+    assert (settings.api_host, settings.api_port, settings.flower_port) == ("127.0.0.1", 8080, 5555)
+    assert settings.database_url == f"sqlite:///{tmp_path}/.itinerary/itinerary.db"
+    assert settings.redis_url == settings.broker_url == "redis://127.0.0.1:6379/0"
+    assert settings.advice() == ()
+
+
+def test_the_database_lies_in_the_data_folder_and_the_broker_is_redis(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ITINERARY_DATA_DIR", "/var/lib/x")
+    monkeypatch.setenv("ITINERARY_REDIS_URL", "redis://h/3")
+    settings = load_settings()
+    assert settings.database_url == "sqlite:////var/lib/x/itinerary.db"
+    assert settings.broker_url == "redis://h/3"
+
+
+def test_the_environment_goes_before_the_file_and_the_command_line_before_both(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "itinerary.toml"
+    file.write_text('loop_interval = "3s"\napi_port = 1111\nflower_port = 2222\ngrace_period = "40s"\n')
+    monkeypatch.setenv("ITINERARY_CONFIG", str(file))
+    monkeypatch.setenv("ITINERARY_API_PORT", "3333")
+    monkeypatch.setenv("ITINERARY_FLOWER_PORT", "4444")
+    settings = load_settings(flower_port=5555, api_host=None)
+    assert (settings.loop_interval, settings.grace_period) == (3 * SECOND, 40 * SECOND)
+    assert (settings.api_port, settings.flower_port) == (3333, 5555)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("ITINERARY_LOOP_INTERVAL", "abc", "90s"),
+        ("ITINERARY_LOOP_INTERVAL", "1ms", "10ms or more"),
+        ("ITINERARY_API_PORT", "65536", "65535"),
+        ("ITINERARY_LOG_LEVEL", "loud", "'debug'"),
+        ("ITINERARY_DATABASE_URL", "mysql://u:secret@h/d", "postgresql://"),
+        ("ITINERARY_REDIS_URL", "memory://secret", "redis://"),
+        ("ITINERARY_API_TOKENS", f"a:boss:{DIGEST}", "name:role:sha256"),
+        ("ITINERARY_API_TOKENS", "a:viewer:secret", "name:role:sha256"),
+        ("ITINERARY_INDEX_REBUILD_INTERVAL", "10m", "shorter than lookahead_window"),
+        ("ITINERARY_LOP_INTERVAL", "1s", "did you mean ITINERARY_LOOP_INTERVAL"),
+        ("ITINERARY_", "1s", "no such setting"),
+    ],
+)
+def test_a_wrong_or_unknown_variable_is_refused_by_name_with_what_is_allowed(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, allowed: str
+) -> None:
+    said = refused(monkeypatch, name, value)
+    assert said.startswith(f"{name}: ")
+    assert allowed in said
+    assert "secret" not in said
+
+
+def test_a_wrong_data_folder_is_one_complaint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ITINERARY_API_PORT", "x")
+    monkeypatch.setenv("ITINERARY_LEASE_TTL", "x")
+    with pytest.raises(BadValues) as caught:
+        load_settings()
+    assert {error.field for error in caught.value.errors} == {"ITINERARY_API_PORT", "ITINERARY_LEASE_TTL"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('lop_interval = "1s"', "did you mean loop_interval"),
+        ("loop_interval = 1", "loop_interval in "),
+        ("[table]", "no such setting"),
+        ("not toml", "readable TOML"),
+    ],
+)
+def test_a_wrong_settings_file_is_refused_by_name(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "x.toml"
+    file.write_text(text)
+    with pytest.raises(BadValues, match=said):
+        load_settings(file)
+
+
+def test_a_settings_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BadValues, match=r"ITINERARY_CONFIG: .*none\.toml"):
+        load_settings(tmp_path / "none.toml")
+
+
+def test_what_is_allowed_but_hardly_wanted_is_said() -> None:
+    settings = load_settings(grace_period="1s", pre_schedule_interval="500ms")
+    assert len(settings.advice()) == 2
+
+
+def test_no_secret_is_shown() -> None:
+    settings = load_settings(
+        database_url="postgresql://u:secret1@h/d", redis_url="redis://:secret2@h/0", flower_password="secret3",
+        api_tokens=f"me:admin:{DIGEST}",
+    )  # fmt: skip
+    shown = repr(settings) + str(settings)
+    assert "secret" not in shown
+    assert DIGEST not in shown + repr(settings.api_tokens)
+    assert shown_url(settings.database_url) == "postgresql://u:***@h/d"
+    assert shown_url(settings.redis_url) == "redis://:***@h/0"
+
+
+def test_settings_do_not_change() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        Settings().api_port = 1
+
+
+def test_variables_of_other_parts_are_let_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ITINERARY_HTTP_ALLOW_PRIVATE", "ITINERARY_API_URL", "ITINERARY_API_TOKEN"):
+        monkeypatch.setenv(name, "x")
+    load_settings()
+
+
+def test_an_empty_variable_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ITINERARY_FLOWER_PASSWORD", "")
+    monkeypatch.setenv("ITINERARY_API_TOKENS", "")
+    assert load_settings().flower_password is None
+    assert load_settings().api_tokens == ()
