@@ -11,6 +11,7 @@ depends_on = None
 
 KEY = sa.Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")
 ROW_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+PAYLOAD = sa.Text().with_variant(postgresql.JSON(), "postgresql")
 INSTANT = sa.BigInteger().with_variant(postgresql.TIMESTAMP(timezone=True), "postgresql")
 
 STATES = "'scheduled', 'pending', 'running', 'retrying', 'completed', 'failed', 'cancelled', 'skipped', 'missed'"
@@ -41,7 +42,7 @@ def _jobs() -> None:
     op.create_table(
         "jobs",
         sa.Column("job_id", KEY, nullable=False),
-        sa.Column("definition", sa.JSON(), nullable=False),
+        sa.Column("definition", PAYLOAD, nullable=False),
         sa.Column("tags", sa.Text(), nullable=False),
         sa.Column("search_text", sa.Text(), nullable=False),
         sa.Column("paused", sa.Boolean(), nullable=False),
@@ -60,7 +61,7 @@ def _jobs() -> None:
         "job_versions",
         sa.Column("job_id", KEY, nullable=False),
         sa.Column("version", sa.Integer(), nullable=False),
-        sa.Column("definition", sa.JSON(), nullable=False),
+        sa.Column("definition", PAYLOAD, nullable=False),
         sa.Column("paused", sa.Boolean(), nullable=False),
         sa.Column("pause_reason", sa.Text()),
         sa.Column("paused_until", INSTANT),
@@ -81,8 +82,8 @@ def _runs() -> None:
         sa.Column("job_id", KEY),
         sa.Column("job_version", sa.Integer()),
         sa.Column("task", sa.Text(), nullable=False),
-        sa.Column("args", sa.JSON(), nullable=False),
-        sa.Column("kwargs", sa.JSON(), nullable=False),
+        sa.Column("args", PAYLOAD, nullable=False),
+        sa.Column("kwargs", PAYLOAD, nullable=False),
         sa.Column("queue", KEY, nullable=False),
         sa.Column("priority", sa.Integer(), nullable=False),
         sa.Column("retry_of", KEY),
@@ -103,8 +104,8 @@ def _runs() -> None:
         sa.Column("term", sa.BigInteger()),
         sa.Column("seq", sa.BigInteger(), nullable=False, server_default=sa.text("0")),
         sa.Column("retries", sa.Integer(), nullable=False, server_default=sa.text("0")),
-        sa.Column("result", sa.JSON()),
-        sa.Column("error", sa.JSON()),
+        sa.Column("result", PAYLOAD),
+        sa.Column("error", PAYLOAD),
         sa.Column("created_at", INSTANT, nullable=False),
         sa.Column("idempotency_key", sa.Text()),
         sa.Column("request_hash", sa.Text()),
@@ -136,12 +137,12 @@ def _run_attempts() -> None:
         sa.Column("started_at", INSTANT),
         sa.Column("finished_at", INSTANT),
         sa.Column("worker", sa.Text()),
-        sa.Column("error", sa.JSON()),
+        sa.Column("error", PAYLOAD),
         sa.Column("late_reports", sa.Integer(), nullable=False, server_default=sa.text("0")),
         sa.Column("late_kind", sa.Text()),
         sa.Column("late_at", INSTANT),
         sa.Column("late_worker", sa.Text()),
-        sa.Column("late_error", sa.JSON()),
+        sa.Column("late_error", PAYLOAD),
         sa.ForeignKeyConstraint(["run_id"], ["runs.run_id"], name="fk_run_attempts_run_id", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("run_id", "attempt", name="pk_run_attempts"),
     )

@@ -26,9 +26,9 @@ from sqlalchemy import (
 from sqlalchemy import column as named
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import JSONB
-from sqlalchemy.types import JSON, TypeEngine
+from sqlalchemy.types import TypeEngine
 
-from scheduler_service.adapters.tables import InstantColumn
+from scheduler_service.adapters.tables import InstantColumn, Payload
 from scheduler_service.core.errors import RowRefused
 
 PARAMETER: Final = "batch"
@@ -105,7 +105,7 @@ def _postgres_value(place: int, kind: TypeEngine[Any]) -> ColumnElement[Any]:
                 f" + {value}::bigint % 1000000 * INTERVAL '1 microsecond')",
                 kind,
             )
-        case Integer() | BigInteger() | Boolean() | JSON():
+        case Integer() | BigInteger() | Boolean() | Payload():
             return cast(literal_column(value, Text), kind)
         case _:
             return literal_column(value, kind)

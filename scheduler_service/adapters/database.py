@@ -5,7 +5,6 @@ process take turns in the order they came and begin with BEGIN IMMEDIATE; on Pos
 transaction outlives its bound. Never retries: after StoreUnavailable the outcome of a write is unknown.
 """
 
-import json
 import threading
 import time
 from collections import deque
@@ -28,7 +27,7 @@ from sqlalchemy import (
     make_url,
 )
 
-from scheduler_service.adapters.tables import InstantColumn
+from scheduler_service.adapters.tables import InstantColumn, dump_json
 from scheduler_service.core.errors import BadValue, RowRefused, StoreUnavailable
 from scheduler_service.core.instants import MILLISECOND, SECOND, Duration, Instant
 
@@ -170,11 +169,6 @@ def savepoint(connection: Connection) -> Iterator[None]:
         yield
 
 
-def dump_json(value: Any) -> str:
-    """JSON that every database can keep: plain ASCII, no NaN."""
-    return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-
-
 def _sqlite_engine(url: URL, pool_size: int, bounds: Bounds) -> Engine:
     engine = create_engine(
         url,
@@ -182,7 +176,6 @@ def _sqlite_engine(url: URL, pool_size: int, bounds: Bounds) -> Engine:
         max_overflow=5,
         pool_timeout=bounds.connect / SECOND,
         connect_args={"timeout": bounds.connect / SECOND, "isolation_level": None},
-        json_serializer=dump_json,
     )
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
@@ -232,6 +225,8 @@ def _our_errors() -> Iterator[None]:
         yield
     except (exc.DataError, exc.IntegrityError) as error:
         raise RowRefused(_said(error)) from error
+    except UnicodeEncodeError as error:
+        raise RowRefused(f"not storable: {error.reason}") from error
     except exc.DBAPIError as error:
         state = getattr(error.orig, "sqlstate", None) or ""
         too_big = state.startswith("54")  # a limit of the program: this row will never fit

@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from sqlalchemy import JSON, BigInteger, Integer, Text
+from sqlalchemy import BigInteger, Integer, Text
 
 from scheduler_service.adapters.batch import Batch
-from scheduler_service.adapters.database import dump_json
-from scheduler_service.adapters.tables import InstantColumn, run_attempts, runs
+from scheduler_service.adapters.tables import InstantColumn, Payload, dump_json, run_attempts, runs
 from scheduler_service.core.instants import Instant
 from scheduler_service.core.job_body import read_retry, retry_body
 from scheduler_service.core.model import (
@@ -51,7 +50,7 @@ ATTEMPT_COLUMNS: Final = (
 )  # fmt: skip
 
 NEW_RUNS: Final = Batch(
-    run_id=Text, kind=Text, job_id=Text, job_version=Integer, task=Text, args=JSON, kwargs=JSON, queue=Text,
+    run_id=Text, kind=Text, job_id=Text, job_version=Integer, task=Text, args=Payload, kwargs=Payload, queue=Text,
     priority=Integer, retry_of=Text, scheduled_at=InstantColumn, due_at=InstantColumn, retry=Text, timeout=BigInteger,
     overlap=Text, idempotency_key=Text, request_hash=Text,
 )  # fmt: skip

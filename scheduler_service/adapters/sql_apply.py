@@ -10,7 +10,6 @@ from functools import cache
 from typing import Any, Final
 
 from sqlalchemy import (
-    JSON,
     ColumnElement,
     Connection,
     Integer,
@@ -28,16 +27,15 @@ from sqlalchemy import (
 )
 
 from scheduler_service.adapters.batch import Batch, chunks, insert_into
-from scheduler_service.adapters.database import dump_json
-from scheduler_service.adapters.tables import InstantColumn, among, run_attempts, runs
+from scheduler_service.adapters.tables import InstantColumn, Payload, among, dump_json, run_attempts, runs
 from scheduler_service.core.effects import PublishedMark, Transition
 from scheduler_service.core.instants import Instant
 from scheduler_service.core.run_state import FINAL, MOVES, Event, RunState
 
 _TRANSITIONS: Final = Batch(
     run_id=Text, attempt=Integer, event=Text, to=Text, at=InstantColumn, reason=Text, due_at=InstantColumn,
-    started_at=InstantColumn, worker=Text, result=JSON, error=JSON, args=JSON, kwargs=JSON, published_at=InstantColumn,
-    finished_at=InstantColumn,
+    started_at=InstantColumn, worker=Text, result=Payload, error=Payload, args=Payload, kwargs=Payload,
+    published_at=InstantColumn, finished_at=InstantColumn,
 )  # fmt: skip
 _MARKS: Final = Batch(run_id=Text, attempt=Integer, at=InstantColumn)
 _OUTCOMES: Final = {
@@ -64,6 +62,7 @@ def apply_transitions(
     refused: set[str] = set()
     for turn in _turns(transitions):
         refused |= _apply_turn(connection, dialect, turn, marks)
+    mark_published(connection, dialect, [mark for mark in published if mark.run_id in refused])
     return refused
 
 

@@ -8,16 +8,15 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import JSON, Connection, Integer, Text, Update, and_, bindparam, not_, or_, select, true, update
+from sqlalchemy import Connection, Integer, Text, Update, and_, bindparam, not_, or_, select, true, update
 
 from scheduler_service.adapters.batch import Batch, chunks, insert_into
-from scheduler_service.adapters.database import dump_json
-from scheduler_service.adapters.tables import IS_ACTIVE, InstantColumn, cursors, run_attempts, runs
+from scheduler_service.adapters.tables import IS_ACTIVE, InstantColumn, Payload, cursors, dump_json, run_attempts, runs
 from scheduler_service.core.effects import LateReport
 
 _LATE: Final = Batch(
     run_id=Text, attempt=Integer, late_reports=Integer, late_kind=Text, late_at=InstantColumn, late_worker=Text,
-    late_error=JSON,
+    late_error=Payload,
 )  # fmt: skip
 _CANCELS: Final = Batch(run_id=Text)
 _NOW: Final = bindparam("now", type_=InstantColumn)

@@ -5,6 +5,7 @@ instants as integers: `InstantColumn` is timestamptz on PostgreSQL and whole mic
 Payloads are `json`, not `jsonb`: what a user gave comes back as given, while jsonb makes 1e16 an integer.
 """
 
+import json
 from datetime import datetime
 from typing import Any, Final
 
@@ -55,6 +56,30 @@ class InstantColumn(TypeDecorator[int]):
         return from_datetime(value) if isinstance(value, datetime) else value
 
 
+class Payload(TypeDecorator[Any]):
+    """Plain JSON values: `json` on PostgreSQL, TEXT on SQLite, where a column called JSON makes 1e16 an integer too."""
+
+    impl = JSON
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        """The column type of this database."""
+        return dialect.type_descriptor(Text() if dialect.name == "sqlite" else JSON(none_as_null=True))
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
+        """What the driver takes."""
+        return dump_json(value) if value is not None and dialect.name == "sqlite" else value
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:
+        """What the core sees."""
+        return json.loads(value) if isinstance(value, str) and dialect.name == "sqlite" else value
+
+
+def dump_json(value: Any) -> str:
+    """JSON that every database can keep: plain ASCII, no NaN."""
+    return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+
+
 NAMES: Final = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
     "uq": "uq_%(table_name)s_%(column_0_N_name)s",
@@ -67,7 +92,7 @@ metadata: Final = MetaData(naming_convention=NAMES)
 # Ids are ordered by code point in every database, as Python orders them.
 KEY: Final = Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")
 ROW_ID: Final = BigInteger().with_variant(Integer(), "sqlite")
-PAYLOAD: Final = JSON(none_as_null=True)
+PAYLOAD: Final = Payload()
 
 jobs: Final = Table(
     "jobs",

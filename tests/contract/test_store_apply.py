@@ -1,0 +1,290 @@
+"""LeaderStore.apply: guarded transitions in order, attempts kept, late reports set beside, the position with them."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from scheduler_service.core.effects import Apply, LateReport, PublishedMark, Transition
+from scheduler_service.core.errors import LeaseLost
+from scheduler_service.core.instants import SECOND, Instant
+from scheduler_service.core.model import Attempt, Lease, TaskError
+from scheduler_service.core.run_state import FINAL, MOVES, Event, RunState
+from tests.support.store_bed import StoreBed, one_off, release
+
+ERROR = {"type": "ValueError", "message": "no", "traceback": "Traceback ..."}
+SURROGATE = "worker-\udc80"
+
+
+def start(run_id: str, at: Instant, attempt: int = 1) -> Transition:
+    return Transition(run_id, attempt, Event.START, RunState.RUNNING, at, worker="w@h")
+
+
+def succeed(run_id: str, at: Instant, attempt: int = 1) -> Transition:
+    return Transition(run_id, attempt, Event.SUCCEED, RunState.COMPLETED, at, worker="w@h", result={"n": [1, None]})
+
+
+def fail(run_id: str, at: Instant, to: RunState = RunState.RETRYING, attempt: int = 1) -> Transition:
+    return Transition(
+        run_id, attempt, Event.FAIL, to, at, reason="it failed", due_at=at + SECOND, worker="w@h", error=ERROR
+    )
+
+
+WAYS: dict[RunState, list[Callable[[str, Instant], Transition]]] = {
+    RunState.SCHEDULED: [],
+    RunState.PENDING: [],
+    RunState.RUNNING: [start],
+    RunState.RETRYING: [fail],
+    RunState.COMPLETED: [succeed],
+    RunState.FAILED: [lambda run_id, at: fail(run_id, at, RunState.FAILED)],
+    RunState.CANCELLED: [lambda run_id, at: Transition(run_id, 1, Event.CANCEL, RunState.CANCELLED, at)],
+    RunState.SKIPPED: [lambda run_id, at: Transition(run_id, 1, Event.SKIP, RunState.SKIPPED, at)],
+    RunState.MISSED: [lambda run_id, at: Transition(run_id, 1, Event.MISS, RunState.MISSED, at)],
+}
+UNRELEASED = (RunState.SCHEDULED, RunState.CANCELLED, RunState.SKIPPED, RunState.MISSED)
+
+
+def put_into(bed: StoreBed, lease: Lease, *states: RunState) -> list[str]:
+    """One run in each of these states; its attempt is 1, in `retrying` 2."""
+    runs = [one_off(lease.now) for _ in states]
+    asked = list(zip(runs, states, strict=True))
+    bed.make(lease, *(run for run, state in asked if state in UNRELEASED))
+    bed.released(lease, *(run for run, state in asked if state not in UNRELEASED))
+    steps = [step(run.run_id, lease.now) for run, state in asked for step in WAYS[state]]
+    assert bed.leader.apply(lease, Apply(tuple(steps))) == ()
+    return [run.run_id for run in runs]
+
+
+def test_an_event_moves_a_run_exactly_where_the_transition_table_says(bed: StoreBed) -> None:
+    lease = bed.lead()
+    expected: dict[str, RunState] = {}
+    transitions, illegal = [], []
+    for event, move in MOVES.items():
+        for state, run_id in zip(RunState, put_into(bed, lease, *RunState), strict=True):
+            to = move.spent or move.target
+            attempt = 2 if state is RunState.RETRYING else 1
+            transitions.append(Transition(run_id, attempt, event, to, lease.now + SECOND))
+            expected[run_id] = to if state in move.sources else state
+            illegal += [] if state in move.sources else [run_id]
+    refused = bed.leader.apply(lease, Apply(tuple(transitions)))
+    assert {run_id: bed.runs.get(run_id).state for run_id in expected} == expected
+    assert list(refused) == illegal
+
+
+@pytest.mark.parametrize("attempt", [0, 2])
+def test_an_event_of_another_attempt_is_refused(bed: StoreBed, attempt: int) -> None:
+    lease = bed.lead()
+    (run_id,) = put_into(bed, lease, RunState.RUNNING)
+    assert bed.leader.apply(lease, Apply((succeed(run_id, lease.now, attempt),))) == (run_id,)
+    assert bed.runs.get(run_id).state is RunState.RUNNING
+
+
+def test_an_event_of_an_unknown_run_is_refused(bed: StoreBed) -> None:
+    lease = bed.lead()
+    assert bed.leader.apply(lease, Apply((succeed("nobody", lease.now),))) == ("nobody",)
+
+
+def test_a_success_is_kept_with_its_result_and_the_earlier_start(bed: StoreBed) -> None:
+    lease = bed.lead()
+    (run,) = bed.released(lease, one_off(lease.now))
+    started = replace(start(run.run_id, lease.now + 9), started_at=lease.now + 1)
+    done = replace(succeed(run.run_id, lease.now + 10), started_at=lease.now + 2, reason="ignored")
+    assert bed.leader.apply(lease, Apply((started, done))) == ()
+    kept = bed.runs.get(run.run_id)
+    assert (kept.state, kept.started_at, kept.finished_at) == (RunState.COMPLETED, lease.now + 1, lease.now + 10)
+    assert (kept.result, kept.worker, kept.reason, kept.attempts) == ({"n": [1, None]}, "w@h", "ignored", ())
+
+
+def test_a_success_before_its_start_keeps_the_start_it_tells_and_a_late_start_is_refused(bed: StoreBed) -> None:
+    lease = bed.lead()
+    (run_id,) = put_into(bed, lease, RunState.PENDING)
+    done = replace(succeed(run_id, lease.now + 10), started_at=lease.now + 2)
+    assert bed.leader.apply(lease, Apply((done, start(run_id, lease.now + 3)))) == (run_id,)
+    kept = bed.runs.get(run_id)
+    assert (kept.state, kept.started_at) == (RunState.COMPLETED, lease.now + 2)
+
+
+def test_a_start_without_its_own_time_started_when_it_was_told(bed: StoreBed) -> None:
+    lease = bed.lead()
+    (run_id,) = put_into(bed, lease, RunState.PENDING)
+    bed.leader.apply(lease, Apply((start(run_id, lease.now + 3),)))
+    assert bed.runs.get(run_id).started_at == lease.now + 3
+
+
+def test_a_result_comes_back_as_it_was(bed: StoreBed) -> None:
+    lease = bed.lead()
+    results = [0, False, "", [], {}, "text", 1e16, -0.0, 2**70, {"ü": "\u2028"}]
+    runs = bed.released(lease, *(one_off(lease.now) for _ in results))
+    done = [replace(succeed(run.run_id, lease.now), result=result) for run, result in zip(runs, results, strict=True)]
+    bed.leader.apply(lease, Apply(tuple(done)))
+    assert [repr(bed.runs.get(run.run_id).result) for run in runs] == [repr(result) for result in results]
+
+
+def test_a_failed_attempt_with_attempts_left_is_kept_and_the_next_begins_clean(bed: StoreBed) -> None:
+    lease = bed.lead()
+    (run,) = bed.released(lease, one_off(lease.now, args=["kept"]))
+    mark = PublishedMark(run.run_id, 1, lease.now + 2)
+    begun = replace(start(run.run_id, lease.now + 3), worker="first@h")
+    failed = replace(fail(run.run_id, lease.now + 4), worker=None)
+    assert bed.leader.apply(lease, Apply((begun, failed), published=(mark,))) == ()
+    kept = bed.runs.get(run.run_id)
+    assert (kept.state, kept.attempt, kept.due_at) == (RunState.RETRYING, 2, lease.now + 4 + SECOND)
+    assert (kept.reason, kept.args) == ("it failed", ["kept"])
+    assert (kept.pending_at, kept.published_at, kept.started_at, kept.finished_at) == (None, None, None, None)
+    assert (kept.worker, kept.error) == (None, None)
+    assert kept.attempts == (
+        Attempt(
+            1, "failed", "it failed", lease.now + 1, lease.now + 2, lease.now + 3, lease.now + 4, "first@h",
+            TaskError("ValueError", "no", "Traceback ..."),
+        ),
+    )  # fmt: skip
+
+
+def test_an_ended_attempt_says_how_it_ended(bed: StoreBed) -> None:
+    lease = bed.lead()
+    outcomes = {Event.FAIL: "failed", Event.RETRY: "retried", Event.LOSE: "lost", Event.TIME_OUT: "timed_out"}
+    for event, outcome in outcomes.items():
+        (run_id,) = put_into(bed, lease, RunState.RUNNING)
+        bed.leader.apply(lease, Apply((replace(fail(run_id, lease.now), event=event),)))
+        assert [attempt.outcome for attempt in bed.runs.get(run_id).attempts] == [outcome]
+
+
+def test_only_a_retry_that_the_task_asked_for_counts_as_one_of_its_retries(bed: StoreBed) -> None:
+    lease = bed.lead()
+    (run,) = bed.released(lease, one_off(lease.now))
+    for attempt, event in enumerate([Event.RETRY, Event.FAIL, Event.RETRY], start=1):
+        again = replace(fail(run.run_id, lease.now, attempt=attempt), event=event, due_at=lease.now)
+        assert bed.leader.apply(lease, Apply((again,))) == ()
+        (moved,) = bed.leader.move_runs(lease, [release(run, attempt + 1)], lease.now).released
+    assert (moved.attempt, moved.retries) == (4, 2)
+    assert [attempt.attempt for attempt in bed.runs.get(run.run_id).attempts] == [1, 2, 3]
+
+
+def test_an_attempt_after_a_requested_cancel_is_refused_but_its_end_is_not(bed: StoreBed) -> None:
+    lease = bed.lead()
+    (run_id,) = put_into(bed, lease, RunState.RUNNING)
+    bed.runs.request_cancel(run_id)
+    assert bed.leader.apply(lease, Apply((fail(run_id, lease.now),))) == (run_id,)
+    assert bed.runs.get(run_id).attempts == ()
+    assert bed.leader.apply(lease, Apply((succeed(run_id, lease.now),))) == ()
+    assert bed.runs.get(run_id).state is RunState.COMPLETED
+
+
+def test_transitions_of_one_run_are_carried_out_in_their_order(bed: StoreBed) -> None:
+    lease = bed.lead()
+    runs = put_into(bed, lease, *[RunState.PENDING] * 10)
+    story: list[Callable[[str], Transition]] = [
+        lambda run_id: start(run_id, lease.now),
+        lambda run_id: fail(run_id, lease.now),
+        lambda run_id: Transition(run_id, 2, Event.CANCEL, RunState.CANCELLED, lease.now, reason="enough"),
+    ]
+    batch = Apply(tuple(step(run_id) for step in story for run_id in runs))
+    assert bed.leader.apply(lease, batch) == ()
+    assert {(run.state, run.attempt, len(run.attempts)) for run in map(bed.runs.get, runs)} == {
+        (RunState.CANCELLED, 2, 1)
+    }
+
+
+def test_the_same_batch_again_changes_nothing(bed: StoreBed) -> None:
+    lease = bed.lead()
+    done, retried = put_into(bed, lease, RunState.RUNNING, RunState.RUNNING)
+    batch = Apply((succeed(done, lease.now), fail(retried, lease.now)), position="5-0")
+    assert bed.leader.apply(lease, batch) == ()
+    before = bed.runs.get(done), bed.runs.get(retried)
+    assert bed.leader.apply(lease, batch) == (done, retried)
+    assert (bed.runs.get(done), bed.runs.get(retried)) == before
+
+
+def test_a_published_mark_is_kept_alone_and_with_a_transition_even_a_refused_one(bed: StoreBed) -> None:
+    lease = bed.lead()
+    alone, along, refused = put_into(bed, lease, *[RunState.PENDING] * 3)
+    bed.leader.apply(lease, Apply((start(refused, lease.now),)))
+    marks = tuple(PublishedMark(run_id, 1, lease.now + 5) for run_id in (alone, along, refused))
+    bed.leader.apply(lease, Apply((succeed(along, lease.now), start(refused, lease.now)), published=marks))
+    assert [bed.runs.get(run_id).published_at for run_id in (alone, along, refused)] == [lease.now + 5] * 3
+
+
+def test_a_published_mark_of_an_attempt_that_is_over_leaves_the_run_alone(bed: StoreBed) -> None:
+    lease = bed.lead()
+    (run_id,) = put_into(bed, lease, RunState.RETRYING)
+    bed.leader.apply(lease, Apply((), published=(PublishedMark(run_id, 1, lease.now), PublishedMark(run_id, 2, 5))))
+    assert bed.runs.get(run_id).published_at is None
+
+
+def test_the_leaders_own_cancel_request_is_noted_once_and_only_on_runs_that_are_not_final(bed: StoreBed) -> None:
+    lease = bed.lead()
+    running, done = put_into(bed, lease, RunState.RUNNING, RunState.COMPLETED)
+    bed.leader.apply(lease, Apply((), cancels=(running, done, "nobody")))
+    noted = bed.runs.get(running).cancel_requested_at
+    bed.leader.apply(lease, Apply((), cancels=(running,)))
+    assert noted is not None
+    assert bed.runs.get(running).cancel_requested_at == noted
+    assert bed.runs.get(done).cancel_requested_at is None
+    assert [run.run_id for run in bed.leader.cancel_requests(10)] == [running]
+
+
+def test_a_late_report_changes_neither_the_run_nor_its_attempts_outcome(bed: StoreBed) -> None:
+    lease = bed.lead()
+    retrying, done = put_into(bed, lease, RunState.RETRYING, RunState.COMPLETED)
+    before = bed.runs.get(retrying), bed.runs.get(done)
+    late = tuple(LateReport(run_id, 1, "succeeded", lease.now, "w2@h", None) for run_id in (retrying, done))
+    unheard = (
+        LateReport(retrying, 2, "failed", lease.now, "w2@h", ERROR),
+        LateReport("nobody", 1, "failed", lease.now, "w2@h", ERROR),
+    )
+    for _ in range(2):
+        assert bed.leader.apply(lease, Apply((), late=(*late, *unheard))) == ()
+    assert (bed.runs.get(retrying), bed.runs.get(done)) == before
+
+
+def test_the_position_is_committed_with_what_was_read_up_to_it(bed: StoreBed) -> None:
+    lease = bed.lead()
+    assert bed.leader.cursor(lease).inbox_position == "0-0"
+    bed.leader.apply(lease, Apply((), position="7-1"))
+    bed.leader.apply(lease, Apply(()))
+    assert bed.leader.cursor(lease).inbox_position == "7-1"
+
+
+def test_a_lease_that_is_over_applies_nothing(bed: StoreBed) -> None:
+    lease = bed.lead()
+    (run_id,) = put_into(bed, lease, RunState.RUNNING)
+    successor = bed.take_over(lease)
+    with pytest.raises(LeaseLost):
+        bed.leader.apply(lease, Apply((succeed(run_id, lease.now),), cancels=(run_id,), position="7-1"))
+    kept = bed.runs.get(run_id)
+    assert (kept.state, kept.cancel_requested_at) == (RunState.RUNNING, None)
+    assert bed.leader.cursor(successor).inbox_position == "0-0"
+
+
+def test_a_report_that_cannot_be_stored_is_set_aside_and_keeps_no_other_out(bed: StoreBed) -> None:
+    lease = bed.lead()
+    runs = put_into(bed, lease, *[RunState.RUNNING] * 9)
+    marks = tuple(PublishedMark(run_id, 1, lease.now) for run_id in runs)
+    done = [succeed(run_id, lease.now) for run_id in runs]
+    done[5] = replace(done[5], worker=SURROGATE)
+    late = LateReport(*put_into(bed, lease, RunState.FAILED), 1, "failed", lease.now, SURROGATE, None)
+    assert bed.leader.apply(lease, Apply(tuple(done), published=marks, late=(late,), position="8-0")) == ()
+    kept = [bed.runs.get(run_id) for run_id in runs]
+    assert {run.state for run in kept} == {RunState.COMPLETED}
+    assert [run.result for run in kept] == [{"n": [1, None]}] * 5 + [None] + [{"n": [1, None]}] * 3
+    assert kept[5].error is not None
+    assert (kept[5].error.type, kept[5].worker) == ("RowRefused", "worker-\\udc80")
+    assert bed.leader.cursor(lease).inbox_position == "8-0"
+
+
+def test_a_retry_whose_arguments_cannot_be_stored_ends_the_run_instead_of_repeating_it_with_others(
+    bed: StoreBed,
+) -> None:
+    lease = bed.lead()
+    (run_id,) = put_into(bed, lease, RunState.RUNNING)
+    asked = Transition(
+        run_id, 1, Event.RETRY, RunState.RETRYING, lease.now, due_at=lease.now, worker=SURROGATE, args=["new"]
+    )
+    assert bed.leader.apply(lease, Apply((asked,))) == ()
+    kept = bed.runs.get(run_id)
+    assert (kept.state, kept.reason) == (RunState.FAILED, "the retry's arguments cannot be stored")
+
+
+def test_every_final_state_has_a_time_of_its_end(bed: StoreBed) -> None:
+    lease = bed.lead()
+    assert all(bed.runs.get(run_id).finished_at is not None for run_id in put_into(bed, lease, *FINAL))

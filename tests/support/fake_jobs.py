@@ -1,0 +1,103 @@
+"""JobStore in memory, by the same contract as the SQL one."""
+
+from dataclasses import replace
+from typing import Literal
+
+from scheduler_service.adapters.paging import page_of, read_cursor
+from scheduler_service.core.errors import Conflict, NotFound, StaleVersion
+from scheduler_service.core.instants import MICROSECOND, Instant
+from scheduler_service.core.job_body import definition_of, read_job
+from scheduler_service.core.model import Job
+from scheduler_service.ports import Page
+from tests.support.fake_rows import JobRow, Tables
+
+
+class FakeJobStore:
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def create(self, job: Job) -> Job:
+        with self._tables.lock:
+            if self._there(job.job_id) is not None:
+                raise Conflict(f"job {job.job_id} exists")
+            return self._add(replace(job, created_at=self._tables.clock(), deleted=False))
+
+    def replace(self, job: Job, if_version: int | None) -> tuple[Job, Literal["made", "replaced", "unchanged"]]:
+        with self._tables.lock:
+            there = self._there(job.job_id)
+            self._check(there, if_version)
+            if there is None:
+                return self.create(job), "made"
+            if definition_of(job) == definition_of(there):
+                return there, "unchanged"
+            changed = replace(
+                job,
+                created_at=there.created_at,
+                paused=there.paused,
+                pause_reason=there.pause_reason,
+                paused_until=there.paused_until,
+            )
+            return self._add(changed), "replaced"
+
+    def get(self, job_id: str) -> Job:
+        with self._tables.lock:
+            there = self._there(job_id)
+            if there is None:
+                raise NotFound(f"no job {job_id}")
+            return there
+
+    def list(
+        self, *, tag: str | None, text: str | None, paused: bool | None, limit: int, cursor: str | None
+    ) -> Page[Job]:
+        after = "" if cursor is None else read_cursor(cursor, str)[0]
+        with self._tables.lock:
+            current = [row.current for _, row in sorted(self._tables.jobs.items())]
+        found = [
+            job
+            for job in current
+            if not job.deleted
+            and job.job_id > after
+            and (tag is None or tag in job.tags)
+            and (not text or text.casefold() in f"{job.job_id}\n{job.title}\n{job.task}".casefold())
+            and (paused is None or job.paused == paused)
+        ]
+        return page_of(found[: limit + 1], limit, lambda job: job, lambda job: [job.job_id])
+
+    def set_paused(self, job_id: str, paused: bool, reason: str | None, until: Instant | None) -> Job:
+        with self._tables.lock:
+            there = self.get(job_id)
+            pause_reason, paused_until = (reason, until) if paused else (None, None)
+            wanted = replace(there, paused=paused, pause_reason=pause_reason, paused_until=paused_until)
+            return there if wanted == there else self._add(wanted)
+
+    def delete(self, job_id: str, if_version: int | None) -> None:
+        with self._tables.lock:
+            there = self.get(job_id)
+            self._check(there, if_version)
+            self._add(replace(there, deleted=True))
+
+    def _there(self, job_id: str) -> Job | None:
+        row = self._tables.jobs.get(job_id)
+        return None if row is None or row.current.deleted else row.current
+
+    def _check(self, there: Job | None, if_version: int | None) -> None:
+        if if_version is not None and if_version != (there.version if there else None):
+            raise StaleVersion(f"not at version {if_version}")
+
+    def _add(self, job: Job) -> Job:
+        row = self._tables.jobs.setdefault(job.job_id, JobRow([]))
+        before = row.versions[-1] if row.versions else None
+        now = self._tables.clock()
+        effective_from = now if before is None else max(now, before.effective_from + MICROSECOND)
+        reread, _ = read_job(definition_of(job), made_at=job.created_at)
+        added = replace(
+            reread,
+            paused=job.paused,
+            pause_reason=job.pause_reason,
+            paused_until=job.paused_until,
+            deleted=job.deleted,
+            version=len(row.versions) + 1,
+            effective_from=effective_from,
+        )
+        row.versions.append(added)
+        return added

@@ -1,0 +1,271 @@
+"""LeaderStore in memory, by the same contract as the SQL one."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from scheduler_service.adapters.setting_aside import note, storable, without_payload
+from scheduler_service.core.effects import (
+    Apply,
+    LateReport,
+    MakeRuns,
+    PublishedMark,
+    RecordStatistics,
+    Release,
+    Retract,
+    Transition,
+)
+from scheduler_service.core.errors import RowRefused
+from scheduler_service.core.instants import DAY, MICROSECOND, MINUTE, Instant
+from scheduler_service.core.model import ActiveRun, Attempt, Cursor, Gap, JobHistory, Lease, NewRun, RunKind
+from scheduler_service.core.run_state import ACTIVE, FINAL, WAITING, Event, RunState, can_move
+from scheduler_service.ports import Moved
+from tests.support.fake_rows import AttemptRow, JobRow, RunRow, Tables, as_json, refuse_unstorable, task_error
+
+_OUTCOMES = {Event.FAIL: "failed", Event.RETRY: "retried", Event.LOSE: "lost", Event.TIME_OUT: "timed_out"}
+
+
+class FakeLeaderStore:
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def cursor(self, lease: Lease) -> Cursor:
+        with self._tables.lock:
+            self._tables.check(lease)
+            return Cursor(*self._tables.cursors.setdefault(lease.shard, (None, "0-0")))
+
+    def active_runs(self) -> list[ActiveRun]:
+        with self._tables.lock:
+            soon = self._tables.clock() + MINUTE
+            return [
+                row.active()
+                for row in self._tables.runs.values()
+                if row.state in ACTIVE - WAITING
+                or (row.state in WAITING and (row.due_at < soon or row.kind is RunKind.OCCURRENCE))
+            ]
+
+    def job_histories(self, since: Instant | None) -> list[JobHistory]:
+        with self._tables.lock:
+            return [
+                _history(row, since)
+                for _, row in sorted(self._tables.jobs.items())
+                if since is None or not _gone_before(row, since)
+            ]
+
+    def histories_of(self, job_ids: Sequence[str], since: Instant | None) -> list[JobHistory]:
+        with self._tables.lock:
+            jobs = self._tables.jobs
+            return [_history(jobs[job_id], since) for job_id in sorted(set(job_ids)) if job_id in jobs]
+
+    def unplanned_jobs(self, limit: int) -> list[str]:
+        with self._tables.lock:
+            jobs = self._tables.jobs.items()
+            return [job_id for job_id, row in jobs if row.planned_version != row.current.version][:limit]
+
+    def make_runs(self, lease: Lease, batch: MakeRuns) -> tuple[str, ...]:
+        with self._tables.lock:
+            self._tables.check(lease)
+            for retract in batch.retracts:
+                self._retract(retract)
+            made = {run.run_id for run in batch.runs if self._make(run)}
+            for gap in batch.gaps:
+                self._keep_gap(gap)
+            for job_id, version in batch.planned:
+                job = self._tables.jobs.get(job_id)
+                if job is not None and job.current.version == version:
+                    job.planned_version = version
+            until, position = self._tables.cursors.get(lease.shard, (None, "0-0"))
+            self._tables.cursors[lease.shard] = (max(until or 0, batch.cursor), position)
+            return tuple(run.run_id for run in batch.runs if run.run_id not in made)
+
+    def move_runs(self, lease: Lease, releases: Sequence[Release], now: Instant) -> Moved:
+        with self._tables.lock:
+            self._tables.check(lease)
+            return _moved(releases, [r for r in releases if self._move(lease, r, now)], self._tables)
+
+    def renew_publish(self, lease: Lease, releases: Sequence[Release]) -> Moved:
+        with self._tables.lock:
+            self._tables.check(lease)
+            return _moved(releases, [r for r in releases if self._renumber(lease, r)], self._tables)
+
+    def apply(self, lease: Lease, batch: Apply) -> tuple[str, ...]:
+        with self._tables.lock:
+            self._tables.check(lease)
+            for run_id in batch.cancels:
+                row = self._tables.runs.get(run_id)
+                if row is not None and row.state in ACTIVE and row.cancel_requested_at is None:
+                    row.cancel_requested_at = self._tables.clock()
+            for mark in batch.published:
+                self._mark(mark)
+            refused = [t.run_id for t in batch.transitions if not self._transition(t)]
+            for report in batch.late:
+                self._keep_late(report)
+            if batch.position is not None:
+                until, _ = self._tables.cursors.get(lease.shard, (None, ""))
+                self._tables.cursors[lease.shard] = (until, batch.position)
+            return tuple(dict.fromkeys(refused))
+
+    def read_runs(self, run_ids: Sequence[str]) -> list[ActiveRun]:
+        with self._tables.lock:
+            return [self._tables.runs[run_id].active() for run_id in run_ids if run_id in self._tables.runs]
+
+    def due_runs(self, until: Instant, limit: int) -> list[ActiveRun]:
+        with self._tables.lock:
+            due = [row for row in self._tables.runs.values() if row.state in WAITING and row.due_at < until]
+            due.sort(key=lambda row: (row.queue, row.priority, row.due_at, row.id))
+            queues = sorted({row.queue for row in due})
+            return [row.active() for queue in queues for row in [r for r in due if r.queue == queue][:limit]]
+
+    def cancel_requests(self, limit: int) -> list[ActiveRun]:
+        with self._tables.lock:
+            rows = self._tables.runs.values()
+            wanted = [r for r in rows if r.state in ACTIVE - WAITING and r.cancel_requested_at is not None]
+            return [row.active() for row in wanted][:limit]
+
+    def record_statistics(self, row: RecordStatistics) -> None:
+        with self._tables.lock:
+            kept = [old for old in self._tables.statistics if old.at >= row.at - 7 * DAY and old.at != row.at]
+            self._tables.statistics = [*kept, row]
+
+    def _make(self, run: NewRun) -> bool:
+        try:
+            return bool(self._tables.insert_missing([run]))
+        except RowRefused as refused:
+            if run.job_id is not None:
+                at = run.scheduled_at
+                self._keep_gap(Gap(run.job_id, at, at + MICROSECOND, 1, f"row refused: {refused}"))
+            return False
+
+    def _retract(self, retract: Retract) -> None:
+        for row in list(self._tables.runs.values()):
+            if (
+                row.kind is RunKind.OCCURRENCE
+                and row.job_id == retract.job_id
+                and (row.job_version or 0) < retract.version
+                and row.scheduled_at >= retract.start
+                and row.state is RunState.SCHEDULED
+            ):
+                del self._tables.runs[row.run_id]
+
+    def _keep_gap(self, gap: Gap) -> None:
+        gaps = self._tables.gaps
+        for place, old in enumerate(gaps):
+            if (old.job_id, old.reason, old.end) == (gap.job_id, gap.reason, gap.start):
+                gaps[place] = replace(old, end=gap.end, count=old.count + gap.count)
+                return
+        if not any(old.job_id == gap.job_id and old.start <= gap.start and old.end >= gap.end for old in gaps):
+            gaps.append(gap)
+
+    def _move(self, lease: Lease, release: Release, now: Instant) -> bool:
+        row = self._tables.runs.get(release.run_id)
+        if (
+            row is None
+            or row.state not in WAITING
+            or row.attempt != release.attempt
+            or row.due_at > now
+            or row.cancel_requested_at is not None
+            or not _job_allows(self._tables, row)
+        ):
+            return False
+        row.state, row.pending_at, row.term, row.seq = RunState.PENDING, now, lease.term, release.seq
+        row.reason = None
+        return True
+
+    def _renumber(self, lease: Lease, release: Release) -> bool:
+        row = self._tables.runs.get(release.run_id)
+        if row is None or row.state is not RunState.PENDING or row.attempt != release.attempt:
+            return False
+        if row.cancel_requested_at is not None:
+            return False
+        row.term, row.seq, row.published_at = lease.term, release.seq, None
+        return True
+
+    def _mark(self, mark: PublishedMark) -> None:
+        row = self._tables.runs.get(mark.run_id)
+        if row is not None and row.attempt == mark.attempt and row.pending_at is not None:
+            row.published_at = mark.at
+
+    def _transition(self, change: Transition) -> bool:
+        try:
+            refuse_unstorable(change.reason, change.worker)
+        except RowRefused as refused:
+            change = without_payload(change, refused)
+        row = self._tables.runs.get(change.run_id)
+        if row is None or row.attempt != change.attempt or not can_move(row.state, change.event):
+            return False
+        if change.to is RunState.RETRYING:
+            return self._retry(row, change)
+        started_at = change.at if change.to is RunState.RUNNING and change.started_at is None else change.started_at
+        row.started_at = started_at if row.started_at is None else row.started_at
+        row.finished_at = change.at if change.to in FINAL else row.finished_at
+        for name in ("reason", "due_at", "worker", "result", "error", "args", "kwargs"):
+            value = getattr(change, name)
+            if value is not None:
+                setattr(row, name, as_json(value))
+        row.state = change.to
+        return True
+
+    def _retry(self, row: RunRow, change: Transition) -> bool:
+        if row.cancel_requested_at is not None:
+            return False
+        ended = Attempt(
+            row.attempt, _OUTCOMES[change.event], change.reason, row.pending_at, row.published_at,
+            change.started_at if row.started_at is None else row.started_at, change.at, change.worker or row.worker,
+            task_error(change.error),
+        )  # fmt: skip
+        self._tables.attempts[row.run_id, row.attempt] = AttemptRow(ended)
+        row.state, row.attempt, row.reason = RunState.RETRYING, row.attempt + 1, change.reason
+        row.due_at = change.at if change.due_at is None else change.due_at
+        row.retries += change.event is Event.RETRY
+        row.args = row.args if change.args is None else as_json(change.args)
+        row.kwargs = row.kwargs if change.kwargs is None else as_json(change.kwargs)
+        row.pending_at = row.published_at = row.started_at = None
+        row.worker = row.error = None
+        return True
+
+    def _keep_late(self, report: LateReport) -> None:
+        try:
+            refuse_unstorable(report.kind, report.worker)
+        except RowRefused as refused:
+            report = replace(report, worker=storable(report.worker), kind=storable(report.kind), error=note(refused))
+        row = self._tables.runs.get(report.run_id)
+        if row is None or report.attempt > row.attempt or (report.attempt == row.attempt and row.state in ACTIVE):
+            return
+        present = Attempt(
+            report.attempt, row.state.value, row.reason, row.pending_at, row.published_at, row.started_at,
+            row.finished_at, row.worker, task_error(row.error),
+        )  # fmt: skip
+        key = report.run_id, report.attempt
+        self._tables.attempts.setdefault(key, AttemptRow(present)).late.append(report)
+
+
+def _moved(asked: Sequence[Release], done: Sequence[Release], tables: Tables) -> Moved:
+    return Moved(
+        tuple(tables.runs[release.run_id].released() for release in done),
+        tuple(release.run_id for release in asked if release not in done),
+    )
+
+
+def _job_allows(tables: Tables, row: RunRow) -> bool:
+    if row.job_id is None:
+        return True
+    job = tables.jobs.get(row.job_id)
+    if job is None or job.planned_version != job.current.version or job.current.deleted:
+        return False
+    until = job.current.paused_until
+    in_pause = job.current.paused and (until is None or row.scheduled_at < until)
+    return not (in_pause and row.kind is RunKind.OCCURRENCE and row.attempt == 1)
+
+
+def _history(row: JobRow, since: Instant | None) -> JobHistory:
+    ends = [version.effective_from for version in row.versions[1:]]
+    kept = [
+        version
+        for version, end in zip(row.versions, [*ends, None], strict=True)
+        if since is None or end is None or end > since or version.version > row.planned_version
+    ]
+    return JobHistory(tuple(kept), row.planned_version)
+
+
+def _gone_before(row: JobRow, since: Instant) -> bool:
+    current = row.current
+    return current.deleted and current.effective_from <= since and row.planned_version == current.version

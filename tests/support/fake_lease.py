@@ -1,0 +1,46 @@
+"""LeaseStore in memory, by the same contract as the SQL one."""
+
+from dataclasses import replace
+
+from scheduler_service.core.errors import LeaseLost
+from scheduler_service.core.instants import Duration
+from scheduler_service.core.model import Lease
+from scheduler_service.ports import LeaseView
+from tests.support.fake_rows import LeaseRow, Tables
+
+
+class FakeLeaseStore:
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def acquire(self, shard: int, holder: str, ttl: Duration) -> Lease | None:
+        with self._tables.lock:
+            now, row = self._tables.clock(), self._tables.leases.get(shard)
+            if row is not None and not row.resigned and now < row.expires_at:
+                return None
+            term = 1 if row is None else row.term + 1
+            self._tables.leases[shard] = LeaseRow(term, holder, now, now + ttl)
+            return Lease(shard, term, holder, now)
+
+    def renew(self, lease: Lease, ttl: Duration) -> Lease:
+        with self._tables.lock:
+            self._tables.check(lease)
+            row, now = self._tables.leases[lease.shard], self._tables.clock()
+            row.expires_at, row.renewals = now + ttl, row.renewals + 1
+            return replace(lease, now=now)
+
+    def resign(self, lease: Lease) -> None:
+        with self._tables.lock:
+            try:
+                self._tables.check(lease)
+            except LeaseLost:
+                return
+            row = self._tables.leases[lease.shard]
+            row.resigned, row.expires_at = True, self._tables.clock()
+
+    def peek(self, shard: int) -> LeaseView | None:
+        with self._tables.lock:
+            row = self._tables.leases.get(shard)
+            if row is None:
+                return None
+            return LeaseView(row.term, row.holder, row.acquired_at, row.expires_at, row.renewals, self._tables.clock())

@@ -1,0 +1,185 @@
+"""The tables that the fake stores share: rows in memory, one lock, a clock given from outside."""
+
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from scheduler_service.core.effects import LateReport, RecordStatistics
+from scheduler_service.core.errors import LeaseLost, RowRefused
+from scheduler_service.core.instants import Duration, Instant
+from scheduler_service.core.model import (
+    ActiveRun,
+    Attempt,
+    Gap,
+    Job,
+    Lease,
+    NewRun,
+    Overlap,
+    ReleasedRun,
+    RetryPolicy,
+    Run,
+    RunKind,
+    TaskError,
+)
+from scheduler_service.core.run_state import RunState
+
+
+@dataclass(slots=True)
+class RunRow:
+    """One row of `runs`."""
+
+    id: int
+    run_id: str
+    kind: RunKind
+    job_id: str | None
+    job_version: int | None
+    task: str
+    args: Any
+    kwargs: Any
+    queue: str
+    priority: int
+    retry_of: str | None
+    scheduled_at: Instant
+    due_at: Instant
+    retry: RetryPolicy
+    timeout: Duration | None
+    overlap: Overlap | None
+    idempotency_key: str | None
+    request_hash: str | None
+    state: RunState = RunState.SCHEDULED
+    attempt: int = 1
+    reason: str | None = None
+    cancel_requested_at: Instant | None = None
+    pending_at: Instant | None = None
+    published_at: Instant | None = None
+    started_at: Instant | None = None
+    finished_at: Instant | None = None
+    worker: str | None = None
+    term: int | None = None
+    seq: int = 0
+    retries: int = 0
+    result: Any = None
+    error: Mapping[str, Any] | None = None
+
+    def active(self) -> ActiveRun:
+        return ActiveRun(
+            self.run_id, self.kind, self.job_id, self.job_version, self.queue, self.priority, self.scheduled_at,
+            self.due_at, self.state, self.attempt, self.retry, self.timeout, self.overlap,
+            self.cancel_requested_at is not None, self.seq, self.pending_at, self.published_at, self.started_at,
+            self.worker,
+        )  # fmt: skip
+
+    def released(self) -> ReleasedRun:
+        return ReleasedRun(
+            self.run_id, self.attempt, self.seq, self.term or 0, self.job_id, self.task, self.args, self.kwargs,
+            self.queue, self.priority, self.scheduled_at, self.due_at, self.timeout, self.retries,
+        )  # fmt: skip
+
+    def whole(self, attempts: tuple[Attempt, ...] = ()) -> Run:
+        return Run(
+            self.run_id, self.kind, self.job_id, self.job_version, self.task, self.args, self.kwargs, self.queue,
+            self.priority, self.retry_of, self.scheduled_at, self.due_at, self.state, self.attempt, self.retry,
+            self.timeout, self.reason, self.cancel_requested_at, self.pending_at, self.published_at, self.started_at,
+            self.finished_at, self.worker, self.term, self.result, task_error(self.error), attempts,
+        )  # fmt: skip
+
+
+@dataclass(slots=True)
+class AttemptRow:
+    """One row of `run_attempts`: an ended attempt, and the reports of it that came too late."""
+
+    attempt: Attempt
+    late: list[LateReport] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class LeaseRow:
+    """One row of `leases`."""
+
+    term: int
+    holder: str
+    acquired_at: Instant
+    expires_at: Instant
+    renewals: int = 0
+    resigned: bool = False
+
+
+@dataclass(slots=True)
+class JobRow:
+    """A job: all its versions, oldest first."""
+
+    versions: list[Job]
+    planned_version: int = 0
+
+    @property
+    def current(self) -> Job:
+        return self.versions[-1]
+
+
+@dataclass(slots=True)
+class Tables:
+    """Everything that is stored."""
+
+    clock: Callable[[], Instant]
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    runs: dict[str, RunRow] = field(default_factory=dict)
+    attempts: dict[tuple[str, int], AttemptRow] = field(default_factory=dict)
+    jobs: dict[str, JobRow] = field(default_factory=dict)
+    gaps: list[Gap] = field(default_factory=list)
+    leases: dict[int, LeaseRow] = field(default_factory=dict)
+    cursors: dict[int, tuple[Instant | None, str]] = field(default_factory=dict)
+    statistics: list[RecordStatistics] = field(default_factory=list)
+    next_id: int = 1
+
+    def check(self, lease: Lease) -> None:
+        """The fence."""
+        row = self.leases.get(lease.shard)
+        if row is None or row.resigned or (row.term, row.holder) != (lease.term, lease.holder):
+            raise LeaseLost(f"term {lease.term} of shard {lease.shard} is over")
+
+    def insert_missing(self, new: Sequence[NewRun]) -> set[str]:
+        """Insert what is not there yet by id, occurrence or key; all or nothing."""
+        now = self.clock()
+        for run in new:
+            refuse_unstorable(run.run_id, run.task, run.queue)
+        return {run.run_id for run in new if self._insert(run, now)}
+
+    def _insert(self, run: NewRun, now: Instant) -> bool:
+        if any(self._clashes(run, row) for row in self.runs.values()):
+            return False
+        self.runs[run.run_id] = RunRow(
+            self.next_id, run.run_id, run.kind, run.job_id, run.job_version, run.task, as_json(run.args),
+            as_json(run.kwargs), run.queue, run.priority, run.retry_of, run.scheduled_at or now, run.due_at or now,
+            run.retry, run.timeout, run.overlap, run.idempotency_key, run.request_hash,
+        )  # fmt: skip
+        self.next_id += 1
+        return True
+
+    def _clashes(self, run: NewRun, row: RunRow) -> bool:
+        occurrence = run.kind is RunKind.OCCURRENCE is row.kind and run.job_id is not None
+        return (
+            run.run_id == row.run_id
+            or (occurrence and (run.job_id, run.scheduled_at) == (row.job_id, row.scheduled_at))
+            or (run.idempotency_key is not None and run.idempotency_key == row.idempotency_key)
+        )
+
+
+def task_error(error: Mapping[str, Any] | None) -> TaskError | None:
+    """The error as a run shows it."""
+    if error is None:
+        return None
+    return TaskError(str(error.get("type", "")), str(error.get("message", "")), error.get("traceback"))
+
+
+def as_json(value: Any) -> Any:
+    """The value as it comes back from a JSON column."""
+    return None if value is None else json.loads(json.dumps(value, allow_nan=False))
+
+
+def refuse_unstorable(*texts: str | None) -> None:
+    """RowRefused for a text that no database keeps."""
+    for text in texts:
+        if text is not None and any("\ud800" <= c <= "\udfff" for c in text):
+            raise RowRefused("not storable: a lone surrogate")

@@ -1,0 +1,90 @@
+"""RunStore in memory, by the same contract as the SQL one."""
+
+from collections.abc import Mapping, Sequence
+
+from scheduler_service.adapters.paging import page_of, read_cursor
+from scheduler_service.core.errors import Conflict, NotFound
+from scheduler_service.core.model import NewRun, Run
+from scheduler_service.core.run_state import ACTIVE, FINAL, WAITING, RunState
+from scheduler_service.ports import Page, RunFilter
+from tests.support.fake_rows import RunRow, Tables, refuse_unstorable
+
+
+class FakeRunStore:
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def enqueue(self, runs: Sequence[NewRun]) -> list[tuple[Run, bool]]:
+        with self._tables.lock:
+            self._check(runs)
+            made = self._tables.insert_missing(runs)
+            return [(self._found(run).whole(), run.run_id in made) for run in runs]
+
+    def get(self, run_id: str) -> Run:
+        with self._tables.lock:
+            row = self._row(run_id)
+            ended = sorted(
+                (attempt, kept.attempt)
+                for (of_run, attempt), kept in self._tables.attempts.items()
+                if of_run == run_id and attempt < row.attempt
+            )
+            return row.whole(tuple(attempt for _, attempt in ended))
+
+    def list(self, wanted: RunFilter, limit: int, cursor: str | None) -> Page[Run]:
+        before = None if cursor is None else tuple(read_cursor(cursor, int, int))
+        with self._tables.lock:
+            newest_first = sorted(self._tables.runs.values(), key=_place, reverse=True)
+            found = [row for row in newest_first if _matches(row, wanted) and (not before or _place(row) < before)]
+            return page_of(found[: limit + 1], limit, RunRow.whole, lambda row: list(_place(row)))
+
+    def request_cancel(self, run_id: str) -> Run:
+        with self._tables.lock:
+            row, now = self._row(run_id), self._tables.clock()
+            if row.state not in FINAL and row.cancel_requested_at is None:
+                row.cancel_requested_at = now
+            if row.state in WAITING:
+                row.state, row.finished_at = RunState.CANCELLED, now
+                row.reason = "cancelled on request, before it was released"
+            return self.get(run_id)
+
+    def counts(self) -> Mapping[RunState, int]:
+        with self._tables.lock:
+            states = [row.state for row in self._tables.runs.values()]
+            return {state: states.count(state) for state in ACTIVE}
+
+    def _row(self, run_id: str) -> RunRow:
+        row = self._tables.runs.get(run_id)
+        if row is None:
+            raise NotFound(f"no run {run_id}")
+        return row
+
+    def _check(self, runs: Sequence[NewRun]) -> None:
+        """Everything that would stop the batch half-way, found before anything is written."""
+        hashes = {r.idempotency_key: r.request_hash for r in self._tables.runs.values() if r.idempotency_key}
+        for run in runs:
+            refuse_unstorable(run.run_id, run.task, run.queue)
+            if run.idempotency_key is not None:
+                if hashes.setdefault(run.idempotency_key, run.request_hash) != run.request_hash:
+                    raise Conflict(f"idempotency key {run.idempotency_key!r} was used for another request")
+            elif run.run_id in self._tables.runs:
+                raise Conflict(f"run {run.run_id} exists")
+
+    def _found(self, run: NewRun) -> RunRow:
+        if run.idempotency_key is None:
+            return self._tables.runs[run.run_id]
+        rows = self._tables.runs.values()
+        return next(row for row in rows if row.idempotency_key == run.idempotency_key)
+
+
+def _place(row: RunRow) -> tuple[int, int]:
+    return row.scheduled_at, row.id
+
+
+def _matches(row: RunRow, wanted: RunFilter) -> bool:
+    return (
+        (wanted.job_id is None or row.job_id == wanted.job_id)
+        and (not wanted.states or row.state in wanted.states)
+        and (wanted.queue is None or row.queue == wanted.queue)
+        and (wanted.since is None or row.scheduled_at >= wanted.since)
+        and (wanted.until is None or row.scheduled_at < wanted.until)
+    )

@@ -1,0 +1,21 @@
+"""All stores in memory over the same tables: what tests of the core and the loops use instead of a database."""
+
+from collections.abc import Callable
+
+from scheduler_service.core.instants import Instant
+from tests.support.fake_jobs import FakeJobStore
+from tests.support.fake_leader import FakeLeaderStore
+from tests.support.fake_lease import FakeLeaseStore
+from tests.support.fake_rows import Tables
+from tests.support.fake_runs import FakeRunStore
+
+
+class FakeStore:
+    """The four stores; `clock` is the database's clock."""
+
+    def __init__(self, clock: Callable[[], Instant]) -> None:
+        self.tables = Tables(clock)
+        self.leases = FakeLeaseStore(self.tables)
+        self.leader = FakeLeaderStore(self.tables)
+        self.jobs = FakeJobStore(self.tables)
+        self.runs = FakeRunStore(self.tables)

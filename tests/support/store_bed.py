@@ -1,0 +1,125 @@
+"""What the store contract is run on: the fake, SQLite or PostgreSQL behind the same four ports."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from scheduler_service.adapters.database import Database, host_now
+from scheduler_service.adapters.sql_jobs import SqlJobStore
+from scheduler_service.adapters.sql_leader import SqlLeaderStore
+from scheduler_service.adapters.sql_lease import SqlLeaseStore
+from scheduler_service.adapters.sql_runs import SqlRunStore
+from scheduler_service.core.effects import MakeRuns, Release
+from scheduler_service.core.identity import occurrence_run_id
+from scheduler_service.core.instants import MINUTE, SECOND, Instant
+from scheduler_service.core.job_body import read_job
+from scheduler_service.core.model import Job, Lease, NewRun, RunKind
+from scheduler_service.ports import JobStore, LeaderStore, LeaseStore, RunStore
+from tests.support.fake_store import FakeStore
+
+_NUMBERS = count(1)
+
+
+@dataclass(frozen=True)
+class StoreBed:
+    """One set of stores; `beside()` gives another set over the same rows, with connections of its own."""
+
+    kind: str
+    leases: LeaseStore
+    leader: LeaderStore
+    jobs: JobStore
+    runs: RunStore
+    database: Database | None
+    beside: Callable[[], "StoreBed"]
+
+    def lead(self, holder: str = "leader") -> Lease:
+        """A lease that is held long enough for any test."""
+        lease = self.leases.acquire(0, holder, 10 * MINUTE)
+        assert lease is not None
+        self.leader.cursor(lease)
+        return lease
+
+    def take_over(self, lease: Lease) -> Lease:
+        """The next term, after the present holder resigned."""
+        self.leases.resign(lease)
+        return self.lead("successor")
+
+    def make(self, lease: Lease, *runs: NewRun) -> tuple[NewRun, ...]:
+        """Insert these runs as the planner does."""
+        assert self.leader.make_runs(lease, MakeRuns(runs, cursor=lease.now)) == ()
+        return runs
+
+    def released(self, lease: Lease, *runs: NewRun) -> tuple[NewRun, ...]:
+        """Insert these runs and move them to `pending`."""
+        self.make(lease, *runs)
+        moved = self.leader.move_runs(lease, [release(run) for run in runs], lease.now + 1)
+        assert not moved.refused
+        return runs
+
+    def planned_job(self, lease: Lease, job_id: str = "job", **fields: Any) -> Job:
+        """A job whose present version is planned."""
+        job = self.jobs.create(a_job(job_id, **fields))
+        self.leader.make_runs(lease, MakeRuns((), cursor=lease.now, planned=((job_id, job.version),)))
+        return job
+
+
+def fake_bed() -> StoreBed:
+    """The stores in memory."""
+    store = FakeStore(host_now)
+    bed: StoreBed = StoreBed("fake", store.leases, store.leader, store.jobs, store.runs, None, lambda: bed)
+    return bed
+
+
+@contextmanager
+def sql_bed(url: str) -> Iterator[StoreBed]:
+    """The stores of the database at `url`, which is migrated; closed at the end."""
+    opened: list[Database] = []
+
+    def open_one() -> StoreBed:
+        database = Database(url, pool_size=2)
+        opened.append(database)
+        return StoreBed(
+            database.dialect,
+            SqlLeaseStore(database),
+            SqlLeaderStore(database),
+            SqlJobStore(database),
+            SqlRunStore(database),
+            database,
+            open_one,
+        )
+
+    try:
+        yield open_one()
+    finally:
+        for database in opened:
+            database.close()
+
+
+def release(run: NewRun, attempt: int = 1, seq: int = 1) -> Release:
+    """The order to release this run."""
+    return Release(run.run_id, attempt, seq)
+
+
+def one_off(due_at: Instant, **fields: Any) -> NewRun:
+    """A run without a job."""
+    return NewRun(f"adhoc_{next(_NUMBERS)}", RunKind.ADHOC, "pkg.task", due_at, due_at, **fields)
+
+
+def occurrence(job: Job, at: Instant, **fields: Any) -> NewRun:
+    """The run of a job at an instant."""
+    run_id = occurrence_run_id(job.job_id, at)
+    return NewRun(run_id, RunKind.OCCURRENCE, job.task, at, at, job_id=job.job_id, job_version=job.version, **fields)
+
+
+def a_job(job_id: str = "job", **fields: Any) -> Job:
+    """A job as the API reads it."""
+    body: Mapping[str, Any] = {
+        "job_id": job_id,
+        "task": "pkg.task",
+        "schedule": {"kind": "interval", "every": "25m"},
+        **fields,
+    }
+    job, _ = read_job(body, made_at=1_800_000_000 * SECOND)
+    return job
