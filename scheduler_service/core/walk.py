@@ -5,7 +5,6 @@ years costs no loop over seconds. Windows are [start, end) in microseconds. The 
 is elsewhere and must agree with this.
 """
 
-import itertools
 from collections.abc import Iterator
 from itertools import islice, takewhile
 from typing import Final, assert_never
@@ -25,7 +24,7 @@ from scheduler_service.core.schedule_kinds import (
     Schedule,
 )
 from scheduler_service.core.wall_times import WallTimes, times_of_day
-from scheduler_service.core.zones import DAY_SECONDS
+from scheduler_service.core.zones import DAY_SECONDS, FIRST_SECOND, LAST_SECOND
 
 Ints = NDArray[np.int64]
 # The year field spans 130 years; the rarest date without it, a 29 February on one weekday, 40.
@@ -51,8 +50,8 @@ def _periods_before(schedule: IntervalSchedule, instant: Instant) -> int:
 
 def _groups_from(wall: WallTimes, low: Instant) -> Iterator[Ints]:
     """The occurrences (seconds) from `low` on, in groups of at least one, as far as the horizon."""
-    start = -(-max(low, wall.not_before or low) // SECOND)
-    end, step = start + HORIZON_DAYS * DAY_SECONDS, _chunk_seconds(wall, 2, _FEW)
+    start = -(-max(low, wall.not_before or low, FIRST_SECOND * SECOND) // SECOND)
+    end, step = min(start + HORIZON_DAYS * DAY_SECONDS, LAST_SECOND), _chunk_seconds(wall, 2, _FEW)
     while start < end:
         found = _in_chunk(wall, start, min(start + step, end), first_only=True)
         if found.size:
@@ -82,7 +81,7 @@ def _from(schedule: Schedule, low: Instant) -> Iterator[Instant]:
             yield from (schedule.at,) if schedule.at >= low else ()
         case IntervalSchedule():
             first = schedule.first + _periods_before(schedule, low) * schedule.every
-            yield from itertools.count(first, schedule.every)
+            yield from range(first, LAST_SECOND * SECOND, schedule.every)
         case CronSchedule() | HourlySchedule() | CalendarSchedule():
             for group in _groups_from(schedule.wall, low):
                 yield from (int(second) * SECOND for second in group)

@@ -1,7 +1,7 @@
 """Time zones as arithmetic: where an offset changes, and which instants read a wall time.
 
 Owns everything asked of `zoneinfo`; whole seconds since the epoch here, not microseconds. Offsets are
-sampled once a day and each change is bisected to the second; no zone since 1960 changed twice within
+sampled every second day and each change is bisected to the second; no zone since 1960 changed twice within
 six days (a test reads the zone files to hold that). Answers are cached by zone and year. Promises to
 name only real IANA zones; never reads a clock.
 """
@@ -9,7 +9,7 @@ name only real IANA zones; never reads a clock.
 import re
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
@@ -20,7 +20,10 @@ DAY_SECONDS: Final = 86_400
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9_+-]+){0,2}")
 # These name whatever the machine is set to, or nothing at all.
 _NOT_ZONES = frozenset({"localtime", "posixrules", "Factory"})
-_FIRST_YEAR, _LAST_YEAR = 2, 9_998
+# Calendars of this world end with the year 9999; before and after, a zone keeps its nearest offset.
+FIRST_SECOND: Final = -62_135_510_400
+LAST_SECOND: Final = 253_370_764_800
+_APART: Final = 2 * DAY_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,8 @@ def offset_at(name: str, second: int) -> int:
 
 
 def _sample(info: ZoneInfo, second: int) -> int:
-    delta = datetime.fromtimestamp(second, UTC).astimezone(info).utcoffset()
+    known = min(max(second, FIRST_SECOND), LAST_SECOND)
+    delta = datetime.fromtimestamp(known, info).utcoffset()
     return 0 if delta is None else delta.days * DAY_SECONDS + delta.seconds
 
 
@@ -76,7 +80,7 @@ def _moment(change: Transition) -> int:
 
 def _year_of(second: int) -> int:
     # Mean Gregorian years are near enough to pick a bucket, since buckets are cut by the same rule.
-    return min(max(1970 + second // 31_556_952, _FIRST_YEAR), _LAST_YEAR)
+    return 1970 + min(max(second, FIRST_SECOND), LAST_SECOND) // 31_556_952
 
 
 @lru_cache(maxsize=16_384)
@@ -88,7 +92,7 @@ def _year_changes(name: str, year: int) -> tuple[Transition, ...]:
     # Begin one second early, so that a change at the very first second of the year is seen.
     low, before = start - 1, _sample(info, start - 1)
     while low < end - 1:
-        high = min(low + DAY_SECONDS, end - 1)
+        high = min(low + _APART, end - 1)
         after = _sample(info, high)
         if after != before:
             found.append(_bisected(info, low, high, before, after))
