@@ -89,7 +89,7 @@ DurationText = Annotated[
     int, BeforeValidator(_duration), PlainSerializer(format_duration, return_type=str, when_used="json")
 ]
 Port = Annotated[int, Field(ge=1, le=65535)]
-DatabaseUrl = Annotated[str, _url("sqlite", "postgresql", "postgres"), Field(repr=False)]
+DatabaseUrl = Annotated[str, _url("sqlite", "postgresql", "postgresql+psycopg", "postgres"), Field(repr=False)]
 RedisUrl = Annotated[str, _url("redis", "rediss", "unix", "redis+socket"), Field(repr=False)]
 BrokerUrl = Annotated[str, Field(repr=False, min_length=1)]
 
