@@ -83,9 +83,10 @@ class FaultProxy(AbstractContextManager["FaultProxy"]):
                     time.sleep(self._delay)
                 sink.sendall(chunk)
         with self._lock:
-            self._open -= {source, sink}
-        _wake_and_close(source)
-        _wake_and_close(sink)
+            ours = self._open & {source, sink}  # what a reset has taken out must not be closed gently
+            self._open -= ours
+        for end in ours:
+            _wake_and_close(end)
 
     def _reset_all(self) -> None:
         with self._lock:
