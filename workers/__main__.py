@@ -9,7 +9,10 @@ import secrets
 import sys
 from typing import Any, Final
 
-from celery import Celery, maybe_patch_concurrency
+from celery import Celery
+from celery.utils.nodenames import default_nodename, host_format
+
+from scheduler_service.core.errors import BadValue
 
 DEFAULT_QUEUE: Final = "default"
 _OWN_APP: Final = "workers.celery_app:app"
@@ -18,13 +21,11 @@ _SUCCEEDED: Final = "Task %(name)s[%(id)s] succeeded in %(runtime)ss"
 
 def main(argv: list[str]) -> int:
     """Run until stopped; the worker's exit status."""
-    patch: Any = maybe_patch_concurrency
-    patch(["workers", *argv], ["-P"], ["--pool"])  # gevent wants this before sockets are used
     asked = _parser().parse_args(argv)
     app = _load(asked.app)
     _keep_results_out_of_logs()
     worker: Any = app.Worker(
-        hostname=asked.hostname,
+        hostname=host_format(default_nodename(asked.hostname)),
         pool_cls=asked.pool,
         concurrency=asked.concurrency,
         loglevel=asked.loglevel.upper(),
@@ -44,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--app", default=_OWN_APP, help="module:celery_app of your own app")
     parser.add_argument("-c", "--concurrency", type=int, help="tasks at a time; the number of CPUs by default")
     parser.add_argument("-Q", "--queues", help="queues to consume, separated by commas")
-    parser.add_argument("-P", "--pool", default="prefork", choices=["prefork", "threads", "solo", "gevent"])
+    parser.add_argument("-P", "--pool", default="prefork", choices=["prefork", "threads", "solo"])
     parser.add_argument("-n", "--hostname", default=f"worker-{secrets.token_hex(4)}@%h", help="unique name of the node")
     parser.add_argument("-l", "--loglevel", default="info", choices=["debug", "info", "warning", "error"])
     return parser
@@ -60,11 +61,17 @@ def _load(place: str) -> Celery:
     try:
         app: Celery = find_app(place)
     except (ImportError, AttributeError) as exc:
-        print(f"itinerary worker: cannot load the app {place}: {exc}", file=sys.stderr)
-        raise SystemExit(2) from exc
+        raise _wrong_call(f"cannot load the app {place}: {exc}") from exc
+    except BadValue as exc:
+        raise _wrong_call(str(exc)) from exc
     attach(app)
     app.set_current()
     return app
+
+
+def _wrong_call(complaint: str) -> SystemExit:
+    print(f"itinerary worker: {complaint}", file=sys.stderr)
+    return SystemExit(2)
 
 
 def _queues_of(app: Celery) -> str:

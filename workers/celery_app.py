@@ -4,10 +4,12 @@ Reads ITINERARY_BROKER_URL and ITINERARY_REDIS_URL (each stands in for the other
 """
 
 import os
+from functools import cache
 from typing import Any, Final
 
 from celery import Celery
 
+from scheduler_service.core.errors import BadValue
 from workers.attach import REDIS_VARIABLE, attach
 from workers.tasks import register
 
@@ -61,12 +63,18 @@ def make_app(broker_url: str, redis_url: str | None = None) -> Celery:
     return app
 
 
-def _app_of_environment() -> Celery:
+@cache
+def app_of_environment() -> Celery:
+    """The app that this process's environment asks for; BadValue where it names no broker."""
     redis_url = os.environ.get(REDIS_VARIABLE)
     broker_url = os.environ.get(BROKER_VARIABLE) or redis_url
     if not broker_url:
-        raise SystemExit(f"itinerary worker: set {REDIS_VARIABLE} (and {BROKER_VARIABLE} where the broker is another)")
+        raise BadValue(REDIS_VARIABLE, redis_url, f"set it, and {BROKER_VARIABLE} where the broker is another")
     return make_app(broker_url, redis_url)
 
 
-app = _app_of_environment()
+def __getattr__(name: str) -> Celery:
+    """`workers.celery_app:app`, made when it is first asked for: to import this module needs no setting."""
+    if name == "app":
+        return app_of_environment()
+    raise AttributeError(name)

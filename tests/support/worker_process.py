@@ -50,7 +50,8 @@ class Bench:
         self.url = url
         self.broker_url = broker_url or url
         self.folder = folder
-        self.dispatcher = CeleryDispatcher(publishing_app(self.broker_url))
+        self.app = publishing_app(self.broker_url)
+        self.dispatcher = CeleryDispatcher(self.app)
         self.claims = RedisClaims(url)
         self.inbox = RedisInbox(url)
         self.messages: list[InboxMessage] = []

@@ -1,0 +1,137 @@
+"""`python -m workers`: the product's worker with its built-in tasks, and somebody else's app under it."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scheduler_service.core.messages import Failed, Heartbeat, Succeeded
+from tests.support.processes import Child, wait_until
+from tests.support.redis_server import RedisServer
+from tests.support.worker_process import Bench, released
+
+pytestmark = [pytest.mark.slow, pytest.mark.redis]
+
+USER_APP = "tests.workers.userapp:app"
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bench, Child]]:
+    folder = tmp_path_factory.mktemp("own")
+    with RedisServer(folder) as server, Bench(server.url, folder) as bench:
+        yield bench, bench.own_worker("-c", "2")
+
+
+@pytest.fixture
+def bench(own: tuple[Bench, Child]) -> Bench:
+    return own[0]
+
+
+@pytest.fixture
+def worker(own: tuple[Bench, Child]) -> Child:
+    return own[1]
+
+
+def test_echo_returns_its_arguments(bench: Bench) -> None:
+    bench.publish(released("echo", "itinerary.echo", 1, "two", kwargs={"three": [4]}))
+    assert bench.report_of("echo", Succeeded).result == {"args": [1, "two"], "kwargs": {"three": [4]}}
+
+
+def test_a_failing_task_succeeds_from_the_attempt_it_was_told(bench: Bench) -> None:
+    bench.publish(
+        *(released("fail", "itinerary.fail", "so be it", kwargs={"until_attempt": 3}, attempt=n) for n in (1, 2, 3))
+    )
+    assert bench.report_of("fail", Failed, attempt=1).error["message"] == "so be it"
+    assert bench.report_of("fail", Failed, attempt=2).error["type"] == "RuntimeError"
+    assert bench.report_of("fail", Succeeded, attempt=3).result == {"attempt": 3}
+
+
+def test_a_sleeping_task_sees_that_it_is_cancelled(bench: Bench) -> None:
+    bench.publish(released("sleep", "itinerary.sleep", 600))
+    bench.next_heartbeat("sleep")
+    bench.claims.flag(["sleep~1"])
+    assert bench.report_of("sleep", Failed).error["type"] == "workers.current.RunCancelled"
+
+
+def test_a_short_sleep_ends_by_itself(bench: Bench) -> None:
+    bench.publish(released("nap", "itinerary.sleep", 0.05))
+    assert bench.report_of("nap", Succeeded).result == {"slept": 0.05}
+
+
+def test_a_call_to_this_machine_is_refused(bench: Bench) -> None:
+    bench.publish(released("inward", "itinerary.http", "http://127.0.0.1:1/"))
+    assert "not public" in bench.report_of("inward", Failed).error["message"]
+
+
+def test_no_argument_and_no_result_is_logged(bench: Bench, worker: Child) -> None:
+    bench.publish(released("secret", "itinerary.echo", "hunter2", kwargs={"token": "swordfish"}))
+    bench.report_of("secret", Succeeded)
+    worker.wait_for_line("[secret~1] succeeded")
+    assert "hunter2" not in worker.output
+    assert "swordfish" not in worker.output
+
+
+def test_the_node_has_a_unique_name_and_consumes_default(bench: Bench) -> None:
+    beat = bench.next_heartbeat()
+    assert re.fullmatch(r"worker-[0-9a-f]{8}@[^%]+", beat.worker)
+    assert beat.queues == ("default",)
+    assert beat.concurrency == 2
+
+
+def test_task_events_and_remote_control_are_on(bench: Bench) -> None:
+    app = bench.app
+    (answer,) = app.control.inspect(timeout=5).stats().values()
+    assert answer["prefetch_count"] == 2
+    assert not any(name.startswith("celery@") for name in app.control.inspect(timeout=1).ping() or {})
+
+
+def test_somebody_elses_app_runs_its_own_queue_and_the_jobs(tmp_path: Path) -> None:
+    with RedisServer(tmp_path) as server, Bench(server.url, tmp_path) as bench:
+        bench.own_worker("--app", USER_APP, "--pool", "threads", "-c", "2")
+        beat = next(message for message in bench.messages if isinstance(message, Heartbeat))
+        assert beat.queues == ("default", "userqueue")
+        bench.publish(released("theirs", "user.add", 2, 3), released("queued", "user.add", 3, 4, queue="userqueue"))
+        assert bench.report_of("theirs", Succeeded).result == 5
+        assert bench.report_of("queued", Succeeded).result == 7
+
+
+def test_only_the_queues_asked_for_are_consumed(tmp_path: Path) -> None:
+    with RedisServer(tmp_path) as server, Bench(server.url, tmp_path) as bench:
+        bench.own_worker("-Q", "slow,slower", "--pool", "solo")
+        bench.publish(released("elsewhere", "itinerary.echo"), released("here", "itinerary.echo", queue="slower"))
+        bench.report_of("here", Succeeded)
+        assert bench.dispatcher.heads(["default"])["default"].length == 1
+
+
+@pytest.mark.parametrize("place", ["no.such.module:app", "json:nothing"])
+def test_an_app_that_cannot_be_loaded_is_a_wrong_call(bench: Bench, place: str) -> None:
+    child = bench.spawn(["-m", "workers", "--app", place])
+    assert child.wait(20) == 2
+    assert f"cannot load the app {place}" in child.output
+
+
+def test_a_worker_without_a_redis_is_told_what_to_set(bench: Bench) -> None:
+    child = bench.spawn(["-m", "workers"], ITINERARY_REDIS_URL="")
+    assert child.wait(20) == 2
+    assert "ITINERARY_REDIS_URL" in child.output
+
+
+def test_events_reach_flower_with_the_run_in_the_task_id(bench: Bench) -> None:
+    seen: list[str] = []
+    with bench.app.connection_for_read() as connection:
+        receiver = bench.app.events.Receiver(
+            connection, handlers={"task-succeeded": lambda event: seen.append(event["uuid"])}
+        )
+        with receiver.consumer_context() as (subscribed, _, _):
+            _drain(subscribed, seen)
+            bench.publish(released("seen", "itinerary.echo"))
+            wait_until(lambda: _drain(subscribed, seen), 15, lambda: f"an event of seen~1 in {seen}")
+
+
+def _drain(connection: object, seen: list[str]) -> bool:
+    try:
+        connection.drain_events(timeout=0.5)  # type: ignore[attr-defined]
+    except TimeoutError:
+        return False
+    return "seen~1" in seen

@@ -1,0 +1,262 @@
+"""The small parts of the workers package, without a Celery worker."""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+from celery import Celery
+
+import workers
+from scheduler_service.core.errors import BadValue
+from scheduler_service.core.messages import Heartbeat, decode
+from scheduler_service.core.wire import INBOX
+from tests.support.processes import free_port, wait_until
+from workers import connection as connection_module
+from workers.celery_app import make_app
+from workers.connection import RedisConnection, patiently, usable_url
+from workers.current import CurrentRun, current_run
+from workers.delivery import is_ours
+from workers.heartbeat import Heart
+from workers.mixin import Claiming, give_claim
+
+
+@pytest.fixture
+def connection(redis_url: str) -> Iterator[RedisConnection]:
+    opened = RedisConnection(redis_url)
+    yield opened
+    opened.client.close()
+
+
+@pytest.fixture
+def user_app() -> Iterator[Celery]:
+    app = Celery("unattached", broker="memory://", set_as_current=False)
+
+    @app.task(name="user.add", shared=False)
+    def add(x: int, y: int) -> int:
+        return x + y
+
+    @app.task(name="user.again", bind=True, shared=False, max_retries=2)
+    def again(self: Any) -> int:
+        if self.request.retries < 2:
+            raise self.retry(countdown=0)
+        return int(self.request.retries)
+
+    yield app
+    app.close()
+
+
+@pytest.fixture
+def armed(user_app: Celery) -> Celery:
+    for task in user_app.tasks.values():
+        give_claim(task, RedisConnection(f"redis://127.0.0.1:{free_port()}/0"), "celery@here")
+    return user_app
+
+
+class FakePool:
+    num_processes = 4
+
+
+class FakeConsumer:
+    """What the heart asks of Celery's consumer."""
+
+    def __init__(self) -> None:
+        self.pool = FakePool()
+        self.app = Celery("consumer", broker="memory://", set_as_current=False)
+        self.app.conf.task_default_queue = "default"
+
+
+def test_attaching_asks_nothing_of_redis_and_changes_no_call(user_app: Celery) -> None:
+    workers.attach(user_app, f"redis://127.0.0.1:{free_port()}/0")
+    workers.attach(user_app)
+    add = user_app.tasks["user.add"]
+    assert add(1, 2) == 3
+    assert add.apply(args=(1, 2)).get() == 3
+    assert current_run() is None
+
+
+def test_direct_and_eager_calls_of_a_task_with_the_claim_need_no_redis(armed: Celery) -> None:
+    add = armed.tasks["user.add"]
+    assert isinstance(add, Claiming)
+    assert add(1, 2) == 3
+    assert add.apply(args=(3, 4)).get() == 7
+
+
+def test_an_eager_retry_goes_on_eagerly_as_ever(armed: Celery) -> None:
+    assert armed.tasks["user.again"].apply().get() == 2
+
+
+def test_a_task_keeps_its_class_its_module_and_its_name(armed: Celery, user_app: Celery) -> None:
+    add = armed.tasks["user.add"]
+    assert type(add).__module__ == __name__
+    assert isinstance(add, user_app.Task)
+    assert not give_claim(add, RedisConnection("redis://127.0.0.1/0"), "celery@there")
+    assert type(add).__mro__.count(Claiming) == 1
+
+
+@pytest.mark.parametrize(
+    ("headers", "ours"),
+    [
+        ({"itinerary_run_id": "job_x", "itinerary_attempt": 2, "id": "job_x~2"}, True),
+        ({"itinerary_run_id": "job_x", "itinerary_attempt": 2, "id": "a child that inherited them"}, False),
+        ({"id": "job_x~2"}, False),
+        ({}, False),
+        ({"itinerary_run_id": None, "itinerary_attempt": None, "id": "None~None"}, False),
+    ],
+)
+def test_a_message_is_ours_only_if_its_id_is_the_attempt_of_its_headers(headers: dict[str, Any], ours: bool) -> None:
+    assert is_ours(headers) is ours
+
+
+@pytest.mark.parametrize(
+    ("url", "usable"),
+    [
+        ("redis://host:1/2", "redis://host:1/2"),
+        ("rediss://host/0", "rediss://host/0"),
+        ("redis+socket:///run/r.sock?virtual_host=3", "unix:///run/r.sock?db=3"),
+        ("redis://one/0;redis://two/0", "redis://one/0"),
+        (["redis://one/0", "redis://two/0"], "redis://one/0"),
+        ("sentinel://host/0", None),
+        ("amqp://host//", None),
+        (None, None),
+        ([], None),
+    ],
+)
+def test_the_redis_of_the_claims_is_read_from_what_celery_calls_a_broker(url: object, usable: str | None) -> None:
+    assert usable_url(url) == usable
+
+
+def test_a_redis_url_that_cannot_be_read_is_named_without_its_password() -> None:
+    with pytest.raises(BadValue) as refusal:
+        _ = RedisConnection("redis://:hunter2@host:port/0").client
+    assert "hunter2" not in str(refusal.value)
+
+
+def test_cancelled_is_asked_seldom_and_stays_true(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([False, True])
+    now = [100.0]
+    monkeypatch.setattr("workers.current.time.monotonic", lambda: now[0])
+    run = CurrentRun("job_x", None, 1, *[None] * 2, lambda: next(answers))  # type: ignore[arg-type]
+    seen = []
+    for at in (100.0, 100.1, 100.4, 100.6, 100.7, 200.0):
+        now[0] = at
+        seen.append(run.cancelled())
+    assert seen == [False, False, False, True, True, True]
+
+
+def test_what_redis_does_not_answer_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(connection_module.time, "sleep", pauses.append)
+    failures = [redis.ConnectionError(), redis.TimeoutError(), OSError(), redis.ResponseError("OOM")] * 2
+
+    def action() -> str:
+        if failures:
+            raise failures.pop()
+        return "answered"
+
+    assert patiently(action, "testing") == "answered"
+    assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0, 2.0]
+
+
+def test_another_error_than_redis_being_away_is_not_repeated() -> None:
+    def action() -> None:
+        raise KeyError("ours")
+
+    with pytest.raises(KeyError):
+        patiently(action, "testing")
+
+
+@pytest.mark.redis
+def test_a_forked_child_has_a_client_of_its_own(connection: RedisConnection) -> None:
+    parents = connection.client
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        own = connection.client
+        os.write(writing, b"own" if own is not parents and own.ping() else b"shared")
+        os._exit(0)
+    os.waitpid(pid, 0)
+    assert os.read(reading, 10) == b"own"
+    assert connection.client is parents
+    os.close(reading)
+    os.close(writing)
+
+
+def beats(connection: RedisConnection) -> list[Heartbeat]:
+    entries: Any = connection.client.xrange(INBOX)
+    messages = [decode(fields) for _, fields in entries]
+    return [message for message in messages if isinstance(message, Heartbeat)]
+
+
+@pytest.mark.redis
+def test_the_heart_beats_at_once_and_says_farewell(connection: RedisConnection) -> None:
+    heart = Heart(connection, "celery@here", FakeConsumer())
+    heart.start()
+    wait_until(lambda: beats(connection), what="the first heartbeat")
+    heart.stop()
+    first, last = beats(connection)[0], beats(connection)[-1]
+    assert (first.worker, first.concurrency, first.queues) == ("celery@here", 4, ("default",))
+    assert (last.concurrency, last.running) == (0, ())
+
+
+@pytest.mark.redis
+def test_held_reports_go_out_in_order_before_the_next_heartbeat(connection: RedisConnection) -> None:
+    done: list[str] = []
+    away = threading.Event()
+    back = threading.Event()
+
+    def report(name: str) -> Callable[[], None]:
+        def send() -> None:
+            if not back.is_set():
+                away.set()
+                raise redis.ConnectionError("away")
+            done.append(name)
+
+        return send
+
+    heart = Heart(connection, "celery@here", FakeConsumer())
+    for name in ("first", "second", "third"):
+        heart.enqueue(report(name))
+    heart.start()
+    assert away.wait(5)
+    assert beats(connection) == []
+    back.set()
+    wait_until(lambda: beats(connection), what="a heartbeat")
+    assert done == ["first", "second", "third"]
+    heart.stop()
+
+
+@pytest.mark.redis
+def test_a_report_that_breaks_does_not_stop_the_later_ones(connection: RedisConnection) -> None:
+    done: list[str] = []
+    heart = Heart(connection, "celery@here", FakeConsumer())
+    heart.enqueue(lambda: 1 / 0)
+    heart.enqueue(lambda: done.append("later"))
+    heart.start()
+    wait_until(lambda: done, what="the later report")
+    heart.stop()
+
+
+def test_stopping_the_heart_is_bounded_while_redis_is_away() -> None:
+    heart = Heart(RedisConnection(f"redis://127.0.0.1:{free_port()}/0"), "celery@here", FakeConsumer())
+    heart.enqueue(lambda: (_ for _ in ()).throw(redis.ConnectionError("away")))
+    heart.start()
+    heart.stop()
+    assert not heart.is_alive()
+
+
+def test_the_own_app_never_redelivers_and_never_gives_up() -> None:
+    app = make_app("redis://127.0.0.1:1/0")
+    conf = app.conf
+    assert not conf.task_acks_late
+    assert conf.worker_disable_prefetch
+    assert conf.worker_prefetch_multiplier == 1
+    assert conf.task_ignore_result
+    assert conf.result_backend is None
+    assert conf.broker_connection_max_retries is None
+    assert conf.accept_content == ["json"]
+    assert conf.broker_transport_options["socket_timeout"] == 10
+    assert {"itinerary.echo", "itinerary.sleep", "itinerary.fail", "itinerary.http"} <= set(app.tasks)
+    app.close()
