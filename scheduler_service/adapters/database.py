@@ -162,6 +162,11 @@ def read_url(text: str) -> URL:
     raise BadValue("database_url", url.render_as_string(), allowed)
 
 
+def can_hold(name: str) -> bool:
+    """Whether a database could hold this text at all; what it cannot hold names nothing in it."""
+    return "\x00" not in name and not any("\ud800" <= letter <= "\udfff" for letter in name)
+
+
 @contextmanager
 def savepoint(connection: Connection) -> Iterator[None]:
     """A part of a write transaction that can be refused and undone by itself."""

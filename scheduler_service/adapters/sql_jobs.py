@@ -13,7 +13,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
 from scheduler_service.adapters.batch import insert_into
-from scheduler_service.adapters.database import Database
+from scheduler_service.adapters.database import Database, can_hold
 from scheduler_service.adapters.job_rows import JOB_COLUMNS, job_of, search_columns, tag_line
 from scheduler_service.adapters.paging import page_of, read_cursor
 from scheduler_service.adapters.tables import job_versions, jobs
@@ -68,6 +68,7 @@ class SqlJobStore:
 
     def get(self, job_id: str) -> Job:
         """See JobStore."""
+        _check_name(job_id)
         with self._database.read() as connection:
             row = connection.execute(select(*JOB_COLUMNS).where(jobs.c.job_id == job_id)).first()
         if row is None or row.deleted:
@@ -116,6 +117,7 @@ class SqlJobStore:
         return None if row is None else job_of(row)
 
     def _there(self, connection: Connection, job_id: str) -> Job:
+        _check_name(job_id)
         there = self._locked(connection, job_id)
         if there is None or there.deleted:
             raise NotFound(f"no job {job_id}")
@@ -165,6 +167,11 @@ def _strpos(element: _Holds, compiler: Any, **options: Any) -> str:
 
 def _holds(column: ColumnElement[str], part: str) -> ColumnElement[bool]:
     return _Holds(column, literal(part, Text))
+
+
+def _check_name(job_id: str) -> None:
+    if not can_hold(job_id):
+        raise NotFound(f"no job {job_id!r}")
 
 
 def _check_version(job_id: str, there: Job | None, if_version: int | None) -> None:

@@ -14,7 +14,7 @@ from sqlalchemy import tuple_ as row_of
 
 from scheduler_service.adapters import sql_planning
 from scheduler_service.adapters.batch import Batch, chunks
-from scheduler_service.adapters.database import Database
+from scheduler_service.adapters.database import Database, can_hold
 from scheduler_service.adapters.paging import page_of, read_cursor
 from scheduler_service.adapters.run_rows import ATTEMPT_COLUMNS, RUN_COLUMNS, ended_attempt, whole_run
 from scheduler_service.adapters.tables import IS_ACTIVE, WAITS, InstantColumn, among, run_attempts, runs
@@ -51,6 +51,7 @@ class SqlRunStore:
 
     def get(self, run_id: str) -> Run:
         """See RunStore."""
+        _check_name(run_id)
         with self._database.read() as connection:
             return self._whole(connection, run_id)
 
@@ -73,6 +74,7 @@ class SqlRunStore:
 
     def request_cancel(self, run_id: str) -> Run:
         """See RunStore. One statement judges the state on the locked row, so no move slips in between."""
+        _check_name(run_id)
         with self._database.write() as connection:
             connection.execute(_cancel(), {"asked": run_id, "now": self._now(connection)})
             return self._whole(connection, run_id)
@@ -116,6 +118,11 @@ class SqlRunStore:
             if found[run.idempotency_key][1] != run.request_hash:
                 raise Conflict(f"idempotency key {run.idempotency_key!r} was used for another request")
         return {key: run for key, (run, _) in found.items()}
+
+
+def _check_name(run_id: str) -> None:
+    if not can_hold(run_id):
+        raise NotFound(f"no run {run_id!r}")
 
 
 def _conditions(wanted: RunFilter) -> list[ColumnElement[bool]]:

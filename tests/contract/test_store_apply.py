@@ -262,7 +262,8 @@ def test_a_report_that_cannot_be_stored_is_set_aside_and_keeps_no_other_out(bed:
     marks = tuple(PublishedMark(run_id, 1, lease.now) for run_id in runs)
     done = [succeed(run_id, lease.now) for run_id in runs]
     done[5] = replace(done[5], worker=SURROGATE)
-    late = LateReport(*put_into(bed, lease, RunState.FAILED), 1, "failed", lease.now, SURROGATE, None)
+    (failed,) = put_into(bed, lease, RunState.FAILED)
+    late = LateReport(failed, 1, "failed", lease.now, SURROGATE, None)
     assert bed.leader.apply(lease, Apply(tuple(done), published=marks, late=(late,), position="8-0")) == ()
     kept = [bed.runs.get(run_id) for run_id in runs]
     assert {run.state for run in kept} == {RunState.COMPLETED}

@@ -20,7 +20,7 @@ class FakeJobStore:
         with self._tables.lock:
             if self._there(job.job_id) is not None:
                 raise Conflict(f"job {job.job_id} exists")
-            return self._add(replace(job, created_at=self._tables.clock(), deleted=False))
+            return self._add(replace(job, deleted=False), anew=True)
 
     def replace(self, job: Job, if_version: int | None) -> tuple[Job, Literal["made", "replaced", "unchanged"]]:
         with self._tables.lock:
@@ -84,12 +84,12 @@ class FakeJobStore:
         if if_version is not None and if_version != (there.version if there else None):
             raise StaleVersion(f"not at version {if_version}")
 
-    def _add(self, job: Job) -> Job:
+    def _add(self, job: Job, *, anew: bool = False) -> Job:
         row = self._tables.jobs.setdefault(job.job_id, JobRow([]))
         before = row.versions[-1] if row.versions else None
         now = self._tables.clock()
         effective_from = now if before is None else max(now, before.effective_from + MICROSECOND)
-        reread, _ = read_job(definition_of(job), made_at=job.created_at)
+        reread, _ = read_job(definition_of(job), made_at=now if anew else job.created_at)
         added = replace(
             reread,
             paused=job.paused,

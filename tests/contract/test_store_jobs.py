@@ -1,0 +1,259 @@
+"""JobStore: every change is a version, and two changes at once come one after the other."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from scheduler_service.core.effects import MakeRuns
+from scheduler_service.core.errors import BadValue, Conflict, NotFound, StaleVersion
+from scheduler_service.core.instants import HOUR, SECOND
+from scheduler_service.core.job_body import definition_of
+from scheduler_service.core.model import Job
+from scheduler_service.ports import Page
+from tests.support.store_bed import StoreBed, a_job
+
+
+def names(page: Page[Job]) -> list[str]:
+    return [job.job_id for job in page.items]
+
+
+def listed(bed: StoreBed, **asked: object) -> Page[Job]:
+    everything = {"tag": None, "text": None, "paused": None, "limit": 100, "cursor": None}
+    return bed.jobs.list(**{**everything, **asked})  # type: ignore[arg-type]
+
+
+def test_a_created_job_comes_back_as_it_was_given_at_version_one(bed: StoreBed) -> None:
+    given = a_job(
+        title="Ünïcode", args=[1, {"a": None}], kwargs={"x": 1e16}, queue="q", priority=0, jitter="90s",
+        misfire={"policy": "fire_all", "grace": "1h", "max_catch_up": 3}, overlap="queue", timeout="5m",
+        retry={"max_attempts": 3, "factor": 1.5, "jitter": False}, tags=["a", "b"], description="words",
+        start_at="2026-01-01T00:00:00.000001Z", end_at="9998-12-31T23:59:59.999999Z",
+    )  # fmt: skip
+    made = bed.jobs.create(given)
+    assert definition_of(made) == definition_of(given)
+    assert (made.version, made.deleted, made.paused) == (1, False, False)
+    assert made.effective_from == made.created_at > 1_500_000_000 * SECOND
+    assert bed.jobs.get("job") == made
+
+
+def test_an_interval_counts_from_the_day_on_which_the_store_made_the_job(bed: StoreBed) -> None:
+    made = bed.jobs.create(a_job())
+    edited, _ = bed.jobs.replace(a_job(title="edited"), None)
+    assert made.schedule != a_job().schedule
+    assert edited.schedule == made.schedule
+
+
+def test_a_job_that_exists_is_not_created_again(bed: StoreBed) -> None:
+    bed.jobs.create(a_job())
+    with pytest.raises(Conflict):
+        bed.jobs.create(a_job(title="other"))
+    assert bed.jobs.get("job").title == ""
+
+
+def test_a_job_that_is_not_there_is_not_found(bed: StoreBed) -> None:
+    for call in (
+        lambda: bed.jobs.get("job"),
+        lambda: bed.jobs.set_paused("job", True, None, None),
+        lambda: bed.jobs.delete("job", None),
+    ):
+        with pytest.raises(NotFound):
+            call()
+
+
+@pytest.mark.parametrize("name", ["a\x00b", "a\udc80b"])
+def test_a_name_that_no_job_can_have_is_not_found(bed: StoreBed, name: str) -> None:
+    with pytest.raises(NotFound):
+        bed.jobs.get(name)
+
+
+def test_replace_makes_replaces_and_leaves_an_equal_definition_alone(bed: StoreBed) -> None:
+    made, how_made = bed.jobs.replace(a_job(), None)
+    same, how_same = bed.jobs.replace(a_job(), None)
+    edited, how_edited = bed.jobs.replace(a_job(title="new"), None)
+    assert (how_made, how_same, how_edited) == ("made", "unchanged", "replaced")
+    assert (made.version, same.version, edited.version) == (1, 1, 2)
+    assert same == made
+    assert edited.created_at == made.created_at
+    assert edited.effective_from > made.effective_from
+
+
+def test_replace_of_a_version_that_is_not_current_is_stale(bed: StoreBed) -> None:
+    with pytest.raises(StaleVersion):
+        bed.jobs.replace(a_job(), 1)
+    bed.jobs.create(a_job())
+    bed.jobs.replace(a_job(title="second"), 1)
+    with pytest.raises(StaleVersion):
+        bed.jobs.replace(a_job(title="third"), 1)
+    assert bed.jobs.get("job").title == "second"
+    assert bed.jobs.replace(a_job(title="third"), 2)[0].version == 3
+
+
+def test_a_pause_is_a_version_with_its_reason_and_the_same_again_is_none(bed: StoreBed) -> None:
+    bed.jobs.create(a_job())
+    paused = bed.jobs.set_paused("job", True, "holidays", 2_000_000_000 * SECOND)
+    assert (paused.paused, paused.pause_reason, paused.paused_until) == (True, "holidays", 2_000_000_000 * SECOND)
+    assert paused.version == 2
+    assert bed.jobs.set_paused("job", True, "holidays", 2_000_000_000 * SECOND).version == 2
+    assert bed.jobs.set_paused("job", True, "longer", None).version == 3
+    resumed = bed.jobs.set_paused("job", False, "ignored", HOUR)
+    assert (resumed.paused, resumed.pause_reason, resumed.paused_until) == (False, None, None)
+    assert bed.jobs.set_paused("job", False, None, None).version == resumed.version == 4
+    assert bed.jobs.get("job") == resumed
+
+
+def test_an_edit_keeps_the_pause(bed: StoreBed) -> None:
+    bed.jobs.create(a_job())
+    bed.jobs.set_paused("job", True, "why", None)
+    edited, _ = bed.jobs.replace(a_job(title="edited"), None)
+    assert (edited.paused, edited.pause_reason, edited.version) == (True, "why", 3)
+
+
+def test_a_deleted_job_is_gone_until_it_is_made_again_with_the_next_version(bed: StoreBed) -> None:
+    first = bed.jobs.create(a_job())
+    with pytest.raises(StaleVersion):
+        bed.jobs.delete("job", 2)
+    bed.jobs.delete("job", 1)
+    with pytest.raises(NotFound):
+        bed.jobs.get("job")
+    assert names(listed(bed)) == []
+    again = bed.jobs.create(a_job(title="again"))
+    assert (again.version, again.paused) == (3, False)
+    assert again.created_at > first.created_at
+    bed.jobs.delete("job", None)
+    assert bed.jobs.replace(a_job(), None)[1] == "made"
+
+
+def test_the_list_is_by_id_in_pages_that_neither_repeat_nor_miss(bed: StoreBed) -> None:
+    ids = ["B", "a", "a-b", "a.b", "a_b", "b", "c1", "c10"]
+    for job_id in reversed(ids):
+        bed.jobs.create(a_job(job_id))
+    shown, cursor = [], None
+    while True:
+        page = listed(bed, limit=3, cursor=cursor)
+        shown += names(page)
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+        bed.jobs.set_paused(shown[-1], True, None, None)
+    assert shown == sorted(ids)
+
+
+def test_a_page_that_ends_the_list_has_no_cursor(bed: StoreBed) -> None:
+    bed.jobs.create(a_job())
+    assert listed(bed, limit=1).next_cursor is None
+
+
+@pytest.mark.parametrize("cursor", ["", "!", "bm8", "WzFd", "é", "W10", "eyJhIjogMX0"])
+def test_a_cursor_that_no_page_gave_is_refused(bed: StoreBed, cursor: str) -> None:
+    with pytest.raises(BadValue):
+        listed(bed, cursor=cursor)
+
+
+def test_the_list_finds_whole_tags_and_parts_of_id_title_and_task(bed: StoreBed) -> None:
+    bed.jobs.create(a_job("one", tags=["fin", 'quo"te', "two\nlines", "50%"], title="Größe"))
+    bed.jobs.create(a_job("two", tags=["finance"], task="billing.Close"))
+    for tag, found in {
+        "fin": ["one"],
+        "finance": ["two"],
+        "FIN": [],
+        'quo"te': ["one"],
+        "two": [],
+        "50%": ["one"],
+    }.items():
+        assert names(listed(bed, tag=tag)) == found
+    assert names(listed(bed, tag="two\nlines")) == ["one"]
+    for part, found in {
+        "GRÖSSE": ["one"],
+        "close": ["two"],
+        "tw": ["two"],
+        "%": [],
+        "_": [],
+        "o": ["one", "two"],
+    }.items():
+        assert names(listed(bed, text=part)) == found
+
+
+def test_the_list_tells_paused_jobs_from_others(bed: StoreBed) -> None:
+    bed.jobs.create(a_job("one"))
+    bed.jobs.create(a_job("two"))
+    bed.jobs.set_paused("two", True, None, None)
+    assert names(listed(bed, paused=True)) == ["two"]
+    assert names(listed(bed, paused=False)) == ["one"]
+
+
+def test_histories_hold_every_version_that_still_matters(bed: StoreBed) -> None:
+    lease = bed.lead()
+    first = bed.jobs.create(a_job())
+    second, _ = bed.jobs.replace(a_job(title="second"), None)
+    third = bed.jobs.set_paused("job", True, None, None)
+    bed.jobs.create(a_job("other"))
+
+    def versions(since: int | None) -> list[int]:
+        (history,) = bed.leader.histories_of(["job", "nobody"], since)
+        assert [h for h in bed.leader.job_histories(since) if h.job_id == "job"] == [history]
+        return [version.version for version in history.versions]
+
+    assert versions(None) == [1, 2, 3]
+    assert versions(third.effective_from) == [1, 2, 3], "not planned yet"
+    bed.leader.make_runs(lease, MakeRuns((), lease.now, planned=(("job", 3), ("other", 1))))
+    assert versions(None) == [1, 2, 3]
+    assert versions(second.effective_from - 1) == [1, 2, 3]
+    assert versions(second.effective_from) == [2, 3]
+    assert versions(third.effective_from) == [3]
+    (history,) = bed.leader.histories_of(["job"], None)
+    assert history.versions == (first, second, third)
+    assert (history.planned_version, history.current.paused) == (3, True)
+
+
+def test_a_deleted_job_is_in_its_history_and_leaves_the_whole_once_that_is_planned_and_past(bed: StoreBed) -> None:
+    lease = bed.lead()
+    bed.jobs.create(a_job())
+    bed.jobs.delete("job", None)
+    (history,) = bed.leader.histories_of(["job"], lease.now)
+    assert history.current.deleted
+    assert len(bed.leader.job_histories(history.current.effective_from)) == 1
+    bed.leader.make_runs(lease, MakeRuns((), lease.now, planned=(("job", 2),)))
+    assert bed.leader.job_histories(history.current.effective_from) == []
+    assert len(bed.leader.job_histories(history.current.effective_from - 1)) == 1
+    assert len(bed.leader.histories_of(["job"], history.current.effective_from)) == 1
+
+
+def test_changes_at_once_come_one_after_the_other(bed: StoreBed) -> None:
+    beds = [bed.beside() for _ in range(6)]
+    together = threading.Barrier(len(beds))
+
+    def change(number: int) -> str:
+        together.wait(10)
+        return beds[number].jobs.replace(a_job(title=f"title {number}"), None)[1]
+
+    with ThreadPoolExecutor(len(beds)) as pool:
+        outcomes = list(pool.map(change, range(len(beds))))
+    assert sorted(outcomes) == ["made", *["replaced"] * 5]
+    (history,) = bed.leader.histories_of(["job"], None)
+    assert [job.version for job in history.versions] == [1, 2, 3, 4, 5, 6]
+    starts = [job.effective_from for job in history.versions]
+    assert starts == sorted(set(starts))
+
+
+def test_of_many_who_edit_the_same_version_at_once_one_succeeds(bed: StoreBed) -> None:
+    bed.jobs.create(a_job())
+    beds = [bed.beside() for _ in range(4)]
+    together = threading.Barrier(len(beds))
+
+    def edit(number: int) -> bool:
+        together.wait(10)
+        try:
+            beds[number].jobs.replace(a_job(title=f"title {number}"), 1)
+        except StaleVersion:
+            return False
+        return True
+
+    with ThreadPoolExecutor(len(beds)) as pool:
+        assert sum(pool.map(edit, range(len(beds)))) == 1
+
+
+def test_a_job_keeps_whatever_pause_it_was_made_with(bed: StoreBed) -> None:
+    assert bed.jobs.create(replace(a_job(), paused=True, pause_reason="from the start")).paused
+    assert bed.jobs.get("job").pause_reason == "from the start"

@@ -1,0 +1,212 @@
+"""LeaderStore.make_runs and what the leader reads: planning done twice is planning done once."""
+
+from dataclasses import replace
+
+import pytest
+
+from scheduler_service.core.effects import Apply, MakeRuns, RecordStatistics, Retract, Transition
+from scheduler_service.core.errors import LeaseLost
+from scheduler_service.core.instants import DAY, HOUR, MINUTE, SECOND
+from scheduler_service.core.model import Gap, Overlap, RetryPolicy
+from scheduler_service.core.run_state import Event, RunState
+from tests.support.store_bed import StoreBed, a_job, occurrence, one_off, release
+
+
+def test_a_made_run_is_scheduled_with_all_that_it_was_made_with(bed: StoreBed) -> None:
+    lease = bed.lead()
+    job = bed.planned_job(lease)
+    made = occurrence(
+        job, lease.now, queue="reports", priority=3, retry=RetryPolicy(max_attempts=4, factor=1.5), timeout=5 * SECOND,
+        overlap=Overlap.QUEUE, args=[1], kwargs={"a": [None]},
+    )  # fmt: skip
+    made = replace(made, due_at=lease.now + 3)
+    bed.make(lease, made)
+    (kept,) = bed.leader.read_runs([made.run_id])
+    assert (kept.kind, kept.job_id, kept.job_version, kept.queue, kept.priority) == (
+        made.kind, "job", 1, "reports", 3,
+    )  # fmt: skip
+    assert (kept.scheduled_at, kept.due_at, kept.state, kept.attempt) == (
+        lease.now, lease.now + 3, RunState.SCHEDULED, 1,
+    )  # fmt: skip
+    assert (kept.retry, kept.timeout, kept.overlap, kept.seq) == (made.retry, 5 * SECOND, Overlap.QUEUE, 0)
+    assert (bed.runs.get(made.run_id).args, bed.runs.get(made.run_id).kwargs) == ([1], {"a": [None]})
+
+
+def test_runs_that_are_there_are_left_alone_and_named(bed: StoreBed) -> None:
+    lease = bed.lead()
+    job = bed.planned_job(lease)
+    old, new = occurrence(job, lease.now), occurrence(job, lease.now + HOUR)
+    bed.make(lease, old)
+    other = replace(old, task="another.task")
+    assert bed.leader.make_runs(lease, MakeRuns((other, new), cursor=lease.now)) == (old.run_id,)
+    assert bed.runs.get(old.run_id).task == "pkg.task"
+    assert bed.runs.get(new.run_id).state is RunState.SCHEDULED
+
+
+def test_an_occurrence_is_made_once_whatever_its_id(bed: StoreBed) -> None:
+    lease = bed.lead()
+    job = bed.planned_job(lease)
+    bed.make(lease, occurrence(job, lease.now))
+    again = replace(occurrence(job, lease.now), run_id="job_by_another_name")
+    assert bed.leader.make_runs(lease, MakeRuns((again,), cursor=lease.now)) == (again.run_id,)
+
+
+def test_manual_runs_of_one_job_may_share_an_instant(bed: StoreBed) -> None:
+    lease = bed.lead()
+    job = bed.planned_job(lease)
+    bed.make(lease, occurrence(job, lease.now), *(one_off(lease.now, job_id="job", job_version=1) for _ in range(2)))
+
+
+def test_an_edit_retracts_occurrences_of_older_versions_from_its_instant_on_that_are_still_scheduled(
+    bed: StoreBed,
+) -> None:
+    lease = bed.lead()
+    job, other = bed.planned_job(lease), bed.planned_job(lease, "other")
+    newer = replace(job, version=2)
+    start = lease.now + HOUR
+    before, pending, at, later = (occurrence(job, start + n) for n in (-1, 0, 1, HOUR))
+    manual = one_off(start, job_id="job", job_version=1)
+    kept = [before, pending, manual, occurrence(newer, start + 2), occurrence(other, start)]
+    bed.make(lease, *kept, at, later)
+    assert bed.leader.move_runs(lease, [release(pending)], start).released
+    bed.leader.make_runs(lease, MakeRuns((), cursor=lease.now, retracts=(Retract("job", 2, start),)))
+    left = {
+        run.run_id for run in bed.leader.read_runs([r.run_id for r in (*kept, at, later, occurrence(other, start))])
+    }
+    assert left == {*(run.run_id for run in kept), occurrence(other, start).run_id}
+
+
+def test_an_occurrence_can_be_retracted_and_made_anew_in_one_transaction(bed: StoreBed) -> None:
+    lease = bed.lead()
+    job = bed.planned_job(lease)
+    bed.make(lease, occurrence(job, lease.now))
+    anew = occurrence(replace(job, version=2), lease.now)
+    assert bed.leader.make_runs(lease, MakeRuns((anew,), lease.now, (Retract("job", 2, lease.now),))) == ()
+    assert bed.leader.read_runs([anew.run_id])[0].job_version == 2
+
+
+def test_planned_is_marked_only_while_the_version_is_the_jobs_own(bed: StoreBed) -> None:
+    lease = bed.lead()
+    for name in ("edited", "same"):
+        bed.jobs.create(a_job(name))
+    assert sorted(bed.leader.unplanned_jobs(10)) == ["edited", "same"]
+    assert len(bed.leader.unplanned_jobs(1)) == 1
+    bed.jobs.replace(a_job("edited", title="new"), None)
+    bed.leader.make_runs(lease, MakeRuns((), lease.now, planned=(("edited", 1), ("same", 1), ("nobody", 1))))
+    assert bed.leader.unplanned_jobs(10) == ["edited"]
+
+
+def test_the_cursor_is_kept_and_never_goes_back(bed: StoreBed) -> None:
+    lease = bed.lead()
+    assert bed.leader.cursor(lease).materialised_until is None
+    for cursor in (lease.now + 5, lease.now):
+        bed.leader.make_runs(lease, MakeRuns((), cursor=cursor))
+        assert bed.leader.cursor(lease).materialised_until == lease.now + 5
+
+
+def test_a_lease_that_is_over_plans_nothing(bed: StoreBed) -> None:
+    lease = bed.lead()
+    job = bed.jobs.create(a_job())
+    run = occurrence(job, lease.now)
+    successor = bed.take_over(lease)
+    with pytest.raises(LeaseLost):
+        bed.leader.make_runs(lease, MakeRuns((run,), lease.now, planned=(("job", 1),)))
+    with pytest.raises(LeaseLost):
+        bed.leader.cursor(lease)
+    assert bed.leader.read_runs([run.run_id]) == []
+    assert bed.leader.unplanned_jobs(10) == ["job"]
+    assert bed.leader.cursor(successor).materialised_until is None
+
+
+def test_a_run_whose_row_is_refused_keeps_no_other_out(bed: StoreBed) -> None:
+    lease = bed.lead()
+    job = bed.planned_job(lease)
+    runs = [occurrence(job, lease.now + n) for n in range(7)]
+    bad = replace(runs[3], queue="\udc80")
+    batch = MakeRuns((*runs[:3], bad, *runs[4:]), lease.now)
+    assert bed.leader.make_runs(lease, batch) == (bad.run_id,)
+    assert len(bed.leader.read_runs([run.run_id for run in runs])) == 6
+
+
+def test_gaps_do_not_disturb_what_is_made_with_them(bed: StoreBed) -> None:
+    lease = bed.lead()
+    job = bed.planned_job(lease)
+    gaps = (Gap("job", 0, 10, 3, "misfire"), Gap("job", 10, 20, 3, "misfire"))
+    assert bed.leader.make_runs(lease, MakeRuns((occurrence(job, lease.now),), lease.now, gaps=gaps)) == ()
+
+
+def test_due_runs_come_queue_by_queue_most_urgent_first_up_to_the_limit_of_each(bed: StoreBed) -> None:
+    lease = bed.lead()
+    now = lease.now
+    late, soon, urgent, slow = (
+        one_off(now), one_off(now - 5), one_off(now + 1, priority=0), one_off(now, queue="slow", priority=9),
+    )  # fmt: skip
+    bed.make(lease, late, soon, urgent, slow, one_off(now + 2), one_off(now + DAY, queue="future"))
+
+    def due(limit: int) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for run in bed.leader.due_runs(now + 2, limit):
+            found.setdefault(run.queue, []).append(run.run_id)
+        return found
+
+    assert due(10) == {"default": [urgent.run_id, soon.run_id, late.run_id], "slow": [slow.run_id]}
+    assert due(2) == {"default": [urgent.run_id, soon.run_id], "slow": [slow.run_id]}
+
+
+def test_due_runs_are_scheduled_or_retrying(bed: StoreBed) -> None:
+    lease = bed.lead()
+    out, retrying = bed.released(lease, one_off(lease.now), one_off(lease.now))
+    again = Transition(retrying.run_id, 1, Event.FAIL, RunState.RETRYING, lease.now, due_at=lease.now)
+    bed.leader.apply(lease, Apply((again,)))
+    (run,) = bed.leader.due_runs(lease.now + 1, 10)
+    assert (run.run_id, run.state, run.attempt) == (retrying.run_id, RunState.RETRYING, 2)
+    assert out.run_id != run.run_id
+
+
+def test_active_runs_are_those_out_those_of_schedules_and_those_due_within_a_minute(bed: StoreBed) -> None:
+    lease = bed.lead()
+    job = bed.planned_job(lease)
+    pending, running, done = bed.released(lease, *(one_off(lease.now) for _ in range(3)))
+    planned, soon = bed.make(lease, occurrence(job, lease.now + DAY), one_off(lease.now + 30 * SECOND))
+    bed.make(lease, one_off(lease.now + DAY), one_off(lease.now + 2 * MINUTE + 30 * SECOND))
+    bed.leader.apply(
+        lease,
+        Apply(
+            (
+                Transition(running.run_id, 1, Event.START, RunState.RUNNING, lease.now, worker="w@h"),
+                Transition(done.run_id, 1, Event.SUCCEED, RunState.COMPLETED, lease.now),
+            )
+        ),
+    )
+    active = bed.leader.active_runs()
+    assert sorted(run.run_id for run in active) == sorted(r.run_id for r in (pending, running, planned, soon))
+    (started,) = [run for run in active if run.state is RunState.RUNNING]
+    assert (started.worker, started.started_at, started.pending_at) == ("w@h", lease.now, lease.now + 1)
+
+
+def test_read_runs_leaves_unknown_ids_out_and_brings_final_runs(bed: StoreBed) -> None:
+    lease = bed.lead()
+    (run,) = bed.released(lease, one_off(lease.now))
+    bed.leader.apply(lease, Apply((Transition(run.run_id, 1, Event.SUCCEED, RunState.COMPLETED, lease.now),)))
+    (found,) = bed.leader.read_runs(["nobody", run.run_id])
+    assert found.state is RunState.COMPLETED
+    assert bed.leader.read_runs([]) == []
+
+
+def test_cancel_requests_are_of_runs_that_are_out(bed: StoreBed) -> None:
+    lease = bed.lead()
+    pending, running, wanted = bed.released(lease, *(one_off(lease.now) for _ in range(3)))
+    (waiting,) = bed.make(lease, one_off(lease.now))
+    bed.leader.apply(lease, Apply((Transition(running.run_id, 1, Event.START, RunState.RUNNING, lease.now),)))
+    for run in (pending, running, waiting):
+        bed.runs.request_cancel(run.run_id)
+    asked = bed.leader.cancel_requests(10)
+    assert {run.run_id for run in asked} == {pending.run_id, running.run_id}
+    assert all(run.cancel_requested for run in asked)
+    assert len(bed.leader.cancel_requests(1)) == 1
+    assert not bed.leader.read_runs([wanted.run_id])[0].cancel_requested
+
+
+def test_statistics_are_recorded_and_the_same_instant_twice_is_no_error(bed: StoreBed) -> None:
+    for at in (0, 0, DAY, 30 * DAY):
+        bed.leader.record_statistics(RecordStatistics(at, 1, 2, 3))
