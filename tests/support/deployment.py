@@ -51,7 +51,12 @@ class Deployment(AbstractContextManager["Deployment"]):
             self.redis.kill()
             self.redis.start()
         elif part == "leader":
-            self.parts[self.leading()].kill_alone()
+            dead = self.leading()
+            term = self._terms(dead)
+            self.parts[dead].kill_alone()
+            # Only the standby can go on: the dead one comes back after it has taken over.
+            wait_until(lambda: max(map(self._terms, self.parts)) > term, 20, lambda: self.output)
+            self.start(dead)
         else:
             self.parts[part].kill_alone()
             self.start(part)
@@ -61,6 +66,7 @@ class Deployment(AbstractContextManager["Deployment"]):
         return "\n".join(f"--- {name}\n{child.output}" for name, child in self.parts.items())
 
     def _terms(self, name: str) -> int:
+        """The last term by which the part of this name led; 0 where it never did."""
         lines = [line for line in list(self.parts[name].lines) if "leading" in line and "term=" in line]
         return int(lines[-1].split("term=")[1].split()[0]) if lines else 0
 
