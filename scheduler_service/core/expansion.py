@@ -64,16 +64,14 @@ class _Walk:
     def runs(self) -> tuple[Runs, list[Runs]]:
         """The runs on whole minutes, in order; and all others, each part in any order."""
         roster = self._roster
-        times: list[int] = []
-        positions: list[Positions] = []
-        others = [*self._walked_alone(), *self._owed_seconds()]
+        on_minutes, with_seconds = _Gathered(), _Gathered()
+        entry = np.arange(roster.second_rows.size, dtype=np.int32)
         for hour in range(self._low - self._low % HOUR_SECONDS, self._high, HOUR_SECONDS):
             bits = self._row_bits(hour)
-            for minute, chosen in _minutes(bits[roster.minute_rows], roster.minute_entries):
-                times.append((hour + 60 * minute) * SECOND)
-                positions.append(chosen)
-            others += self._with_seconds(bits[roster.second_rows], hour)
-        return _joined(times, positions), others
+            on_minutes.add(hour, bits[roster.minute_rows], roster.minute_entries)
+            with_seconds.add(hour, bits[roster.second_rows], entry)
+        others = [*self._walked_alone(), *self._owed_seconds(), *self._spread(with_seconds.runs())]
+        return on_minutes.runs(), others
 
     def _row_bits(self, hour: int) -> Bits:
         rows = self._roster.rows
@@ -95,15 +93,14 @@ class _Walk:
             if max(self._low, hour) <= gap.at < min(self._high, hour + HOUR_SECONDS):
                 yield gap
 
-    def _with_seconds(self, bits: Bits, hour: int) -> Iterator[Runs]:
+    def _spread(self, minutes: Runs) -> Iterator[Runs]:
+        """From the minutes in which lines with seconds fire, to their seconds within the window."""
         roster = self._roster
-        numbers = np.arange(roster.second_rows.size, dtype=np.int32)
-        for minute, chosen in _minutes(bits, numbers):
-            masks = roster.rows.seconds[roster.second_rows[chosen]]
-            for second, hit in _minutes(masks, roster.second_entries[chosen]):
-                at = hour + 60 * minute + second
-                if self._low <= at < self._high:
-                    yield Runs(np.full(hit.size, at * SECOND, dtype=np.int64), hit)
+        masks = roster.rows.seconds[roster.second_rows[minutes.positions]]
+        for second in range(60):
+            at = minutes.times + second * SECOND
+            hit = ((masks >> np.uint64(second)) & np.uint64(1) != 0) & (at >= self._start) & (at < self._end)
+            yield Runs(at[hit], roster.second_entries[minutes.positions[hit]])
 
     def _owed_seconds(self) -> Iterator[Runs]:
         """Lines with seconds that are owed one run at the end of a gap."""
@@ -127,22 +124,29 @@ class _Walk:
                 yield Runs(part * SECOND, np.full(part.size, position, dtype=np.int32))
 
 
-def _minutes(bits: Bits, numbers: Positions) -> Iterator[tuple[int, Positions]]:
-    """For each bit that any mask has, in order: the numbers whose mask has it."""
-    some = np.flatnonzero(bits)
-    if some.size < bits.size:
-        bits, numbers = bits[some], numbers[some]
-    union = int(np.bitwise_or.reduce(bits)) if bits.size else 0
-    for bit in range(60):
-        if union >> bit & 1:
-            yield bit, numbers[np.flatnonzero(bits & np.uint64(1 << bit))]
+class _Gathered:
+    """Runs on whole minutes, gathered hour by hour in order."""
 
+    def __init__(self) -> None:
+        self._times: list[int] = []
+        self._positions: list[Positions] = []
 
-def _joined(times: list[int], positions: list[Positions]) -> Runs:
-    if not times:
-        return NO_RUNS
-    sizes = [p.size for p in positions]
-    return Runs(np.repeat(np.asarray(times, dtype=np.int64), sizes), np.concatenate(positions))
+    def add(self, hour: int, bits: Bits, numbers: Positions) -> None:
+        """For each minute that any mask has, in order: the numbers whose mask has it."""
+        some = np.flatnonzero(bits)
+        if some.size < bits.size:
+            bits, numbers = bits[some], numbers[some]
+        union = int(np.bitwise_or.reduce(bits)) if bits.size else 0
+        for minute in range(60):
+            if union >> minute & 1:
+                self._times.append((hour + 60 * minute) * SECOND)
+                self._positions.append(numbers[np.flatnonzero(bits & np.uint64(1 << minute))])
+
+    def runs(self) -> Runs:
+        if not self._times:
+            return NO_RUNS
+        sizes = [positions.size for positions in self._positions]
+        return Runs(np.repeat(np.asarray(self._times, dtype=np.int64), sizes), np.concatenate(self._positions))
 
 
 def _intervals(roster: Roster, start: Instant, end: Instant) -> Runs:

@@ -49,6 +49,8 @@ def whole(spec: Mapping[str, Any], key: str, low: int, high: int, default: int |
 def zone_name(spec: Mapping[str, Any]) -> str:
     """The IANA zone of a spec, by default UTC."""
     name = spec.get("timezone", "UTC")
+    if not isinstance(name, str):
+        raise BadValue("timezone", name, "the name of an IANA time zone, such as UTC or Europe/Berlin")
     return zone(name).key
 
 

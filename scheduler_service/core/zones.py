@@ -36,9 +36,9 @@ class Transition:
 
 
 @lru_cache(maxsize=1_024)
-def zone(name: object) -> ZoneInfo:
+def zone(name: str) -> ZoneInfo:
     """The zone of an IANA name; anything else raises BadValue with the nearest names."""
-    if isinstance(name, str) and len(name) <= 64 and _NAME.fullmatch(name) and name not in _NOT_ZONES:
+    if len(name) <= 64 and _NAME.fullmatch(name) and name not in _NOT_ZONES:
         try:
             return ZoneInfo(name)
         except (ZoneInfoNotFoundError, ValueError, OSError):
