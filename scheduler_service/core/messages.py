@@ -20,12 +20,13 @@ _MAX_LISTED: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A worker claimed the attempt and goes on to the user's code."""
+    """A worker claimed the attempt and goes on to the user's code; `seq` numbers the message that brought it."""
 
     run_id: str
     attempt: int
     worker: str
     at: Instant
+    seq: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +114,7 @@ class Query:
 
 
 Report = Started | Succeeded | Failed | RetryAsked
-InboxMessage = (
-    Started | Succeeded | Failed | RetryAsked | Heartbeat | JobChanged | CancelRun | RunEnqueued | Query
-)
+InboxMessage = Started | Succeeded | Failed | RetryAsked | Heartbeat | JobChanged | CancelRun | RunEnqueued | Query
 
 
 def decode(fields: Mapping[str, str]) -> InboxMessage:
@@ -195,7 +194,10 @@ def _listed(body: Mapping[str, Any], key: str) -> list[str]:
 
 def _started(body: dict[str, Any], at: Instant) -> Started:
     run_id, attempt = split_task_id(body.get("task_id"))
-    return Started(run_id, attempt, _name(body, "worker"), at)
+    seq = body.get("seq")
+    if seq is not None and (isinstance(seq, bool) or not isinstance(seq, int) or not 0 <= seq < 2**63):
+        raise MalformedEntry("seq must be a whole number")
+    return Started(run_id, attempt, _name(body, "worker"), at, seq)
 
 
 def _succeeded(body: dict[str, Any], at: Instant) -> Succeeded:

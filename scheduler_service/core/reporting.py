@@ -29,6 +29,8 @@ def report(state: SchedulerState, step: Step, message: Report) -> None:
         return
     match message:
         case Started():
+            if message.seq is not None:
+                state.started_seq[run.queue] = max(state.started_seq.get(run.queue, 0), message.seq)
             start(state, step, run, message.worker, message.at)
         case Succeeded():
             _succeed(state, step, run, message)
@@ -55,7 +57,7 @@ def start(state: SchedulerState, step: Step, run: ActiveRun, worker: str, at: In
         if run.state is not RunState.RUNNING:
             state.ignore("not_released")
         return
-    state.started_seq[run.queue] = max(state.started_seq.get(run.queue, 0), run.seq)
+    state.suspects.pop(run.run_id, None)
     state.watch_at(step.now + state.settings.lost_after, run.run_id)
     change = Transition(
         run.run_id, run.attempt, Event.START, RunState.RUNNING, step.now, started_at=at, worker=worker

@@ -86,6 +86,7 @@ class SchedulerState:
     publishing: set[str] = field(default_factory=set)
     published: dict[str, Instant] = field(default_factory=dict)
     republished: dict[str, int] = field(default_factory=dict)
+    suspects: dict[str, Instant] = field(default_factory=dict)
     renewing: set[str] = field(default_factory=set)
     claiming: dict[str, str] = field(default_factory=dict)
     reading: dict[str, bool] = field(default_factory=dict)
@@ -202,5 +203,6 @@ def keep(state: SchedulerState, run: ActiveRun, now: Instant) -> None:
     state.runs.put(run)
     if run.state in FINAL:
         state.ended.append((now, run.run_id))
-        for tracked in (state.published, state.republished, state.heard, state.received, state.unsettled):
+        tracks = (state.published, state.republished, state.suspects, state.heard, state.received, state.unsettled)
+        for tracked in tracks:
             tracked.pop(run.run_id, None)

@@ -5,6 +5,7 @@ Silence counts only while the inbox is read up to its end; a publish error means
 
 import heapq
 from dataclasses import replace
+from typing import Final
 
 from scheduler_service.core.effects import (
     InspectQueues,
@@ -24,10 +25,11 @@ from scheduler_service.core.reporting import cancel, fail, report
 from scheduler_service.core.run_state import WAITING, Event, RunState
 from scheduler_service.core.state import SchedulerState, Step, keep
 
-_CHECK_EVERY = 5 * SECOND
-_LIMIT_SLACK = 30 * SECOND
-_RECEIVED_COUNTS_FOR = 10 * SECOND
-_WORKER_FORGOTTEN_AFTER = 600 * SECOND
+_CHECK_EVERY: Final = 5 * SECOND
+_SUSPECT_FOR: Final = 5 * SECOND
+_LIMIT_SLACK: Final = 30 * SECOND
+_RECEIVED_COUNTS_FOR: Final = 10 * SECOND
+_WORKER_FORGOTTEN_AFTER: Final = 600 * SECOND
 
 
 def note_published(state: SchedulerState, published: Published) -> None:
@@ -88,18 +90,17 @@ def _overdue(state: SchedulerState, step: Step, run_id: str) -> ActiveRun | None
 
 
 def take_queues(state: SchedulerState, step: Step, seen: QueuesSeen) -> None:
-    """Republish what waited long and is shown to be gone: its queue is empty or has moved past it."""
+    """Republish what waited long and is shown to be gone: its queue is empty or has moved past it.
+
+    It must look so for longer than a worker takes to tell what it received: a message popped this moment is not gone.
+    """
     gone = []
     for run_id in list(state.published):
         run = _overdue(state, step, run_id)
-        if run is None or run.queue not in seen.heads:
-            continue
-        length, head = seen.heads[run.queue]
-        if (
-            length == 0
-            or (head is not None and head > run.seq)
-            or state.started_seq.get(run.queue, 0) > run.seq
-        ):
+        if run is None or not _has_left_its_queue(state, run, seen):
+            state.suspects.pop(run_id, None)
+        elif step.now - state.suspects.setdefault(run_id, step.now) >= _SUSPECT_FOR:
+            del state.suspects[run_id]
             gone.append(run_id)
     spent = [r for r in gone if state.republished.get(r, 0) >= state.settings.max_republish]
     again = [r for r in gone if state.republished.get(r, 0) < state.settings.max_republish]
@@ -107,6 +108,12 @@ def take_queues(state: SchedulerState, step: Step, seen: QueuesSeen) -> None:
         state.republished[run_id] = state.republished.get(run_id, 0) + 1
     republish(state, step, again, "not_received")
     take_claims(state, step, spent, "unroutable: no worker took it, however often it was sent")
+
+
+def _has_left_its_queue(state: SchedulerState, run: ActiveRun, seen: QueuesSeen) -> bool:
+    length, head = seen.heads.get(run.queue, (1, None))
+    overtaken = (head is not None and head > run.seq) or state.started_seq.get(run.queue, 0) > run.seq
+    return length == 0 or overtaken
 
 
 def take_claims(state: SchedulerState, step: Step, run_ids: list[str], reason: str) -> None:
@@ -163,11 +170,7 @@ def check_running(state: SchedulerState, step: Step) -> None:
 
 
 def _time_is_up(run: ActiveRun, now: Instant) -> bool:
-    return (
-        run.timeout is not None
-        and run.started_at is not None
-        and now > run.started_at + run.timeout + _LIMIT_SLACK
-    )
+    return run.timeout is not None and run.started_at is not None and now > run.started_at + run.timeout + _LIMIT_SLACK
 
 
 def _silent_since(state: SchedulerState, run: ActiveRun, now: Instant) -> Instant | None:
