@@ -20,13 +20,12 @@ from workers import reporting
 from workers.claim import Verdict, claim
 from workers.connection import RedisConnection, usable_url
 from workers.current import running
-from workers.delivery import TIMED_OUT, is_ours
-from workers.heartbeat import Heart
+from workers.delivery import TERMINATED, TIMED_OUT, is_ours
+from workers.heartbeat import Heart, Owed
 from workers.mixin import delivery_of, give_claim
 from workers.reporting import ANY_TOKEN, Told
 
 WORKER_LOST: Final = "worker_lost"
-TERMINATED: Final = "terminated"
 UNKNOWN_TASK: Final = "unknown_task"
 REDIS_VARIABLE: Final = "ITINERARY_REDIS_URL"
 
@@ -130,16 +129,18 @@ class Attachment:
             self._report_for_child(task_id, exception, WORKER_LOST)
 
     def _on_revoked(self, request: Any, terminated: bool, **_: Any) -> None:
+        """Celery says this when it signals the child, which reports by itself where it still can."""
         if terminated:
-            self._report_for_child(request.id, RuntimeError("terminated by remote control"), TERMINATED)
+            self._report_for_child(request.id, RuntimeError("terminated by remote control"), TERMINATED, wait=True)
 
-    def _report_for_child(self, task_id: str, exc: BaseException, reason: str) -> None:
+    def _report_for_child(self, task_id: str, exc: BaseException, reason: str, wait: bool = False) -> None:
         """If we die before the heart has sent it, heartbeats end too and the leader calls the attempt lost."""
         request, connection, heart = self._received.get(task_id), self._connection, self._heart
         if request is None or connection is None or heart is None or os.getpid() != self._main_pid:
             return
         report = Told(task_id, self._worker, _started_at(request)).failed(exc, reason)
-        heart.enqueue(lambda: reporting.send(connection, report, ANY_TOKEN, True))
+        pid = request.worker_pid if wait else None
+        heart.enqueue(Owed(task_id, lambda: reporting.send(connection, report, ANY_TOKEN, True), pid))
 
     def _on_unknown(self, sender: Any, message: Any, name: str, id: str, **_: Any) -> None:
         connection, heart = self._connection, self._heart
@@ -152,7 +153,7 @@ class Attachment:
             if claim(connection, id, token, self._worker, at) is Verdict.WON:
                 reporting.send(connection, report, token, True)
 
-        heart.enqueue(refuse)
+        heart.enqueue(Owed(id, refuse))
 
     # In the process that runs the task
 

@@ -5,6 +5,7 @@ over disturbs no report. Knows Celery's requests and outcomes, not its workers.
 """
 
 import json
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -33,7 +34,12 @@ from workers.plain import ARGUMENTS_LIMIT
 from workers.reporting import Report, Told
 
 TIMED_OUT: Final = "timed_out"
+TERMINATED: Final = "terminated"
 IGNORED: Final = "ignored"
+
+# Celery's pool children turn SIGTERM (a revoke, a hard time limit, a cold shutdown) into this exit of the task's code.
+_TOLD_TO_STOP: Final = -(256 - signal.SIGTERM)
+_LIMITS_ARE_ROUGH: Final = 0.5
 
 
 def is_ours(headers: Mapping[str, Any]) -> bool:
@@ -61,6 +67,7 @@ class Delivery:
     task_id: str
     run: CurrentRun
     worker: str
+    hard_limit: float | None = None
     token: str = field(default_factory=lambda: uuid4().hex)
     won: bool = False
     started_at: Instant | None = None
@@ -83,7 +90,8 @@ class Delivery:
             to_datetime(parse_instant(headers.get(HEADER_DUE_AT), HEADER_DUE_AT)),
             lambda: _flagged(connection, task_id),
         )
-        return cls(connection, task_id, run, worker)
+        limits = headers.get("timelimit") or (None, None)
+        return cls(connection, task_id, run, worker, limits[0])
 
     def claim(self) -> Verdict:
         """Ask until Redis answers; nothing of the task runs before that."""
@@ -133,7 +141,14 @@ class Delivery:
             return told.succeeded(None, IGNORED)
         if isinstance(outcome, SoftTimeLimitExceeded):
             return told.failed(outcome, TIMED_OUT)
+        if isinstance(outcome, SystemExit) and outcome.code == _TOLD_TO_STOP:
+            return told.failed(outcome, TIMED_OUT if self._over_hard_limit() else TERMINATED)
         return told.failed(outcome if isinstance(outcome, BaseException) else RuntimeError(f"ended in state {state}"))
+
+    def _over_hard_limit(self) -> bool:
+        if self.hard_limit is None or self.started_at is None:
+            return False
+        return reporting.clock() - self.started_at >= (self.hard_limit - _LIMITS_ARE_ROUGH) * SECOND
 
 
 def _flagged(connection: RedisConnection, task_id: str) -> bool:

@@ -94,6 +94,11 @@ def send(connection: RedisConnection, report: Report, token: str, claimed: bool)
     return bool(connection.run_script(_REPORT, keys, args))
 
 
+def is_reported(connection: RedisConnection, task_id: str) -> bool:
+    """Whether the end of this attempt was told already."""
+    return bool(connection.client.get(claim_key(task_id)) == "done")
+
+
 def clock() -> Instant:
     """This host's time; the leader's decisions never rest on it."""
     return int(time.time() * SECOND)

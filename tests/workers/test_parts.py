@@ -19,7 +19,7 @@ from workers.celery_app import make_app
 from workers.connection import RedisConnection, patiently, usable_url
 from workers.current import CurrentRun, current_run
 from workers.delivery import is_ours
-from workers.heartbeat import Heart
+from workers.heartbeat import Heart, Owed
 from workers.mixin import Claiming, give_claim
 
 
@@ -218,7 +218,7 @@ def test_held_reports_go_out_in_order_before_the_next_heartbeat(connection: Redi
 
     heart = Heart(connection, "celery@here", FakeConsumer())
     for name in ("first", "second", "third"):
-        heart.enqueue(report(name))
+        heart.enqueue(Owed(name, report(name)))
     heart.start()
     assert away.wait(5)
     assert beats(connection) == []
@@ -232,8 +232,8 @@ def test_held_reports_go_out_in_order_before_the_next_heartbeat(connection: Redi
 def test_a_report_that_breaks_does_not_stop_the_later_ones(connection: RedisConnection) -> None:
     done: list[str] = []
     heart = Heart(connection, "celery@here", FakeConsumer())
-    heart.enqueue(lambda: 1 / 0)
-    heart.enqueue(lambda: done.append("later"))
+    heart.enqueue(Owed("broken", lambda: 1 / 0))
+    heart.enqueue(Owed("later", lambda: done.append("later")))
     heart.start()
     wait_until(lambda: done, what="the later report")
     heart.stop()
@@ -241,7 +241,7 @@ def test_a_report_that_breaks_does_not_stop_the_later_ones(connection: RedisConn
 
 def test_stopping_the_heart_is_bounded_while_redis_is_away() -> None:
     heart = Heart(RedisConnection(f"redis://127.0.0.1:{free_port()}/0"), "celery@here", FakeConsumer())
-    heart.enqueue(lambda: (_ for _ in ()).throw(redis.ConnectionError("away")))
+    heart.enqueue(Owed("away", lambda: (_ for _ in ()).throw(redis.ConnectionError("away"))))
     heart.start()
     heart.stop()
     assert not heart.is_alive()

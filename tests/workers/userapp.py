@@ -152,6 +152,17 @@ def stubborn(self: Any, gate: str) -> None:
             witness("told to stop", self.request.id)
 
 
+@app.task(name="user.deaf", bind=True)
+def deaf(self: Any, gate: str) -> str:
+    witness("deaf", self.request.id)
+    try:
+        wait_for(gate)
+    except SystemExit:
+        witness("told to stop", self.request.id)
+        wait_for(gate)
+    return "through"
+
+
 @app.task(name="user.nested")
 def nested() -> list[Any]:
     direct = add(1, 2)
