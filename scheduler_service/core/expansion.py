@@ -58,7 +58,8 @@ class _Walk:
         self._roster, self._start, self._end = roster, start, end
         self._low, self._high = -(-start // SECOND), -(-end // SECOND)
         self._clocks, self._odd_rows = clocks_of(roster.rows, self._low, self._high)
-        days = (self._low // DAY_SECONDS - 2, self._high // DAY_SECONDS + 2)
+        # No zone is a whole day away from UTC, and no gap that owes anything is a whole day long.
+        days = (self._low // DAY_SECONDS - 2, self._high // DAY_SECONDS + 1)
         self._bits = HourBits(roster.rows, *days)
 
     def runs(self) -> tuple[Runs, list[Runs]]:
@@ -140,7 +141,8 @@ class _Gathered:
         for minute in range(60):
             if union >> minute & 1:
                 self._times.append((hour + 60 * minute) * SECOND)
-                self._positions.append(numbers[np.flatnonzero(bits & np.uint64(1 << minute))])
+                # Flags are searched three times as fast as integers.
+                self._positions.append(numbers.take(np.flatnonzero((bits & np.uint64(1 << minute)) != 0)))
 
     def runs(self) -> Runs:
         if not self._times:

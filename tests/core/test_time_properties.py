@@ -29,7 +29,8 @@ def windows(draw: st.DrawFn) -> tuple[str, Instant, Instant]:
     name = draw(st.sampled_from(ZONES))
     year = draw(st.integers(0, 129))
     jumps = changes_between(name, year * YEAR, (year + 1) * YEAR)
-    if jumps and draw(st.integers(0, 9)):
+    far_from_jumps = draw(st.integers(0, 9)) == 0
+    if jumps and not far_from_jumps:
         jump = jumps[draw(st.integers(0, len(jumps) - 1))]
         start = jump.at + draw(st.integers(-4 * 60, 3 * 60)) * 60
     else:
