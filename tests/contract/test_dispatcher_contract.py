@@ -167,7 +167,7 @@ def message_of_celery(real: RealBroker, url: str, run: ReleasedRun) -> dict[str,
     """What plain Celery sends for the same run."""
     app = publishing_app(url)
 
-    @app.task(name=run.task)
+    @app.task(name=run.task, shared=False)
     def task(*args: Any, **kwargs: Any) -> None: ...
 
     soft = None if run.timeout is None else run.timeout / SECOND
