@@ -34,9 +34,14 @@ class Verdict(StrEnum):
     CANCELLED = "cancelled"
 
 
-def claim(connection: RedisConnection, task_id: str, token: str, worker: str, at: Instant) -> Verdict:
-    """Ask once; raises redis errors, after which it may or may not be ours: ask again with the same token."""
-    started = entry("started", at, {"task_id": task_id, "worker": worker})
+def claim(
+    connection: RedisConnection, task_id: str, token: str, worker: str, at: Instant, seq: int | None = None
+) -> Verdict:
+    """Ask once; raises redis errors, after which it may or may not be ours: ask again with the same token.
+
+    `seq` is the number of the message that was delivered: by it the leader sees how far the queue was taken.
+    """
+    started = entry("started", at, {"task_id": task_id, "worker": worker, "seq": seq})
     fields = [text for pair in started.items() for text in pair]
     keys = [claim_key(task_id), cancel_key(task_id), INBOX]
     return Verdict(connection.run_script(_CLAIM, keys, [token, str(CLAIM_SECONDS), *fields]))

@@ -24,6 +24,7 @@ from scheduler_service.core.wire import (
     HEADER_JOB_ID,
     HEADER_RUN_ID,
     HEADER_SCHEDULED_AT,
+    HEADER_SEQ,
     cancel_key,
 )
 from workers import reporting
@@ -68,6 +69,7 @@ class Delivery:
     run: CurrentRun
     worker: str
     hard_limit: float | None = None
+    seq: int | None = None
     token: str = field(default_factory=lambda: uuid4().hex)
     won: bool = False
     started_at: Instant | None = None
@@ -91,13 +93,13 @@ class Delivery:
             lambda: _flagged(connection, task_id),
         )
         limits = headers.get("timelimit") or (None, None)
-        return cls(connection, task_id, run, worker, limits[0])
+        return cls(connection, task_id, run, worker, limits[0], headers.get(HEADER_SEQ))
 
     def claim(self) -> Verdict:
         """Ask until Redis answers; nothing of the task runs before that."""
         at = self.started_at = reporting.clock()
         verdict = patiently(
-            lambda: claim(self.connection, self.task_id, self.token, self.worker, at),
+            lambda: claim(self.connection, self.task_id, self.token, self.worker, at, self.seq),
             f"{self.task_id} waits for its claim",
         )
         self.won = verdict is Verdict.WON

@@ -21,28 +21,34 @@ class PrometheusMeter:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
-        counter = lambda name, text, *labels: Counter(name, text, labels, registry=self._registry)  # noqa: E731
-        gauge = lambda name, text: Gauge(name, text, registry=self._registry)  # noqa: E731
-        histogram = lambda name, text, buckets: Histogram(  # noqa: E731
-            name, text, buckets=buckets, registry=self._registry
+        self._is_leader = self._gauge("scheduler_is_leader", "1 while this process leads")
+        self._term = self._gauge("scheduler_leader_term", "The term of the lease held last")
+        self._index_runs = self._gauge("scheduler_index_runs", "Coming runs in the index")
+        self._rebuild = self._histogram("scheduler_index_rebuild_seconds", "Time to build the index", _FINE)
+        self._iteration = self._histogram("scheduler_iteration_seconds", "Time of one pass of the loop", _FINE)
+        self._delay = self._histogram("scheduler_dispatch_delay_seconds", "From due to taken by the broker", _FINE)
+        self._oldest = self._gauge(
+            "scheduler_oldest_due_seconds", "How long the oldest due run has waited to be started"
         )
-        self._is_leader = gauge("scheduler_is_leader", "1 while this process leads")
-        self._term = gauge("scheduler_leader_term", "The term of the lease held last")
-        self._index_runs = gauge("scheduler_index_runs", "Coming runs in the index")
-        self._rebuild = histogram("scheduler_index_rebuild_seconds", "Time to build the index", _FINE)
-        self._iteration = histogram("scheduler_iteration_seconds", "Time of one pass of the loop", _FINE)
-        self._delay = histogram("scheduler_dispatch_delay_seconds", "From due to taken by the broker", _FINE)
-        self._oldest = gauge("scheduler_oldest_due_seconds", "How long the oldest due run has waited to be started")
-        self._runs = counter("scheduler_runs_total", "Runs that reached a final state", "state")
-        self._active = gauge("scheduler_runs_active", "Runs that are not final and known to the leader")
-        self._duration = histogram("scheduler_run_duration_seconds", "From started to finished", _LONG)
-        self._misfires = counter("scheduler_misfires_total", "Occurrences that came too late to run", "policy")
-        self._skips = counter("scheduler_skips_total", "Runs skipped", "reason")
-        self._republished = counter("scheduler_republished_total", "Messages sent again", "cause")
-        self._ignored = counter("scheduler_events_ignored_total", "Reports that changed nothing", "cause")
-        self._dead = counter("scheduler_inbox_dead_total", "Inbox entries set aside")
-        self._lost = counter("scheduler_lost_runs_total", "Attempts whose worker was not heard of any more")
+        self._runs = self._counter("scheduler_runs_total", "Runs that reached a final state", "state")
+        self._active = self._gauge("scheduler_runs_active", "Runs that are not final and known to the leader")
+        self._duration = self._histogram("scheduler_run_duration_seconds", "From started to finished", _LONG)
+        self._misfires = self._counter("scheduler_misfires_total", "Occurrences that came too late to run", "policy")
+        self._skips = self._counter("scheduler_skips_total", "Runs skipped", "reason")
+        self._republished = self._counter("scheduler_republished_total", "Messages sent again", "cause")
+        self._ignored = self._counter("scheduler_events_ignored_total", "Reports that changed nothing", "cause")
+        self._dead = self._counter("scheduler_inbox_dead_total", "Inbox entries set aside")
+        self._lost = self._counter("scheduler_lost_runs_total", "Attempts whose worker was not heard of any more")
         self._oldest_at = 0
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(name, text, labels, registry=self._registry)
+
+    def _gauge(self, name: str, text: str) -> Gauge:
+        return Gauge(name, text, registry=self._registry)
+
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
+        return Histogram(name, text, buckets=buckets, registry=self._registry)
 
     def leading(self, term: int) -> None:
         """See Meter."""

@@ -14,13 +14,11 @@ _BATCH: Final = 500
 _A_DAY: Final = 24 * 3600
 _LEADERS_TOKEN: Final = "leader"
 
-# KEYS: the claim and the cancel flag of each attempt, one pair after the other. ARGV: token, seconds.
-# The flag comes first, so that a worker that asks between two calls of ours is refused too. Our own token is told
-# yes again: if we die after the script ran, the next leader takes the same claims and hears the same answer.
+# KEYS: the claim of each attempt. ARGV: token, seconds. Our own token is told yes again: if we die after the script
+# ran, the next leader takes the same claims and hears the same answer.
 _TAKE: Final = """
 local won = {}
-for i = 1, #KEYS, 2 do
-  redis.call('SET', KEYS[i + 1], '1', 'EX', ARGV[2])
+for i = 1, #KEYS do
   local holder = redis.call('GET', KEYS[i])
   if not holder then
     redis.call('SET', KEYS[i], ARGV[1], 'EX', ARGV[2])
@@ -47,7 +45,7 @@ class RedisClaims:
         """One script a batch; asking again gives the same answers."""
         won: list[bool] = []
         for batch in _batches(task_ids):
-            keys = [key for task_id in batch for key in (claim_key(task_id), cancel_key(task_id))]
+            keys = [claim_key(task_id) for task_id in batch]
             with redis_errors():
                 answer: Any = self._take(keys=keys, args=[_LEADERS_TOKEN, _A_DAY])
             won.extend(bool(one) for one in answer)

@@ -144,8 +144,12 @@ def heartbeat(state: SchedulerState, step: Step, message: Heartbeat) -> None:
             start(state, step, run, message.worker, message.at)
     for run_id, attempt in message.received:
         run = state.runs.get(run_id)
-        if run is not None and run.attempt == attempt and run.state is RunState.PENDING:
+        if run is None or run.attempt != attempt:
+            continue
+        if run.state is RunState.PENDING:
             state.received[run_id] = step.now
+        elif run.state is RunState.RUNNING:
+            state.heard[run_id] = step.now
     state.workers[message.worker] = WorkerView(
         name=message.worker,
         last_seen_at=step.now,

@@ -112,10 +112,10 @@ def test_an_attempt_that_is_flagged_is_not_started(parts: Parts) -> None:
     assert parts.worker_claims(OTHER, "token-b")
 
 
-def test_taking_flags_even_what_it_does_not_win(parts: Parts) -> None:
-    parts.worker_claims("job_x~1", "token-a")
-    parts.claims.take(["job_x~1", "job_x~2"])
-    assert not parts.worker_claims("job_x~2", "token-b")
+def test_taking_what_a_worker_holds_leaves_the_worker_alone(parts: Parts) -> None:
+    parts.worker_claims(RUN, "token-a")
+    parts.claims.take([RUN])
+    assert parts.worker_claims(RUN, "token-a")
 
 
 def test_a_result_is_found_until_it_is_forgotten(parts: Parts) -> None:
@@ -145,6 +145,7 @@ def test_a_thousand_claims_are_taken_in_order(parts: Parts) -> None:
 def test_claims_and_flags_live_a_day(redis_url: str) -> None:
     with closing(RedisClaims(redis_url)) as claims, connect(redis_url) as client:
         claims.take([RUN])
+        claims.flag([RUN])
         for key in (claim_key(RUN), cancel_key(RUN)):
             assert 86_000 < client.ttl(key) <= 86_400
 
@@ -153,10 +154,10 @@ def test_claims_and_flags_live_a_day(redis_url: str) -> None:
 def test_a_claim_writes_started_into_the_inbox_once(redis_url: str) -> None:
     connection = RedisConnection(redis_url)
     for token in ("token-a", "token-a", "token-b"):
-        claim(connection, RUN, token, "celery@here", AT)
+        claim(connection, RUN, token, "celery@here", AT, 7)
     ((_, fields),) = connection.client.xrange(INBOX)
     started = decode(fields)
-    assert (started.run_id, started.attempt, started.worker) == (RUN[:-2], 1, "celery@here")
+    assert (started.run_id, started.attempt, started.worker, started.seq) == (RUN[:-2], 1, "celery@here", 7)
     connection.client.close()
 
 

@@ -96,7 +96,7 @@ class FakeClaims:
         self._results: dict[str, Mapping[str, str]] = {}
 
     def take(self, task_ids: Sequence[str]) -> list[bool]:
-        self.flag(task_ids)
+        self._must_answer()
         return [self.holders.setdefault(one, self.LEADER) == self.LEADER for one in task_ids]
 
     def flag(self, task_ids: Sequence[str]) -> None:
