@@ -11,7 +11,7 @@ from scheduler_service.core.clock_rules import FIXED
 from scheduler_service.core.days import CalendarDays, Unit, ever_matches
 from scheduler_service.core.errors import BadValue
 from scheduler_service.core.instants import SECOND, Instant
-from scheduler_service.core.schedule_kinds import CalendarSchedule
+from scheduler_service.core.schedule_kinds import CalendarSchedule, shared_calendar
 from scheduler_service.core.spec_reading import (
     choice,
     day_number,
@@ -103,7 +103,7 @@ def parse(spec: Mapping[str, Any], made_at: Instant) -> CalendarSchedule:
         raise BadValue("days", spec["days"], "none of these days ever comes in the months counted")
     times = tuple(time_of_day(value, "at") for value in spec["at"])
     begins = _begins(start, zone) if start and len(start) > 10 else None
-    return CalendarSchedule(times, WallTimes(zone, FIXED, days, _blocks(times), begins))
+    return shared_calendar(CalendarSchedule(times, WallTimes(zone, FIXED, days, _blocks(times), begins)))
 
 
 def _unit(text: str) -> Unit:

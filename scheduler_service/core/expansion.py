@@ -18,6 +18,7 @@ from scheduler_service.core.instants import SECOND, Instant
 from scheduler_service.core.ordering import NO_RUNS, Runs, merged
 from scheduler_service.core.roster import Entry, Roster
 from scheduler_service.core.walk import wall_parts
+from scheduler_service.core.wall_times import WallTimes
 from scheduler_service.core.zones import DAY_SECONDS
 
 __all__ = ["Entry", "Expansion", "Roster", "expand", "expand_roster"]
@@ -65,7 +66,7 @@ class _Walk:
     def runs(self) -> tuple[Runs, list[Runs]]:
         """The runs on whole minutes, in order; and all others, each part in any order."""
         roster = self._roster
-        on_minutes, with_seconds = _Gathered(), _Gathered()
+        on_minutes, with_seconds = _Gathered(roster.several_rows), _Gathered(False)
         entry = np.arange(roster.second_rows.size, dtype=np.int32)
         for hour in range(self._low - self._low % HOUR_SECONDS, self._high, HOUR_SECONDS):
             bits = self._row_bits(hour)
@@ -115,12 +116,14 @@ class _Walk:
                     yield Runs(np.full(chosen.size, gap.at * SECOND, dtype=np.int64), chosen)
 
     def _walked_alone(self) -> Iterator[Runs]:
+        """Entries of zones whose clocks are not whole minutes from UTC, one by one."""
         roster = self._roster
-        alone = list(roster.walked)
+        alone: dict[tuple[int, int], WallTimes] = {}
         for row in self._odd_rows:
+            wall = roster.rows.walls[row]
             for entries, rows in roster.wall_entries:
-                alone += [(int(position), roster.rows.walls[row]) for position in entries[rows == row]]
-        for position, wall in alone:
+                alone |= {(int(position), id(wall)): wall for position in entries[rows == row]}
+        for (position, _), wall in alone.items():
             for part in wall_parts(wall, self._start, self._end):
                 yield Runs(part * SECOND, np.full(part.size, position, dtype=np.int32))
 
@@ -128,7 +131,8 @@ class _Walk:
 class _Gathered:
     """Runs on whole minutes, gathered hour by hour in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, several_rows: bool) -> None:
+        self._several_rows = several_rows
         self._times: list[int] = []
         self._positions: list[Positions] = []
 
@@ -140,9 +144,12 @@ class _Gathered:
         union = int(np.bitwise_or.reduce(bits)) if bits.size else 0
         for minute in range(60):
             if union >> minute & 1:
-                self._times.append((hour + 60 * minute) * SECOND)
                 # Flags are searched three times as fast as integers.
-                self._positions.append(numbers.take(np.flatnonzero((bits & np.uint64(1 << minute)) != 0)))
+                found = numbers.take(np.flatnonzero((bits & np.uint64(1 << minute)) != 0))
+                if self._several_rows:
+                    found = found[np.flatnonzero(np.diff(found, prepend=-1))]
+                self._times.append((hour + 60 * minute) * SECOND)
+                self._positions.append(found)
 
     def runs(self) -> Runs:
         if not self._times:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from scheduler_service.core.errors import BadValue
 from scheduler_service.core.instants import DAY, SECOND, Duration, Instant, format_duration, format_instant
-from scheduler_service.core.schedule_kinds import IntervalSchedule
+from scheduler_service.core.schedule_kinds import IntervalSchedule, shared_interval
 from scheduler_service.core.spec_reading import duration, flag, moment, only_known, zone_name
 from scheduler_service.core.zones import DAY_SECONDS, first_instant_from, offset_at
 
@@ -60,7 +60,7 @@ def parse(spec: Mapping[str, Any], made_at: Instant) -> IntervalSchedule:
         first = midnight(spec["timezone"], made_at) + offset + every
     else:
         first = moment(spec["anchor"], "anchor", None) + offset
-    return IntervalSchedule(every, first, spec["timezone"], spec["balanced"], spec["pinned"])
+    return shared_interval(IntervalSchedule(every, first, spec["timezone"], spec["balanced"], spec["pinned"]))
 
 
 def midnight(timezone: str, instant: Instant) -> Instant:

@@ -32,7 +32,7 @@ NO_RUNS: Final = Runs(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32))
 
 
 def merged(ordered: Runs, others: list[Runs], size: int) -> Runs:
-    """`ordered` and `others` as one ordered stream, doubles in `others` dropped; positions are below `size`."""
+    """`ordered` and `others` as one ordered stream, each run once; positions are below `size`."""
     if not others:
         return ordered
     rest = ordered_runs(
@@ -48,7 +48,7 @@ def merged(ordered: Runs, others: list[Runs], size: int) -> Runs:
     keys = np.concatenate([_keys(ordered, base, bits), _keys(rest, base, bits)])
     # A stable sort of two ordered runs is a merge.
     keys.sort(kind="stable")
-    return _unpacked(keys, base, bits)
+    return _unpacked(_each_once(keys), base, bits)
 
 
 def ordered_runs(runs: Runs, size: int) -> Runs:

@@ -25,7 +25,7 @@ from scheduler_service.core.schedule_kinds import (
     OnceSchedule,
     Schedule,
 )
-from scheduler_service.core.wall_times import WallTimes
+from scheduler_service.core.wall_times import Clockwork, WallTimes
 from scheduler_service.core.zones import zone
 
 Ints = NDArray[np.int64]
@@ -85,8 +85,8 @@ class Roster:
     minute_rows: Positions
     second_entries: Positions
     second_rows: Positions
-    walked: tuple[tuple[int, WallTimes], ...]
-    """Positions whose schedule is walked alone: times of day that are no block of hours and minutes."""
+    several_rows: bool
+    """Whether an entry has more than one row, so that one instant may be named twice."""
     interval_entries: Positions
     interval_firsts: Ints
     interval_everys: Ints
@@ -116,11 +116,12 @@ class _Draft:
     """A roster while its entries are being read."""
 
     def __init__(self) -> None:
-        self.row_of: dict[int, int] = {}
+        self.rows_of: dict[int, range] = {}
         self.walls: list[WallTimes] = []
+        self.blocks: list[Clockwork] = []
+        self.begins: list[tuple[int, Instant]] = []
         self.minute: list[tuple[int, int]] = []
         self.second: list[tuple[int, int]] = []
-        self.walked: list[tuple[int, WallTimes]] = []
         self.intervals: list[tuple[int, int, int]] = []
         self.once: list[tuple[int, int]] = []
         self.failures: list[tuple[int, str]] = []
@@ -137,20 +138,28 @@ class _Draft:
                 assert_never(schedule)
 
     def _add_wall(self, position: int, wall: WallTimes) -> None:
-        row = self.row_of.get(id(wall))
-        if row is None:
-            zone(wall.zone)
-            row = -1
-            if len(wall.blocks) == 1 and wall.not_before is None:
-                row = len(self.walls)
-                self.walls.append(wall)
-            self.row_of[id(wall)] = row
-        if row < 0:
-            self.walked.append((position, wall))
-        elif self.walls[row].blocks[0].seconds == ON_THE_MINUTE:
-            self.minute.append((position, row))
-        else:
-            self.second.append((position, row))
+        rows = self.rows_of.get(id(wall))
+        if rows is None:
+            rows = self._new_rows(wall)
+        for row in rows:
+            on_minute = self.blocks[row].seconds == ON_THE_MINUTE
+            (self.minute if on_minute else self.second).append((position, row))
+        if wall.not_before is not None:
+            self.begins.append((position, wall.not_before))
+
+    def _new_rows(self, wall: WallTimes) -> range:
+        zone(wall.zone)
+        rows = range(len(self.blocks), len(self.blocks) + len(wall.blocks))
+        self.walls += [wall] * len(wall.blocks)
+        self.blocks += wall.blocks
+        self.rows_of[id(wall)] = rows
+        return rows
+
+    def _starts(self, ordered: Sequence[Entry]) -> Ints:
+        starts = np.fromiter((e.start for e in ordered), dtype=np.int64, count=len(ordered))
+        for position, instant in self.begins:
+            starts[position] = max(starts[position], instant)
+        return starts
 
     def finished(self, ordered: Sequence[Entry]) -> Roster:
         order = sorted(range(len(self.walls)), key=lambda n: _clock_key(self.walls[n]))
@@ -160,14 +169,14 @@ class _Draft:
         intervals, once = _columns(self.intervals, 3), _columns(self.once, 2)
         return Roster(
             ordinals=np.fromiter((e.ordinal for e in ordered), dtype=np.int32, count=len(ordered)),
-            starts=np.fromiter((e.start for e in ordered), dtype=np.int64, count=len(ordered)),
+            starts=self._starts(ordered),
             ends=np.fromiter((e.end for e in ordered), dtype=np.int64, count=len(ordered)),
-            rows=_rows([self.walls[n] for n in order]),
+            rows=_rows([self.walls[n] for n in order], [self.blocks[n] for n in order]),
             minute_entries=minute[0].astype(np.int32),
             minute_rows=place[minute[1]],
             second_entries=second[0].astype(np.int32),
             second_rows=place[second[1]],
-            walked=tuple(self.walked),
+            several_rows=any(len(rows) > 1 for rows in self.rows_of.values()),
             interval_entries=intervals[0].astype(np.int32),
             interval_firsts=intervals[1],
             interval_everys=intervals[2],
@@ -186,9 +195,8 @@ def _clock_key(wall: WallTimes) -> tuple[Any, ...]:
     return wall.zone, wall.rule.wildcard, wall.rule.gap, wall.rule.fold
 
 
-def _rows(walls: list[WallTimes]) -> Rows:
+def _rows(walls: list[WallTimes], blocks: list[Clockwork]) -> Rows:
     masks = [w.days if isinstance(w.days, DayPattern) else _ANY_DAY for w in walls]
-    blocks = [w.blocks[0] for w in walls]
     return Rows(
         groups=_groups(walls),
         hours=np.asarray([b.hours for b in blocks], dtype=np.uint32),

@@ -5,6 +5,7 @@ kinds carry a `WallTimes`, the others plain instants. Made by `parse_schedule`; 
 """
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from scheduler_service.core.instants import Duration, Instant
 from scheduler_service.core.wall_times import WallTimes
@@ -58,6 +59,19 @@ class OnceSchedule:
 
 WallSchedule = CronSchedule | HourlySchedule | CalendarSchedule
 Schedule = WallSchedule | IntervalSchedule | OnceSchedule
+
+
+# One object stands for all equal schedules, so that a million jobs stay small and are expanded together.
+@lru_cache(maxsize=65_536)
+def shared_interval(schedule: IntervalSchedule) -> IntervalSchedule:
+    """The one object of all intervals that equal this."""
+    return schedule
+
+
+@lru_cache(maxsize=65_536)
+def shared_calendar(schedule: CalendarSchedule) -> CalendarSchedule:
+    """The one object of all calendars that equal this."""
+    return schedule
 
 
 def zone_of(schedule: Schedule) -> str:

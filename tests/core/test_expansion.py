@@ -183,3 +183,20 @@ def test_intervals_before_their_first_instant_are_silent() -> None:
     schedule = IntervalSchedule(every=MINUTE, first=START + 5 * MINUTE, zone="UTC")
     found = expand(_entries(schedule), START, START + 8 * MINUTE)
     assert clocks(found.times.tolist()) == ["10:05", "10:06", "10:07"]
+
+
+def test_a_calendar_of_several_hours_owes_one_run_for_all_its_times_in_a_gap() -> None:
+    gap = at("2027-03-28T01:00:00Z")
+    times = ["02:15", "02:45", "03:00", "04:00", "02:30:20"]
+    calendar = schedule_of({"kind": "calendar", "at": times, "timezone": "Europe/Berlin"})
+    entries = _entries(calendar, cron("0 * * * *"), end=gap + DAY)
+    found = expand(entries, gap - HOUR, gap + 2 * HOUR)
+    assert list(zip(clocks(found.times.tolist()), found.ordinals.tolist(), strict=True)) == [
+        ("00:00", 1), ("01:00", 0), ("01:00", 1), ("02:00", 0), ("02:00", 1),
+    ]  # fmt: skip
+
+
+def test_a_calendar_begins_at_its_start_and_not_before_it_that_day() -> None:
+    calendar = schedule_of({"kind": "calendar", "at": ["09:00", "12:00"], "start": "2026-11-27T10:30"})
+    found = expand(_entries(calendar), START - 5 * HOUR, START + DAY)
+    assert clocks(found.times.tolist()) == ["12:00", "09:00"]
