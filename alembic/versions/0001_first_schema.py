@@ -109,8 +109,8 @@ def _runs() -> None:
         sa.Column("created_at", INSTANT, nullable=False),
         sa.Column("idempotency_key", sa.Text()),
         sa.Column("request_hash", sa.Text()),
-        sa.CheckConstraint(f"state IN ({STATES})", name="ck_runs_state"),
-        sa.CheckConstraint("kind IN ('occurrence', 'manual', 'adhoc')", name="ck_runs_kind"),
+        sa.CheckConstraint(f"state IN ({STATES})", name=op.f("ck_runs_state")),
+        sa.CheckConstraint("kind IN ('occurrence', 'manual', 'adhoc')", name=op.f("ck_runs_kind")),
         sa.PrimaryKeyConstraint("id", name="pk_runs"),
         sa.UniqueConstraint("run_id", name="uq_runs_run_id"),
     )

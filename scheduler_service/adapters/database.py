@@ -64,7 +64,7 @@ class Database:
         queue: "WriterQueue | None" = None,
     ) -> None:
         self._url, self._bounds, self._clock = read_url(url), bounds, clock
-        self._queue = queue or WriterQueue()
+        self.queue = queue or WriterQueue()
         self._beside: list[Database] = []
         self.dialect: Dialect = "sqlite" if self._url.get_backend_name() == "sqlite" else "postgresql"
         make = _sqlite_engine if self.dialect == "sqlite" else _postgres_engine
@@ -80,7 +80,7 @@ class Database:
             pool_size=1,
             bounds=bounds or self._bounds,
             clock=self._clock,
-            queue=self._queue,
+            queue=self.queue,
         )
         self._beside.append(other)
         return other
@@ -96,7 +96,7 @@ class Database:
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """One write transaction, committed at the end of the block."""
-        turn: AbstractContextManager[None] = self._queue.turn() if self.dialect == "sqlite" else nullcontext()
+        turn: AbstractContextManager[None] = self.queue.turn() if self.dialect == "sqlite" else nullcontext()
         with turn, _our_errors(), self.engine.connect() as connection:
             connection.execution_options(**{_WRITES: True})
             with connection.begin():
@@ -128,6 +128,11 @@ class WriterQueue:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: deque[threading.Event] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """How many wait behind the one whose turn it is."""
+        return max(0, len(self._waiting) - 1)
 
     @contextmanager
     def turn(self) -> Iterator[None]:

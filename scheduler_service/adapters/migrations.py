@@ -33,7 +33,7 @@ def upgrade(database_url: str, report: Callable[[str], None] = lambda line: None
                 connection.execute(select(func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
             current, newest = _revisions(connection)
             _refuse_newer(current)
-            command.upgrade(_config(connection=connection, on_version_apply=_teller(report)), "head")
+            command.upgrade(alembic_config(connection=connection, on_version_apply=_teller(report)), "head")
     finally:
         database.close()
     report(f"the schema is at version {newest}" + (", as it was" if current == newest else ""))
@@ -57,13 +57,21 @@ def check_schema(database: Database) -> None:
         )
 
 
+def alembic_config(**attributes: Any) -> Config:
+    """Alembic's configuration for this program's versions; `attributes` reach env.py."""
+    config = Config()
+    config.set_main_option("script_location", str(_script_location()).replace("%", "%%"))
+    config.attributes.update(attributes)
+    return config
+
+
 def _revisions(connection: Any) -> tuple[str | None, str | None]:
     context = MigrationContext.configure(connection)
-    return context.get_current_revision(), ScriptDirectory.from_config(_config()).get_current_head()
+    return context.get_current_revision(), ScriptDirectory.from_config(alembic_config()).get_current_head()
 
 
 def _refuse_newer(current: str | None) -> None:
-    known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
+    known = {script.revision for script in ScriptDirectory.from_config(alembic_config()).walk_revisions()}
     if current is not None and current not in known:
         raise StoreUnavailable(f"the database's schema {current} is of a newer program; upgrade this one")
 
@@ -73,13 +81,6 @@ def _teller(report: Callable[[str], None]) -> Callable[..., None]:
         report(f"migrated to version {step.up_revision_id}")
 
     return on_version_apply
-
-
-def _config(**attributes: Any) -> Config:
-    config = Config()
-    config.set_main_option("script_location", str(_script_location()).replace("%", "%%"))
-    config.attributes.update(attributes)
-    return config
 
 
 def _script_location() -> Path:

@@ -27,7 +27,15 @@ from sqlalchemy import (
 )
 
 from scheduler_service.adapters.batch import Batch, chunks, insert_into
-from scheduler_service.adapters.tables import InstantColumn, Payload, among, dump_json, run_attempts, runs
+from scheduler_service.adapters.tables import (
+    STATE_OF_NAMED,
+    InstantColumn,
+    Payload,
+    among,
+    dump_json,
+    run_attempts,
+    runs,
+)
 from scheduler_service.core.effects import PublishedMark, Transition
 from scheduler_service.core.instants import Instant
 from scheduler_service.core.run_state import FINAL, MOVES, Event, RunState
@@ -117,7 +125,7 @@ def _json(value: Any) -> str | None:
 def _guard(batch: Subquery) -> ColumnElement[bool]:
     """The run, its attempt, and a state from which the transition table lets this event move it."""
     legal = [
-        and_(batch.c.event == literal_column(f"'{event}'"), among(runs.c.state, move.sources))
+        and_(batch.c.event == literal_column(f"'{event}'"), among(STATE_OF_NAMED, move.sources))
         for event, move in MOVES.items()
     ]
     return and_(runs.c.run_id == batch.c.run_id, runs.c.attempt == batch.c.attempt, or_(*legal))

@@ -28,14 +28,15 @@ from sqlalchemy import (
 
 from scheduler_service.adapters.batch import Batch, chunks
 from scheduler_service.adapters.run_rows import RELEASED_COLUMNS, released_run
-from scheduler_service.adapters.tables import IS_OCCURRENCE, WAITS, InstantColumn, jobs, runs
+from scheduler_service.adapters.tables import IS_OCCURRENCE, STATE_OF_NAMED, InstantColumn, among, jobs, runs
 from scheduler_service.core.effects import Release
 from scheduler_service.core.instants import Instant
 from scheduler_service.core.model import ReleasedRun
-from scheduler_service.core.run_state import RunState
+from scheduler_service.core.run_state import WAITING, RunState
 from scheduler_service.ports import Moved
 
 _RELEASES: Final = Batch(run_id=Text, attempt=Integer, seq=BigInteger)
+_WAITS: Final = among(STATE_OF_NAMED, WAITING)
 _NOW: Final = bindparam("now", type_=InstantColumn)
 _TERM: Final = bindparam("leading_term", type_=BigInteger)
 
@@ -68,7 +69,7 @@ def _move(dialect: str) -> Update:
         select(runs.c.id, batch.c.seq)
         .select_from(batch.join(runs, runs.c.run_id == batch.c.run_id).outerjoin(jobs, jobs.c.job_id == runs.c.job_id))
         .where(
-            WAITS,
+            _WAITS,
             runs.c.attempt == batch.c.attempt,
             runs.c.due_at <= _NOW,
             runs.c.cancel_requested_at.is_(None),
@@ -79,7 +80,7 @@ def _move(dialect: str) -> Update:
     )
     return (
         update(runs)
-        .where(runs.c.id == collected.c.id, WAITS)
+        .where(runs.c.id == collected.c.id, _WAITS)
         .values(
             state=_literal(RunState.PENDING),
             pending_at=_NOW,
@@ -99,7 +100,7 @@ def _renumber(dialect: str) -> Update:
         .where(
             runs.c.run_id == batch.c.run_id,
             runs.c.attempt == batch.c.attempt,
-            runs.c.state == _literal(RunState.PENDING),
+            _literal(RunState.PENDING) == STATE_OF_NAMED,
             runs.c.cancel_requested_at.is_(None),
         )
         .values(term=_TERM, seq=batch.c.seq, published_at=null())

@@ -68,7 +68,7 @@ def _due_of_queue() -> Select[Any]:
     """Each priority apart: a condition on the time narrows the index only once the priority is given."""
     limit = bindparam("limit", type_=BigInteger)
     due = [
-        select(runs.c.id.label("id"))
+        select(*ACTIVE_COLUMNS, runs.c.id)
         .where(
             WAITS,
             runs.c.queue == bindparam("queue", type_=Text),
@@ -80,13 +80,9 @@ def _due_of_queue() -> Select[Any]:
         .subquery(f"of_priority_{priority}")
         for priority in PRIORITIES
     ]
-    ids = union_all(*(select(part.c.id) for part in due)).subquery("due")
-    return (
-        select(*ACTIVE_COLUMNS)
-        .join(ids, ids.c.id == runs.c.id)
-        .order_by(runs.c.priority, runs.c.due_at, runs.c.id)
-        .limit(limit)
-    )
+    together = union_all(*(select(part) for part in due)).subquery("due")
+    wanted = [together.c[column.name] for column in ACTIVE_COLUMNS]
+    return select(*wanted).order_by(together.c.priority, together.c.due_at, together.c.id).limit(limit)
 
 
 @cache

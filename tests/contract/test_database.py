@@ -1,0 +1,223 @@
+"""The border to the database: its errors in our words, its waits bounded, SQLite's writers in turn."""
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select, text
+
+from scheduler_service.adapters.database import Bounds, Database, WriterQueue, host_now, read_url
+from scheduler_service.adapters.fence import fenced
+from scheduler_service.core.effects import Apply, MakeRuns
+from scheduler_service.core.errors import BadValue, RowRefused, StoreUnavailable
+from scheduler_service.core.instants import MILLISECOND, SECOND
+from tests.support.postgres_server import PostgresServer
+from tests.support.processes import free_port, wait_until
+from tests.support.store_bed import StoreBed, one_off, release, sql_bed
+
+HURRIED = Bounds(*[200 * MILLISECOND] * 4)
+
+
+@contextmanager
+def opened(url: str, bounds: Bounds = HURRIED, pool_size: int = 2) -> Iterator[Database]:
+    with closing(Database(url, pool_size=pool_size, bounds=bounds)) as database:
+        yield database
+
+
+def touch(database: Database) -> None:
+    """A write that changes nothing."""
+    with database.write() as connection:
+        connection.execute(text("UPDATE cursors SET shard = shard"))
+
+
+def assert_unavailable(database: Database, why: str | None = None) -> None:
+    with pytest.raises(StoreUnavailable, match=why):
+        touch(database)
+
+
+@pytest.mark.parametrize(
+    ("given", "driver"),
+    [
+        ("postgres://u:p@h/d", "postgresql+psycopg"),
+        ("postgresql://u:p@h:5433/d?sslmode=require", "postgresql+psycopg"),
+        ("postgresql+psycopg://h/d", "postgresql+psycopg"),
+        ("sqlite:///relative.db", "sqlite+pysqlite"),
+        ("sqlite:////absolute.db", "sqlite+pysqlite"),
+    ],
+)
+def test_a_database_is_named_by_its_usual_url(given: str, driver: str) -> None:
+    assert read_url(given).drivername == driver
+
+
+@pytest.mark.parametrize("given", ["", "nonsense", "mysql://u:secret@h/d", "sqlite://", "sqlite:///:memory:", "sqlite"])
+def test_other_databases_are_refused_without_showing_a_password(given: str) -> None:
+    with pytest.raises(BadValue) as refused:
+        read_url(given)
+    assert "secret" not in str(refused.value)
+
+
+def test_the_databases_clock_is_close_to_this_hosts_and_moves_on(sql_stores: StoreBed) -> None:
+    assert sql_stores.database is not None
+    with sql_stores.database.write() as connection:
+        first, later, second = (
+            connection.execute(select(sql_stores.database.now(plus))).scalar_one() for plus in (0, SECOND, 0)
+        )
+    assert abs(first - host_now()) < 5 * SECOND
+    assert first < second < later < second + SECOND
+
+
+def test_a_database_that_is_not_there_is_unavailable() -> None:
+    with opened(f"postgresql://nobody@127.0.0.1:{free_port()}/nothing") as database:
+        assert_unavailable(database)
+
+
+def test_a_file_that_cannot_be_opened_is_unavailable(tmp_path: Path) -> None:
+    with opened(f"sqlite:///{tmp_path / 'no-such-folder' / 'x.db'}") as database:
+        assert_unavailable(database)
+
+
+def test_a_missing_schema_is_unavailable_and_not_a_refused_row(empty_database_url: str) -> None:
+    with sql_bed(empty_database_url) as bed, pytest.raises(StoreUnavailable):
+        bed.runs.enqueue([one_off(0)])
+
+
+@pytest.mark.postgres
+def test_every_connection_in_use_is_unavailable_in_bounded_time(emptied_postgres_url: str) -> None:
+    with opened(emptied_postgres_url, pool_size=1) as database, database.read():
+        assert_unavailable(database, "in use")
+
+
+def test_a_locked_sqlite_file_is_unavailable_in_bounded_time(sqlite_url: str) -> None:
+    path = sqlite_url.removeprefix("sqlite:///")
+    with opened(sqlite_url) as database, closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert_unavailable(database, "locked")
+        other.execute("ROLLBACK")
+        touch(database)
+
+
+def test_a_full_sqlite_disk_is_unavailable_and_leaves_everything_as_it_was(sqlite_stores: StoreBed) -> None:
+    lease = sqlite_stores.lead()
+    assert sqlite_stores.database is not None
+    (before,) = sqlite_stores.make(lease, one_off(lease.now))
+    with sqlite_stores.database.read() as connection:
+        raw = connection.connection.dbapi_connection
+        assert raw is not None
+        pages = raw.execute("PRAGMA page_count").fetchone()[0]
+        raw.execute(f"PRAGMA max_page_count = {pages + 2}")
+    many = tuple(one_off(lease.now, args=["x" * 5_000]) for _ in range(200))
+    with pytest.raises(StoreUnavailable, match="full"):
+        sqlite_stores.leader.make_runs(lease, MakeRuns(many, cursor=lease.now + 5))
+    assert [run.run_id for run in sqlite_stores.leader.active_runs()] == [before.run_id]
+    assert sqlite_stores.leader.cursor(lease).materialised_until == lease.now
+    assert sqlite_stores.leader.move_runs(lease, [release(before)], lease.now).released
+
+
+def test_sqlite_writes_are_synced_to_the_disk_before_they_are_acknowledged(sqlite_stores: StoreBed) -> None:
+    assert sqlite_stores.database is not None
+    expected = {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
+    with sqlite_stores.database.read() as connection:
+        found = {name: connection.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in expected}
+    assert found == expected
+
+
+def test_writers_of_one_process_take_turns_in_the_order_they_came() -> None:
+    queue = WriterQueue()
+    order: list[int] = []
+
+    def write(number: int) -> None:
+        with queue.turn():
+            order.append(number)
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
+    with queue.turn():
+        for before, thread in enumerate(threads):
+            thread.start()
+            wait_until(partial(_queued, queue, before + 1), 5, "the writer to queue up")
+    for thread in threads:
+        thread.join(5)
+    assert order == list(range(8))
+
+
+def _queued(queue: WriterQueue, writers: int) -> bool:
+    return queue.waiting == writers
+
+
+def test_a_lease_renewal_shares_the_writers_queue_of_its_process(sqlite_url: str) -> None:
+    with opened(sqlite_url, Bounds()) as database, ThreadPoolExecutor(1) as pool:
+        beside = database.beside()
+        with database.write():
+            waiting = pool.submit(touch, beside)
+            wait_until(partial(_queued, database.queue, 1), 5, "the second writer to queue up")
+            assert not waiting.done()
+        waiting.result(5)
+
+
+@pytest.mark.postgres
+def test_a_statement_that_takes_too_long_is_ended(emptied_postgres_url: str) -> None:
+    def sleep() -> None:
+        with opened(emptied_postgres_url) as database, database.read() as connection:
+            connection.execute(text("SELECT pg_sleep(10)"))
+
+    with pytest.raises(StoreUnavailable, match="statement timeout"):
+        sleep()
+
+
+@pytest.mark.postgres
+def test_a_lock_that_is_held_too_long_is_given_up(emptied_postgres_url: str) -> None:
+    bounds = Bounds(lock=100 * MILLISECOND)
+    with opened(emptied_postgres_url, bounds) as database, database.write() as connection:
+        connection.execute(text("LOCK TABLE cursors"))
+        assert_unavailable(database, "lock timeout")
+
+
+@pytest.mark.postgres
+def test_a_leader_that_freezes_in_a_transaction_does_not_block_a_takeover(emptied_postgres_url: str) -> None:
+    def freeze_and_be_replaced(bed: StoreBed, leader: Database) -> None:
+        lease = bed.lead()
+        with fenced(leader, lease):
+            bed.leases.resign(lease)
+            successor = bed.leases.acquire(0, "standby", SECOND)
+            assert successor is not None
+            assert successor.term == lease.term + 1
+
+    with (
+        sql_bed(emptied_postgres_url) as bed,
+        opened(emptied_postgres_url) as leader,
+        pytest.raises(StoreUnavailable),
+    ):
+        freeze_and_be_replaced(bed, leader)
+
+
+@pytest.mark.postgres
+def test_a_value_that_postgresql_never_takes_is_a_refused_row(emptied_postgres_url: str) -> None:
+    with opened(emptied_postgres_url, Bounds()) as database:
+        for statement in ("SELECT 1 / 0", "SELECT 'x'::int", "INSERT INTO cursors VALUES (1, NULL, NULL)"):
+            with pytest.raises(RowRefused), database.write() as connection:
+                connection.execute(text(statement))
+
+
+@pytest.mark.postgres
+@pytest.mark.slow
+def test_a_server_that_is_killed_and_comes_back_loses_nothing_that_was_acknowledged() -> None:
+    from scheduler_service.adapters.migrations import upgrade
+
+    with PostgresServer() as server:
+        url = server.create_database()
+        upgrade(url)
+        with sql_bed(url) as bed:
+            lease = bed.lead()
+            runs = bed.released(lease, *(one_off(lease.now) for _ in range(10)))
+            server.kill()
+            for call in (lambda: bed.leader.apply(lease, Apply(())), lambda: bed.leases.renew(lease, SECOND)):
+                with pytest.raises(StoreUnavailable):
+                    call()
+            server.start()
+            assert len(bed.leader.active_runs()) == len(runs)
+            assert bed.leases.renew(lease, SECOND).term == lease.term
+            assert bed.leader.move_runs(lease, [release(run) for run in runs], lease.now).released == ()

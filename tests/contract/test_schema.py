@@ -1,0 +1,119 @@
+"""The schema: what the migrations make is what the tables say, on both databases, up and down and up again."""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import inspect, text
+
+from scheduler_service.adapters import migrations
+from scheduler_service.adapters.database import Database
+from scheduler_service.adapters.migrations import check_schema, schema_is_current, upgrade
+from scheduler_service.adapters.tables import metadata
+from scheduler_service.core.errors import StoreUnavailable
+from scheduler_service.core.model import RunKind
+from scheduler_service.core.run_state import RunState
+
+
+@pytest.fixture
+def empty(empty_database_url: str) -> Iterator[Database]:
+    """A database without a table."""
+    with closing(Database(empty_database_url, pool_size=2)) as database:
+        yield database
+
+
+def tables_of(database: Database) -> set[str]:
+    return set(inspect(database.engine).get_table_names())
+
+
+def test_the_migrations_make_what_the_tables_say(empty: Database, empty_database_url: str) -> None:
+    upgrade(empty_database_url)
+    assert tables_of(empty) == {*metadata.tables, "alembic_version"}
+    with empty.read() as connection:
+        context = MigrationContext.configure(connection, opts={"include_object": _not_sqlite_identity(empty)})
+        assert compare_metadata(context, metadata) == []
+
+
+def _not_sqlite_identity(database: Database) -> Callable[..., bool]:
+    """SQLite tells nothing of an identity column."""
+    return lambda thing, name, kind, reflected, other: (
+        not (database.dialect == "sqlite" and kind == "column" and name == "id")
+    )
+
+
+def test_the_databases_check_knows_exactly_the_states_and_kinds_of_the_core(
+    empty: Database, empty_database_url: str
+) -> None:
+    upgrade(empty_database_url)
+    checks = {check["name"]: check["sqltext"] for check in inspect(empty.engine).get_check_constraints("runs")}
+    for name, words in (("ck_runs_state", RunState), ("ck_runs_kind", RunKind)):
+        assert sorted(checks[name].replace("::text", "").split("'")[1::2]) == sorted(word.value for word in words)
+
+
+def test_partial_indexes_are_the_same_in_migrations_and_tables(empty: Database, empty_database_url: str) -> None:
+    upgrade(empty_database_url)
+    made = _indexes(empty)
+    with empty.write() as connection:
+        connection.execute(text("DROP TABLE alembic_version"))
+        metadata.drop_all(connection)
+        metadata.create_all(connection)
+    assert _indexes(empty) == made
+
+
+def _indexes(database: Database) -> set[str]:
+    catalogue = {
+        "postgresql": "SELECT indexdef FROM pg_indexes WHERE schemaname = 'public'",
+        "sqlite": "SELECT sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL",
+    }
+    with database.read() as connection:
+        made = connection.execute(text(catalogue[database.dialect])).scalars()
+        return {" ".join(str(index).split()) for index in made if "alembic" not in index}
+
+
+def test_down_and_up_again(empty: Database, empty_database_url: str) -> None:
+    upgrade(empty_database_url)
+    with empty.write() as connection:
+        command.downgrade(migrations.alembic_config(connection=connection), "base")
+    assert tables_of(empty) == {"alembic_version"}
+    assert not schema_is_current(empty.engine)
+    upgrade(empty_database_url)
+    assert schema_is_current(empty.engine)
+
+
+def test_several_who_migrate_at_once_all_find_it_done(empty: Database, empty_database_url: str) -> None:
+    together = threading.Barrier(4)
+    lines: list[str] = []
+
+    def migrate(_: int) -> None:
+        together.wait(10)
+        upgrade(empty_database_url, lines.append)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(migrate, range(4)))
+    assert schema_is_current(empty.engine)
+    assert lines.count("migrated to version 0001") == 1
+    assert sum(line.startswith("the schema is at version 0001") for line in lines) == 4
+
+
+def test_a_schema_that_is_missing_or_of_a_newer_program_is_not_led_on(empty: Database, empty_database_url: str) -> None:
+    with pytest.raises(StoreUnavailable, match="itinerary migrate"):
+        check_schema(empty)
+    upgrade(empty_database_url)
+    check_schema(empty)
+    with empty.write() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    assert not schema_is_current(empty.engine)
+    with pytest.raises(StoreUnavailable, match="newer program"):
+        check_schema(empty)
+    with pytest.raises(StoreUnavailable, match="newer program"):
+        upgrade(empty_database_url)
+
+
+def test_the_tests_databases_are_current(database_url: str) -> None:
+    with closing(Database(database_url, pool_size=1)) as database:
+        check_schema(database)

@@ -1,0 +1,163 @@
+"""How the databases carry out the hot statements: by the indexes that were made for them, however long the history."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from sqlalchemy import event, text
+
+from scheduler_service.core.effects import Apply, MakeRuns, Retract, Transition
+from scheduler_service.core.instants import DAY
+from scheduler_service.core.model import Lease
+from scheduler_service.core.run_state import Event, RunState
+from scheduler_service.ports import RunFilter
+from tests.support.store_bed import StoreBed, occurrence, one_off, release
+
+_INSERT = """
+    INSERT INTO runs (run_id, kind, job_id, job_version, task, args, kwargs, queue, priority, scheduled_at, due_at,
+                      state, created_at)
+    SELECT '{name}_' || n, '{kind}', {job_id}, 1, 'pkg.task', '[]', '{{}}', 'queue' || n % 3, n % 10, {at}, {at},
+           '{state}', {at}
+    FROM {numbers}
+"""
+_NUMBERS = {
+    "postgresql": "generate_series({first}, {last}) AS n",
+    "sqlite": """(WITH RECURSIVE c(n) AS (SELECT {first} UNION ALL SELECT n + 1 FROM c WHERE n < {last})
+                  SELECT n FROM c)""",
+}
+_AT_ONCE = 200_000
+_PAST = {"postgresql": "now() - n * interval '1 second'", "sqlite": "1795000000000000 - n * 1000000"}
+_FUTURE = {
+    "postgresql": "now() + interval '9 years' + n * interval '1 second'",
+    "sqlite": "2095000000000000 + n * 1000000",
+}
+
+
+def fill(bed: StoreBed, finished: int, future: int, *, analyze: bool = True) -> None:
+    """A long history of finished occurrences, and one-offs of the far future."""
+    history = {"name": "old", "kind": "occurrence", "job_id": "'job' || n % 50", "state": "completed"}
+    one_offs = {"name": "new", "kind": "adhoc", "job_id": "NULL", "state": "scheduled"}
+    for rows, at, fields in ((finished, _PAST, history), (future, _FUTURE, one_offs)):
+        for first in range(1, rows + 1, _AT_ONCE):
+            numbers = _NUMBERS[bed.kind].format(first=first, last=min(rows, first + _AT_ONCE - 1))
+            _execute(bed, _INSERT.format(at=at[bed.kind], numbers=numbers, **fields))
+    if analyze:
+        _execute(bed, "ANALYZE")
+
+
+def _execute(bed: StoreBed, statement: str) -> None:
+    assert bed.database is not None
+    with bed.database.write() as connection:
+        connection.execute(text(statement))
+
+
+@contextmanager
+def watched(bed: StoreBed) -> Iterator[list[tuple[str, Any]]]:
+    """The statements that are executed in the block."""
+    assert bed.database is not None
+    seen: list[tuple[str, Any]] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, _context: Any, _many: bool) -> None:
+        seen.append((statement, parameters))
+
+    event.listen(bed.database.engine, "before_cursor_execute", note)
+    try:
+        yield seen
+    finally:
+        event.remove(bed.database.engine, "before_cursor_execute", note)
+
+
+def plan_of(bed: StoreBed, call: Callable[[], object]) -> str:
+    """The plans of all statements of `call` that concern runs or jobs, as the database explains them."""
+    assert bed.database is not None
+    with watched(bed) as statements:
+        call()
+    explain = "EXPLAIN (COSTS OFF) " if bed.kind == "postgresql" else "EXPLAIN QUERY PLAN "
+    with bed.database.read() as connection:
+        return "\n".join(
+            " ".join(str(column) for column in row)
+            for statement, parameters in statements
+            if "runs" in statement or "jobs" in statement
+            for row in connection.exec_driver_sql(explain + statement, parameters)
+        )
+
+
+def assert_never_scans(plan: str, *tables: str) -> None:
+    for table in tables:
+        assert f"Seq Scan on {table}" not in plan, plan
+        assert f"SCAN {table}" not in plan.replace(f"SCAN {table} USING", ""), plan
+
+
+def assert_hot_statements_use_their_indexes(bed: StoreBed, lease: Lease) -> None:
+    job = bed.planned_job(lease)
+    runs = bed.make(lease, occurrence(job, lease.now), *(one_off(lease.now) for _ in range(20)))
+    done = tuple(Transition(r.run_id, 1, Event.SUCCEED, RunState.COMPLETED, lease.now) for r in runs)
+    again = tuple(Transition(r.run_id, 1, Event.FAIL, RunState.RETRYING, lease.now) for r in runs)
+    retracting = MakeRuns((), cursor=0, retracts=(Retract("job7", 2, lease.now),))
+    expected: dict[str, tuple[Callable[[], object], str]] = {
+        "due": (lambda: bed.leader.due_runs(lease.now + 1, 100), "ix_runs_waiting"),
+        "active": (lambda: bed.leader.active_runs(), "ix_runs_active"),
+        "move": (lambda: bed.leader.move_runs(lease, [release(run) for run in runs], lease.now), "runs_run_id"),
+        "cancels": (lambda: bed.leader.cancel_requests(10), "ix_runs_active"),
+        "again": (lambda: bed.leader.apply(lease, Apply(again[:9])), "runs_run_id"),
+        "done": (lambda: bed.leader.apply(lease, Apply(done)), "runs_run_id"),
+        "read": (lambda: bed.leader.read_runs([run.run_id for run in runs]), "runs_run_id"),
+        "retract": (lambda: bed.leader.make_runs(lease, retracting), "ix_runs_active"),
+        "counts": (lambda: bed.runs.counts(), "ix_runs_active"),
+        "newest": (lambda: bed.runs.list(RunFilter(), 50, None), "ix_runs_newest"),
+        "of a job": (lambda: bed.runs.list(RunFilter(job_id="job7"), 50, None), "ix_runs_of_job"),
+        "get": (lambda: bed.runs.get(runs[0].run_id), "runs_run_id"),
+        "unplanned": (lambda: bed.leader.unplanned_jobs(10), ""),
+    }
+    for name, (call, index) in expected.items():
+        plan = plan_of(bed, call)
+        assert (index in plan) or (bed.kind == "sqlite" and "autoindex_runs_1" in plan), f"{name}:\n{plan}"
+        assert_never_scans(plan, "runs")
+
+
+def test_hot_statements_use_their_indexes(sql_stores: StoreBed) -> None:
+    lease = sql_stores.lead()
+    fill(sql_stores, finished=20_000, future=2_000)
+    assert_hot_statements_use_their_indexes(sql_stores, lease)
+
+
+@pytest.mark.slow
+@pytest.mark.postgres
+def test_hot_statements_use_their_indexes_in_a_long_history(postgres_stores: StoreBed) -> None:
+    lease = postgres_stores.lead()
+    fill(postgres_stores, finished=1_000_000, future=200_000)
+    assert_hot_statements_use_their_indexes(postgres_stores, lease)
+
+
+def test_jobs_without_a_plan_are_found_by_their_partial_index(sql_stores: StoreBed) -> None:
+    assert sql_stores.database is not None
+    with sql_stores.database.write() as connection:
+        explain = "EXPLAIN QUERY PLAN"
+        if sql_stores.kind == "postgresql":
+            explain = "EXPLAIN"
+            connection.execute(text("SET LOCAL enable_seqscan = off"))
+        wanted = "SELECT job_id FROM jobs WHERE planned_version != version LIMIT 5"
+        plan = "\n".join(str(row) for row in connection.execute(text(f"{explain} {wanted}")))
+    assert "ix_jobs_unplanned" in plan
+
+
+def test_runs_of_the_future_do_not_hide_what_is_due(sql_stores: StoreBed) -> None:
+    lease = sql_stores.lead()
+    fill(sql_stores, finished=0, future=20_000)
+    (due,) = sql_stores.make(lease, one_off(lease.now, queue="queue1", priority=9))
+    assert [run.run_id for run in sql_stores.leader.due_runs(lease.now + DAY, 10)] == [due.run_id]
+
+
+def test_named_runs_are_looked_up_by_id_before_the_statistics_know_of_those_that_wait(
+    sql_stores: StoreBed,
+) -> None:
+    lease = sql_stores.lead()
+    fill(sql_stores, finished=5_000, future=0)
+    fill(sql_stores, finished=0, future=50_000, analyze=False)
+    runs = sql_stores.make(lease, *(one_off(lease.now) for _ in range(5)))
+    asked = [release(run) for run in runs]
+    plan = plan_of(sql_stores, lambda: sql_stores.leader.move_runs(lease, asked, lease.now))
+    assert "ix_runs_active" not in plan
+    assert "ix_runs_waiting" not in plan
+    assert_never_scans(plan, "runs")

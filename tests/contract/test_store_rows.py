@@ -1,0 +1,78 @@
+"""What the stores keep in SQL beside the ports: late reports on their attempts, gaps folded, rows set aside."""
+
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import select
+
+from scheduler_service.adapters.tables import gaps, run_attempts, scheduler_statistics
+from scheduler_service.core.effects import Apply, LateReport, MakeRuns, RecordStatistics, Transition
+from scheduler_service.core.instants import DAY
+from scheduler_service.core.model import Gap
+from scheduler_service.core.run_state import Event, RunState
+from tests.support.store_bed import StoreBed, occurrence, one_off
+
+ERROR = {"type": "ValueError", "message": "too late"}
+
+
+def rows(bed: StoreBed, *columns: Any) -> list[tuple[Any, ...]]:
+    assert bed.database is not None
+    with bed.database.read() as connection:
+        return [tuple(row) for row in connection.execute(select(*columns).order_by(*columns[:2]))]
+
+
+def test_late_reports_are_counted_and_the_last_one_is_kept_on_its_attempt(sql_stores: StoreBed) -> None:
+    lease = sql_stores.lead()
+    retrying, done = sql_stores.released(lease, one_off(lease.now), one_off(lease.now))
+    again = Transition(retrying.run_id, 1, Event.FAIL, RunState.RETRYING, lease.now, reason="first", error={})
+    over = Transition(done.run_id, 1, Event.SUCCEED, RunState.COMPLETED, lease.now, worker="w@h")
+    sql_stores.leader.apply(lease, Apply((again, over)))
+    late = [
+        LateReport(run.run_id, 1, kind, lease.now + n, "w2@h", error)
+        for run in (retrying, done)
+        for n, (kind, error) in enumerate([("succeeded", None), ("failed", ERROR)])
+    ]
+    sql_stores.leader.apply(lease, Apply((), late=tuple(late)))
+    sql_stores.leader.apply(lease, Apply((), late=(late[0],)))
+    kept = run_attempts.c
+    assert rows(sql_stores, kept.run_id, kept.attempt, kept.outcome, kept.late_reports, kept.late_kind) == sorted(
+        [(retrying.run_id, 1, "failed", 3, "succeeded"), (done.run_id, 1, "completed", 2, "failed")]
+    )
+    told = rows(sql_stores, kept.late_kind, kept.late_worker, kept.late_at, kept.late_error)
+    assert told == [("failed", "w2@h", lease.now + 1, ERROR), ("succeeded", "w2@h", lease.now, None)]
+    assert sql_stores.runs.get(done.run_id).attempts == ()
+
+
+def test_a_gap_that_goes_on_where_one_of_the_same_reason_ended_makes_that_one_longer(sql_stores: StoreBed) -> None:
+    lease = sql_stores.lead()
+    found = [
+        Gap("a", 0, 10, 3, "misfire"), Gap("a", 10, 20, 4, "misfire"), Gap("a", 20, 30, 1, "paused"),
+        Gap("b", 30, 40, 1, "paused"), Gap("a", 50, 60, 1, "paused"),
+    ]  # fmt: skip
+    for gap in found:
+        for _ in range(2):  # a reply may have been lost: the same once more changes nothing
+            sql_stores.leader.make_runs(lease, MakeRuns((), cursor=0, gaps=(gap,)))
+    kept = gaps.c
+    assert rows(sql_stores, kept.job_id, kept.start_at, kept.end_at, kept["count"], kept.reason) == [
+        ("a", 0, 20, 7, "misfire"), ("a", 20, 30, 1, "paused"), ("a", 50, 60, 1, "paused"), ("b", 30, 40, 1, "paused"),
+    ]  # fmt: skip
+
+
+def test_an_occurrence_that_cannot_be_made_is_a_gap_with_its_reason(sql_stores: StoreBed) -> None:
+    lease = sql_stores.lead()
+    job = sql_stores.planned_job(lease)
+    bad = replace(occurrence(job, lease.now), queue="\udc80")
+    sql_stores.leader.make_runs(lease, MakeRuns((bad,), cursor=lease.now))
+    ((job_id, start, end, count, reason),) = rows(
+        sql_stores, gaps.c.job_id, gaps.c.start_at, gaps.c.end_at, gaps.c["count"], gaps.c.reason
+    )
+    assert (job_id, start, end, count) == ("job", lease.now, lease.now + 1, 1)
+    assert reason.startswith("row refused: ")
+
+
+def test_statistics_older_than_a_week_go(sql_stores: StoreBed) -> None:
+    for at in (0, DAY, 7 * DAY, 8 * DAY):
+        sql_stores.leader.record_statistics(RecordStatistics(at, 1, 2, 3))
+    assert rows(sql_stores, scheduler_statistics.c.at, scheduler_statistics.c.lag) == [
+        (DAY, 3), (7 * DAY, 3), (8 * DAY, 3),
+    ]  # fmt: skip
