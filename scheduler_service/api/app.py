@@ -30,7 +30,7 @@ def build_app(context: ApiContext) -> FastAPI:
     ):  # fmt: skip
         app.include_router(router)
     dashboard.install_assets(app)
-    install_document(app)
+    install_document(app, with_tokens=bool(context.settings.api_tokens))
     install_problem_handlers(app)
     app.add_middleware(BodyLimit)
     app.add_middleware(SameSite, loopback_only=not context.settings.api_tokens)

@@ -10,7 +10,6 @@ from pydantic.json_schema import models_json_schema
 from scheduler_service.api import answers as shapes
 from scheduler_service.api import schemas
 from scheduler_service.api.problems import MEDIA_TYPE
-from scheduler_service.version import VERSION
 
 _PREFIX: Final = "#/components/schemas/"
 _EVERYWHERE: Final = (401, 403, 422, 503)
@@ -26,8 +25,8 @@ _SAID: Final = {
     503: "The database or Redis is away, or no leader answers; see Retry-After",
 }
 _REQUESTS: Final = (
-    schemas.JobIn, schemas.JobPatch, schemas.PauseIn, schemas.TriggerIn, schemas.PreviewIn, schemas.RunIn,
-    schemas.BatchIn, shapes.Problem,
+    schemas.JobIn, schemas.JobPut, schemas.JobPatch, schemas.PauseIn, schemas.TriggerIn, schemas.PreviewIn,
+    schemas.RunIn, schemas.BatchIn, shapes.Problem,
 )  # fmt: skip
 
 
@@ -46,8 +45,8 @@ def body_of(model: type[BaseModel], *, required: bool = True) -> dict[str, Any]:
     return {"requestBody": {"required": required, "content": content}}
 
 
-def install_document(app: FastAPI) -> None:
-    """Complete FastAPI's own document with the schemas of the requests."""
+def install_document(app: FastAPI, *, with_tokens: bool) -> None:
+    """Complete FastAPI's own document with the schemas of the requests, and whether a token is needed."""
     made_by_fastapi = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -55,8 +54,16 @@ def install_document(app: FastAPI) -> None:
             document = made_by_fastapi()
             _, extra = models_json_schema([(m, "validation") for m in _REQUESTS], ref_template=_PREFIX + "{model}")
             document.setdefault("components", {}).setdefault("schemas", {}).update(extra["$defs"])
-            document["info"]["version"] = VERSION
+            if not with_tokens:
+                _drop_security(document)
             app.openapi_schema = document
         return app.openapi_schema
 
     app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's own way to change the document
+
+
+def _drop_security(document: dict[str, Any]) -> None:
+    document["components"].pop("securitySchemes", None)
+    for calls in document["paths"].values():
+        for call in calls.values():
+            call.pop("security", None)

@@ -46,7 +46,7 @@ def create_job(context: Context, body: JsonObject) -> Response:
 
 
 @router.put(
-    "/jobs/{job_id}", dependencies=OPERATOR, openapi_extra=body_of(schemas.JobIn),
+    "/jobs/{job_id}", dependencies=OPERATOR, openapi_extra=body_of(schemas.JobPut),
     responses=answers({200: shapes.JobOut, 201: shapes.JobOut}, 400, 412, 413, 422),
 )  # fmt: skip
 def put_job(context: Context, job_id: str, body: JsonObject, if_match: IfMatch = None) -> Response:
@@ -54,9 +54,8 @@ def put_job(context: Context, job_id: str, body: JsonObject, if_match: IfMatch =
     if body.setdefault("job_id", job_id) != job_id:
         raise BadValue("job_id", body["job_id"], "give the id of the address, or none")
     existing = _find(context, job_id)
-    expected = _expected_version(if_match, existing)
     job, _ = read_job(body, made_at=existing.created_at if existing else context.clock())
-    stored, outcome = context.stores.jobs.replace(job, expected)
+    stored, outcome = context.stores.jobs.replace(job, _expected_version(if_match, existing))
     if outcome != "unchanged":
         change = "added" if outcome == "made" else "modified"
         context.leader.tell("job_changed", {"job_id": job_id, "change": change})
@@ -73,8 +72,8 @@ def patch_job(context: Context, job_id: str, body: JsonObject, if_match: IfMatch
         raise BadValue("job_id", body["job_id"], "a job keeps its id; make another job instead")
     for _ in range(_PATCH_TRIES):
         current = _known(context, job_id)
-        expected = _expected_version(if_match, current)
         job, _ = read_job(_merged(definition_of(current), body), made_at=current.created_at)
+        expected = _expected_version(if_match, current)
         try:
             stored, outcome = context.stores.jobs.replace(job, expected or current.version)
         except StaleVersion:

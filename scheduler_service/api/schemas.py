@@ -137,6 +137,14 @@ class JobIn(JobFields):
     schedule: Schedule
 
 
+class JobPut(JobFields):
+    """A job whose id is in the address."""
+
+    job_id: JobId | None = None
+    task: Task
+    schedule: Schedule
+
+
 class JobPatch(JobFields):
     """Fields to change; null takes one back to its default."""
 

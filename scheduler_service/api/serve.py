@@ -1,5 +1,6 @@
 """Runs the API: one process, endpoints in a pool of threads, a clean stop on SIGTERM."""
 
+import socket
 from typing import Final
 
 import structlog
@@ -11,6 +12,7 @@ from scheduler_service.api.context import ApiContext, system_clock
 from scheduler_service.api.leader_line import LeaderLine
 from scheduler_service.bootstrap import open_stores
 from scheduler_service.config import Settings
+from scheduler_service.core.errors import ItineraryError
 
 _CONNECTIONS: Final = 10
 _STOP_WITHIN: Final = 5
@@ -21,16 +23,10 @@ log = structlog.get_logger(__name__)
 def serve(settings: Settings) -> None:
     """Answer HTTP until told to stop."""
     check_exposure(settings)
-    with open_stores(settings, connections=_CONNECTIONS) as stores:
+    with _listening(settings) as listener, open_stores(settings, connections=_CONNECTIONS) as stores:
         context = ApiContext(settings, stores, LeaderLine(stores.inbox, system_clock), system_clock)
-        app = build_app(context)
-        if not settings.api_tokens:
-            log.info("api open to this machine only", why="no ITINERARY_API_TOKENS are set")
-        log.info("api starting", host=settings.api_host, port=settings.api_port)
-        uvicorn.run(
-            app,
-            host=settings.api_host,
-            port=settings.api_port,
+        config = uvicorn.Config(
+            build_app(context),
             log_config=None,
             log_level="warning",
             access_log=False,
@@ -38,3 +34,16 @@ def serve(settings: Settings) -> None:
             timeout_graceful_shutdown=_STOP_WITHIN,
             h11_max_incomplete_event_size=64 * 1024,
         )
+        if not settings.api_tokens:
+            log.info("api open to this machine only", why="no ITINERARY_API_TOKENS are set")
+        log.info("api starting", host=settings.api_host, port=settings.api_port)
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def _listening(settings: Settings) -> socket.socket:
+    host, port = settings.api_host, settings.api_port
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as exc:
+        message = f"port {port} of {host} cannot be listened on ({exc.strerror}); choose another with --port"
+        raise ItineraryError(message) from exc

@@ -7,11 +7,12 @@ import sys
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from starlette.exceptions import HTTPException
 
-from scheduler_service.adapters.database import Database
+from scheduler_service.adapters.database import Database, read_url
 from scheduler_service.adapters.migrations import check_schema
 from scheduler_service.adapters.redis_client import connect, redis_errors
 from scheduler_service.adapters.redis_inbox import RedisInbox
@@ -77,6 +78,9 @@ def _found(name: str, check: Callable[[], str], remedy: str) -> Finding:
 
 
 def _database(settings: Settings) -> str:
+    file = read_url(settings.database_url).database
+    if settings.database_url.startswith("sqlite") and not Path(file or "").exists():
+        raise _NotWell(f"there is no file {file}")  # looking into it would make it
     with closing(Database(settings.database_url, pool_size=1)) as database:
         check_schema(database)
     return f"{shown_url(settings.database_url)}, schema up to date"

@@ -5,24 +5,7 @@ from fastapi.testclient import TestClient
 from jsonschema_rs import validator_for
 
 from scheduler_service.version import VERSION
-
-CALLS = {
-    "/api/v1/jobs": {"get", "post"},
-    "/api/v1/jobs/{job_id}": {"get", "put", "patch", "delete"},
-    "/api/v1/jobs/{job_id}/pause": {"post"},
-    "/api/v1/jobs/{job_id}/resume": {"post"},
-    "/api/v1/jobs/{job_id}/trigger": {"post"},
-    "/api/v1/jobs/{job_id}/preview": {"get"},
-    "/api/v1/preview": {"post"},
-    "/api/v1/runs": {"get", "post"},
-    "/api/v1/runs/batch": {"post"},
-    "/api/v1/runs/{run_id}": {"get"},
-    "/api/v1/runs/{run_id}/cancel": {"post"},
-    "/api/v1/runs/{run_id}/retry": {"post"},
-    "/api/v1/scheduler/status": {"get"},
-    "/api/v1/workers": {"get"},
-    "/api/v1/queues": {"get"},
-}
+from tests.support.api_calls import CALLS
 
 
 def test_it_names_every_call_of_the_contract_that_exists(api: TestClient) -> None:

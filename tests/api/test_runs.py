@@ -1,6 +1,5 @@
 """Runs over HTTP: enqueued once, listed stably, cancelled, run again."""
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -211,25 +210,3 @@ def test_what_was_accepted_is_kept_to_the_letter(api: TestClient) -> None:
     kwargs = {"text": "späti 🚲 \u202e", "n": 2**63 - 1, "f": 1e-7, "null": None, "deep": [[[{"": []}]]]}
     run_id = api.post(RUNS, json={"task": "t", "kwargs": kwargs}).json()["run_id"]
     assert api.get(f"{RUNS}/{run_id}").json()["kwargs"] == kwargs
-
-
-def test_redis_may_be_away_and_an_enqueue_is_still_taken(
-    client_of: Callable[..., TestClient], sqlite_url: str, stores: Stores
-) -> None:
-    from scheduler_service.api.app import build_app
-    from scheduler_service.api.context import ApiContext, system_clock
-    from scheduler_service.api.leader_line import LeaderLine
-    from scheduler_service.bootstrap import open_stores
-    from scheduler_service.config import Settings
-    from tests.support.processes import free_port
-
-    settings = Settings(database_url=sqlite_url, redis_url=f"redis://127.0.0.1:{free_port()}/0")
-    with open_stores(settings) as away:
-        context = ApiContext(settings, away, LeaderLine(away.inbox, system_clock), system_clock)
-        with TestClient(build_app(context), base_url="http://127.0.0.1") as api:
-            answer = api.post(RUNS, json={"task": "t"})
-            assert answer.status_code == 201
-            assert stores.runs.get(answer.json()["run_id"]).task == "t"
-            assert api.get("/api/v1/workers").status_code == 503
-            assert api.get("/readyz").status_code == 503
-            assert api.get("/").status_code == 200

@@ -1,0 +1,205 @@
+"""The command line against a real API process: what it prints, and how it ends."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from scheduler_service.adapters.database import Database
+from scheduler_service.adapters.sql_lease import SqlLeaseStore
+from scheduler_service.core.instants import MINUTE
+from tests.support.answering_leader import AnsweringLeader
+from tests.support.processes import REPOSITORY, Child, free_port, project_env
+
+COMMAND = [sys.executable, "-m", "scheduler_service.cli"]
+
+
+@dataclass(frozen=True, slots=True)
+class Itinerary:
+    """The command line with the settings of one deployment."""
+
+    env: dict[str, str]
+
+    def __call__(self, *words: str, stdin: str | None = None, **env: str) -> subprocess.CompletedProcess[str]:
+        """Run one command to its end."""
+        return subprocess.run(
+            [*COMMAND, *words],
+            env={**self.env, **env},
+            cwd=REPOSITORY,
+            input=stdin,
+            stdin=None if stdin is not None else subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def done(self, *words: str, **env: str) -> str:
+        """Its standard output; it must end with status 0 and say nothing on stderr."""
+        ended = self(*words, **env)
+        assert (ended.returncode, ended.stderr) == (0, ""), ended.stderr
+        return ended.stdout
+
+
+@pytest.fixture(scope="module")
+def itinerary(
+    _sqlite_template: Path, _session_redis: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Itinerary]:
+    """One API process for all tests of this module: each uses names of its own."""
+    folder = tmp_path_factory.mktemp("itinerary")
+    shutil.copy(_sqlite_template, folder / "itinerary.db")
+    env = project_env(
+        ITINERARY_REDIS_URL=_session_redis, ITINERARY_DATA_DIR=str(folder), ITINERARY_API_PORT=str(free_port()),
+        TZ="Europe/Berlin",
+    )  # fmt: skip
+    with Child([*COMMAND, "api"], env=env) as api:
+        api.wait_for_line("api starting", 30)
+        yield Itinerary(env)
+        assert api.running, api.output
+        assert api.stop() in (0, -15), api.output
+
+
+@pytest.mark.slow
+def test_a_job_is_made_shown_changed_paused_triggered_and_deleted(itinerary: Itinerary) -> None:
+    made = itinerary.done(
+        "jobs", "add", "a.job", "--task", "itinerary.echo", "--cron", "0 2 * * *", "--timezone", "Europe/Berlin",
+        "--kwargs", '{"a": 1}', "--tag", "x", "--attempts", "3",
+    )  # fmt: skip
+    assert made.startswith("a.job made, version 1; next run 2")
+    job = json.loads(itinerary.done("jobs", "show", "a.job", "--json"))
+    assert (job["kwargs"], job["tags"], job["retry"]["max_attempts"]) == ({"a": 1}, ["x"], 3)
+    assert "02:00" in itinerary.done("jobs", "preview", "a.job", "--count", "2")
+    assert "version 2" in itinerary.done("jobs", "edit", "a.job", "--title", "Mine")
+    assert "paused" in itinerary.done("jobs", "pause", "a.job", "--reason", "audit")
+    assert "audit" in itinerary.done("jobs", "list")
+    itinerary.done("jobs", "resume", "a.job")
+    run_id = itinerary.done("jobs", "trigger", "a.job").split()[0]
+    assert run_id in itinerary.done("runs", "list", "--job", "a.job")
+    assert "itinerary.echo" in itinerary.done("runs", "show", run_id)
+    assert "cancelled" in itinerary.done("runs", "cancel", run_id)
+    assert f"runs {run_id} again" in itinerary.done("runs", "retry", run_id)
+    itinerary.done("jobs", "delete", "a.job")
+    assert json.loads(itinerary.done("jobs", "list", "-q", "a.job", "--json")) == {"items": [], "next_cursor": None}
+
+
+def test_a_job_can_come_from_a_file_or_standard_input(itinerary: Itinerary, tmp_path: Path) -> None:
+    body = {"task": "t", "schedule": {"kind": "hourly", "minute": 17}, "title": "from a file", "tags": ["of-a-file"]}
+    (tmp_path / "job.json").write_text(json.dumps(body))
+    itinerary.done("jobs", "add", "f", "--file", str(tmp_path / "job.json"))
+    assert itinerary("jobs", "add", "g", "-f", "-", stdin=json.dumps(body)).returncode == 0
+    jobs = json.loads(itinerary.done("jobs", "list", "--tag", "of-a-file", "--json"))["items"]
+    assert [(job["job_id"], job["title"]) for job in jobs] == [("f", "from a file"), ("g", "from a file")]
+
+
+def test_enqueueing_with_a_key_twice_is_one_run_and_times_are_meant_in_the_readers_zone(itinerary: Itinerary) -> None:
+    words = ("enqueue", "itinerary.echo", "--at", "2999-07-01T12:00:00", "--key", "k", "--json")
+    first, again = (json.loads(itinerary.done(*words)) for _ in range(2))
+    assert first == again
+    assert first["due_at"] == "2999-07-01T10:00:00Z"
+    assert "2999-07-01 12:00:00" in itinerary.done("runs", "list")
+
+
+def test_the_status_is_told_to_people_and_to_programs(itinerary: Itinerary) -> None:
+    database = Database(f"sqlite:///{itinerary.env['ITINERARY_DATA_DIR']}/itinerary.db", pool_size=1)
+    leases = SqlLeaseStore(database)
+    lease = leases.acquire(0, "test-holder", MINUTE)
+    assert lease is not None
+    with AnsweringLeader(itinerary.env["ITINERARY_REDIS_URL"]):
+        seen = json.loads(itinerary.done("status", "--json"))
+        text = itinerary.done("status")
+    leases.resign(lease)
+    database.close()
+    assert (seen["leader"], seen["workers"]) == ("test-holder", 1)
+    assert "test-holder" in text
+    assert "\x1b" not in text
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (("jobs", "show", "nobody"), 1, "no job nobody"),
+        (("runs", "retry", "nobody"), 1, "no run nobody"),
+        (("jobs", "add", "x", "--task", "t", "--cron", "61 * * * *"), 1, "schedule.expr"),
+        (("jobs", "add"), 2, "job_id"),
+        (("jobs", "add", "x", "--cron", "a", "--every", "b"), 2, "give one of them"),
+        (("enqueue", "t", "--kwargs", "{"), 2, "--kwargs"),
+        (("nope",), 2, "nope"),
+        (("runs", "list", "--limit", "many"), 2, "--limit"),
+    ],
+)
+def test_an_error_is_one_line_on_stderr_and_the_status_says_whose_it_is(
+    itinerary: Itinerary, words: tuple[str, ...], status: int, said: str
+) -> None:
+    ended = itinerary(*words)
+    assert (ended.returncode, ended.stdout) == (status, "")
+    assert ended.stderr.startswith("itinerary: ")
+    assert ended.stderr.count("\n") == 1
+    assert said in ended.stderr
+
+
+def test_a_port_in_use_is_said_in_one_line(itinerary: Itinerary) -> None:
+    ended = itinerary("api", ITINERARY_LOG_LEVEL="error")
+    assert ended.returncode == 1
+    assert f"itinerary: port {itinerary.env['ITINERARY_API_PORT']} of 127.0.0.1" in ended.stderr
+
+
+@pytest.mark.slow
+def test_doctor_names_what_is_to_be_mended(itinerary: Itinerary, tmp_path: Path) -> None:
+    well = {line.split()[1]: line.split()[0] for line in itinerary("doctor").stdout.splitlines()}
+    assert (well["settings"], well["database"], well["leader"], well["workers"]) == ("ok", "ok", "FAIL", "FAIL")
+    new = itinerary("doctor", ITINERARY_DATABASE_URL=f"sqlite:///{tmp_path}/new.db")
+    assert new.returncode == 1
+    assert "itinerary migrate" in new.stdout
+    assert not (tmp_path / "new.db").exists()
+    away = itinerary("doctor", ITINERARY_REDIS_URL=f"redis://:secret@127.0.0.1:{free_port()}/0")
+    assert "ITINERARY_REDIS_URL" in away.stdout
+    assert "secret" not in away.stdout + away.stderr
+
+
+def test_migrate_makes_the_schema_and_may_be_run_again(empty_sqlite_url: str, tmp_path: Path) -> None:
+    itinerary = Itinerary(project_env(ITINERARY_DATABASE_URL=empty_sqlite_url, ITINERARY_DATA_DIR=str(tmp_path)))
+    for _ in range(2):
+        assert "up to date" in itinerary.done("migrate")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "api",
+        *(pytest.param(c, marks=pytest.mark.slow) for c in ("leader", "worker", "flower", "migrate", "doctor", "up")),
+    ],
+)
+def test_a_wrong_setting_is_refused_before_anything_starts(command: str) -> None:
+    ended = Itinerary(project_env(ITINERARY_LOP_INTERVAL="1s"))(command)
+    assert ended.returncode == 2
+    assert "ITINERARY_LOP_INTERVAL" in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
+def test_without_tokens_the_api_does_not_start_on_an_open_address(sqlite_url: str) -> None:
+    ended = Itinerary(project_env(ITINERARY_DATABASE_URL=sqlite_url))("api", "--host", "0.0.0.0")
+    assert ended.returncode == 2
+    assert "ITINERARY_API_TOKENS" in ended.stderr
+
+
+def test_without_an_api_the_command_line_says_where_it_looked(tmp_path: Path) -> None:
+    address = f"http://127.0.0.1:{free_port()}"
+    ended = Itinerary(project_env(ITINERARY_API_URL=address, ITINERARY_DATA_DIR=str(tmp_path)))("jobs", "list")
+    assert ended.returncode == 1
+    assert address in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
+def test_it_starts_fast_and_imports_no_more_than_it_needs() -> None:
+    heavy = ("sqlalchemy", "celery", "numpy", "fastapi", "redis", "pydantic_settings")
+    script = f"import scheduler_service.cli.program, sys; print([m for m in {heavy} if m in sys.modules])"
+    ended = subprocess.run(
+        [sys.executable, "-c", script], env=project_env(), cwd=REPOSITORY, capture_output=True, text=True, timeout=60,
+        check=True,
+    )  # fmt: skip
+    assert ended.stdout.strip() == "[]"
