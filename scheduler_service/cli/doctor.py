@@ -4,8 +4,8 @@ Each check is one line. Only looks; changes nothing.
 """
 
 import sys
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -77,11 +77,17 @@ def _found(name: str, check: Callable[[], str], remedy: str) -> Finding:
         return Finding(name, False, f"{exc.detail}; {remedy}")
 
 
-def _database(settings: Settings) -> str:
+@contextmanager
+def _opened(settings: Settings) -> Iterator[Database]:
     file = read_url(settings.database_url).database
     if settings.database_url.startswith("sqlite") and not Path(file or "").exists():
         raise _NotWell(f"there is no file {file}")  # looking into it would make it
     with closing(Database(settings.database_url, pool_size=1)) as database:
+        yield database
+
+
+def _database(settings: Settings) -> str:
+    with _opened(settings) as database:
         check_schema(database)
     return f"{shown_url(settings.database_url)}, schema up to date"
 
@@ -111,7 +117,7 @@ def _ask_redis(settings: Settings, command: str, argument: str) -> dict[str, Any
 
 
 def _leader(settings: Settings) -> str:
-    with closing(Database(settings.database_url, pool_size=1)) as database:
+    with _opened(settings) as database:
         lease = SqlLeaseStore(database).peek(0)
     if lease is None or not lease.live:
         raise _NotWell("nobody leads")
