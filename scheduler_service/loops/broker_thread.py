@@ -54,9 +54,10 @@ class BrokerThread:
         self._keeper = keeper
         self._mailbox = mailbox
         self._stopping = stopping
-        self.thread: EffectThread[BrokerEffect] = EffectThread("dispatcher", self._carry_out, on_crash)
+        self.thread: EffectThread[BrokerEffect] = EffectThread("dispatcher", self.carry_out, on_crash)
 
-    def _carry_out(self, effects: list[BrokerEffect]) -> None:
+    def carry_out(self, effects: list[BrokerEffect]) -> None:
+        """Do these, in order; returns when all are done or known to be unknown."""
         for effect in effects:
             if not self._keeper.trusted():
                 raise LeaseLost(f"term {self._keeper.lease.term} is not confirmed any more")

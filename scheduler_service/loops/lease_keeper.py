@@ -22,17 +22,24 @@ class LeaseKeeper:
     """Renews one lease from a thread of its own until it is stopped or lost."""
 
     def __init__(
-        self, store: LeaseStore, lease: Lease, asked_at: Duration, ttl: Duration, on_loss: Callable[[], None]
+        self,
+        store: LeaseStore,
+        lease: Lease,
+        asked_at: Duration,
+        ttl: Duration,
+        on_loss: Callable[[], None],
+        clock: Callable[[], Duration] = monotonic,
     ) -> None:
         self._store = store
         self._lease = lease
         self._ttl = ttl
         self._margin = ttl // 5
         self._on_loss = on_loss
+        self._clock = clock
         self._lost = threading.Event()
         self._stopped = threading.Event()
         # (monotonic time before the last successful question, monotonic time of its answer, the database's time)
-        self._confirmed = (asked_at, monotonic(), lease.now)
+        self._confirmed = (asked_at, clock(), lease.now)
         self._thread = threading.Thread(target=self._renew, name="lease-keeper", daemon=True)
 
     @property
@@ -46,12 +53,12 @@ class LeaseKeeper:
 
     def trusted(self) -> bool:
         """Whether this process may still act as the leader."""
-        return not self._lost.is_set() and monotonic() < self._confirmed[0] + self._ttl - self._margin
+        return not self._lost.is_set() and self._clock() < self._confirmed[0] + self._ttl - self._margin
 
     def now(self) -> Instant:
         """The database's time at the last renewal plus monotonic time since."""
         _, answered_at, database_now = self._confirmed
-        return database_now + monotonic() - answered_at
+        return database_now + self._clock() - answered_at
 
     def stop(self, *, resign: bool) -> None:
         """Stop renewing; with `resign` a standby may take over at once."""
@@ -64,25 +71,29 @@ class LeaseKeeper:
             except (StoreUnavailable, LeaseLost) as exc:
                 log.warning("lease not resigned", term=self._lease.term, error=str(exc))
 
+    def confirm(self) -> None:
+        """Renew once; raises LeaseLost or StoreUnavailable."""
+        asked_at = self._clock()
+        lease = self._store.renew(self._lease, self._ttl)
+        # Time never runs backwards here, whatever the database's clock does.
+        self._confirmed = (asked_at, self._clock(), max(lease.now, self.now()))
+
     def _renew(self) -> None:
-        every = self._ttl * 3 // 10
-        while not self._stopped.wait(every / SECOND):
-            asked_at = monotonic()
+        wait = self._ttl * 3 // 10
+        while not self._stopped.wait(wait / SECOND):
             try:
-                lease = self._store.renew(self._lease, self._ttl)
+                self.confirm()
+                wait = self._ttl * 3 // 10
             except LeaseLost as exc:
                 log.error("lease lost", term=self._lease.term, error=str(exc))
-                self._lost.set()
-                self._on_loss()
-                return
+                return self._give_up()
             except StoreUnavailable as exc:
                 log.warning("lease not confirmed", term=self._lease.term, error=str(exc))
-                every = self._ttl // 10
+                wait = self._ttl // 10
                 if not self.trusted():
-                    self._lost.set()
-                    self._on_loss()
-                    return
-                continue
-            every = self._ttl * 3 // 10
-            # Time never runs backwards here, whatever the database's clock does.
-            self._confirmed = (asked_at, monotonic(), max(lease.now, self.now()))
+                    return self._give_up()
+        return None
+
+    def _give_up(self) -> None:
+        self._lost.set()
+        self._on_loss()

@@ -10,19 +10,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from scheduler_service.core.effects import (
-    Apply,
-    BuildIndex,
-    Effect,
-    MakeRuns,
-    MoveRuns,
-    ReadCancels,
-    ReadDue,
-    ReadJobs,
-    ReadRuns,
-    RecordStatistics,
-    Republish,
-)
+from scheduler_service.core.effects import BuildIndex, Effect, StoreEffect
 from scheduler_service.core.errors import LeaseLost
 from scheduler_service.core.feedback import Shutdown
 from scheduler_service.core.instants import SECOND
@@ -124,16 +112,12 @@ class SchedulerLoop:
 
     def _hand_out(self, effects: list[Effect]) -> None:
         for effect in effects:
-            match effect:
-                case BuildIndex():
-                    self._builder.put(effect)
-                case (
-                    MakeRuns() | MoveRuns() | Republish() | Apply() | ReadRuns() | ReadDue() | ReadCancels()
-                    | ReadJobs() | RecordStatistics()
-                ):  # fmt: skip
-                    self._syncer.thread.put(effect)
-                case _:
-                    self._broker.thread.put(effect)
+            if isinstance(effect, BuildIndex):
+                self._builder.put(effect)
+            elif isinstance(effect, StoreEffect):
+                self._syncer.thread.put(effect)
+            else:
+                self._broker.thread.put(effect)
 
     def _build(self, orders: list[BuildIndex]) -> None:
         for order in orders:

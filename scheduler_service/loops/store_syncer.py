@@ -60,9 +60,10 @@ class StoreSyncer:
         self._mailbox = mailbox
         self._since = since
         self._stopping = stopping
-        self.thread: EffectThread[StoreEffect] = EffectThread("run-syncer", self._carry_out, on_crash)
+        self.thread: EffectThread[StoreEffect] = EffectThread("run-syncer", self.carry_out, on_crash)
 
-    def _carry_out(self, effects: list[StoreEffect]) -> None:
+    def carry_out(self, effects: list[StoreEffect]) -> None:
+        """Do these, in order; returns when all are done."""
         for effect in merged(effects):
             self._until_done(effect)
 

@@ -1,0 +1,26 @@
+"""The state diagram of the README, made from the transition table."""
+
+from scheduler_service.core.run_state import FINAL, MOVES, RunState
+
+
+def state_diagram() -> str:
+    """A Mermaid state diagram; arrows with the same ends are one arrow with all their events."""
+    arrows: dict[tuple[str, str], list[str]] = {}
+    for event, move in MOVES.items():
+        targets = [move.target] if move.spent is None else [move.target, move.spent]
+        for source in sorted(move.sources):
+            for target in targets:
+                label = (
+                    event.value if move.spent is None else f"{event.value} ({_left(target is move.target)})"
+                )
+                arrows.setdefault((source.value, target.value), []).append(label)
+    lines = [
+        f"    {source} --> {target}: {', '.join(labels)}"
+        for (source, target), labels in sorted(arrows.items())
+    ]
+    ends = [f"    {state.value} --> [*]" for state in sorted(FINAL)]
+    return "\n".join(["stateDiagram-v2", f"    [*] --> {RunState.SCHEDULED.value}", *lines, *ends])
+
+
+def _left(any_left: bool) -> str:
+    return "attempts left" if any_left else "none left"

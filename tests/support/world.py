@@ -1,0 +1,253 @@
+"""A whole scheduler under a hand-moved clock: the pure step, the real effect code, fakes for database and Redis.
+
+Nothing here sleeps or starts a thread: time moves when a test says so, and every consequence has happened when the
+call returns.
+"""
+
+import heapq
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from scheduler_service.adapters.metrics import PrometheusMeter
+from scheduler_service.core.effects import BuildIndex, Effect, StoreEffect
+from scheduler_service.core.feedback import InboxRead
+from scheduler_service.core.identity import adhoc_run_id, split_task_id, task_id
+from scheduler_service.core.instants import MILLISECOND, SECOND, Duration, Instant, parse_instant
+from scheduler_service.core.iteration import iterate, next_wake, take_over
+from scheduler_service.core.job_body import read_job
+from scheduler_service.core.messages import decode
+from scheduler_service.core.model import Job, NewRun, Run, RunKind
+from scheduler_service.core.rebuilding import build_index
+from scheduler_service.core.state import CoreSettings
+from scheduler_service.loops.broker_thread import BrokerThread
+from scheduler_service.loops.lease_keeper import LeaseKeeper
+from scheduler_service.loops.mailbox import Mailbox
+from scheduler_service.loops.store_syncer import StoreSyncer
+from scheduler_service.ports import RunFilter
+from tests.support.fake_store import FakeStore
+from tests.support.fakes_redis import FakeClaims, FakeDispatcher, FakeInbox
+
+MONDAY = parse_instant("2026-11-30T10:00:00Z")
+TTL = 5 * SECOND
+
+
+@dataclass(order=True)
+class _Ending:
+    at: Instant
+    attempt: str
+    report: dict[str, Any] = field(compare=False)
+
+
+@dataclass
+class Workers:
+    """Simulated workers that take what their queue holds at once; `started` is the truth about starts.
+
+    `behave` says how an attempt ends: (seconds, report type, report body). None: it never ends by itself.
+    """
+
+    world: "World"
+    listening: bool = True
+    seconds: float = 0.05
+    behave: Callable[[str], tuple[str, dict[str, Any]] | None] = lambda attempt: ("succeeded", {"result": "done"})
+    started: list[tuple[Instant, str]] = field(default_factory=list)
+    running: dict[str, str] = field(default_factory=dict)
+    endings: list[_Ending] = field(default_factory=list)
+
+    def take(self) -> None:
+        """Pop what is there, claim it, start it."""
+        while self.listening and (attempt := self.world.dispatcher.pop("default")) is not None:
+            self.deliver(attempt)
+
+    def deliver(self, attempt: str) -> None:
+        """One delivery of this attempt, the first or another."""
+        if attempt in self.world.claims.flagged or not self.world.claims.claim(attempt, f"token-{len(self.started)}"):
+            return
+        self.started.append((self.world.now, attempt))
+        self.running[attempt] = "default"
+        self.world.tell("started", task_id=attempt, worker="w1")
+        how = self.behave(attempt)
+        if how is not None:
+            at = self.world.now + int(self.seconds * SECOND)
+            heapq.heappush(self.endings, _Ending(at, attempt, {"type": how[0], **how[1]}))
+
+    def end(self) -> None:
+        """Report what has come to its end."""
+        while self.endings and self.endings[0].at <= self.world.now:
+            ending = heapq.heappop(self.endings)
+            if self.running.pop(ending.attempt, None) is not None:
+                body = dict(ending.report)
+                self.world.tell(body.pop("type"), task_id=ending.attempt, worker="w1", **body)
+
+    def beat(self) -> None:
+        """One heartbeat that lists what runs."""
+        running = list(self.running)
+        self.world.tell("heartbeat", worker="w1", running=running, received=[], concurrency=4, queues=["default"])
+
+    def die(self) -> None:
+        """What ran is gone, and nobody says so."""
+        self.running.clear()
+        self.endings.clear()
+        self.listening = False
+
+
+class World:
+    """One leader over fakes; `advance` moves the clock, `settle` lets everything due happen."""
+
+    def __init__(self, at: Instant = MONDAY, settings: CoreSettings = CoreSettings()) -> None:  # noqa: B008
+        self.now = at
+        self.settings = settings
+        self.store = FakeStore(lambda: self.now)
+        self.inbox, self.claims, self.dispatcher = FakeInbox(), FakeClaims(), FakeDispatcher()
+        self.workers = Workers(self)
+        self.meter = PrometheusMeter()
+        self.made = 0
+        self.lead()
+
+    def lead(self, wait: Duration = 0) -> None:
+        """A new leader takes over, `wait` after the last one was gone, from what is committed."""
+        self.now += wait
+        lease = self.store.leases.acquire(0, f"leader-{self.now}", TTL)
+        if lease is None:
+            self.now += TTL
+            lease = self.store.leases.acquire(0, f"leader-{self.now}", TTL)
+        assert lease is not None
+        self.mailbox = Mailbox()
+        self.keeper = LeaseKeeper(self.store.leases, lease, self.now, TTL, lambda: None, clock=lambda: self.now)
+        store = self.store.leader
+        cursor = store.cursor(lease)
+        stopping = threading.Event()
+        since = cursor.materialised_until
+        self._syncer = StoreSyncer(store, self.keeper, self.mailbox, since, stopping, self._broke)
+        self._broker = BrokerThread(
+            self.dispatcher, self.claims, self.inbox, self.meter, self.keeper, self.mailbox, stopping, self._broke
+        )
+        self.state, effects = take_over(
+            self.settings, lease.term, cursor, store.job_histories(since), store.active_runs(), self.now
+        )
+        self._position = cursor.inbox_position
+        self.carry_out(effects)
+        self.settle()
+
+    def settle(self) -> None:
+        """Let everything that is due now happen, until nothing more does."""
+        for _ in range(200):
+            self.keeper.confirm()
+            self.workers.end()
+            self._read_inbox()
+            messages = self.mailbox.drain(0)
+            self.state, effects = iterate(self.state, messages, self.now)
+            self.meter.iterated(self.state, 0, effects)
+            self.carry_out(effects)
+            self.workers.take()
+            if not messages and not effects and self._quiet():
+                return
+        raise AssertionError("the loop does not come to rest")
+
+    def advance(self, duration: Duration) -> None:
+        """Move the clock, stopping wherever the leader or a worker has something to do."""
+        until = self.now + duration
+        while self.now < until:
+            soonest = min(until, max(next_wake(self.state, self.now), self.now + MILLISECOND))
+            if self.workers.endings:
+                soonest = min(soonest, max(self.workers.endings[0].at, self.now))
+            self.now = soonest if soonest > self.now else self.now + MILLISECOND
+            self.settle()
+
+    def carry_out(self, effects: list[Effect]) -> None:
+        """What the threads around the loop would do, one after the other."""
+        for effect in effects:
+            if isinstance(effect, BuildIndex):
+                self.mailbox.put(build_index(effect))
+            elif isinstance(effect, StoreEffect):
+                self._syncer.carry_out([effect])
+            else:
+                self._broker.carry_out([effect])
+
+    def tell(self, kind: str, **body: Any) -> None:
+        """An entry into the inbox."""
+        self.inbox.send(kind, self.now, body)
+
+    def _read_inbox(self) -> None:
+        batch = self.inbox.read(self._position, 1000, 0)
+        if batch.entries or self.state.listening_since is None:
+            self._position = batch.position
+            messages = tuple(decode(fields) for _, fields in batch.entries)
+            self.mailbox.put(InboxRead(messages, batch.position, batch.at_end))
+
+    def _quiet(self) -> bool:
+        return not self.inbox.read(self._position, 1, 0).entries and not (
+            self.workers.endings and self.workers.endings[0].at <= self.now
+        )
+
+    @staticmethod
+    def _broke(cause: BaseException) -> None:
+        raise cause
+
+    # What users do
+
+    def job(self, job_id: str, schedule: dict[str, Any], **more: Any) -> Job:
+        """Make or replace a job, and tell the leader."""
+        body = {"job_id": job_id, "task": "demo.task", "schedule": schedule, **more}
+        job, _ = read_job(body, made_at=self.now)
+        job, _ = self.store.jobs.replace(job, None)
+        self.tell("job_changed", job_id=job_id, change="modified")
+        self.settle()
+        return job
+
+    def every(self, job_id: str, every: str, **more: Any) -> Job:
+        """A job of this interval, anchored at the clock's present."""
+        return self.job(job_id, {"kind": "interval", "every": every}, **more)
+
+    def pause(self, job_id: str, until: Instant | None = None) -> None:
+        self.store.jobs.set_paused(job_id, True, "testing", until)
+        self.tell("job_changed", job_id=job_id, change="modified")
+        self.settle()
+
+    def resume(self, job_id: str) -> None:
+        self.store.jobs.set_paused(job_id, False, None, None)
+        self.tell("job_changed", job_id=job_id, change="modified")
+        self.settle()
+
+    def delete(self, job_id: str) -> None:
+        self.store.jobs.delete(job_id, None)
+        self.tell("job_changed", job_id=job_id, change="removed")
+        self.settle()
+
+    def enqueue(self, after: Duration = 0, **more: Any) -> str:
+        """A one-off run, due `after` from now."""
+        self.made += 1
+        due = self.now + after
+        run = NewRun(adhoc_run_id(f"{self.made:04}"), RunKind.ADHOC, "demo.task", due, due)
+        ((made, _),) = self.store.runs.enqueue([replace(run, **more)])
+        self.tell("run_enqueued", run_ids=[made.run_id])
+        self.settle()
+        return made.run_id
+
+    def cancel(self, run_id: str) -> Run:
+        run = self.store.runs.request_cancel(run_id)
+        self.tell("cancel_run", run_id=run_id)
+        self.settle()
+        return self.run(run.run_id)
+
+    # What can be seen
+
+    def run(self, run_id: str) -> Run:
+        return self.store.runs.get(run_id)
+
+    def runs(self, job_id: str) -> list[Run]:
+        """All runs of the job, oldest first."""
+        page = self.store.runs.list(RunFilter(job_id=job_id), 10_000, None)
+        return sorted(page.items, key=lambda run: (run.scheduled_at, run.run_id))
+
+    def states(self, job_id: str) -> list[str]:
+        return [run.state.value for run in self.runs(job_id)]
+
+    def starts(self, run_id: str) -> list[Instant]:
+        """When any attempt of this run was started."""
+        return [at for at, attempt in self.workers.started if split_task_id(attempt)[0] == run_id]
+
+
+def attempt_of(run_id: str, number: int = 1) -> str:
+    return task_id(run_id, number)
