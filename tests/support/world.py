@@ -95,7 +95,7 @@ class Workers:
 class World:
     """One leader over fakes; `advance` moves the clock, `settle` lets everything due happen."""
 
-    def __init__(self, at: Instant = MONDAY, settings: CoreSettings = CoreSettings()) -> None:  # noqa: B008
+    def __init__(self, at: Instant = MONDAY + MILLISECOND, settings: CoreSettings = CoreSettings()) -> None:  # noqa: B008
         self.now = at
         self.settings = settings
         self.store = FakeStore(lambda: self.now)

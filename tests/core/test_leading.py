@@ -1,0 +1,551 @@
+"""The leader's rules, one a test, under a hand-moved clock."""
+
+import pytest
+
+from scheduler_service.core.identity import occurrence_run_id
+from scheduler_service.core.instants import HOUR, MINUTE, SECOND, Instant
+from scheduler_service.core.run_state import RunState
+from scheduler_service.core.state import CoreSettings
+from tests.support.world import MONDAY, World, attempt_of
+
+LONG = {"result": "late"}
+
+
+def fails(attempt: str) -> tuple[str, dict[str, object]]:
+    return "failed", {"error": {"type": "ValueError", "message": attempt, "traceback": "T"}}
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_each_occurrence_has_one_row_and_one_start_and_none_is_early(world: World) -> None:
+    world.every("a", "2s")
+    world.advance(MINUTE + SECOND)
+    done = [run for run in world.runs("a") if run.state is RunState.COMPLETED]
+    assert [run.scheduled_at for run in done] == [MONDAY + n * 2 * SECOND for n in range(1, 31)]
+    for run in done:
+        (started,) = world.starts(run.run_id)
+        assert run.due_at <= started <= run.due_at + 50_000
+
+
+def test_rows_are_made_ahead_by_the_pre_schedule_interval_and_not_further(world: World) -> None:
+    world.every("a", "1s")
+    world.advance(3 * SECOND)
+    scheduled = [run.scheduled_at for run in world.runs("a") if run.state is RunState.SCHEDULED]
+    assert min(scheduled) > world.now
+    assert max(scheduled) < world.now + 10 * SECOND + SECOND
+
+
+def test_five_one_offs_of_which_one_is_due_give_one_start_over_three_passes(world: World) -> None:
+    due = world.enqueue()
+    later = [world.enqueue(after=HOUR + n) for n in range(4)]
+    for _ in range(3):
+        world.advance(5 * SECOND)
+    assert len(world.workers.started) == 1
+    assert world.run(due).state is RunState.COMPLETED
+    assert {world.run(run_id).state for run_id in later} == {RunState.SCHEDULED}
+
+
+def test_a_one_off_that_nobody_told_the_leader_about_is_found_in_time(world: World) -> None:
+    run_id = world.enqueue(after=HOUR)
+    world.lead()
+    world.advance(HOUR + SECOND)
+    assert world.starts(run_id) == [world.run(run_id).due_at]
+
+
+def test_a_failure_is_tried_again_after_its_pause_until_the_attempts_are_spent(world: World) -> None:
+    world.workers.behave = fails
+    retry = {"max_attempts": 3, "initial": "10s", "factor": 2, "jitter": False}
+    world.every("a", "1h", retry=retry)
+    world.advance(HOUR + 2 * MINUTE)
+    (run, *_) = world.runs("a")
+    assert run.state is RunState.FAILED
+    starts = [at - run.scheduled_at for at in world.starts(run.run_id)]
+    assert [round(at / SECOND) for at in starts] == [0, 10, 30]
+    assert [attempt.outcome for attempt in world.run(run.run_id).attempts] == ["failed", "failed"]
+    assert run.error is not None
+    assert run.error.type == "ValueError"
+
+
+def test_a_task_that_asks_for_a_retry_gets_it_at_its_time_with_its_arguments(world: World) -> None:
+    due = "2026-11-30T10:00:20Z"
+    answers = iter([("retry", {"due_at": due, "args": [7], "kwargs": {"x": 1}}), ("succeeded", {"result": 1})])
+    world.workers.behave = lambda attempt: next(answers)
+    run_id = world.enqueue()
+    world.advance(10 * SECOND)
+    assert world.run(run_id).state is RunState.RETRYING
+    world.advance(15 * SECOND)
+    run = world.run(run_id)
+    assert run.state is RunState.COMPLETED
+    assert (run.args, run.kwargs, run.attempt) == ([7], {"x": 1}, 2)
+    assert world.dispatcher.published[-1].retries == 1
+
+
+class TestReports:
+    def test_succeeded_before_started_ends_the_run_all_the_same(self, world: World) -> None:
+        world.workers.listening = False
+        run_id = world.enqueue()
+        world.tell("succeeded", task_id=attempt_of(run_id), worker="w", result=1)
+        world.tell("started", task_id=attempt_of(run_id), worker="w")
+        world.settle()
+        assert world.run(run_id).state is RunState.COMPLETED
+
+    def test_every_report_told_twice_changes_nothing(self, world: World) -> None:
+        run_id = world.enqueue()
+        world.advance(SECOND)
+        before = world.run(run_id)
+        for kind, more in (("started", {}), ("succeeded", {"result": 2}), fails("again")):
+            world.tell(kind, task_id=attempt_of(run_id), worker="w", **more)
+        world.settle()
+        after = world.run(run_id)
+        assert (after.state, after.result, after.finished_at) == (before.state, before.result, before.finished_at)
+
+    def test_a_report_of_an_attempt_that_is_over_does_not_touch_the_next_one(self, world: World) -> None:
+        world.workers.behave = fails
+        world.every("a", "1h", retry={"max_attempts": 2, "initial": "60s", "jitter": False})
+        world.advance(HOUR + 5 * SECOND)
+        (run, *_) = world.runs("a")
+        world.tell("succeeded", task_id=attempt_of(run.run_id), worker="w", result="too late")
+        world.settle()
+        assert world.run(run.run_id).state is RunState.RETRYING
+
+    def test_a_report_of_a_run_that_never_was_is_counted_and_forgotten(self, world: World) -> None:
+        world.tell("succeeded", task_id="nobody_2026-11-30T10:00:00Z~1", worker="w", result=1)
+        world.settle()
+        assert 'scheduler_events_ignored_total{cause="unknown"} 1.0' in world.meter.exposition()
+
+
+class TestCancel:
+    def test_before_its_time_it_never_starts(self, world: World) -> None:
+        run_id = world.enqueue(after=5 * SECOND)
+        assert world.cancel(run_id).state is RunState.CANCELLED
+        world.advance(10 * SECOND)
+        assert world.starts(run_id) == []
+
+    def test_pending_ends_cancelled_once_nobody_has_claimed_it_and_its_message_is_refused(self, world: World) -> None:
+        world.workers.listening = False
+        run_id = world.enqueue()
+        assert world.run(run_id).state is RunState.PENDING
+        assert world.cancel(run_id).state is RunState.CANCELLED
+        world.workers.listening = True
+        world.advance(5 * SECOND)
+        assert world.starts(run_id) == []
+
+    def test_running_is_told_to_stop_and_ends_cancelled_when_it_does(self, world: World) -> None:
+        world.workers.behave = lambda attempt: None
+        run_id = world.enqueue()
+        world.cancel(run_id)
+        assert world.dispatcher.revoked == [attempt_of(run_id)]
+        assert world.run(run_id).state is RunState.RUNNING
+        kind, body = fails("Terminated")
+        world.tell(kind, task_id=attempt_of(run_id), worker="w1", **body)
+        world.settle()
+        assert world.run(run_id).state is RunState.CANCELLED
+
+    def test_running_that_finishes_first_is_completed(self, world: World) -> None:
+        run_id = world.enqueue()
+        world.cancel(run_id)
+        world.advance(SECOND)
+        assert world.run(run_id).state is RunState.COMPLETED
+
+    def test_a_cancelled_run_gets_no_further_attempt(self, world: World) -> None:
+        world.workers.behave = lambda attempt: None
+        world.every("a", "1h", retry={"max_attempts": 5})
+        world.advance(HOUR + SECOND)
+        run = world.runs("a")[0]
+        # The request is committed but its word is lost: the end of the attempt meets it in the database.
+        world.store.runs.request_cancel(run.run_id)
+        kind, body = fails("x")
+        world.tell(kind, task_id=attempt_of(run.run_id), worker="w1", **body)
+        world.settle()
+        assert world.run(run.run_id).state is RunState.CANCELLED
+
+    def test_a_request_whose_word_was_lost_is_found_in_the_database(self, world: World) -> None:
+        world.workers.behave = lambda attempt: None
+        run_id = world.enqueue()
+        world.store.runs.request_cancel(run_id)
+        world.advance(10 * SECOND)
+        assert attempt_of(run_id) in world.dispatcher.revoked
+
+
+class TestEdits:
+    def test_a_new_schedule_holds_at_once_and_never_re_fires_the_past(self, world: World) -> None:
+        world.every("a", "10s")
+        world.advance(25 * SECOND)
+        world.every("a", "7s")
+        world.advance(MINUTE)
+        done = [run for run in world.runs("a") if run.state is RunState.COMPLETED]
+        old = [r.scheduled_at - MONDAY for r in done if r.job_version == 1]
+        new = [r.scheduled_at - MONDAY for r in done if r.job_version == 2]
+        assert old == [10 * SECOND, 20 * SECOND]
+        assert min(new) > 25 * SECOND
+        assert all(world.starts(run.run_id) for run in done)
+
+    def test_editing_back_and_forth_fires_no_instant_twice_and_loses_none(self, world: World) -> None:
+        for _ in range(3):
+            world.every("a", "10s")
+            world.every("a", "5s")
+        world.advance(MINUTE + SECOND)
+        done = [run.scheduled_at for run in world.runs("a") if run.state is RunState.COMPLETED]
+        assert done == [MONDAY + n * 5 * SECOND for n in range(1, 13)]
+
+    def test_a_pending_run_keeps_the_definition_it_was_made_with(self, world: World) -> None:
+        world.workers.listening = False
+        world.every("a", "10s", kwargs={"v": 1})
+        world.advance(11 * SECOND)
+        world.every("a", "10s", kwargs={"v": 2})
+        world.workers.listening = True
+        world.advance(10 * SECOND)
+        assert [run.kwargs for run in world.runs("a")][:2] == [{"v": 1}, {"v": 2}]
+
+    def test_an_edit_that_nobody_told_the_leader_about_is_planned_by_the_watcher_s_way(self, world: World) -> None:
+        world.every("a", "10s")
+        world.store.jobs.set_paused("a", True, "quietly", None)
+        world.advance(30 * SECOND)
+        # The move's guard refuses what is not planned as it stands, message or no message.
+        assert not world.workers.started
+
+    def test_a_deleted_job_runs_no_more_and_its_running_run_may_finish(self, world: World) -> None:
+        world.workers.seconds = 30
+        world.every("a", "10s")
+        world.advance(11 * SECOND)
+        world.delete("a")
+        world.workers.beat()
+        world.advance(20 * SECOND)
+        world.workers.beat()
+        world.advance(20 * SECOND)
+        assert world.states("a") == ["completed"]
+
+    def test_deleting_a_job_cancels_what_is_pending(self, world: World) -> None:
+        world.workers.listening = False
+        world.every("a", "10s")
+        world.advance(11 * SECOND)
+        world.delete("a")
+        assert world.states("a") == ["cancelled"]
+        assert world.runs("a")[0].reason == "its job was deleted"
+
+    def test_a_job_made_while_nobody_led_is_planned_from_its_making(self, world: World) -> None:
+        world.workers.listening = False
+        world.advance(15 * SECOND)
+        world.store.jobs.replace(world_job(world, "a", "10s"), None)
+        world.lead(wait=7 * SECOND)
+        world.workers.listening = True
+        world.advance(30 * SECOND)
+        assert world.states("a")[:3] == ["completed"] * 3
+
+
+class TestPause:
+    def test_nothing_is_due_while_paused_and_nothing_is_owed_after(self, world: World) -> None:
+        world.every("a", "10s")
+        world.advance(15 * SECOND)
+        world.pause("a")
+        world.advance(MINUTE)
+        world.resume("a")
+        world.advance(20 * SECOND)
+        done = [(run.scheduled_at - MONDAY) // SECOND for run in world.runs("a") if run.state is RunState.COMPLETED]
+        assert done == [10, 80, 90]
+
+    def test_a_pause_with_an_end_ends_by_itself(self, world: World) -> None:
+        world.every("a", "10s")
+        world.pause("a", until=MONDAY + 35 * SECOND)
+        world.advance(MINUTE + SECOND)
+        done = [(run.scheduled_at - MONDAY) // SECOND for run in world.runs("a") if run.state is RunState.COMPLETED]
+        assert done == [40, 50, 60]
+
+
+class TestBounds:
+    def test_occurrences_lie_within_start_at_and_end_at(self, world: World) -> None:
+        bounds = {"start_at": "2026-11-30T10:00:20Z", "end_at": "2026-11-30T10:00:41Z"}
+        world.every("a", "10s", **bounds)
+        world.advance(2 * MINUTE)
+        assert [(run.scheduled_at - MONDAY) // SECOND for run in world.runs("a")] == [20, 30, 40]
+
+    def test_jitter_delays_the_release_and_never_the_name(self, world: World) -> None:
+        world.every("a", "10s", jitter="5s")
+        world.advance(2 * MINUTE)
+        done = [run for run in world.runs("a") if run.state is RunState.COMPLETED]
+        assert len({run.due_at - run.scheduled_at for run in done}) > 5
+        for run in done:
+            assert 0 <= run.due_at - run.scheduled_at < 5 * SECOND
+            assert world.starts(run.run_id)[0] >= run.due_at
+            assert run.run_id == occurrence_run_id("a", run.scheduled_at)
+
+
+class TestMisfire:
+    def outage(self, world: World, length: int, **job: object) -> list[Instant]:
+        world.every("a", "1m", **job)
+        world.advance(90 * SECOND)
+        world.lead(wait=length)
+        world.advance(5 * SECOND)
+        return [run.scheduled_at for run in world.runs("a") if run.state is RunState.COMPLETED][1:]
+
+    def test_fire_once_runs_the_newest_and_records_the_rest_as_one_gap(self, world: World) -> None:
+        ran = self.outage(world, 3 * HOUR)
+        assert ran == [MONDAY + 3 * HOUR + MINUTE]
+        (gap,) = world.store.tables.gaps
+        assert gap.count == 179
+        assert "fire_once" in gap.reason
+
+    def test_fire_all_runs_as_many_as_its_cap(self, world: World) -> None:
+        policy = {"policy": "fire_all", "max_catch_up": 10}
+        assert len(self.outage(world, 3 * HOUR, misfire=policy, overlap="allow")) == 10
+
+    def test_skip_runs_none_of_the_late(self, world: World) -> None:
+        ran = self.outage(world, 3 * HOUR + 50 * SECOND, misfire={"policy": "skip", "grace": "5s"})
+        assert all(at > world.now - 10 * SECOND for at in ran)
+
+    def test_every_occurrence_of_an_outage_has_a_row_or_lies_in_a_gap(self, world: World) -> None:
+        self.outage(world, HOUR, misfire={"policy": "fire_all", "max_catch_up": 7}, overlap="allow")
+        rows = {run.scheduled_at for run in world.runs("a")}
+        missed = sum(gap.count for gap in world.store.tables.gaps)
+        assert len({at for at in rows if at <= world.now}) + missed == (world.now - MONDAY) // MINUTE
+
+    def test_a_stall_within_the_grace_runs_everything(self, world: World) -> None:
+        ran = self.outage(world, 80 * SECOND, misfire={"policy": "skip", "grace": "10m"}, overlap="allow")
+        assert ran == [MONDAY + 2 * MINUTE]
+
+    def test_a_row_made_before_the_outage_is_judged_with_the_rest(self, world: World) -> None:
+        world.every("a", "1m")
+        world.advance(MINUTE + 55 * SECOND)
+        world.lead(wait=10 * MINUTE)
+        world.advance(5 * SECOND)
+        states = {(run.scheduled_at - MONDAY) // MINUTE: run.state.value for run in world.runs("a")}
+        assert states[2] == "missed"
+        assert [minute for minute, state in states.items() if state == "completed"][1:] == [11]
+
+
+class TestOverlap:
+    def long_runs(self, world: World, overlap: str) -> list[str]:
+        world.workers.seconds = 25
+        world.every("a", "10s", overlap=overlap)
+        for _ in range(7):
+            world.advance(10 * SECOND)
+            world.workers.beat()
+        return world.states("a")[:7]
+
+    def test_skip_lets_the_running_one_finish_and_says_why(self, world: World) -> None:
+        states = self.long_runs(world, "skip")
+        assert states[:6] == ["completed", "skipped", "skipped", "completed", "skipped", "skipped"]
+        assert world.runs("a")[1].reason == f"overlap skip: {world.runs('a')[0].run_id} is not final"
+
+    def test_allow_runs_them_side_by_side(self, world: World) -> None:
+        assert "skipped" not in self.long_runs(world, "allow")
+        assert len(world.workers.started) == 7
+
+    def test_queue_holds_one_back_and_skips_the_rest(self, world: World) -> None:
+        states = self.long_runs(world, "queue")
+        assert states[:3] == ["completed", "completed", "skipped"]
+        starts = [world.starts(run.run_id)[0] for run in world.runs("a")[:2]]
+        assert starts[1] - starts[0] >= 25 * SECOND
+
+    def test_queue_all_runs_one_behind_the_other(self, world: World) -> None:
+        self.long_runs(world, "queue_all")
+        for _ in range(10):
+            world.advance(10 * SECOND)
+            world.workers.beat()
+        starts = [at for run in world.runs("a")[:5] for at in world.starts(run.run_id)]
+        assert all(b - a >= 25 * SECOND for a, b in zip(starts, starts[1:], strict=False))
+        assert "skipped" not in world.states("a")
+
+    def test_cancel_running_stops_the_old_and_starts_the_new(self, world: World) -> None:
+        world.workers.behave = lambda attempt: None
+        world.every("a", "10s", overlap="cancel_running")
+        world.advance(10 * SECOND)
+        (first, *_) = world.runs("a")
+        world.advance(10 * SECOND)
+        assert world.dispatcher.revoked == [attempt_of(first.run_id)]
+        kind, body = fails("Terminated")
+        world.tell(kind, task_id=attempt_of(first.run_id), worker="w1", **body)
+        world.advance(SECOND)
+        assert world.states("a")[:2] == ["cancelled", "running"]
+
+    def test_a_retry_in_waiting_counts_as_not_final(self, world: World) -> None:
+        world.workers.behave = fails
+        world.every("a", "10s", retry={"max_attempts": 2, "initial": "15s", "jitter": False})
+        world.advance(21 * SECOND)
+        assert world.states("a")[:2] == ["retrying", "skipped"]
+
+
+class TestTakeOver:
+    def test_what_was_moved_but_never_published_goes_out_by_the_next_leader(self, world: World) -> None:
+        world.dispatcher.away = True
+        world.keeper.trusted = lambda: False  # type: ignore[method-assign]
+        run_id = _committed_pending(world)
+        world.dispatcher.away = False
+        world.lead()
+        world.advance(SECOND)
+        assert len(world.starts(run_id)) == 1
+
+    def test_what_was_published_but_not_marked_is_sent_again_and_started_once(self, world: World) -> None:
+        world.workers.listening = False
+        run_id = world.enqueue()
+        world.lead()
+        world.workers.listening = True
+        world.advance(5 * SECOND)
+        sent = [run.run_id for run in world.dispatcher.published]
+        assert sent.count(run_id) >= 2
+        assert len(world.starts(run_id)) == 1
+
+    def test_reports_that_waited_for_a_leader_are_applied(self, world: World) -> None:
+        world.workers.behave = lambda attempt: None
+        run_id = world.enqueue()
+        world.tell("succeeded", task_id=attempt_of(run_id), worker="w1", result=5)
+        world.lead(wait=2 * MINUTE)
+        assert world.run(run_id).state is RunState.COMPLETED
+
+    def test_reading_the_inbox_twice_changes_nothing(self, world: World) -> None:
+        runs = [world.enqueue() for _ in range(5)]
+        world.advance(SECOND)
+        before = [world.run(run_id) for run_id in runs]
+        world.store.tables.cursors[0] = (world.store.tables.cursors[0][0], "0-0")
+        world.lead()
+        world.advance(SECOND)
+        assert [world.run(run_id) for run_id in runs] == before
+
+    def test_the_sequence_of_publishes_grows_over_leaders(self, world: World) -> None:
+        world.enqueue()
+        world.lead()
+        world.enqueue()
+        seqs = [run.seq for run in world.dispatcher.published]
+        assert seqs == sorted(seqs)
+        assert seqs[0] >> 32 < seqs[-1] >> 32
+
+
+class TestLost:
+    def test_a_run_that_no_worker_lists_any_more_is_lost_and_fails(self, world: World) -> None:
+        world.workers.behave = lambda attempt: None
+        run_id = world.enqueue()
+        world.workers.die()
+        world.advance(2 * MINUTE)
+        run = world.run(run_id)
+        assert run.state is RunState.FAILED
+        assert run.reason == "lost"
+
+    def test_a_lost_attempt_is_followed_by_the_next_where_the_job_has_one(self, world: World) -> None:
+        world.workers.behave = lambda attempt: None
+        world.every("a", "1h", retry={"max_attempts": 2, "initial": "1s", "jitter": False})
+        world.advance(HOUR + SECOND)
+        world.workers.die()
+        world.workers.behave = lambda attempt: ("succeeded", {"result": 1})
+        world.workers.listening = True
+        world.advance(2 * MINUTE)
+        (run, *_) = world.runs("a")
+        assert (run.state, run.attempt) == (RunState.COMPLETED, 2)
+        assert attempt_of(run.run_id, 1) in world.claims.flagged
+
+    def test_heartbeats_keep_a_long_run_alive(self, world: World) -> None:
+        world.workers.seconds = 300
+        run_id = world.enqueue()
+        for _ in range(30):
+            world.advance(10 * SECOND)
+            world.workers.beat()
+        world.advance(SECOND)
+        assert world.run(run_id).state is RunState.COMPLETED
+
+    def test_silence_means_nothing_while_the_inbox_cannot_be_read(self, world: World) -> None:
+        from scheduler_service.core.feedback import InboxSilent
+
+        world.workers.behave = lambda attempt: None
+        run_id = world.enqueue()
+        for _ in range(20):
+            world.mailbox.put(InboxSilent())
+            world.state.listening_since = None
+            world.advance(5 * SECOND)
+        assert world.run(run_id).state is RunState.RUNNING
+
+    def test_a_report_left_beside_the_stream_is_found_before_the_verdict(self, world: World) -> None:
+        from scheduler_service.core.wire import entry
+
+        world.workers.behave = lambda attempt: None
+        run_id = world.enqueue()
+        body = {"task_id": attempt_of(run_id), "worker": "w1", "result": "found"}
+        world.claims.leave(attempt_of(run_id), entry("succeeded", world.now, body))
+        world.advance(2 * MINUTE)
+        assert world.run(run_id).result == "found"
+
+    def test_a_run_past_its_timeout_is_ended_though_its_worker_still_lists_it(self, world: World) -> None:
+        world.workers.behave = lambda attempt: None
+        run_id = world.enqueue(timeout=10 * SECOND)
+        for _ in range(10):
+            world.advance(10 * SECOND)
+            world.workers.beat()
+        run = world.run(run_id)
+        assert (run.state, run.reason) == (RunState.FAILED, "timed_out")
+
+
+class TestRepublish:
+    def test_a_message_that_was_popped_and_lost_is_sent_again_with_the_same_task_id(self, world: World) -> None:
+        world.workers.listening = False
+        run_id = world.enqueue()
+        assert world.dispatcher.pop("default") == attempt_of(run_id)
+        world.workers.listening = True
+        world.advance(MINUTE)
+        assert world.run(run_id).state is RunState.COMPLETED
+        assert len(world.starts(run_id)) == 1
+        seqs = [run.seq for run in world.dispatcher.published if run.run_id == run_id]
+        assert seqs[0] < seqs[1]
+
+    def test_a_long_backlog_is_no_loss(self, world: World) -> None:
+        world.workers.listening = False
+        for _ in range(20):
+            world.enqueue()
+        world.advance(10 * MINUTE)
+        assert len(world.dispatcher.published) == 20
+
+    def test_what_a_worker_holds_unstarted_is_not_sent_again(self, world: World) -> None:
+        world.workers.listening = False
+        run_id = world.enqueue()
+        world.dispatcher.pop("default")
+        for _ in range(30):
+            world.tell(
+                "heartbeat", worker="w1", running=[], received=[attempt_of(run_id)], concurrency=1, queues=["default"]
+            )
+            world.advance(2 * SECOND)
+        assert len(world.dispatcher.published) == 1
+
+    def test_a_message_that_vanishes_every_time_ends_as_unroutable(self, world: World) -> None:
+        world.workers.listening = False
+        run_id = world.enqueue()
+        for _ in range(400):
+            world.dispatcher.pop("default")
+            world.advance(20 * SECOND)
+            if world.run(run_id).state is RunState.FAILED:
+                break
+        run = world.run(run_id)
+        assert (run.state, run.reason) == (RunState.FAILED, "unroutable")
+        assert len(world.dispatcher.published) == 6
+        assert not world.claims.claim(attempt_of(run_id), "late worker")
+
+
+class TestWindow:
+    def test_no_more_than_the_window_is_out_and_the_most_urgent_go_first(self) -> None:
+        world = World(settings=CoreSettings(publish_window=3))
+        world.workers.listening = False
+        for priority in (9, 5, 0, 7, 1, 3):
+            world.enqueue(after=SECOND, priority=priority)
+        world.advance(2 * SECOND)
+        assert sorted(run.priority for run in world.dispatcher.published) == [0, 1, 3]
+        world.workers.listening = True
+        world.advance(5 * SECOND)
+        assert len(world.workers.started) == 6
+
+
+def world_job(world: World, job_id: str, every: str) -> "object":
+    from scheduler_service.core.job_body import read_job
+
+    body = {"job_id": job_id, "task": "demo.task", "schedule": {"kind": "interval", "every": every}}
+    return read_job(body, made_at=world.now)[0]
+
+
+def _committed_pending(world: World) -> str:
+    """A run that is pending in the database and was never published: its leader died in between."""
+    from scheduler_service.core.effects import Release
+    from scheduler_service.core.model import NewRun, RunKind
+
+    run = NewRun("adhoc_stranded", RunKind.ADHOC, "demo.task", world.now, world.now)
+    world.store.runs.enqueue([run])
+    moved = world.store.leader.move_runs(world.keeper.lease, [Release("adhoc_stranded", 1, 1)], world.now)
+    assert len(moved.released) == 1
+    return "adhoc_stranded"
