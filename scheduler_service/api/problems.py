@@ -24,6 +24,7 @@ from scheduler_service.core.errors import (
     RowRefused,
     StaleVersion,
     StoreUnavailable,
+    TooLarge,
 )
 
 MEDIA_TYPE: Final = "application/problem+json"
@@ -75,6 +76,8 @@ def problem_response(problem: HTTPException) -> Response:
 def problem_of(error: ItineraryError) -> Problem:
     """What an error of the product means to the caller of the API."""
     match error:
+        case BadValues() if any(isinstance(e, TooLarge) for e in error.errors):
+            return Problem(413, "too large", [_complaint(e) for e in error.errors])
         case BadValues():
             return Problem(422, "some values are not accepted", [_complaint(e) for e in error.errors])
         case BadValue():

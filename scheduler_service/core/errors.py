@@ -22,7 +22,11 @@ class BadValue(ItineraryError):
 
     def under(self, prefix: str) -> "BadValue":
         """The same complaint, its field named from one level further out."""
-        return BadValue(f"{prefix}.{self.field}" if self.field else prefix, self.value, self.allowed)
+        return type(self)(f"{prefix}.{self.field}" if self.field else prefix, self.value, self.allowed)
+
+
+class TooLarge(BadValue):
+    """A value over its size limit; its sender can make it smaller."""
 
 
 class BadValues(ItineraryError):

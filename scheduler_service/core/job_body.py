@@ -4,10 +4,11 @@
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from scheduler_service.core.errors import BadValue, BadValues
+from scheduler_service.core.errors import BadValue, BadValues, TooLarge
 from scheduler_service.core.identity import QUEUE, TASK, check_job_id
 from scheduler_service.core.instants import (
     DAY,
@@ -33,6 +34,8 @@ from scheduler_service.core.schedule import canonical_spec, parse_schedule
 
 MAX_PAYLOAD: Final = 256 * 1024
 _MAX_TEXT: Final = 10_000
+# As JSON writes a NUL; an even number of backslashes before it is text that only looks like one.
+_NUL: Final = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 _KEYS: Final = frozenset(
     {
         "job_id",
@@ -269,11 +272,11 @@ def check_payload(errors: list[BadValue], args: Any, kwargs: Any) -> None:
     except (ValueError, TypeError, RecursionError, UnicodeEncodeError) as exc:
         errors.append(BadValue("args", "...", f"args and kwargs must be plain JSON ({str(exc)[:80]})"))
         return
-    if "\\u0000" in text:
+    if _NUL.search(text):
         errors.append(BadValue("args", "...", "args and kwargs must hold no NUL character"))
     if size > MAX_PAYLOAD:
         errors.append(
-            BadValue("args", f"{size} bytes", "args and kwargs together may have 262144 bytes of JSON")
+            TooLarge("args", f"{size} bytes", "args and kwargs together may have 262144 bytes of JSON")
         )
 
 
@@ -289,7 +292,7 @@ def _schedule(
 ) -> tuple[Any, tuple[str, ...], dict[str, Any]]:
     spec = read_object(value, field)
     parsed = parse_schedule(spec, job_id=job_id, made_at=made_at)
-    return parsed.schedule, parsed.warnings, canonical_spec(spec)
+    return parsed.schedule, parsed.warnings, canonical_spec(spec, job_id=job_id)
 
 
 def _object_of(value: Any, field: str, known: set[str]) -> dict[str, Any]:

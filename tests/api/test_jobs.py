@@ -274,3 +274,27 @@ def test_a_bad_preview_names_each_field(api: TestClient) -> None:
     bad = api.post("/api/v1/preview", json={"schedule": {"kind": "cron", "expr": "x"}, "speed": 1})
     assert bad.status_code == 422
     assert {error["loc"][0] for error in bad.json()["errors"]} == {"schedule", "speed"}
+
+
+def test_h_is_resolved_when_the_job_is_saved_and_saving_it_again_changes_nothing(
+    api: TestClient, job: dict[str, Any]
+) -> None:
+    with_h = {**job, "schedule": {"kind": "cron", "expr": "H H * * *"}}
+    saved = api.post(JOBS, json=with_h).json()["schedule"]["expr"]
+    assert "H" not in saved
+    assert api.put(f"{JOBS}/a.job", json=with_h).json()["version"] == 1
+
+
+def test_jobs_at_the_end_of_time_can_be_seen(api: TestClient, job: dict[str, Any]) -> None:
+    late = "9999-12-31T23:59:59Z"
+    for number, change in enumerate(
+        [
+            {"start_at": late},
+            {"schedule": {"kind": "once", "at": late}},
+            {"schedule": {"kind": "interval", "every": "1d", "anchor": late}},
+        ]
+    ):
+        answer = api.post(JOBS, json={**job, **change, "job_id": f"j{number}"})
+        assert answer.status_code in (201, 422), answer.text
+    assert api.get("/").status_code == 200
+    assert api.get(JOBS).status_code == 200

@@ -201,12 +201,29 @@ def test_a_bad_filter_is_refused(api: TestClient, query: str) -> None:
     assert answer.json()["errors"]
 
 
-def test_arguments_over_256_kib_are_refused_by_size(api: TestClient) -> None:
-    answer = api.post(RUNS, json={"task": "t", "args": ["x" * 262_144]})
-    assert answer.status_code in (413, 422)
+def test_arguments_over_256_kib_are_too_large_everywhere(api: TestClient, job: dict[str, Any]) -> None:
+    api.post("/api/v1/jobs", json=job)
+    large = {"kwargs": {"a": "x" * 262_144}}
+    answers = [
+        api.post(RUNS, json={"task": "t", **large}),
+        api.post(f"{RUNS}/batch", json={"runs": [{"task": "t"}, {"task": "t", **large}]}),
+        api.post("/api/v1/jobs", json={**job, "job_id": "b", **large}),
+        api.put("/api/v1/jobs/a.job", json={**job, **large}),
+        api.patch("/api/v1/jobs/a.job", json=large),
+        api.post("/api/v1/jobs/a.job/trigger", json=large),
+    ]
+    assert [answer.status_code for answer in answers] == [413] * 6
+    assert "262144" in answers[1].json()["errors"][0]["msg"]
+    assert api.get(RUNS).json()["items"] == []
+
+
+def test_arguments_of_nearly_256_kib_are_kept(api: TestClient) -> None:
+    answer = api.post(RUNS, json={"task": "t", "args": ["ü" * 131_000]})
+    assert answer.status_code == 201
+    assert api.get(answer.headers["location"]).json()["args"] == ["ü" * 131_000]
 
 
 def test_what_was_accepted_is_kept_to_the_letter(api: TestClient) -> None:
-    kwargs = {"text": "späti 🚲 \u202e", "n": 2**63 - 1, "f": 1e-7, "null": None, "deep": [[[{"": []}]]]}
+    kwargs = {"text": "späti 🚲 \u202e", "n": 2**63 - 1, "f": 1e-7, "null": None, "deep": [[[{"": []}]]], "code": "\\u0000"}
     run_id = api.post(RUNS, json={"task": "t", "kwargs": kwargs}).json()["run_id"]
     assert api.get(f"{RUNS}/{run_id}").json()["kwargs"] == kwargs
