@@ -17,7 +17,9 @@ from sqlalchemy import (
     Table,
     Text,
     bindparam,
+    case,
     cast,
+    false,
     func,
     literal_column,
     select,
@@ -65,6 +67,15 @@ def chunks(rows: Iterable[Sequence[Any]]) -> Iterator[dict[str, str]]:
         size += len(part)
     if parts:
         yield _parameters(parts)
+
+
+def judged(found_by: ColumnElement[Any], guard: ColumnElement[bool]) -> ColumnElement[bool]:
+    """The guard of rows that are found by a key of the batch, said so that no planner starts from it.
+
+    Planners guess how many rows pass a guard, wrongly before the statistics know of a million new ones; then they
+    would rather read all rows that pass than look up the few named. What mentions both sides is judged on the pair.
+    """
+    return case((found_by.is_not(None), guard), else_=false())
 
 
 def insert_into(table: Table, dialect: str) -> Any:

@@ -26,9 +26,8 @@ from sqlalchemy import (
     update,
 )
 
-from scheduler_service.adapters.batch import Batch, chunks, insert_into
+from scheduler_service.adapters.batch import Batch, chunks, insert_into, judged
 from scheduler_service.adapters.tables import (
-    STATE_OF_NAMED,
     InstantColumn,
     Payload,
     among,
@@ -122,17 +121,18 @@ def _json(value: Any) -> str | None:
     return None if value is None else dump_json(value)
 
 
-def _guard(batch: Subquery) -> ColumnElement[bool]:
+def _guard(batch: Subquery, *more: ColumnElement[bool]) -> ColumnElement[bool]:
     """The run, its attempt, and a state from which the transition table lets this event move it."""
     legal = [
-        and_(batch.c.event == literal_column(f"'{event}'"), among(STATE_OF_NAMED, move.sources))
+        and_(batch.c.event == literal_column(f"'{event}'"), among(runs.c.state, move.sources))
         for event, move in MOVES.items()
     ]
-    return and_(runs.c.run_id == batch.c.run_id, runs.c.attempt == batch.c.attempt, or_(*legal))
+    as_expected = and_(runs.c.attempt == batch.c.attempt, or_(*legal), *more)
+    return and_(runs.c.run_id == batch.c.run_id, judged(batch.c.run_id, as_expected))
 
 
 def _retry_guard(batch: Subquery) -> ColumnElement[bool]:
-    return and_(_guard(batch), runs.c.cancel_requested_at.is_(None))
+    return _guard(batch, runs.c.cancel_requested_at.is_(None))
 
 
 @cache
@@ -193,8 +193,9 @@ def _retry(dialect: str) -> Update:
 @cache
 def _mark_published(dialect: str) -> Update:
     batch = _MARKS.rows(dialect)
+    is_out_or_over = and_(runs.c.attempt == batch.c.attempt, runs.c.pending_at.is_not(None))
     return (
         update(runs)
-        .where(runs.c.run_id == batch.c.run_id, runs.c.attempt == batch.c.attempt, runs.c.pending_at.is_not(None))
+        .where(runs.c.run_id == batch.c.run_id, judged(batch.c.run_id, is_out_or_over))
         .values(published_at=batch.c.at)
     )

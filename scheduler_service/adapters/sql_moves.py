@@ -26,17 +26,16 @@ from sqlalchemy import (
     update,
 )
 
-from scheduler_service.adapters.batch import Batch, chunks
+from scheduler_service.adapters.batch import Batch, chunks, judged
 from scheduler_service.adapters.run_rows import RELEASED_COLUMNS, released_run
-from scheduler_service.adapters.tables import IS_OCCURRENCE, STATE_OF_NAMED, InstantColumn, among, jobs, runs
+from scheduler_service.adapters.tables import IS_OCCURRENCE, WAITS, InstantColumn, jobs, runs
 from scheduler_service.core.effects import Release
 from scheduler_service.core.instants import Instant
 from scheduler_service.core.model import ReleasedRun
-from scheduler_service.core.run_state import WAITING, RunState
+from scheduler_service.core.run_state import RunState
 from scheduler_service.ports import Moved
 
 _RELEASES: Final = Batch(run_id=Text, attempt=Integer, seq=BigInteger)
-_WAITS: Final = among(STATE_OF_NAMED, WAITING)
 _NOW: Final = bindparam("now", type_=InstantColumn)
 _TERM: Final = bindparam("leading_term", type_=BigInteger)
 
@@ -65,22 +64,22 @@ def _released(connection: Connection, moving: Update, releases: Sequence[Release
 @cache
 def _move(dialect: str) -> Update:
     batch = _RELEASES.rows(dialect)
+    may_go = (
+        WAITS,
+        runs.c.attempt == batch.c.attempt,
+        runs.c.due_at <= _NOW,
+        runs.c.cancel_requested_at.is_(None),
+    )
     collected = (
         select(runs.c.id, batch.c.seq)
         .select_from(batch.join(runs, runs.c.run_id == batch.c.run_id).outerjoin(jobs, jobs.c.job_id == runs.c.job_id))
-        .where(
-            _WAITS,
-            runs.c.attempt == batch.c.attempt,
-            runs.c.due_at <= _NOW,
-            runs.c.cancel_requested_at.is_(None),
-            _job_allows(),
-        )
+        .where(judged(batch.c.run_id, and_(*may_go, _job_allows())))
         .with_for_update(of=runs, skip_locked=True)
         .cte("collected")
     )
     return (
         update(runs)
-        .where(runs.c.id == collected.c.id, _WAITS)
+        .where(runs.c.id == collected.c.id, judged(collected.c.id, WAITS))
         .values(
             state=_literal(RunState.PENDING),
             pending_at=_NOW,
@@ -95,14 +94,14 @@ def _move(dialect: str) -> Update:
 @cache
 def _renumber(dialect: str) -> Update:
     batch = _RELEASES.rows(dialect)
+    still_wanted = (
+        runs.c.attempt == batch.c.attempt,
+        runs.c.state == _literal(RunState.PENDING),
+        runs.c.cancel_requested_at.is_(None),
+    )
     return (
         update(runs)
-        .where(
-            runs.c.run_id == batch.c.run_id,
-            runs.c.attempt == batch.c.attempt,
-            _literal(RunState.PENDING) == STATE_OF_NAMED,
-            runs.c.cancel_requested_at.is_(None),
-        )
+        .where(runs.c.run_id == batch.c.run_id, judged(batch.c.run_id, and_(*still_wanted)))
         .values(term=_TERM, seq=batch.c.seq, published_at=null())
         .returning(*RELEASED_COLUMNS)
     )

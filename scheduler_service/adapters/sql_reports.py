@@ -10,26 +10,23 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Integer, Text, Update, and_, bindparam, not_, or_, select, true, update
 
-from scheduler_service.adapters.batch import Batch, chunks, insert_into
+from scheduler_service.adapters.batch import Batch, chunks, insert_into, judged
 from scheduler_service.adapters.tables import (
-    STATE_OF_NAMED,
+    IS_ACTIVE,
     InstantColumn,
     Payload,
-    among,
     cursors,
     dump_json,
     run_attempts,
     runs,
 )
 from scheduler_service.core.effects import LateReport
-from scheduler_service.core.run_state import ACTIVE
 
 _LATE: Final = Batch(
     run_id=Text, attempt=Integer, late_reports=Integer, late_kind=Text, late_at=InstantColumn, late_worker=Text,
     late_error=Payload,
 )  # fmt: skip
 _CANCELS: Final = Batch(run_id=Text)
-_IS_ACTIVE: Final = among(STATE_OF_NAMED, ACTIVE)
 _NOW: Final = bindparam("now", type_=InstantColumn)
 
 
@@ -60,14 +57,14 @@ def commit_position(connection: Connection, shard: int, position: str) -> None:
 def _keep_late(dialect: str) -> Any:
     """A final run's last attempt has no row of its own: it gets one, as the run has it."""
     batch = _LATE.rows(dialect)
-    is_over = or_(runs.c.attempt > batch.c.attempt, and_(runs.c.attempt == batch.c.attempt, not_(_IS_ACTIVE)))
+    is_over = or_(runs.c.attempt > batch.c.attempt, and_(runs.c.attempt == batch.c.attempt, not_(IS_ACTIVE)))
     copied = ("reason", "pending_at", "published_at", "started_at", "finished_at", "worker", "error")
     columns = {
         **{name: batch.c[name] for name in batch.c.keys()},  # noqa: SIM118  (columns are no mapping)
         "outcome": runs.c.state,
         **{name: runs.c[name] for name in copied},
     }
-    rows = select(*columns.values()).where(runs.c.run_id == batch.c.run_id, is_over)
+    rows = select(*columns.values()).where(runs.c.run_id == batch.c.run_id, judged(batch.c.run_id, is_over))
     insert = insert_into(run_attempts, dialect).from_select(list(columns), rows.where(true()))
     new = insert.excluded
     told = {name: new[name] for name in ("late_kind", "late_at", "late_worker", "late_error")}
@@ -80,8 +77,9 @@ def _keep_late(dialect: str) -> Any:
 @cache
 def _request_cancels(dialect: str) -> Update:
     batch = _CANCELS.rows(dialect)
+    is_news = and_(runs.c.cancel_requested_at.is_(None), IS_ACTIVE)
     return (
         update(runs)
-        .where(runs.c.run_id == batch.c.run_id, runs.c.cancel_requested_at.is_(None), _IS_ACTIVE)
+        .where(runs.c.run_id == batch.c.run_id, judged(batch.c.run_id, is_news))
         .values(cancel_requested_at=_NOW)
     )

@@ -236,10 +236,6 @@ def among(column: ColumnElement[Any], values: frozenset[Any]) -> ColumnElement[b
     return column.in_([literal_column(f"'{value}'") for value in sorted(v.value for v in values)])
 
 
-# The state of rows that a statement finds by their ids. Written so that no index on states is tried for it: before
-# the statistics know of a million new rows, a planner would rather read all that wait than look up the few named.
-STATE_OF_NAMED: Final = runs.c.state.op("||", return_type=Text())(literal_column("''"))
-
 WAITS: Final = among(runs.c.state, WAITING)
 IS_OUT: Final = among(runs.c.state, frozenset({RunState.PENDING, RunState.RUNNING}))
 IS_OCCURRENCE: Final = runs.c.kind == literal_column(f"'{RunKind.OCCURRENCE}'")
