@@ -248,7 +248,7 @@ def _jobs_read(state: SchedulerState, step: Step, read: JobsRead) -> None:
 
 def _end_with_job(state: SchedulerState, step: Step, job_id: str) -> None:
     """The job is deleted: what waits is cancelled, what is pending if nobody has it yet, what runs may finish."""
-    ours = [run for run in state.runs if run.job_id == job_id]
+    ours = state.runs.of_job(job_id)
     for run in ours:
         if run.state in (RunState.SCHEDULED, RunState.RETRYING):
             step.read(state, run.run_id)

@@ -63,9 +63,7 @@ def _version_at(history: JobHistory, at: Instant) -> Job:
 
 def _fires(history: JobHistory, start: Instant, end: Instant) -> list[tuple[Job, Instant]]:
     return [
-        (job, at)
-        for job, since, until in spans(history, start, end)
-        for at in occurrences(job.schedule, since, until)
+        (job, at) for job, since, until in spans(history, start, end) for at in occurrences(job.schedule, since, until)
     ]
 
 
@@ -197,13 +195,11 @@ def _plan_edit(state: SchedulerState, step: Step, history: JobHistory) -> None:
     if not fresh:
         return
     retracts = tuple(Retract(job.job_id, job.version, job.effective_from) for job in fresh)
-    for run in state.runs:
-        if run.job_id == current.job_id and is_fresh(run) and any(_retracted(run, r) for r in retracts):
+    for run in state.runs.of_job(current.job_id):
+        if is_fresh(run) and any(_retracted(run, r) for r in retracts):
             state.runs.drop(run.run_id)
     start = min(job.effective_from for job in fresh)
-    pairs = [
-        pair for pair in _fires(history, start, state.cursor) if pair[0].version > history.planned_version
-    ]
+    pairs = [pair for pair in _fires(history, start, state.cursor) if pair[0].version > history.planned_version]
     kept = _judged(state, step, pairs) if pairs else []
     make(state, step, kept, retracts, planned=((current.job_id, current.version),))
 

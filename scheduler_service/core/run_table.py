@@ -15,6 +15,7 @@ class RunTable:
 
     def __init__(self) -> None:
         self._runs: dict[str, ActiveRun] = {}
+        self._of_job: dict[str, dict[str, None]] = {}
         self._live: dict[str, dict[str, None]] = {}
         self._admitted: set[str] = set()
         self.pending: Counter[str] = Counter()
@@ -34,6 +35,8 @@ class RunTable:
         """Keep `run` in place of what was known of it."""
         self._count(self._runs.get(run.run_id), -1)
         self._runs[run.run_id] = run
+        if run.job_id is not None:
+            self._of_job.setdefault(run.job_id, {})[run.run_id] = None
         self._count(run, 1)
         if run.state in (RunState.PENDING, RunState.RUNNING, RunState.RETRYING):
             self.admit(run)
@@ -46,6 +49,7 @@ class RunTable:
         if run is not None:
             self._count(run, -1)
             self._retire(run)
+            _remove(self._of_job, run)
 
     def admit(self, run: ActiveRun) -> None:
         """From now on the run counts as live for its job."""
@@ -61,6 +65,10 @@ class RunTable:
         """Ids of the job's live runs, oldest admission first."""
         return list(self._live.get(job_id, ()))
 
+    def of_job(self, job_id: str) -> list[ActiveRun]:
+        """All known runs of the job, final ones too."""
+        return [self._runs[run_id] for run_id in self._of_job.get(job_id, ())]
+
     def active(self) -> int:
         """How many known runs are not final."""
         return sum(count for state, count in self.states.items() if state not in FINAL)
@@ -74,8 +82,12 @@ class RunTable:
 
     def _retire(self, run: ActiveRun) -> None:
         self._admitted.discard(run.run_id)
-        live = self._live.get(run.job_id) if run.job_id is not None else None
-        if live is not None:
-            live.pop(run.run_id, None)
-            if not live:
-                del self._live[run.job_id]  # type: ignore[arg-type]
+        _remove(self._live, run)
+
+
+def _remove(by_job: dict[str, dict[str, None]], run: ActiveRun) -> None:
+    ids = by_job.get(run.job_id or "")
+    if ids is not None:
+        ids.pop(run.run_id, None)
+        if not ids:
+            del by_job[run.job_id or ""]

@@ -1,0 +1,52 @@
+"""A leader over a real database and a real Redis, in a thread of the test."""
+
+import threading
+from contextlib import AbstractContextManager, ExitStack, closing
+from types import TracebackType
+from typing import Self
+
+from scheduler_service.adapters.celery_dispatcher import CeleryDispatcher, publishing_app
+from scheduler_service.adapters.database import Database
+from scheduler_service.adapters.metrics import PrometheusMeter
+from scheduler_service.adapters.redis_claims import RedisClaims
+from scheduler_service.adapters.redis_inbox import RedisInbox
+from scheduler_service.adapters.sql_jobs import SqlJobStore
+from scheduler_service.adapters.sql_leader import SqlLeaderStore
+from scheduler_service.adapters.sql_lease import SqlLeaseStore
+from scheduler_service.adapters.sql_runs import SqlRunStore
+from scheduler_service.core.instants import SECOND
+from scheduler_service.core.state import CoreSettings
+from scheduler_service.loops.leader import Leader
+from scheduler_service.loops.scheduler_loop import Outside
+
+
+class LeaderThread(AbstractContextManager["LeaderThread"]):
+    """One contender; `stop` is the clean stop of SIGTERM. `jobs`, `runs`, `inbox` are for what users do."""
+
+    def __init__(self, database_url: str, redis_url: str, *, holder: str = "one", ttl: int = 5 * SECOND) -> None:
+        self._stack = ExitStack()
+        self.database = self._stack.enter_context(closing(Database(database_url)))
+        self.inbox = self._stack.enter_context(closing(RedisInbox(redis_url)))
+        claims = self._stack.enter_context(closing(RedisClaims(redis_url)))
+        dispatcher = self._stack.enter_context(closing(CeleryDispatcher(publishing_app(redis_url))))
+        self.jobs, self.runs = SqlJobStore(self.database), SqlRunStore(self.database)
+        self.leases = SqlLeaseStore(self.database)
+        self.meter = PrometheusMeter()
+        outside = Outside(SqlLeaderStore(self.database), self.inbox, claims, dispatcher, self.meter)
+        self.leader = Leader(CoreSettings(), self.leases, outside, holder=holder, ttl=ttl, inbox_buffer=1000)
+        self._thread = threading.Thread(target=self.leader.run, name=f"leader {holder}")
+
+    def stop(self) -> None:
+        self.leader.stop()
+        self._thread.join(15)
+        assert not self._thread.is_alive(), "the leader does not stop"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        self._stack.close()
