@@ -1,7 +1,9 @@
 """The API over a real database and a real Redis, asked without a network between."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,8 @@ from scheduler_service.bootstrap import Stores, open_stores
 from scheduler_service.config import Settings
 from scheduler_service.core.instants import MINUTE
 from tests.support.answering_leader import AnsweringLeader
+from tests.support.command_line import COMMAND, Itinerary
+from tests.support.processes import Child, free_port, project_env
 
 OWN_ADDRESS = "http://127.0.0.1"
 
@@ -75,3 +79,21 @@ def leader(settings: Settings) -> Iterator[AnsweringLeader]:
 def job() -> dict[str, Any]:
     """The least that a job needs."""
     return {"job_id": "a.job", "task": "itinerary.echo", "schedule": {"kind": "interval", "every": "25m"}}
+
+
+@pytest.fixture(scope="module")
+def itinerary(
+    _sqlite_template: Path, _session_redis: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Itinerary]:
+    """One API process for all tests of this module: each uses names of its own."""
+    folder = tmp_path_factory.mktemp("itinerary")
+    shutil.copy(_sqlite_template, folder / "itinerary.db")
+    env = project_env(
+        ITINERARY_REDIS_URL=_session_redis, ITINERARY_DATA_DIR=str(folder), ITINERARY_API_PORT=str(free_port()),
+        TZ="Europe/Berlin",
+    )  # fmt: skip
+    with Child([*COMMAND, "api"], env=env) as api:
+        api.wait_for_line("api starting", 30)
+        yield Itinerary(env)
+        assert api.running, api.output
+        assert api.stop() in (0, -15), api.output

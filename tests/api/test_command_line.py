@@ -1,11 +1,8 @@
 """The command line against a real API process: what it prints, and how it ends."""
 
 import json
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -14,54 +11,8 @@ from scheduler_service.adapters.database import Database
 from scheduler_service.adapters.sql_lease import SqlLeaseStore
 from scheduler_service.core.instants import MINUTE
 from tests.support.answering_leader import AnsweringLeader
-from tests.support.processes import REPOSITORY, Child, free_port, project_env
-
-COMMAND = [sys.executable, "-m", "scheduler_service.cli"]
-
-
-@dataclass(frozen=True, slots=True)
-class Itinerary:
-    """The command line with the settings of one deployment."""
-
-    env: dict[str, str]
-
-    def __call__(self, *words: str, stdin: str | None = None, **env: str) -> subprocess.CompletedProcess[str]:
-        """Run one command to its end."""
-        return subprocess.run(
-            [*COMMAND, *words],
-            env={**self.env, **env},
-            cwd=REPOSITORY,
-            input=stdin,
-            stdin=None if stdin is not None else subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-
-    def done(self, *words: str, **env: str) -> str:
-        """Its standard output; it must end with status 0 and say nothing on stderr."""
-        ended = self(*words, **env)
-        assert (ended.returncode, ended.stderr) == (0, ""), ended.stderr
-        return ended.stdout
-
-
-@pytest.fixture(scope="module")
-def itinerary(
-    _sqlite_template: Path, _session_redis: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Itinerary]:
-    """One API process for all tests of this module: each uses names of its own."""
-    folder = tmp_path_factory.mktemp("itinerary")
-    shutil.copy(_sqlite_template, folder / "itinerary.db")
-    env = project_env(
-        ITINERARY_REDIS_URL=_session_redis, ITINERARY_DATA_DIR=str(folder), ITINERARY_API_PORT=str(free_port()),
-        TZ="Europe/Berlin",
-    )  # fmt: skip
-    with Child([*COMMAND, "api"], env=env) as api:
-        api.wait_for_line("api starting", 30)
-        yield Itinerary(env)
-        assert api.running, api.output
-        assert api.stop() in (0, -15), api.output
+from tests.support.command_line import Itinerary
+from tests.support.processes import REPOSITORY, free_port, project_env
 
 
 @pytest.mark.slow
@@ -87,6 +38,7 @@ def test_a_job_is_made_shown_changed_paused_triggered_and_deleted(itinerary: Iti
     assert json.loads(itinerary.done("jobs", "list", "-q", "a.job", "--json")) == {"items": [], "next_cursor": None}
 
 
+@pytest.mark.slow
 def test_a_job_can_come_from_a_file_or_standard_input(itinerary: Itinerary, tmp_path: Path) -> None:
     body = {"task": "t", "schedule": {"kind": "hourly", "minute": 17}, "title": "from a file", "tags": ["of-a-file"]}
     (tmp_path / "job.json").write_text(json.dumps(body))
@@ -161,6 +113,7 @@ def test_doctor_names_what_is_to_be_mended(itinerary: Itinerary, tmp_path: Path)
     assert "secret" not in away.stdout + away.stderr
 
 
+@pytest.mark.slow
 def test_migrate_makes_the_schema_and_may_be_run_again(empty_sqlite_url: str, tmp_path: Path) -> None:
     itinerary = Itinerary(project_env(ITINERARY_DATABASE_URL=empty_sqlite_url, ITINERARY_DATA_DIR=str(tmp_path)))
     for _ in range(2):
@@ -181,6 +134,7 @@ def test_a_wrong_setting_is_refused_before_anything_starts(command: str) -> None
     assert ended.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_without_tokens_the_api_does_not_start_on_an_open_address(sqlite_url: str) -> None:
     ended = Itinerary(project_env(ITINERARY_DATABASE_URL=sqlite_url))("api", "--host", "0.0.0.0")
     assert ended.returncode == 2

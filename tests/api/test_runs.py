@@ -224,6 +224,13 @@ def test_arguments_of_nearly_256_kib_are_kept(api: TestClient) -> None:
 
 
 def test_what_was_accepted_is_kept_to_the_letter(api: TestClient) -> None:
-    kwargs = {"text": "späti 🚲 \u202e", "n": 2**63 - 1, "f": 1e-7, "null": None, "deep": [[[{"": []}]]], "code": "\\u0000"}
+    kwargs = {
+        "text": "späti 🚲 \u202e",
+        "n": 2**63 - 1,
+        "f": 1e-7,
+        "null": None,
+        "deep": [[[{"": []}]]],
+        "code": "\\u0000",
+    }
     run_id = api.post(RUNS, json={"task": "t", "kwargs": kwargs}).json()["run_id"]
     assert api.get(f"{RUNS}/{run_id}").json()["kwargs"] == kwargs

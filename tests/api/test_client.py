@@ -1,0 +1,82 @@
+"""The Python client and the served API: one real process, real sockets."""
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from scheduler_service.api.serve import listening
+from scheduler_service.client import ApiError, Client, NoAnswer, WaitTimeout
+from scheduler_service.config import Settings
+from tests.support.command_line import Itinerary
+from tests.support.processes import REPOSITORY, free_port, project_env
+
+
+@pytest.fixture
+def client(itinerary: Itinerary) -> Iterator[Client]:
+    with Client(f"http://127.0.0.1:{itinerary.env['ITINERARY_API_PORT']}") as opened:
+        yield opened
+
+
+def test_a_run_is_enqueued_cancelled_and_waited_for(client: Client) -> None:
+    run = client.enqueue("t", [1], {"a": 2}, run_at="2999-01-01T00:00:00Z", retry={"max_attempts": 2})
+    with pytest.raises(WaitTimeout, match="still scheduled"):
+        client.wait(run["run_id"], timeout=0)
+    client.cancel(run["run_id"])
+    assert client.wait(run["run_id"])["state"] == "cancelled"
+    assert client.retry(run["run_id"])["retry_of"] == run["run_id"]
+
+
+def test_a_batch_comes_back_in_order(client: Client) -> None:
+    wanted = [{"task": "t", "args": [n], "run_at": "2999-01-01T00:00:00Z"} for n in range(3)]
+    assert [run["args"] for run in client.enqueue_batch(wanted)] == [[0], [1], [2]]
+
+
+def test_a_job_is_put_patched_paused_and_deleted(client: Client) -> None:
+    job = {"task": "t", "schedule": {"kind": "hourly", "minute": 1}}
+    assert client.put_job("client.job", job)["version"] == 1
+    assert client.patch_job("client.job", {"title": "x"}, if_version=1)["version"] == 2
+    with pytest.raises(ApiError) as stale:
+        client.put_job("client.job", job, if_version=1)
+    assert stale.value.status == 412
+    assert client.pause_job("client.job", "why")["pause_reason"] == "why"
+    assert client.resume_job("client.job")["paused"] is False
+    assert len(client.preview_job("client.job", count=3)["occurrences"]) == 3
+    assert client.trigger("client.job", {"a": 1})["kwargs"] == {"a": 1}
+    client.delete_job("client.job")
+    assert client.jobs(q="client.job")["items"] == []
+
+
+def test_a_refusal_says_what_the_api_said(client: Client) -> None:
+    with pytest.raises(ApiError, match=r"priority: 11 is not accepted; .*0 to 9.* \(HTTP 422\)") as refused:
+        client.enqueue("t", priority=11)
+    assert refused.value.problem["errors"][0]["loc"] == ["priority"]
+
+
+def test_an_id_with_odd_characters_stays_one_segment_of_the_address(client: Client) -> None:
+    with pytest.raises(ApiError) as refused:
+        client.job("a/../b?c#d")
+    assert refused.value.status == 404
+
+
+def test_no_answer_is_an_error_of_its_own() -> None:
+    with Client(f"http://127.0.0.1:{free_port()}") as nobody, pytest.raises(NoAnswer, match="no answer"):
+        nobody.status()
+
+
+def test_its_import_is_light() -> None:
+    heavy = ("sqlalchemy", "celery", "numpy", "fastapi", "redis", "pydantic")
+    script = f"import scheduler_service.client, sys; print([m for m in {heavy} if m in sys.modules])"
+    ended = subprocess.run(
+        [sys.executable, "-c", script], env=project_env(), cwd=REPOSITORY, capture_output=True, text=True, timeout=60,
+        check=True,
+    )  # fmt: skip
+    assert ended.stdout.strip() == "[]"
+
+
+def test_an_answer_does_not_wait_for_an_acknowledgement() -> None:
+    """asyncio sets TCP_NODELAY only on sockets that name their protocol."""
+    with listening(Settings(api_port=free_port())) as listener:
+        assert listener.proto == socket.IPPROTO_TCP
