@@ -89,9 +89,12 @@ def _parameters(parts: list[bytes]) -> dict[str, str]:
 
 def _encode(row: Sequence[Any]) -> bytes:
     try:
-        return orjson.dumps(row)
+        part = orjson.dumps(row)
     except TypeError as error:
         raise RowRefused(f"not storable: {error}") from error
+    if b"\\u0000" in part and any(isinstance(value, str) and "\x00" in value for value in row):
+        raise RowRefused("not storable: a text with a NUL character")
+    return part
 
 
 def _sqlite_source() -> Any:

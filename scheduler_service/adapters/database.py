@@ -25,6 +25,7 @@ from sqlalchemy import (
     func,
     literal,
     make_url,
+    select,
 )
 
 from scheduler_service.adapters.tables import InstantColumn, dump_json
@@ -102,10 +103,6 @@ class Database:
             with connection.begin():
                 yield connection
 
-    def host_clock(self) -> Instant:
-        """SQLite's clock, read here."""
-        return self._clock()
-
     def now(self, plus: Duration = 0) -> ColumnElement[Instant]:
         """The database's clock as an SQL expression, `plus` later."""
         if self.dialect == "sqlite":
@@ -114,6 +111,13 @@ class Database:
         if not plus:
             return clock
         return clock.op("+", return_type=InstantColumn())(literal(timedelta(microseconds=plus)))
+
+    def read_clock(self, connection: Connection) -> Instant:
+        """The database's clock, read."""
+        if self.dialect == "sqlite":
+            return self._clock()
+        now: Instant = connection.execute(select(self.now())).scalar_one()
+        return now
 
     def close(self) -> None:
         """Close every connection, those beside too."""
@@ -218,6 +222,7 @@ def _postgres_engine(url: URL, pool_size: int, bounds: Bounds) -> Engine:
         max_overflow=0,
         pool_timeout=bounds.connect / SECOND,
         pool_pre_ping=True,
+        isolation_level="READ COMMITTED",
         connect_args={
             "options": f"{options} -c timezone=UTC",
             "connect_timeout": max(2, bounds.connect // SECOND),
@@ -235,15 +240,17 @@ def _our_errors() -> Iterator[None]:
         yield
     except (exc.DataError, exc.IntegrityError) as error:
         raise RowRefused(_said(error)) from error
-    except UnicodeEncodeError as error:
-        raise RowRefused(f"not storable: {error.reason}") from error
+    except (OverflowError, UnicodeEncodeError) as error:
+        raise RowRefused(f"not storable: {error}") from error
     except exc.DBAPIError as error:
         state = getattr(error.orig, "sqlstate", None) or ""
         too_big = state.startswith("54")  # a limit of the program: this row will never fit
         raise (RowRefused if too_big else StoreUnavailable)(_said(error)) from error
+    except exc.StatementError as error:  # a parameter that the driver was not even given
+        raise RowRefused(_said(error)) from error
     except exc.TimeoutError as error:
         raise StoreUnavailable("every connection to the database is in use") from error
 
 
-def _said(error: exc.DBAPIError) -> str:
+def _said(error: exc.StatementError) -> str:
     return " ".join(str(error.orig).split())[:300]

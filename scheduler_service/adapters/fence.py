@@ -39,7 +39,7 @@ def _hold(database: Database, connection: Connection, lease: Lease) -> bool:
     if database.dialect == "postgresql":
         lock = select(leases.c.term).where(is_still(lease)).with_for_update(read=True, key_share=True)
         return connection.execute(lock).first() is not None
-    return _renew_along(connection, lease, database.host_clock())
+    return _renew_along(connection, lease, database.read_clock(connection))
 
 
 def _renew_along(connection: Connection, lease: Lease, now: Instant) -> bool:

@@ -7,12 +7,18 @@ import binascii
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
 
+from scheduler_service.adapters.database import can_hold
 from scheduler_service.core.errors import BadValue
+from scheduler_service.core.instants import from_datetime
 from scheduler_service.ports import Page
 
 T = TypeVar("T")
+
+_FIRST: Final = from_datetime(datetime.min.replace(tzinfo=UTC))
+_LAST: Final = from_datetime(datetime.max.replace(tzinfo=UTC))
 
 
 def page_of(rows: Sequence[Any], limit: int, read: Callable[[Any], T], key: Callable[[Any], list[Any]]) -> Page[T]:
@@ -33,6 +39,10 @@ def read_cursor(text: str, *kinds: type) -> list[Any]:
         key = json.loads(urlsafe_b64decode(text.encode() + b"=" * (-len(text) % 4)))
     except (binascii.Error, ValueError) as error:
         raise BadValue("cursor", text, "give the next_cursor of the page before") from error
-    if not isinstance(key, list) or [type(part) for part in key] != list(kinds):
+    if not isinstance(key, list) or [type(part) for part in key] != list(kinds) or not all(map(_can_be, key)):
         raise BadValue("cursor", text, "give the next_cursor of the page before")
     return key
+
+
+def _can_be(part: Any) -> bool:
+    return can_hold(part) if isinstance(part, str) else isinstance(part, int) and _FIRST <= part <= _LAST

@@ -79,6 +79,8 @@ class SqlJobStore:
         self, *, tag: str | None, text: str | None, paused: bool | None, limit: int, cursor: str | None
     ) -> Page[Job]:
         """See JobStore."""
+        if not can_hold(f"{tag}{text}"):
+            return Page([], None)
         wanted = select(*JOB_COLUMNS, jobs.c.job_id).where(~jobs.c.deleted)
         if tag is not None:
             wanted = wanted.where(_holds(jobs.c.tags, f"\n{tag_line(tag)}\n"))
@@ -124,7 +126,7 @@ class SqlJobStore:
         return there
 
     def _make(self, connection: Connection, job: Job, deleted: Job | None) -> Job:
-        now = self._now(connection)
+        now = self._database.read_clock(connection)
         if deleted is not None:
             return self._next_version(connection, replace(job, created_at=now, deleted=False), deleted)
         made = _as_kept(replace(job, version=1, created_at=now, effective_from=now, deleted=False))
@@ -136,17 +138,13 @@ class SqlJobStore:
         return made
 
     def _next_version(self, connection: Connection, job: Job, before: Job) -> Job:
-        now = self._now(connection)
+        now = self._database.read_clock(connection)
         effective_from = max(now, before.effective_from + MICROSECOND)
         made = _as_kept(replace(job, version=before.version + 1, effective_from=effective_from))
         changed = update(jobs).where(jobs.c.job_id == job.job_id, jobs.c.version == before.version)
         connection.execute(changed.values(**_job_row(made), updated_at=now))
         connection.execute(insert(job_versions).values(**_version_row(made)))
         return made
-
-    def _now(self, connection: Connection) -> Instant:
-        now: Instant = connection.execute(select(self._database.now())).scalar_one()
-        return now
 
 
 class _Holds(FunctionElement[bool]):

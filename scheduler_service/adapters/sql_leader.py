@@ -44,7 +44,7 @@ class SqlLeaderStore:
     def active_runs(self) -> list[ActiveRun]:
         """See LeaderStore. What moves meanwhile is seen in its later state."""
         with self._database.read() as connection:
-            soon: Instant = connection.execute(select(self._database.now(MINUTE))).scalar_one()
+            soon = self._database.read_clock(connection) + MINUTE
             waiting = sql_reads.due_runs(connection, soon, _NO_LIMIT)
             led = sql_reads.led_runs(connection)
         return list({run.run_id: run for run in (*waiting, *led)}.values())
@@ -117,9 +117,8 @@ class SqlLeaderStore:
 
     def _make(self, lease: Lease, batch: MakeRuns, *, sparing: bool) -> set[str]:
         with fenced(self._database, lease) as connection:
-            now: Instant = connection.execute(select(self._database.now())).scalar_one()
             sql_planning.retract(connection, self._dialect, batch.retracts)
-            making = Making(connection, self._dialect, now)
+            making = Making(connection, self._dialect, self._database.read_clock(connection))
             made = making.sparing(batch.runs) if sparing else making.all(batch.runs)
             sql_planning.keep_gaps(connection, self._dialect, batch.gaps)
             sql_planning.mark_planned(connection, self._dialect, batch.planned)
@@ -128,8 +127,9 @@ class SqlLeaderStore:
 
     def _apply(self, lease: Lease, batch: Apply, *, sparing: bool) -> set[str]:
         with fenced(self._database, lease) as connection:
-            now: Instant = connection.execute(select(self._database.now())).scalar_one()
-            sql_reports.request_cancels(connection, self._dialect, batch.cancels, now)
+            if batch.cancels:
+                now = self._database.read_clock(connection)
+                sql_reports.request_cancels(connection, self._dialect, batch.cancels, now)
             applying = Applying(connection, self._dialect, batch.published)
             refused = applying.sparing(batch) if sparing else applying.all(batch)
             if batch.position is not None:

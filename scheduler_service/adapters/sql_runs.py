@@ -19,7 +19,6 @@ from scheduler_service.adapters.paging import page_of, read_cursor
 from scheduler_service.adapters.run_rows import ATTEMPT_COLUMNS, RUN_COLUMNS, ended_attempt, whole_run
 from scheduler_service.adapters.tables import IS_ACTIVE, WAITS, InstantColumn, among, run_attempts, runs
 from scheduler_service.core.errors import Conflict, NotFound
-from scheduler_service.core.instants import Instant
 from scheduler_service.core.model import NewRun, Run
 from scheduler_service.core.run_state import ACTIVE, RunState
 from scheduler_service.ports import Page, RunFilter
@@ -41,7 +40,9 @@ class SqlRunStore:
         """See RunStore. Keys are inserted in their order, so that two batches with the same keys do not deadlock."""
         in_order = sorted(new, key=lambda run: run.idempotency_key or "")
         with self._database.write() as connection:
-            made = sql_planning.insert_missing(connection, self._dialect, in_order, self._now(connection))
+            made = sql_planning.insert_missing(
+                connection, self._dialect, in_order, self._database.read_clock(connection)
+            )
             made_runs = self._by_id(connection, [run.run_id for run in new if run.run_id in made])
             kept = self._by_key(connection, [run for run in new if run.run_id not in made])
         return [
@@ -57,6 +58,8 @@ class SqlRunStore:
 
     def list(self, wanted: RunFilter, limit: int, cursor: str | None) -> Page[Run]:
         """See RunStore."""
+        if not can_hold(f"{wanted.job_id}{wanted.queue}"):
+            return Page([], None)
         conditions = _conditions(wanted)
         if cursor is not None:
             at, row_id = read_cursor(cursor, int, int)
@@ -76,7 +79,7 @@ class SqlRunStore:
         """See RunStore. One statement judges the state on the locked row, so no move slips in between."""
         _check_name(run_id)
         with self._database.write() as connection:
-            connection.execute(_cancel(), {"asked": run_id, "now": self._now(connection)})
+            connection.execute(_cancel(), {"asked": run_id, "now": self._database.read_clock(connection)})
             return self._whole(connection, run_id)
 
     def counts(self) -> Mapping[RunState, int]:
@@ -85,10 +88,6 @@ class SqlRunStore:
         with self._database.read() as connection:
             found = {RunState(state): number for state, number in connection.execute(counted)}
         return {state: found.get(state, 0) for state in RunState if state in ACTIVE}
-
-    def _now(self, connection: Connection) -> Instant:
-        now: Instant = connection.execute(select(self._database.now())).scalar_one()
-        return now
 
     def _whole(self, connection: Connection, run_id: str) -> Run:
         row = connection.execute(_run(), {"asked": run_id}).first()

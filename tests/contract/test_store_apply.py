@@ -13,7 +13,7 @@ from scheduler_service.core.run_state import FINAL, MOVES, Event, RunState
 from tests.support.store_bed import StoreBed, one_off, release
 
 ERROR = {"type": "ValueError", "message": "no", "traceback": "Traceback ..."}
-SURROGATE = "worker-\udc80"
+UNSTORABLE = {"worker-\udc80": "worker-\\udc80", "worker-\x00": "worker-\\x00"}
 
 
 def start(run_id: str, at: Instant, attempt: int = 1) -> Transition:
@@ -256,20 +256,24 @@ def test_a_lease_that_is_over_applies_nothing(bed: StoreBed) -> None:
     assert bed.leader.cursor(successor).inbox_position == "0-0"
 
 
-def test_a_report_that_cannot_be_stored_is_set_aside_and_keeps_no_other_out(bed: StoreBed) -> None:
+@pytest.mark.parametrize("bad", UNSTORABLE, ids=["surrogate", "nul"])
+def test_a_report_that_cannot_be_stored_is_set_aside_and_keeps_no_other_out(bed: StoreBed, bad: str) -> None:
     lease = bed.lead()
     runs = put_into(bed, lease, *[RunState.RUNNING] * 9)
     marks = tuple(PublishedMark(run_id, 1, lease.now) for run_id in runs)
     done = [succeed(run_id, lease.now) for run_id in runs]
-    done[5] = replace(done[5], worker=SURROGATE)
+    done[5] = replace(done[5], worker=bad)
     (failed,) = put_into(bed, lease, RunState.FAILED)
-    late = LateReport(failed, 1, "failed", lease.now, SURROGATE, None)
+    late = LateReport(failed, 1, "failed", lease.now, bad, None)
     assert bed.leader.apply(lease, Apply(tuple(done), published=marks, late=(late,), position="8-0")) == ()
     kept = [bed.runs.get(run_id) for run_id in runs]
     assert {run.state for run in kept} == {RunState.COMPLETED}
     assert [run.result for run in kept] == [{"n": [1, None]}] * 5 + [None] + [{"n": [1, None]}] * 3
     assert kept[5].error is not None
-    assert (kept[5].error.type, kept[5].worker) == ("RowRefused", "worker-\\udc80")
+    assert (kept[5].error.type, kept[5].worker) == (
+        "RowRefused",
+        UNSTORABLE[bad],
+    )
     assert bed.leader.cursor(lease).inbox_position == "8-0"
 
 
@@ -279,7 +283,7 @@ def test_a_retry_whose_arguments_cannot_be_stored_ends_the_run_instead_of_repeat
     lease = bed.lead()
     (run_id,) = put_into(bed, lease, RunState.RUNNING)
     asked = Transition(
-        run_id, 1, Event.RETRY, RunState.RETRYING, lease.now, due_at=lease.now, worker=SURROGATE, args=["new"]
+        run_id, 1, Event.RETRY, RunState.RETRYING, lease.now, due_at=lease.now, worker="\udc80", args=["new"]
     )
     assert bed.leader.apply(lease, Apply((asked,))) == ()
     kept = bed.runs.get(run_id)

@@ -145,7 +145,7 @@ def test_a_page_that_ends_the_list_has_no_cursor(bed: StoreBed) -> None:
     assert listed(bed, limit=1).next_cursor is None
 
 
-@pytest.mark.parametrize("cursor", ["", "!", "bm8", "WzFd", "é", "W10", "eyJhIjogMX0"])
+@pytest.mark.parametrize("cursor", ["", "!", "bm8", "WzFd", "é", "W10", "eyJhIjogMX0", "WyJcdTAwMDAiXQ"])
 def test_a_cursor_that_no_page_gave_is_refused(bed: StoreBed, cursor: str) -> None:
     with pytest.raises(BadValue):
         listed(bed, cursor=cursor)

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from scheduler_service.adapters.paging import write_cursor
 from scheduler_service.core.effects import Apply, Transition
-from scheduler_service.core.errors import Conflict, NotFound, RowRefused
+from scheduler_service.core.errors import BadValue, Conflict, NotFound, RowRefused
 from scheduler_service.core.instants import DAY, MINUTE, SECOND
 from scheduler_service.core.model import NewRun, RetryPolicy, RunKind
 from scheduler_service.core.run_state import ACTIVE, Event, RunState
@@ -79,8 +80,9 @@ def test_an_id_that_is_taken_is_a_conflict(bed: StoreBed) -> None:
         bed.runs.enqueue([run])
 
 
-def test_a_batch_with_a_row_that_cannot_be_stored_is_refused_whole(bed: StoreBed) -> None:
-    good, bad = one_off(AT), one_off(AT, queue="\udc80")
+@pytest.mark.parametrize("queue", ["\udc80", "q\x00"], ids=["surrogate", "nul"])
+def test_a_batch_with_a_row_that_cannot_be_stored_is_refused_whole(bed: StoreBed, queue: str) -> None:
+    good, bad = one_off(AT), one_off(AT, queue=queue)
     with pytest.raises(RowRefused):
         bed.runs.enqueue([good, bad])
     with pytest.raises(NotFound):
@@ -128,6 +130,12 @@ def test_the_list_is_newest_first_in_pages_that_neither_repeat_nor_miss(bed: Sto
     assert shown == [run.run_id for run in reversed(runs)]
 
 
+@pytest.mark.parametrize("key", [[2**80, 1], [1, 2**70], ["1", 1], [True, 1], [1], "x"])
+def test_a_cursor_that_no_page_gave_is_refused(bed: StoreBed, key: list[object]) -> None:
+    with pytest.raises(BadValue):
+        bed.runs.list(RunFilter(), 10, write_cursor(key))
+
+
 def test_the_list_is_filtered_by_job_state_queue_and_time(bed: StoreBed) -> None:
     lease = bed.lead()
     job = bed.planned_job(lease)
@@ -145,7 +153,7 @@ def test_the_list_is_filtered_by_job_state_queue_and_time(bed: StoreBed) -> None
     assert found(since=lease.now + 1) == [slow.run_id, other.run_id]
     assert found(until=lease.now + 1) == [mine.run_id]
     assert found(since=lease.now, until=lease.now + 2, queue="default", job_id="job") == [mine.run_id]
-    assert found(job_id="nobody") == []
+    assert found(job_id="nobody") == found(queue="q\x00") == found(job_id="\udc80") == []
 
 
 @pytest.mark.parametrize("state", ["scheduled", "retrying"])

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from scheduler_service.adapters.database import can_hold
 from scheduler_service.core.effects import LateReport, RecordStatistics
 from scheduler_service.core.errors import LeaseLost, RowRefused
 from scheduler_service.core.instants import Duration, Instant
@@ -181,5 +182,5 @@ def as_json(value: Any) -> Any:
 def refuse_unstorable(*texts: str | None) -> None:
     """RowRefused for a text that no database keeps."""
     for text in texts:
-        if text is not None and any("\ud800" <= c <= "\udfff" for c in text):
-            raise RowRefused("not storable: a lone surrogate")
+        if text is not None and not can_hold(text):
+            raise RowRefused("not storable: a NUL character or a lone surrogate")
