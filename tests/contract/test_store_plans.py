@@ -12,7 +12,7 @@ from scheduler_service.core.instants import DAY
 from scheduler_service.core.model import Lease
 from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.ports import RunFilter
-from tests.support.store_bed import StoreBed, occurrence, one_off, release
+from tests.support.store_bed import StoreBed, occurrence, one_off, release, sql_bed
 
 _INSERT = """
     INSERT INTO runs (run_id, kind, job_id, job_version, task, args, kwargs, queue, priority, scheduled_at, due_at,
@@ -116,25 +116,26 @@ def assert_hot_statements_use_their_indexes(bed: StoreBed, lease: Lease) -> None
         assert_never_scans(plan, "runs")
 
 
-def test_hot_statements_use_their_indexes(sql_stores: StoreBed) -> None:
-    lease = sql_stores.lead()
-    fill(sql_stores, finished=20_000, future=2_000)
-    assert_hot_statements_use_their_indexes(sql_stores, lease)
+def test_hot_statements_use_their_indexes(own_stores: StoreBed) -> None:
+    lease = own_stores.lead()
+    fill(own_stores, finished=20_000, future=2_000)
+    assert_hot_statements_use_their_indexes(own_stores, lease)
 
 
 @pytest.mark.slow
 @pytest.mark.postgres
-def test_hot_statements_use_their_indexes_in_a_long_history(postgres_stores: StoreBed) -> None:
-    lease = postgres_stores.lead()
-    fill(postgres_stores, finished=1_000_000, future=200_000)
-    assert_hot_statements_use_their_indexes(postgres_stores, lease)
+def test_hot_statements_use_their_indexes_in_a_long_history(postgres_url: str) -> None:
+    with sql_bed(postgres_url) as stores:
+        lease = stores.lead()
+        fill(stores, finished=1_000_000, future=200_000)
+        assert_hot_statements_use_their_indexes(stores, lease)
 
 
-def test_jobs_without_a_plan_are_found_by_their_partial_index(sql_stores: StoreBed) -> None:
-    assert sql_stores.database is not None
-    with sql_stores.database.write() as connection:
+def test_jobs_without_a_plan_are_found_by_their_partial_index(own_stores: StoreBed) -> None:
+    assert own_stores.database is not None
+    with own_stores.database.write() as connection:
         explain = "EXPLAIN QUERY PLAN"
-        if sql_stores.kind == "postgresql":
+        if own_stores.kind == "postgresql":
             explain = "EXPLAIN"
             connection.execute(text("SET LOCAL enable_seqscan = off"))
         wanted = "SELECT job_id FROM jobs WHERE planned_version != version LIMIT 5"
@@ -142,22 +143,22 @@ def test_jobs_without_a_plan_are_found_by_their_partial_index(sql_stores: StoreB
     assert "ix_jobs_unplanned" in plan
 
 
-def test_runs_of_the_future_do_not_hide_what_is_due(sql_stores: StoreBed) -> None:
-    lease = sql_stores.lead()
-    fill(sql_stores, finished=0, future=20_000)
-    (due,) = sql_stores.make(lease, one_off(lease.now, queue="queue1", priority=9))
-    assert [run.run_id for run in sql_stores.leader.due_runs(lease.now + DAY, 10)] == [due.run_id]
+def test_runs_of_the_future_do_not_hide_what_is_due(own_stores: StoreBed) -> None:
+    lease = own_stores.lead()
+    fill(own_stores, finished=0, future=20_000)
+    (due,) = own_stores.make(lease, one_off(lease.now, queue="queue1", priority=9))
+    assert [run.run_id for run in own_stores.leader.due_runs(lease.now + DAY, 10)] == [due.run_id]
 
 
 def test_named_runs_are_looked_up_by_id_before_the_statistics_know_of_those_that_wait(
-    sql_stores: StoreBed,
+    own_stores: StoreBed,
 ) -> None:
-    lease = sql_stores.lead()
-    fill(sql_stores, finished=5_000, future=0)
-    fill(sql_stores, finished=0, future=50_000, analyze=False)
-    runs = sql_stores.make(lease, *(one_off(lease.now) for _ in range(5)))
+    lease = own_stores.lead()
+    fill(own_stores, finished=5_000, future=0)
+    fill(own_stores, finished=0, future=50_000, analyze=False)
+    runs = own_stores.make(lease, *(one_off(lease.now) for _ in range(5)))
     asked = [release(run) for run in runs]
-    plan = plan_of(sql_stores, lambda: sql_stores.leader.move_runs(lease, asked, lease.now))
+    plan = plan_of(own_stores, lambda: own_stores.leader.move_runs(lease, asked, lease.now))
     assert "ix_runs_active" not in plan
     assert "ix_runs_waiting" not in plan
     assert_never_scans(plan, "runs")

@@ -33,6 +33,7 @@ class StoreBed:
     runs: RunStore
     database: Database | None
     beside: Callable[[], "StoreBed"]
+    close_beside: Callable[[], None]
 
     def lead(self, holder: str = "leader") -> Lease:
         """A lease that is held long enough for any test."""
@@ -68,7 +69,9 @@ class StoreBed:
 def fake_bed() -> StoreBed:
     """The stores in memory."""
     store = FakeStore(host_now)
-    bed: StoreBed = StoreBed("fake", store.leases, store.leader, store.jobs, store.runs, None, lambda: bed)
+    bed: StoreBed = StoreBed(
+        "fake", store.leases, store.leader, store.jobs, store.runs, None, lambda: bed, lambda: None
+    )
     return bed
 
 
@@ -88,13 +91,18 @@ def sql_bed(url: str) -> Iterator[StoreBed]:
             SqlRunStore(database),
             database,
             open_one,
+            close_beside,
         )
+
+    def close_beside() -> None:
+        while len(opened) > 1:
+            opened.pop().close()
 
     try:
         yield open_one()
     finally:
-        for database in opened:
-            database.close()
+        close_beside()
+        opened.pop().close()
 
 
 def release(run: NewRun, attempt: int = 1, seq: int = 1) -> Release:
