@@ -30,6 +30,8 @@ from scheduler_service.core.errors import (
 MEDIA_TYPE: Final = "application/problem+json"
 RETRY_AFTER: Final = "2"
 _TYPE: Final = "urn:itinerary:problem:"
+# Python's own words for these changed with RFC 9110; ours are the same on every version.
+_TITLES: Final = {413: "Content Too Large", 422: "Unprocessable Content"}
 
 log = structlog.get_logger(__name__)
 
@@ -60,10 +62,10 @@ def unavailable(detail: str) -> Problem:
 
 def problem_response(problem: HTTPException) -> Response:
     """The problem document of an HTTP error."""
-    phrase = HTTPStatus(problem.status_code).phrase
+    title = _TITLES.get(problem.status_code) or HTTPStatus(problem.status_code).phrase
     body: dict[str, Any] = {
-        "type": _TYPE + phrase.lower().replace(" ", "-"),
-        "title": phrase,
+        "type": _TYPE + title.lower().replace(" ", "-"),
+        "title": title,
         "status": problem.status_code,
         "detail": str(problem.detail),
     }

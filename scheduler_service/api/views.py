@@ -115,11 +115,11 @@ def _trouble(status: Mapping[str, Any]) -> list[str]:
     if status["inbox_depth"] is None:
         found.append("Redis does not answer: nothing can be handed to the workers.")
     if status["leader"] is None:
-        found.append("Nobody leads: start a leader with `itinerary leader`.")
+        found.append("Nobody leads: start a leader with itinerary leader.")
     elif status["active_runs"] is None:
         found.append("The leader does not answer within a second.")
     elif status["workers"] == 0:
-        found.append("No worker is heard: start one with `itinerary worker`.")
+        found.append("No worker is heard: start one with itinerary worker.")
     return found
 
 
