@@ -63,6 +63,7 @@ def show(job_id: JobId, as_json: Json = False) -> None:
 @jobs.command("add")
 def add(
     job_id: JobId,
+    named: Annotated[str | None, typer.Argument(metavar="TASK", help="Name of the Celery task.")] = None,
     task: options.Task = None, cron: options.Cron = None, every: options.Every = None, offset: options.Offset = None,
     minute: options.Minute = None, at: options.At = None, schedule: options.Schedule = None,
     timezone: options.Timezone = None, args: options.Args = None, kwargs: options.Kwargs = None,
@@ -71,7 +72,7 @@ def add(
     timeout: options.Timeout = None, file: options.File = None, as_json: Json = False,
 ) -> None:  # fmt: skip
     """Make a job; it must not exist yet."""
-    body = {**options.fields_of(locals()), "job_id": job_id}
+    body = {**options.fields_of({**locals(), "task": task or named}), "job_id": job_id}
     with open_client() as client:
         _tell(client.create_job(body), as_json, "made")
 

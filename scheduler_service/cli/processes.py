@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
 Port = Annotated[int | None, typer.Option(help="Port of the API and dashboard.", min=1, max=65535)]
 DataDir = Annotated[Path | None, typer.Option(help="Folder for everything that is kept.", file_okay=False)]
+CeleryApp = Annotated[str | None, typer.Option(help="Your own Celery app, as module:celery_app.")]
 
 
 def up(
     demo: Annotated[bool, typer.Option(help="Add example jobs of each kind.")] = False,
-    app: Annotated[str | None, typer.Option(help="Your own Celery app for the worker, as module:celery_app.")] = None,
+    app: CeleryApp = None,
     port: Port = None,
     data_dir: DataDir = None,
 ) -> None:
@@ -53,7 +54,7 @@ def api(
 
 def worker(
     context: typer.Context,
-    app: Annotated[str | None, typer.Option(help="Somebody's own app, as module:celery_app.")] = None,
+    app: CeleryApp = None,
     concurrency: Annotated[int | None, typer.Option("--concurrency", "-c", help="Processes.", min=1)] = None,
     queues: Annotated[str | None, typer.Option("--queues", "-Q", help="Queues, comma between.")] = None,
 ) -> None:

@@ -11,8 +11,8 @@ from scheduler_service.adapters.database import Database
 from scheduler_service.adapters.sql_lease import SqlLeaseStore
 from scheduler_service.core.instants import MINUTE
 from tests.support.answering_leader import AnsweringLeader
-from tests.support.command_line import Itinerary
-from tests.support.processes import REPOSITORY, free_port, project_env
+from tests.support.command_line import COMMAND, Itinerary
+from tests.support.processes import REPOSITORY, Child, free_port, project_env
 
 
 @pytest.mark.slow
@@ -76,7 +76,7 @@ def test_the_status_is_told_to_people_and_to_programs(itinerary: Itinerary) -> N
     [
         (("jobs", "show", "nobody"), 1, "no job nobody"),
         (("runs", "retry", "nobody"), 1, "no run nobody"),
-        (("jobs", "add", "x", "--task", "t", "--cron", "61 * * * *"), 1, "schedule.expr"),
+        (("jobs", "add", "x", "t", "--cron", "61 * * * *"), 1, "schedule.expr"),
         (("jobs", "add"), 2, "job_id"),
         (("jobs", "add", "x", "--cron", "a", "--every", "b"), 2, "give one of them"),
         (("enqueue", "t", "--kwargs", "{"), 2, "--kwargs"),
@@ -157,3 +157,13 @@ def test_it_starts_fast_and_imports_no_more_than_it_needs() -> None:
         check=True,
     )  # fmt: skip
     assert ended.stdout.strip() == "[]"
+
+
+@pytest.mark.slow
+def test_watching_a_run_tells_each_change_and_ends_with_it(itinerary: Itinerary) -> None:
+    run_id = itinerary.done("enqueue", "t", "--in", "1h").split()[0]
+    with Child([*COMMAND, "runs", "watch", run_id, "--every", "0.1"], env=itinerary.env) as watching:
+        watching.wait_for_line(f"scheduled {run_id}", 30)
+        itinerary.done("runs", "cancel", run_id)
+        assert watching.wait(30) == 1
+        assert f"cancelled {run_id}" in watching.output

@@ -1,12 +1,14 @@
 """Settings: read once, checked by name, no secret shown."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+from scheduler_service import api
 from scheduler_service.config import Settings, load_settings, shown_url
 from scheduler_service.core.errors import BadValues
-from scheduler_service.core.instants import DAY, MILLISECOND, MINUTE, SECOND
+from scheduler_service.core.instants import DAY, MILLISECOND, MINUTE, SECOND, parse_duration
 
 DIGEST = "ab" * 32
 
@@ -143,3 +145,13 @@ def test_an_empty_variable_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("ITINERARY_API_TOKENS", "")
     assert load_settings().flower_password is None
     assert load_settings().api_tokens == ()
+
+
+def test_the_manual_names_every_setting_with_its_default() -> None:
+    manual = (Path(api.__file__).parent / "README.md").read_text("utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)` \| `?([^`|]+?)`? \|", manual.partition("## Settings")[2], re.MULTILINE))
+    assert set(rows) == {name.upper() for name in Settings.model_fields}
+    for name, shown in rows.items():
+        default = Settings.model_fields[name.lower()].default
+        if isinstance(default, int) and shown not in (str(default), "none"):
+            assert parse_duration(shown) == default, name
