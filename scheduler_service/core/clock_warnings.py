@@ -1,4 +1,4 @@
-"""Warnings about the clocks: that a fixed time falls into an hour which is skipped or repeated."""
+"""Warnings about the clocks: that a fixed time falls into an hour which is skipped or repeated, or will not stay."""
 
 from functools import lru_cache
 from typing import Final
@@ -20,6 +20,17 @@ def clock_warnings(wall: WallTimes, since: int) -> tuple[str, ...]:
         return ()
     found = (_warning(wall, jump) for jump in _jumps(wall.zone, since))
     return tuple(dict.fromkeys(text for text in found if text))[:2]
+
+
+def rhythm_warnings(zone: str, since: int) -> tuple[str, ...]:
+    """What the next change of the clocks after `since` (seconds) does to a rhythm of whole days: its wall time moves."""
+    for jump in _jumps(zone, since):
+        if jump.before != jump.after:
+            return (
+                f"an interval counts elapsed time: from {_date(jump.at + jump.after)} on, when the clocks of {zone} "
+                "change, it runs at another wall time; a calendar schedule keeps the wall time",
+            )
+    return ()
 
 
 @lru_cache(maxsize=4_096)

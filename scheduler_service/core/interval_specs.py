@@ -7,6 +7,7 @@ it is 00:00 of the day the job was made, so that a job of every 25th minute with
 from collections.abc import Mapping
 from typing import Any, Final
 
+from scheduler_service.core.clock_warnings import rhythm_warnings
 from scheduler_service.core.errors import BadValue
 from scheduler_service.core.instants import DAY, SECOND, Duration, Instant, format_duration, format_instant
 from scheduler_service.core.schedule_kinds import IntervalSchedule, shared_interval
@@ -70,7 +71,8 @@ def midnight(timezone: str, instant: Instant) -> Instant:
     return first_instant_from(timezone, local - local % DAY_SECONDS) * SECOND
 
 
-def warnings(schedule: IntervalSchedule) -> tuple[str, ...]:
-    """What the writer of an interval should know."""
-    often = schedule.every < 10 * SECOND
-    return ("this runs more often than every 10 seconds",) if often else ()
+def warnings(schedule: IntervalSchedule, since: int) -> tuple[str, ...]:
+    """What the writer of an interval should know; `since` (seconds): from when on clocks are looked at."""
+    if schedule.every < 10 * SECOND:
+        return ("this runs more often than every 10 seconds",)
+    return rhythm_warnings(schedule.zone, since) if schedule.every % DAY == 0 else ()

@@ -76,7 +76,7 @@ def _parse(spec: Mapping[str, Any], job_id: str, made_at: Instant) -> ParsedSche
         return ParsedSchedule(_hourly(canonical["minute"], canonical["timezone"]))
     if kind == "interval":
         schedule = interval_specs.parse(canonical, made_at)
-        return ParsedSchedule(schedule, interval_specs.warnings(schedule))
+        return ParsedSchedule(schedule, interval_specs.warnings(schedule, month_start(made_at)))
     if kind == "calendar":
         calendar = calendar_specs.parse(canonical, made_at)
         return ParsedSchedule(calendar, clock_warnings(calendar.wall, month_start(made_at)))

@@ -1,0 +1,173 @@
+"""Reported failures after an outage or under load: too many, too few or never any catch-up."""
+
+import itertools
+
+import pytest
+
+from scheduler_service.core.instants import DAY, HOUR, MINUTE, SECOND
+from scheduler_service.core.run_state import RunState
+from tests.support.moments import at
+from tests.support.replay import cron, starts_of, world_at
+from tests.support.world import World
+
+
+def test_after_eight_hours_each_of_two_hundred_minutely_jobs_has_one_catch_up() -> None:
+    """B38, celery/django-celery-beat#459, akvo/akvo-rsr#5248, Koed00/django-q#110."""
+    world = world_at("2026-11-30T00:00:30Z", MINUTE, publish_window=50)
+    jobs = [f"job{n}" for n in range(200)]
+    for job_id in jobs:
+        world.job(job_id, cron("* * * * *"))
+    world.workers.listening = False
+    world.lead(wait=8 * HOUR)
+    assert len(world.dispatcher.published) == 50  # spread: the rest waits where it can be cancelled
+    world.workers.listening = True
+    world.advance(10 * SECOND)
+    assert sorted(run.job_id or "" for run in world.dispatcher.published) == sorted(jobs)
+    assert {(gap.job_id, gap.count) for gap in world.store.tables.gaps} == {(job_id, 479) for job_id in jobs}
+    world.advance(MINUTE)
+    assert len(world.workers.started) == 400
+
+
+@pytest.mark.parametrize(("policy", "ran"), [("skip", 0), ("fire_once", 1), ("fire_all", 7)])
+def test_each_job_has_its_own_policy_for_what_was_missed(policy: str, ran: int) -> None:
+    """B38, celery/django-celery-beat#459, akvo/akvo-rsr#5248, Koed00/django-q#110."""
+    world = world_at("2026-11-30T00:00:30Z", MINUTE)
+    misfire = {"policy": policy, "max_catch_up": 7}
+    world.job("often", cron("* * * * *"), misfire=misfire, overlap="allow")
+    world.lead(wait=8 * HOUR + 15 * SECOND)
+    world.advance(5 * SECOND)
+    assert len(starts_of(world, "often")) == (ran if policy != "skip" else 1)
+    ((count, reason),) = [(gap.count, gap.reason) for gap in world.store.tables.gaps]
+    assert count == 480 - len(starts_of(world, "often"))
+    assert policy in reason
+
+
+def test_more_than_a_hundred_missed_slots_stop_nothing() -> None:
+    """B39, kubernetes/kubernetes#42649, kubernetes/kubernetes#83642."""
+    world = world_at("2026-11-30T00:00:30Z")
+    world.job("often", cron("* * * * *"))
+    world.lead(wait=101 * MINUTE)
+    world.advance(5 * MINUTE)
+    expected = ["2026-11-30T01:41:30Z", *(f"2026-11-30T01:{minute}:00Z" for minute in range(42, 47))]
+    assert [text.replace(":35Z", ":30Z") for text in starts_of(world, "often")] == expected
+
+
+def test_a_run_that_was_done_before_the_crash_is_not_done_again_by_the_next_leader() -> None:
+    """B41, openclaw/openclaw#42640, celery/celery#2746, NousResearch/hermes-agent#68211."""
+    world = world_at("2026-11-30T21:00:00Z", MINUTE)
+    world.job("nightly", cron("0 22 * * *"))
+    world.advance(HOUR + SECOND)
+    world.lead(wait=30 * MINUTE)
+    world.advance(HOUR)
+    # Even where the cursor was never saved after 22:00: what is there is not made anew.
+    world.store.tables.cursors[0] = (at("2026-11-30T21:59:00Z"), "0-0")
+    world.lead(wait=MINUTE)
+    world.advance(HOUR)
+    assert starts_of(world, "nightly") == ["2026-11-30T22:00:00Z"]
+    assert world.states("nightly") == ["completed"]
+
+
+def test_a_daily_rhythm_runs_each_day_though_the_leader_is_restarted_every_ten_minutes() -> None:
+    """B42, riverqueue/river#791, PostHog/posthog#42607, sibson/redbeat#151."""
+    world = world_at("2026-11-30T10:00:00Z", MINUTE)
+    world.every("daily", "1d")
+    for _ in range(3 * 24 * 6):
+        world.lead(wait=9 * MINUTE + 55 * SECOND)
+        world.advance(MINUTE - 55 * SECOND)
+    runs = [run.scheduled_at for run in world.runs("daily") if run.state is RunState.COMPLETED]
+    assert runs == [at(f"2026-12-0{day}T00:00:00Z") for day in (1, 2, 3)]
+    assert len(world.workers.started) == 3
+
+
+def test_a_slot_within_a_short_stop_runs_at_once_and_nothing_runs_just_before_the_next() -> None:
+    """B43, celery/celery#4493."""
+    world = world_at("2026-11-30T09:39:00Z")
+    world.job("often", cron("*/10 * * * *"))
+    world.advance(30 * SECOND)
+    world.lead(wait=35 * SECOND)  # the lease of the one that stopped lapses at 9:40:10
+    world.advance(11 * MINUTE)
+    assert starts_of(world, "often") == ["2026-11-30T09:40:10Z", "2026-11-30T09:50:00Z"]
+
+
+class DiesInside:
+    """A store whose process dies within the named transaction: nothing of it is kept."""
+
+    def __init__(self, store: object, name: str) -> None:
+        self._store = store
+        self._name = name
+
+    def __getattr__(self, name: str) -> object:
+        if name == self._name:
+            raise SystemExit("killed")
+        return getattr(self._store, name)
+
+
+def test_a_slot_and_its_run_are_one_transaction_so_that_a_crash_between_them_blocks_nothing() -> None:
+    """B44, procrastinate-org/procrastinate#1495."""
+    world = world_at("2026-11-30T09:29:30Z")
+    world.job("often", cron("*/30 * * * *"))
+    kept = world.store.leader
+    world.store.leader = DiesInside(kept, "make_runs")  # type: ignore[assignment]
+    with pytest.raises(SystemExit):
+        world.lead(wait=25 * SECOND)
+        world.advance(10 * SECOND)
+    world.store.leader = kept
+    assert world.runs("often") == []
+    world.lead()
+    world.advance(MINUTE)
+    (started,) = starts_of(world, "often")
+    assert "2026-11-30T09:30:00Z" <= started <= "2026-11-30T09:30:10Z"
+
+
+def _by_ten_slots(world: World, seconds: int) -> None:
+    """Ten worker slots, two seconds a run."""
+    world.workers.listening = False
+    for _ in range(seconds // 2):
+        for attempt in itertools.islice(iter(lambda: world.dispatcher.pop("default"), None), 10):
+            assert attempt is not None
+            world.workers.deliver(attempt)
+        world.advance(2 * SECOND)
+
+
+def test_waiting_for_a_free_worker_is_not_being_late() -> None:
+    """B73, quartz-scheduler/quartz#652, quartz-scheduler/quartz#602, quartz-scheduler/quartz#1450."""
+    world = world_at("2026-11-30T07:59:50Z", publish_window=20)
+    world.workers.seconds = 2
+    for n in range(150):
+        world.job(f"job{n}", cron("0 8 * * *"), misfire={"policy": "skip", "grace": "5s"})
+    world.advance(10 * SECOND)
+    _by_ten_slots(world, 60)
+    runs = [run for n in range(150) for run in world.runs(f"job{n}")]
+    assert [run.state for run in runs] == [RunState.COMPLETED] * 150
+    assert all(run.started_at is not None and run.started_at < at("2026-11-30T08:01:00Z") for run in runs)
+    assert not world.store.tables.gaps
+
+
+def _after_stall(length: int) -> World:
+    world = world_at("2026-11-30T00:00:30Z")
+    policy = {"policy": "fire_all", "grace": "10m", "max_catch_up": 100}
+    world.job("often", cron("*/1 * * * *"), misfire=policy, overlap="queue_all")
+    world.advance(MINUTE)
+    world.lead(wait=length)
+    world.advance(30 * SECOND)
+    return world
+
+
+def test_a_short_stall_loses_nothing() -> None:
+    """B77, temporalio/temporal#4332."""
+    world = _after_stall(90 * SECOND)
+    assert [run.scheduled_at for run in world.runs("often") if run.state is RunState.COMPLETED] == [
+        at(f"2026-11-30T00:0{minute}:00Z") for minute in (1, 2, 3)
+    ]
+    assert not world.store.tables.gaps
+
+
+def test_a_long_stall_is_bounded_by_the_policy_and_what_is_left_out_is_recorded() -> None:
+    """B77, temporalio/temporal#4332."""
+    world = _after_stall(3 * DAY)
+    ran = [run for run in world.runs("often") if run.state is RunState.COMPLETED]
+    (gap,) = world.store.tables.gaps
+    assert 100 < len(ran) <= 112  # the newest hundred of the late ones, and those still within the grace
+    assert len(ran) + gap.count == 3 * 24 * 60 + 1
+    assert gap.end <= ran[1].scheduled_at + MINUTE or gap.count > 4000
+    assert "fire_all" in gap.reason
