@@ -40,9 +40,7 @@ class WaitTimeout(ItineraryError):
 class Client:
     """One API at `base_url`; `token` is sent as a bearer token. Close it, or use it in a `with` block."""
 
-    def __init__(
-        self, base_url: str = "http://127.0.0.1:8080", token: str | None = None, timeout: float = 10
-    ) -> None:
+    def __init__(self, base_url: str = "http://127.0.0.1:8080", token: str | None = None, timeout: float = 10) -> None:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.base_url = base_url.rstrip("/")
         self._http = httpx2.Client(base_url=self.base_url, headers=headers, timeout=timeout, trust_env=False)
@@ -75,9 +73,7 @@ class Client:
         """Make or replace a job; ApiError 412 where `if_version` is not the current one."""
         return self._object("PUT", f"/jobs/{_segment(job_id)}", json=job, headers=_if_match(if_version))
 
-    def patch_job(
-        self, job_id: str, change: Mapping[str, Any], if_version: int | None = None
-    ) -> dict[str, Any]:
+    def patch_job(self, job_id: str, change: Mapping[str, Any], if_version: int | None = None) -> dict[str, Any]:
         """Change some fields of a job."""
         return self._object("PATCH", f"/jobs/{_segment(job_id)}", json=change, headers=_if_match(if_version))
 
@@ -87,9 +83,7 @@ class Client:
 
     def pause_job(self, job_id: str, reason: str | None = None, until: str | None = None) -> dict[str, Any]:
         """Pause a job, for good or `until` an RFC 3339 time."""
-        return self._object(
-            "POST", f"/jobs/{_segment(job_id)}/pause", json=_given(reason=reason, until=until)
-        )
+        return self._object("POST", f"/jobs/{_segment(job_id)}/pause", json=_given(reason=reason, until=until))
 
     def resume_job(self, job_id: str) -> dict[str, Any]:
         """Let a paused job go on."""
@@ -99,23 +93,15 @@ class Client:
         self, job_id: str, kwargs: Mapping[str, Any] | None = None, overlap: str | None = None
     ) -> dict[str, Any]:
         """Run a job now; the new run."""
-        return self._object(
-            "POST", f"/jobs/{_segment(job_id)}/trigger", json=_given(kwargs=kwargs, overlap=overlap)
-        )
+        return self._object("POST", f"/jobs/{_segment(job_id)}/trigger", json=_given(kwargs=kwargs, overlap=overlap))
 
     def preview_job(self, job_id: str, count: int = 10, start: str | None = None) -> dict[str, Any]:
         """The next `count` occurrences of a job after `start` (now)."""
-        return self._object(
-            "GET", f"/jobs/{_segment(job_id)}/preview", params=_given(count=count, **{"from": start})
-        )
+        return self._object("GET", f"/jobs/{_segment(job_id)}/preview", params=_given(count=count, **{"from": start}))
 
-    def preview(
-        self, schedule: Mapping[str, Any], count: int = 10, start: str | None = None
-    ) -> dict[str, Any]:
+    def preview(self, schedule: Mapping[str, Any], count: int = 10, start: str | None = None) -> dict[str, Any]:
         """The next `count` occurrences of a schedule that is not saved."""
-        return self._object(
-            "POST", "/preview", json=_given(schedule=schedule, count=count, **{"from": start})
-        )
+        return self._object("POST", "/preview", json=_given(schedule=schedule, count=count, **{"from": start}))
 
     def enqueue(
         self,

@@ -59,9 +59,7 @@ def _tokens(value: Any) -> tuple[ApiToken, ...]:
 
 
 def _token(text: Any) -> ApiToken:
-    match = re.fullmatch(
-        r"([\w.-]{1,64}):(viewer|operator|admin):([0-9a-fA-F]{64})", str(text).strip(), re.ASCII
-    )
+    match = re.fullmatch(r"([\w.-]{1,64}):(viewer|operator|admin):([0-9a-fA-F]{64})", str(text).strip(), re.ASCII)
     if not match:
         raise ValueError("give name:role:sha256, role being viewer, operator or admin, sha256 64 hex digits")
     name, role, digest = match.groups()
@@ -107,9 +105,7 @@ class Settings(BaseSettings):
     )
 
     data_dir: Annotated[Path, BeforeValidator(_folder)] = Field(Path(".itinerary"), validate_default=True)
-    database_url: DatabaseUrl = Field(
-        default_factory=lambda given: f"sqlite:///{given['data_dir']}/itinerary.db"
-    )
+    database_url: DatabaseUrl = Field(default_factory=lambda given: f"sqlite:///{given['data_dir']}/itinerary.db")
     redis_url: RedisUrl = "redis://127.0.0.1:6379/0"
     broker_url: BrokerUrl = Field(default_factory=lambda given: str(given["redis_url"]))
 
@@ -142,9 +138,7 @@ class Settings(BaseSettings):
     def _check(self) -> Self:
         for name, least in _LEAST.items():
             if getattr(self, name) < least:
-                raise BadValue(
-                    name, format_duration(getattr(self, name)), f"give {format_duration(least)} or more"
-                )
+                raise BadValue(name, format_duration(getattr(self, name)), f"give {format_duration(least)} or more")
         if self.index_rebuild_interval >= self.lookahead_window:
             shown = format_duration(self.index_rebuild_interval)
             raise BadValue("index_rebuild_interval", shown, "it must be shorter than lookahead_window")
@@ -186,9 +180,7 @@ def load_settings(config: Path | str | None = None, **given: Any) -> Settings:
     try:
         return Settings(**{**unset, **wanted})
     except ValidationError as exc:
-        raise BadValues(
-            _complaints(exc, {**dict.fromkeys(unset, str(path)), **dict.fromkeys(wanted, "")})
-        ) from None
+        raise BadValues(_complaints(exc, {**dict.fromkeys(unset, str(path)), **dict.fromkeys(wanted, "")})) from None
     except BadValue as exc:
         raise BadValues([BadValue(f"{PREFIX}{exc.field.upper()}", exc.value, exc.allowed)]) from None
 
@@ -201,9 +193,7 @@ def shown_url(url: str) -> str:
 def _refuse_unknown_variables(environ: Mapping[str, str]) -> None:
     known = {name.upper() for name in Settings.model_fields} | OTHER_NAMES
     unknown = [name for name in sorted(environ) if name.upper().startswith(PREFIX)]
-    errors = [
-        _unknown(name, PREFIX, known) for name in unknown if name.upper().removeprefix(PREFIX) not in known
-    ]
+    errors = [_unknown(name, PREFIX, known) for name in unknown if name.upper().removeprefix(PREFIX) not in known]
     if errors:
         raise BadValues(errors)
 
@@ -219,9 +209,7 @@ def _read_file(path: Path) -> dict[str, Any]:
     try:
         values = tomllib.loads(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
-        raise BadValues(
-            [BadValue(f"{PREFIX}CONFIG", str(path), f"give a readable TOML file ({exc})")]
-        ) from exc
+        raise BadValues([BadValue(f"{PREFIX}CONFIG", str(path), f"give a readable TOML file ({exc})")]) from exc
     known = set(Settings.model_fields)
     errors = [_unknown(name, "", known) for name in sorted(set(values) - known)]
     if errors:
