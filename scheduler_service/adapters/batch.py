@@ -30,7 +30,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import TypeEngine
 
-from scheduler_service.adapters.tables import InstantColumn, Payload
+from scheduler_service.adapters.tables import FIRST_INSTANT, LAST_INSTANT, InstantColumn, Payload
 from scheduler_service.core.errors import RowRefused
 
 PARAMETER: Final = "batch"
@@ -46,6 +46,8 @@ class Batch:
 
     def __init__(self, **columns: TypeEngine[Any] | type[TypeEngine[Any]]) -> None:
         self._columns = {name: kind() if isinstance(kind, type) else kind for name, kind in columns.items()}
+        kinds = self._columns.values()
+        self._instants = [place for place, kind in enumerate(kinds) if isinstance(kind, InstantColumn)]
 
     def rows(self, dialect: str) -> Subquery:
         """A subquery named `batch` with one row for each given one."""
@@ -53,20 +55,31 @@ class Batch:
         columns = [value(place, kind).label(name) for place, (name, kind) in enumerate(self._columns.items())]
         return select(*columns).select_from(source()).subquery(PARAMETER)
 
-
-def chunks(rows: Iterable[Sequence[Any]]) -> Iterator[dict[str, str]]:
-    """The parameters of one execution after the other, in order, each of a bearable size."""
-    parts: list[bytes] = []
-    size = 0
-    for row in rows:
-        part = _encode(row)
-        if parts and (len(parts) == MAX_ROWS or size + len(part) > MAX_BYTES):
+    def chunks(self, rows: Iterable[Sequence[Any]]) -> Iterator[dict[str, str]]:
+        """The parameters of one execution after the other, in order, each of a bearable size."""
+        parts: list[bytes] = []
+        size = 0
+        for row in rows:
+            part = self._encode(row)
+            if parts and (len(parts) == MAX_ROWS or size + len(part) > MAX_BYTES):
+                yield _parameters(parts)
+                parts, size = [], 0
+            parts.append(part)
+            size += len(part)
+        if parts:
             yield _parameters(parts)
-            parts, size = [], 0
-        parts.append(part)
-        size += len(part)
-    if parts:
-        yield _parameters(parts)
+
+    def _encode(self, row: Sequence[Any]) -> bytes:
+        try:
+            part = orjson.dumps(row)
+        except TypeError as error:
+            raise RowRefused(f"not storable: {error}") from error
+        if b"\\u0000" in part and any(isinstance(value, str) and "\x00" in value for value in row):
+            raise RowRefused("not storable: a text with a NUL character")
+        for place in self._instants:
+            if not FIRST_INSTANT <= (row[place] or 0) <= LAST_INSTANT:
+                raise RowRefused("not storable: a time outside the years 1 to 9999")
+        return part
 
 
 def judged(found_by: ColumnElement[Any], guard: ColumnElement[bool]) -> ColumnElement[bool]:
@@ -85,16 +98,6 @@ def insert_into(table: Table, dialect: str) -> Any:
 
 def _parameters(parts: list[bytes]) -> dict[str, str]:
     return {PARAMETER: b"".join((b"[", b",".join(parts), b"]")).decode()}
-
-
-def _encode(row: Sequence[Any]) -> bytes:
-    try:
-        part = orjson.dumps(row)
-    except TypeError as error:
-        raise RowRefused(f"not storable: {error}") from error
-    if b"\\u0000" in part and any(isinstance(value, str) and "\x00" in value for value in row):
-        raise RowRefused("not storable: a text with a NUL character")
-    return part
 
 
 def _sqlite_source() -> Any:

@@ -97,11 +97,16 @@ class Database:
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """One write transaction, committed at the end of the block."""
-        turn: AbstractContextManager[None] = self.queue.turn() if self.dialect == "sqlite" else nullcontext()
+        turn: AbstractContextManager[None] = (
+            self.queue.turn(self._bounds.statement) if self.dialect == "sqlite" else nullcontext()
+        )
         with turn, _our_errors(), self.engine.connect() as connection:
             connection.execution_options(**{_WRITES: True})
             with connection.begin():
                 yield connection
+
+    def _turn(self) -> AbstractContextManager[None]:
+        return self.queue.turn(self._bounds.statement) if self.dialect == "sqlite" else nullcontext()
 
     def now(self, plus: Duration = 0) -> ColumnElement[Instant]:
         """The database's clock as an SQL expression, `plus` later."""
@@ -139,19 +144,19 @@ class WriterQueue:
         return max(0, len(self._waiting) - 1)
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
-        """Wait for this thread's turn and hold it during the block."""
+    def turn(self, timeout: Duration) -> Iterator[None]:
+        """Wait up to `timeout` for this thread's turn and hold it during the block; StoreUnavailable after that."""
         mine = threading.Event()
         with self._lock:
             self._waiting.append(mine)
-            if self._waiting[0] is mine:
-                mine.set()
-        mine.wait()
+            self._waiting[0].set()
         try:
+            if not mine.wait(timeout / SECOND):
+                raise StoreUnavailable("other writers of this process kept the database busy")
             yield
         finally:
             with self._lock:
-                self._waiting.popleft()
+                self._waiting.remove(mine)
                 if self._waiting:
                     self._waiting[0].set()
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import structlog
 from sqlalchemy import ColumnElement, Connection, Select, Text, and_, not_, or_, select
 
-from scheduler_service.adapters.batch import Batch, chunks
+from scheduler_service.adapters.batch import Batch
 from scheduler_service.adapters.tables import IS_UNPLANNED, job_versions, jobs
 from scheduler_service.core.errors import BadValue, BadValues
 from scheduler_service.core.instants import Instant
@@ -67,7 +67,7 @@ def histories(
         return _grouped(connection.execute(asked if since is None else asked.where(not_(_gone_before(since)))))
     named = asked.where(_V.job_id.in_(select(_IDS.rows(dialect).c.job_id)))
     found: list[JobHistory] = []
-    for chunk in chunks([(job_id,) for job_id in dict.fromkeys(job_ids)]):
+    for chunk in _IDS.chunks([(job_id,) for job_id in dict.fromkeys(job_ids)]):
         found += _grouped(connection.execute(named, chunk))
     return found
 

@@ -7,18 +7,14 @@ import binascii
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from scheduler_service.adapters.database import can_hold
+from scheduler_service.adapters.tables import FIRST_INSTANT, LAST_INSTANT
 from scheduler_service.core.errors import BadValue
-from scheduler_service.core.instants import from_datetime
 from scheduler_service.ports import Page
 
 T = TypeVar("T")
-
-_FIRST: Final = from_datetime(datetime.min.replace(tzinfo=UTC))
-_LAST: Final = from_datetime(datetime.max.replace(tzinfo=UTC))
 
 
 def page_of(rows: Sequence[Any], limit: int, read: Callable[[Any], T], key: Callable[[Any], list[Any]]) -> Page[T]:
@@ -45,4 +41,4 @@ def read_cursor(text: str, *kinds: type) -> list[Any]:
 
 
 def _can_be(part: Any) -> bool:
-    return can_hold(part) if isinstance(part, str) else isinstance(part, int) and _FIRST <= part <= _LAST
+    return can_hold(part) if isinstance(part, str) else isinstance(part, int) and FIRST_INSTANT <= part <= LAST_INSTANT

@@ -72,7 +72,11 @@ class Applying:
 
     def _move_bare(self, transition: Transition, refused: RowRefused) -> set[str]:
         log.error("report set aside, its row was refused", run_id=transition.run_id, reason=str(refused))
-        return self._move([without_payload(transition, refused)])
+        return write_halving(self.connection, [without_payload(transition, refused)], self._move, self._give_up)
+
+    def _give_up(self, transition: Transition, refused: RowRefused) -> set[str]:
+        log.error("transition given up, even its bare row was refused", run_id=transition.run_id, reason=str(refused))
+        return {transition.run_id}
 
     def _keep(self, late: Sequence[LateReport]) -> set[str]:
         sql_reports.keep_late_reports(self.connection, self.dialect, late)
@@ -81,7 +85,11 @@ class Applying:
     def _keep_bare(self, report: LateReport, refused: RowRefused) -> set[str]:
         log.error("late report set aside, its row was refused", run_id=report.run_id, reason=str(refused))
         bare = replace(report, kind=storable(report.kind), worker=storable(report.worker), error=note(refused))
-        return self._keep([bare])
+        return write_halving(self.connection, [bare], self._keep, self._drop)
+
+    def _drop(self, report: LateReport, refused: RowRefused) -> set[str]:
+        log.error("late report dropped, even its bare row was refused", run_id=report.run_id, reason=str(refused))
+        return set()
 
 
 def without_payload(transition: Transition, refused: RowRefused) -> Transition:

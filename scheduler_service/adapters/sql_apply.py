@@ -26,7 +26,7 @@ from sqlalchemy import (
     update,
 )
 
-from scheduler_service.adapters.batch import Batch, chunks, insert_into, judged
+from scheduler_service.adapters.batch import Batch, insert_into, judged
 from scheduler_service.adapters.tables import (
     InstantColumn,
     Payload,
@@ -75,7 +75,7 @@ def apply_transitions(
 
 def mark_published(connection: Connection, dialect: str, marks: Sequence[PublishedMark]) -> None:
     """Note when the broker took these attempts, where they are still the runs' own."""
-    for chunk in chunks([(mark.run_id, mark.attempt, mark.at) for mark in marks]):
+    for chunk in _MARKS.chunks([(mark.run_id, mark.attempt, mark.at) for mark in marks]):
         connection.execute(_mark_published(dialect), chunk)
 
 
@@ -98,11 +98,11 @@ def _apply_turn(
     retrying = [t for t in turn if t.to is RunState.RETRYING]
     moving = [t for t in turn if t.to is not RunState.RETRYING]
     moved: set[str] = set()
-    for chunk in chunks(_rows(retrying, marks)):
+    for chunk in _TRANSITIONS.chunks(_rows(retrying, marks)):
         # If we die between the two, both are rolled back; the first locks the rows for the second.
         connection.execute(_keep_attempts(dialect), chunk)
         moved.update(connection.execute(_retry(dialect), chunk).scalars())
-    for chunk in chunks(_rows(moving, marks)):
+    for chunk in _TRANSITIONS.chunks(_rows(moving, marks)):
         moved.update(connection.execute(_move(dialect), chunk).scalars())
     return {t.run_id for t in turn} - moved
 

@@ -26,7 +26,7 @@ from sqlalchemy import (
     update,
 )
 
-from scheduler_service.adapters.batch import Batch, chunks, judged
+from scheduler_service.adapters.batch import Batch, judged
 from scheduler_service.adapters.run_rows import RELEASED_COLUMNS, released_run
 from scheduler_service.adapters.tables import IS_OCCURRENCE, WAITS, InstantColumn, jobs, runs
 from scheduler_service.core.effects import Release
@@ -52,7 +52,7 @@ def renumber(connection: Connection, dialect: str, term: int, releases: Sequence
 
 def _released(connection: Connection, moving: Update, releases: Sequence[Release], facts: dict[str, Any]) -> Moved:
     released: dict[str, ReleasedRun] = {}
-    for chunk in chunks([(r.run_id, r.attempt, r.seq) for r in releases]):
+    for chunk in _RELEASES.chunks([(r.run_id, r.attempt, r.seq) for r in releases]):
         for row in connection.execute(moving, {**chunk, **facts}):
             released[row.run_id] = released_run(row)
     return Moved(

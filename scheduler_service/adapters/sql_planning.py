@@ -23,7 +23,7 @@ from sqlalchemy import (
     update,
 )
 
-from scheduler_service.adapters.batch import Batch, chunks, insert_into
+from scheduler_service.adapters.batch import Batch, insert_into
 from scheduler_service.adapters.run_rows import NEW_RUNS, new_run_row
 from scheduler_service.adapters.tables import IS_ACTIVE, IS_OCCURRENCE, InstantColumn, cursors, gaps, jobs, runs
 from scheduler_service.core.effects import Retract
@@ -39,28 +39,28 @@ _NOW: Final = bindparam("now", type_=InstantColumn)
 
 def retract(connection: Connection, dialect: str, retracts: Sequence[Retract]) -> None:
     """Delete occurrences of older versions that were not released yet."""
-    for chunk in chunks([(r.job_id, r.version, r.start) for r in retracts]):
+    for chunk in _RETRACTS.chunks([(r.job_id, r.version, r.start) for r in retracts]):
         connection.execute(_retract(dialect), chunk)
 
 
 def insert_missing(connection: Connection, dialect: str, new: Sequence[NewRun], now: Instant) -> set[str]:
     """Insert the runs whose id, occurrence and idempotency key are free; returns the ids that were made."""
     made: set[str] = set()
-    for chunk in chunks(new_run_row(run, now) for run in new):
+    for chunk in NEW_RUNS.chunks(new_run_row(run, now) for run in new):
         made.update(connection.execute(_insert(dialect), {**chunk, "now": now}).scalars())
     return made
 
 
 def keep_gaps(connection: Connection, dialect: str, new: Sequence[Gap]) -> None:
     """Record the gaps; one that goes on where a recorded one of the same reason ended makes that one longer."""
-    for chunk in chunks([(g.job_id, g.start, g.end, g.count, g.reason) for g in new]):
+    for chunk in _GAPS.chunks([(g.job_id, g.start, g.end, g.count, g.reason) for g in new]):
         connection.execute(_lengthen(dialect), chunk)
         connection.execute(_insert_gaps(dialect), chunk)
 
 
 def mark_planned(connection: Connection, dialect: str, planned: Sequence[tuple[str, int]]) -> None:
     """Note the version that is planned, where it is still the job's version."""
-    for chunk in chunks(planned):
+    for chunk in _PLANNED.chunks(planned):
         connection.execute(_mark_planned(dialect), chunk)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from sqlalchemy import CTE, BigInteger, Connection, Select, Text, bindparam, func, select, union_all
 
-from scheduler_service.adapters.batch import Batch, chunks
+from scheduler_service.adapters.batch import Batch
 from scheduler_service.adapters.run_rows import ACTIVE_COLUMNS, active_run
 from scheduler_service.adapters.tables import IS_ACTIVE, IS_OCCURRENCE, IS_OUT, WAITS, InstantColumn, runs
 from scheduler_service.core.instants import Instant
@@ -39,7 +39,7 @@ def due_runs(connection: Connection, until: Instant, limit: int) -> list[ActiveR
 def runs_by_id(connection: Connection, dialect: str, run_ids: Sequence[str]) -> list[ActiveRun]:
     """These runs, final ones too."""
     found: list[ActiveRun] = []
-    for chunk in chunks([(run_id,) for run_id in run_ids]):
+    for chunk in _IDS.chunks([(run_id,) for run_id in run_ids]):
         found += _active(connection.execute(_by_id(dialect), chunk))
     return found
 

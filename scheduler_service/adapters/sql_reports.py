@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Integer, Text, Update, and_, bindparam, not_, or_, select, true, update
 
-from scheduler_service.adapters.batch import Batch, chunks, insert_into, judged
+from scheduler_service.adapters.batch import Batch, insert_into, judged
 from scheduler_service.adapters.tables import (
     IS_ACTIVE,
     InstantColumn,
@@ -38,13 +38,13 @@ def keep_late_reports(connection: Connection, dialect: str, late: Sequence[LateR
         (r.run_id, r.attempt, counts[key], r.kind, r.at, r.worker, None if r.error is None else dump_json(r.error))
         for key, r in last.items()
     ]
-    for chunk in chunks(rows):
+    for chunk in _LATE.chunks(rows):
         connection.execute(_keep_late(dialect), chunk)
 
 
 def request_cancels(connection: Connection, dialect: str, run_ids: Sequence[str], now: Any) -> None:
     """Note that these runs are not wanted any more, where they are not final and it is not noted yet."""
-    for chunk in chunks([(run_id,) for run_id in run_ids]):
+    for chunk in _CANCELS.chunks([(run_id,) for run_id in run_ids]):
         connection.execute(_request_cancels(dialect), {**chunk, "now": now})
 
 

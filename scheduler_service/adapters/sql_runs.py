@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Select, Text, Update, bindpara
 from sqlalchemy import tuple_ as row_of
 
 from scheduler_service.adapters import sql_planning
-from scheduler_service.adapters.batch import Batch, chunks
+from scheduler_service.adapters.batch import Batch
 from scheduler_service.adapters.database import Database, can_hold
 from scheduler_service.adapters.paging import page_of, read_cursor
 from scheduler_service.adapters.run_rows import ATTEMPT_COLUMNS, RUN_COLUMNS, ended_attempt, whole_run
@@ -99,7 +99,7 @@ class SqlRunStore:
 
     def _by_id(self, connection: Connection, run_ids: Sequence[str]) -> dict[str, Run]:
         found: dict[str, Run] = {}
-        for chunk in chunks([(run_id,) for run_id in run_ids]):
+        for chunk in _NAMES.chunks([(run_id,) for run_id in run_ids]):
             found |= {row.run_id: whole_run(row) for row in connection.execute(_runs_by_id(self._dialect), chunk)}
         return found
 
@@ -107,7 +107,7 @@ class SqlRunStore:
         """The runs that have these keys already; Conflict where one was asked for otherwise, or an id is taken."""
         keys = {run.idempotency_key for run in new if run.idempotency_key is not None}
         found: dict[str, tuple[Run, str | None]] = {}
-        for chunk in chunks([(key,) for key in keys]):
+        for chunk in _NAMES.chunks([(key,) for key in keys]):
             for row in connection.execute(_runs_by_key(self._dialect), chunk):
                 *columns, key, request_hash = row
                 found[key] = (whole_run(columns), request_hash)

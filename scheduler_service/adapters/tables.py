@@ -6,7 +6,7 @@ Payloads are `json`, not `jsonb`: what a user gave comes back as given, while js
 """
 
 import json
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -31,9 +31,14 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
+from scheduler_service.core.errors import RowRefused
 from scheduler_service.core.instants import Instant, from_datetime, to_datetime
 from scheduler_service.core.model import RunKind
 from scheduler_service.core.run_state import ACTIVE, WAITING, RunState
+
+# The years 1 to 9999: a later time could be written to some databases, and then no driver could read the row.
+FIRST_INSTANT: Final = from_datetime(datetime.min.replace(tzinfo=UTC))
+LAST_INSTANT: Final = from_datetime(datetime.max.replace(tzinfo=UTC))
 
 
 class InstantColumn(TypeDecorator[int]):
@@ -76,8 +81,11 @@ class Payload(TypeDecorator[Any]):
 
 
 def dump_json(value: Any) -> str:
-    """JSON that every database can keep: plain ASCII, no NaN."""
-    return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    """JSON that every database can keep: plain ASCII, no NaN; RowRefused for a value that has none."""
+    try:
+        return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise RowRefused(f"not storable: {str(error)[:200]}") from error
 
 
 NAMES: Final = {

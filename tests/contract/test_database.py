@@ -131,11 +131,11 @@ def test_writers_of_one_process_take_turns_in_the_order_they_came() -> None:
     order: list[int] = []
 
     def write(number: int) -> None:
-        with queue.turn():
+        with queue.turn(5 * SECOND):
             order.append(number)
 
     threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
-    with queue.turn():
+    with queue.turn(5 * SECOND):
         for before, thread in enumerate(threads):
             thread.start()
             wait_until(partial(_queued, queue, before + 1), 5, "the writer to queue up")
@@ -146,6 +146,20 @@ def test_writers_of_one_process_take_turns_in_the_order_they_came() -> None:
 
 def _queued(queue: WriterQueue, writers: int) -> bool:
     return queue.waiting == writers
+
+
+def test_a_writer_whose_turn_does_not_come_gives_up_and_lets_the_others_pass() -> None:
+    queue = WriterQueue()
+    with queue.turn(0), ThreadPoolExecutor(1) as pool:
+        with pytest.raises(StoreUnavailable):
+            pool.submit(_take_a_turn, queue).result(5)
+        assert queue.waiting == 0
+    _take_a_turn(queue)
+
+
+def _take_a_turn(queue: WriterQueue) -> None:
+    with queue.turn(10 * MILLISECOND):
+        pass
 
 
 def test_a_lease_renewal_shares_the_writers_queue_of_its_process(sqlite_url: str) -> None:

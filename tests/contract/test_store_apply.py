@@ -277,6 +277,31 @@ def test_a_report_that_cannot_be_stored_is_set_aside_and_keeps_no_other_out(bed:
     assert bed.leader.cursor(lease).inbox_position == "8-0"
 
 
+def test_a_result_that_is_no_json_is_replaced_by_a_note(bed: StoreBed) -> None:
+    lease = bed.lead()
+    results = [float("nan"), float("inf"), object(), {1: {2, 3}}]
+    runs = put_into(bed, lease, *[RunState.RUNNING] * len(results))
+    done = [replace(succeed(run_id, lease.now), result=result) for run_id, result in zip(runs, results, strict=True)]
+    assert bed.leader.apply(lease, Apply(tuple(done))) == ()
+    for kept in map(bed.runs.get, runs):
+        assert (kept.state, kept.result, kept.worker) == (RunState.COMPLETED, None, "w@h")
+        assert kept.error is not None
+        assert kept.error.type == "RowRefused"
+
+
+@pytest.mark.postgres
+def test_what_only_the_database_refuses_is_given_up_alone_and_named(postgres_stores: StoreBed) -> None:
+    lease = postgres_stores.lead()
+    runs = put_into(postgres_stores, lease, *[RunState.RUNNING] * 9)
+    ends = [fail(run_id, lease.now) for run_id in runs]
+    ends[2] = replace(ends[2], attempt=2**40)
+    late = [LateReport(run_id, 2**40 * (n == 3), "failed", 0, "w@h", None) for n, run_id in enumerate(runs)]
+    assert postgres_stores.leader.apply(lease, Apply(tuple(ends), late=tuple(late), position="8-0")) == (runs[2],)
+    states = [postgres_stores.runs.get(run_id).state for run_id in runs]
+    assert states == [RunState.RETRYING] * 2 + [RunState.RUNNING] + [RunState.RETRYING] * 6
+    assert postgres_stores.leader.cursor(lease).inbox_position == "8-0"
+
+
 def test_a_retry_whose_arguments_cannot_be_stored_ends_the_run_instead_of_repeating_it_with_others(
     bed: StoreBed,
 ) -> None:

@@ -187,6 +187,8 @@ class FakeLeaderStore:
     def _transition(self, change: Transition) -> bool:
         try:
             refuse_unstorable(change.reason, change.worker)
+            for payload in (change.result, change.error, change.args, change.kwargs):
+                as_json(payload)
         except RowRefused as refused:
             change = without_payload(change, refused)
         row = self._tables.runs.get(change.run_id)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler_service.adapters.database import can_hold
+from scheduler_service.adapters.tables import FIRST_INSTANT, LAST_INSTANT, dump_json
 from scheduler_service.core.effects import LateReport, RecordStatistics
 from scheduler_service.core.errors import LeaseLost, RowRefused
 from scheduler_service.core.instants import Duration, Instant
@@ -144,7 +145,7 @@ class Tables:
         """Insert what is not there yet by id, occurrence or key; all or nothing."""
         now = self.clock()
         for run in new:
-            refuse_unstorable(run.run_id, run.task, run.queue)
+            refuse_unstorable(run.run_id, run.task, run.queue, run.scheduled_at, run.due_at)
         return {run.run_id for run in new if self._insert(run, now)}
 
     def _insert(self, run: NewRun, now: Instant) -> bool:
@@ -176,11 +177,13 @@ def task_error(error: Mapping[str, Any] | None) -> TaskError | None:
 
 def as_json(value: Any) -> Any:
     """The value as it comes back from a JSON column."""
-    return None if value is None else json.loads(json.dumps(value, allow_nan=False))
+    return None if value is None else json.loads(dump_json(value))
 
 
-def refuse_unstorable(*texts: str | None) -> None:
-    """RowRefused for a text that no database keeps."""
-    for text in texts:
-        if text is not None and not can_hold(text):
+def refuse_unstorable(*values: str | Instant | None) -> None:
+    """RowRefused for a text or a time that no database keeps."""
+    for value in values:
+        if isinstance(value, str) and not can_hold(value):
             raise RowRefused("not storable: a NUL character or a lone surrogate")
+        if isinstance(value, int) and not FIRST_INSTANT <= value <= LAST_INSTANT:
+            raise RowRefused("not storable: a time outside the years 1 to 9999")

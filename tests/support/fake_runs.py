@@ -62,7 +62,7 @@ class FakeRunStore:
         """Everything that would stop the batch half-way, found before anything is written."""
         hashes = {r.idempotency_key: r.request_hash for r in self._tables.runs.values() if r.idempotency_key}
         for run in runs:
-            refuse_unstorable(run.run_id, run.task, run.queue)
+            refuse_unstorable(run.run_id, run.task, run.queue, run.scheduled_at, run.due_at)
             if run.idempotency_key is not None:
                 if hashes.setdefault(run.idempotency_key, run.request_hash) != run.request_hash:
                     raise Conflict(f"idempotency key {run.idempotency_key!r} was used for another request")
