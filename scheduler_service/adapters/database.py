@@ -97,16 +97,10 @@ class Database:
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """One write transaction, committed at the end of the block."""
-        turn: AbstractContextManager[None] = (
-            self.queue.turn(self._bounds.statement) if self.dialect == "sqlite" else nullcontext()
-        )
-        with turn, _our_errors(), self.engine.connect() as connection:
+        with self._turn(), _our_errors(), self.engine.connect() as connection:
             connection.execution_options(**{_WRITES: True})
             with connection.begin():
                 yield connection
-
-    def _turn(self) -> AbstractContextManager[None]:
-        return self.queue.turn(self._bounds.statement) if self.dialect == "sqlite" else nullcontext()
 
     def now(self, plus: Duration = 0) -> ColumnElement[Instant]:
         """The database's clock as an SQL expression, `plus` later."""
@@ -129,6 +123,9 @@ class Database:
         for other in self._beside:
             other.close()
         self.engine.dispose()
+
+    def _turn(self) -> AbstractContextManager[None]:
+        return self.queue.turn(self._bounds.statement) if self.dialect == "sqlite" else nullcontext()
 
 
 class WriterQueue:
