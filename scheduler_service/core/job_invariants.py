@@ -1,0 +1,113 @@
+"""The invariants of one job: every occurrence has one row or lies in one gap, and no two runs meet that must not."""
+
+from collections.abc import Iterator, Sequence
+
+from scheduler_service.core.history import Finding, History, Rule, RunFacts, Tolerance
+from scheduler_service.core.instants import DAY, Instant, format_instant
+from scheduler_service.core.model import Gap, Job, JobHistory, Overlap, RunKind
+from scheduler_service.core.planning import spans
+from scheduler_service.core.run_state import RunState
+from scheduler_service.core.schedule import occurrences
+
+
+class JobCheck:
+    """Sees one job's runs in the order of their nominal times, and tells what does not fit its versions and gaps."""
+
+    def __init__(self, job: JobHistory, gaps: Sequence[Gap], history: History, tolerance: Tolerance) -> None:
+        self._job = job
+        self._gaps = sorted(gaps, key=lambda gap: gap.start)
+        self._now = history.now
+        self._tolerance = tolerance
+        self._since = history.since or 0
+        self._until = _judged_until(job, history)
+        self._owed = _owed(job, self._since, self._until)
+        self._next = next(self._owed, None)
+        self._last_row: Instant | None = None
+        self._unmade = [0] * len(self._gaps)
+        self._recent: list[tuple[Instant, Instant, RunFacts]] = []
+
+    def see(self, run: RunFacts) -> Iterator[Finding]:
+        """The next run of the job."""
+        if run.kind is RunKind.OCCURRENCE:
+            yield from self._place(run)
+        if self._first_start(run) is not None:
+            yield from self._meet(run)
+
+    def end(self) -> Iterator[Finding]:
+        """All runs were seen."""
+        while self._next is not None:
+            yield from self._unowned(self._next)
+            self._next = next(self._owed, None)
+        for gap, unmade in zip(self._gaps, self._unmade, strict=True):
+            if unmade != gap.count and self._since <= gap.start and gap.end <= self._until:
+                words = f"a gap says {gap.count}, but {unmade} occurrences in it have no row ({gap.reason})"
+                yield Finding(Rule.LOST if unmade > gap.count else Rule.CONTRADICTION, self._job.job_id, words)
+
+    def _place(self, run: RunFacts) -> Iterator[Finding]:
+        at = run.scheduled_at
+        if at == self._last_row:
+            yield Finding(Rule.DOUBLED, run.run_id, f"{format_instant(at)} has two rows")
+        self._last_row = at
+        while self._next is not None and self._next < at:
+            yield from self._unowned(self._next)
+            self._next = next(self._owed, None)
+        if self._next == at:
+            self._next = next(self._owed, None)
+        version = next((job for job in self._job.versions if job.version == run.job_version), None)
+        if version is None or not _names(version, at):
+            words = f"version {run.job_version} of the job has no occurrence at {format_instant(at)}"
+            yield Finding(Rule.UNPLANNED, run.run_id, words)
+        elif run.state is RunState.SCHEDULED and self._is_superseded(version, at):
+            words = f"still scheduled, though version {run.job_version} does not hold at {format_instant(at)}"
+            yield Finding(Rule.UNPLANNED, run.run_id, words)
+
+    def _unowned(self, at: Instant) -> Iterator[Finding]:
+        covered = [n for n, gap in enumerate(self._gaps) if gap.start <= at < gap.end]
+        for n in covered:
+            self._unmade[n] += 1
+        if not covered:
+            words = f"the occurrence at {format_instant(at)} has neither a row nor a gap"
+            yield Finding(Rule.LOST, self._job.job_id, words)
+
+    def _is_superseded(self, version: Job, at: Instant) -> bool:
+        planned = self._job.planned_version
+        return any(version.version < j.version <= planned and j.effective_from <= at for j in self._job.versions)
+
+    def _meet(self, run: RunFacts) -> Iterator[Finding]:
+        """No run starts before its scheduled time: what was over by then meets none of the runs to come."""
+        start, skew = self._first_start(run) or 0, self._tolerance.skew
+        end = self._now if run.finished_at is None else run.finished_at
+        self._recent = [one for one in self._recent if one[1] > run.scheduled_at - skew]
+        for other_start, other_end, other in self._recent:
+            later = run if start >= other_start else other
+            if start + skew < other_end and other_start + skew < end and not self._may_overlap(later):
+                words = f"ran at the same time as {other.run_id}, which its job forbids"
+                yield Finding(Rule.OVERLAP, run.run_id, words)
+        self._recent.append((start, end, run))
+
+    def _may_overlap(self, run: RunFacts) -> bool:
+        if run.overlap is not None:
+            return run.overlap is Overlap.ALLOW
+        since = run.job_version or 0
+        return any(job.overlap is Overlap.ALLOW for job in self._job.versions if job.version >= since)
+
+    @staticmethod
+    def _first_start(run: RunFacts) -> Instant | None:
+        starts = [attempt.started_at for attempt in run.attempts if attempt.started_at is not None]
+        return min(starts, default=run.started_at)
+
+
+def _judged_until(job: JobHistory, history: History) -> Instant:
+    """Occurrences before this are planned for good: a later edit does not reach back there."""
+    unplanned = [version.effective_from for version in job.versions if version.version > job.planned_version]
+    return min([history.now, history.cursor or 0, *unplanned])
+
+
+def _owed(job: JobHistory, since: Instant, until: Instant) -> Iterator[Instant]:
+    for version, first, last in spans(job, since, until):
+        for start in range(first, last, DAY):
+            yield from occurrences(version.schedule, start, min(start + DAY, last))
+
+
+def _names(version: Job, at: Instant) -> bool:
+    return occurrences(version.schedule, at, at + 1) == [at]

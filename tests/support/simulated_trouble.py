@@ -1,0 +1,226 @@
+"""Who makes trouble in a simulation: users that change their minds, and faults of every part."""
+
+from typing import TYPE_CHECKING, Any
+
+from scheduler_service.api.run_requests import again, read_trigger
+from scheduler_service.core.errors import Conflict, NotFound
+from scheduler_service.core.identity import adhoc_run_id
+from scheduler_service.core.instants import MILLISECOND, SECOND, Duration, format_instant
+from scheduler_service.core.job_body import read_job
+from scheduler_service.core.model import NewRun, RetryPolicy, RunKind
+from scheduler_service.core.run_state import FINAL
+from tests.support.simulated import SimWorker
+
+if TYPE_CHECKING:
+    from tests.support.simulation import Simulation
+
+
+class Users:
+    """Make, edit, pause, resume, delete and trigger jobs; enqueue, cancel and retry runs."""
+
+    def __init__(self, simulation: "Simulation") -> None:
+        self._simulation = simulation
+        self._dice = simulation.random
+        self._names = [f"j{n}" for n in range(self._dice.randint(1, 3))]
+        self._made = 0
+
+    def begin(self, length: Duration) -> None:
+        """Jobs at once, changes over the whole time."""
+        for name in self._names:
+            self.put_job(name)
+        actions = (self.put_job, self.put_job, self.pause, self.resume, self.delete, self.trigger)
+        for _ in range(self._dice.randint(2, 8)):
+            action, name = self._dice.choice(actions), self._dice.choice(self._names)
+            self._later(length, lambda act=action, job=name: act(job))
+        for _ in range(self._dice.randint(2, 8)):
+            action = self._dice.choice((self.enqueue, self.enqueue, self.cancel, self.cancel, self.retry))
+            self._later(length, action)
+
+    def end(self) -> None:
+        """No occurrence comes after this, and no pause keeps a run back."""
+        for name in self._names:
+            if self._dice.random() < 0.5:
+                self.pause(name, for_ever=True)
+            else:
+                self.delete(name)
+
+    def _later(self, length: Duration, action: Any) -> None:
+        self._simulation.push(self._simulation.t + self._dice.randrange(length), lambda: self._act(action))
+
+    def _act(self, action: Any) -> None:
+        if self._simulation.database_away:
+            return
+        try:
+            action()
+        except (Conflict, NotFound) as refused:
+            self._simulation.note(f"user: {refused}")
+
+    def _tell(self, kind: str, **body: Any) -> None:
+        """The API's word to the leader, which is lost when the API dies between commit and sending."""
+        if self._dice.random() >= 0.1:
+            self._simulation.send(kind, body)
+
+    def put_job(self, job_id: str) -> None:
+        dice, simulation = self._dice, self._simulation
+        seconds = dice.choice((1, 2, 3, 5, 7))
+        now = simulation.host_now()
+        cron = {"kind": "cron", "expr": f"* * * * * */{dice.choice((2, 5, 10))}"}
+        once = {"kind": "once", "at": format_instant(now + dice.randrange(20 * SECOND))}
+        interval = {"kind": "interval", "every": f"{seconds}s"}
+        grace = dice.choice(("1s", "3s", "30s"))
+        misfire = {"policy": dice.choice(("fire_once", "fire_all", "skip")), "grace": grace}
+        body: dict[str, Any] = {
+            "job_id": job_id, "task": "demo.task", "kwargs": {"n": simulation.fresh()},
+            "schedule": dice.choice((interval, interval, cron, once)),
+            "overlap": dice.choice(("skip", "allow", "queue", "queue_all", "cancel_running")),
+            "misfire": {**misfire, "max_catch_up": dice.randint(1, 5)},
+            "retry": {"max_attempts": dice.randint(1, 3), "initial": "500ms", "jitter": False},
+            "jitter": dice.choice(("0s", "0s", "0s", "2s")), "priority": dice.randint(0, 9),
+        }  # fmt: skip
+        if dice.random() < 0.2:
+            body["start_at"] = format_instant(now + dice.randrange(-5 * SECOND, 10 * SECOND))
+        if dice.random() < 0.2:
+            body["end_at"] = format_instant(now + dice.randrange(11 * SECOND, 30 * SECOND))
+        job, _ = read_job(body, made_at=simulation.database_now())
+        made, how = simulation.store.jobs.replace(job, None)
+        simulation.note(f"user: {job_id} version {made.version} {how}: {body}")
+        self._tell("job_changed", job_id=job_id, change="modified")
+
+    def pause(self, job_id: str, *, for_ever: bool = False) -> None:
+        until = None
+        if not for_ever and self._dice.random() < 0.5:
+            until = self._simulation.host_now() + self._dice.randrange(20 * SECOND)
+        self._simulation.note(f"user: pause {job_id} until {until and format_instant(until)}")
+        self._change(job_id, lambda: self._simulation.store.jobs.set_paused(job_id, True, "why", until))
+
+    def resume(self, job_id: str) -> None:
+        self._simulation.note(f"user: resume {job_id}")
+        self._change(job_id, lambda: self._simulation.store.jobs.set_paused(job_id, False, None, None))
+
+    def delete(self, job_id: str) -> None:
+        self._simulation.note(f"user: delete {job_id}")
+        self._change(job_id, lambda: self._simulation.store.jobs.delete(job_id, None))
+
+    def _change(self, job_id: str, change: Any) -> None:
+        try:
+            change()
+        except NotFound:
+            return
+        self._tell("job_changed", job_id=job_id, change="modified")
+
+    def trigger(self, job_id: str) -> None:
+        job = self._simulation.store.jobs.get(job_id)
+        body = self._dice.choice(({}, {"overlap": "allow"}, {"overlap": "queue"}, {"overlap": "skip"}))
+        self._add(read_trigger(job, body, self._number(), self._simulation.database_now()))
+
+    def enqueue(self) -> None:
+        due_at = self._simulation.database_now() + self._dice.choice((0, 0, 1, 5)) * SECOND
+        retry = RetryPolicy(max_attempts=self._dice.randint(1, 3), initial=500 * MILLISECOND, jitter=False)
+        run_id = adhoc_run_id(self._number())
+        self._add(NewRun(run_id, RunKind.ADHOC, "demo.task", due_at, due_at, retry=retry))
+
+    def _add(self, run: NewRun) -> None:
+        self._simulation.note(f"user: {run.run_id}")
+        self._simulation.store.runs.enqueue([run])
+        self._tell("run_enqueued", run_ids=[run.run_id])
+
+    def cancel(self) -> None:
+        rows = [row.run_id for row in self._simulation.store.tables.runs.values() if row.state not in FINAL]
+        if rows:
+            run_id = self._dice.choice(rows)
+            self._simulation.note(f"user: cancel {run_id}")
+            self._simulation.store.runs.request_cancel(run_id)
+            self._tell("cancel_run", run_id=run_id)
+
+    def retry(self) -> None:
+        rows = [row.run_id for row in self._simulation.store.tables.runs.values() if row.state in FINAL]
+        if rows:
+            run = self._simulation.store.runs.get(self._dice.choice(rows))
+            self._add(again(run, self._number(), self._simulation.database_now()))
+
+    def _number(self) -> str:
+        self._made += 1
+        return f"{self._made:04}"
+
+
+class Faults:
+    """What breaks, when, for how long."""
+
+    def __init__(self, simulation: "Simulation") -> None:
+        self._simulation = simulation
+        self._dice = simulation.random
+
+    def begin(self, length: Duration) -> None:
+        faults = (
+            self.kill_leader, self.kill_leader, self.freeze_leader, self.stop_leader, self.kill_worker,
+            self.freeze_worker, self.redis_away, self.database_away, self.step_clock, self.freeze_all,
+        )  # fmt: skip
+        for _ in range(self._dice.randint(0, 6)):
+            at = self._simulation.t + self._dice.randrange(length)
+            self._simulation.push(at, self._dice.choice(faults))
+
+    def end(self) -> None:
+        """Everything is there again, and stays."""
+        simulation = self._simulation
+        simulation.calm = True
+        simulation.unsure = simulation.losing = simulation.doubling = simulation.shuffling = 0
+        simulation.set_redis_away(False)
+        simulation.database_away = False
+        for worker in list(simulation.workers):
+            worker.frozen_until = min(worker.frozen_until, simulation.t)
+
+    def kill_leader(self) -> None:
+        for leader in self._simulation.leaders:
+            leader.die("killed")
+
+    def stop_leader(self) -> None:
+        for leader in self._simulation.leaders:
+            if not leader.dead:
+                leader.stop()
+
+    def freeze_leader(self) -> None:
+        for leader in self._simulation.leaders:
+            leader.freeze(self._length())
+
+    def freeze_all(self) -> None:
+        length = self._length()
+        for process in (*self._simulation.leaders, *self._simulation.workers):
+            process.freeze(length)
+
+    def kill_worker(self) -> None:
+        simulation = self._simulation
+        worker = self._dice.choice(simulation.workers)
+        worker.die("killed")
+        simulation.workers.remove(worker)
+        simulation.workers.append(SimWorker(simulation, f"w{simulation.fresh()}"))
+
+    def freeze_worker(self) -> None:
+        self._dice.choice(self._simulation.workers).freeze(self._length())
+
+    def redis_away(self) -> None:
+        simulation = self._simulation
+        if not simulation.redis_away:
+            simulation.set_redis_away(True)
+            simulation.push(simulation.t + self._length(), lambda: simulation.set_redis_away(False))
+
+    def database_away(self) -> None:
+        simulation = self._simulation
+        simulation.note("database goes away")
+        simulation.database_away = True
+
+        def back() -> None:
+            simulation.note("database is back")
+            simulation.database_away = False
+
+        simulation.push(simulation.t + self._length(), back)
+
+    def step_clock(self) -> None:
+        simulation = self._simulation
+        step = int(self._dice.uniform(-8, 8) * SECOND)
+        simulation.host_now()
+        simulation.note(f"the database's clock steps by {step / SECOND:.3f} s")
+        simulation.offset += step
+        simulation.set_back += max(0, -step)
+
+    def _length(self) -> Duration:
+        return int(self._dice.choice((0.3, 1, 3, 8, 15)) * self._dice.uniform(0.5, 1.5) * SECOND)

@@ -1,0 +1,304 @@
+"""A whole scheduler under a seeded schedule of faults, in simulated time: `python -m tests.support.simulation SEED`.
+
+Leaders, workers, users, a database, a broker and their clocks; every choice comes from one random generator, so a seed
+is a history. Faults stop after a while; then everything must come to its end, and the invariants must hold.
+"""
+
+import heapq
+import itertools
+import logging
+import random
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import structlog
+
+from scheduler_service.core.errors import BrokerUnavailable, Conflict, ItineraryError
+from scheduler_service.core.history import Execution, ExecutionLog, Finding, History, Tolerance
+from scheduler_service.core.identity import adhoc_run_id, manual_run_id, split_task_id
+from scheduler_service.core.instants import MILLISECOND, SECOND, Duration, Instant, format_instant, parse_instant
+from scheduler_service.core.invariants import violations
+from scheduler_service.core.job_body import read_job
+from scheduler_service.core.model import NewRun, Overlap, ReleasedRun, RetryPolicy, RunKind
+from scheduler_service.core.run_state import FINAL
+from scheduler_service.core.state import CoreSettings
+from scheduler_service.core.wire import entry
+from tests.support.fake_store import FakeStore
+from tests.support.fakes_redis import FakeClaims, FakeDispatcher, FakeInbox
+from tests.support.history import history_of
+from tests.support.simulated import SimLeader, SimWorker
+
+START: Final = parse_instant("2026-11-30T10:00:00Z")
+TROUBLE: Final = 40 * SECOND
+PATIENCE: Final = 240 * SECOND
+SETTINGS: Final = CoreSettings(
+    pre_schedule_interval=4 * SECOND,
+    index_rebuild_interval=15 * SECOND,
+    lookahead_window=40 * SECOND,
+    grace_period=3 * SECOND,
+    lost_after=6 * SECOND,
+    redispatch_after=4 * SECOND,
+    max_republish=4,
+    due_poll_interval=2 * SECOND,
+    statistics_interval=60 * SECOND,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one seed: `stuck` are runs that never ended, `trace` is empty unless asked for."""
+
+    seed: int
+    findings: tuple[Finding, ...]
+    stuck: tuple[str, ...]
+    runs: int
+    trace: tuple[str, ...]
+
+    @property
+    def well(self) -> bool:
+        return not self.findings and not self.stuck
+
+    def __str__(self) -> str:
+        lines = [f"{finding.rule}: {finding.subject}: {finding.words}" for finding in self.findings]
+        lines += [f"never ended: {run_id}" for run_id in self.stuck]
+        return "\n".join([f"seed {self.seed}:", *lines, f"replay: python -m tests.support.simulation {self.seed}"])
+
+
+class SimDispatcher(FakeDispatcher):
+    """The broker's queues: messages are overtaken, come twice, and the reply to a publish may be lost."""
+
+    def __init__(self, simulation: "Simulation") -> None:
+        super().__init__()
+        self._simulation = simulation
+        self._seqs: dict[str, int] = {}
+
+    def publish(self, runs: Sequence[ReleasedRun]) -> None:
+        dice = self._simulation.random
+        sent = runs if dice.random() >= self._simulation.unsure else runs[: dice.randint(0, len(runs))]
+        super().publish(sent)
+        self._seqs.update((f"{run.run_id}~{run.attempt}", run.seq) for run in sent)
+        if sent is not runs:
+            self._simulation.note(f"publish broke after {len(sent)} of {len(runs)}")
+            raise BrokerUnavailable("broke")
+
+    def pop(self, queue: str) -> str | None:
+        waiting, dice = self._queues[queue], self._simulation.random
+        if len(waiting) > 1 and dice.random() < self._simulation.shuffling:
+            waiting.rotate(-dice.randrange(len(waiting)))
+        if waiting and dice.random() < self._simulation.doubling:
+            waiting.append(waiting[0])
+        return super().pop(queue)
+
+    def revoke(self, task_ids: Sequence[str]) -> None:
+        super().revoke(task_ids)
+        for task_id in task_ids:
+            if self._simulation.random.random() < 0.8:
+                for worker in self._simulation.workers:
+                    worker.stop_task(task_id)
+
+    def seq_of(self, attempt: str) -> int | None:
+        return self._seqs.get(attempt)
+
+
+class Simulation:
+    """One history: `run` plays it."""
+
+    ttl: Final = 3 * SECOND
+
+    def __init__(self, seed: int, *, tracing: bool = False) -> None:
+        self.seed = seed
+        self.random = random.Random(seed)
+        self.t: Instant = START
+        self.offset: Duration = 0
+        self.set_back: Duration = 0
+        self._latest: Instant = START
+        self._events: list[tuple[Instant, float, int, Callable[[], None]]] = []
+        self._numbers = itertools.count(1)
+        self._trace: list[str] | None = [] if tracing else None
+        self.settings = replace(SETTINGS, publish_window=self.random.choice((2, 5, 10_000, 10_000)))
+        self.store = FakeStore(self.database_now)
+        self.inbox, self.claims, self.dispatcher = FakeInbox(), FakeClaims(), SimDispatcher(self)
+        self.database_away = False
+        self.leaders: list[SimLeader] = []
+        self.workers: list[SimWorker] = []
+        self.log: ExecutionLog = {}
+        self.calm = False
+        level = self.random.choice((0.0, 0.02, 0.1))
+        self.unsure = self.losing = self.doubling = self.shuffling = level
+        self.slow = self.random.choice((5, 30, 200)) * MILLISECOND
+
+    # Time
+
+    def database_now(self) -> Instant:
+        return self.t + self.offset
+
+    def host_now(self) -> Instant:
+        """What every host but the database's shows: never behind anything that was dated before."""
+        leading = [leader.keeper.now() for leader in self.leaders if not leader.dead]
+        self._latest = max(self._latest, self.database_now(), *leading)
+        return self._latest
+
+    def push(self, at: Instant, action: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (max(at, self.t), self.random.random(), next(self._numbers), action))
+
+    def latency(self) -> Duration:
+        """How long a thread or a network takes; now and then very long."""
+        scale = self.slow if self.random.random() < 0.98 or self.calm else 2 * SECOND
+        return int(self.random.random() * scale)
+
+    def fresh(self) -> int:
+        return next(self._numbers)
+
+    def play_until(self, end: Instant) -> None:
+        while self._events and self._events[0][0] <= end:
+            at, _, _, action = heapq.heappop(self._events)
+            self.t = max(self.t, at)
+            action()
+        self.t = max(self.t, end)
+
+    # What is written down
+
+    def note(self, text: str) -> None:
+        if self._trace is not None:
+            self._trace.append(f"{(self.t - START) / SECOND:8.3f}  {text}")
+
+    def note_pass(self, name: str, messages: Sequence[object], effects: Sequence[object]) -> None:
+        if self._trace is not None and (messages or effects):
+            for one in messages:
+                self.note(f"{name} hears  {_short(one)}")
+            for one in effects:
+                self.note(f"{name} wants  {_short(one)}")
+
+    def log_start(self, attempt: str) -> None:
+        self.note(f"START {attempt}")
+        self.log.setdefault(split_task_id(attempt), Execution()).starts.append(self.host_now())
+
+    def log_end(self, attempt: str) -> None:
+        self.log.setdefault(split_task_id(attempt), Execution()).ends += 1
+
+    # What leaders and workers meet
+
+    @property
+    def redis_away(self) -> bool:
+        return self.inbox.away
+
+    def set_redis_away(self, away: bool) -> None:
+        self.note(f"redis {'goes away' if away else 'is back'}")
+        self.inbox.away = self.claims.away = self.dispatcher.away = away
+
+    def send(self, kind: str, body: dict[str, Any]) -> None:
+        """An entry into the inbox: at once, late or twice."""
+        fields = entry(kind, self.host_now(), body)
+        late = self.shuffling / 3 if kind != "heartbeat" else 0.0
+        if self.random.random() < late and not self.calm:
+            self.push(self.t + self.latency() * 5, lambda: self._append(fields))
+        else:
+            self._append(fields)
+        if self.random.random() < self.doubling and not self.calm:
+            self.push(self.t + self.latency() * 20, lambda: self._append(fields))
+
+    def _append(self, fields: dict[str, str]) -> None:
+        if self.redis_away:
+            self.push(self.t + SECOND, lambda: self._append(fields))
+            return
+        self.inbox.append(fields)
+        for leader in self.leaders:
+            leader.kick("read", self.latency())
+
+    def wake_workers(self) -> None:
+        for worker in self.workers:
+            worker.kick("take", self.latency())
+
+    def lasting(self) -> Duration:
+        """How long a task takes."""
+        return int(self.random.choice((0.01, 0.1, 0.1, 0.5, 3.0, 8.0)) * SECOND)
+
+    def outcome(self, attempt: str) -> tuple[str, dict[str, Any]]:
+        """How an attempt ends when nobody disturbs it."""
+        chance = self.random.random()
+        if chance < 0.75:
+            return "succeeded", {"result": attempt}
+        if chance < 0.9:
+            return "failed", {"error": {"type": "ValueError", "message": "x", "traceback": None}}
+        due_at = format_instant(self.host_now() + self.random.randrange(4 * SECOND))
+        return "retry", {"due_at": due_at, "args": None, "kwargs": None, "retries": 1}
+
+    # The play
+
+    def run(self) -> Outcome:
+        from tests.support.simulated_trouble import Faults, Users
+
+        with _without_logs():
+            self._stand_by()
+            self.workers = [SimWorker(self, f"w{self.fresh()}") for _ in range(2)]
+            users, faults = Users(self), Faults(self)
+            users.begin(TROUBLE)
+            faults.begin(TROUBLE)
+            self.play_until(START + TROUBLE)
+            faults.end()
+            users.end()
+            end = self.t + PATIENCE
+            while self.t < end and not self._at_rest():
+                self.play_until(self.t + 2 * SECOND)
+            return self._judge()
+
+    def _stand_by(self) -> None:
+        """There is always a process that would lead."""
+        if not self.database_away:
+            lease = self.store.leases.acquire(0, f"process {self.fresh()}", self.ttl)
+            if lease is not None:
+                self.leaders = [leader for leader in self.leaders if not leader.dead]
+                self.leaders.append(SimLeader(self, lease))
+        self.push(self.t + 500 * MILLISECOND, self._stand_by)
+
+    def _at_rest(self) -> bool:
+        """Every run is final, and no occurrence is to come or unplanned."""
+        tables = self.store.tables
+        planned = all(row.planned_version == row.current.version for row in tables.jobs.values())
+        return planned and all(row.state in FINAL for row in tables.runs.values()) and self._planned_out()
+
+    def _planned_out(self) -> bool:
+        cursor, _ = self.store.tables.cursors.get(0, (None, ""))
+        return cursor is not None and cursor >= START + TROUBLE + self.offset + 12 * SECOND
+
+    def _judge(self) -> Outcome:
+        self.note("the end")
+        rows = self.store.tables.runs.values()
+        stuck = tuple(row.run_id for row in rows if row.state not in FINAL and row.due_at <= self.database_now())
+        history = history_of(self.store, now=self.database_now())
+        tolerance = Tolerance(skew=self.set_back, stuck_after=60 * SECOND, window=self.settings.publish_window)
+        findings = tuple(violations(history, self.log, tolerance))
+        return Outcome(self.seed, findings, stuck, len(rows), tuple(self._trace or ()))
+
+
+def simulate(seed: int, *, tracing: bool = False) -> Outcome:
+    """Play one seed."""
+    return Simulation(seed, tracing=tracing).run()
+
+
+@contextmanager
+def _without_logs() -> Iterator[None]:
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    try:
+        yield
+    finally:
+        structlog.configure(**before)
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) < 600 else f"{text[:600]}..."
+
+
+def main() -> None:
+    outcome = simulate(int(sys.argv[1]), tracing=True)
+    print("\n".join(outcome.trace))
+    print(outcome)
+
+
+if __name__ == "__main__":
+    main()
