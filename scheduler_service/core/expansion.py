@@ -98,6 +98,8 @@ class _Walk:
     def _spread(self, minutes: Runs) -> Iterator[Runs]:
         """From the minutes in which lines with seconds fire, to their seconds within the window."""
         roster = self._roster
+        if not minutes.times.size:
+            return
         masks = roster.rows.seconds[roster.second_rows[minutes.positions]]
         for second in range(60):
             at = minutes.times + second * SECOND

@@ -1,7 +1,7 @@
 """Time zones as arithmetic: where an offset changes, and which instants read a wall time.
 
 Owns everything asked of `zoneinfo`; whole seconds since the epoch here, not microseconds. Offsets are
-sampled every second day and each change is bisected to the second; no zone since 1960 changed twice within
+sampled every third day and each change is bisected to the second; no zone since 1960 changed twice within
 six days (a test reads the zone files to hold that). Answers are cached by zone and year. Promises to
 name only real IANA zones; never reads a clock.
 """
@@ -23,7 +23,7 @@ _NOT_ZONES = frozenset({"localtime", "posixrules", "Factory"})
 # Calendars of this world end with the year 9999; before and after, a zone keeps its nearest offset.
 FIRST_SECOND: Final = -62_135_510_400
 LAST_SECOND: Final = 253_370_764_800
-_APART: Final = 2 * DAY_SECONDS
+_APART: Final = 3 * DAY_SECONDS
 
 
 @dataclass(frozen=True, slots=True)

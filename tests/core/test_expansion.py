@@ -125,7 +125,7 @@ def _spec(dice: random.Random, zone: str) -> dict[str, Any]:
         case _:
             line = "0 0 31 2 *"
             while "31 2" in line or "30 2" in line:
-                line = random_line(dice, True).text
+                line = random_line(dice, dice.random() < 0.3).text
             return {"kind": "cron", "expr": line, "timezone": zone, **rules}
 
 
@@ -173,9 +173,9 @@ def test_many_jobs_together_fire_as_each_of_them_alone(seed: int) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=600, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=300, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 2**48))
-def test_many_jobs_together_fire_as_each_of_them_alone_six_hundred_times(seed: int) -> None:
+def test_many_jobs_together_fire_as_each_of_them_alone_three_hundred_times(seed: int) -> None:
     _hold_many_against_one_by_one(seed)
 
 

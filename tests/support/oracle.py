@@ -41,7 +41,7 @@ def _elapsed(meaning: Meaning, info: ZoneInfo, start: int, end: int) -> Iterator
 
 
 def _watched(meaning: Meaning, info: ZoneInfo, start: int, end: int) -> Iterator[int]:
-    """A fixed schedule: look at every minute, from a day and a half before, and at what the clock skipped."""
+    """A fixed schedule: look at every minute, from a day before, and at what the clock skipped."""
     reached: datetime | None = None
     for minute in _warm_up(info, start, end):
         wall = _wall(info, minute)
@@ -61,7 +61,7 @@ def _within_minute(meaning: Meaning, minute: int, start: int, end: int) -> Itera
 
 
 def _warm_up(info: ZoneInfo, start: int, end: int) -> Iterator[int]:
-    first = start - start % 60 - 36 * 3600
+    first = start - start % 60 - 27 * 3600
     offsets = {datetime.fromtimestamp(second, info).utcoffset() for second in range(first, end, 1800)}
     # While the clock never jumps there is nothing to remember of the time before.
     yield from range(first if len(offsets) > 1 else start - start % 60 - 60, end, 60)
@@ -97,4 +97,5 @@ def _comes_again(info: ZoneInfo, instant: int) -> bool:
 
 
 def _wall(info: ZoneInfo, second: int) -> datetime:
-    return datetime.fromtimestamp(second, info).replace(tzinfo=None)
+    # Two of one zone are compared, and added to, as its clocks read.
+    return datetime.fromtimestamp(second, info)
