@@ -13,7 +13,7 @@ from tests.support.world import World
 
 def test_after_eight_hours_each_of_two_hundred_minutely_jobs_has_one_catch_up() -> None:
     """B38, celery/django-celery-beat#459, akvo/akvo-rsr#5248, Koed00/django-q#110."""
-    world = world_at("2026-11-30T00:00:30Z", MINUTE, publish_window=50)
+    world = world_at("2026-11-30T00:00:30Z", publish_window=50)
     jobs = [f"job{n}" for n in range(200)]
     for job_id in jobs:
         world.job(job_id, cron("* * * * *"))
@@ -31,14 +31,14 @@ def test_after_eight_hours_each_of_two_hundred_minutely_jobs_has_one_catch_up() 
 @pytest.mark.parametrize(("policy", "ran"), [("skip", 0), ("fire_once", 1), ("fire_all", 7)])
 def test_each_job_has_its_own_policy_for_what_was_missed(policy: str, ran: int) -> None:
     """B38, celery/django-celery-beat#459, akvo/akvo-rsr#5248, Koed00/django-q#110."""
-    world = world_at("2026-11-30T00:00:30Z", MINUTE)
+    world = world_at("2026-11-30T00:00:30Z")
     misfire = {"policy": policy, "max_catch_up": 7}
     world.job("often", cron("* * * * *"), misfire=misfire, overlap="allow")
     world.lead(wait=8 * HOUR + 15 * SECOND)
     world.advance(5 * SECOND)
-    assert len(starts_of(world, "often")) == (ran if policy != "skip" else 1)
+    assert len(starts_of(world, "often")) == ran
     ((count, reason),) = [(gap.count, gap.reason) for gap in world.store.tables.gaps]
-    assert count == 480 - len(starts_of(world, "often"))
+    assert count == 480 - ran
     assert policy in reason
 
 
@@ -84,7 +84,7 @@ def test_a_slot_within_a_short_stop_runs_at_once_and_nothing_runs_just_before_th
     world = world_at("2026-11-30T09:39:00Z")
     world.job("often", cron("*/10 * * * *"))
     world.advance(30 * SECOND)
-    world.lead(wait=35 * SECOND)  # the lease of the one that stopped lapses at 9:40:10
+    world.lead(wait=40 * SECOND)
     world.advance(11 * MINUTE)
     assert starts_of(world, "often") == ["2026-11-30T09:40:10Z", "2026-11-30T09:50:00Z"]
 
@@ -167,7 +167,8 @@ def test_a_long_stall_is_bounded_by_the_policy_and_what_is_left_out_is_recorded(
     world = _after_stall(3 * DAY)
     ran = [run for run in world.runs("often") if run.state is RunState.COMPLETED]
     (gap,) = world.store.tables.gaps
-    assert 100 < len(ran) <= 112  # the newest hundred of the late ones, and those still within the grace
-    assert len(ran) + gap.count == 3 * 24 * 60 + 1
-    assert gap.end <= ran[1].scheduled_at + MINUTE or gap.count > 4000
+    late = [run for run in ran if world.now - run.due_at > 11 * MINUTE]
+    assert len(late) <= 101  # the newest hundred, and the one before the stall
+    missed = sum(run.state is RunState.MISSED for run in world.runs("often"))
+    assert len(ran) + missed + gap.count == 3 * 24 * 60 + 1
     assert "fire_all" in gap.reason
