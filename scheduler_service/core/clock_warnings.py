@@ -23,7 +23,7 @@ def clock_warnings(wall: WallTimes, since: int) -> tuple[str, ...]:
 
 
 def rhythm_warnings(zone: str, since: int) -> tuple[str, ...]:
-    """What the next change of the clocks after `since` (seconds) does to a rhythm of whole days: its wall time moves."""
+    """What the next change of the clocks after `since` (seconds) does to a rhythm of days: its wall time moves."""
     for jump in _jumps(zone, since):
         if jump.before != jump.after:
             return (
