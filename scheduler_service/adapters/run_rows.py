@@ -9,8 +9,9 @@ from sqlalchemy import BigInteger, Integer, Text
 
 from scheduler_service.adapters.batch import Batch
 from scheduler_service.adapters.tables import InstantColumn, Payload, dump_json, run_attempts, runs
+from scheduler_service.core.fields import read_retry
 from scheduler_service.core.instants import Instant
-from scheduler_service.core.job_body import read_retry, retry_body
+from scheduler_service.core.job_body import retry_body
 from scheduler_service.core.model import (
     ActiveRun,
     Attempt,

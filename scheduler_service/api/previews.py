@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from scheduler_service.core.errors import BadValue, BadValues
+from scheduler_service.core.fields import read_object
 from scheduler_service.core.identity import check_job_id
 from scheduler_service.core.instants import Instant, format_instant, parse_instant
-from scheduler_service.core.job_body import read_object
 from scheduler_service.core.model import Job
 from scheduler_service.core.preview import Occurrence, preview
 from scheduler_service.core.schedule import ParsedSchedule, Schedule, parse_schedule

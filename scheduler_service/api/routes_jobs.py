@@ -17,10 +17,12 @@ from scheduler_service.api.previews import job_preview, next_runs, read_and_prev
 from scheduler_service.api.problems import Problem
 from scheduler_service.api.run_requests import read_trigger
 from scheduler_service.core.errors import BadValue, BadValues, NotFound, StaleVersion
+from scheduler_service.core.fields import read_text
 from scheduler_service.core.identity import JOB_ID
 from scheduler_service.core.instants import Instant, parse_instant
-from scheduler_service.core.job_body import definition_of, job_body, read_job, read_text, run_body
+from scheduler_service.core.job_body import definition_of, job_body, read_job
 from scheduler_service.core.model import Job
+from scheduler_service.core.run_body import run_body
 
 router = APIRouter(prefix="/api/v1", tags=["jobs"], dependencies=[Depends(require("viewer"))])
 OPERATOR = [Depends(require("operator"))]

@@ -17,9 +17,10 @@ from scheduler_service.api.problems import Problem
 from scheduler_service.api.routes_jobs import OPERATOR, Cursor, Limit
 from scheduler_service.api.run_requests import again, read_batch, read_run
 from scheduler_service.core.errors import NotFound
+from scheduler_service.core.fields import read_text
 from scheduler_service.core.instants import Instant, parse_instant
-from scheduler_service.core.job_body import read_text, run_body
 from scheduler_service.core.model import Run
+from scheduler_service.core.run_body import run_body
 from scheduler_service.core.run_state import FINAL, RunState
 from scheduler_service.ports import RunFilter
 

@@ -6,9 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from scheduler_service.core.errors import BadValue, BadValues
-from scheduler_service.core.identity import adhoc_run_id, manual_run_id
-from scheduler_service.core.instants import Instant, parse_instant
-from scheduler_service.core.job_body import (
+from scheduler_service.core.fields import (
     check_payload,
     read_list,
     read_object,
@@ -19,6 +17,8 @@ from scheduler_service.core.job_body import (
     read_task,
     read_timeout,
 )
+from scheduler_service.core.identity import adhoc_run_id, manual_run_id
+from scheduler_service.core.instants import Instant, parse_instant
 from scheduler_service.core.model import (
     DEFAULT_PRIORITY,
     DEFAULT_QUEUE,
