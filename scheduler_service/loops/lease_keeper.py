@@ -6,6 +6,7 @@ own monotonic clock, measured from before it asked; unconfirmed means not leader
 
 import threading
 from collections.abc import Callable
+from typing import Final
 
 import structlog
 
@@ -16,6 +17,9 @@ from scheduler_service.loops.mailbox import monotonic
 from scheduler_service.ports import LeaseStore
 
 log = structlog.get_logger(__name__)
+
+# A loop that has not come round for so long is stuck: better a standby than a leader who only keeps the lease.
+_STUCK_AFTER: Final = 60 * SECOND
 
 
 class LeaseKeeper:
@@ -38,6 +42,7 @@ class LeaseKeeper:
         self._clock = clock
         self._lost = threading.Event()
         self._stopped = threading.Event()
+        self._passed_at: Duration | None = None
         # (monotonic time before the last successful question, monotonic time of its answer, the database's time)
         self._confirmed = (asked_at, clock(), lease.now)
         self._thread = threading.Thread(target=self._renew, name="lease-keeper", daemon=True)
@@ -60,6 +65,10 @@ class LeaseKeeper:
         _, answered_at, database_now = self._confirmed
         return database_now + self._clock() - answered_at
 
+    def loop_passed(self) -> None:
+        """The loop came round; from the first time on it must do so again within a minute."""
+        self._passed_at = self._clock()
+
     def stop(self, *, resign: bool) -> None:
         """Stop renewing; with `resign` a standby may take over at once."""
         self._stopped.set()
@@ -81,6 +90,9 @@ class LeaseKeeper:
     def _renew(self) -> None:
         wait = self._ttl * 3 // 10
         while not self._stopped.wait(wait / SECOND):
+            if self._passed_at is not None and self._clock() - self._passed_at > _STUCK_AFTER:
+                log.error("loop stands still", term=self._lease.term, stuck_s=_STUCK_AFTER // SECOND)
+                return self._give_up()
             try:
                 self.confirm()
                 wait = self._ttl * 3 // 10

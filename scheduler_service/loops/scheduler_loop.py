@@ -108,6 +108,7 @@ class SchedulerLoop:
         state, effects = iterate(state, messages, self._keeper.now())
         self._hand_out(effects)
         self._outside.meter.iterated(state, time.perf_counter() - began, effects)
+        self._keeper.loop_passed()
         return state
 
     def _hand_out(self, effects: list[Effect]) -> None:

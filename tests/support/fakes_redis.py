@@ -128,16 +128,23 @@ class FakeClaims:
 
 
 class FakeDispatcher:
-    """Queues as deques of runs; `published` keeps all that was ever sent."""
+    """Queues as deques of runs; `published` keeps all that was ever sent.
+
+    The next `unanswered` publishes are lost with their answer, as by a broker that restarts or is full.
+    """
 
     def __init__(self) -> None:
         self.published: list[ReleasedRun] = []
         self.revoked: list[str] = []
         self.away = False
+        self.unanswered = 0
         self._queues: dict[str, deque[ReleasedRun | None]] = defaultdict(deque)
 
     def publish(self, runs: Sequence[ReleasedRun]) -> None:
         self._must_answer()
+        if self.unanswered:
+            self.unanswered -= 1
+            raise BrokerUnavailable("the fake broker gave no answer")
         for run in runs:
             self.published.append(run)
             self._queues[run.queue].append(run)
@@ -157,6 +164,14 @@ class FakeDispatcher:
         """A worker takes the next message: the task id, or None for an empty queue or a foreign message."""
         run = self._queues[queue].popleft() if self._queues[queue] else None
         return None if run is None else task_id(run.run_id, run.attempt)
+
+    def depth(self, queue: str) -> int:
+        """How many messages wait."""
+        return len(self._queues[queue])
+
+    def lose_everything(self) -> None:
+        """A restart without persistence."""
+        self._queues.clear()
 
     def push_foreign(self, queue: str) -> None:
         """Somebody else's message."""
