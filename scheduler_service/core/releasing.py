@@ -11,12 +11,14 @@ from scheduler_service.core.effects import MoveRuns, Release, Transition
 from scheduler_service.core.model import ActiveRun, Overlap
 from scheduler_service.core.planning import is_fresh, miss
 from scheduler_service.core.policies import Admission, decide_overlap, judge_lateness
-from scheduler_service.core.run_state import FINAL, WAITING, Event, RunState
+from scheduler_service.core.run_state import WAITING, Event, RunState
 from scheduler_service.core.state import SchedulerState, Step
 
 
 def release(state: SchedulerState, step: Step) -> None:
     """Admit what has fallen due and move as much as each queue's window lets out."""
+    for job_id in state.runs.take_freed():
+        let_next_in(state, job_id)
     for run in _in_time(state, step, _pop_due(state, step)):
         _admit(state, step, run)
     for queue in list(state.waiting):
@@ -112,7 +114,7 @@ def _supersede(state: SchedulerState, step: Step, run: ActiveRun, live: list[str
 
 
 def let_next_in(state: SchedulerState, job_id: str) -> None:
-    """A run of the job became final: what it held back may go, one behind the other."""
+    """Where no run of the job is live, what was held back may go, one behind the other."""
     held = state.held.get(job_id)
     while held and not state.runs.live_of(job_id):
         run = state.runs.get(held.popleft())
@@ -146,9 +148,3 @@ def settle_move(state: SchedulerState, run_id: str) -> None:
     queue = state.moving.pop(run_id, None)
     if queue is not None:
         state.moving_in[queue] -= 1
-
-
-def after_final(state: SchedulerState, run: ActiveRun) -> None:
-    """What a run's end sets free."""
-    if run.state in FINAL and run.job_id is not None:
-        let_next_in(state, run.job_id)

@@ -9,7 +9,6 @@ from scheduler_service.core.instants import DAY, Instant
 from scheduler_service.core.messages import Failed, Heartbeat, Report, RetryAsked, Started, Succeeded
 from scheduler_service.core.model import ActiveRun
 from scheduler_service.core.policies import after_failure, next_attempt
-from scheduler_service.core.releasing import after_final
 from scheduler_service.core.run_state import FINAL, Event, RunState, can_move
 from scheduler_service.core.state import SchedulerState, Step, WorkerView
 
@@ -133,7 +132,6 @@ def end(state: SchedulerState, step: Step, run: ActiveRun, change: Transition) -
         tracked.pop(run.run_id, None)
     step.transition(state, after, change)
     state.unsettled[run.run_id] = change
-    after_final(state, after)
 
 
 def heartbeat(state: SchedulerState, step: Step, message: Heartbeat) -> None:

@@ -18,6 +18,7 @@ class RunTable:
         self._of_job: dict[str, dict[str, None]] = {}
         self._live: dict[str, dict[str, None]] = {}
         self._admitted: set[str] = set()
+        self._freed: set[str] = set()
         self.pending: Counter[str] = Counter()
         self.states: Counter[RunState] = Counter()
 
@@ -69,6 +70,11 @@ class RunTable:
         """All known runs of the job, final ones too."""
         return [self._runs[run_id] for run_id in self._of_job.get(job_id, ())]
 
+    def take_freed(self) -> set[str]:
+        """Jobs of which the last live run ended or was forgotten since this was last asked."""
+        freed, self._freed = self._freed, set()
+        return freed
+
     def active(self) -> int:
         """How many known runs are not final."""
         return sum(count for state, count in self.states.items() if state not in FINAL)
@@ -82,12 +88,16 @@ class RunTable:
 
     def _retire(self, run: ActiveRun) -> None:
         self._admitted.discard(run.run_id)
-        _remove(self._live, run)
+        if _remove(self._live, run) and run.job_id is not None:
+            self._freed.add(run.job_id)
 
 
-def _remove(by_job: dict[str, dict[str, None]], run: ActiveRun) -> None:
+def _remove(by_job: dict[str, dict[str, None]], run: ActiveRun) -> bool:
+    """Whether it was the last of its job."""
     ids = by_job.get(run.job_id or "")
-    if ids is not None:
-        ids.pop(run.run_id, None)
-        if not ids:
-            del by_job[run.job_id or ""]
+    if ids is None:
+        return False
+    ids.pop(run.run_id, None)
+    if not ids:
+        del by_job[run.job_id or ""]
+    return not ids

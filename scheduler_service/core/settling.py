@@ -8,7 +8,6 @@ from scheduler_service.core.feedback import Applied, RunsRead
 from scheduler_service.core.instants import MILLISECOND, SECOND
 from scheduler_service.core.model import ActiveRun
 from scheduler_service.core.planning import is_fresh
-from scheduler_service.core.releasing import after_final
 from scheduler_service.core.reporting import cancel, end
 from scheduler_service.core.run_state import FINAL, WAITING, Event, RunState
 from scheduler_service.core.state import SchedulerState, Step, keep
@@ -58,7 +57,6 @@ def settle(state: SchedulerState, step: Step, row: ActiveRun) -> None:
     if row.state in FINAL:
         if known is not None:
             keep(state, row, step.now)
-            after_final(state, row)
     elif row.state in WAITING:
         _settle_waiting(state, step, row, again=known is not None)
     else:
@@ -66,10 +64,15 @@ def settle(state: SchedulerState, step: Step, row: ActiveRun) -> None:
 
 
 def _settle_waiting(state: SchedulerState, step: Step, row: ActiveRun, *, again: bool) -> None:
-    if row.due_at > step.now + state.settings.lookahead_window:
+    # A retry, however far away, is live: its job's overlap rule asks for it.
+    is_live = row.state is RunState.RETRYING and row.job_id is not None
+    if row.due_at > step.now + state.settings.lookahead_window and not (is_live or row.cancel_requested):
         state.runs.drop(row.run_id)
         return
     keep(state, row, step.now)
+    if row.cancel_requested:
+        cancel(state, step, row, "cancelled while it waited")
+        return
     history = state.jobs.get(row.job_id) if row.job_id is not None else None
     job = history.current if history is not None else None
     if row.job_id is not None and history is None:
