@@ -29,6 +29,7 @@ _CHECK_EVERY: Final = 5 * SECOND
 _SUSPECT_FOR: Final = 5 * SECOND
 _LIMIT_SLACK: Final = 30 * SECOND
 _RECEIVED_COUNTS_FOR: Final = 10 * SECOND
+_NOT_STARTED: Final = WAITING | {RunState.PENDING}
 _WORKER_FORGOTTEN_AFTER: Final = 600 * SECOND
 
 
@@ -61,11 +62,12 @@ def take_released(state: SchedulerState, step: Step, released: tuple[ReleasedRun
     wanted = []
     for sent in released:
         run = state.runs.get(sent.run_id)
-        if run is None or run.state in WAITING or run.state is RunState.PENDING:
-            wanted.append(sent)
-            state.publishing.add(sent.run_id)
-        if run is not None and sent.run_id in state.publishing:
+        if run is not None:
+            if run.attempt != sent.attempt or run.state not in _NOT_STARTED:
+                continue
             keep(state, replace(run, state=RunState.PENDING, seq=sent.seq, pending_at=step.now), step.now)
+        state.publishing.add(sent.run_id)
+        wanted.append(sent)
     if wanted:
         step.others.append(Publish(tuple(wanted)))
 
