@@ -10,7 +10,7 @@ from typing import Final
 from scheduler_service.core.effects import BuildIndex
 from scheduler_service.core.expansion import Entry
 from scheduler_service.core.feedback import IndexBuilt, Owed
-from scheduler_service.core.instants import HOUR, Instant
+from scheduler_service.core.instants import HOUR, SECOND, Instant
 from scheduler_service.core.jitter import jitter_of
 from scheduler_service.core.model import Gap, Job, JobHistory
 from scheduler_service.core.planning import make, miss, ripe_rows, spans
@@ -19,18 +19,21 @@ from scheduler_service.core.run_index import build_generation
 from scheduler_service.core.schedule import count, occurrences
 from scheduler_service.core.state import SchedulerState, Step
 
-_CHANGED_BEFORE_REBUILD: Final = 1000
+# Edits do not wait for a rebuild, they are expanded by themselves: it only keeps that work small.
+_REST: Final = 5 * SECOND
 
 
 def want_rebuild(state: SchedulerState, step: Step) -> None:
-    """Ask for a new index when the old one is due, used up, or too many jobs were changed since."""
+    """Ask for a new index when the old one is due, used up, or jobs were changed since and the builder has rested."""
     if state.building:
         return
     last = state.last_rebuild_at
     overdue = last is None or step.now - last >= state.settings.index_rebuild_interval
     used_up = state.index.generation.end <= step.now + state.settings.pre_schedule_interval
-    if overdue or used_up or len(state.changed) > _CHANGED_BEFORE_REBUILD:
+    rested = last is None or step.now - last >= max(_REST, 20 * state.rebuild_took)
+    if overdue or used_up or (state.changed and rested):
         state.building = True
+        state.rebuild_asked_at = step.now
         end = max(state.cursor, step.now) + state.settings.lookahead_window
         jobs = tuple(state.jobs.values())
         step.others.append(BuildIndex(jobs, state.cursor, step.now, end, state.revision))
@@ -77,6 +80,7 @@ def _newest(job: Job, start: Instant, end: Instant) -> list[Instant]:
 def take_index(state: SchedulerState, step: Step, built: IndexBuilt) -> None:
     """Swap in a new index; what was owed before its start is judged and made first."""
     state.building = False
+    state.rebuild_took = step.now - state.rebuild_asked_at
     state.last_rebuild_at = step.now
     if state.cursor < built.generation.start:
         if built.cursor != state.cursor:

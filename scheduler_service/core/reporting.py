@@ -9,7 +9,7 @@ from scheduler_service.core.instants import DAY, Instant
 from scheduler_service.core.messages import Failed, Heartbeat, Report, RetryAsked, Started, Succeeded
 from scheduler_service.core.model import ActiveRun
 from scheduler_service.core.policies import after_failure, next_attempt
-from scheduler_service.core.run_state import FINAL, Event, RunState, can_move
+from scheduler_service.core.run_state import FINAL, OUT, Event, RunState, can_move
 from scheduler_service.core.state import SchedulerState, Step, WorkerView
 
 _KIND = {Started: "started", Succeeded: "succeeded", Failed: "failed", RetryAsked: "retry"}
@@ -43,7 +43,7 @@ def report(state: SchedulerState, step: Step, message: Report) -> None:
 
 def _too_late(state: SchedulerState, step: Step, message: Report, cause: str) -> None:
     state.ignore(cause)
-    if not isinstance(message, Started):
+    if not isinstance(message, Started) and not step.again:
         error = message.error if isinstance(message, Failed | RetryAsked) else None
         kind = _KIND[type(message)]
         step.late.append(LateReport(message.run_id, message.attempt, kind, message.at, message.worker, error))
@@ -81,7 +81,7 @@ def fail(state: SchedulerState, step: Step, run: ActiveRun, event: Event, messag
         state.ignore("not_released")
         return
     if run.cancel_requested:
-        cancel(state, step, run, message.reason or "cancelled while running", message)
+        cancel(state, step, run, "cancelled while running", message)
         return
     to, due_at = after_failure(run, event, step.now)
     if event is Event.LOSE:
@@ -130,6 +130,9 @@ def end(state: SchedulerState, step: Step, run: ActiveRun, change: Transition) -
         after = replace(run, state=change.to)
     for tracked in (state.published, state.heard, state.received):
         tracked.pop(run.run_id, None)
+    if run.state in OUT and change.event not in (Event.LOSE, Event.TIME_OUT):
+        # A worker that was given up may live: its claim and its cancel flag stay for their day.
+        state.floors.ended(run.queue, run.seq, run.run_id, run.attempt)
     step.transition(state, after, change)
     state.unsettled[run.run_id] = change
 
@@ -155,4 +158,6 @@ def heartbeat(state: SchedulerState, step: Step, message: Heartbeat) -> None:
         queues=message.queues,
         running=tuple(run_id for run_id, _ in message.running),
         left=message.concurrency == 0,
+        generation=message.generation,
     )
+    state.generation.heard_at = step.now

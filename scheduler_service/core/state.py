@@ -16,10 +16,12 @@ from scheduler_service.core.effects import (
     ReadRuns,
     Transition,
 )
+from scheduler_service.core.feedback import ServerGeneration
+from scheduler_service.core.floor import Floors
 from scheduler_service.core.instants import MINUTE, SECOND, Duration, Instant
 from scheduler_service.core.model import ActiveRun, JobHistory
 from scheduler_service.core.run_index import ScheduledRunIndex
-from scheduler_service.core.run_state import FINAL, Event
+from scheduler_service.core.run_state import FINAL, Event, RunState
 from scheduler_service.core.run_table import RunTable
 
 
@@ -51,6 +53,36 @@ class WorkerView:
     queues: tuple[str, ...]
     running: tuple[str, ...]
     left: bool
+    generation: str | None = None
+
+
+@dataclass(slots=True)
+class GenerationState:
+    """What is known of the generation of Redis; the rules are in `generation`.
+
+    `floor`: pending runs are sent by messages from there on. `gathering`: the one that is not accepted yet, found at
+    `since`; `positions` of its inbox are on their way to the database, `committed` once one of them is there.
+    `knows_all`: the leader had heard every worker shortly before. `deferred`: claims to take once it is accepted.
+    """
+
+    floor: int = 0
+    broker: ServerGeneration | None = None
+    looking: bool = False
+    next_look_at: Instant = 0
+    heard_at: Instant = 0
+    gathering: str | None = None
+    since: Instant = 0
+    knows_all: bool = False
+    rereading: bool = False
+    positions: set[str] = field(default_factory=set)
+    committed: bool = False
+    accepting: bool = False
+    next_try_at: Instant = 0
+    deferred: list[tuple[str, int]] = field(default_factory=list)
+
+    def wants_commit(self) -> bool:
+        """Whether a position of the new inbox must be committed for itself."""
+        return self.gathering is not None and not self.rereading and not self.positions
 
 
 @dataclass(slots=True)
@@ -70,6 +102,8 @@ class SchedulerState:
     changed: dict[str, int] = field(default_factory=dict)
     building: bool = False
     last_rebuild_at: Instant | None = None
+    rebuild_asked_at: Instant = 0
+    rebuild_took: Duration = 0
     last_iteration_at: Instant = 0
     cursor_saved_at: Instant = 0
     position_saved: str = ""
@@ -92,6 +126,9 @@ class SchedulerState:
     reading: dict[str, bool] = field(default_factory=dict)
     unsettled: dict[str, Transition] = field(default_factory=dict)
     started_seq: dict[str, int] = field(default_factory=dict)
+    floors: Floors = field(default_factory=Floors)
+    next_floors_at: Instant = 0
+    generation: GenerationState = field(default_factory=GenerationState)
 
     heard: dict[str, Instant] = field(default_factory=dict)
     received: dict[str, Instant] = field(default_factory=dict)
@@ -114,8 +151,12 @@ class SchedulerState:
 
     def next_seq(self) -> int:
         """The number of the next publish: the term above, a counter below; it grows over all leaders."""
-        self.seq += 1
-        return (self.term << 32) | self.seq
+        self.seq = self.coming_seq()
+        return self.seq
+
+    def coming_seq(self) -> int:
+        """The number that `next_seq` will give: no message from there on exists."""
+        return max(self.seq, self.term << 32) + 1
 
     def wait_until(self, run: ActiveRun, at: Instant | None = None) -> None:
         """Look at this waiting run again at its due time, or at `at`."""
@@ -139,6 +180,7 @@ class Step:
     cancels: list[str] = field(default_factory=list)
     reads: dict[str, None] = field(default_factory=dict)
     ripe: dict[str, list[ActiveRun]] | None = None
+    again: bool = False
     _starts: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def transition(self, state: SchedulerState, run: ActiveRun, change: Transition) -> None:
@@ -180,13 +222,15 @@ class Step:
             )
             state.marks = []
             state.position_saved, state.position_saved_at = state.position, self.now
+            if state.generation.gathering is not None and not state.generation.rereading:
+                state.generation.positions.add(state.position)
         effects += self.moving
         if self.reads:
             effects.append(ReadRuns(tuple(self.reads)))
         return effects + self.others
 
     def _worth_applying(self, state: SchedulerState) -> bool:
-        if self.transitions or self.late or self.cancels:
+        if self.transitions or self.late or self.cancels or state.generation.wants_commit():
             return True
         if state.stopping:
             return bool(state.marks) or state.position != state.position_saved
@@ -201,6 +245,10 @@ def keep(state: SchedulerState, run: ActiveRun, now: Instant) -> None:
     if run.run_id in state.reading:
         state.reading[run.run_id] = True
     state.runs.put(run)
+    if run.state is RunState.PENDING:
+        state.floors.out(run.queue, run.run_id, run.seq)
+    elif run.run_id not in state.moving:
+        state.floors.gone(run.run_id)
     if run.state in FINAL:
         state.ended.append((now, run.run_id))
         tracks = (state.published, state.republished, state.suspects, state.heard, state.received, state.unsettled)
