@@ -139,6 +139,9 @@ class Settings(BaseSettings):
         for name, least in _LEAST.items():
             if getattr(self, name) < least:
                 raise BadValue(name, format_duration(getattr(self, name)), f"give {format_duration(least)} or more")
+        for name, most in _MOST.items():
+            if getattr(self, name) > most:
+                raise BadValue(name, format_duration(getattr(self, name)), f"give {format_duration(most)} or less")
         if self.index_rebuild_interval >= self.lookahead_window:
             shown = format_duration(self.index_rebuild_interval)
             raise BadValue("index_rebuild_interval", shown, "it must be shorter than lookahead_window")
@@ -154,6 +157,8 @@ class Settings(BaseSettings):
         return tuple(found)
 
 
+# Nobody plans anything while a dead leader's lease lasts.
+_MOST: Final[dict[str, Duration]] = {"lease_ttl": 30 * SECOND}
 _LEAST: Final[dict[str, Duration]] = {
     "pre_schedule_interval": 100 * MILLISECOND,
     "index_rebuild_interval": SECOND,

@@ -29,8 +29,12 @@ T = TypeVar("T")
 class LeaseStore(Protocol):
     """The lease row, judged by the database's clock alone. Has a connection of its own."""
 
-    def acquire(self, shard: int, holder: str, ttl: Duration) -> Lease | None:
-        """Take the lease if nobody holds it, its holder resigned or let it lapse; the term grows by one."""
+    def acquire(self, shard: int, holder: str, ttl: Duration, stalled: "LeaseView | None" = None) -> Lease | None:
+        """Take the lease if nobody holds it, its holder resigned or let it lapse; the term grows by one.
+
+        Taken too where it is still as `stalled` saw it, whatever the database's clock says: whoever asks so has seen
+        for a whole ttl by its own clock that nobody renewed it.
+        """
 
     def renew(self, lease: Lease, ttl: Duration) -> Lease:
         """The same lease, confirmed anew; raises LeaseLost if the row bears another term or holder."""
@@ -51,12 +55,17 @@ class LeaseView:
     acquired_at: Instant
     expires_at: Instant
     renewals: int
+    ttl: Duration
     now: Instant
 
     @property
     def live(self) -> bool:
         """Whether the database's clock still grants it."""
         return self.now < self.expires_at
+
+    def is_as(self, earlier: "LeaseView") -> bool:
+        """Whether nobody took or renewed it since."""
+        return (self.term, self.renewals) == (earlier.term, earlier.renewals)
 
 
 @dataclass(frozen=True, slots=True)

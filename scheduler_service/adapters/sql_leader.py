@@ -122,7 +122,7 @@ class SqlLeaderStore:
             made = making.sparing(batch.runs) if sparing else making.all(batch.runs)
             sql_planning.keep_gaps(connection, self._dialect, batch.gaps)
             sql_planning.mark_planned(connection, self._dialect, batch.planned)
-            sql_planning.advance(connection, lease.shard, batch.cursor)
+            sql_planning.advance(connection, lease.shard, batch.cursor, back=batch.set_back)
         return made
 
     def _apply(self, lease: Lease, batch: Apply, *, sparing: bool) -> set[str]:

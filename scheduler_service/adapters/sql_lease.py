@@ -27,14 +27,14 @@ class SqlLeaseStore:
     def __init__(self, database: Database) -> None:
         self._database = database.beside(bounds=LEASE_BOUNDS)
 
-    def acquire(self, shard: int, holder: str, ttl: Duration) -> Lease | None:
+    def acquire(self, shard: int, holder: str, ttl: Duration, stalled: LeaseView | None = None) -> Lease | None:
         """See LeaseStore; a lease that is held costs one read."""
         view = self.peek(shard)
-        if view is not None and view.live:
+        if view is not None and view.live and (stalled is None or not view.is_as(stalled)):
             return None
         with self._database.write() as connection:
             connection.execute(self._first_row(shard))
-            taken = connection.execute(self._takeover(shard, holder, ttl)).first()
+            taken = connection.execute(self._takeover(shard, holder, ttl, stalled)).first()
         return Lease(shard, taken.term, holder, taken.now) if taken else None
 
     def renew(self, lease: Lease, ttl: Duration) -> Lease:
@@ -63,6 +63,7 @@ class SqlLeaseStore:
             leases.c.acquired_at,
             leases.c.expires_at,
             leases.c.renewals,
+            leases.c.ttl,
         )
         led = and_(leases.c.shard == shard, leases.c.term > 0)
         row = connection.execute(select(*columns, self._database.now().label("now")).where(led)).first()
@@ -77,9 +78,11 @@ class SqlLeaseStore:
         insert: Executable = row.on_conflict_do_nothing()
         return insert
 
-    def _takeover(self, shard: int, holder: str, ttl: Duration) -> Update:
+    def _takeover(self, shard: int, holder: str, ttl: Duration, stalled: LeaseView | None) -> Update:
         now = self._database.now
         is_free = or_(leases.c.resigned == true(), leases.c.expires_at <= now())
+        if stalled is not None:
+            is_free = or_(is_free, and_(leases.c.term == stalled.term, leases.c.renewals == stalled.renewals))
         return (
             update(leases)
             .where(leases.c.shard == shard, is_free)

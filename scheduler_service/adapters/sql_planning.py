@@ -17,6 +17,7 @@ from sqlalchemy import (
     bindparam,
     delete,
     exists,
+    literal,
     literal_column,
     select,
     true,
@@ -64,9 +65,9 @@ def mark_planned(connection: Connection, dialect: str, planned: Sequence[tuple[s
         connection.execute(_mark_planned(dialect), chunk)
 
 
-def advance(connection: Connection, shard: int, cursor: Instant) -> None:
-    """Move the cursor of this shard; it never goes back."""
-    behind = cursors.c.materialised_until.is_(None) | (cursors.c.materialised_until < cursor)
+def advance(connection: Connection, shard: int, cursor: Instant, *, back: bool) -> None:
+    """Move the cursor of this shard; it never goes back unless that is what is asked for."""
+    behind = cursors.c.materialised_until.is_(None) | (cursors.c.materialised_until < cursor) | literal(back)
     connection.execute(update(cursors).where(cursors.c.shard == shard, behind).values(materialised_until=cursor))
 
 

@@ -20,13 +20,17 @@ class Retract:
 
 @dataclass(frozen=True, slots=True)
 class MakeRuns:
-    """One transaction: retract, insert what is not there, write gaps, mark planned versions, the cursor last."""
+    """One transaction: retract, insert what is not there, write gaps, mark planned versions, the cursor last.
+
+    The cursor never goes back, but where `set_back` says so.
+    """
 
     runs: tuple[NewRun, ...]
     cursor: Instant
     retracts: tuple[Retract, ...] = ()
     gaps: tuple[Gap, ...] = ()
     planned: tuple[tuple[str, int], ...] = ()
+    set_back: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import assert_never
 
 from scheduler_service.core.effects import (
     Effect,
+    MakeRuns,
     ReadCancels,
     ReadDue,
     ReadJobs,
@@ -85,10 +86,16 @@ def take_over(
 ) -> tuple[SchedulerState, list[Effect]]:
     """A new leader's state from what the last one committed, and the first effects."""
     planned_until = cursor.materialised_until if cursor.materialised_until is not None else now
+    went_back = planned_until > now + settings.lookahead_window
+    if went_back:
+        # The database's clock was ahead when this was written. What is planned beyond stays; the rest is planned anew.
+        planned_until = now
     state = SchedulerState(settings, term, planned_until, cursor.inbox_position, since=now)
     state.position_saved = cursor.inbox_position
     state.position_saved_at = now
     step = Step(now)
+    if went_back:
+        step.making.append(MakeRuns((), planned_until, set_back=True))
     take_jobs(state, step, JobsRead(tuple(jobs)))
     state.changed.clear()
     for run in runs:

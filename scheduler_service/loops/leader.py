@@ -14,7 +14,7 @@ from scheduler_service.core.state import CoreSettings
 from scheduler_service.loops.lease_keeper import LeaseKeeper
 from scheduler_service.loops.mailbox import Mailbox, monotonic
 from scheduler_service.loops.scheduler_loop import Outside, SchedulerLoop
-from scheduler_service.ports import LeaseStore
+from scheduler_service.ports import LeaseStore, LeaseView
 
 log = structlog.get_logger(__name__)
 
@@ -43,6 +43,7 @@ class Leader:
         self._inbox_buffer = inbox_buffer
         self._stopped = threading.Event()
         self._loop: SchedulerLoop | None = None
+        self._seen: tuple[LeaseView, Duration] | None = None
 
     def stop(self) -> None:
         """Finish what is in hand, resign and return from `run`; safe from a signal handler."""
@@ -64,10 +65,21 @@ class Leader:
 
     def _acquire(self) -> Lease | None:
         try:
-            return self._leases.acquire(_SHARD, self._holder, self._ttl)
+            return self._leases.acquire(_SHARD, self._holder, self._ttl, self._stalled())
         except StoreUnavailable as exc:
             log.warning("lease cannot be asked for", error=str(exc))
             return None
+
+    def _stalled(self) -> LeaseView | None:
+        """The lease, where it has not been renewed for a ttl by this process's own clock.
+
+        The database's clock may have been ahead when a leader died: then the lease would be held for ever.
+        """
+        view, now = self._leases.peek(_SHARD), monotonic()
+        if view is None or self._seen is None or not view.is_as(self._seen[0]):
+            self._seen = None if view is None else (view, now)
+            return None
+        return view if now - self._seen[1] > max(self._ttl, view.ttl) else None
 
     def _lead(self, lease: Lease, asked_at: Duration) -> None:
         mailbox = Mailbox()

@@ -18,6 +18,8 @@ from scheduler_service.ports import LeaseStore
 
 log = structlog.get_logger(__name__)
 
+# More than this between two renewals is no drift: somebody set the database's clock.
+_JUMP: Final = 2 * SECOND
 # A loop that has not come round for so long is stuck: better a standby than a leader who only keeps the lease.
 _STUCK_AFTER: Final = 60 * SECOND
 
@@ -45,6 +47,8 @@ class LeaseKeeper:
         self._passed_at: Duration | None = None
         # (monotonic time before the last successful question, monotonic time of its answer, the database's time)
         self._confirmed = (asked_at, clock(), lease.now)
+        self._jumped: Duration = 0
+        self._behind = False
         self._thread = threading.Thread(target=self._renew, name="lease-keeper", daemon=True)
 
     @property
@@ -84,8 +88,23 @@ class LeaseKeeper:
         """Renew once; raises LeaseLost or StoreUnavailable."""
         asked_at = self._clock()
         lease = self._store.renew(self._lease, self._ttl)
+        self._follow(lease.now - self.now())
         # Time never runs backwards here, whatever the database's clock does.
         self._confirmed = (asked_at, self._clock(), max(lease.now, self.now()))
+
+    def _follow(self, ahead: Duration) -> None:
+        """A clock that is set back is not followed, unless that takes back a jump ahead: then a new term begins.
+
+        Hours that were lived through are not lived again, hours that were jumped over are.
+        """
+        if ahead > _JUMP:
+            log.warning("the database's clock jumped ahead", seconds=ahead // SECOND)
+            self._jumped += ahead
+        elif ahead < -_JUMP and -ahead <= self._jumped + _JUMP:
+            raise LeaseLost(f"the database's clock had jumped ahead and came back by {-ahead // SECOND} s")
+        elif ahead < -_JUMP and not self._behind:
+            log.warning("the database's clock was set back and is not followed", seconds=-ahead // SECOND)
+        self._behind = ahead < -_JUMP
 
     def _renew(self) -> None:
         wait = self._ttl * 3 // 10

@@ -195,3 +195,17 @@ def _is_waited_for(bed: StoreBed) -> bool:
     )
     with bed.database.read() as connection:
         return int(connection.execute(waiting).scalar_one()) > 0
+
+
+def test_a_lease_that_stands_still_is_taken_before_it_lapses_unless_it_was_renewed(bed: StoreBed) -> None:
+    lease = bed.leases.acquire(0, "a", MINUTE)
+    seen = bed.leases.peek(0)
+    assert lease is not None
+    assert seen is not None
+    bed.leases.renew(lease, MINUTE)
+    assert bed.leases.acquire(0, "b", MINUTE, seen) is None
+    successor = bed.leases.acquire(0, "b", MINUTE, bed.leases.peek(0))
+    assert successor is not None
+    assert successor.term == lease.term + 1
+    with pytest.raises(LeaseLost):
+        bed.leases.renew(lease, MINUTE)

@@ -104,6 +104,13 @@ def test_the_cursor_is_kept_and_never_goes_back(bed: StoreBed) -> None:
         assert bed.leader.cursor(lease).materialised_until == lease.now + 5
 
 
+def test_the_cursor_goes_back_where_that_is_asked_for(bed: StoreBed) -> None:
+    lease = bed.lead()
+    bed.leader.make_runs(lease, MakeRuns((), cursor=lease.now + HOUR))
+    bed.leader.make_runs(lease, MakeRuns((), cursor=lease.now, set_back=True))
+    assert bed.leader.cursor(lease).materialised_until == lease.now
+
+
 def test_a_lease_that_is_over_plans_nothing(bed: StoreBed) -> None:
     lease = bed.lead()
     job = bed.jobs.create(a_job())

@@ -1,6 +1,7 @@
 """Reported failures in which a run, a worker, the broker or a report was lost, each replayed to its right outcome."""
 
 import threading
+from itertools import pairwise
 
 import pytest
 
@@ -15,7 +16,7 @@ from scheduler_service.core.wire import entry
 from scheduler_service.loops.lease_keeper import LeaseKeeper
 from tests.support.moments import at
 from tests.support.replay import InDoubt, beating, cron, starts_of, world_at
-from tests.support.world import TTL, World, attempt_of
+from tests.support.world import attempt_of
 from workers.celery_app import make_app
 
 ERROR = {"error": {"type": "ValueError", "message": "no", "traceback": None}}
@@ -149,7 +150,9 @@ def test_a_report_that_comes_late_because_its_way_was_closed_is_the_run_s_end_wi
 
 
 def test_a_killed_run_blocks_its_job_only_until_it_is_known_to_be_lost() -> None:
-    """B45, procrastinate-org/procrastinate#307, agronholm/apscheduler#474, jcass77/django-apscheduler#173, kagkarlsson/db-scheduler#565."""
+    """B45, procrastinate-org/procrastinate#307, agronholm/apscheduler#474, jcass77/django-apscheduler#173,
+    kagkarlsson/db-scheduler#565.
+    """
     world = world_at("2026-11-30T10:04:50Z", lost_after=6 * MINUTE)
     world.workers.seconds = 1
     world.job("sync", cron("*/5 * * * *"), overlap="skip")
@@ -206,7 +209,7 @@ def test_a_commit_whose_answer_was_lost_is_neither_repeated_nor_forgotten(lost: 
     assert {run.state for run in runs} == {RunState.COMPLETED}
     assert [len(world.starts(run.run_id)) for run in runs] == [1] * len(runs)
     starts = [at(text) for text in starts_of(world, "poll")]
-    assert max(later - earlier for earlier, later in zip(starts, starts[1:], strict=False)) <= 15 * SECOND
+    assert max(later - earlier for earlier, later in pairwise(starts)) <= 15 * SECOND
 
 
 def test_after_the_database_was_away_a_leader_takes_up_where_it_was() -> None:
@@ -217,7 +220,9 @@ def test_after_the_database_was_away_a_leader_takes_up_where_it_was() -> None:
     world.lead(wait=5 * SECOND)  # unconfirmed for five seconds is not leader; then it is elected anew
     world.advance(2 * MINUTE)
     runs = [run for run in world.runs("poll") if run.scheduled_at < world.now]
-    assert [run.scheduled_at for run in runs] == [at("2026-11-30T10:00:10Z") + n * 10 * SECOND for n in range(len(runs))]
+    assert [run.scheduled_at for run in runs] == [
+        at("2026-11-30T10:00:10Z") + n * 10 * SECOND for n in range(len(runs))
+    ]
     assert all(world.starts(run.run_id)[0] - run.scheduled_at < 15 * SECOND for run in runs)
 
 
@@ -260,7 +265,7 @@ def test_forty_failures_in_a_row_are_pauses_of_the_longest_length_and_the_loop_l
     run = world.run(run_id)
     assert (run.state, run.attempt) == (RunState.FAILED, 41)
     starts = world.starts(run_id)
-    pauses = [later - earlier for earlier, later in zip(starts, starts[1:], strict=False)]
+    pauses = [later - earlier for earlier, later in pairwise(starts)]
     assert max(pauses) < 11 * MINUTE
     assert len(starts_of(world, "other")) == 8
 

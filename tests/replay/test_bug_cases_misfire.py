@@ -110,7 +110,6 @@ def test_a_slot_and_its_run_are_one_transaction_so_that_a_crash_between_them_blo
     world.store.leader = DiesInside(kept, "make_runs")  # type: ignore[assignment]
     with pytest.raises(SystemExit):
         world.lead(wait=25 * SECOND)
-        world.advance(10 * SECOND)
     world.store.leader = kept
     assert world.runs("often") == []
     world.lead()

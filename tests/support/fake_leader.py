@@ -74,7 +74,8 @@ class FakeLeaderStore:
                 if job is not None and job.current.version == version:
                     job.planned_version = version
             until, position = self._tables.cursors.get(lease.shard, (None, "0-0"))
-            self._tables.cursors[lease.shard] = (max(until or 0, batch.cursor), position)
+            until = batch.cursor if batch.set_back else max(until or 0, batch.cursor)
+            self._tables.cursors[lease.shard] = (until, position)
             return tuple(run.run_id for run in batch.runs if run.run_id not in made)
 
     def move_runs(self, lease: Lease, releases: Sequence[Release], now: Instant) -> Moved:

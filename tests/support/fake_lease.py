@@ -13,20 +13,21 @@ class FakeLeaseStore:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
-    def acquire(self, shard: int, holder: str, ttl: Duration) -> Lease | None:
+    def acquire(self, shard: int, holder: str, ttl: Duration, stalled: LeaseView | None = None) -> Lease | None:
         with self._tables.lock:
             now, row = self._tables.clock(), self._tables.leases.get(shard)
-            if row is not None and not row.resigned and now < row.expires_at:
+            stands_still = stalled is not None and (view := self.peek(shard)) is not None and view.is_as(stalled)
+            if row is not None and not row.resigned and now < row.expires_at and not stands_still:
                 return None
             term = 1 if row is None else row.term + 1
-            self._tables.leases[shard] = LeaseRow(term, holder, now, now + ttl)
+            self._tables.leases[shard] = LeaseRow(term, holder, now, now + ttl, ttl)
             return Lease(shard, term, holder, now)
 
     def renew(self, lease: Lease, ttl: Duration) -> Lease:
         with self._tables.lock:
             self._tables.check(lease)
             row, now = self._tables.leases[lease.shard], self._tables.clock()
-            row.expires_at, row.renewals = now + ttl, row.renewals + 1
+            row.expires_at, row.ttl, row.renewals = now + ttl, ttl, row.renewals + 1
             return replace(lease, now=now)
 
     def resign(self, lease: Lease) -> None:
@@ -43,4 +44,5 @@ class FakeLeaseStore:
             row = self._tables.leases.get(shard)
             if row is None:
                 return None
-            return LeaseView(row.term, row.holder, row.acquired_at, row.expires_at, row.renewals, self._tables.clock())
+            now = self._tables.clock()
+            return LeaseView(row.term, row.holder, row.acquired_at, row.expires_at, row.renewals, row.ttl, now)

@@ -104,6 +104,7 @@ class LeaseRow:
     holder: str
     acquired_at: Instant
     expires_at: Instant
+    ttl: Duration
     renewals: int = 0
     resigned: bool = False
 
