@@ -5,7 +5,7 @@ from typing import Any
 
 from scheduler_service.core.errors import StoreUnavailable
 from scheduler_service.core.identity import split_task_id
-from scheduler_service.core.instants import HOUR, MINUTE, SECOND, Duration
+from scheduler_service.core.instants import MINUTE, SECOND, Duration
 from scheduler_service.core.state import CoreSettings
 from tests.support.moments import at, texts
 from tests.support.world import World
@@ -32,13 +32,6 @@ def starts_of(world: World, job_id: str) -> list[str]:
     """When runs of this job were started by a worker, whatever the history says."""
     ours = {run.run_id for run in world.runs(job_id)}
     return texts(moment for moment, attempt in world.workers.started if split_task_id(attempt)[0] in ours)
-
-
-def day_by_hour(world: World, hours: int) -> None:
-    """Hours go by with a heartbeat of the worker every ten seconds."""
-    for _ in range(hours * HOUR // (10 * SECOND)):
-        world.advance(10 * SECOND)
-        world.workers.beat()
 
 
 def beating(world: World, duration: Duration, every: Duration = 10 * SECOND) -> None:
