@@ -19,8 +19,9 @@ from kombu.exceptions import ChannelError, KombuError
 from scheduler_service.adapters.celery_message import SHOWN, SendOptions, Template, record_template
 from scheduler_service.adapters.redis_client import ANSWER_TIMEOUT, CONNECT_TIMEOUT
 from scheduler_service.core.errors import BrokerUnavailable
+from scheduler_service.core.feedback import ServerGeneration
 from scheduler_service.core.model import ReleasedRun
-from scheduler_service.core.wire import HEADER_SEQ
+from scheduler_service.core.wire import GENERATION_OF_BROKER, HEADER_SEQ
 from scheduler_service.ports import QueueHead
 
 _PUSHED_AT_ONCE: Final = 500
@@ -109,6 +110,23 @@ class CeleryDispatcher:
                     headers={"clock": mailbox.clock.forward(), "expires": 0},
                     serializer=mailbox.serializer,
                 )
+
+    def look(self) -> ServerGeneration | None:
+        """The run id of its Redis, beside the one that was accepted last."""
+        with self._broker() as channel:
+            if not _is_redis(channel):
+                return None
+            client = _redis(channel)
+            server: Any = client.info("server")
+            marker: Any = client.get(_prefixed(channel, GENERATION_OF_BROKER)) or b""
+        name = str(server.get("run_id", "unnamed"))
+        accepted, _, floor = marker.decode().partition(":")
+        return ServerGeneration(name, accepted == name, int(floor or 0))
+
+    def accept(self, name: str, floor: int) -> None:
+        """A marker beside the queues: it goes when they go."""
+        with self._broker() as channel:
+            _redis(channel).set(_prefixed(channel, GENERATION_OF_BROKER), f"{name}:{floor}")
 
     def _push(self, channel: Any, runs: Sequence[ReleasedRun]) -> None:
         pending: dict[str, list[bytes]] = {}

@@ -20,6 +20,7 @@ from scheduler_service.core.wire import (
     HEADER_ATTEMPT,
     HEADER_DUE_AT,
     HEADER_JOB_ID,
+    HEADER_QUEUE,
     HEADER_RUN_ID,
     HEADER_SCHEDULED_AT,
     HEADER_SEQ,
@@ -78,6 +79,7 @@ def headers_of(run: ReleasedRun) -> dict[str, Any]:
         HEADER_DUE_AT: format_instant(run.due_at),
         HEADER_TERM: run.term,
         HEADER_SEQ: run.seq,
+        HEADER_QUEUE: run.queue,
     }
 
 

@@ -167,10 +167,46 @@ class StopTasks:
 
 
 @dataclass(frozen=True, slots=True)
-class ForgetAttempts:
+class ForgetResults:
     """These attempts are committed as over: their result keys may go."""
 
     attempts: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RaiseFloors:
+    """Messages of these queues below these numbers start nothing any more."""
+
+    floors: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetAttempts:
+    """The floor has passed these ended attempts: nothing of them needs to be kept."""
+
+    attempts: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LookAtGeneration:
+    """Bring the generation of Redis and of the broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptGeneration:
+    """Let workers start again: in this generation of Redis, by messages from `floor` on. None: that one is accepted.
+
+    `broker` is the generation of the broker in which everything pending below `floor` is about to be sent again.
+    """
+
+    claims: str | None
+    broker: str | None
+    floor: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadInboxAnew:
+    """The stream may be another one: read it from its start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,11 +273,15 @@ BrokerEffect = (
     Publish
     | TakeClaims
     | StopTasks
+    | ForgetResults
+    | RaiseFloors
     | ForgetAttempts
+    | LookAtGeneration
+    | AcceptGeneration
     | LookUpResults
     | InspectQueues
     | TrimInbox
     | Reply
     | ReplyMetrics
 )
-Effect = StoreEffect | BrokerEffect | BuildIndex
+Effect = StoreEffect | BrokerEffect | BuildIndex | ReadInboxAnew

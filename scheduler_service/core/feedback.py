@@ -121,6 +121,46 @@ class ClaimsTaken:
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimsDeferred:
+    """These claims cannot be taken before the generation is accepted."""
+
+    attempts: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FloorsRaised:
+    """Redis has these floors now; empty where it did not answer."""
+
+    floors: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerGeneration:
+    """A server process with its data, by a name of its own; `floor` is the one that it was last accepted with."""
+
+    name: str
+    accepted: bool
+    floor: int
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationSeen:
+    """The generation of the Redis that holds claims and inbox, and of the broker; None: unknown, or no Redis."""
+
+    claims: ServerGeneration | None
+    broker: ServerGeneration | None
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationAccepted:
+    """What was accepted with this floor; None where it was not, being another one by now, or away."""
+
+    claims: str | None
+    broker: str | None
+    floor: int
+
+
+@dataclass(frozen=True, slots=True)
 class ResultsFound:
     """(run_id, attempt, report): the terminal report found beside the stream, or None."""
 
@@ -136,11 +176,16 @@ class QueuesSeen:
 
 @dataclass(frozen=True, slots=True)
 class InboxRead:
-    """Messages of the stream up to `position`; `at_end`: the reader stood at the stream's end."""
+    """Messages of the stream up to `position`; `at_end`: the reader stood at the stream's end.
+
+    `anew`: the first since the reader was told to begin anew; `again`: they may have been read before.
+    """
 
     messages: tuple[InboxMessage, ...]
     position: str
     at_end: bool
+    anew: bool = False
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +211,10 @@ Feedback = (
     | Published
     | PublishUncertain
     | ClaimsTaken
+    | ClaimsDeferred
+    | FloorsRaised
+    | GenerationSeen
+    | GenerationAccepted
     | ResultsFound
     | QueuesSeen
     | InboxRead

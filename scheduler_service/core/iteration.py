@@ -1,12 +1,13 @@
 """The leader's step: `iterate(state, messages, now) -> (state, effects)`, pure, in a fixed order.
 
-Take over a rebuilt index; plan and release what is due; process all messages; clean up; statistics.
+Take over a rebuilt index and changed jobs; plan and release what is due; process all messages; clean up; statistics.
 It does no I/O, reads no clock and raises for no message: what cannot be used is counted.
 """
 
 from collections.abc import Iterable, Sequence
 from typing import assert_never
 
+from scheduler_service.core import generation
 from scheduler_service.core.effects import (
     Effect,
     MakeRuns,
@@ -20,9 +21,13 @@ from scheduler_service.core.effects import (
 from scheduler_service.core.feedback import (
     Applied,
     CancelsRead,
+    ClaimsDeferred,
     ClaimsTaken,
     DueRead,
     Feedback,
+    FloorsRaised,
+    GenerationAccepted,
+    GenerationSeen,
     InboxRead,
     InboxSilent,
     IndexBuilt,
@@ -57,7 +62,7 @@ from scheduler_service.core.rebuilding import take_index, want_rebuild
 from scheduler_service.core.releasing import release, settle_move
 from scheduler_service.core.reporting import heartbeat, report
 from scheduler_service.core.run_state import RunState
-from scheduler_service.core.settling import applied, runs_read, settle
+from scheduler_service.core.settling import applied, floors_raised, raise_floors, runs_read, settle
 from scheduler_service.core.state import CoreSettings, SchedulerState, Step
 from scheduler_service.core.watching import (
     check_queues,
@@ -113,6 +118,9 @@ def iterate(
     for message in messages:
         if isinstance(message, IndexBuilt):
             take_index(state, step, message)
+        elif isinstance(message, JobsRead):
+            # Before anything is decided about their runs: an edit replaces runs under the same id.
+            _jobs_read(state, step, message)
     if not state.stopping:
         plan(state, step)
         release(state, step)
@@ -121,6 +129,8 @@ def iterate(
     if not state.stopping:
         check_running(state, step)
         check_queues(state, step)
+        raise_floors(state, step)
+        generation.look(state, step)
         _poll(state, step)
         want_rebuild(state, step)
     _clean_up(state, step)
@@ -138,7 +148,7 @@ def next_wake(state: SchedulerState, now: Instant) -> Instant:
 
 def _take(state: SchedulerState, step: Step, message: Feedback) -> None:
     match message:
-        case IndexBuilt():
+        case IndexBuilt() | JobsRead():
             pass
         case InboxRead():
             _inbox(state, step, message)
@@ -161,8 +171,6 @@ def _take(state: SchedulerState, step: Step, message: Feedback) -> None:
             _due_read(state, step, message)
         case CancelsRead():
             _cancels_read(state, step, message)
-        case JobsRead():
-            _jobs_read(state, step, message)
         case Published():
             note_published(state, message)
         case PublishUncertain():
@@ -172,6 +180,14 @@ def _take(state: SchedulerState, step: Step, message: Feedback) -> None:
             claims_taken(state, step, message)
         case ResultsFound():
             results_found(state, step, message)
+        case ClaimsDeferred():
+            generation.claims_deferred(state, message)
+        case FloorsRaised():
+            floors_raised(state, step, message)
+        case GenerationSeen():
+            generation.seen(state, step, message)
+        case GenerationAccepted():
+            generation.accepted(state, step, message)
         case QueuesSeen():
             take_queues(state, step, message)
         case _:
@@ -179,13 +195,10 @@ def _take(state: SchedulerState, step: Step, message: Feedback) -> None:
 
 
 def _inbox(state: SchedulerState, step: Step, read: InboxRead) -> None:
-    if not read.at_end:
-        state.listening_since = None
-    elif state.listening_since is None:
-        state.listening_since = step.now
-    state.position = read.position
+    generation.inbox_read(state, step, read)
     for message in read.messages:
         _hear(state, step, message)
+    step.again = False
 
 
 def _hear(state: SchedulerState, step: Step, message: InboxMessage) -> None:
@@ -221,6 +234,7 @@ def _moved(state: SchedulerState, step: Step, moved: RunsMoved) -> None:
     take_released(state, step, moved.released)
     for run_id in moved.refused:
         settle_move(state, run_id)
+        state.floors.gone(run_id)
         step.read(state, run_id)
 
 

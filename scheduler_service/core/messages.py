@@ -72,7 +72,10 @@ class RetryAsked:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """What one worker process runs and holds; (run_id, attempt) pairs."""
+    """What one worker process runs and holds; (run_id, attempt) pairs.
+
+    `generation` is the one of Redis in which it has said again what it knows.
+    """
 
     worker: str
     at: Instant
@@ -80,6 +83,7 @@ class Heartbeat:
     received: tuple[tuple[str, int], ...]
     concurrency: int
     queues: tuple[str, ...]
+    generation: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +252,7 @@ def _heartbeat(body: dict[str, Any], at: Instant) -> Heartbeat:
         tuple(split_task_id(t) for t in _listed(body, "received")),
         concurrency,
         tuple(_listed(body, "queues")),
+        _optional_name(body, "generation"),
     )
 
 

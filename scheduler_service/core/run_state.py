@@ -42,6 +42,7 @@ class Event(StrEnum):
 FINAL: Final = frozenset(
     {RunState.COMPLETED, RunState.FAILED, RunState.CANCELLED, RunState.SKIPPED, RunState.MISSED}
 )
+OUT: Final = frozenset({RunState.PENDING, RunState.RUNNING})
 WAITING: Final = frozenset({RunState.SCHEDULED, RunState.RETRYING})
 ACTIVE: Final = frozenset(RunState) - FINAL
 
@@ -55,14 +56,12 @@ class Move:
     spent: RunState | None = None
 
 
-_OUT = frozenset({RunState.RUNNING, RunState.PENDING})
-
 MOVES: Final[dict[Event, Move]] = {
     Event.RELEASE: Move(WAITING, RunState.PENDING),
     Event.START: Move(frozenset({RunState.PENDING}), RunState.RUNNING),
-    Event.SUCCEED: Move(_OUT, RunState.COMPLETED),
-    Event.FAIL: Move(_OUT, RunState.RETRYING, spent=RunState.FAILED),
-    Event.RETRY: Move(_OUT, RunState.RETRYING),
+    Event.SUCCEED: Move(OUT, RunState.COMPLETED),
+    Event.FAIL: Move(OUT, RunState.RETRYING, spent=RunState.FAILED),
+    Event.RETRY: Move(OUT, RunState.RETRYING),
     Event.LOSE: Move(frozenset({RunState.RUNNING}), RunState.RETRYING, spent=RunState.FAILED),
     Event.TIME_OUT: Move(frozenset({RunState.RUNNING}), RunState.RETRYING, spent=RunState.FAILED),
     Event.CANCEL: Move(ACTIVE, RunState.CANCELLED),

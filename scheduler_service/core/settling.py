@@ -3,8 +3,16 @@
 from dataclasses import replace
 from typing import Final
 
-from scheduler_service.core.effects import ForgetAttempts, ReadJobs, StopTasks, Transition, TrimInbox
-from scheduler_service.core.feedback import Applied, RunsRead
+from scheduler_service.core.effects import (
+    ForgetAttempts,
+    ForgetResults,
+    RaiseFloors,
+    ReadJobs,
+    StopTasks,
+    Transition,
+    TrimInbox,
+)
+from scheduler_service.core.feedback import Applied, FloorsRaised, RunsRead
 from scheduler_service.core.instants import MILLISECOND, SECOND
 from scheduler_service.core.model import ActiveRun
 from scheduler_service.core.planning import is_fresh
@@ -29,11 +37,36 @@ def applied(state: SchedulerState, step: Step, done: Applied) -> None:
             del state.unsettled[change.run_id]
         if change.event is not Event.START:
             over.append((change.run_id, change.attempt))
+            state.floors.committed(change.run_id, change.attempt)
     if over:
-        step.others.append(ForgetAttempts(tuple(over)))
+        step.others.append(ForgetResults(tuple(over)))
+    if done.batch.position in state.generation.positions:
+        state.generation.committed = True
     if done.batch.position is not None and step.now - state.trimmed_at > _TRIM_EVERY:
         state.trimmed_at = step.now
         step.others.append(TrimInbox(done.batch.position))
+
+
+def raise_floors(state: SchedulerState, step: Step) -> None:
+    """Once a second, the floors of queues in which something changed."""
+    if step.now < state.next_floors_at:
+        return
+    state.next_floors_at = step.now + SECOND
+    floors = state.floors.to_raise(state.coming_seq())
+    if floors:
+        step.others.append(RaiseFloors(floors))
+
+
+def floors_raised(state: SchedulerState, step: Step, raised: FloorsRaised) -> None:
+    """Ended attempts below the floors can be forgotten: whatever is still delivered of them starts nothing."""
+    passed = state.floors.raised(raised.floors)
+    if passed:
+        step.others.append(ForgetAttempts(tuple(passed)))
+    highest = max(raised.floors.values(), default=0)
+    if highest > state.coming_seq():
+        # Redis remembers a database that is no more: go on above its numbers.
+        state.seq = highest
+        republish(state, step, [run.run_id for run in state.runs if run.seq < highest], "floor")
 
 
 def runs_read(state: SchedulerState, step: Step, read: RunsRead) -> None:
@@ -47,6 +80,7 @@ def runs_read(state: SchedulerState, step: Step, read: RunsRead) -> None:
             settle(state, step, rows[run_id])
         else:
             state.runs.drop(run_id)
+            state.floors.dropped(run_id)
 
 
 def settle(state: SchedulerState, step: Step, row: ActiveRun) -> None:
@@ -54,6 +88,10 @@ def settle(state: SchedulerState, step: Step, row: ActiveRun) -> None:
     if row.run_id in state.moving or row.run_id in state.renewing:
         return
     known = state.runs.get(row.run_id)
+    if row.state in FINAL:
+        state.floors.committed(row.run_id, row.attempt)
+    else:
+        state.floors.goes_on(row.run_id, row.attempt)
     if row.state in FINAL:
         if known is not None:
             keep(state, row, step.now)
@@ -124,6 +162,8 @@ def _settle_pending(state: SchedulerState, step: Step, row: ActiveRun) -> None:
         take_claims(state, step, [row.run_id], "cancelled before it started")
     elif history is not None and history.current.deleted:
         take_claims(state, step, [row.run_id], "its job was deleted")
+    elif row.seq < state.generation.floor:
+        republish(state, step, [row.run_id], "generation")
     elif row.published_at is not None:
         state.published.setdefault(row.run_id, row.published_at)
     elif row.run_id not in state.published and row.run_id not in state.publishing:

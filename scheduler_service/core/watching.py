@@ -59,17 +59,21 @@ def republish(state: SchedulerState, step: Step, run_ids: list[str], cause: str)
 
 def take_released(state: SchedulerState, step: Step, released: tuple[ReleasedRun, ...]) -> None:
     """These runs are `pending` in the database, by this leader's hand: publish what has not gone on meanwhile."""
-    wanted = []
+    wanted, below = [], []
     for sent in released:
         run = state.runs.get(sent.run_id)
         if run is not None:
             if run.attempt != sent.attempt or run.state not in _NOT_STARTED:
                 continue
             keep(state, replace(run, state=RunState.PENDING, seq=sent.seq, pending_at=step.now), step.now)
+        if sent.seq < state.generation.floor:
+            below.append(sent.run_id)
+            continue
         state.publishing.add(sent.run_id)
         wanted.append(sent)
     if wanted:
         step.others.append(Publish(tuple(wanted)))
+    republish(state, step, below, "generation")
 
 
 def check_queues(state: SchedulerState, step: Step) -> None:

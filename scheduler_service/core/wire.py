@@ -19,6 +19,40 @@ HEADER_SCHEDULED_AT: Final = "itinerary_scheduled_at"
 HEADER_DUE_AT: Final = "itinerary_due_at"
 HEADER_TERM: Final = "itinerary_term"
 HEADER_SEQ: Final = "itinerary_seq"
+HEADER_QUEUE: Final = "itinerary_queue"
+
+# Which data these are: the generation that the leader has accepted ("run id of the server:floor of all queues"), the
+# one that is there ("run id:a name of its own", written by whoever looks first), and the same of the broker's Redis.
+GENERATION: Final = "itinerary:generation"
+GENERATION_SEEN: Final = "itinerary:generation:seen"
+GENERATION_OF_BROKER: Final = "itinerary:generation:broker"
+HEARTBEAT_SECONDS: Final = 2
+
+# A Redis that does not tell its run id is known by its data alone: a restart that kept them goes unnoticed.
+LUA_SERVER: Final = """
+local server = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or 'unnamed'
+"""
+LUA_ACCEPTED: Final = """
+local accepted, bottom = string.match(redis.call('GET', KEYS[1]) or '', '^(%w+):(%d+)$')
+"""
+# Numbers of messages are longer than Lua's own numbers are exact.
+LUA_BELOW: Final = """
+local function below(a, b) return #a < #b or (#a == #b and a < b) end
+"""
+
+# KEYS: generation, generation seen. ARGV: a new name. Returns what is there, whether it is accepted, and the floor.
+LOOK: Final = (
+    LUA_SERVER
+    + LUA_ACCEPTED
+    + """
+local seen = redis.call('GET', KEYS[2])
+if not seen or string.sub(seen, 1, #server + 1) ~= server .. ':' then
+  seen = server .. ':' .. ARGV[1]
+  redis.call('SET', KEYS[2], seen)
+end
+return {seen, accepted == server and 1 or 0, bottom or '0'}
+"""
+)
 
 
 def claim_key(task_id: str) -> str:
@@ -29,6 +63,11 @@ def claim_key(task_id: str) -> str:
 def cancel_key(task_id: str) -> str:
     """Present while this attempt is not wanted any more: refused at the claim, seen by `cancelled()`."""
     return f"itinerary:cancel:{task_id}"
+
+
+def floor_key(queue: str) -> str:
+    """The lowest number of a message of this queue that may still start something."""
+    return f"itinerary:floor:{queue}"
 
 
 def result_key(task_id: str) -> str:

@@ -5,16 +5,20 @@ A publish that failed is unknown, never "not sent": it waits until the broker an
 
 import threading
 from collections.abc import Callable
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 import structlog
 
 from scheduler_service.core.effects import (
+    AcceptGeneration,
     BrokerEffect,
     ForgetAttempts,
+    ForgetResults,
     InspectQueues,
+    LookAtGeneration,
     LookUpResults,
     Publish,
+    RaiseFloors,
     Reply,
     ReplyMetrics,
     StopTasks,
@@ -22,7 +26,17 @@ from scheduler_service.core.effects import (
     TrimInbox,
 )
 from scheduler_service.core.errors import BrokerUnavailable, LeaseLost, MalformedEntry
-from scheduler_service.core.feedback import ClaimsTaken, Published, PublishUncertain, QueuesSeen, ResultsFound
+from scheduler_service.core.feedback import (
+    ClaimsDeferred,
+    ClaimsTaken,
+    FloorsRaised,
+    GenerationAccepted,
+    GenerationSeen,
+    Published,
+    PublishUncertain,
+    QueuesSeen,
+    ResultsFound,
+)
 from scheduler_service.core.identity import task_id
 from scheduler_service.core.messages import Failed, Report, RetryAsked, Succeeded, decode
 from scheduler_service.loops.effect_thread import EffectThread
@@ -31,6 +45,8 @@ from scheduler_service.loops.mailbox import Mailbox
 from scheduler_service.ports import Claims, Dispatcher, Inbox, Meter
 
 log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 
 class BrokerThread:
@@ -54,6 +70,7 @@ class BrokerThread:
         self._keeper = keeper
         self._mailbox = mailbox
         self._stopping = stopping
+        self._policy_known = False
         self.thread: EffectThread[BrokerEffect] = EffectThread("dispatcher", self.carry_out, on_crash)
 
     def carry_out(self, effects: list[BrokerEffect]) -> None:
@@ -66,6 +83,10 @@ class BrokerThread:
                     self._publish(effect)
                 case TakeClaims() | StopTasks() | LookUpResults():
                     self._until_answered(effect)
+                case LookAtGeneration():
+                    self._look()
+                case AcceptGeneration():
+                    self._accept(effect)
                 case _:
                     self._try(effect)
 
@@ -108,7 +129,10 @@ class BrokerThread:
         match effect:
             case TakeClaims(attempts=attempts):
                 won = self._claims.take(ids)
-                self._mailbox.put(ClaimsTaken(tuple((r, a, w) for (r, a), w in zip(attempts, won, strict=True))))
+                if won is None:
+                    self._mailbox.put(ClaimsDeferred(attempts))
+                else:
+                    self._mailbox.put(ClaimsTaken(tuple((r, a, w) for (r, a), w in zip(attempts, won, strict=True))))
             case StopTasks():
                 self._claims.flag(ids)
                 self._dispatcher.revoke(ids)
@@ -120,17 +144,64 @@ class BrokerThread:
             case _:
                 assert_never(effect)
 
-    def _try(self, effect: ForgetAttempts | InspectQueues | TrimInbox | Reply | ReplyMetrics) -> None:
+    def _look(self) -> None:
+        claims = self._answer(self._claims.look)
+        broker = self._answer(self._dispatcher.look)
+        if claims is not None and not self._policy_known:
+            self._policy_known = True
+            self._check_policy()
+        self._mailbox.put(GenerationSeen(claims, broker))
+
+    def _check_policy(self) -> None:
+        policy = self._answer(self._claims.eviction_policy)
+        if policy not in (None, "noeviction"):
+            log.error("Redis drops data when its memory is full: set maxmemory-policy noeviction", policy=policy)
+
+    def _accept(self, effect: AcceptGeneration) -> None:
+        claims = self._answer(lambda: self._accept_claims(effect))
+        # If we die here, the next leader sees the floor, and that the broker's generation is not accepted.
+        broker = self._answer(lambda: self._accept_broker(effect)) if claims == effect.claims else None
+        if claims or broker:
+            log.info("generation accepted", claims=claims, broker=broker, floor=effect.floor)
+        self._mailbox.put(GenerationAccepted(claims, broker, effect.floor))
+
+    def _accept_claims(self, effect: AcceptGeneration) -> str | None:
+        if effect.claims is None or not self._claims.accept(effect.claims, effect.floor):
+            return None
+        return effect.claims
+
+    def _accept_broker(self, effect: AcceptGeneration) -> str | None:
+        if effect.broker is not None:
+            self._dispatcher.accept(effect.broker, effect.floor)
+        return effect.broker
+
+    def _answer(self, ask: Callable[[], T]) -> T | None:
+        """None where Redis does not answer."""
+        try:
+            return ask()
+        except BrokerUnavailable as exc:
+            log.warning("broker away", error=str(exc))
+            return None
+
+    def _try(
+        self, effect: ForgetResults | RaiseFloors | ForgetAttempts | InspectQueues | TrimInbox | Reply | ReplyMetrics
+    ) -> None:
         """What may fail without harm: it is asked for again, or its asker no longer waits."""
         try:
             match effect:
+                case ForgetResults(attempts=attempts):
+                    self._claims.forget_results([task_id(run_id, attempt) for run_id, attempt in attempts])
+                case RaiseFloors(floors=floors):
+                    self._mailbox.put(FloorsRaised(self._answer(lambda: self._claims.raise_floors(floors)) or {}))
                 case ForgetAttempts(attempts=attempts):
                     self._claims.forget([task_id(run_id, attempt) for run_id, attempt in attempts])
                 case InspectQueues(queues=queues):
                     heads = self._dispatcher.heads(queues)
                     self._mailbox.put(QueuesSeen({name: (head.length, head.seq) for name, head in heads.items()}))
                 case TrimInbox(position=position):
-                    self._inbox.trim(position)
+                    # In a stream that began anew, what lies before this position may not be read yet.
+                    if self._claims.look().accepted:
+                        self._inbox.trim(position)
                 case Reply(reply_to=reply_to, body=body):
                     self._inbox.reply(reply_to, body)
                 case ReplyMetrics(reply_to=reply_to):

@@ -1,7 +1,8 @@
 """Reads the inbox ahead of the loop, and stops reading while the loop has enough. Drops nothing."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import structlog
 
@@ -13,6 +14,16 @@ from scheduler_service.loops.mailbox import Mailbox
 from scheduler_service.ports import Inbox, InboxBatch, Meter
 
 log = structlog.get_logger(__name__)
+
+
+BEGINNING = "0-0"
+
+
+@dataclass(frozen=True, slots=True)
+class Part(InboxBatch):
+    """Entries that may have been read before (`again`), or entries that were not."""
+
+    again: bool = False
 
 
 class InboxReader:
@@ -36,12 +47,19 @@ class InboxReader:
         self._enough = enough
         self._on_crash = on_crash
         self._stopped = threading.Event()
+        self._told_anew = threading.Event()
+        self._anew = False
+        self._read_to = BEGINNING
         self._at_end = False
         self._thread = threading.Thread(target=self._run, name="inbox-reader", daemon=True)
 
     def start(self) -> None:
         """Begin to read."""
         self._thread.start()
+
+    def begin_anew(self) -> None:
+        """After the read in hand, read from the start of the stream: it may be another one."""
+        self._told_anew.set()
 
     def stop(self, timeout: float) -> None:
         """End after the read in hand."""
@@ -59,9 +77,12 @@ class InboxReader:
             self._on_crash(exc)
 
     def _read_once(self) -> None:
+        if self._told_anew.is_set():
+            self._told_anew.clear()
+            self._position, self._read_to, self._anew = BEGINNING, self._position, True
         try:
-            batch = self._inbox.read(self._position, self._most, SECOND)
-            messages = self._understood(batch)
+            batch = self._inbox.read(self._position, self._most, 0 if self._anew else SECOND)
+            heard = [(part, self._understood(part)) for part in parts(batch, self._read_to)]
         except BrokerUnavailable as exc:
             log.warning("inbox cannot be read", error=str(exc))
             self._at_end = False
@@ -69,9 +90,11 @@ class InboxReader:
             self._stopped.wait(0.5)
             return
         self._position = batch.position
-        if batch.entries or batch.at_end != self._at_end:
+        if batch.entries or self._anew or batch.at_end != self._at_end:
             self._at_end = batch.at_end
-            self._mailbox.put(InboxRead(tuple(messages), batch.position, batch.at_end))
+            for part, messages in heard:
+                self._mailbox.put(InboxRead(tuple(messages), part.position, part.at_end, self._anew, part.again))
+                self._anew = False
 
     def _understood(self, batch: InboxBatch) -> list[InboxMessage]:
         messages = []
@@ -84,3 +107,19 @@ class InboxReader:
                 self._inbox.bury(entry_id, fields, str(exc))
                 self._meter.buried()
         return messages
+
+
+def parts(batch: InboxBatch, read_to: str) -> Iterator[Part]:
+    """The entries up to `read_to`, then the others; one part, empty, for an empty batch."""
+    limit = _numbers(read_to)
+    old = tuple(entry for entry in batch.entries if _numbers(entry[0]) <= limit)
+    new = batch.entries[len(old) :]
+    if old:
+        yield Part(old, old[-1][0], batch.at_end and not new, again=True)
+    if new or not old:
+        yield Part(new, batch.position, batch.at_end)
+
+
+def _numbers(position: str) -> tuple[int, int]:
+    milliseconds, _, sequence = position.partition("-")
+    return int(milliseconds), int(sequence or 0)

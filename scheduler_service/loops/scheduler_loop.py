@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from scheduler_service.core.effects import BuildIndex, Effect, StoreEffect
+from scheduler_service.core.effects import BuildIndex, Effect, ReadInboxAnew, StoreEffect
 from scheduler_service.core.errors import LeaseLost
 from scheduler_service.core.feedback import Shutdown
 from scheduler_service.core.instants import SECOND
@@ -115,6 +115,8 @@ class SchedulerLoop:
         for effect in effects:
             if isinstance(effect, BuildIndex):
                 self._builder.put(effect)
+            elif isinstance(effect, ReadInboxAnew):
+                self._reader.begin_anew()
             elif isinstance(effect, StoreEffect):
                 self._syncer.thread.put(effect)
             else:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from scheduler_service.core.errors import BrokerUnavailable
+from scheduler_service.core.feedback import ServerGeneration
 from scheduler_service.core.identity import task_id
 from scheduler_service.core.instants import MILLISECOND, SECOND, Duration, Instant
 from scheduler_service.core.model import ReleasedRun
@@ -61,6 +62,11 @@ class FakeInbox:
         self._must_answer()
         return len(self._entries)
 
+    def wipe(self) -> None:
+        """Everything is gone; new entries begin with the lowest numbers again."""
+        self._entries.clear()
+        self._numbers = itertools.count(1)
+
     def reply(self, reply_to: str, body: Mapping[str, Any]) -> None:
         with self._changed:
             self._must_answer()
@@ -85,18 +91,25 @@ class FakeInbox:
 
 
 class FakeClaims:
-    """Claims as dictionaries; `claim` and `leave` are the worker's side."""
+    """Claims as dictionaries; `ask`, `claim` and `leave` are the worker's side, `wipe` and `restart` are faults."""
 
     LEADER = "leader"
 
     def __init__(self) -> None:
         self.holders: dict[str, str] = {}
         self.flagged: set[str] = set()
+        self.floors: dict[str, int] = {}
         self.away = False
         self._results: dict[str, Mapping[str, str]] = {}
+        self._names = itertools.count(1)
+        self._server = "server1"
+        self._seen: str | None = None
+        self._accepted: tuple[str, int] = ("", 0)
 
-    def take(self, task_ids: Sequence[str]) -> list[bool]:
+    def take(self, task_ids: Sequence[str]) -> list[bool] | None:
         self._must_answer()
+        if not self.look().accepted:
+            return None
         return [self.holders.setdefault(one, self.LEADER) == self.LEADER for one in task_ids]
 
     def flag(self, task_ids: Sequence[str]) -> None:
@@ -107,20 +120,71 @@ class FakeClaims:
         self._must_answer()
         return [self._results.get(one) for one in task_ids]
 
-    def forget(self, task_ids: Sequence[str]) -> None:
+    def forget_results(self, task_ids: Sequence[str]) -> None:
         self._must_answer()
         for one in task_ids:
             self._results.pop(one, None)
 
-    def claim(self, task_id: str, token: str) -> bool:
-        """A worker asks to start this attempt."""
+    def forget(self, task_ids: Sequence[str]) -> None:
+        self.forget_results(task_ids)
+        for one in task_ids:
+            self.holders.pop(one, None)
+            self.flagged.discard(one)
+
+    def raise_floors(self, floors: Mapping[str, int]) -> dict[str, int]:
         self._must_answer()
-        return self.holders.setdefault(task_id, token) == token if task_id not in self.flagged else False
+        for queue, floor in floors.items():
+            self.floors[queue] = max(floor, self.floors.get(queue, 0))
+        return {queue: self.floors[queue] for queue in floors}
+
+    def look(self) -> ServerGeneration:
+        self._must_answer()
+        if self._seen is None or not self._seen.startswith(f"{self._server}:"):
+            self._seen = f"{self._server}:{next(self._names)}"
+        server, floor = self._accepted
+        return ServerGeneration(self._seen, server == self._server, floor)
+
+    def accept(self, name: str, floor: int) -> bool:
+        if self.look().name != name:
+            return False
+        self._accepted = (self._server, max(floor, self._accepted[1]))
+        return True
+
+    def eviction_policy(self) -> str:
+        self._must_answer()
+        return "noeviction"
+
+    def ask(self, task_id: str, token: str, queue: str = "default", seq: int | None = None) -> str:
+        """A worker asks to start this attempt; the verdict."""
+        if not self.look().accepted:
+            return "wait"
+        if task_id in self.holders:
+            return "won" if self.holders[task_id] == token else "held"
+        if task_id in self.flagged:
+            return "cancelled"
+        if seq is not None and seq < max(self.floors.get(queue, 0), self._accepted[1]):
+            return "stale"
+        self.holders[task_id] = token
+        return "won"
+
+    def claim(self, task_id: str, token: str, queue: str = "default", seq: int | None = None) -> bool:
+        """Whether the answer is yes."""
+        return self.ask(task_id, token, queue, seq) == "won"
 
     def leave(self, task_id: str, fields: Mapping[str, str]) -> None:
         """A worker leaves its terminal report."""
         self._must_answer()
         self._results[task_id] = dict(fields)
+
+    def wipe(self) -> None:
+        """FLUSHALL."""
+        for kept in (self.holders, self.flagged, self.floors, self._results):
+            kept.clear()
+        self._seen, self._accepted = None, ("", 0)
+
+    def restart(self) -> None:
+        """Another server process with the same data."""
+        self._server = f"server{next(self._names)}"
 
     def _must_answer(self) -> None:
         if self.away:
@@ -138,6 +202,8 @@ class FakeDispatcher:
         self.revoked: list[str] = []
         self.away = False
         self.unanswered = 0
+        self.server = "broker1"
+        self._accepted = ("", 0)
         self._queues: dict[str, deque[ReleasedRun | None]] = defaultdict(deque)
 
     def publish(self, runs: Sequence[ReleasedRun]) -> None:
@@ -160,10 +226,28 @@ class FakeDispatcher:
         self._must_answer()
         self.revoked.extend(task_ids)
 
+    def look(self) -> ServerGeneration | None:
+        self._must_answer()
+        server, floor = self._accepted
+        return ServerGeneration(self.server, server == self.server, floor)
+
+    def accept(self, name: str, floor: int) -> None:
+        self._must_answer()
+        self._accepted = (name, max(floor, self._accepted[1]))
+
+    def wipe(self) -> None:
+        """FLUSHALL."""
+        self._queues.clear()
+        self._accepted = ("", 0)
+
     def pop(self, queue: str) -> str | None:
         """A worker takes the next message: the task id, or None for an empty queue or a foreign message."""
-        run = self._queues[queue].popleft() if self._queues[queue] else None
+        run = self.pop_run(queue)
         return None if run is None else task_id(run.run_id, run.attempt)
+
+    def pop_run(self, queue: str) -> ReleasedRun | None:
+        """The same, with all that the message says."""
+        return self._queues[queue].popleft() if self._queues[queue] else None
 
     def depth(self, queue: str) -> int:
         """How many messages wait."""

@@ -10,17 +10,18 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from scheduler_service.adapters.metrics import PrometheusMeter
-from scheduler_service.core.effects import BuildIndex, Effect, StoreEffect
+from scheduler_service.core.effects import BuildIndex, Effect, ReadInboxAnew, StoreEffect
 from scheduler_service.core.errors import BrokerUnavailable, LeaseLost, StoreUnavailable
 from scheduler_service.core.feedback import InboxRead, InboxSilent, JobsRead, Shutdown
-from scheduler_service.core.identity import split_task_id
-from scheduler_service.core.instants import MILLISECOND, SECOND, Duration, Instant, format_instant
+from scheduler_service.core.identity import split_task_id, task_id
+from scheduler_service.core.instants import MILLISECOND, MINUTE, SECOND, Duration, Instant, format_instant
 from scheduler_service.core.iteration import iterate, next_wake, take_over
 from scheduler_service.core.messages import decode
 from scheduler_service.core.model import Lease
 from scheduler_service.core.rebuilding import build_index
 from scheduler_service.core.wire import entry
 from scheduler_service.loops.broker_thread import BrokerThread
+from scheduler_service.loops.inbox_reader import BEGINNING, parts
 from scheduler_service.loops.lease_keeper import LeaseKeeper
 from scheduler_service.loops.mailbox import Mailbox
 from scheduler_service.loops.store_syncer import StoreSyncer
@@ -129,6 +130,7 @@ class SimLeader(Process):
         self._brokers: deque[Any] = deque()
         self._builds: deque[BuildIndex] = deque()
         self._position = cursor.inbox_position
+        self._anew, self._read_to = False, BEGINNING
         self._at_end = False
         self.stopping = False
         jobs, runs = store.job_histories(self._since), store.active_runs()
@@ -173,6 +175,8 @@ class SimLeader(Process):
         for effect in effects:
             if isinstance(effect, BuildIndex):
                 self._builds.append(effect)
+            elif isinstance(effect, ReadInboxAnew):
+                self._position, self._anew, self._read_to = BEGINNING, True, self._position
             elif isinstance(effect, StoreEffect):
                 self._stores.append(effect)
             else:
@@ -226,10 +230,12 @@ class SimLeader(Process):
             self.kick("read", 500 * MILLISECOND)
             return
         self._position = batch.position
-        if batch.entries or batch.at_end != self._at_end:
+        if batch.entries or self._anew or batch.at_end != self._at_end:
             self._at_end = batch.at_end
-            messages = tuple(decode(fields) for _, fields in batch.entries)
-            self.mailbox.put(InboxRead(messages, batch.position, batch.at_end))
+            for part in parts(batch, self._read_to):
+                messages = tuple(decode(fields) for _, fields in part.entries)
+                self.mailbox.put(InboxRead(messages, part.position, part.at_end, self._anew, part.again))
+                self._anew = False
             self._heard()
         self.kick("read", 0 if not batch.at_end else SECOND)
 
@@ -268,7 +274,9 @@ class SimWorker(Process):
 
     def __init__(self, simulation: "Simulation", name: str) -> None:
         super().__init__(simulation, name)
-        self.received: list[str] = []
+        self.received: list[tuple[str, int]] = []
+        self._generation: str | None = None
+        self._told: list[tuple[Instant, str, dict[str, Any]]] = []
         self.running: dict[str, Instant] = {}
         self._over: set[str] = set()
         self._reports: deque[tuple[str, str, dict[str, Any]]] = deque()
@@ -281,13 +289,14 @@ class SimWorker(Process):
         simulation = self.simulation
         if simulation.redis_away or len(self.received) + len(self.running) >= self.SLOTS:
             return
-        attempt = simulation.dispatcher.pop("default")
-        if attempt is None:
+        run = simulation.dispatcher.pop_run("default")
+        if run is None:
             return
+        attempt = task_id(run.run_id, run.attempt)
         if simulation.random.random() < simulation.losing:
             simulation.note(f"{self.name}: {attempt} popped and lost")
         else:
-            self.received.append(attempt)
+            self.received.append((attempt, run.seq))
             self.kick("claim", simulation.latency())
         self.kick("take", simulation.latency())
 
@@ -296,12 +305,18 @@ class SimWorker(Process):
         simulation = self.simulation
         if simulation.redis_away:
             return self.kick("claim", 300 * MILLISECOND)
-        while self.received:
-            attempt = self.received.pop(0)
-            if not simulation.claims.claim(attempt, f"{self.name}-{simulation.t}-{simulation.fresh()}"):
-                simulation.note(f"{self.name}: claim of {attempt} refused")
+        asked, self.received = self.received, []
+        for attempt, seq in asked:
+            token = f"{self.name}-{simulation.t}-{simulation.fresh()}"
+            verdict = simulation.claims.ask(attempt, token, "default", seq)
+            if verdict == "wait":
+                self.received.append((attempt, seq))
+                self._speak()
+                self.kick("claim", 500 * MILLISECOND)
+            if verdict != "won":
+                simulation.note(f"{self.name}: claim of {attempt}: {verdict}")
                 continue
-            body = {"task_id": attempt, "worker": self.name, "seq": simulation.dispatcher.seq_of(attempt)}
+            body = {"task_id": attempt, "worker": self.name, "seq": seq}
             simulation.send("started", body)
             simulation.log_start(attempt)
             self.running[attempt] = simulation.host_now()
@@ -340,14 +355,34 @@ class SimWorker(Process):
             attempt, kind, body = self._reports.popleft()
             simulation.claims.leave(attempt, entry(kind, simulation.host_now(), body))
             simulation.send(kind, body)
+            self._told.append((simulation.t, kind, body))
             self.running.pop(attempt, None)
         return self.kick("take", 0)
 
     def turn_beat(self) -> None:
         self.kick("beat", 2 * SECOND)
-        body = {"worker": self.name, "running": list(self.running), "received": list(self.received)}
         if not self.simulation.redis_away:
-            self.simulation.send("heartbeat", {**body, "concurrency": self.SLOTS, "queues": ["default"]})
+            self._speak()
+            self._beat()
+
+    def _speak(self) -> None:
+        """In another generation of Redis: the reports of the last minute, then what runs."""
+        simulation = self.simulation
+        name = simulation.claims.look().name
+        if name == self._generation:
+            return
+        self._told = [one for one in self._told if one[0] > simulation.t - MINUTE]
+        for _, kind, body in self._told:
+            simulation.append(kind, body)
+        self._generation = name
+        self._beat()
+
+    def _beat(self) -> None:
+        body = {
+            "worker": self.name, "running": list(self.running), "received": [attempt for attempt, _ in self.received],
+            "concurrency": self.SLOTS, "queues": ["default"], "generation": self._generation,
+        }  # fmt: skip
+        self.simulation.send("heartbeat", body)
 
 
 def run_of(attempt: str) -> str:

@@ -16,13 +16,12 @@ from typing import Any, Final
 
 import structlog
 
-from scheduler_service.core.errors import BrokerUnavailable, Conflict, ItineraryError
-from scheduler_service.core.history import Execution, ExecutionLog, Finding, History, Tolerance
-from scheduler_service.core.identity import adhoc_run_id, manual_run_id, split_task_id
+from scheduler_service.core.errors import BrokerUnavailable
+from scheduler_service.core.history import Execution, ExecutionLog, Finding, Tolerance
+from scheduler_service.core.identity import split_task_id
 from scheduler_service.core.instants import MILLISECOND, SECOND, Duration, Instant, format_instant, parse_instant
 from scheduler_service.core.invariants import violations
-from scheduler_service.core.job_body import read_job
-from scheduler_service.core.model import NewRun, Overlap, ReleasedRun, RetryPolicy, RunKind
+from scheduler_service.core.model import ReleasedRun
 from scheduler_service.core.run_state import FINAL
 from scheduler_service.core.state import CoreSettings
 from scheduler_service.core.wire import entry
@@ -73,24 +72,22 @@ class SimDispatcher(FakeDispatcher):
     def __init__(self, simulation: "Simulation") -> None:
         super().__init__()
         self._simulation = simulation
-        self._seqs: dict[str, int] = {}
 
     def publish(self, runs: Sequence[ReleasedRun]) -> None:
         dice = self._simulation.random
         sent = runs if dice.random() >= self._simulation.unsure else runs[: dice.randint(0, len(runs))]
         super().publish(sent)
-        self._seqs.update((f"{run.run_id}~{run.attempt}", run.seq) for run in sent)
         if sent is not runs:
             self._simulation.note(f"publish broke after {len(sent)} of {len(runs)}")
             raise BrokerUnavailable("broke")
 
-    def pop(self, queue: str) -> str | None:
+    def pop_run(self, queue: str) -> ReleasedRun | None:
         waiting, dice = self._queues[queue], self._simulation.random
         if len(waiting) > 1 and dice.random() < self._simulation.shuffling:
             waiting.rotate(-dice.randrange(len(waiting)))
         if waiting and dice.random() < self._simulation.doubling:
             waiting.append(waiting[0])
-        return super().pop(queue)
+        return super().pop_run(queue)
 
     def revoke(self, task_ids: Sequence[str]) -> None:
         super().revoke(task_ids)
@@ -98,9 +95,6 @@ class SimDispatcher(FakeDispatcher):
             if self._simulation.random.random() < 0.8:
                 for worker in self._simulation.workers:
                     worker.stop_task(task_id)
-
-    def seq_of(self, attempt: str) -> int | None:
-        return self._seqs.get(attempt)
 
 
 class Simulation:
@@ -200,6 +194,10 @@ class Simulation:
         if self.random.random() < self.doubling and not self.calm:
             self.push(self.t + self.latency() * 20, lambda: self._append(fields))
 
+    def append(self, kind: str, body: dict[str, Any]) -> None:
+        """An entry into the inbox, at once."""
+        self._append(entry(kind, self.host_now(), body))
+
     def _append(self, fields: dict[str, str]) -> None:
         if self.redis_away:
             self.push(self.t + SECOND, lambda: self._append(fields))
@@ -291,7 +289,7 @@ def _without_logs() -> Iterator[None]:
 
 def _short(value: object) -> str:
     text = repr(value)
-    return text if len(text) < 600 else f"{text[:600]}..."
+    return text if len(text) < 4000 else f"{text[:4000]}..."
 
 
 def main() -> None:

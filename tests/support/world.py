@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from scheduler_service.adapters.metrics import PrometheusMeter
-from scheduler_service.core.effects import BuildIndex, Effect, StoreEffect
+from scheduler_service.core.effects import BuildIndex, Effect, ReadInboxAnew, StoreEffect
 from scheduler_service.core.feedback import InboxRead
 from scheduler_service.core.identity import adhoc_run_id, split_task_id, task_id
-from scheduler_service.core.instants import MILLISECOND, SECOND, Duration, Instant, parse_instant
+from scheduler_service.core.instants import MILLISECOND, MINUTE, SECOND, Duration, Instant, parse_instant
 from scheduler_service.core.iteration import iterate, next_wake, take_over
 from scheduler_service.core.job_body import read_job
 from scheduler_service.core.messages import decode
@@ -22,6 +22,7 @@ from scheduler_service.core.model import Job, NewRun, Run, RunKind
 from scheduler_service.core.rebuilding import build_index
 from scheduler_service.core.state import CoreSettings
 from scheduler_service.loops.broker_thread import BrokerThread
+from scheduler_service.loops.inbox_reader import parts
 from scheduler_service.loops.lease_keeper import LeaseKeeper
 from scheduler_service.loops.mailbox import Mailbox
 from scheduler_service.loops.store_syncer import StoreSyncer
@@ -54,15 +55,35 @@ class Workers:
     started: list[tuple[Instant, str]] = field(default_factory=list)
     running: dict[str, str] = field(default_factory=dict)
     endings: list[_Ending] = field(default_factory=list)
+    alive: bool = True
+    waiting: list[tuple[str, int | None]] = field(default_factory=list)
+    reports: list[tuple[Instant, str, dict[str, Any]]] = field(default_factory=list)
+    generation: str | None = None
 
     def take(self) -> None:
         """Pop what is there, claim it, start it."""
-        while self.listening and (attempt := self.world.dispatcher.pop("default")) is not None:
-            self.deliver(attempt)
+        self.speak()
+        waiting, self.waiting = self.waiting, []
+        for attempt, seq in waiting:
+            self.deliver(attempt, seq)
+        while self.listening and (run := self.world.dispatcher.pop_run("default")) is not None:
+            self.deliver(task_id(run.run_id, run.attempt), run.seq)
 
-    def deliver(self, attempt: str) -> None:
+    def speak(self) -> None:
+        """In another generation of Redis, say the reports of the last minute again, and what runs."""
+        if self.alive and not self.world.claims.away and self.world.claims.look().name != self.generation:
+            self.generation = self.world.claims.look().name
+            for at, kind, body in self.reports:
+                if at > self.world.now - MINUTE:
+                    self.world.tell(kind, **body)
+            self.beat()
+
+    def deliver(self, attempt: str, seq: int | None = None) -> None:
         """One delivery of this attempt, the first or another."""
-        if attempt in self.world.claims.flagged or not self.world.claims.claim(attempt, f"token-{len(self.started)}"):
+        verdict = self.world.claims.ask(attempt, f"token-{len(self.started)}", "default", seq)
+        if verdict == "wait":
+            self.waiting.append((attempt, seq))
+        if verdict != "won":
             return
         self.started.append((self.world.now, attempt))
         self.running[attempt] = "default"
@@ -77,19 +98,22 @@ class Workers:
         while self.endings and self.endings[0].at <= self.world.now:
             ending = heapq.heappop(self.endings)
             if self.running.pop(ending.attempt, None) is not None:
-                body = dict(ending.report)
-                self.world.tell(body.pop("type"), task_id=ending.attempt, worker="w1", **body)
+                body = {**ending.report, "task_id": ending.attempt, "worker": "w1"}
+                self.reports.append((self.world.now, body.pop("type"), body))
+                self.world.tell(self.reports[-1][1], **body)
 
     def beat(self) -> None:
         """One heartbeat that lists what runs."""
-        running = list(self.running)
-        self.world.tell("heartbeat", worker="w1", running=running, received=[], concurrency=4, queues=["default"])
+        listed = {"running": list(self.running), "received": [attempt for attempt, _ in self.waiting]}
+        self.world.tell(
+            "heartbeat", worker="w1", **listed, concurrency=4, queues=["default"], generation=self.generation
+        )
 
     def die(self) -> None:
         """What ran is gone, and nobody says so."""
         self.running.clear()
         self.endings.clear()
-        self.listening = False
+        self.listening = self.alive = False
 
 
 class World:
@@ -130,7 +154,7 @@ class World:
         self.state, effects = take_over(
             self.settings, lease.term, cursor, store.job_histories(since), store.active_runs(), self.keeper.now()
         )
-        self._position = cursor.inbox_position
+        self._position, self._anew, self._read_to = cursor.inbox_position, False, "0-0"
         self.carry_out(effects)
         self.settle()
 
@@ -165,6 +189,8 @@ class World:
         for effect in effects:
             if isinstance(effect, BuildIndex):
                 self.mailbox.put(build_index(effect))
+            elif isinstance(effect, ReadInboxAnew):
+                self._position, self._anew, self._read_to = "0-0", True, self._position
             elif isinstance(effect, StoreEffect):
                 self._syncer.carry_out([effect])
             else:
@@ -176,10 +202,12 @@ class World:
 
     def _read_inbox(self) -> None:
         batch = self.inbox.read(self._position, 1000, 0)
-        if batch.entries or self.state.listening_since is None:
+        if batch.entries or self._anew or self.state.listening_since is None:
             self._position = batch.position
-            messages = tuple(decode(fields) for _, fields in batch.entries)
-            self.mailbox.put(InboxRead(messages, batch.position, batch.at_end))
+            for part in parts(batch, self._read_to):
+                messages = tuple(decode(fields) for _, fields in part.entries)
+                self.mailbox.put(InboxRead(messages, part.position, part.at_end, self._anew, part.again))
+                self._anew = False
 
     def _quiet(self) -> bool:
         return not self.inbox.read(self._position, 1, 0).entries and not (
@@ -189,6 +217,16 @@ class World:
     @staticmethod
     def _broke(cause: BaseException) -> None:
         raise cause
+
+    def wipe(self) -> None:
+        """FLUSHALL: claims, inbox and queues are gone."""
+        for part in (self.claims, self.inbox, self.dispatcher):
+            part.wipe()
+
+    def restart_redis(self) -> None:
+        """Redis is another process, with all its data."""
+        self.claims.restart()
+        self.dispatcher.server += "'"
 
     # What users do
 

@@ -1,0 +1,114 @@
+"""The floor of each queue: the lowest seq of its messages that may still start something.
+
+Claims of ended attempts are kept until the floor in Redis has passed their seq: removed sooner, a second message of the
+same attempt would start it again. Promises that a floor never passes a run that is pending or on its way there.
+"""
+
+import heapq
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+Attempt = tuple[str, int]
+
+# Beyond it, claims of ended attempts are left to expire.
+_MOST_KEPT: Final = 200_000
+_RUBBISH: Final = 1_000
+
+
+@dataclass(slots=True)
+class Floors:
+    """What is out in each queue, and which ended attempts wait for the floor to pass them."""
+
+    _out: dict[str, tuple[str, int]] = field(default_factory=dict)
+    _count: Counter[str] = field(default_factory=Counter)
+    _seqs: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
+    _touched: set[str] = field(default_factory=set)
+    _raising: dict[str, int] = field(default_factory=dict)
+    _uncommitted: dict[str, list[tuple[int, str, int]]] = field(default_factory=dict)
+    _ended: dict[str, list[tuple[int, str, int]]] = field(default_factory=dict)
+    _kept: int = 0
+
+    def out(self, queue: str, run_id: str, seq: int) -> None:
+        """A message with this seq exists or is about to; an older one of the same run counts no more."""
+        if self._out.get(run_id) == (queue, seq):
+            return
+        self.gone(run_id)
+        self._out[run_id] = (queue, seq)
+        self._count[queue] += 1
+        heapq.heappush(self._seqs.setdefault(queue, []), (seq, run_id))
+        self._touched.add(queue)
+
+    def gone(self, run_id: str) -> None:
+        """No message of this run is to start anything any more."""
+        queue, _ = self._out.pop(run_id, (None, 0))
+        if queue is not None:
+            self._count[queue] -= 1
+            self._touched.add(queue)
+
+    def ended(self, queue: str, seq: int, run_id: str, attempt: int) -> None:
+        """An attempt that was out is over, in memory so far; `seq` is that of its last message."""
+        others = [one for one in self._uncommitted.get(run_id, ()) if one[0] != attempt]
+        self._uncommitted[run_id] = [*others, (attempt, queue, seq)]
+
+    def committed(self, run_id: str, attempt: int) -> None:
+        """The database has the end of this attempt of the run, and so of all before it."""
+        waiting = self._uncommitted.pop(run_id, ())
+        later = [one for one in waiting if one[0] > attempt]
+        if later:
+            self._uncommitted[run_id] = later
+        for number, queue, seq in waiting:
+            if number <= attempt and self._kept < _MOST_KEPT:
+                heapq.heappush(self._ended.setdefault(queue, []), (seq, run_id, number))
+                self._kept += 1
+                self._touched.add(queue)
+
+    def goes_on(self, run_id: str, attempt: int) -> None:
+        """The database has the run in this attempt, whatever memory thought: only those before it are over."""
+        self.committed(run_id, attempt - 1)
+        self._uncommitted.pop(run_id, None)
+
+    def dropped(self, run_id: str) -> None:
+        """The database does not have the run any more."""
+        self.gone(run_id)
+        for attempt, _, _ in list(self._uncommitted.get(run_id, ())):
+            self.committed(run_id, attempt)
+
+    def to_raise(self, next_seq: int) -> dict[str, int]:
+        """The floors of queues that changed since, one question at a time; `next_seq` is where nothing is out."""
+        if self._raising:
+            return {}
+        self._raising = {queue: self._lowest(queue, next_seq) for queue in self._touched}
+        self._touched.clear()
+        return dict(self._raising)
+
+    def raised(self, floors: Mapping[str, int]) -> list[Attempt]:
+        """Redis has these floors (none, where it did not answer); the attempts that they have passed."""
+        self._touched.update(queue for queue in self._raising if queue not in floors)
+        self._raising = {}
+        return [attempt for queue, floor in floors.items() for attempt in self._passed(queue, floor)]
+
+    def _passed(self, queue: str, floor: int) -> list[Attempt]:
+        ended = self._ended.get(queue, [])
+        passed = []
+        while ended and ended[0][0] < floor:
+            _, run_id, attempt = heapq.heappop(ended)
+            passed.append((run_id, attempt))
+        self._kept -= len(passed)
+        if not ended:
+            self._ended.pop(queue, None)
+        return passed
+
+    def _lowest(self, queue: str, next_seq: int) -> int:
+        seqs = self._seqs.get(queue, [])
+        if len(seqs) > 2 * self._count[queue] + _RUBBISH:
+            seqs = self._seqs[queue] = [one for one in seqs if self._out.get(one[1]) == (queue, one[0])]
+            heapq.heapify(seqs)
+        while seqs and self._out.get(seqs[0][1]) != (queue, seqs[0][0]):
+            heapq.heappop(seqs)
+        if seqs:
+            return seqs[0][0]
+        self._seqs.pop(queue, None)
+        del self._count[queue]
+        return next_seq
