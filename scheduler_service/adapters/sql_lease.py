@@ -1,19 +1,20 @@
 """The lease row in SQL: one guarded UPDATE for each duty, judged by the database's clock alone.
 
-Promises: of any number of processes that ask at once, one gets each term. Never decides whether to lead: a standby
-asks again, a leader that could not renew stops.
+Promises: of any number of processes that ask at once, one gets each term, and the term that it ends is recorded with
+it. Never decides whether to lead: a standby asks again, a leader that could not renew stops.
 """
 
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import Connection, Executable, Update, and_, or_, select, true, update
+from sqlalchemy import Connection, Executable, Row, Select, Update, and_, or_, select, true, update
 
 from scheduler_service.adapters.batch import insert_into
 from scheduler_service.adapters.database import Bounds, Database
 from scheduler_service.adapters.fence import is_still
+from scheduler_service.adapters.record_tables import leaderships
 from scheduler_service.adapters.tables import leases
 from scheduler_service.core.errors import LeaseLost
-from scheduler_service.core.instants import MILLISECOND, Duration
+from scheduler_service.core.instants import MILLISECOND, Duration, Instant
 from scheduler_service.core.model import Lease
 from scheduler_service.ports import LeaseView
 
@@ -34,8 +35,13 @@ class SqlLeaseStore:
             return None
         with self._database.write() as connection:
             connection.execute(self._first_row(shard))
-            taken = connection.execute(self._takeover(shard, holder, ttl, stalled)).first()
-        return Lease(shard, taken.term, holder, taken.now) if taken else None
+            before = connection.execute(self._free(shard, stalled)).first()
+            if before is None:
+                return None
+            taken = connection.execute(self._takeover(shard, holder, ttl)).one()
+            if before.term > 0:
+                connection.execute(self._ended(shard, before, taken.now))
+        return Lease(shard, taken.term, holder, taken.now)
 
     def renew(self, lease: Lease, ttl: Duration) -> Lease:
         """See LeaseStore."""
@@ -78,14 +84,18 @@ class SqlLeaseStore:
         insert: Executable = row.on_conflict_do_nothing()
         return insert
 
-    def _takeover(self, shard: int, holder: str, ttl: Duration, stalled: LeaseView | None) -> Update:
-        now = self._database.now
-        is_free = or_(leases.c.resigned == true(), leases.c.expires_at <= now())
+    def _free(self, shard: int, stalled: LeaseView | None) -> Select[Any]:
+        """The lease as it is, locked, where it may be taken; waits for the open writes of its holder."""
+        is_free = or_(leases.c.resigned == true(), leases.c.expires_at <= self._database.now())
         if stalled is not None:
             is_free = or_(is_free, and_(leases.c.term == stalled.term, leases.c.renewals == stalled.renewals))
+        return select(leases).where(leases.c.shard == shard, is_free).with_for_update()
+
+    def _takeover(self, shard: int, holder: str, ttl: Duration) -> Update:
+        now = self._database.now
         return (
             update(leases)
-            .where(leases.c.shard == shard, is_free)
+            .where(leases.c.shard == shard)
             .values(
                 term=leases.c.term + 1,
                 holder=holder,
@@ -97,6 +107,22 @@ class SqlLeaseStore:
             )
             .returning(leases.c.term, now().label("now"))
         )
+
+    def _ended(self, shard: int, before: Row[Any], now: Instant) -> Executable:
+        """The record of the term that this takeover ends."""
+        ended_at = min(before.expires_at, now)
+        lapsed = "lapsed" if before.expires_at <= now else "stood still"
+        row = insert_into(leaderships, self._database.dialect).values(
+            shard=shard,
+            term=before.term,
+            holder=before.holder,
+            began_at=before.acquired_at,
+            confirmed_at=ended_at if before.resigned else before.expires_at - before.ttl,
+            ended_at=ended_at,
+            ending="resigned" if before.resigned else lapsed,
+        )
+        insert: Executable = row.on_conflict_do_nothing()
+        return insert
 
     def _renewal(self, lease: Lease, ttl: Duration) -> Update:
         return (

@@ -17,7 +17,9 @@ from scheduler_service.adapters.batch import Batch
 from scheduler_service.adapters.database import Database, can_hold
 from scheduler_service.adapters.paging import page_of, read_cursor
 from scheduler_service.adapters.run_rows import ATTEMPT_COLUMNS, RUN_COLUMNS, ended_attempt, whole_run
+from scheduler_service.adapters.sql_audit import record, record_enqueue
 from scheduler_service.adapters.tables import IS_ACTIVE, WAITS, InstantColumn, among, run_attempts, runs
+from scheduler_service.core.audit import Deed
 from scheduler_service.core.errors import Conflict, NotFound
 from scheduler_service.core.model import NewRun, Run
 from scheduler_service.core.run_state import ACTIVE, RunState
@@ -36,13 +38,14 @@ class SqlRunStore:
         self._database = database
         self._dialect = database.dialect
 
-    def enqueue(self, new: Sequence[NewRun]) -> list[tuple[Run, bool]]:
+    def enqueue(self, new: Sequence[NewRun], *, by: Deed | None = None) -> list[tuple[Run, bool]]:
         """See RunStore. Keys are inserted in their order, so that two batches with the same keys do not deadlock."""
         in_order = sorted(new, key=lambda run: run.idempotency_key or "")
         with self._database.write() as connection:
-            made = sql_planning.insert_missing(
-                connection, self._dialect, in_order, self._database.read_clock(connection)
-            )
+            now = self._database.read_clock(connection)
+            made = sql_planning.insert_missing(connection, self._dialect, in_order, now)
+            if made:
+                record_enqueue(connection, now, by, [run for run in new if run.run_id in made])
             made_runs = self._by_id(connection, [run.run_id for run in new if run.run_id in made])
             kept = self._by_key(connection, [run for run in new if run.run_id not in made])
         return [
@@ -75,12 +78,17 @@ class SqlRunStore:
             rows = connection.execute(newest_first).all()
         return page_of(rows, limit, lambda row: whole_run(row[:-1]), lambda row: [row.scheduled_at, row.id])
 
-    def request_cancel(self, run_id: str) -> Run:
-        """See RunStore. One statement judges the state on the locked row, so no move slips in between."""
+    def request_cancel(self, run_id: str, *, by: Deed | None = None) -> Run:
+        """See RunStore. The row is locked first, so no move slips in between."""
         _check_name(run_id)
         with self._database.write() as connection:
-            connection.execute(_cancel(), {"asked": run_id, "now": self._database.read_clock(connection)})
-            return self._whole(connection, run_id)
+            now = self._database.read_clock(connection)
+            before = connection.execute(_run().with_for_update(), {"asked": run_id}).first()
+            connection.execute(_cancel(), {"asked": run_id, "now": now})
+            after = self._whole(connection, run_id)
+            if before is not None and before.cancel_requested_at != after.cancel_requested_at:
+                record(connection, now, by, run_id, {"state": before.state}, {"state": after.state.value})
+            return after
 
     def counts(self) -> Mapping[RunState, int]:
         """See RunStore."""

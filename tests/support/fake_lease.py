@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from scheduler_service.core.errors import LeaseLost
-from scheduler_service.core.instants import Duration
+from scheduler_service.core.explain_facts import Term
+from scheduler_service.core.instants import Duration, Instant
 from scheduler_service.core.model import Lease
 from scheduler_service.ports import LeaseView
 from tests.support.fake_rows import LeaseRow, Tables
@@ -20,6 +21,8 @@ class FakeLeaseStore:
             if row is not None and not row.resigned and now < row.expires_at and not stands_still:
                 return None
             term = 1 if row is None else row.term + 1
+            if row is not None:
+                self._tables.ended_terms.append(_ended(row, now))
             self._tables.leases[shard] = LeaseRow(term, holder, now, now + ttl, ttl)
             return Lease(shard, term, holder, now)
 
@@ -46,3 +49,11 @@ class FakeLeaseStore:
                 return None
             now = self._tables.clock()
             return LeaseView(row.term, row.holder, row.acquired_at, row.expires_at, row.renewals, row.ttl, now)
+
+
+def _ended(row: LeaseRow, now: Instant) -> Term:
+    ended_at = min(row.expires_at, now)
+    if row.resigned:
+        return Term(row.term, row.holder, row.acquired_at, ended_at, ended_at, "resigned")
+    ending = "lapsed" if row.expires_at <= now else "stood still"
+    return Term(row.term, row.holder, row.acquired_at, row.expires_at - row.ttl, ended_at, ending)

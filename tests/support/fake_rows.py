@@ -8,8 +8,10 @@ from typing import Any
 
 from scheduler_service.adapters.database import can_hold
 from scheduler_service.adapters.tables import FIRST_INSTANT, LAST_INSTANT, dump_json
+from scheduler_service.core.audit import AuditEntry, Deed
 from scheduler_service.core.effects import LateReport, RecordStatistics
 from scheduler_service.core.errors import LeaseLost, RowRefused
+from scheduler_service.core.explain_facts import Term
 from scheduler_service.core.instants import Duration, Instant
 from scheduler_service.core.model import (
     ActiveRun,
@@ -115,6 +117,7 @@ class JobRow:
 
     versions: list[Job]
     planned_version: int = 0
+    actors: list[str | None] = field(default_factory=list)
 
     @property
     def current(self) -> Job:
@@ -134,6 +137,8 @@ class Tables:
     leases: dict[int, LeaseRow] = field(default_factory=dict)
     cursors: dict[int, tuple[Instant | None, str]] = field(default_factory=dict)
     statistics: list[RecordStatistics] = field(default_factory=list)
+    audit: list[AuditEntry] = field(default_factory=list)
+    ended_terms: list[Term] = field(default_factory=list)
     next_id: int = 1
 
     def check(self, lease: Lease) -> None:
@@ -141,6 +146,12 @@ class Tables:
         row = self.leases.get(lease.shard)
         if row is None or row.resigned or (row.term, row.holder) != (lease.term, lease.holder):
             raise LeaseLost(f"term {lease.term} of shard {lease.shard} is over")
+
+    def record(self, by: Deed | None, subject: str | None, before: Any, after: Any) -> None:
+        """A row of the audit log, where somebody made the change."""
+        if by is not None:
+            place = len(self.audit) + 1
+            self.audit.append(AuditEntry(place, self.clock(), by.actor, by.role, by.action, subject, before, after))
 
     def insert_missing(self, new: Sequence[NewRun]) -> set[str]:
         """Insert what is not there yet by id, occurrence or key; all or nothing."""

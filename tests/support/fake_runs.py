@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 from scheduler_service.adapters.paging import page_of, read_cursor
+from scheduler_service.core.audit import Deed
 from scheduler_service.core.errors import Conflict, NotFound
+from scheduler_service.core.instants import format_instant
 from scheduler_service.core.model import NewRun, Run
 from scheduler_service.core.run_state import ACTIVE, FINAL, WAITING, RunState
 from scheduler_service.ports import Page, RunFilter
@@ -14,10 +16,12 @@ class FakeRunStore:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
-    def enqueue(self, runs: Sequence[NewRun]) -> list[tuple[Run, bool]]:
+    def enqueue(self, runs: Sequence[NewRun], *, by: Deed | None = None) -> list[tuple[Run, bool]]:
         with self._tables.lock:
             self._check(runs)
             made = self._tables.insert_missing(runs)
+            if made:
+                self._record([run for run in runs if run.run_id in made], by)
             return [(self._found(run).whole(), run.run_id in made) for run in runs]
 
     def get(self, run_id: str) -> Run:
@@ -37,20 +41,35 @@ class FakeRunStore:
             found = [row for row in newest_first if _matches(row, wanted) and (not before or _place(row) < before)]
             return page_of(found[: limit + 1], limit, RunRow.whole, lambda row: list(_place(row)))
 
-    def request_cancel(self, run_id: str) -> Run:
+    def request_cancel(self, run_id: str, *, by: Deed | None = None) -> Run:
         with self._tables.lock:
             row, now = self._row(run_id), self._tables.clock()
+            before, is_news = row.state.value, row.state not in FINAL and row.cancel_requested_at is None
             if row.state not in FINAL and row.cancel_requested_at is None:
                 row.cancel_requested_at = now
             if row.state in WAITING:
                 row.state, row.finished_at = RunState.CANCELLED, now
                 row.reason = "cancelled on request, before it was released"
+            if is_news:
+                self._tables.record(by, run_id, {"state": before}, {"state": row.state.value})
             return self.get(run_id)
 
     def counts(self) -> Mapping[RunState, int]:
         with self._tables.lock:
             states = [row.state for row in self._tables.runs.values()]
             return {state: states.count(state) for state in ACTIVE}
+
+    def _record(self, made: Sequence[NewRun], by: Deed | None) -> None:
+        if len(made) > 1:
+            self._tables.record(by, None, None, {"run_ids": [run.run_id for run in made]})
+            return
+        (run,) = made
+        said = {
+            "run_id": run.run_id, "task": run.task, "queue": run.queue, "retry_of": run.retry_of,
+            "run_at": format_instant(run.due_at) if run.due_at else None, "idempotency_key": run.idempotency_key,
+        }  # fmt: skip
+        after = {name: value for name, value in said.items() if value is not None}
+        self._tables.record(by, run.job_id or run.run_id, None, after)
 
     def _row(self, run_id: str) -> RunRow:
         row = self._tables.runs.get(run_id)

@@ -1,0 +1,75 @@
+"""The audit log in SQL: a row for each change, in the transaction of the change itself.
+
+Promises: what was rolled back has no row, what was committed has one. Never changes or deletes a row.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from sqlalchemy import Connection, insert, select
+
+from scheduler_service.adapters.database import Database, can_hold
+from scheduler_service.adapters.paging import page_of, read_cursor
+from scheduler_service.adapters.record_tables import audit_log
+from scheduler_service.core.audit import AuditEntry, Deed
+from scheduler_service.core.instants import Instant, format_instant
+from scheduler_service.core.model import NewRun
+from scheduler_service.ports import Page
+from scheduler_service.record_ports import AuditFilter
+
+_A: Final = audit_log.c
+_COLUMNS: Final = (_A.id, _A.at, _A.actor, _A.role, _A.action, _A.subject, _A.before, _A.after)
+
+
+def record(connection: Connection, now: Instant, by: Deed | None, subject: str | None, before: Any, after: Any) -> None:
+    """Note the change in the open transaction; nothing where nobody in particular makes it."""
+    if by is None:
+        return
+    row = {"at": now, "actor": by.actor, "role": by.role, "action": by.action, "subject": subject}
+    connection.execute(insert(audit_log).values(**row, before=before, after=after))
+
+
+def record_enqueue(connection: Connection, now: Instant, by: Deed | None, made: Sequence[NewRun]) -> None:
+    """Note new runs: one by what was asked for, many by their ids; their rows have the rest."""
+    if len(made) == 1:
+        record(connection, now, by, made[0].job_id or made[0].run_id, None, _asked(made[0]))
+    else:
+        record(connection, now, by, None, None, {"run_ids": [run.run_id for run in made]})
+
+
+def _asked(run: NewRun) -> dict[str, Any]:
+    said = {
+        "run_id": run.run_id, "task": run.task, "queue": run.queue, "retry_of": run.retry_of,
+        "run_at": format_instant(run.due_at) if run.due_at else None, "idempotency_key": run.idempotency_key,
+    }  # fmt: skip
+    return {name: value for name, value in said.items() if value is not None}
+
+
+class SqlAuditLog:
+    """AuditLog on SQLite and PostgreSQL."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def record(self, by: Deed, subject: str | None, before: Any, after: Any) -> None:
+        """See AuditLog."""
+        with self._database.write() as connection:
+            record(connection, self._database.read_clock(connection), by, subject, before, after)
+
+    def list(self, wanted: AuditFilter, limit: int, cursor: str | None) -> Page[AuditEntry]:
+        """See AuditLog."""
+        if not can_hold(f"{wanted.subject}{wanted.actor}{wanted.action}"):
+            return Page([], None)
+        newest_first = select(*_COLUMNS).order_by(_A.id.desc()).limit(limit + 1)
+        for column, value in ((_A.subject, wanted.subject), (_A.actor, wanted.actor), (_A.action, wanted.action)):
+            if value is not None:
+                newest_first = newest_first.where(column == value)
+        if wanted.since is not None:
+            newest_first = newest_first.where(_A.at >= wanted.since)
+        if wanted.until is not None:
+            newest_first = newest_first.where(_A.at < wanted.until)
+        if cursor is not None:
+            newest_first = newest_first.where(_A.id < read_cursor(cursor, int)[0])
+        with self._database.read() as connection:
+            rows = connection.execute(newest_first).all()
+        return page_of(rows, limit, lambda row: AuditEntry(*row), lambda row: [row.id])

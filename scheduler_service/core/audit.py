@@ -1,0 +1,60 @@
+"""Who does what: the deed that a change is recorded with, and the record of it. Values only."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from scheduler_service.core.instants import Instant, format_instant
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks: the name and role of a token."""
+
+    name: str
+    role: str
+
+    def deed(self, action: str) -> "Deed":
+        """What the caller is about to do, such as `job.pause`."""
+        return Deed(self.name, self.role, action)
+
+
+THIS_MACHINE: Final = Caller("loopback", "admin")
+"""Whoever asks where no tokens are set: anybody on this machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """A change that is asked for: by whom, and what."""
+
+    actor: str
+    role: str
+    action: str
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """One recorded change; `before` and `after` are what it changed, None where there was or is nothing."""
+
+    id: int
+    at: Instant
+    actor: str
+    role: str
+    action: str
+    subject: str | None
+    before: Any
+    after: Any
+
+
+def audit_body(entry: AuditEntry) -> Mapping[str, Any]:
+    """The entry as the outside sees it."""
+    return {
+        "id": entry.id,
+        "at": format_instant(entry.at),
+        "actor": entry.actor,
+        "role": entry.role,
+        "action": entry.action,
+        "subject": entry.subject,
+        "before": entry.before,
+        "after": entry.after,
+    }

@@ -1,0 +1,63 @@
+"""What an explanation rests on: rows of the database and the leader's live state, as values."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scheduler_service.core.audit import AuditEntry
+from scheduler_service.core.instants import Instant
+from scheduler_service.core.model import Gap, Job, Run
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version of a job, and who made it (None: not recorded)."""
+
+    job: Job
+    actor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One leadership: `confirmed_at` is its last renewal, `ended_at` None while it lasts."""
+
+    term: int
+    holder: str
+    began_at: Instant
+    confirmed_at: Instant
+    ended_at: Instant | None
+    ending: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """The leader's own view, as its statistics tell it."""
+
+    workers: Sequence[Mapping[str, Any]] = ()
+    queues: Sequence[Mapping[str, Any]] = ()
+
+    def listening_on(self, queue: str) -> list[str]:
+        """Names of the workers that live and listen on this queue."""
+        return [str(w["name"]) for w in self.workers if w.get("alive") and queue in (w.get("queues") or ())]
+
+    def pending_on(self, queue: str) -> int:
+        """How many runs of the queue are out and not started."""
+        return next((int(q["pending"]) for q in self.queues if q["name"] == queue), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything known. `versions` oldest first; `terms` oldest first; planned up to `cursor`.
+
+    `others`: the job's other runs that are not final, as (run id, state). `live` None: the leader did not answer.
+    """
+
+    now: Instant
+    cursor: Instant | None
+    versions: tuple[Version, ...] = ()
+    run: Run | None = None
+    gap: Gap | None = None
+    terms: tuple[Term, ...] = ()
+    others: tuple[tuple[str, str], ...] = ()
+    deeds: tuple[AuditEntry, ...] = ()
+    live: Live | None = None
