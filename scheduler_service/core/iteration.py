@@ -101,17 +101,21 @@ def take_over(
     step = Step(now)
     if went_back:
         step.making.append(MakeRuns((), planned_until, set_back=True))
+    found = tuple(runs)
+    for run in found:
+        state.runs.put(run)
     take_jobs(state, step, JobsRead(tuple(jobs)))
     state.changed.clear()
-    for run in runs:
-        settle(state, step, run)
+    for run in found:
+        # What an edit of the leaderless time retracted is gone, what it made anew is newer than its row.
+        if state.runs.get(run.run_id) is run:
+            state.runs.drop(run.run_id)
+            settle(state, step, run)
     want_rebuild(state, step)
     return state, step.finish(state)
 
 
-def iterate(
-    state: SchedulerState, messages: Sequence[Feedback], now: Instant
-) -> tuple[SchedulerState, list[Effect]]:
+def iterate(state: SchedulerState, messages: Sequence[Feedback], now: Instant) -> tuple[SchedulerState, list[Effect]]:
     """One pass over everything; `state` is taken over and must not be used by the caller any more."""
     step = Step(now)
     state.last_iteration_at = now

@@ -24,6 +24,9 @@ class JobCheck:
         self._next = next(self._owed, None)
         self._last_row: Instant | None = None
         self._unmade = [0] * len(self._gaps)
+        # Where the database's clock was set back, a version begins in a past that was judged already.
+        begins = [version.effective_from for version in job.versions]
+        self._blurred = {gap for gap in self._gaps if any(gap.start < at < gap.end for at in begins)}
         self._recent: list[tuple[Instant, Instant, RunFacts]] = []
 
     def see(self, run: RunFacts) -> Iterator[Finding]:
@@ -39,9 +42,13 @@ class JobCheck:
             yield from self._unowned(self._next)
             self._next = next(self._owed, None)
         for gap, unmade in zip(self._gaps, self._unmade, strict=True):
-            if unmade != gap.count and self._since <= gap.start and gap.end <= self._until:
-                words = f"a gap says {gap.count}, but {unmade} occurrences in it have no row ({gap.reason})"
-                yield Finding(Rule.LOST if unmade > gap.count else Rule.CONTRADICTION, self._job.job_id, words)
+            if unmade == gap.count or gap.start < self._since or gap.end > self._until:
+                continue
+            words = f"a gap says {gap.count}, but {unmade} occurrences in it have no row ({gap.reason})"
+            if unmade > gap.count:
+                yield Finding(Rule.LOST, self._job.job_id, words)
+            elif gap not in self._blurred:
+                yield Finding(Rule.CONTRADICTION, self._job.job_id, words)
 
     def _place(self, run: RunFacts) -> Iterator[Finding]:
         at = run.scheduled_at
@@ -53,6 +60,7 @@ class JobCheck:
             self._next = next(self._owed, None)
         if self._next == at:
             self._next = next(self._owed, None)
+        self._note_foreign(run)
         version = next((job for job in self._job.versions if job.version == run.job_version), None)
         if version is None or not _names(version, at):
             words = f"version {run.job_version} of the job has no occurrence at {format_instant(at)}"
@@ -60,6 +68,11 @@ class JobCheck:
         elif run.state is RunState.SCHEDULED and self._is_superseded(version, at):
             words = f"still scheduled, though version {run.job_version} does not hold at {format_instant(at)}"
             yield Finding(Rule.UNPLANNED, run.run_id, words)
+
+    def _note_foreign(self, run: RunFacts) -> None:
+        holds = max((job.version for job in self._job.versions if job.effective_from <= run.scheduled_at), default=0)
+        if holds != run.job_version:
+            self._blurred.update(gap for gap in self._gaps if gap.start <= run.scheduled_at < gap.end)
 
     def _unowned(self, at: Instant) -> Iterator[Finding]:
         covered = [n for n, gap in enumerate(self._gaps) if gap.start <= at < gap.end]
@@ -79,8 +92,9 @@ class JobCheck:
         end = self._now if run.finished_at is None else run.finished_at
         self._recent = [one for one in self._recent if one[1] > run.scheduled_at - skew]
         for other_start, other_end, other in self._recent:
-            later = run if start >= other_start else other
-            if start + skew < other_end and other_start + skew < end and not self._may_overlap(later):
+            meet = start + skew < other_end and other_start + skew < end
+            # The one let in first asked nobody, and which one that was is not recorded.
+            if meet and not self._may_overlap(run) and not self._may_overlap(other):
                 words = f"ran at the same time as {other.run_id}, which its job forbids"
                 yield Finding(Rule.OVERLAP, run.run_id, words)
         self._recent.append((start, end, run))

@@ -78,7 +78,7 @@ def _too_early(run: RunFacts, tolerance: Tolerance) -> Iterator[str]:
     if run.kind is not RunKind.OCCURRENCE:
         return
     for attempt in run.attempts:
-        if attempt.pending_at is not None and attempt.pending_at < run.scheduled_at:
+        if attempt.pending_at is not None and attempt.pending_at < run.scheduled_at - tolerance.skew:
             yield f"attempt {attempt.attempt} was released before the run's time"
 
 
