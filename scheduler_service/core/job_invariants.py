@@ -26,7 +26,7 @@ class JobCheck:
         self._unmade = [0] * len(self._gaps)
         # Where the database's clock was set back, a version begins in a past that was judged already.
         begins = [version.effective_from for version in job.versions]
-        self._blurred = {gap for gap in self._gaps if any(gap.start < at < gap.end for at in begins)}
+        self._blurred = {gap for gap in self._gaps if any(gap.start - tolerance.skew < at < gap.end for at in begins)}
         self._recent: list[tuple[Instant, Instant, RunFacts]] = []
 
     def see(self, run: RunFacts) -> Iterator[Finding]:
