@@ -12,17 +12,21 @@ from scheduler_service.adapters.celery_dispatcher import CeleryDispatcher, publi
 from scheduler_service.adapters.database import Database
 from scheduler_service.adapters.metrics import PrometheusMeter
 from scheduler_service.adapters.migrations import check_schema
+from scheduler_service.adapters.pg_wakeups import PgWakeups
 from scheduler_service.adapters.redis_claims import RedisClaims
 from scheduler_service.adapters.redis_inbox import RedisInbox
+from scheduler_service.adapters.sql_job_sets import SqlJobSets
 from scheduler_service.adapters.sql_jobs import SqlJobStore
 from scheduler_service.adapters.sql_leader import SqlLeaderStore
 from scheduler_service.adapters.sql_lease import SqlLeaseStore
 from scheduler_service.adapters.sql_runs import SqlRunStore
 from scheduler_service.config import Settings
+from scheduler_service.core.job_plan import JobSets
 from scheduler_service.core.state import CoreSettings
 from scheduler_service.loops.leader import Leader
 from scheduler_service.loops.scheduler_loop import Outside
 from scheduler_service.ports import Inbox, JobStore, LeaseStore, RunStore
+from scheduler_service.record_ports import Wakeups
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,7 @@ class Stores:
     runs: RunStore
     leases: LeaseStore
     inbox: Inbox
+    job_sets: JobSets
 
 
 @contextmanager
@@ -41,7 +46,7 @@ def open_stores(settings: Settings, *, connections: int = 5) -> Iterator[Stores]
     database = Database(settings.database_url, pool_size=connections)
     inbox = RedisInbox(settings.redis_url)
     try:
-        yield Stores(SqlJobStore(database), SqlRunStore(database), SqlLeaseStore(database), inbox)
+        yield Stores(SqlJobStore(database), SqlRunStore(database), SqlLeaseStore(database), inbox, SqlJobSets(database))
     finally:
         inbox.close()
         database.close()
@@ -60,11 +65,17 @@ def open_leader(settings: Settings) -> Iterator[Leader]:
         yield Leader(
             core_settings(settings),
             SqlLeaseStore(database),
-            Outside(SqlLeaderStore(database), inbox, claims, dispatcher, PrometheusMeter()),
+            Outside(SqlLeaderStore(database), inbox, claims, dispatcher, PrometheusMeter(), wakeups_of(database)),
             holder=str(uuid7()),
             ttl=settings.lease_ttl,
             inbox_buffer=settings.inbox_buffer_size,
         )
+
+
+def wakeups_of(database: Database) -> Wakeups | None:
+    """What tells the leader of commits: PostgreSQL's notices. SQLite has none, and there every writer tells by the
+    inbox."""
+    return PgWakeups(database.url) if database.dialect == "postgresql" else None
 
 
 def core_settings(settings: Settings) -> CoreSettings:

@@ -77,6 +77,24 @@ class Client:
         """Change some fields of a job."""
         return self._object("PATCH", f"/jobs/{_segment(job_id)}", json=change, headers=_if_match(if_version))
 
+    def apply_jobs(
+        self,
+        source: str | None,
+        jobs: Sequence[Mapping[str, Any]],
+        *,
+        prune: bool = False,
+        dry_run: bool = False,
+        take_over: bool = False,
+        plan_version: str | None = None,
+    ) -> dict[str, Any]:
+        """Make the jobs of `source` as given, all or nothing; the plan that was carried out, or would be.
+
+        ApiError 409 where `plan_version` is of an older state, or a job belongs to another source.
+        """
+        wanted = _given(source=source, plan_version=plan_version)
+        flags = {"prune": prune, "dry_run": dry_run, "take_over": take_over}
+        return self._object("POST", "/jobs/apply", json={**wanted, **flags, "jobs": list(jobs)})
+
     def delete_job(self, job_id: str) -> None:
         """Delete a job; its history stays."""
         self._send("DELETE", f"/jobs/{_segment(job_id)}")

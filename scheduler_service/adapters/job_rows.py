@@ -23,12 +23,12 @@ VERSION_COLUMNS: Final = (
     _V.definition, _V.created_at, _V.version, _V.paused, _V.pause_reason, _V.paused_until, _V.effective_from,
     _V.deleted,
 )  # fmt: skip
-JOB_COLUMNS: Final = tuple(jobs.c[column.name] for column in VERSION_COLUMNS)
+JOB_COLUMNS: Final = (*(jobs.c[column.name] for column in VERSION_COLUMNS), jobs.c.source)
 _IDS: Final = Batch(job_id=Text)
 
 
 def job_of(row: Sequence[Any]) -> Job:
-    """The version, from VERSION_COLUMNS or JOB_COLUMNS."""
+    """The version, from VERSION_COLUMNS."""
     definition, created_at, version, paused, pause_reason, paused_until, effective_from, deleted = row[:8]
     job, _ = read_job(definition, made_at=created_at)
     return replace(
@@ -40,6 +40,11 @@ def job_of(row: Sequence[Any]) -> Job:
         effective_from=effective_from,
         deleted=deleted,
     )
+
+
+def current_job_of(row: Sequence[Any]) -> Job:
+    """The job as it is now, from JOB_COLUMNS."""
+    return replace(job_of(row), source=row[8])
 
 
 def search_columns(job: Job) -> dict[str, str]:

@@ -14,12 +14,14 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from scheduler_service.adapters.batch import insert_into
 from scheduler_service.adapters.database import Database, can_hold
-from scheduler_service.adapters.job_rows import JOB_COLUMNS, job_of, search_columns, tag_line
+from scheduler_service.adapters.job_rows import JOB_COLUMNS, current_job_of, job_of, search_columns, tag_line
 from scheduler_service.adapters.paging import page_of, read_cursor
+from scheduler_service.adapters.sql_audit import record
 from scheduler_service.adapters.tables import job_versions, jobs
+from scheduler_service.core.audit import Deed
 from scheduler_service.core.errors import Conflict, NotFound, StaleVersion
 from scheduler_service.core.instants import MICROSECOND, Instant
-from scheduler_service.core.job_body import definition_of
+from scheduler_service.core.job_body import definition_of, job_body
 from scheduler_service.core.model import Job
 from scheduler_service.ports import Page
 
@@ -34,27 +36,31 @@ class SqlJobStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def create(self, job: Job) -> Job:
+    def create(self, job: Job, *, by: Deed | None = None) -> Job:
         """See JobStore."""
         with self._database.write() as connection:
             there = self._locked(connection, job.job_id)
             if there is not None and not there.deleted:
                 raise Conflict(f"job {job.job_id} exists")
-            return self._make(connection, job, there)
+            return self._make(connection, job, there, by)
 
-    def replace(self, job: Job, if_version: int | None) -> tuple[Job, Literal["made", "replaced", "unchanged"]]:
+    def replace(
+        self, job: Job, if_version: int | None, *, by: Deed | None = None
+    ) -> tuple[Job, Literal["made", "replaced", "unchanged"]]:
         """See JobStore."""
         try:
-            return self._replace(job, if_version)
+            return self._replace(job, if_version, by)
         except _MadeMeanwhile:
-            return self._replace(job, if_version)
+            return self._replace(job, if_version, by)
 
-    def _replace(self, job: Job, if_version: int | None) -> tuple[Job, Literal["made", "replaced", "unchanged"]]:
+    def _replace(
+        self, job: Job, if_version: int | None, by: Deed | None
+    ) -> tuple[Job, Literal["made", "replaced", "unchanged"]]:
         with self._database.write() as connection:
             there = self._locked(connection, job.job_id)
             _check_version(job.job_id, there, if_version)
             if there is None or there.deleted:
-                return self._make(connection, job, there), "made"
+                return self._make(connection, job, there, by), "made"
             if definition_of(job) == definition_of(there):
                 return there, "unchanged"
             changed = replace(
@@ -63,8 +69,9 @@ class SqlJobStore:
                 paused=there.paused,
                 pause_reason=there.pause_reason,
                 paused_until=there.paused_until,
+                source=there.source,
             )
-            return self._next_version(connection, changed, there), "replaced"
+            return self._next_version(connection, changed, there, by), "replaced"
 
     def get(self, job_id: str) -> Job:
         """See JobStore."""
@@ -73,13 +80,20 @@ class SqlJobStore:
             row = connection.execute(select(*JOB_COLUMNS).where(jobs.c.job_id == job_id)).first()
         if row is None or row.deleted:
             raise NotFound(f"no job {job_id}")
-        return job_of(row)
+        return current_job_of(row)
 
     def list(
-        self, *, tag: str | None, text: str | None, paused: bool | None, limit: int, cursor: str | None
+        self,
+        *,
+        tag: str | None,
+        text: str | None,
+        paused: bool | None,
+        limit: int,
+        cursor: str | None,
+        source: str | None = None,
     ) -> Page[Job]:
         """See JobStore."""
-        if not can_hold(f"{tag}{text}"):
+        if not can_hold(f"{tag}{text}{source}"):
             return Page([], None)
         wanted = select(*JOB_COLUMNS, jobs.c.job_id).where(~jobs.c.deleted)
         if tag is not None:
@@ -88,13 +102,17 @@ class SqlJobStore:
             wanted = wanted.where(_holds(jobs.c.search_text, text.casefold()))
         if paused is not None:
             wanted = wanted.where(jobs.c.paused == paused)
+        if source is not None:
+            wanted = wanted.where(jobs.c.source == source)
         if cursor is not None:
             wanted = wanted.where(jobs.c.job_id > read_cursor(cursor, str)[0])
         with self._database.read() as connection:
             rows = connection.execute(wanted.order_by(jobs.c.job_id).limit(limit + 1)).all()
-        return page_of(rows, limit, job_of, lambda row: [row.job_id])
+        return page_of(rows, limit, current_job_of, lambda row: [row.job_id])
 
-    def set_paused(self, job_id: str, paused: bool, reason: str | None, until: Instant | None) -> Job:
+    def set_paused(
+        self, job_id: str, paused: bool, reason: str | None, until: Instant | None, *, by: Deed | None = None
+    ) -> Job:
         """See JobStore."""
         with self._database.write() as connection:
             there = self._there(connection, job_id)
@@ -104,19 +122,19 @@ class SqlJobStore:
                 pause_reason=reason if paused else None,
                 paused_until=until if paused else None,
             )
-            return there if wanted == there else self._next_version(connection, wanted, there)
+            return there if wanted == there else self._next_version(connection, wanted, there, by)
 
-    def delete(self, job_id: str, if_version: int | None) -> None:
+    def delete(self, job_id: str, if_version: int | None, *, by: Deed | None = None) -> None:
         """See JobStore."""
         with self._database.write() as connection:
             there = self._there(connection, job_id)
             _check_version(job_id, there, if_version)
-            self._next_version(connection, replace(there, deleted=True), there)
+            self._next_version(connection, replace(there, deleted=True), there, by)
 
     def _locked(self, connection: Connection, job_id: str) -> Job | None:
         """The job as it is, deleted ones too; until the end of the transaction nobody else changes it."""
         row = connection.execute(select(*JOB_COLUMNS).where(jobs.c.job_id == job_id).with_for_update()).first()
-        return None if row is None else job_of(row)
+        return None if row is None else current_job_of(row)
 
     def _there(self, connection: Connection, job_id: str) -> Job:
         _check_name(job_id)
@@ -125,25 +143,25 @@ class SqlJobStore:
             raise NotFound(f"no job {job_id}")
         return there
 
-    def _make(self, connection: Connection, job: Job, deleted: Job | None) -> Job:
+    def _make(self, connection: Connection, job: Job, deleted: Job | None, by: Deed | None) -> Job:
         now = self._database.read_clock(connection)
         if deleted is not None:
-            return self._next_version(connection, replace(job, created_at=now, deleted=False), deleted)
+            return self._next_version(connection, replace(job, created_at=now, deleted=False), deleted, by)
         made = _as_kept(replace(job, version=1, created_at=now, effective_from=now, deleted=False))
-        row = insert_into(jobs, self._database.dialect).values(**_job_row(made), planned_version=0, updated_at=now)
+        row = insert_into(jobs, self._database.dialect).values(**job_row(made), planned_version=0, updated_at=now)
         inserted = connection.execute(row.on_conflict_do_nothing().returning(jobs.c.version)).first()
         if inserted is None:
             raise _MadeMeanwhile(f"job {job.job_id} exists")
-        connection.execute(insert(job_versions).values(**_version_row(made)))
+        keep_version(connection, made, None, now, by)
         return made
 
-    def _next_version(self, connection: Connection, job: Job, before: Job) -> Job:
+    def _next_version(self, connection: Connection, job: Job, before: Job, by: Deed | None) -> Job:
         now = self._database.read_clock(connection)
         effective_from = max(now, before.effective_from + MICROSECOND)
         made = _as_kept(replace(job, version=before.version + 1, effective_from=effective_from))
         changed = update(jobs).where(jobs.c.job_id == job.job_id, jobs.c.version == before.version)
-        connection.execute(changed.values(**_job_row(made), updated_at=now))
-        connection.execute(insert(job_versions).values(**_version_row(made)))
+        connection.execute(changed.values(**job_row(made), updated_at=now))
+        keep_version(connection, made, before, now, by)
         return made
 
 
@@ -167,6 +185,17 @@ def _holds(column: ColumnElement[str], part: str) -> ColumnElement[bool]:
     return _Holds(column, literal(part, Text))
 
 
+def keep_version(connection: Connection, made: Job, before: Job | None, now: Instant, by: Deed | None) -> None:
+    """The history row of a version that was just made, and what the audit log says of it."""
+    actor = None if by is None else by.actor
+    connection.execute(insert(job_versions).values(**version_row(made), actor=actor))
+    record(connection, now, by, made.job_id, _audited(before), _audited(made))
+
+
+def _audited(job: Job | None) -> Mapping[str, Any] | None:
+    return None if job is None or job.deleted else job_body(job)
+
+
 def _check_name(job_id: str) -> None:
     if not can_hold(job_id):
         raise NotFound(f"no job {job_id!r}")
@@ -180,15 +209,17 @@ def _check_version(job_id: str, there: Job | None, if_version: int | None) -> No
 
 def _as_kept(job: Job) -> Job:
     """The job as reading it back gives it: its schedule's defaults hang on when it was made."""
-    return job_of(
+    kept = job_of(
         (
             definition_of(job), job.created_at, job.version, job.paused, job.pause_reason, job.paused_until,
             job.effective_from, job.deleted,
         )
     )  # fmt: skip
+    return replace(kept, source=job.source)
 
 
-def _version_row(job: Job) -> Mapping[str, Any]:
+def version_row(job: Job) -> Mapping[str, Any]:
+    """The row of `job_versions`."""
     return {
         "job_id": job.job_id,
         "version": job.version,
@@ -202,5 +233,6 @@ def _version_row(job: Job) -> Mapping[str, Any]:
     }
 
 
-def _job_row(job: Job) -> Mapping[str, Any]:
-    return {**_version_row(job), **search_columns(job)}
+def job_row(job: Job) -> Mapping[str, Any]:
+    """The row of `jobs`, but for what only the store or the leader writes."""
+    return {**version_row(job), **search_columns(job), "source": job.source}

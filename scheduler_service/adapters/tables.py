@@ -118,6 +118,7 @@ jobs: Final = Table(
     Column("created_at", InstantColumn, nullable=False),
     Column("updated_at", InstantColumn, nullable=False),
     Column("deleted", Boolean, nullable=False),
+    Column("source", KEY),
 )
 
 job_versions: Final = Table(
@@ -132,6 +133,7 @@ job_versions: Final = Table(
     Column("effective_from", InstantColumn, nullable=False),
     Column("created_at", InstantColumn, nullable=False),
     Column("deleted", Boolean, nullable=False),
+    Column("actor", Text),
 )
 
 runs: Final = Table(
@@ -266,4 +268,5 @@ _partial_index(
 Index("ix_runs_newest", runs.c.scheduled_at, runs.c.id)
 Index("ix_runs_of_job", runs.c.job_id, runs.c.scheduled_at, runs.c.id)
 _partial_index("ix_jobs_unplanned", jobs.c.job_id, where=IS_UNPLANNED)
+_partial_index("ix_jobs_source", jobs.c.source, where=jobs.c.source.is_not(None))
 Index("ix_gaps_of_job", gaps.c.job_id, gaps.c.start_at)

@@ -44,6 +44,7 @@ class JobBody(BaseModel):
     paused: bool
     pause_reason: str | None
     paused_until: Time | None
+    source: str | None
     version: int
 
 
@@ -59,6 +60,50 @@ class JobPage(BaseModel):
 
     items: list[JobBody]
     next_cursor: str | None
+
+
+class PlannedJob(BaseModel):
+    """A job that is made or deleted."""
+
+    job_id: JobId
+    job: dict[str, Any]
+
+
+class PlannedField(BaseModel):
+    """One field that changes, by its path."""
+
+    field: str = Field(examples=["schedule.expr"])
+    before: Any
+    after: Any
+
+
+class PlannedChange(BaseModel):
+    """A job that changes, and the version that does."""
+
+    job_id: JobId
+    version: int
+    changes: list[PlannedField]
+
+
+class JobWarning(BaseModel):
+    """What may surprise about a job's schedule."""
+
+    job_id: JobId
+    msg: str
+
+
+class PlanOut(BaseModel):
+    """What was, or would be, done; `left`: owned by the source, not named by it, and kept."""
+
+    source: str | None
+    plan_version: str
+    applied: bool
+    added: list[PlannedJob]
+    changed: list[PlannedChange]
+    removed: list[PlannedJob]
+    left: list[JobId]
+    unchanged: int
+    warnings: list[JobWarning]
 
 
 class Occurrence(BaseModel):

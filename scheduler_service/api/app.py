@@ -4,7 +4,7 @@ from typing import Final
 
 from fastapi import FastAPI
 
-from scheduler_service.api import dashboard, health, routes_jobs, routes_runs, routes_scheduler
+from scheduler_service.api import dashboard, health, routes_apply, routes_jobs, routes_runs, routes_scheduler
 from scheduler_service.api.auth import check_exposure
 from scheduler_service.api.bodies import BodyLimit
 from scheduler_service.api.context import ApiContext
@@ -26,7 +26,8 @@ def build_app(context: ApiContext) -> FastAPI:
     )
     app.state.context = context
     for router in (
-        routes_jobs.router, routes_runs.router, routes_scheduler.router, health.router, dashboard.router,
+        routes_apply.router, routes_jobs.router, routes_runs.router, routes_scheduler.router, health.router,
+        dashboard.router,
     ):  # fmt: skip
         app.include_router(router)
     dashboard.install_assets(app)

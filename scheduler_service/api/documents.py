@@ -26,7 +26,7 @@ _SAID: Final = {
 }
 _REQUESTS: Final = (
     schemas.JobIn, schemas.JobPut, schemas.JobPatch, schemas.PauseIn, schemas.TriggerIn, schemas.PreviewIn,
-    schemas.RunIn, schemas.BatchIn, shapes.Problem,
+    schemas.RunIn, schemas.BatchIn, schemas.ApplyIn, shapes.Problem,
 )  # fmt: skip
 
 

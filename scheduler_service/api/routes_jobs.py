@@ -94,14 +94,15 @@ def list_jobs(
     tag: Annotated[str | None, Query(max_length=100, description="Only jobs with this tag.")] = None,
     q: Annotated[str | None, Query(max_length=200, description="Found in id, title or task.")] = None,
     paused: Annotated[bool | None, Query(description="Only paused, or only active ones.")] = None,
+    source: Annotated[str | None, Query(max_length=128, description="Only what this file owns.")] = None,
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Response:
     """Jobs by their id."""
-    for name, text in (("tag", tag), ("q", q), ("cursor", cursor)):
+    for name, text in (("tag", tag), ("q", q), ("cursor", cursor), ("source", source)):
         if text is not None:
             read_text(text, name)
-    page = context.stores.jobs.list(tag=tag, text=q, paused=paused, limit=limit, cursor=cursor)
+    page = context.stores.jobs.list(tag=tag, text=q, paused=paused, limit=limit, cursor=cursor, source=source)
     return JSONResponse({"items": [job_body(job) for job in page.items], "next_cursor": page.next_cursor})
 
 

@@ -14,6 +14,14 @@ JobId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$", exam
 Task = Annotated[str, Field(max_length=255, min_length=1, examples=["billing.close_month"])]
 Queue = Annotated[str, Field(max_length=128, min_length=1, examples=["default"])]
 Priority = Annotated[int, Field(ge=0, le=9, description="0 (first) to 9 (last)", strict=True)]
+Source = Annotated[
+    str,
+    Field(
+        pattern=r"^([A-Za-z0-9][A-Za-z0-9._:/@-]{0,127})?$",
+        description="Who owns the jobs; empty: nobody does, and nothing is pruned",
+        examples=["shop"],
+    ),
+]
 Zone = Annotated[str, Field(description="IANA name", examples=["Europe/Berlin"])]
 OverlapChoice = Literal["skip", "allow", "queue", "queue_all", "cancel_running"]
 
@@ -150,6 +158,36 @@ class JobPatch(JobFields):
 
     task: Task | None = None
     schedule: dict[str, Any] | None = Field(None, examples=[{"expr": "0 3 1 * *"}])
+
+
+class ApplyIn(Strict):
+    """All jobs of a source; what it owns and does not name is deleted where `prune` says so."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "source": "shop",
+                    "jobs": [
+                        {
+                            "job_id": "shop.report",
+                            "task": "itinerary.echo",
+                            "schedule": {"kind": "hourly", "minute": 17},
+                        }
+                    ],
+                    "prune": True,
+                    "dry_run": True,
+                }
+            ]
+        }
+    )
+
+    source: Source | None = None
+    jobs: list[JobIn] = Field(max_length=5000)
+    prune: bool = False
+    dry_run: bool = False
+    take_over: bool = Field(False, description="Have jobs that belong to another source")
+    plan_version: str | None = Field(None, max_length=64, description="Of the plan that this is to carry out")
 
 
 class PauseIn(Strict):

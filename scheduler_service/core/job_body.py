@@ -31,7 +31,7 @@ _KEYS: Final = frozenset(
     {"job_id", "title", "task", "args", "kwargs", "queue", "priority", "schedule", "start_at", "end_at", "jitter"}
     | {"misfire", "overlap", "retry", "timeout", "tags", "description"}
 )
-_READ_ONLY: Final = frozenset({"paused", "pause_reason", "version", "next_runs", "warnings", "paused_until"})
+_READ_ONLY: Final = frozenset({"paused", "pause_reason", "version", "next_runs", "warnings", "paused_until", "source"})
 
 
 class _Reader:
@@ -123,6 +123,7 @@ def job_body(job: Job) -> dict[str, Any]:
         "paused": job.paused,
         "pause_reason": job.pause_reason,
         "paused_until": optional_instant(job.paused_until),
+        "source": job.source,
         "version": job.version,
     }
 
@@ -132,7 +133,7 @@ def retry_body(retry: RetryPolicy) -> dict[str, Any]:
     return {
         "max_attempts": retry.max_attempts,
         "initial": format_duration(retry.initial),
-        "factor": retry.factor,
+        "factor": int(retry.factor) if retry.factor == int(retry.factor) else retry.factor,
         "max": format_duration(retry.max),
         "jitter": retry.jitter,
     }

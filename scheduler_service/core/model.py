@@ -64,6 +64,7 @@ class Job:
     """One version of a job's definition; it holds from `effective_from` until the next version's.
 
     `schedule_spec` is the schedule's JSON as stored (see core.schedule.canonical_spec); `schedule` the parsed one.
+    `source` is the file that owns the job, where one does: it is the job's, not the version's.
     """
 
     job_id: str
@@ -87,6 +88,7 @@ class Job:
     paused: bool = False
     pause_reason: str | None = None
     paused_until: Instant | None = None
+    source: str | None = None
     version: int = 1
     created_at: Instant = 0
     effective_from: Instant = 0

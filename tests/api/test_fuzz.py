@@ -31,8 +31,8 @@ BOUNDED = settings(
 
 EACH = [(path, method) for path, methods in CALLS.items() for method in sorted(methods)]
 WITH_BODY = [(path, method) for path, method in EACH if method in ("put", "patch") or path in (
-    "/api/v1/jobs", "/api/v1/jobs/{job_id}/pause", "/api/v1/jobs/{job_id}/trigger", "/api/v1/preview", "/api/v1/runs",
-    "/api/v1/runs/batch",
+    "/api/v1/jobs", "/api/v1/jobs/apply", "/api/v1/jobs/{job_id}/pause", "/api/v1/jobs/{job_id}/trigger",
+    "/api/v1/preview", "/api/v1/runs", "/api/v1/runs/batch",
 )]  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from typing import Final
 
 CALLS: Final = {
     "/api/v1/jobs": {"get", "post"},
+    "/api/v1/jobs/apply": {"post"},
     "/api/v1/jobs/{job_id}": {"get", "put", "patch", "delete"},
     "/api/v1/jobs/{job_id}/pause": {"post"},
     "/api/v1/jobs/{job_id}/resume": {"post"},

@@ -1,33 +1,36 @@
 """JobStore in memory, by the same contract as the SQL one."""
 
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 from scheduler_service.adapters.paging import page_of, read_cursor
+from scheduler_service.core.audit import Deed
 from scheduler_service.core.errors import Conflict, NotFound, StaleVersion
 from scheduler_service.core.instants import MICROSECOND, Instant
-from scheduler_service.core.job_body import definition_of, read_job
+from scheduler_service.core.job_body import definition_of, job_body, read_job
 from scheduler_service.core.model import Job
 from scheduler_service.ports import Page
-from tests.support.fake_rows import JobRow, Tables
+from tests.support.fake_rows import JobRow, Tables, as_json
 
 
 class FakeJobStore:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
-    def create(self, job: Job) -> Job:
+    def create(self, job: Job, *, by: Deed | None = None) -> Job:
         with self._tables.lock:
             if self._there(job.job_id) is not None:
                 raise Conflict(f"job {job.job_id} exists")
-            return self._add(replace(job, deleted=False), anew=True)
+            return self._add(replace(job, deleted=False), by, anew=True)
 
-    def replace(self, job: Job, if_version: int | None) -> tuple[Job, Literal["made", "replaced", "unchanged"]]:
+    def replace(
+        self, job: Job, if_version: int | None, *, by: Deed | None = None
+    ) -> tuple[Job, Literal["made", "replaced", "unchanged"]]:
         with self._tables.lock:
             there = self._there(job.job_id)
             self._check(there, if_version)
             if there is None:
-                return self.create(job), "made"
+                return self.create(job, by=by), "made"
             if definition_of(job) == definition_of(there):
                 return there, "unchanged"
             changed = replace(
@@ -36,8 +39,9 @@ class FakeJobStore:
                 paused=there.paused,
                 pause_reason=there.pause_reason,
                 paused_until=there.paused_until,
+                source=there.source,
             )
-            return self._add(changed), "replaced"
+            return self._add(changed, by), "replaced"
 
     def get(self, job_id: str) -> Job:
         with self._tables.lock:
@@ -47,7 +51,14 @@ class FakeJobStore:
             return there
 
     def list(
-        self, *, tag: str | None, text: str | None, paused: bool | None, limit: int, cursor: str | None
+        self,
+        *,
+        tag: str | None,
+        text: str | None,
+        paused: bool | None,
+        limit: int,
+        cursor: str | None,
+        source: str | None = None,
     ) -> Page[Job]:
         after = "" if cursor is None else read_cursor(cursor, str)[0]
         with self._tables.lock:
@@ -60,21 +71,24 @@ class FakeJobStore:
             and (tag is None or tag in job.tags)
             and (not text or text.casefold() in f"{job.job_id}\n{job.title}\n{job.task}".casefold())
             and (paused is None or job.paused == paused)
+            and (source is None or job.source == source)
         ]
         return page_of(found[: limit + 1], limit, lambda job: job, lambda job: [job.job_id])
 
-    def set_paused(self, job_id: str, paused: bool, reason: str | None, until: Instant | None) -> Job:
+    def set_paused(
+        self, job_id: str, paused: bool, reason: str | None, until: Instant | None, *, by: Deed | None = None
+    ) -> Job:
         with self._tables.lock:
             there = self.get(job_id)
             pause_reason, paused_until = (reason, until) if paused else (None, None)
             wanted = replace(there, paused=paused, pause_reason=pause_reason, paused_until=paused_until)
-            return there if wanted == there else self._add(wanted)
+            return there if wanted == there else self._add(wanted, by)
 
-    def delete(self, job_id: str, if_version: int | None) -> None:
+    def delete(self, job_id: str, if_version: int | None, *, by: Deed | None = None) -> None:
         with self._tables.lock:
             there = self.get(job_id)
             self._check(there, if_version)
-            self._add(replace(there, deleted=True))
+            self._add(replace(there, deleted=True), by)
 
     def _there(self, job_id: str) -> Job | None:
         row = self._tables.jobs.get(job_id)
@@ -84,7 +98,7 @@ class FakeJobStore:
         if if_version is not None and if_version != (there.version if there else None):
             raise StaleVersion(f"not at version {if_version}")
 
-    def _add(self, job: Job, *, anew: bool = False) -> Job:
+    def _add(self, job: Job, by: Deed | None, *, anew: bool = False) -> Job:
         row = self._tables.jobs.setdefault(job.job_id, JobRow([]))
         before = row.versions[-1] if row.versions else None
         now = self._tables.clock()
@@ -95,9 +109,16 @@ class FakeJobStore:
             paused=job.paused,
             pause_reason=job.pause_reason,
             paused_until=job.paused_until,
+            source=job.source,
             deleted=job.deleted,
             version=len(row.versions) + 1,
             effective_from=effective_from,
         )
         row.versions.append(added)
+        row.actors.append(None if by is None else by.actor)
+        self._tables.record(by, job.job_id, _audited(before), _audited(added))
         return added
+
+
+def _audited(job: Job | None) -> Any:
+    return None if job is None or job.deleted else as_json(job_body(job))

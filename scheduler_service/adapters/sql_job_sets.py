@@ -1,0 +1,138 @@
+"""JobSets in SQL: all jobs of one source, planned and applied in one transaction.
+
+Promises: the plan is made from rows that nobody else can change before it is carried out, and applies come one after
+the other; all of it is stored or nothing. What changes is core.job_plan's decision.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from sqlalchemy import Connection, Text, bindparam, func, insert, or_, select, update
+
+from scheduler_service.adapters.batch import Batch, insert_into
+from scheduler_service.adapters.database import Database
+from scheduler_service.adapters.job_rows import JOB_COLUMNS, current_job_of
+from scheduler_service.adapters.sql_jobs import job_row, version_row
+from scheduler_service.adapters.tables import job_versions, jobs
+from scheduler_service.core.errors import Conflict
+from scheduler_service.core.instants import MICROSECOND, Instant
+from scheduler_service.core.job_plan import JobChange, JobSet, JobsPlan, plan_jobs
+from scheduler_service.core.model import Job
+
+_ADVISORY_LOCK: Final = 0x17_1EAA_2E
+_IDS: Final = Batch(job_id=Text)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """The rows that an apply looks at, deleted ones too: an id that comes back goes on counting versions."""
+
+    rows: Mapping[str, Job]
+
+    @property
+    def present(self) -> list[Job]:
+        return [job for job in self.rows.values() if not job.deleted]
+
+
+class SqlJobSets:
+    """JobSets on SQLite and PostgreSQL."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def plan(self, wanted: JobSet) -> JobsPlan:
+        """See JobSets."""
+        with self._database.read() as connection:
+            return plan_jobs(self._stored(connection, wanted, lock=False).present, wanted)
+
+    def apply(self, wanted: JobSet, plan_version: str | None) -> JobsPlan:
+        """See JobSets."""
+        with self._database.write() as connection:
+            if self._database.dialect == "postgresql":
+                connection.execute(select(func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
+            stored = self._stored(connection, wanted, lock=True)
+            plan = plan_jobs(stored.present, wanted)
+            if plan_version is not None and plan_version != plan.version:
+                raise Conflict("the stored jobs changed since this was planned; plan again")
+            if not plan.is_empty:
+                self._carry_out(connection, plan, stored)
+        return plan
+
+    def _stored(self, connection: Connection, wanted: JobSet, *, lock: bool) -> _Stored:
+        named = jobs.c.job_id.in_(select(_IDS.rows(self._database.dialect).c.job_id))
+        found_by = named if wanted.source is None else or_(named, jobs.c.source == wanted.source)
+        # In the order of their ids, so that two who lock several jobs do not wait for each other.
+        asked = select(*JOB_COLUMNS).where(found_by).order_by(jobs.c.job_id)
+        # Even where no job is named, the statement wants its parameter.
+        (ids,) = _IDS.chunks([(job.job_id,) for job in wanted.jobs] or [("",)])
+        rows = connection.execute(asked.with_for_update() if lock else asked, ids)
+        return _Stored({job.job_id: job for job in map(current_job_of, rows)})
+
+    def _carry_out(self, connection: Connection, plan: JobsPlan, stored: _Stored) -> None:
+        now = self._database.read_clock(connection)
+        known, source = stored.rows, plan.source
+        edited = [change for change in plan.changed if change.of_definition]
+        fresh = [_first(job, source, now) for job in plan.added if job.job_id not in known]
+        later = [_again(job, known[job.job_id], source, now) for job in plan.added if job.job_id in known]
+        later += [_next(_edited(change, source), change.there, now) for change in edited]
+        later += [_next(replace(job, deleted=True), job, now) for job in plan.removed]
+        self._insert(connection, fresh, now)
+        _update(connection, later, now)
+        _write_versions(connection, [*fresh, *later])
+        if source is not None:
+            _own(connection, [change.there.job_id for change in plan.changed if not change.of_definition], source)
+
+    def _insert(self, connection: Connection, made: Sequence[Job], now: Instant) -> None:
+        if not made:
+            return
+        rows = [{**job_row(job), "planned_version": 0, "updated_at": now} for job in made]
+        wanted = insert_into(jobs, self._database.dialect).on_conflict_do_nothing().returning(jobs.c.job_id)
+        if len(connection.execute(wanted, rows).all()) != len(rows):
+            raise Conflict("somebody made one of these jobs at the same moment; plan again")
+
+
+def _first(job: Job, source: str | None, now: Instant) -> Job:
+    return replace(job, version=1, created_at=now, effective_from=now, source=source)
+
+
+def _again(job: Job, deleted: Job, source: str | None, now: Instant) -> Job:
+    return _next(replace(job, created_at=now, source=source), deleted, now)
+
+
+def _edited(change: JobChange, source: str | None) -> Job:
+    there = change.there
+    return replace(
+        change.wanted,
+        created_at=there.created_at,
+        paused=there.paused,
+        pause_reason=there.pause_reason,
+        paused_until=there.paused_until,
+        source=there.source if source is None else source,
+    )
+
+
+def _next(job: Job, before: Job, now: Instant) -> Job:
+    return replace(job, version=before.version + 1, effective_from=max(now, before.effective_from + MICROSECOND))
+
+
+def _update(connection: Connection, made: Sequence[Job], now: Instant) -> None:
+    if made:
+        changed = update(jobs).where(jobs.c.job_id == bindparam("named"))
+        rows = [{**_without_id(job_row(job)), "updated_at": now, "named": job.job_id} for job in made]
+        connection.execute(changed, rows)
+
+
+def _without_id(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != "job_id"}
+
+
+def _write_versions(connection: Connection, made: Sequence[Job]) -> None:
+    if made:
+        connection.execute(insert(job_versions), [dict(version_row(job)) for job in made])
+
+
+def _own(connection: Connection, job_ids: Sequence[str], source: str) -> None:
+    if job_ids:
+        owned = update(jobs).where(jobs.c.job_id == bindparam("named")).values(source=source)
+        connection.execute(owned, [{"named": job_id} for job_id in job_ids])

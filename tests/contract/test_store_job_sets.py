@@ -1,0 +1,129 @@
+"""JobSets on both databases: a whole source is applied in one transaction, after what was planned."""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from scheduler_service.adapters.sql_job_sets import SqlJobSets
+from scheduler_service.core.errors import Conflict
+from scheduler_service.core.job_plan import JobSet, JobSets
+from scheduler_service.core.model import Job
+from tests.support.store_bed import StoreBed, a_job
+
+
+@pytest.fixture
+def sets(sql_stores: StoreBed) -> Iterator[JobSets]:
+    assert sql_stores.database is not None
+    yield SqlJobSets(sql_stores.database)
+
+
+def of(*jobs: Job, source: str | None = "shop", **flags: bool) -> JobSet:
+    return JobSet(source, jobs, **flags)
+
+
+def owned(bed: StoreBed, source: str) -> dict[str, int]:
+    page = bed.jobs.list(tag=None, text=None, paused=None, limit=100, cursor=None, source=source)
+    return {job.job_id: job.version for job in page.items}
+
+
+def test_an_applied_set_is_stored_owned_and_applies_to_no_change(sets: JobSets, sql_stores: StoreBed) -> None:
+    wanted = of(a_job("a", kwargs={"x": 1e16}), a_job("b", title="B"))
+    assert len(sets.apply(wanted, None).added) == 2
+    assert owned(sql_stores, "shop") == {"a": 1, "b": 1}
+    again = sets.apply(wanted, None)
+    assert again.is_empty
+    assert again.unchanged == 2
+    assert owned(sql_stores, "shop") == {"a": 1, "b": 1}
+
+
+def test_each_change_is_a_version_and_pause_and_birth_stay(sets: JobSets, sql_stores: StoreBed) -> None:
+    sets.apply(of(a_job("a"), a_job("b")), None)
+    before = sql_stores.jobs.set_paused("a", True, "audit", None)
+    sets.apply(of(a_job("a", title="new"), a_job("b")), None)
+    after = sql_stores.jobs.get("a")
+    assert (after.title, after.version, after.paused, after.pause_reason) == ("new", 3, True, "audit")
+    assert after.created_at == before.created_at
+    assert after.effective_from > before.effective_from
+    assert set(sql_stores.leader.unplanned_jobs(10)) == {"a", "b"}
+    (history,) = sql_stores.leader.histories_of(["a"], None)
+    assert [version.title for version in history.versions] == ["", "", "new"]
+
+
+def test_pruning_deletes_what_the_source_owns_and_nothing_else(sets: JobSets, sql_stores: StoreBed) -> None:
+    sql_stores.jobs.create(a_job("by-hand"))
+    sets.apply(of(a_job("other"), source="other"), None)
+    sets.apply(of(a_job("a"), a_job("b")), None)
+    plan = sets.apply(of(a_job("b"), prune=True), None)
+    assert [job.job_id for job in plan.removed] == ["a"]
+    assert owned(sql_stores, "shop") == {"b": 1}
+    assert owned(sql_stores, "other") == {"other": 1}
+    assert sql_stores.jobs.get("by-hand").source is None
+
+
+def test_a_deleted_job_that_comes_back_goes_on_counting_versions(sets: JobSets, sql_stores: StoreBed) -> None:
+    sets.apply(of(a_job("a")), None)
+    sets.apply(of(prune=True), None)
+    sets.apply(of(a_job("a")), None)
+    assert sql_stores.jobs.get("a").version == 3
+    sql_stores.jobs.delete("a", None)
+    assert sql_stores.jobs.create(a_job("a")).source is None
+
+
+def test_taking_a_job_in_makes_no_version(sets: JobSets, sql_stores: StoreBed) -> None:
+    sql_stores.jobs.create(a_job("a"))
+    sets.apply(of(a_job("a")), None)
+    assert owned(sql_stores, "shop") == {"a": 1}
+    sql_stores.jobs.replace(a_job("a", title="edited by hand"), None)
+    assert owned(sql_stores, "shop") == {"a": 2}
+
+
+def test_a_job_of_another_source_stops_the_whole_apply(sets: JobSets, sql_stores: StoreBed) -> None:
+    sets.apply(of(a_job("a"), source="other"), None)
+    with pytest.raises(Conflict):
+        sets.apply(of(a_job("a"), a_job("b")), None)
+    assert owned(sql_stores, "shop") == {}
+
+
+@pytest.mark.parametrize("meanwhile", ["edited", "deleted", "made", "owned"])
+def test_what_changed_since_the_plan_stops_the_apply(sets: JobSets, sql_stores: StoreBed, meanwhile: str) -> None:
+    sets.apply(of(a_job("a")), None)
+    wanted = of(a_job("a", title="mine"), a_job("b"), prune=True)
+    planned = sets.plan(wanted)
+    match meanwhile:
+        case "edited":
+            sql_stores.jobs.replace(a_job("a", title="theirs"), None)
+        case "deleted":
+            sql_stores.jobs.delete("a", None)
+        case "made":
+            sql_stores.jobs.create(a_job("b"))
+        case _:
+            sets.apply(of(a_job("c")), None)
+    with pytest.raises(Conflict, match="plan again"):
+        sets.apply(wanted, planned.version)
+    sets.apply(wanted, sets.plan(wanted).version)
+    assert set(owned(sql_stores, "shop")) == {"a", "b"}
+
+
+def test_two_applies_at_once_leave_one_of_them_whole(sets: JobSets, sql_stores: StoreBed) -> None:
+    together = threading.Barrier(2)
+    names = {"one": ["a", "b", "c"], "two": ["b", "c", "d"]}
+
+    def apply(title: str) -> None:
+        other = SqlJobSets(sql_stores.beside().database)  # type: ignore[arg-type]
+        together.wait(10)
+        other.apply(of(*(a_job(name, title=title) for name in names[title]), prune=True), None)
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(apply, names))
+    page = sql_stores.jobs.list(tag=None, text=None, paused=None, limit=100, cursor=None)
+    (title,) = {job.title for job in page.items}
+    assert [job.job_id for job in page.items] == names[title]
+
+
+def test_a_set_without_a_source_owns_and_removes_nothing(sets: JobSets, sql_stores: StoreBed) -> None:
+    sets.apply(of(a_job("a")), None)
+    sets.apply(of(a_job("a", title="new"), a_job("b"), source=None), None)
+    assert owned(sql_stores, "shop") == {"a": 2}
+    assert sql_stores.jobs.get("b").source is None
