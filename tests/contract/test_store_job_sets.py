@@ -1,7 +1,6 @@
 """JobSets on both databases: a whole source is applied in one transaction, after what was planned."""
 
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -14,9 +13,9 @@ from tests.support.store_bed import StoreBed, a_job
 
 
 @pytest.fixture
-def sets(sql_stores: StoreBed) -> Iterator[JobSets]:
+def sets(sql_stores: StoreBed) -> JobSets:
     assert sql_stores.database is not None
-    yield SqlJobSets(sql_stores.database)
+    return SqlJobSets(sql_stores.database)
 
 
 def of(*jobs: Job, source: str | None = "shop", **flags: bool) -> JobSet:
