@@ -77,7 +77,7 @@ class Database:
         It is closed with this one.
         """
         other = Database(
-            self._url.render_as_string(hide_password=False),
+            self.url,
             pool_size=1,
             bounds=bounds or self._bounds,
             clock=self._clock,
@@ -85,6 +85,11 @@ class Database:
         )
         self._beside.append(other)
         return other
+
+    @property
+    def url(self) -> str:
+        """Where it is, password included."""
+        return self._url.render_as_string(hide_password=False)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:

@@ -198,6 +198,11 @@ class Shutdown:
     """Begin nothing new; what is in hand is brought to its end."""
 
 
+@dataclass(frozen=True, slots=True)
+class Woken:
+    """Somebody says that runs were committed; which ones, a look at the database tells."""
+
+
 Feedback = (
     IndexBuilt
     | JobsRead
@@ -219,5 +224,6 @@ Feedback = (
     | QueuesSeen
     | InboxRead
     | InboxSilent
+    | Woken
     | Shutdown
 )

@@ -7,12 +7,10 @@ It does no I/O, reads no clock and raises for no message: what cannot be used is
 from collections.abc import Iterable, Sequence
 from typing import assert_never
 
-from scheduler_service.core import generation
+from scheduler_service.core import generation, looking
 from scheduler_service.core.effects import (
     Effect,
     MakeRuns,
-    ReadCancels,
-    ReadDue,
     ReadJobs,
     RecordStatistics,
     Reply,
@@ -41,8 +39,9 @@ from scheduler_service.core.feedback import (
     RunsRead,
     RunsRenewed,
     Shutdown,
+    Woken,
 )
-from scheduler_service.core.instants import MILLISECOND, Instant
+from scheduler_service.core.instants import Instant
 from scheduler_service.core.messages import (
     CancelRun,
     Failed,
@@ -76,9 +75,6 @@ from scheduler_service.core.watching import (
     take_queues,
     take_released,
 )
-
-_DUE_LIMIT = 10_000
-_CANCEL_LIMIT = 1_000
 
 
 def take_over(
@@ -135,7 +131,7 @@ def iterate(state: SchedulerState, messages: Sequence[Feedback], now: Instant) -
         check_queues(state, step)
         raise_floors(state, step)
         generation.look(state, step)
-        _poll(state, step)
+        looking.poll(state, step)
         want_rebuild(state, step)
     _clean_up(state, step)
     _statistics(state, step)
@@ -147,6 +143,9 @@ def next_wake(state: SchedulerState, now: Instant) -> Instant:
     wake = now + state.settings.loop_interval
     if state.due:
         wake = min(wake, state.due[0][0])
+    look_at = looking.look_at(state)
+    if look_at is not None:
+        wake = min(wake, look_at)
     return max(wake, now)
 
 
@@ -160,6 +159,8 @@ def _take(state: SchedulerState, step: Step, message: Feedback) -> None:
             state.stopping = True
         case InboxSilent():
             state.listening_since = None
+        case Woken():
+            looking.woken(state)
         case RunsMoved():
             _moved(state, step, message)
         case RunsRenewed():
@@ -172,9 +173,9 @@ def _take(state: SchedulerState, step: Step, message: Feedback) -> None:
         case RunsRead():
             runs_read(state, step, message)
         case DueRead():
-            _due_read(state, step, message)
+            looking.due_read(state, step, message)
         case CancelsRead():
-            _cancels_read(state, step, message)
+            looking.cancels_read(state, step, message)
         case Published():
             note_published(state, message)
         case PublishUncertain():
@@ -250,21 +251,6 @@ def _renewed(state: SchedulerState, step: Step, renewed: RunsRenewed) -> None:
         step.read(state, run_id)
 
 
-def _due_read(state: SchedulerState, step: Step, read: DueRead) -> None:
-    for run in read.runs:
-        if state.runs.get(run.run_id) is None and run.run_id not in state.reading:
-            settle(state, step, run)
-    if read.full:
-        state.next_due_poll_at = min(state.next_due_poll_at, step.now + 500 * MILLISECOND)
-
-
-def _cancels_read(state: SchedulerState, step: Step, read: CancelsRead) -> None:
-    for row in read.runs:
-        run = state.runs.get(row.run_id)
-        if run is None or (not run.cancel_requested and run.state in (RunState.PENDING, RunState.RUNNING)):
-            step.read(state, row.run_id)
-
-
 def _jobs_read(state: SchedulerState, step: Step, read: JobsRead) -> None:
     for job_id in take_jobs(state, step, read):
         if state.jobs[job_id].current.deleted:
@@ -278,14 +264,6 @@ def _end_with_job(state: SchedulerState, step: Step, job_id: str) -> None:
         if run.state in (RunState.SCHEDULED, RunState.RETRYING):
             step.read(state, run.run_id)
     take_claims(state, step, [r.run_id for r in ours if r.state is RunState.PENDING], "its job was deleted")
-
-
-def _poll(state: SchedulerState, step: Step) -> None:
-    """Rows that others made, and words that were lost on their way, are found in the database itself."""
-    if step.now >= state.next_due_poll_at:
-        state.next_due_poll_at = step.now + state.settings.due_poll_interval
-        step.others.append(ReadDue(step.now + state.settings.pre_schedule_interval, _DUE_LIMIT))
-        step.others.append(ReadCancels(_CANCEL_LIMIT))
 
 
 def _clean_up(state: SchedulerState, step: Step) -> None:

@@ -142,6 +142,8 @@ class SchedulerState:
     trimmed_at: Instant = 0
     ended: deque[tuple[Instant, str]] = field(default_factory=deque)
     next_due_poll_at: Instant = 0
+    look_wanted: bool = False
+    next_look_at: Instant = 0
     next_check_at: Instant = 0
     next_statistics_at: Instant = 0
 

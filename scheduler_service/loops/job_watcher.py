@@ -18,7 +18,7 @@ _AT_ONCE = 1000
 
 
 class JobWatcher:
-    """Asks the database every two seconds, by a partial index that is empty when nothing was changed."""
+    """Asks the database every two seconds, or when told, by a partial index that is empty when nothing was changed."""
 
     def __init__(
         self,
@@ -31,22 +31,31 @@ class JobWatcher:
         self._mailbox = mailbox
         self._since = since
         self._on_crash = on_crash
-        self._stopped = threading.Event()
+        self._stopped = False
+        self._look_now = threading.Event()
         self._thread = threading.Thread(target=self._run, name="job-watcher", daemon=True)
 
     def start(self) -> None:
         """Begin to watch."""
         self._thread.start()
 
+    def look_now(self) -> None:
+        """Ask without waiting for the next time."""
+        self._look_now.set()
+
     def stop(self, timeout: float) -> None:
         """End after the question in hand."""
-        self._stopped.set()
+        self._stopped = True
+        self._look_now.set()
         self._thread.join(timeout)
 
     def _run(self) -> None:
         try:
-            while not self._stopped.wait(_EVERY_SECONDS):
-                self._look()
+            while not self._stopped:
+                self._look_now.wait(_EVERY_SECONDS)
+                self._look_now.clear()
+                if not self._stopped:
+                    self._look()
         except BaseException as exc:  # noqa: BLE001 - whatever it is, the leader must not go on blind
             self._on_crash(exc)
 

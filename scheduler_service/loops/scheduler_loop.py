@@ -24,7 +24,9 @@ from scheduler_service.loops.job_watcher import JobWatcher
 from scheduler_service.loops.lease_keeper import LeaseKeeper
 from scheduler_service.loops.mailbox import Mailbox
 from scheduler_service.loops.store_syncer import StoreSyncer
+from scheduler_service.loops.wakeup_listener import WakeupListener
 from scheduler_service.ports import Claims, Dispatcher, Inbox, LeaderStore, Meter
+from scheduler_service.record_ports import Wakeups
 
 log = structlog.get_logger(__name__)
 
@@ -42,6 +44,7 @@ class Outside:
     claims: Claims
     dispatcher: Dispatcher
     meter: Meter
+    wakeups: Wakeups | None = None
 
 
 class SchedulerLoop:
@@ -93,10 +96,17 @@ class SchedulerLoop:
             self._inbox_buffer, lambda: self._syncer.thread.backlog() > _BACKLOG, self._broke,
         )  # fmt: skip
         state, effects = take_over(self._settings, lease.term, cursor, jobs, runs, self._keeper.now())
+        self._listener = self._wakeup_listener()
         for part in (self._syncer.thread, self._broker.thread, self._builder, self._watcher, self._reader):
             part.start()
+        if self._listener is not None:
+            self._listener.start()
         self._hand_out(effects)
         return state
+
+    def _wakeup_listener(self) -> WakeupListener | None:
+        wakeups = self._outside.wakeups
+        return wakeups and WakeupListener(wakeups, self._mailbox, self._watcher.look_now, self._broke)
 
     def _pass(self, state: SchedulerState, wake_at: int) -> SchedulerState:
         messages = self._mailbox.drain(wake_at - self._keeper.now())
@@ -144,6 +154,8 @@ class SchedulerLoop:
         log.warning("stopped before everything in hand was done; the next leader takes it up")
 
     def _stop_threads(self) -> None:
+        if self._listener is not None:
+            self._listener.stop(_JOIN_SECONDS)
         for part in (self._reader, self._watcher, self._builder, self._broker.thread, self._syncer.thread):
             part.stop(_JOIN_SECONDS)
 

@@ -14,6 +14,7 @@ from scheduler_service.adapters.sql_jobs import SqlJobStore
 from scheduler_service.adapters.sql_leader import SqlLeaderStore
 from scheduler_service.adapters.sql_lease import SqlLeaseStore
 from scheduler_service.adapters.sql_runs import SqlRunStore
+from scheduler_service.bootstrap import wakeups_of
 from scheduler_service.core.instants import SECOND
 from scheduler_service.core.state import CoreSettings
 from scheduler_service.loops.leader import Leader
@@ -32,7 +33,9 @@ class LeaderThread(AbstractContextManager["LeaderThread"]):
         self.jobs, self.runs = SqlJobStore(self.database), SqlRunStore(self.database)
         self.leases = SqlLeaseStore(self.database)
         self.meter = PrometheusMeter()
-        outside = Outside(SqlLeaderStore(self.database), self.inbox, claims, dispatcher, self.meter)
+        outside = Outside(
+            SqlLeaderStore(self.database), self.inbox, claims, dispatcher, self.meter, wakeups_of(self.database)
+        )
         self.leader = Leader(CoreSettings(), self.leases, outside, holder=holder, ttl=ttl, inbox_buffer=1000)
         self._thread = threading.Thread(target=self.leader.run, name=f"leader {holder}")
 

@@ -1,0 +1,59 @@
+"""When to look into the database for what others wrote there: runs to come, cancel requests.
+
+A look costs what it finds. One that a wakeup asks for is taken at once, and the next one not before a pause in
+proportion to what the last one found, so that a flood of wakeups or a long backlog is looked at now and then only.
+"""
+
+from typing import Final
+
+from scheduler_service.core.effects import ReadCancels, ReadDue
+from scheduler_service.core.feedback import CancelsRead, DueRead
+from scheduler_service.core.instants import MICROSECOND, MILLISECOND, SECOND, Instant
+from scheduler_service.core.run_state import RunState
+from scheduler_service.core.settling import settle
+from scheduler_service.core.state import SchedulerState, Step
+
+_DUE_LIMIT: Final = 10_000
+_CANCEL_LIMIT: Final = 1_000
+_PAUSE: Final = 20 * MILLISECOND
+_PAUSE_A_ROW: Final = 100 * MICROSECOND
+
+
+def poll(state: SchedulerState, step: Step) -> None:
+    """Rows that others made, and words that were lost on their way, are found in the database itself."""
+    by_time = step.now >= state.next_due_poll_at
+    if by_time:
+        state.next_due_poll_at = step.now + state.settings.due_poll_interval
+        step.others.append(ReadCancels(_CANCEL_LIMIT))
+    if by_time or (state.look_wanted and step.now >= state.next_look_at):
+        state.look_wanted = False
+        state.next_look_at = step.now + SECOND  # sooner, once this look has come back
+        step.others.append(ReadDue(step.now + state.settings.pre_schedule_interval, _DUE_LIMIT))
+
+
+def woken(state: SchedulerState) -> None:
+    """Somebody committed runs: look as soon as may be."""
+    state.look_wanted = True
+
+
+def look_at(state: SchedulerState) -> Instant | None:
+    """When the look that is wanted may be taken."""
+    return state.next_look_at if state.look_wanted else None
+
+
+def due_read(state: SchedulerState, step: Step, read: DueRead) -> None:
+    """Take over what memory does not have yet."""
+    for run in read.runs:
+        if state.runs.get(run.run_id) is None and run.run_id not in state.reading:
+            settle(state, step, run)
+    if read.full:
+        state.next_due_poll_at = min(state.next_due_poll_at, step.now + 500 * MILLISECOND)
+    state.next_look_at = min(state.next_look_at, step.now + _PAUSE + len(read.runs) * _PAUSE_A_ROW)
+
+
+def cancels_read(state: SchedulerState, step: Step, read: CancelsRead) -> None:
+    """Read anew what memory does not know to be cancelled."""
+    for row in read.runs:
+        run = state.runs.get(row.run_id)
+        if run is None or (not run.cancel_requested and run.state in (RunState.PENDING, RunState.RUNNING)):
+            step.read(state, row.run_id)
