@@ -15,7 +15,7 @@ from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.documents import answers, body_of
 from scheduler_service.api.previews import job_preview, next_runs, read_and_preview, warnings_of
 from scheduler_service.api.problems import Problem
-from scheduler_service.api.run_requests import read_trigger
+from scheduler_service.core.run_requests import read_trigger
 from scheduler_service.core.errors import BadValue, BadValues, NotFound, StaleVersion
 from scheduler_service.core.fields import read_text
 from scheduler_service.core.identity import JOB_ID

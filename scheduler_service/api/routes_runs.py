@@ -15,7 +15,7 @@ from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.documents import answers, body_of
 from scheduler_service.api.problems import Problem
 from scheduler_service.api.routes_jobs import OPERATOR, Cursor, Limit
-from scheduler_service.api.run_requests import again, read_batch, read_run
+from scheduler_service.core.run_requests import again, read_batch, read_run
 from scheduler_service.core.errors import NotFound
 from scheduler_service.core.fields import read_text
 from scheduler_service.core.instants import Instant, parse_instant

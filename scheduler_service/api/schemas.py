@@ -1,6 +1,6 @@
 """The shapes of requests for the OpenAPI document, with examples; the answers are in answers.py.
 
-Requests are read by core.job_body and api.run_requests, which also say what is wrong with a value; tests hold the
+Requests are read by core.job_body and core.run_requests, which also say what is wrong with a value; tests hold the
 document against what they do.
 """
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from scheduler_service.api.run_requests import again, read_trigger
+from scheduler_service.core.run_requests import again, read_trigger
 from scheduler_service.core.errors import Conflict, NotFound
 from scheduler_service.core.identity import adhoc_run_id
 from scheduler_service.core.instants import MILLISECOND, SECOND, Duration, format_instant
