@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from starlette.exceptions import HTTPException
 
-from scheduler_service.adapters.database import Database, read_url
+from scheduler_service.adapters.database import Bounds, Database, read_url
 from scheduler_service.adapters.migrations import check_schema
 from scheduler_service.adapters.redis_client import connect, redis_errors
 from scheduler_service.adapters.redis_inbox import RedisInbox
@@ -78,16 +78,17 @@ def _found(name: str, check: Callable[[], str], remedy: str) -> Finding:
 
 
 @contextmanager
-def _opened(settings: Settings) -> Iterator[Database]:
+def opened(settings: Settings, bounds: Bounds = Bounds()) -> Iterator[Database]:  # noqa: B008
+    """The database, where there is one; looking never makes it."""
     file = read_url(settings.database_url).database
     if settings.database_url.startswith("sqlite") and not Path(file or "").exists():
-        raise _NotWell(f"there is no file {file}")  # looking into it would make it
-    with closing(Database(settings.database_url, pool_size=1)) as database:
+        raise _NotWell(f"there is no file {file}")
+    with closing(Database(settings.database_url, pool_size=1, bounds=bounds)) as database:
         yield database
 
 
 def _database(settings: Settings) -> str:
-    with _opened(settings) as database:
+    with opened(settings) as database:
         check_schema(database)
     return f"{shown_url(settings.database_url)}, schema up to date"
 
@@ -117,7 +118,7 @@ def _ask_redis(settings: Settings, command: str, argument: str) -> dict[str, Any
 
 
 def _leader(settings: Settings) -> str:
-    with _opened(settings) as database:
+    with opened(settings) as database:
         lease = SqlLeaseStore(database).peek(0)
     if lease is None or not lease.live:
         raise _NotWell("nobody leads")

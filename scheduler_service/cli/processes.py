@@ -88,8 +88,19 @@ def migrate() -> None:
     print(f"the schema of {shown_url(settings.database_url)} is up to date")
 
 
-def doctor() -> None:
+def doctor(
+    invariants: Annotated[bool, typer.Option("--invariants", help="Judge the whole history instead.")] = False,
+    log: Annotated[Path | None, typer.Option(help="The workers' own record, to be held against it.")] = None,
+    since: Annotated[str | None, typer.Option(help="Leave out occurrences before this time.")] = None,
+) -> None:
     """Check settings, database, Redis, leader and workers; say what to do about each."""
+    if invariants:
+        from scheduler_service.cli.invariants import judge
+        from scheduler_service.core.instants import parse_instant
+
+        sys.exit(judge(_settings(logs=False), log, None if since is None else parse_instant(since, "--since")))
+    if log is not None or since is not None:
+        raise BadValue("--log, --since", "given", "they go with --invariants")
     from scheduler_service.cli.doctor import examine
 
     sys.exit(examine(_settings(logs=False)))

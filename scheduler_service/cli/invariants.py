@@ -1,0 +1,76 @@
+"""`itinerary doctor --invariants`: the whole history judged by the rules that must always hold. Changes nothing.
+
+The workers' own record, where there is one, is a file of JSON lines, written by the tasks themselves:
+`{"event": "start" or "end", "task_id": "<run id>~<attempt>", "at": seconds since 1970}`.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from scheduler_service.adapters.database import Database
+from scheduler_service.adapters.migrations import check_schema
+from scheduler_service.adapters.sql_history import HISTORY_BOUNDS, read_history
+from scheduler_service.cli.doctor import opened
+from scheduler_service.config import Settings
+from scheduler_service.core.errors import BadValue, MalformedEntry
+from scheduler_service.core.history import Execution, ExecutionLog, Finding, Tolerance
+from scheduler_service.core.identity import split_task_id
+from scheduler_service.core.instants import SECOND, Instant
+from scheduler_service.core.invariants import violations
+from scheduler_service.logs import escaped
+
+
+def judge(settings: Settings, record: Path | None, since: Instant | None) -> int:
+    """Print every violation, a line each; 0 where there is none, else 1."""
+    log = None if record is None else read_record(record)
+    found = 0
+    with opened(settings, HISTORY_BOUNDS) as database:
+        check_schema(database)
+        for finding in findings(database, log, since):
+            found += 1
+            print(escaped(f"{finding.rule:13}  {finding.subject}  {finding.words}"))
+    if found:
+        print(f"itinerary: {found} violations", file=sys.stderr)
+    else:
+        print("ok    invariants  every occurrence and every attempt is accounted for")
+    return 1 if found else 0
+
+
+def findings(
+    database: Database,
+    log: ExecutionLog | None = None,
+    since: Instant | None = None,
+    tolerance: Tolerance = Tolerance(),  # noqa: B008
+) -> Iterator[Finding]:
+    """Every violation in what the database holds, and in the workers' record of it."""
+    with read_history(database, since) as history:
+        yield from violations(history, log, tolerance)
+
+
+def read_record(path: Path) -> ExecutionLog:
+    """What the workers wrote; BadValue where a line is not of it. A last line that was cut by a crash is left out."""
+    log: ExecutionLog = {}
+    try:
+        lines = path.read_bytes().splitlines(keepends=True)
+    except OSError as exc:
+        raise BadValue("--log", str(path), f"give a readable file ({exc.strerror})") from exc
+    for number, line in enumerate(lines, 1):
+        if line.endswith(b"\n"):
+            _note(log, line, f"{path}:{number}")
+    return log
+
+
+def _note(log: ExecutionLog, line: bytes, place: str) -> None:
+    try:
+        fact = json.loads(line)
+        execution = log.setdefault(split_task_id(fact["task_id"]), Execution())
+        if fact["event"] == "start":
+            execution.starts.append(int(float(fact["at"]) * SECOND))
+        elif fact["event"] == "end":
+            execution.ends += 1
+        else:
+            raise ValueError(fact["event"])
+    except (ValueError, TypeError, KeyError, MalformedEntry) as exc:
+        raise BadValue("--log", place, 'give lines like {"event": "start", "task_id": "x~1", "at": 1.5}') from exc
