@@ -6,6 +6,7 @@ that cannot give its tasks the claim does not start at all. Messages of others a
 
 import os
 import sys
+import threading
 from typing import Any, Final
 from uuid import uuid4
 from weakref import WeakValueDictionary
@@ -16,7 +17,9 @@ from celery.exceptions import NotRegistered, TimeLimitExceeded, WorkerLostError
 
 from scheduler_service.core.errors import BadValue
 from scheduler_service.core.instants import SECOND, Instant
+from scheduler_service.core.wire import HEADER_QUEUE, HEADER_SEQ
 from workers import reporting
+from workers.board import Board
 from workers.claim import Verdict, claim
 from workers.connection import RedisConnection, usable_url
 from workers.current import running
@@ -28,6 +31,7 @@ from workers.reporting import ANY_TOKEN, Told
 WORKER_LOST: Final = "worker_lost"
 UNKNOWN_TASK: Final = "unknown_task"
 REDIS_VARIABLE: Final = "ITINERARY_REDIS_URL"
+_POOL_OF_PROCESSES: Final = "celery.concurrency.prefork"
 
 
 _attachments: dict[int, "Attachment"] = {}
@@ -50,6 +54,7 @@ class Attachment:
         self._app = app
         self._redis_url = redis_url
         self._connection: RedisConnection | None = None
+        self._board: Board | None = None
         self._worker = "celery"
         self._main_pid = 0
         self._heart: Heart | None = None
@@ -86,12 +91,13 @@ class Attachment:
         """Give every task the claim. A task that runs without one could run twice: then better not at all."""
         try:
             self._connection = self._connection or RedisConnection(self._find_redis())
+            board = self._board = self._board or Board()
         except BadValue as exc:
             sys.exit(f"itinerary: {exc}")
         self._worker = worker
         self._main_pid = self._main_pid or os.getpid()
         for name, task in self._app.tasks.items():
-            if give_claim(task, self._connection, worker) and task.__trace__ is not None:
+            if give_claim(task, self._connection, board, worker) and task.__trace__ is not None:
                 task.__trace__ = build_tracer(name, task, self._app.loader, worker, app=self._app)
 
     def _find_redis(self) -> str:
@@ -108,9 +114,13 @@ class Attachment:
     # In the worker's main process
 
     def _on_ready(self, sender: Any, **_: Any) -> None:
-        if sender.app is self._app and self._connection is not None:
-            self._heart = Heart(self._connection, self._worker, sender)
-            self._heart.start()
+        if sender.app is not self._app or self._connection is None or self._board is None:
+            return
+        self._heart = Heart(self._connection, self._board, self._worker, sender)
+        self._board.on_waiting = self._heart.beat_soon
+        if type(sender.pool).__module__ == _POOL_OF_PROCESSES:
+            threading.Thread(target=self._board.listen, name="itinerary-board", daemon=True).start()
+        self._heart.start()
 
     def _on_shutdown(self, sender: Any, **_: Any) -> None:
         if sender.app is self._app and self._heart is not None:
@@ -134,24 +144,38 @@ class Attachment:
             self._report_for_child(request.id, RuntimeError("terminated by remote control"), TERMINATED, wait=True)
 
     def _report_for_child(self, task_id: str, exc: BaseException, reason: str, wait: bool = False) -> None:
-        """If we die before the heart has sent it, heartbeats end too and the leader calls the attempt lost."""
-        request, connection, heart = self._received.get(task_id), self._connection, self._heart
-        if request is None or connection is None or heart is None or os.getpid() != self._main_pid:
+        """If we die before the heart has sent it, heartbeats end too and the leader calls the attempt lost.
+
+        A child that did not have its claim yet has begun nothing: the leader will send the attempt again.
+        """
+        request, connection, heart, board = self._received.get(task_id), self._connection, self._heart, self._board
+        if request is None or connection is None or heart is None or board is None or os.getpid() != self._main_pid:
+            return
+        if not board.is_claimed(task_id):
             return
         report = Told(task_id, self._worker, _started_at(request)).failed(exc, reason)
         pid = request.worker_pid if wait else None
-        heart.enqueue(Owed(task_id, lambda: reporting.send(connection, report, ANY_TOKEN, True), pid))
+
+        def send() -> None:
+            if reporting.send(connection, report, ANY_TOKEN, True):
+                board.told(report, ANY_TOKEN)
+
+        heart.enqueue(Owed(task_id, send, pid))
 
     def _on_unknown(self, sender: Any, message: Any, name: str, id: str, **_: Any) -> None:
         connection, heart = self._connection, self._heart
-        if sender.app is not self._app or connection is None or heart is None or not is_ours(message.headers or {}):
+        headers = message.headers or {}
+        if sender.app is not self._app or connection is None or heart is None or not is_ours(headers):
             return
+        seq, queue = headers.get(HEADER_SEQ), headers.get(HEADER_QUEUE)
         token, at = uuid4().hex, reporting.clock()
         report = Told(id, self._worker, None).failed(NotRegistered(name), UNKNOWN_TASK)
 
-        def refuse() -> None:
-            if claim(connection, id, token, self._worker, at) is Verdict.WON:
+        def refuse() -> Verdict:
+            verdict = claim(connection, id, token, self._worker, at, seq, queue)
+            if verdict is Verdict.WON:
                 reporting.send(connection, report, token, True)
+            return verdict
 
         heart.enqueue(Owed(id, refuse))
 

@@ -5,7 +5,9 @@ over disturbs no report. Knows Celery's requests and outcomes, not its workers.
 """
 
 import json
+import logging
 import signal
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -22,12 +24,14 @@ from scheduler_service.core.wire import (
     HEADER_ATTEMPT,
     HEADER_DUE_AT,
     HEADER_JOB_ID,
+    HEADER_QUEUE,
     HEADER_RUN_ID,
     HEADER_SCHEDULED_AT,
     HEADER_SEQ,
     cancel_key,
 )
 from workers import reporting
+from workers.board import Board
 from workers.claim import Verdict, claim
 from workers.connection import AWAY, RedisConnection, patiently
 from workers.current import CurrentRun
@@ -41,6 +45,9 @@ IGNORED: Final = "ignored"
 # Celery's pool children turn SIGTERM (a revoke, a hard time limit, a cold shutdown) into this exit of the task's code.
 _TOLD_TO_STOP: Final = -(256 - signal.SIGTERM)
 _LIMITS_ARE_ROUGH: Final = 0.5
+_ASKED_AGAIN_AFTER: Final = 0.5
+
+log = logging.getLogger("itinerary.worker")
 
 
 def is_ours(headers: Mapping[str, Any]) -> bool:
@@ -65,11 +72,13 @@ class Delivery:
     two deliveries of one attempt may meet in one worker."""
 
     connection: RedisConnection
+    board: Board
     task_id: str
     run: CurrentRun
     worker: str
     hard_limit: float | None = None
     seq: int | None = None
+    queue: str | None = None
     token: str = field(default_factory=lambda: uuid4().hex)
     won: bool = False
     started_at: Instant | None = None
@@ -78,7 +87,7 @@ class Delivery:
     broken_retry: Exception | None = None
 
     @classmethod
-    def of(cls, request: Any, connection: RedisConnection, worker: str) -> "Delivery | None":
+    def of(cls, request: Any, connection: RedisConnection, board: Board, worker: str) -> "Delivery | None":
         """The delivery that this request is, or None for anybody else's message, eager and direct calls."""
         headers = vars(request)
         if request.is_eager or request.called_directly or not is_ours(headers):
@@ -93,17 +102,30 @@ class Delivery:
             lambda: _flagged(connection, task_id),
         )
         limits = headers.get("timelimit") or (None, None)
-        return cls(connection, task_id, run, worker, limits[0], headers.get(HEADER_SEQ))
+        return cls(
+            connection, board, task_id, run, worker, limits[0], headers.get(HEADER_SEQ), headers.get(HEADER_QUEUE)
+        )
 
     def claim(self) -> Verdict:
-        """Ask until Redis answers; nothing of the task runs before that."""
+        """Ask until Redis answers, and the leader has accepted its data; nothing of the task runs before that."""
+        verdict = self._ask()
+        if verdict is Verdict.WAIT:
+            log.warning("%s waits until the leader has found out what runs: redis may have lost data", self.task_id)
+            self.board.waiting()
+        while verdict is Verdict.WAIT:
+            time.sleep(_ASKED_AGAIN_AFTER)
+            verdict = self._ask()
+        self.won = verdict is Verdict.WON
+        if self.won:
+            self.board.claimed(self.task_id)
+        return verdict
+
+    def _ask(self) -> Verdict:
         at = self.started_at = reporting.clock()
-        verdict = patiently(
-            lambda: claim(self.connection, self.task_id, self.token, self.worker, at, self.seq),
+        return patiently(
+            lambda: claim(self.connection, self.task_id, self.token, self.worker, at, self.seq, self.queue),
             f"{self.task_id} waits for its claim",
         )
-        self.won = verdict is Verdict.WON
-        return verdict
 
     def ask_retry(self, signature: Any, request: Any, timezone: Any) -> None:
         """Stands where Celery would send the retry's message: keep what it asks for the report."""
@@ -125,6 +147,8 @@ class Delivery:
             return
 
     def _send(self, report: Report) -> None:
+        if self.won:
+            self.board.told(report, self.token)
         patiently(
             lambda: reporting.send(self.connection, report, self.token, self.won),
             f"{self.task_id} reports {report.kind}",

@@ -1,8 +1,9 @@
 """The worker's main process: says every two seconds what it runs and holds, and reports for children that were killed.
 
 Owns one daemon thread, started when the worker is ready. Promises that held reports go out in order before the next
-heartbeat, that a child that was told to stop is listed until it is gone or has reported, and that nothing here blocks
-Celery's event loop. Never runs in a pool child.
+heartbeat, that a child that was told to stop is listed until it is gone or has reported, that in a generation of Redis
+that it sees for the first time it says what was reported lately before its heartbeat names that generation, and that
+nothing here blocks Celery's event loop. Never runs in a pool child.
 """
 
 import logging
@@ -13,17 +14,19 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+from uuid import uuid4
 
 from celery.worker import state
 
-from scheduler_service.core.wire import INBOX, entry
+from scheduler_service.core.wire import GENERATION, GENERATION_SEEN, HEARTBEAT_SECONDS, INBOX, LOOK, entry
+from workers.board import Board
+from workers.claim import Verdict
 from workers.connection import AWAY, RedisConnection
 from workers.delivery import is_ours
-from workers.reporting import clock, is_reported
+from workers.reporting import clock, is_reported, send
 
-EVERY: Final = 2.0
+EVERY: Final = float(HEARTBEAT_SECONDS)
 _FAREWELL_WITHIN: Final = 5.0
-_NOT_CLAIMED_YET: Final = 1.0
 _TOO_DEEP: Final = 50_000
 _TRIED_AGAIN_AFTER: Final = 0.5
 
@@ -32,7 +35,10 @@ log = logging.getLogger("itinerary.worker")
 
 @dataclass(frozen=True, slots=True)
 class Owed:
-    """What must reach Redis, and may be done twice; where `pid` is given, not before that process is gone."""
+    """What must reach Redis, and may be done twice; where `pid` is given, not before that process is gone.
+
+    An action that ends in `Verdict.WAIT` is done again after the next heartbeat.
+    """
 
     task_id: str
     action: Callable[[], object]
@@ -40,34 +46,48 @@ class Owed:
 
 
 class Heart(threading.Thread):
-    """The thread. `enqueue` takes what is owed; `stop` says farewell."""
+    """The thread. `enqueue` takes what is owed; `beat_soon` asks for a heartbeat; `stop` says farewell."""
 
-    def __init__(self, connection: RedisConnection, worker: str, consumer: Any) -> None:
+    def __init__(self, connection: RedisConnection, board: Board, worker: str, consumer: Any) -> None:
         super().__init__(name="itinerary-heart", daemon=True)
         self._connection = connection
+        self._board = board
         self._worker = worker
         self._consumer = consumer
         self._inbox: queue.SimpleQueue[Owed | None] = queue.SimpleQueue()
         self._held: list[Owed] = []
         self._leaving: list[Owed] = []
+        self._not_yet: list[Owed] = []
+        self._generation: str | None = None
+        self._missing: set[str] = set()
+        self._beaten_at = float("-inf")
+        self._pause = EVERY
+        self._hurried = False
         self._stopping = False
 
     def enqueue(self, owed: Owed) -> None:
         """Do it soon, again and again until Redis answers."""
         self._inbox.put(owed)
 
+    def beat_soon(self) -> None:
+        """Somebody waits for this worker's word."""
+        self._hurried = True
+        self._inbox.put(None)
+
     def run(self) -> None:
-        """Until `stop`: reports as they come, heartbeats every two seconds."""
-        next_beat = time.monotonic()
+        """Until `stop`: reports as they come, heartbeats every two seconds, sooner where one is waited for."""
         while not self._stopping:
-            self._collect(next_beat - time.monotonic())
+            self._collect(self._next_beat() - time.monotonic())
             if not self._deliver():
                 self._collect(_TRIED_AGAIN_AFTER)
-            elif time.monotonic() >= next_beat:
-                next_beat = time.monotonic() + EVERY
-                running, received = _listed()
-                leaving = [owed.task_id for owed in self._leaving]
-                self._beat([*running, *leaving], received, concurrency=self._concurrency())
+            elif time.monotonic() >= self._next_beat():
+                self._hurried = False
+                self._pause = EVERY if self._beat() else _TRIED_AGAIN_AFTER
+                self._beaten_at = time.monotonic()
+                self._held, self._not_yet = [*self._not_yet, *self._held], []
+
+    def _next_beat(self) -> float:
+        return self._beaten_at + (min(self._pause, _TRIED_AGAIN_AFTER) if self._hurried else self._pause)
 
     def stop(self) -> None:
         """Deliver what is owed and tell the leader that this worker is gone; bounded, Redis may be away."""
@@ -75,7 +95,7 @@ class Heart(threading.Thread):
         self._inbox.put(None)
         self.join(_FAREWELL_WITHIN)
         if not self.is_alive() and self._deliver():
-            self._beat([], [], concurrency=0)
+            self._beat(farewell=True)
 
     def _collect(self, seconds: float) -> None:
         """Take in what is owed, waiting up to `seconds` for the first."""
@@ -105,28 +125,65 @@ class Heart(threading.Thread):
 
     def _do(self, owed: Owed) -> None:
         try:
-            owed.action()
+            if owed.action() is Verdict.WAIT:
+                self._not_yet.append(owed)
         except AWAY:
             raise
         except Exception:
             log.exception("a report cannot be sent and is given up")  # it would stop all later ones
 
-    def _beat(self, running: list[str], received: list[str], concurrency: int) -> None:
-        """One heartbeat; left out where the leader has stopped reading, since nobody would learn from it."""
+    def _beat(self, farewell: bool = False) -> bool:
+        """One heartbeat; False where Redis is away. Left out where the leader has stopped reading, since nobody would
+        learn from it, but for the first of a generation, which it waits for."""
+        try:
+            is_first = self._speak_anew()
+            # Listed only now: what was claimed before the data were lost must be in it.
+            words = self._words(farewell)
+            depth: Any = self._connection.client.xlen(INBOX)
+            if is_first or depth < _TOO_DEEP:
+                self._connection.client.xadd(INBOX, words)
+        except AWAY as exc:
+            log.warning("redis is away, no heartbeat: %s", exc)
+            return False
+        return True
+
+    def _speak_anew(self) -> bool:
+        """Where Redis is another one, or has other data, say again what was reported lately; whether it is."""
+        answer: Any = self._connection.run_script(LOOK, [GENERATION, GENERATION_SEEN], [uuid4().hex])
+        name = str(answer[0])
+        if name == self._generation:
+            self._board.forget_old()
+            return False
+        kept = self._board.lately_told()
+        for one in kept:
+            send(self._connection, one.report, one.token, claimed=True, again=True)
+        if kept:
+            log.warning("redis may have lost data, reports are sent again count=%d", len(kept))
+        self._generation = name
+        return True
+
+    def _words(self, farewell: bool) -> Any:
+        running, received = ([], []) if farewell else self._listed()
         body = {
             "worker": self._worker,
             "running": running,
             "received": received,
-            "concurrency": concurrency,
+            "concurrency": 0 if farewell else self._concurrency(),
             "queues": self._queues(),
+            "generation": self._generation,
         }
-        fields: Any = entry("heartbeat", clock(), body)
-        try:
-            depth: Any = self._connection.client.xlen(INBOX)
-            if depth < _TOO_DEEP:
-                self._connection.client.xadd(INBOX, fields)
-        except AWAY as exc:
-            log.warning("redis is away, no heartbeat: %s", exc)
+        return entry("heartbeat", clock(), body)
+
+    def _listed(self) -> tuple[list[str], list[str]]:
+        """(running, received): only what has its claim runs; the rest waits for it, or for its turn."""
+        claimed = self._board.all_claimed()
+        ours = [request.id for request in _snapshot(state.requests) if is_ours(request.request_dict)]
+        missing = claimed.difference(ours)
+        # Not at once: the report of a child that was killed may be about to ask for it.
+        self._board.over(missing & self._missing)
+        self._missing = missing
+        leaving = [owed.task_id for owed in self._leaving]
+        return [*(t for t in ours if t in claimed), *leaving], [t for t in ours if t not in claimed]
 
     def _concurrency(self) -> int:
         return int(getattr(self._consumer.pool, "num_processes", 0) or 0)
@@ -134,15 +191,6 @@ class Heart(threading.Thread):
     def _queues(self) -> list[str]:
         consumed: Mapping[str, Any] = self._consumer.app.amqp.queues.consume_from
         return sorted(consumed)
-
-
-def _listed() -> tuple[list[str], list[str]]:
-    """(running, received): a task accepted a moment ago may not have its claim yet and counts as received."""
-    claimed_before = time.time() - _NOT_CLAIMED_YET
-    ours = [request for request in _snapshot(state.requests) if is_ours(request.request_dict)]
-    running = [r.id for r in ours if r.time_start is not None and r.time_start <= claimed_before]
-    started = set(running)
-    return running, [r.id for r in ours if r.id not in started]
 
 
 def _is_gone(pid: int | None) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from celery import Task
 from celery.exceptions import Ignore
 
+from workers.board import Board
 from workers.claim import Verdict
 from workers.connection import RedisConnection
 from workers.current import running
@@ -24,11 +25,12 @@ class Claiming(Task[Any, Any]):
     """Mixed in before the user's class, so that the claim comes before the user's own `before_start`."""
 
     itinerary_connection: ClassVar[RedisConnection]
+    itinerary_board: ClassVar[Board]
     itinerary_worker: ClassVar[str]
 
     def before_start(self, task_id: str, args: Any, kwargs: Any) -> None:
         """Claim, or end the task by Ignore: then nothing of it runs."""
-        delivery = Delivery.of(self.request, self.itinerary_connection, self.itinerary_worker)
+        delivery = Delivery.of(self.request, self.itinerary_connection, self.itinerary_board, self.itinerary_worker)
         if delivery is not None:
             setattr(self.request, _SLOT, delivery)
             verdict = delivery.claim()
@@ -65,17 +67,18 @@ def delivery_of(task: Any) -> Delivery | None:
     return delivery
 
 
-def give_claim(task: Any, connection: RedisConnection, worker: str) -> bool:
+def give_claim(task: Any, connection: RedisConnection, board: Board, worker: str) -> bool:
     """Put the mixin before the task's class; False where it is there already (its worker's name is set anew)."""
     kind = type(task)
     if issubclass(kind, Claiming):
-        kind.itinerary_connection, kind.itinerary_worker = connection, worker
+        kind.itinerary_connection, kind.itinerary_board, kind.itinerary_worker = connection, board, worker
         return False
     members = {
         "__module__": kind.__module__,
         "__qualname__": kind.__qualname__,
         "__doc__": kind.__doc__,
         "itinerary_connection": connection,
+        "itinerary_board": board,
         "itinerary_worker": worker,
     }
     task.__class__ = type(kind.__name__, (Claiming, kind), members)

@@ -12,23 +12,29 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from scheduler_service.core.instants import SECOND, Instant, format_instant
-from scheduler_service.core.wire import INBOX, claim_key, entry, result_key
+from scheduler_service.core.wire import AGAIN_FIELD, INBOX, claim_key, entry, result_key
 from workers.claim import CLAIM_SECONDS
 from workers.connection import RedisConnection
 from workers.plain import plain_error, plain_result
 
 ANY_TOKEN: Final = "*"
 
-# KEYS: claim, result, inbox. ARGV: token, whether it claimed, seconds, v, type, at, body.
-# A claim that reads `done` was reported: the second sender (a lost reply, a killed child) says nothing. A claim that is
-# gone although it was won means that Redis lost data; the report is still true.
+# KEYS: claim, result, inbox. ARGV: token, whether it claimed, seconds, whether it is sent again, v, type, at, body, and
+# the field that says "again". A claim that reads `done` was reported: the second sender (a lost reply, a killed child,
+# a main process that says everything again) says nothing. A claim that is gone although it was won means that Redis
+# lost data, or that the leader has given the attempt up; the report is still true.
 _REPORT: Final = """
 local holder = redis.call('GET', KEYS[1])
 if holder == 'done' then return 0 end
 if ARGV[1] ~= '*' and holder ~= ARGV[1] and (holder or ARGV[2] ~= '1') then return 0 end
-redis.call('XADD', KEYS[3], '*', 'v', ARGV[4], 'type', ARGV[5], 'at', ARGV[6], 'body', ARGV[7])
-redis.call('HSET', KEYS[2], 'v', ARGV[4], 'type', ARGV[5], 'at', ARGV[6], 'body', ARGV[7])
-redis.call('EXPIRE', KEYS[2], ARGV[3])
+local fields = {'v', ARGV[5], 'type', ARGV[6], 'at', ARGV[7], 'body', ARGV[8]}
+if ARGV[4] == '1' then
+  redis.call('XADD', KEYS[3], '*', ARGV[9], '1', unpack(fields))
+else
+  redis.call('XADD', KEYS[3], '*', unpack(fields))
+  redis.call('HSET', KEYS[2], unpack(fields))
+  redis.call('EXPIRE', KEYS[2], ARGV[3])
+end
 redis.call('SET', KEYS[1], 'done', 'EX', ARGV[3])
 return 1
 """
@@ -86,11 +92,14 @@ class Told:
         return Report(self.task_id, kind, clock(), body)
 
 
-def send(connection: RedisConnection, report: Report, token: str, claimed: bool) -> bool:
-    """Send once; False where the attempt was reported before or is another's. May be repeated after redis errors."""
+def send(connection: RedisConnection, report: Report, token: str, claimed: bool, again: bool = False) -> bool:
+    """Send once; False where the attempt was reported before or is another's. May be repeated after redis errors.
+
+    `again`: it was sent before, to a Redis that may have lost it; where it is old news it is none.
+    """
     fields = entry(report.kind, report.at, dict(report.body))
     keys = [claim_key(report.task_id), result_key(report.task_id), INBOX]
-    args = [token, "1" if claimed else "0", str(CLAIM_SECONDS), *fields.values()]
+    args = [token, "1" if claimed else "0", str(CLAIM_SECONDS), "1" if again else "0", *fields.values(), AGAIN_FIELD]
     return bool(connection.run_script(_REPORT, keys, args))
 
 

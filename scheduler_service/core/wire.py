@@ -11,6 +11,8 @@ from scheduler_service.core.instants import Instant, format_instant
 INBOX: Final = "itinerary:inbox"
 INBOX_DEAD: Final = "itinerary:inbox:dead"
 ENTRY_VERSION: Final = "1"
+# Stands in entries that a worker sends once more, since Redis may have lost the first: no news where it has not.
+AGAIN_FIELD: Final = "again"
 
 HEADER_RUN_ID: Final = "itinerary_run_id"
 HEADER_JOB_ID: Final = "itinerary_job_id"

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
 import structlog
 
@@ -10,6 +11,7 @@ from scheduler_service.core.errors import BrokerUnavailable, MalformedEntry
 from scheduler_service.core.feedback import InboxRead, InboxSilent
 from scheduler_service.core.instants import SECOND
 from scheduler_service.core.messages import InboxMessage, decode
+from scheduler_service.core.wire import AGAIN_FIELD
 from scheduler_service.loops.mailbox import Mailbox
 from scheduler_service.ports import Inbox, InboxBatch, Meter
 
@@ -21,7 +23,7 @@ BEGINNING = "0-0"
 
 @dataclass(frozen=True, slots=True)
 class Part(InboxBatch):
-    """Entries that may have been read before (`again`), or entries that were not."""
+    """Entries that may have been heard before (`again`), or entries that were not."""
 
     again: bool = False
 
@@ -110,14 +112,18 @@ class InboxReader:
 
 
 def parts(batch: InboxBatch, read_to: str) -> Iterator[Part]:
-    """The entries up to `read_to`, then the others; one part, empty, for an empty batch."""
+    """The batch cut where entries that may have been read before, or were sent again, meet others; never nothing."""
     limit = _numbers(read_to)
-    old = tuple(entry for entry in batch.entries if _numbers(entry[0]) <= limit)
-    new = batch.entries[len(old) :]
-    if old:
-        yield Part(old, old[-1][0], batch.at_end and not new, again=True)
-    if new or not old:
-        yield Part(new, batch.position, batch.at_end)
+    runs = [
+        (again, tuple(entries))
+        for again, entries in groupby(
+            batch.entries, lambda one: _numbers(one[0]) <= limit or one[1].get(AGAIN_FIELD) == "1"
+        )
+    ]
+    for again, entries in runs[:-1]:
+        yield Part(entries, entries[-1][0], False, again)
+    again, entries = runs[-1] if runs else (False, ())
+    yield Part(entries, batch.position, batch.at_end, again)
 
 
 def _numbers(position: str) -> tuple[int, int]:

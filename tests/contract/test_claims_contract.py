@@ -15,7 +15,7 @@ from scheduler_service.core.wire import INBOX, cancel_key, claim_key, entry, res
 from scheduler_service.ports import Claims
 from tests.support.fakes_redis import FakeClaims
 from tests.support.processes import free_port
-from workers.claim import Verdict, claim
+from workers.claim import claim
 from workers.connection import RedisConnection
 from workers.reporting import Told, send
 
@@ -29,15 +29,21 @@ class Parts(Protocol):
 
     claims: Claims
 
+    def asks(self, task_id: str, token: str, queue: str = "default", seq: int | None = None) -> str: ...
+
     def worker_claims(self, task_id: str, token: str) -> bool: ...
 
     def worker_leaves(self, task_id: str, result: object) -> None: ...
+
+    def wipe(self) -> None: ...
 
 
 class FakeParts:
     def __init__(self) -> None:
         self.claims = FakeClaims()
+        self.asks = self.claims.ask
         self.worker_claims = self.claims.claim
+        self.wipe = self.claims.wipe
 
     def worker_leaves(self, task_id: str, result: object) -> None:
         report = Told(task_id, "celery@here", AT).succeeded(result)
@@ -49,8 +55,14 @@ class RealParts:
         self.claims = claims
         self._connection = RedisConnection(url)
 
+    def asks(self, task_id: str, token: str, queue: str = "default", seq: int | None = None) -> str:
+        return claim(self._connection, task_id, token, "celery@here", AT, seq, queue).value
+
     def worker_claims(self, task_id: str, token: str) -> bool:
-        return claim(self._connection, task_id, token, "celery@here", AT) is Verdict.WON
+        return self.asks(task_id, token) == "won"
+
+    def wipe(self) -> None:
+        self._connection.client.flushdb()
 
     def worker_leaves(self, task_id: str, result: object) -> None:
         assert send(self._connection, Told(task_id, "celery@here", AT).succeeded(result), "*", True)
@@ -60,13 +72,31 @@ class RealParts:
 
 
 @pytest.fixture(params=["fake", pytest.param("redis", marks=pytest.mark.redis), "valkey"])
-def parts(request: pytest.FixtureRequest) -> Iterator[Parts]:
+def fresh(request: pytest.FixtureRequest) -> Iterator[Parts]:
     if request.param == "fake":
         yield FakeParts()
         return
     url = request.getfixturevalue(f"{request.param}_url")
     with closing(RedisClaims(url)) as claims, closing(RealParts(url, claims)) as real:
         yield real
+
+
+@pytest.fixture
+def parts(fresh: Parts) -> Parts:
+    """The same, in a generation that is accepted."""
+    assert accepts(fresh)
+    return fresh
+
+
+@pytest.fixture
+def accepted_url(redis_url: str) -> str:
+    with closing(RedisClaims(redis_url)) as claims:
+        assert claims.accept(claims.look().name, 0)
+    return redis_url
+
+
+def accepts(parts: Parts, floor: int = 0) -> bool:
+    return parts.claims.accept(parts.claims.look().name, floor)
 
 
 def decoded(fields: Mapping[str, str] | None) -> object:
@@ -124,8 +154,96 @@ def test_a_result_is_found_until_it_is_forgotten(parts: Parts) -> None:
     found, missing = parts.claims.results([RUN, OTHER])
     assert decoded(found) == {"rows": 3}
     assert missing is None
+    parts.claims.forget_results([RUN, OTHER])
+    assert parts.claims.results([RUN]) == [None]
+    assert not parts.worker_claims(RUN, "token-b")
+
+
+def test_nothing_is_left_of_an_attempt_that_is_forgotten(parts: Parts) -> None:
+    parts.worker_claims(RUN, "token-a")
+    parts.worker_leaves(RUN, {"rows": 3})
+    parts.claims.flag([RUN])
     parts.claims.forget([RUN, OTHER])
     assert parts.claims.results([RUN]) == [None]
+    assert parts.worker_claims(RUN, "token-b")
+
+
+def test_a_message_below_the_floor_of_its_queue_starts_nothing(parts: Parts) -> None:
+    assert parts.claims.raise_floors({"default": 100, "other": 5}) == {"default": 100, "other": 5}
+    verdicts = [parts.asks(f"job_{seq}~1", "token", "default", seq) for seq in (9, 99, 100, 101, 1000)]
+    assert verdicts == ["stale", "stale", "won", "won", "won"]
+    assert parts.asks("job_x~1", "token", "other", 9) == "won"
+    assert parts.asks("job_y~1", "token", "third", 1) == "won"
+
+
+def test_floors_only_rise_and_say_where_they_are(parts: Parts) -> None:
+    parts.claims.raise_floors({"default": 100})
+    assert parts.claims.raise_floors({"default": 99, "other": 1}) == {"default": 100, "other": 1}
+    assert parts.asks(RUN, "token", "default", 99) == "stale"
+
+
+def test_floors_of_the_greatest_numbers_are_exact(parts: Parts) -> None:
+    term = (2**31 - 2) << 32
+    parts.claims.raise_floors({"default": term + 1})
+    assert parts.asks("job_a~1", "token", "default", term) == "stale"
+    assert parts.asks("job_b~1", "token", "default", term + 1) == "won"
+
+
+def test_what_holds_its_claim_is_told_yes_again_below_the_floor_too(parts: Parts) -> None:
+    assert parts.asks(RUN, "token-a", "default", 7) == "won"
+    parts.claims.raise_floors({"default": 100})
+    assert parts.asks(RUN, "token-a", "default", 7) == "won"
+    assert parts.asks(RUN, "token-b", "default", 7) == "held"
+
+
+def test_a_second_message_of_a_forgotten_attempt_is_below_the_floor(parts: Parts) -> None:
+    parts.asks(RUN, "token-a", "default", 7)
+    parts.claims.raise_floors({"default": 8})
+    parts.claims.forget([RUN])
+    assert parts.asks(RUN, "token-b", "default", 7) == "stale"
+
+
+def test_nobody_claims_anything_before_the_generation_is_accepted(fresh: Parts) -> None:
+    assert not fresh.claims.look().accepted
+    assert fresh.asks(RUN, "token-a", "default", 7) == "wait"
+    assert fresh.claims.take([OTHER]) is None
+    assert accepts(fresh)
+    assert fresh.asks(RUN, "token-a", "default", 7) == "won"
+    assert fresh.claims.take([OTHER]) == [True]
+
+
+def test_a_generation_keeps_its_name_until_its_data_are_lost(fresh: Parts) -> None:
+    name = fresh.claims.look().name
+    assert accepts(fresh, 7)
+    assert (fresh.claims.look().name, fresh.claims.look().accepted, fresh.claims.look().floor) == (name, True, 7)
+    fresh.wipe()
+    there = fresh.claims.look()
+    assert (there.accepted, there.floor) == (False, 0)
+    assert there.name != name
+    assert fresh.claims.look().name == there.name
+
+
+def test_a_generation_that_is_gone_cannot_be_accepted(fresh: Parts) -> None:
+    name = fresh.claims.look().name
+    fresh.wipe()
+    assert not fresh.claims.accept(name, 1)
+    assert fresh.asks(RUN, "token-a", "default", 7) == "wait"
+
+
+def test_after_a_wipe_nothing_is_claimed_though_it_was_accepted_before(parts: Parts) -> None:
+    parts.wipe()
+    assert parts.asks(RUN, "token-a", "default", 7) == "wait"
+
+
+def test_the_floor_of_a_generation_holds_for_every_queue_and_never_sinks(parts: Parts) -> None:
+    assert accepts(parts, 100)
+    assert accepts(parts, 50)
+    verdicts = [parts.asks(f"{queue}_{seq}~1", "token", queue, seq) for queue in ("a", "b") for seq in (99, 100)]
+    assert verdicts == ["stale", "won", "stale", "won"]
+
+
+def test_the_eviction_policy_is_known(parts: Parts) -> None:
+    assert parts.claims.eviction_policy() == "noeviction"
 
 
 def test_nothing_is_asked_for_no_attempts(parts: Parts) -> None:
@@ -133,6 +251,8 @@ def test_nothing_is_asked_for_no_attempts(parts: Parts) -> None:
     assert parts.claims.results([]) == []
     parts.claims.flag([])
     parts.claims.forget([])
+    parts.claims.forget_results([])
+    assert parts.claims.raise_floors({}) == {}
 
 
 def test_a_thousand_claims_are_taken_in_order(parts: Parts) -> None:
@@ -142,8 +262,8 @@ def test_a_thousand_claims_are_taken_in_order(parts: Parts) -> None:
 
 
 @pytest.mark.redis
-def test_claims_and_flags_live_a_day(redis_url: str) -> None:
-    with closing(RedisClaims(redis_url)) as claims, connect(redis_url) as client:
+def test_claims_and_flags_live_a_day(accepted_url: str) -> None:
+    with closing(RedisClaims(accepted_url)) as claims, connect(accepted_url) as client:
         claims.take([RUN])
         claims.flag([RUN])
         for key in (claim_key(RUN), cancel_key(RUN)):
@@ -151,8 +271,8 @@ def test_claims_and_flags_live_a_day(redis_url: str) -> None:
 
 
 @pytest.mark.redis
-def test_a_claim_writes_started_into_the_inbox_once(redis_url: str) -> None:
-    connection = RedisConnection(redis_url)
+def test_a_claim_writes_started_into_the_inbox_once(accepted_url: str) -> None:
+    connection = RedisConnection(accepted_url)
     for token in ("token-a", "token-a", "token-b"):
         claim(connection, RUN, token, "celery@here", AT, 7)
     ((_, fields),) = connection.client.xrange(INBOX)
@@ -162,8 +282,8 @@ def test_a_claim_writes_started_into_the_inbox_once(redis_url: str) -> None:
 
 
 @pytest.mark.redis
-def test_an_attempt_is_reported_once_whoever_reports_it(redis_url: str) -> None:
-    connection = RedisConnection(redis_url)
+def test_an_attempt_is_reported_once_whoever_reports_it(accepted_url: str) -> None:
+    connection = RedisConnection(accepted_url)
     claim(connection, RUN, "token-a", "celery@here", AT)
     told = Told(RUN, "celery@here", AT)
     assert send(connection, told.succeeded(1), "token-a", True)
@@ -175,8 +295,8 @@ def test_an_attempt_is_reported_once_whoever_reports_it(redis_url: str) -> None:
 
 
 @pytest.mark.redis
-def test_a_delivery_without_its_claim_reports_nothing(redis_url: str) -> None:
-    connection = RedisConnection(redis_url)
+def test_a_delivery_without_its_claim_reports_nothing(accepted_url: str) -> None:
+    connection = RedisConnection(accepted_url)
     claim(connection, RUN, "token-a", "celery@here", AT)
     told = Told(RUN, "celery@there", AT)
     assert not send(connection, told.succeeded(2), "token-b", True)
@@ -186,8 +306,8 @@ def test_a_delivery_without_its_claim_reports_nothing(redis_url: str) -> None:
 
 
 @pytest.mark.redis
-def test_a_result_is_reported_even_if_redis_lost_its_claim(redis_url: str) -> None:
-    connection = RedisConnection(redis_url)
+def test_a_result_is_reported_even_if_redis_lost_its_claim(accepted_url: str) -> None:
+    connection = RedisConnection(accepted_url)
     claim(connection, RUN, "token-a", "celery@here", AT)
     connection.client.flushdb()
     assert send(connection, Told(RUN, "celery@here", AT).succeeded(1), "token-a", True)
@@ -196,6 +316,8 @@ def test_a_result_is_reported_even_if_redis_lost_its_claim(redis_url: str) -> No
 
 def test_a_server_that_is_away_is_reported_as_such() -> None:
     with closing(RedisClaims(f"redis://127.0.0.1:{free_port()}/0")) as claims:
-        for call in (claims.take, claims.flag, claims.results, claims.forget):
+        for call in (claims.take, claims.flag, claims.results, claims.forget, claims.forget_results):
             with pytest.raises(BrokerUnavailable):
                 call([RUN])
+        with pytest.raises(BrokerUnavailable):
+            claims.look()

@@ -12,6 +12,7 @@ import redis
 
 from scheduler_service.adapters.celery_dispatcher import CeleryDispatcher, publishing_app
 from scheduler_service.core.errors import BrokerUnavailable
+from scheduler_service.core.feedback import ServerGeneration
 from scheduler_service.core.identity import task_id
 from scheduler_service.core.instants import SECOND, parse_instant
 from scheduler_service.core.model import ReleasedRun
@@ -51,12 +52,15 @@ class Broker(Protocol):
 
     def push_foreign(self, queue: str) -> None: ...
 
+    def wipe(self) -> None: ...
+
 
 class FakeBroker:
     def __init__(self) -> None:
         self.dispatcher = FakeDispatcher()
         self.pop = self.dispatcher.pop
         self.push_foreign = self.dispatcher.push_foreign
+        self.wipe = self.dispatcher.wipe
 
 
 @dataclass
@@ -74,6 +78,9 @@ class RealBroker:
     def pop(self, queue: str) -> str | None:
         message = self.pop_raw(queue)
         return None if message is None else message["headers"].get("id")
+
+    def wipe(self) -> None:
+        self.client.flushdb()
 
     def push_foreign(self, queue: str) -> None:
         self.client.lpush(self.prefix + queue, json.dumps({"body": "", "headers": {}, "properties": {}}))
@@ -187,6 +194,7 @@ def message_of_celery(real: RealBroker, url: str, run: ReleasedRun) -> dict[str,
             "itinerary_due_at": "2026-12-01T12:00:01Z",
             "itinerary_term": run.term,
             "itinerary_seq": run.seq,
+            "itinerary_queue": run.queue,
         },
     )
     app.close()
@@ -267,6 +275,37 @@ def test_rubbish_in_a_queue_is_foreign(real: RealBroker) -> None:
     real.client.lpush("default", "not JSON", "[]", '{"headers": {"itinerary_seq": "text"}}')
     head = real.dispatcher.heads(["default"])["default"]
     assert (head.length, head.seq) == (3, None)
+
+
+def test_a_broker_remembers_what_was_accepted_until_its_data_are_lost(broker: Broker) -> None:
+    there = broker.dispatcher.look()
+    assert there is not None
+    assert (there.accepted, there.floor) == (False, 0)
+    broker.dispatcher.accept(there.name, 41 << 32)
+    assert broker.dispatcher.look() == ServerGeneration(there.name, True, 41 << 32)
+    broker.wipe()
+    assert broker.dispatcher.look() == there
+
+
+@pytest.mark.redis
+def test_a_restarted_broker_is_another_one(redis_server: RedisServer) -> None:
+    with closing(CeleryDispatcher(publishing_app(redis_server.url))) as dispatcher:
+        there = dispatcher.look()
+        assert there is not None
+        dispatcher.accept(there.name, 7)
+        redis_server.kill()
+        with pytest.raises(BrokerUnavailable):
+            dispatcher.look()
+        redis_server.start()
+        after = dispatcher.look()
+        assert after is not None
+        assert (after.accepted, after.floor) == (False, 7)
+        assert after.name != there.name
+
+
+def test_another_broker_than_redis_has_no_generation() -> None:
+    with closing(CeleryDispatcher(publishing_app("memory://"))) as dispatcher:
+        assert dispatcher.look() is None
 
 
 def test_a_broker_that_is_away_is_reported_as_such_and_soon() -> None:

@@ -3,6 +3,7 @@
 import os
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from scheduler_service.core.messages import Heartbeat, decode
 from scheduler_service.core.wire import INBOX
 from tests.support.processes import free_port, wait_until
 from workers import connection as connection_module
+from workers.board import Board
 from workers.celery_app import make_app
 from workers.connection import RedisConnection, patiently, usable_url
 from workers.current import CurrentRun, current_run
@@ -28,6 +30,12 @@ def connection(redis_url: str) -> Iterator[RedisConnection]:
     opened = RedisConnection(redis_url)
     yield opened
     opened.client.close()
+
+
+@pytest.fixture
+def board() -> Iterator[Board]:
+    with closing(Board()) as opened:
+        yield opened
 
 
 @pytest.fixture
@@ -49,9 +57,9 @@ def user_app() -> Iterator[Celery]:
 
 
 @pytest.fixture
-def armed(user_app: Celery) -> Celery:
+def armed(user_app: Celery, board: Board) -> Celery:
     for task in user_app.tasks.values():
-        give_claim(task, RedisConnection(f"redis://127.0.0.1:{free_port()}/0"), "celery@here")
+        give_claim(task, RedisConnection(f"redis://127.0.0.1:{free_port()}/0"), board, "celery@here")
     return user_app
 
 
@@ -88,11 +96,11 @@ def test_an_eager_retry_goes_on_eagerly_as_ever(armed: Celery) -> None:
     assert armed.tasks["user.again"].apply().get() == 2
 
 
-def test_a_task_keeps_its_class_its_module_and_its_name(armed: Celery, user_app: Celery) -> None:
+def test_a_task_keeps_its_class_its_module_and_its_name(armed: Celery, user_app: Celery, board: Board) -> None:
     add = armed.tasks["user.add"]
     assert type(add).__module__ == __name__
     assert isinstance(add, user_app.Task)
-    assert not give_claim(add, RedisConnection("redis://127.0.0.1/0"), "celery@there")
+    assert not give_claim(add, RedisConnection("redis://127.0.0.1/0"), board, "celery@there")
     assert type(add).__mro__.count(Claiming) == 1
 
 
@@ -191,8 +199,8 @@ def beats(connection: RedisConnection) -> list[Heartbeat]:
 
 
 @pytest.mark.redis
-def test_the_heart_beats_at_once_and_says_farewell(connection: RedisConnection) -> None:
-    heart = Heart(connection, "celery@here", FakeConsumer())
+def test_the_heart_beats_at_once_and_says_farewell(connection: RedisConnection, board: Board) -> None:
+    heart = Heart(connection, board, "celery@here", FakeConsumer())
     heart.start()
     wait_until(lambda: beats(connection), what="the first heartbeat")
     heart.stop()
@@ -202,7 +210,7 @@ def test_the_heart_beats_at_once_and_says_farewell(connection: RedisConnection) 
 
 
 @pytest.mark.redis
-def test_held_reports_go_out_in_order_before_the_next_heartbeat(connection: RedisConnection) -> None:
+def test_held_reports_go_out_in_order_before_the_next_heartbeat(connection: RedisConnection, board: Board) -> None:
     done: list[str] = []
     away = threading.Event()
     back = threading.Event()
@@ -216,7 +224,7 @@ def test_held_reports_go_out_in_order_before_the_next_heartbeat(connection: Redi
 
         return send
 
-    heart = Heart(connection, "celery@here", FakeConsumer())
+    heart = Heart(connection, board, "celery@here", FakeConsumer())
     for name in ("first", "second", "third"):
         heart.enqueue(Owed(name, report(name)))
     heart.start()
@@ -229,9 +237,9 @@ def test_held_reports_go_out_in_order_before_the_next_heartbeat(connection: Redi
 
 
 @pytest.mark.redis
-def test_a_report_that_breaks_does_not_stop_the_later_ones(connection: RedisConnection) -> None:
+def test_a_report_that_breaks_does_not_stop_the_later_ones(connection: RedisConnection, board: Board) -> None:
     done: list[str] = []
-    heart = Heart(connection, "celery@here", FakeConsumer())
+    heart = Heart(connection, board, "celery@here", FakeConsumer())
     heart.enqueue(Owed("broken", lambda: 1 / 0))
     heart.enqueue(Owed("later", lambda: done.append("later")))
     heart.start()
@@ -239,8 +247,8 @@ def test_a_report_that_breaks_does_not_stop_the_later_ones(connection: RedisConn
     heart.stop()
 
 
-def test_stopping_the_heart_is_bounded_while_redis_is_away() -> None:
-    heart = Heart(RedisConnection(f"redis://127.0.0.1:{free_port()}/0"), "celery@here", FakeConsumer())
+def test_stopping_the_heart_is_bounded_while_redis_is_away(board: Board) -> None:
+    heart = Heart(RedisConnection(f"redis://127.0.0.1:{free_port()}/0"), board, "celery@here", FakeConsumer())
     heart.enqueue(Owed("away", lambda: (_ for _ in ()).throw(redis.ConnectionError("away"))))
     heart.start()
     heart.stop()

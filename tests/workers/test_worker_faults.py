@@ -145,6 +145,7 @@ def test_a_task_that_runs_while_redis_is_killed_starts_once_and_its_result_arriv
     worker.wait_for_line("survivor~1 reports succeeded", 15)
     redis_server.start()
     assert bench.report_of("survivor", Succeeded, timeout=30).result == "through"
+    bench.accept()
     bench.publish(run)
     settle(bench)
     assert bench.truth.count("gated survivor~1") == 1
@@ -173,6 +174,9 @@ def test_an_attempt_waits_for_its_claim_while_that_redis_is_away(redis_server: R
         worker.wait_for_line("patient~1 waits for its claim", 15)
         assert bench.truth == []
         redis_server.start()
+        worker.wait_for_line("patient~1 waits until the leader", 15)
+        assert bench.truth == []
+        bench.accept()
         bench.report_of("patient", Succeeded, timeout=30)
         assert kinds(bench, "patient") == [Started, Succeeded]
 
