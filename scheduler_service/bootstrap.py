@@ -2,7 +2,7 @@
 
 import signal
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from types import FrameType
 
@@ -23,6 +23,7 @@ from scheduler_service.adapters.sql_runs import SqlRunStore
 from scheduler_service.config import Settings
 from scheduler_service.core.job_plan import JobSets
 from scheduler_service.core.state import CoreSettings
+from scheduler_service.leader_port import leader_port
 from scheduler_service.loops.leader import Leader
 from scheduler_service.loops.scheduler_loop import Outside
 from scheduler_service.ports import Inbox, JobStore, LeaseStore, RunStore
@@ -55,6 +56,7 @@ def open_stores(settings: Settings, *, connections: int = 5) -> Iterator[Stores]
 @contextmanager
 def open_leader(settings: Settings) -> Iterator[Leader]:
     """A leader over real parts; its identity is made here, anew for every process start."""
+    meter = PrometheusMeter()
     with (
         closing(Database(settings.database_url, pool_size=5)) as database,
         closing(RedisInbox(settings.redis_url)) as inbox,
@@ -62,14 +64,22 @@ def open_leader(settings: Settings) -> Iterator[Leader]:
         closing(CeleryDispatcher(publishing_app(settings.broker_url))) as dispatcher,
     ):
         check_schema(database)
-        yield Leader(
+        leader = Leader(
             core_settings(settings),
             SqlLeaseStore(database),
-            Outside(SqlLeaderStore(database), inbox, claims, dispatcher, PrometheusMeter(), wakeups_of(database)),
+            Outside(SqlLeaderStore(database), inbox, claims, dispatcher, meter, wakeups_of(database)),
             holder=str(uuid7()),
             ttl=settings.lease_ttl,
             inbox_buffer=settings.inbox_buffer_size,
         )
+        with _own_port(settings, leader, meter):
+            yield leader
+
+
+def _own_port(settings: Settings, leader: Leader, meter: PrometheusMeter) -> AbstractContextManager[object]:
+    if settings.metrics_port is None:
+        return nullcontext()
+    return leader_port(settings.metrics_host, settings.metrics_port, leader.silent_for, meter.exposition)
 
 
 def wakeups_of(database: Database) -> Wakeups | None:

@@ -124,8 +124,11 @@ class Settings(BaseSettings):
     api_host: str = Field("127.0.0.1", min_length=1)
     api_port: Port = 8080
     api_tokens: Annotated[tuple[ApiToken, ...], NoDecode, BeforeValidator(_tokens)] = Field((), repr=False)
+    flower_host: str = Field("127.0.0.1", min_length=1)
     flower_port: Port = 5555
     flower_password: str | None = Field(None, repr=False, pattern="^[^,]+$")
+    metrics_host: str = Field("127.0.0.1", min_length=1)
+    metrics_port: Port | None = None
     log_format: Annotated[Literal["auto", "console", "json"], BeforeValidator(_lower)] = "auto"
     log_level: Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)] = "info"
 

@@ -5,10 +5,11 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from scheduler_service.adapters.placement_metrics import PlacementMetrics
 from scheduler_service.core.effects import Apply, Effect
 from scheduler_service.core.instants import SECOND, Instant
 from scheduler_service.core.model import ReleasedRun
-from scheduler_service.core.queries import oldest_due
+from scheduler_service.core.queries import alive_workers, oldest_due
 from scheduler_service.core.run_state import FINAL, Event
 from scheduler_service.core.state import SchedulerState
 
@@ -32,6 +33,10 @@ class PrometheusMeter:
         )
         self._runs = self._counter("scheduler_runs_total", "Runs that reached a final state", "state")
         self._active = self._gauge("scheduler_runs_active", "Runs that are not final and known to the leader")
+        self._pending = self._gauge(
+            "scheduler_queue_pending_runs", "Runs sent to the queue and not started yet, as the leader knows", "queue"
+        )
+        self._workers = self._gauge("scheduler_workers_alive", "Worker processes that the leader hears")
         self._duration = self._histogram("scheduler_run_duration_seconds", "From started to finished", _LONG)
         self._misfires = self._counter("scheduler_misfires_total", "Occurrences that came too late to run", "policy")
         self._skips = self._counter("scheduler_skips_total", "Runs skipped", "reason")
@@ -39,13 +44,14 @@ class PrometheusMeter:
         self._ignored = self._counter("scheduler_events_ignored_total", "Reports that changed nothing", "cause")
         self._dead = self._counter("scheduler_inbox_dead_total", "Inbox entries set aside")
         self._lost = self._counter("scheduler_lost_runs_total", "Attempts whose worker was not heard of any more")
+        self._placement = PlacementMetrics(self._registry)
         self._oldest_at = 0
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(name, text, labels, registry=self._registry)
 
-    def _gauge(self, name: str, text: str) -> Gauge:
-        return Gauge(name, text, registry=self._registry)
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(name, text, labels, registry=self._registry)
 
     def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
         return Histogram(name, text, buckets=buckets, registry=self._registry)
@@ -58,6 +64,10 @@ class PrometheusMeter:
     def standing_by(self) -> None:
         """See Meter."""
         self._is_leader.set(0)
+        # What this process knew as the leader is another's to tell now.
+        for gauge in (self._index_runs, self._oldest, self._active, self._workers):
+            gauge.set(0)
+        self._pending.clear()
 
     def iterated(self, state: SchedulerState, seconds: float, effects: Sequence[Effect]) -> None:
         """See Meter."""
@@ -68,9 +78,13 @@ class PrometheusMeter:
             self._oldest_at = state.last_iteration_at
             oldest = oldest_due(state, state.last_iteration_at)
             self._oldest.set(0 if oldest is None else (state.last_iteration_at - oldest) / SECOND)
+            self._workers.set(alive_workers(state, state.last_iteration_at))
+            for queue, pending in state.runs.pending.items():
+                self._pending.labels(queue).set(pending)
         for effect in effects:
             if isinstance(effect, Apply):
                 self._applied(effect)
+        self._placement.show(state)
         self._count(state)
 
     def _applied(self, batch: Apply) -> None:
@@ -93,7 +107,13 @@ class PrometheusMeter:
                     self._republished.labels(label).inc(number)
                 case "lost":
                     self._lost.inc(number)
+                case _:
+                    self._placement.count(name, label, number)
         state.counts.clear()
+
+    def placed(self, count: int, seconds: float) -> None:
+        """See PlacementMeter."""
+        self._placement.placed(count, seconds)
 
     def rebuilt(self, seconds: float) -> None:
         """See Meter."""

@@ -65,9 +65,14 @@ def worker(
 
 
 def flower(port: Port = None) -> None:
-    """Run Flower on this machine's loopback, with a login where ITINERARY_FLOWER_PASSWORD is set."""
+    """Run Flower, with a login where ITINERARY_FLOWER_PASSWORD is set; without one on this machine's loopback only."""
+    from scheduler_service.api.auth import is_loopback
+
     settings = _settings(logs=False, flower_port=port)
-    words = ["--address=127.0.0.1", f"--port={settings.flower_port}", "--loglevel=WARNING"]
+    if not settings.flower_password and not is_loopback(settings.flower_host):
+        allowed = "without ITINERARY_FLOWER_PASSWORD Flower listens on 127.0.0.1, ::1 or localhost only"
+        raise BadValue("ITINERARY_FLOWER_HOST", settings.flower_host, allowed)
+    words = [f"--address={settings.flower_host}", f"--port={settings.flower_port}", "--loglevel=WARNING"]
     environ = dict(os.environ)
     if settings.flower_password:
         environ["FLOWER_BASIC_AUTH"] = f"itinerary:{settings.flower_password}"  # not in argv: ps shows that

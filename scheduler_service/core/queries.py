@@ -33,7 +33,8 @@ def answer(state: SchedulerState, query: Query, now: Instant) -> dict[str, Any]:
             return statistics(state, now)
         case _:
             return {
-                "error": f"no question {query.what[:40]!r}; ask run, active_runs, job, statistics or metrics"
+                "error": f"no question {query.what[:40]!r}; "
+                "ask run, active_runs, job, statistics, distribution or metrics"
             }
 
 
@@ -41,6 +42,11 @@ def oldest_due(state: SchedulerState, now: Instant) -> Instant | None:
     """The due time of the run that waits longest beyond its time, in the database or in the broker's queue."""
     overdue = [run.due_at for run in state.runs if run.due_at <= now and _is_waiting(run)]
     return min(overdue, default=None)
+
+
+def alive_workers(state: SchedulerState, now: Instant) -> int:
+    """How many worker processes were heard of lately."""
+    return sum(_alive(view, now) for view in state.workers.values())
 
 
 def _is_waiting(run: ActiveRun) -> bool:
@@ -60,9 +66,7 @@ def statistics(state: SchedulerState, now: Instant) -> dict[str, Any]:
             oldest[run.queue] = min(oldest.get(run.queue, run.due_at), run.due_at)
     for name, pending in state.runs.pending.items():
         if pending or name in queues:
-            entry = queues.setdefault(
-                name, {"name": name, "pending": 0, "oldest_pending_at": None, "workers": 0}
-            )
+            entry = queues.setdefault(name, {"name": name, "pending": 0, "oldest_pending_at": None, "workers": 0})
             entry["pending"] = pending
             entry["oldest_pending_at"] = _text(oldest.get(name))
     return {

@@ -44,6 +44,8 @@ class Leader:
         self._stopped = threading.Event()
         self._loop: SchedulerLoop | None = None
         self._seen: tuple[LeaseView, Duration] | None = None
+        self._keeper: LeaseKeeper | None = None
+        self._asked_at = monotonic()
 
     def stop(self) -> None:
         """Finish what is in hand, resign and return from `run`; safe from a signal handler."""
@@ -51,12 +53,18 @@ class Leader:
         if self._loop is not None:
             self._loop.stop()
 
+    def silent_for(self) -> Duration:
+        """Since when this process shows no sign of progress: a question for the lease, answered or not, or a pass."""
+        keeper = self._keeper
+        passed_at = keeper.passed_at if keeper is not None else None
+        return monotonic() - max(self._asked_at, passed_at or 0)
+
     def run(self) -> None:
         """Take part in the election until stopped."""
         self._outside.meter.standing_by()
         log.info("standing by", holder=self._holder)
         while not self._stopped.is_set():
-            asked_at = monotonic()
+            asked_at = self._asked_at = monotonic()
             lease = self._acquire()
             if lease is not None:
                 self._lead(lease, asked_at)
@@ -83,7 +91,7 @@ class Leader:
 
     def _lead(self, lease: Lease, asked_at: Duration) -> None:
         mailbox = Mailbox()
-        keeper = LeaseKeeper(self._leases, lease, asked_at, self._ttl, mailbox.wake)
+        keeper = self._keeper = LeaseKeeper(self._leases, lease, asked_at, self._ttl, mailbox.wake)
         self._loop = SchedulerLoop(self._settings, self._outside, keeper, mailbox, self._inbox_buffer)
         if self._stopped.is_set():
             self._loop.stop()

@@ -69,6 +69,11 @@ class LeaseKeeper:
         _, answered_at, database_now = self._confirmed
         return database_now + self._clock() - answered_at
 
+    @property
+    def passed_at(self) -> Duration | None:
+        """When the loop last came round, by the monotonic clock; None before its first time."""
+        return self._passed_at
+
     def loop_passed(self) -> None:
         """The loop came round; from the first time on it must do so again within a minute."""
         self._passed_at = self._clock()

@@ -1,0 +1,82 @@
+"""A leader's own port: progress and figures, apart from database and Redis."""
+
+import json
+import sys
+import urllib.error
+import urllib.request
+
+import pytest
+
+from scheduler_service.core.errors import ItineraryError
+from scheduler_service.core.instants import SECOND
+from scheduler_service.leader_port import SILENT_FOR, leader_port
+from tests.support.command_line import Itinerary
+from tests.support.leading import LeaderThread
+from tests.support.processes import Child, free_port, project_env, wait_until
+
+
+def ask(port: int, path: str) -> tuple[int, str, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            return answer.status, answer.headers["Content-Type"], answer.read().decode()
+    except urllib.error.HTTPError as exc:
+        with exc:
+            return exc.code, exc.headers["Content-Type"], exc.read().decode()
+
+
+def test_a_leader_that_makes_progress_is_well_and_one_that_stands_still_is_not() -> None:
+    silence = [SECOND]
+    with leader_port("127.0.0.1", 0, lambda: silence[0], lambda: "a_figure 1\n") as port:
+        assert ask(port, "/healthz")[0] == 200
+        silence[0] = SILENT_FOR + SECOND
+        status, _, text = ask(port, "/healthz")
+        assert (status, json.loads(text)) == (503, {"status": "stands still", "silent_seconds": 61.0})
+
+
+def test_the_figures_are_served_as_prometheus_reads_them() -> None:
+    with leader_port("127.0.0.1", 0, lambda: 0, lambda: "a_figure 1\n") as port:
+        assert ask(port, "/metrics") == (200, "text/plain; version=0.0.4; charset=utf-8", "a_figure 1\n")
+        assert ask(port, "/")[0] == 404
+
+
+def test_a_port_that_is_taken_is_told_by_name() -> None:
+    with (
+        leader_port("127.0.0.1", 0, lambda: 0, str) as port,
+        pytest.raises(ItineraryError, match="ITINERARY_METRICS_PORT"),
+        leader_port("127.0.0.1", port, lambda: 0, str),
+    ):
+        pass
+
+
+@pytest.mark.redis
+@pytest.mark.slow
+def test_a_leader_and_a_standby_both_show_progress(sqlite_url: str, redis_url: str) -> None:
+    with LeaderThread(sqlite_url, redis_url) as one, LeaderThread(sqlite_url, redis_url, holder="two") as two:
+        wait_until(lambda: "scheduler_is_leader 1.0" in one.meter.exposition() + two.meter.exposition(), 10, "a leader")
+        for contender in (one, two):
+            silent = contender.leader.silent_for()
+            wait_until(lambda c=contender, s=silent: c.leader.silent_for() < s, 10, "another sign")
+            assert contender.leader.silent_for() < 5 * SECOND
+
+
+@pytest.mark.redis
+@pytest.mark.slow
+def test_without_redis_a_leader_still_shows_progress(sqlite_url: str) -> None:
+    port = free_port()
+    env = project_env(
+        ITINERARY_DATABASE_URL=sqlite_url,
+        ITINERARY_REDIS_URL=f"redis://127.0.0.1:{free_port()}/0",
+        ITINERARY_METRICS_PORT=str(port),
+    )
+    with Child([sys.executable, "-m", "scheduler_service.cli", "leader"], env=env) as leader:
+        leader.wait_for_line("leading", 20)
+        assert ask(port, "/healthz")[0] == 200
+        assert "scheduler_is_leader 1.0" in ask(port, "/metrics")[2]
+        assert leader.stop(20) == 0
+
+
+@pytest.mark.slow
+def test_without_a_password_flower_does_not_start_on_an_open_address(sqlite_url: str) -> None:
+    ended = Itinerary(project_env(ITINERARY_DATABASE_URL=sqlite_url, ITINERARY_FLOWER_HOST="0.0.0.0"))("flower")
+    assert ended.returncode == 2
+    assert "ITINERARY_FLOWER_PASSWORD" in ended.stderr
