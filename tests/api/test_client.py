@@ -67,7 +67,7 @@ def test_no_answer_is_an_error_of_its_own() -> None:
 
 
 def test_its_import_is_light() -> None:
-    heavy = ("sqlalchemy", "celery", "numpy", "fastapi", "redis", "pydantic")
+    heavy = ("sqlalchemy", "celery", "kombu", "numpy", "croniter", "psycopg", "alembic", "fastapi", "redis", "pydantic")
     script = f"import scheduler_service.client, sys; print([m for m in {heavy} if m in sys.modules])"
     ended = subprocess.run(
         [sys.executable, "-c", script], env=project_env(), cwd=REPOSITORY, capture_output=True, text=True, timeout=60,

@@ -1,0 +1,97 @@
+"""The client against an API that is away, busy or cut off: what it sends again, and what it never does."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from scheduler_service.client import ApiError, Client, NoAnswer, WaitTimeout
+from tests.support.stub_server import Answer, StubServer
+
+RUN = {"run_id": "adhoc_1", "state": "completed"}
+GONE = Answer(0)
+AWAY = Answer(503, {"detail": "the database does not answer"}, {"Retry-After": "0"})
+BUSY = Answer(429, {"detail": "too many"}, {"Retry-After": "0"})
+
+Call = Callable[[Client], Any]
+REPEATABLE: dict[str, Call] = {
+    "enqueue": lambda c: c.enqueue("t"),
+    "batch": lambda c: c.enqueue_batch([{"task": "t"}]),
+    "read": lambda c: c.run("adhoc_1"),
+    "put": lambda c: c.put_job("a", {"task": "t"}),
+    "pause": lambda c: c.pause_job("a"),
+    "cancel": lambda c: c.cancel("adhoc_1"),
+}
+ONCE: dict[str, Call] = {
+    "trigger": lambda c: c.trigger("a"),
+    "retry": lambda c: c.retry("adhoc_1"),
+    "create": lambda c: c.create_job({"job_id": "a"}),
+    "put of a version": lambda c: c.put_job("a", {"task": "t"}, if_version=3),
+    "delete": lambda c: c.delete_job("a"),
+}
+
+
+@pytest.mark.parametrize("trouble", [GONE, AWAY, BUSY], ids=["cut off", "503", "429"])
+@pytest.mark.parametrize("call", REPEATABLE.values(), ids=REPEATABLE.keys())
+def test_what_may_be_repeated_is_sent_again(call: Call, trouble: Answer) -> None:
+    with StubServer([trouble, Answer(200, {**RUN, "runs": [RUN]})]) as stub, Client(stub.url) as client:
+        call(client)
+    assert len(stub.seen) == 2
+    assert stub.seen[0] == stub.seen[1], "with the same idempotency key"
+
+
+@pytest.mark.parametrize("trouble", [GONE, AWAY], ids=["cut off", "503"])
+@pytest.mark.parametrize("call", ONCE.values(), ids=ONCE.keys())
+def test_what_may_have_been_done_is_not_done_twice(call: Call, trouble: Answer) -> None:
+    with StubServer([trouble]) as stub, Client(stub.url) as client, pytest.raises((NoAnswer, ApiError)):
+        call(client)
+    assert len(stub.seen) == 1
+
+
+def test_what_was_refused_for_being_too_much_was_not_done_and_is_sent_again() -> None:
+    with StubServer([BUSY, Answer(202, RUN)]) as stub, Client(stub.url) as client:
+        assert client.trigger("a") == RUN
+    assert len(stub.seen) == 2
+
+
+def test_every_enqueue_has_a_key_of_its_own_unless_its_caller_gives_one() -> None:
+    with StubServer([Answer(201, RUN)]) as stub, Client(stub.url) as client:
+        client.enqueue("t")
+        client.enqueue("t")
+        client.enqueue("t", idempotency_key="mine")
+    keys = [body["idempotency_key"] for _, _, body in stub.seen]
+    assert len(set(keys)) == 3
+    assert keys[2] == "mine"
+
+
+def test_an_answer_that_says_no_is_taken_at_its_word() -> None:
+    with StubServer([Answer(422, {"detail": "no"})]) as stub, Client(stub.url) as client, pytest.raises(ApiError):
+        client.enqueue("t")
+    assert len(stub.seen) == 1
+
+
+def test_the_tries_end() -> None:
+    with StubServer([AWAY]) as stub, Client(stub.url, retries=1) as client, pytest.raises(ApiError, match="503"):
+        client.run("adhoc_1")
+    assert len(stub.seen) == 2
+
+
+def test_a_pause_longer_than_a_caller_would_wait_is_left_to_the_caller() -> None:
+    later = Answer(503, {}, {"Retry-After": "3600"})
+    with StubServer([later]) as stub, Client(stub.url) as client, pytest.raises(ApiError):
+        client.run("adhoc_1")
+    assert len(stub.seen) == 1
+
+
+def test_waiting_outlives_an_api_that_is_away_for_a_while() -> None:
+    running = Answer(200, {"run_id": "adhoc_1", "state": "running"})
+    with StubServer([running, GONE, AWAY, Answer(200, RUN)]) as stub, Client(stub.url, retries=0) as client:
+        assert client.wait("adhoc_1", timeout=10) == RUN
+
+
+def test_waiting_ends_in_time() -> None:
+    with StubServer([Answer(200, {"state": "running"})]) as stub, Client(stub.url) as client:
+        with pytest.raises(WaitTimeout, match=r"still running after 0\.1 s"):
+            client.wait("adhoc_1", timeout=0.1)
+    with Client("http://127.0.0.1:1", retries=0) as nobody, pytest.raises(NoAnswer):
+        nobody.wait("adhoc_1", timeout=0.1)
