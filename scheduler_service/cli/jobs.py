@@ -19,6 +19,7 @@ def list_jobs(
     tag: Annotated[str | None, typer.Option(help="Only jobs with this tag.")] = None,
     text: Annotated[str | None, typer.Option("--text", "-q", help="Found in id, title or task.")] = None,
     paused: Annotated[bool | None, typer.Option(help="Only paused, or only active ones.")] = None,
+    source: Annotated[str | None, typer.Option(help="Only what this file owns.")] = None,
     limit: Annotated[int, typer.Option(help="How many.", min=1, max=1000)] = 100,
     as_json: Json = False,
 ) -> None:
@@ -26,7 +27,7 @@ def list_jobs(
     from scheduler_service.cli.output import print_json, print_table
 
     with open_client() as client:
-        page = client.jobs(tag=tag, q=text, paused=paused, limit=limit)
+        page = client.jobs(tag=tag, q=text, paused=paused, source=source, limit=limit)
     if as_json:
         print_json(page)
         return

@@ -6,6 +6,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from scheduler_service.cli.applying import apply, export
 from scheduler_service.cli.enqueueing import enqueue
 from scheduler_service.cli.jobs import jobs
 from scheduler_service.cli.processes import api, doctor, flower, leader, migrate, up, worker
@@ -41,6 +42,8 @@ def _tell_version(wanted: bool) -> None:
 for command in (up, leader, api, flower, migrate, doctor, status, enqueue):
     app.command()(command)
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(worker)
+for name, of_jobs in (("apply", apply), ("export", export)):
+    jobs.command(name)(of_jobs)
 app.add_typer(jobs, name="jobs")
 app.add_typer(runs, name="runs")
 

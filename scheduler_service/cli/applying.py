@@ -1,0 +1,127 @@
+"""`itinerary jobs apply FILE` and `jobs export`: jobs as code, planned first, then applied as planned."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from scheduler_service.cli.connect import open_client
+from scheduler_service.cli.status import Json
+from scheduler_service.core.errors import BadValue, ItineraryError
+
+if TYPE_CHECKING:
+    from scheduler_service.client import Client
+
+Source = Annotated[
+    str | None,
+    typer.Option(help="Who owns the jobs, before what the file says; '' for nobody.", show_default=False),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Apply without asking.")]
+Prune = Annotated[bool | None, typer.Option(help="Delete jobs that this source owns and does not name (the default).")]
+TakeOver = Annotated[bool, typer.Option("--take-over", help="Have jobs that belong to another source.")]
+
+
+def apply(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="TOML, YAML, JSON or Python, or module:schedule.")],
+    source: Source = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    prune: Prune = None,
+    take_over: TakeOver = False,
+    as_json: Json = False,
+) -> None:
+    """Make the stored jobs be as a file says: shows what changes, asks, and applies exactly that."""
+    from scheduler_service.jobs_as_code.reading import read_place
+
+    found = read_place(file)
+    owner = found.source if source is None else source
+    if owner is None:
+        raise BadValue("--source", None, f"name who owns the jobs of {file}: here, or in it; '' for nobody")
+    if prune and not owner:
+        raise BadValue("--prune", True, "name a source: only what a source owns can be pruned")
+    wanted = JobsToApply(owner or None, found.jobs, prune is not False and bool(owner), take_over)
+    with open_client() as client:
+        carry_out(client, wanted, dry_run=dry_run, yes=yes, as_json=as_json)
+
+
+def export(
+    source: Annotated[str | None, typer.Option(help="Only jobs of this source.", show_default=False)] = None,
+    format: Annotated[Literal["toml", "yaml", "json"], typer.Option(help="toml, yaml or json.")] = "toml",
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file; default standard output.")] = None,
+) -> None:
+    """The stored jobs as a file that applies to no change."""
+    from scheduler_service.jobs_as_code.texts import write_text_as
+    from scheduler_service.jobs_as_code.writing import short_body
+
+    with open_client() as client:
+        jobs = [short_body(job) for job in _all_jobs(client, source)]
+    text = write_text_as(format, source or "", jobs)
+    if output is None:
+        print(text, end="")
+        return
+    try:
+        output.write_text(text, "utf-8")
+    except OSError as exc:
+        raise ItineraryError(f"{output} cannot be written: {exc.strerror}") from exc
+
+
+@dataclass(frozen=True, slots=True)
+class JobsToApply:
+    """What is sent: the jobs of a source, and how."""
+
+    source: str | None
+    jobs: list[dict[str, Any]]
+    prune: bool
+    take_over: bool
+
+    def send(self, client: "Client", plan_version: str | None) -> dict[str, Any]:
+        """The plan where no `plan_version` is given, else what was carried out."""
+        return client.apply_jobs(
+            self.source,
+            self.jobs,
+            prune=self.prune,
+            take_over=self.take_over,
+            dry_run=plan_version is None,
+            plan_version=plan_version,
+        )
+
+
+def carry_out(client: "Client", wanted: JobsToApply, *, dry_run: bool, yes: bool, as_json: bool) -> None:
+    """Plan, show, ask and apply; what was shown is what is applied, or nothing is."""
+    from scheduler_service.cli.output import print_json, say
+    from scheduler_service.cli.plans import print_plan
+
+    plan = wanted.send(client, None)
+    if not as_json:
+        print_plan(plan)
+    if dry_run or not (plan["added"] or plan["changed"] or plan["removed"]):
+        if as_json:
+            print_json(plan)
+        return
+    if not yes:
+        _ask()
+    done = wanted.send(client, plan["plan_version"])
+    if as_json:
+        print_json(done)
+    else:
+        say("applied")
+
+
+def _ask() -> None:
+    if not sys.stdin.isatty():
+        raise BadValue("--yes", False, "nobody can be asked here: give --yes, or --dry-run to look only")
+    typer.confirm("Apply?", abort=True, err=True)
+
+
+def _all_jobs(client: "Client", source: str | None) -> list[dict[str, Any]]:
+    jobs: list[dict[str, Any]] = []
+    cursor = None
+    while True:
+        page = client.jobs(source=source, limit=1000, cursor=cursor)
+        jobs += page["items"]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            return jobs

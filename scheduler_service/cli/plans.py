@@ -1,0 +1,66 @@
+"""A plan as people read it: what is added, what changes field by field, what is removed."""
+
+import json
+from typing import Any, Final
+
+from rich.text import Text
+
+from scheduler_service.cli.output import console, plain
+from scheduler_service.core.errors import ItineraryError
+from scheduler_service.core.schedule import parse_schedule
+from scheduler_service.core.words import describe
+
+_STYLES: Final = {"+": "green", "~": "yellow", "-": "red", "=": "dim"}
+_LONGEST: Final = 200
+
+
+def print_plan(plan: dict[str, Any]) -> None:
+    """One line a job, the changed fields below it, and a line that counts."""
+    lines: list[Text] = []
+    for entry in plan["added"]:
+        lines.append(_line("+", entry["job_id"], _in_short(entry["job"])))
+    for entry in plan["changed"]:
+        lines.append(_line("~", entry["job_id"], f"version {entry['version']}"))
+        lines += [_field(change) for change in entry["changes"]]
+    for entry in plan["removed"]:
+        lines.append(_line("-", entry["job_id"], _in_short(entry["job"])))
+    for job_id in plan["left"]:
+        lines.append(_line("=", job_id, "is not named; it stays"))
+    lines += [plain(f"mind: {warning['job_id']}: {warning['msg']}") for warning in plan["warnings"]]
+    out = console()
+    for line in lines:
+        out.print(line, soft_wrap=True)
+    out.print(plain(_count(plan)))
+
+
+def schedule_words(job: dict[str, Any]) -> str:
+    """The job's schedule in a sentence; its JSON where this program does not understand it."""
+    try:
+        schedule = parse_schedule(job["schedule"], job_id=job["job_id"], made_at=0).schedule
+    except ItineraryError:
+        return json.dumps(job["schedule"])
+    return describe(schedule).partition(", counted from 1970")[0]
+
+
+def _in_short(job: dict[str, Any]) -> str:
+    return f"{job['task']}: {schedule_words(job)}"
+
+
+def _line(sign: str, job_id: str, words: str) -> Text:
+    return Text.assemble((f"{sign} {job_id}", _STYLES[sign]), "  ", plain(words))
+
+
+def _field(change: dict[str, Any]) -> Text:
+    return plain(f"    {change['field']}: {_shown(change['before'])} -> {_shown(change['after'])}")
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def _count(plan: dict[str, Any]) -> str:
+    counts = [(len(plan[name]), name) for name in ("added", "changed", "removed")]
+    said = ", ".join(f"{count} {name}" for count, name in counts if count) or "nothing to change"
+    owner = f"{plan['source']}: " if plan["source"] else ""
+    return f"{owner}{said}, {plan['unchanged']} as they are"

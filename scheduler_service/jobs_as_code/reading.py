@@ -1,0 +1,129 @@
+"""From a place, a file or `module:schedule`, to the jobs it says and who owns them.
+
+Promises: whatever is wrong is told with the file and the job; nothing of the service is asked. A Python file is run,
+as importing it would.
+"""
+
+import importlib
+import importlib.util
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from scheduler_service.core.errors import BadValue, BadValues, ItineraryError
+from scheduler_service.core.fields import read_list, read_object
+from scheduler_service.core.job_body import read_job
+from scheduler_service.core.job_plan import read_source
+from scheduler_service.jobs_as_code.schedule import Schedule, being_loaded, refuse_read_only
+from scheduler_service.jobs_as_code.texts import FORMATS, read_text_as
+
+_MOST_BYTES: Final = 8 * 1024 * 1024
+_KEYS: Final = ("source", "defaults", "jobs")
+
+
+@dataclass(frozen=True, slots=True)
+class JobFile:
+    """What a place says: `source` is None where it does not say who owns the jobs, empty where nobody does."""
+
+    source: str | None
+    jobs: list[dict[str, Any]]
+
+
+def read_place(place: str) -> JobFile:
+    """The jobs of a TOML, YAML or JSON file, of a Python file, or of `module:schedule`; BadValues, ItineraryError."""
+    kind = FORMATS.get(Path(place).suffix.lower())
+    if kind is not None:
+        return read_jobs(read_text_as(kind, _text_of(place)))
+    schedule = load_schedule(place)
+    return JobFile(schedule.source, schedule.bodies)
+
+
+def read_jobs(content: Mapping[str, Any]) -> JobFile:
+    """The jobs of a file's content: `source`, `defaults` for fields that a job does not name, and `jobs`."""
+    errors = [BadValue(key, content[key], f"known are {', '.join(_KEYS)}") for key in sorted({*content} - {*_KEYS})]
+    try:
+        source = content.get("source")
+        read_source(source)
+        defaults = read_object(content.get("defaults") or {}, "defaults")
+        items = read_list(content.get("jobs"), "jobs")
+    except BadValue as exc:
+        raise BadValues([*errors, exc]) from exc
+    jobs = []
+    for number, item in enumerate(items):
+        try:
+            jobs.append(_read_item(item, defaults))
+        except BadValues as exc:
+            errors += [error.under(_named(item, number)) for error in exc.errors]
+        except BadValue as exc:
+            errors.append(exc.under(_named(item, number)))
+    if errors:
+        raise BadValues(errors)
+    return JobFile(source, jobs)
+
+
+def _read_item(item: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """One job with the defaults below it; a text in the place of the schedule is a cron line."""
+    given = read_object(item, "")
+    refuse_read_only(given)
+    merged = {key: value for key, value in defaults.items() if key != "timezone"} | given
+    schedule = merged.get("schedule")
+    spec = {"kind": "cron", "expr": schedule} if isinstance(schedule, str) else schedule
+    if isinstance(spec, dict) and "timezone" in defaults and spec.get("kind") != "once":
+        spec = {"timezone": defaults["timezone"], **spec}
+    body = {**merged, "schedule": spec}
+    read_job(body, made_at=time.time_ns() // 1_000)
+    return body
+
+
+def _named(item: Any, number: int) -> str:
+    job_id = item.get("job_id") if isinstance(item, dict) else None
+    return f"job {job_id}" if isinstance(job_id, str) else f"jobs[{number}]"
+
+
+def _text_of(place: str) -> str:
+    try:
+        path = Path(place)
+        if path.stat().st_size > _MOST_BYTES:
+            raise BadValue("file", place, f"give a file of at most {_MOST_BYTES} bytes")
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as exc:
+        raise BadValue("file", place, f"give a readable file ({exc})") from exc
+
+
+def load_schedule(place: str) -> Schedule:
+    """The Schedule of a Python file or of `module:name` (by default named `schedule`)."""
+    name, _, attribute = place.partition(":") if not place.endswith(".py") else (place, "", "")
+    token = being_loaded.set(place)
+    try:
+        module = _from_file(Path(place)) if place.endswith(".py") else _imported(name)
+    except ItineraryError:
+        raise
+    except (Exception, SystemExit) as exc:
+        raise ItineraryError(f"{place} cannot be loaded: {type(exc).__name__}: {exc}") from exc
+    finally:
+        being_loaded.reset(token)
+    found = getattr(module, attribute or "schedule", None)
+    if not isinstance(found, Schedule):
+        raise BadValue("file", place, f"it must hold a Schedule called {attribute or 'schedule'}")
+    return found
+
+
+def _imported(name: str) -> ModuleType:
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    return importlib.import_module(name)
+
+
+def _from_file(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise BadValue("file", str(path), "give a readable Python file")
+    sys.path.insert(0, str(path.parent.absolute()))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(path.stem, module)  # where dataclasses and pickles of the file look for it
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,199 @@
+"""Jobs said in Python: `schedule = Schedule(); schedule.hourly("job-1", task="shop.report", minute=17)`.
+
+A task is named by its name, by the Celery task itself, or by a plain function of (job_id, scheduled_at). Promises:
+what is wrong with a job is told where it is added; threads may add jobs at any time, also while `run()` blocks.
+"""
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from scheduler_service.core.errors import BadValue, ItineraryError
+from scheduler_service.core.identity import TASK, check_job_id
+from scheduler_service.core.instants import MICROSECOND, format_duration, format_instant, from_datetime
+from scheduler_service.core.job_body import read_job
+from scheduler_service.core.job_plan import read_source
+
+Function = Callable[..., Any]
+READ_ONLY: Final = ("paused", "pause_reason", "paused_until", "version", "source", "next_runs", "warnings")
+
+being_loaded: ContextVar[str | None] = ContextVar("itinerary_being_loaded", default=None)
+"""The file that `itinerary jobs apply` reads just now: a `run()` in it would never let it end."""
+
+
+class Schedule:
+    """The jobs of one program or file.
+
+    `source` is who owns them where they are applied to a service; `timezone` and the other fields (`queue`, `retry`,
+    `tags`, ...) hold for every job that does not say otherwise. BadValue or BadValues names what is wrong.
+    """
+
+    def __init__(self, source: str | None = None, *, timezone: str = "UTC", **defaults: Any) -> None:
+        self.source = read_source(source)
+        self._timezone = timezone
+        self._defaults = defaults
+        self._lock = threading.RLock()
+        self._bodies: dict[str, dict[str, Any]] = {}
+        self._functions: dict[str, Function] = {}
+        self._apps: list[Any] = []
+        self._listener: Callable[[str], None] | None = None
+
+    def cron(
+        self, job_id: str, *, task: Any, expr: str, timezone: str | None = None, day_match: str = "or",
+        dst_gap: str = "next_valid", dst_fold: str = "first", **fields: Any,
+    ) -> None:  # fmt: skip
+        """By a cron expression: five fields, or six with seconds last."""
+        choices = {"day_match": day_match, "dst_gap": dst_gap, "dst_fold": dst_fold}
+        self._add(job_id, task, {"kind": "cron", "expr": expr, **choices, **self._zone(timezone)}, fields)
+
+    def hourly(self, job_id: str, *, task: Any, minute: int, timezone: str | None = None, **fields: Any) -> None:
+        """Every hour at a minute."""
+        self._add(job_id, task, {"kind": "hourly", "minute": minute, **self._zone(timezone)}, fields)
+
+    def interval(
+        self, job_id: str, *, task: Any, every: str | timedelta, offset: str | timedelta = "0s",
+        anchor: str | datetime | None = None, balanced: bool = False, pinned: bool = False,
+        timezone: str | None = None, **fields: Any,
+    ) -> None:  # fmt: skip
+        """In a rhythm of elapsed time, such as every `4m` with an offset of `1m`."""
+        spec = {"every": every, "offset": offset, "anchor": anchor, "balanced": balanced, "pinned": pinned}
+        self._add(job_id, task, {"kind": "interval", **spec, **self._zone(timezone)}, fields)
+
+    def calendar(
+        self, job_id: str, *, task: Any, unit: str, at: list[str], every: int = 1, days: list[int] | None = None,
+        weekdays: list[str] | None = None, start: str | None = None, timezone: str | None = None, **fields: Any,
+    ) -> None:  # fmt: skip
+        """Every so many days, weeks or months, at wall times."""
+        spec = {"every": every, "unit": unit, "at": at, "days": days, "weekdays": weekdays, "start": start}
+        self._add(job_id, task, {"kind": "calendar", **spec, **self._zone(timezone)}, fields)
+
+    def once(self, job_id: str, *, task: Any, at: str | datetime, **fields: Any) -> None:
+        """Once, at an instant: an aware datetime, or RFC 3339."""
+        self._add(job_id, task, {"kind": "once", "at": at}, fields)
+
+    def run(self, **settings: Any) -> None:
+        """Block, with a leader and a Celery worker in this program, until Ctrl-C, SIGTERM or `stop()`.
+
+        Everything is kept in `.itinerary`, Redis is embedded where no ITINERARY_REDIS_URL is set. `settings` are those
+        of the service, such as data_dir. Call it from the main thread.
+        """
+        if being_loaded.get():
+            raise ItineraryError("put schedule.run() under `if __name__ == '__main__':`, so that the file can be read")
+        from scheduler_service.embedded import run_embedded
+
+        run_embedded(self, settings)
+
+    def stop(self) -> None:
+        """Let `run()` end, from any thread; running tasks are finished first."""
+        from scheduler_service.embedded import stop_embedded
+
+        stop_embedded(self)
+
+    @property
+    def bodies(self) -> list[dict[str, Any]]:
+        """Every job's JSON as the API takes it, in the order they were added."""
+        with self._lock:
+            return [dict(body) for body in self._bodies.values()]
+
+    @property
+    def functions(self) -> Mapping[str, Function]:
+        """The plain functions, by the task names that stand for them."""
+        with self._lock:
+            return dict(self._functions)
+
+    @property
+    def celery_apps(self) -> list[Any]:
+        """The Celery apps whose tasks were given."""
+        with self._lock:
+            return list(self._apps)
+
+    def watch(self, listener: Callable[[str], None] | None) -> list[dict[str, Any]]:
+        """From now on call `listener` with the id of each job, in the thread that adds it; the jobs until now."""
+        with self._lock:
+            self._listener = listener
+            return self.bodies
+
+    def body(self, job_id: str) -> dict[str, Any]:
+        """One job's JSON."""
+        with self._lock:
+            return dict(self._bodies[job_id])
+
+    def _zone(self, timezone: str | None) -> dict[str, str]:
+        return {"timezone": self._timezone if timezone is None else timezone}
+
+    def _add(self, job_id: str, task: Any, spec: dict[str, Any], fields: Mapping[str, Any]) -> None:
+        check_job_id(job_id)
+        refuse_read_only(fields)
+        with self._lock:
+            if job_id in self._bodies:
+                raise BadValue("job_id", job_id, "each job once")
+            name = self._task_name(job_id, task)
+            given = {**self._defaults, **fields, "schedule": spec}
+            body = {"job_id": job_id, "task": name, **{key: _plain(value) for key, value in given.items()}}
+            read_job(body, made_at=time.time_ns() // 1_000)
+            self._bodies[job_id] = body
+            if callable(task) and not _is_celery_task(task):
+                self._functions[name] = task
+            listener = self._listener
+        if listener is not None:
+            listener(job_id)
+
+    def _task_name(self, job_id: str, task: Any) -> str:
+        if isinstance(task, str):
+            return task
+        if _is_celery_task(task):
+            if not any(app is task.app for app in self._apps):
+                self._apps.append(task.app)
+            return str(task.name)
+        if not callable(task):
+            raise BadValue("task", task, "give a task's name, a Celery task, or a function of (job_id, scheduled_at)")
+        name = function_name(task)
+        # A function without a name of its own (a lambda, one made inside another) is known by its job.
+        if not TASK.fullmatch(name) or self._functions.get(name, task) is not task:
+            name = f"{_module_of(task)}.{job_id}"
+        return name
+
+
+def function_name(function: Function) -> str:
+    """`module.function`; the program itself is called by its file, whether it is run or imported."""
+    return f"{_module_of(function)}.{getattr(function, '__qualname__', '<unnamed>')}"
+
+
+def program_name() -> str:
+    """The name of the file that this process runs."""
+    path = getattr(sys.modules.get("__main__"), "__file__", None)
+    return Path(path).stem if path else "main"
+
+
+def refuse_read_only(fields: Mapping[str, Any]) -> None:
+    """BadValue where a job's file names what only the service may set."""
+    for name in READ_ONLY:
+        if name in fields:
+            raise BadValue(name, fields[name], "leave it out: it is the service's, see `itinerary jobs --help`")
+
+
+def _module_of(function: Function) -> str:
+    module = getattr(function, "__module__", None) or "__main__"
+    return program_name() if module == "__main__" else str(module)
+
+
+def _is_celery_task(task: Any) -> bool:
+    return callable(getattr(task, "apply_async", None)) and isinstance(getattr(task, "name", None), str)
+
+
+def _plain(value: Any) -> Any:
+    """Datetimes and timedeltas as the texts that the API takes, at any depth."""
+    if isinstance(value, timedelta):
+        return format_duration(value // timedelta(microseconds=MICROSECOND))
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise BadValue("at", value.isoformat(), "give an aware datetime, or a text with an offset")
+        return format_instant(from_datetime(value))
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,148 @@
+"""Job files as text: TOML, YAML and JSON, read and written.
+
+Promises: what is written is read back as the same values, or refused where the format has no word for them (TOML has
+no null). YAML is read by the rules of YAML 1.2: `on` is a text, 10:30 is no number, and no key stands twice.
+"""
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from datetime import date, datetime
+from typing import Any, Final, Literal
+
+import yaml  # type: ignore[import-untyped]
+
+from scheduler_service.core.errors import BadValue
+
+Format = Literal["toml", "yaml", "json"]
+FORMATS: Final[Mapping[str, Format]] = {".toml": "toml", ".yaml": "yaml", ".yml": "yaml", ".json": "json"}
+_BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
+_TEXT_KEYS: Final = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge")
+_LINE_ENDS: Final = re.compile("[\x85\u2028\u2029\ufeff]")
+_NUMBERS: Final = list("-+0123456789.")
+
+
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
+    """Safe, with the scalars of YAML 1.2's core schema."""
+
+    yaml_implicit_resolvers: Final[dict[str, Any]] = {}
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        """As PyYAML does, but a key is a text and stands once."""
+        seen = set()
+        for key_node, _ in node.value:
+            key = key_node.value
+            if key_node.tag not in _TEXT_KEYS or key in seen:
+                why = f"the key {key!r} twice" if key in seen else f"a key is a text, not {key!r}: quote it"
+                raise yaml.constructor.ConstructorError(None, None, why, key_node.start_mark)
+            seen.add(key)
+        made: dict[Any, Any] = super().construct_mapping(node, deep=deep)
+        return made
+
+
+class _Dumper(yaml.SafeDumper):  # type: ignore[misc]  # PyYAML has no types
+    """Safe; quotes what either YAML 1.1 or 1.2 would not take for a text."""
+
+
+def _quoted_where_odd(dumper: Any, text: str) -> Any:
+    """PyYAML folds Unicode's own line ends unless they stand in double quotes, where they are escaped."""
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"' if _LINE_ENDS.search(text) else None)
+
+
+_Dumper.add_representer(str, _quoted_where_odd)
+for _tag, _pattern, _first in (
+    ("tag:yaml.org,2002:merge", r"<<", ["<"]),
+    ("tag:yaml.org,2002:bool", r"(?:true|True|TRUE|false|False|FALSE)", list("tTfF")),
+    ("tag:yaml.org,2002:null", r"(?:~|null|Null|NULL|)", ["~", "n", "N", ""]),
+    ("tag:yaml.org,2002:int", r"[-+]?[0-9]+", _NUMBERS),
+    ("tag:yaml.org,2002:float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", _NUMBERS),
+):
+    for _kind in (_Loader, _Dumper):
+        _kind.add_implicit_resolver(_tag, re.compile(f"(?:{_pattern})$"), _first)
+_Loader.add_constructor("tag:yaml.org,2002:int", lambda loader, node: int(loader.construct_scalar(node)))
+_Loader.add_constructor("tag:yaml.org,2002:float", lambda loader, node: float(loader.construct_scalar(node)))
+
+
+def read_text_as(kind: Format, text: str) -> dict[str, Any]:
+    """The mapping that the text holds; BadValue saying where it cannot be read. Dates become RFC 3339 texts."""
+    try:
+        match kind:
+            case "toml":
+                value: Any = _dated(tomllib.loads(text))
+            case "yaml":
+                value = yaml.load(text, Loader=_Loader)
+            case "json":
+                value = json.loads(text, object_pairs_hook=_unique)
+    except (tomllib.TOMLDecodeError, yaml.YAMLError, ValueError, RecursionError) as exc:
+        raise BadValue("file", "...", f"give {kind.upper()} ({' '.join(str(exc).split())})") from exc
+    if not isinstance(value, dict):
+        raise BadValue("file", type(value).__name__, "give a table with the key `jobs`")
+    return value
+
+
+def write_text_as(kind: Format, source: str, jobs: list[dict[str, Any]]) -> str:
+    """A file of these jobs; BadValue where one holds what the format cannot say."""
+    match kind:
+        case "toml":
+            return _toml(source, jobs)
+        case "yaml":
+            body = {"source": source, "jobs": jobs}
+            text: str = yaml.dump(body, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+            return text
+        case "json":
+            return json.dumps({"source": source, "jobs": jobs}, indent=2, ensure_ascii=False) + "\n"
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        raise ValueError("a key stands twice")
+    return made
+
+
+def _dated(value: Any) -> Any:
+    if isinstance(value, datetime | date):
+        return value.isoformat().replace("+00:00", "Z")
+    if isinstance(value, dict):
+        return {key: _dated(item) for key, item in value.items()}
+    return [_dated(item) for item in value] if isinstance(value, list) else value
+
+
+def _toml(source: str, jobs: list[dict[str, Any]]) -> str:
+    lines = [f"source = {_toml_value(source, 'source')}", *([] if jobs else ["jobs = []"])]
+    for job in jobs:
+        lines += ["", "[[jobs]]"]
+        lines += [f"{_toml_key(key)} = {_toml_value(value, _place(job, key))}" for key, value in job.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _place(job: Mapping[str, Any], key: str) -> str:
+    return f"{job['job_id']}.{key}"
+
+
+def _toml_value(value: Any, place: str) -> str:
+    match value:
+        case None:
+            raise BadValue(place, None, "TOML has no null: use --format yaml or json")
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return repr(value)
+        case str():
+            return _toml_text(value)
+        case list():
+            return f"[{', '.join(_toml_value(item, place) for item in value)}]"
+        case dict():
+            inner = ", ".join(f"{_toml_key(key)} = {_toml_value(item, place)}" for key, item in value.items())
+            return f"{{ {inner} }}" if inner else "{}"
+        case _:
+            raise BadValue(place, value, "plain JSON values only")
+
+
+def _toml_text(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _toml_key(key: str) -> str:
+    return key if _BARE_KEY.fullmatch(key) else _toml_text(key)

@@ -1,0 +1,46 @@
+"""Stored jobs as a file would say them: only what differs from the defaults. Pure."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from scheduler_service.core.errors import BadValue
+from scheduler_service.core.job_body import definition_of, read_job
+from scheduler_service.core.schedule import canonical_spec
+
+_LEAST: Final = ("job_id", "task", "schedule")
+_PLAIN: Final = {"job_id": "a", "task": "a", "schedule": {"kind": "hourly", "minute": 0}}
+
+
+def short_body(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The job without what the service fills in by itself; read again, it is the same definition."""
+    job_id = body["job_id"]
+    short: dict[str, Any] = {"job_id": job_id, "task": body["task"], "schedule": short_spec(body["schedule"], job_id)}
+    defaults = definition_of(read_job(_PLAIN, made_at=0)[0])
+    for key, default in defaults.items():
+        value = body.get(key)
+        if key in _LEAST or value == default or value is None:
+            continue
+        short[key] = _differing(value, default) if key in ("misfire", "retry") else value
+    return short
+
+
+def short_spec(spec: Mapping[str, Any], job_id: str) -> dict[str, Any]:
+    """The schedule without the keys that the service would fill in just so."""
+    short = dict(spec)
+    whole = canonical_spec(spec, job_id=job_id)
+    for key in list(short):
+        less = {name: value for name, value in short.items() if name != key}
+        if _canonical(less, job_id) == whole:
+            short = less
+    return short
+
+
+def _canonical(spec: Mapping[str, Any], job_id: str) -> dict[str, Any] | None:
+    try:
+        return canonical_spec(spec, job_id=job_id)
+    except BadValue:
+        return None
+
+
+def _differing(value: Mapping[str, Any], default: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: item for key, item in value.items() if item != default[key]}

@@ -1,0 +1,70 @@
+"""`jobs apply` and `jobs export` against a real API process."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.command_line import Itinerary
+from tests.support.processes import REPOSITORY
+
+SEED = REPOSITORY / "tests" / "jobs_as_code"
+
+
+def names(itinerary: Itinerary, source: str) -> list[str]:
+    return [job["job_id"] for job in json.loads(itinerary.done("jobs", "list", "--source", source, "--json"))["items"]]
+
+
+@pytest.mark.slow
+def test_a_file_is_shown_applied_and_exported_to_what_applies_to_no_change(
+    itinerary: Itinerary, tmp_path: Path
+) -> None:
+    seed = str(SEED / "seed.toml")
+    planned = itinerary.done("jobs", "apply", seed, "--dry-run")
+    assert "+ job-4  itinerary.echo: Every 25 minutes" in planned
+    assert "seed: 5 added, 0 as they are" in planned
+    assert names(itinerary, "seed") == []
+    assert itinerary.done("jobs", "apply", seed, "--yes").endswith("applied\n")
+    assert names(itinerary, "seed") == [f"job-{n}" for n in range(1, 6)]
+    for kind in ("toml", "yaml", "json"):
+        file = tmp_path / f"out.{kind}"
+        itinerary.done("jobs", "export", "--source", "seed", "--format", kind, "-o", str(file))
+        assert "nothing to change, 5 as they are" in itinerary.done("jobs", "apply", str(file), "--yes")
+    for same in ("seed.yaml", "seed.py"):
+        assert "nothing to change, 5 as they are" in itinerary.done("jobs", "apply", str(SEED / same), "--yes")
+    everything = tmp_path / "all.yaml"
+    everything.write_text(itinerary.done("jobs", "export", "--format", "yaml"))
+    assert "nothing to change" in itinerary.done("jobs", "apply", str(everything))
+
+
+@pytest.mark.slow
+def test_what_a_file_no_longer_names_is_deleted_unless_that_is_declined(itinerary: Itinerary, tmp_path: Path) -> None:
+    file = tmp_path / "shop.toml"
+    file.write_text('source = "shop"\n[[jobs]]\njob_id = "shop.a"\ntask = "t"\nschedule = "0 2 * * *"\n')
+    itinerary.done("jobs", "apply", str(file), "-y")
+    file.write_text('source = "shop"\n[[jobs]]\njob_id = "shop.b"\ntask = "t"\nschedule = "0 3 * * *"\n')
+    assert "= shop.a  is not named; it stays" in itinerary.done("jobs", "apply", str(file), "-y", "--no-prune")
+    file.write_text('source = "shop"\n[[jobs]]\njob_id = "shop.b"\ntask = "t"\nschedule = "0 4 * * *"\n')
+    changed = json.loads(itinerary.done("jobs", "apply", str(file), "-y", "--json"))
+    assert [job["job_id"] for job in changed["removed"]] == ["shop.a"]
+    assert changed["changed"][0]["changes"] == [{"field": "schedule.expr", "before": "0 3 * * *", "after": "0 4 * * *"}]
+    assert names(itinerary, "shop") == ["shop.b"]
+
+
+def test_without_somebody_to_ask_nothing_is_applied(itinerary: Itinerary, tmp_path: Path) -> None:
+    file = tmp_path / "j.json"
+    file.write_text('{"jobs": [{"job_id": "x.y", "task": "t", "schedule": "* * * * *"}]}')
+    unnamed = itinerary("jobs", "apply", str(file))
+    assert (unnamed.returncode, "--source" in unnamed.stderr) == (2, True)
+    unasked = itinerary("jobs", "apply", str(file), "--source", "who")
+    assert (unasked.returncode, "--yes" in unasked.stderr) == (2, True)
+    assert names(itinerary, "who") == []
+
+
+def test_a_wrong_file_is_one_line_that_names_the_job(itinerary: Itinerary, tmp_path: Path) -> None:
+    file = tmp_path / "bad.yaml"
+    file.write_text("source: s\njobs:\n- {job_id: a.b, task: t, schedule: 61 * * * *}\n")
+    ended = itinerary("jobs", "apply", str(file), "-y")
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("itinerary: job a.b.schedule.expr: ")
+    assert ended.stderr.count("\n") == 1

@@ -1,0 +1,82 @@
+"""The Schedule that a Python module fills."""
+
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from celery import Celery
+
+from scheduler_service.core.errors import BadValue, BadValues
+from scheduler_service.jobs_as_code import Schedule
+
+app = Celery("shop")
+
+
+@app.task(name="shop.report")
+def report() -> None:
+    """A task of somebody's app."""
+
+
+def note(job_id: str, scheduled_at: datetime) -> None:
+    """A plain function."""
+
+
+def test_a_task_is_named_by_its_name_by_itself_or_by_a_function() -> None:
+    schedule = Schedule()
+    for number, task in enumerate(("shop.report", report, note, lambda job_id, at: None)):
+        schedule.hourly(f"job-{number}", task=task, minute=17)
+    names = [body["task"] for body in schedule.bodies]
+    assert names[:2] == ["shop.report", "shop.report"]
+    assert names[2] == f"{__name__}.note"
+    assert names[3] == f"{__name__}.job-3"
+    assert list(schedule.functions) == names[2:]
+    assert schedule.celery_apps == [app]
+
+
+def test_every_kind_of_schedule_can_be_said() -> None:
+    schedule = Schedule("shop", timezone="Europe/Berlin", queue="slow")
+    schedule.cron("a", task="t", expr="0 2 * * *", day_match="and", title="A")
+    schedule.hourly("b", task="t", minute=5, timezone="UTC")
+    schedule.interval("c", task="t", every=timedelta(minutes=4), offset="1m", timeout=timedelta(seconds=90))
+    schedule.calendar("d", task="t", unit="month", at=["05:30"], days=[-1])
+    schedule.once("e", task="t", at=datetime(2027, 1, 1, tzinfo=UTC), queue="fast")
+    a, b, c, d, e = schedule.bodies
+    assert (a["schedule"]["timezone"], a["queue"], a["title"]) == ("Europe/Berlin", "slow", "A")
+    assert b["schedule"]["timezone"] == "UTC"
+    assert (c["schedule"]["every"], c["timeout"]) == ("4m", "90s")
+    assert d["schedule"]["days"] == [-1]
+    assert (e["schedule"]["at"], e["queue"]) == ("2027-01-01T00:00:00Z", "fast")
+
+
+def test_what_is_wrong_is_told_where_the_job_is_added_and_nothing_is_added() -> None:
+    schedule = Schedule()
+    with pytest.raises(BadValues, match="expr"):
+        schedule.cron("a", task="t", expr="61 * * * *")
+    with pytest.raises(BadValues, match="colour"):
+        schedule.hourly("a", task="t", minute=1, colour="red")
+    with pytest.raises(BadValue, match="paused"):
+        schedule.hourly("a", task="t", minute=1, paused=True)
+    with pytest.raises(BadValue, match="function of"):
+        schedule.hourly("a", task=3, minute=1)
+    with pytest.raises(BadValue, match="aware"):
+        schedule.once("a", task="t", at=datetime(2027, 1, 1))  # noqa: DTZ001 - that is the point
+    assert schedule.bodies == []
+    schedule.hourly("a", task="t", minute=1)
+    with pytest.raises(BadValue, match="once"):
+        schedule.hourly("a", task="t", minute=1)
+
+
+def test_threads_may_add_jobs_at_once_and_a_listener_hears_of_each() -> None:
+    schedule, heard = Schedule(), []
+    schedule.hourly("before", task="t", minute=1)
+    assert [body["job_id"] for body in schedule.watch(heard.append)] == ["before"]
+    threads = [
+        threading.Thread(target=lambda n=n: [schedule.hourly(f"{n}.{k}", task="t", minute=1) for k in range(20)])
+        for n in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(heard) == sorted(f"{n}.{k}" for n in range(4) for k in range(20))
+    assert len(schedule.bodies) == 81
