@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
+from scheduler_service.core.audit import Deed
 from scheduler_service.core.effects import Apply, Effect, MakeRuns, RecordStatistics, Release
+from scheduler_service.core.feedback import ServerGeneration
 from scheduler_service.core.instants import Duration, Instant
 from scheduler_service.core.model import (
     ActiveRun,
@@ -22,6 +24,7 @@ from scheduler_service.core.model import (
 )
 from scheduler_service.core.run_state import RunState
 from scheduler_service.core.state import SchedulerState
+from scheduler_service.placement_ports import PlacementMeter, PlacementStore
 
 T = TypeVar("T")
 
@@ -76,7 +79,7 @@ class Moved:
     refused: tuple[str, ...]
 
 
-class LeaderStore(Protocol):
+class LeaderStore(PlacementStore, Protocol):
     """The leader's writes and reads. Every write is one transaction fenced by the lease's term."""
 
     def cursor(self, lease: Lease) -> Cursor:
@@ -138,12 +141,15 @@ class Page(Generic[T]):
 
 
 class JobStore(Protocol):
-    """Definitions of jobs, for everybody but the leader. Each change makes a version and its history row."""
+    """Definitions of jobs, for everybody but the leader. Each change makes a version and its history row, and is
+    recorded in the audit log in the same transaction where `by` says who makes it."""
 
-    def create(self, job: Job) -> Job:
+    def create(self, job: Job, *, by: Deed | None = None) -> Job:
         """Insert; Conflict where the id exists. Version, effective_from and created_at are set here."""
 
-    def replace(self, job: Job, if_version: int | None) -> tuple[Job, Literal["made", "replaced", "unchanged"]]:
+    def replace(
+        self, job: Job, if_version: int | None, *, by: Deed | None = None
+    ) -> tuple[Job, Literal["made", "replaced", "unchanged"]]:
         """Make or replace; an equal definition changes no version; StaleVersion where `if_version` is not current.
 
         Pause state is not part of the definition and is kept.
@@ -153,14 +159,23 @@ class JobStore(Protocol):
         """The current definition; NotFound."""
 
     def list(
-        self, *, tag: str | None, text: str | None, paused: bool | None, limit: int, cursor: str | None
+        self,
+        *,
+        tag: str | None,
+        text: str | None,
+        paused: bool | None,
+        limit: int,
+        cursor: str | None,
+        source: str | None = None,
     ) -> Page[Job]:
-        """Jobs by id, filtered; `text` is found in id, title, task."""
+        """Jobs by id, filtered; `text` is found in id, title, task; `source`: only what that file owns."""
 
-    def set_paused(self, job_id: str, paused: bool, reason: str | None, until: Instant | None) -> Job:
+    def set_paused(
+        self, job_id: str, paused: bool, reason: str | None, until: Instant | None, *, by: Deed | None = None
+    ) -> Job:
         """Pause or resume; no version is made where nothing changes."""
 
-    def delete(self, job_id: str, if_version: int | None) -> None:
+    def delete(self, job_id: str, if_version: int | None, *, by: Deed | None = None) -> None:
         """Mark deleted, as a last version; history stays; NotFound. Making it again goes on counting versions."""
 
 
@@ -176,9 +191,9 @@ class RunFilter:
 
 
 class RunStore(Protocol):
-    """Runs, for everybody but the leader."""
+    """Runs, for everybody but the leader. Changes are recorded in the audit log where `by` is given."""
 
-    def enqueue(self, runs: Sequence[NewRun]) -> list[tuple[Run, bool]]:
+    def enqueue(self, runs: Sequence[NewRun], *, by: Deed | None = None) -> list[tuple[Run, bool]]:
         """Insert all or nothing; (run, made). The same idempotency key and request hash gives the run that is
         there; another hash raises Conflict. `due_at` 0 means now, by the database's clock."""
 
@@ -188,7 +203,7 @@ class RunStore(Protocol):
     def list(self, wanted: RunFilter, limit: int, cursor: str | None) -> Page[Run]:
         """Newest first by scheduled_at, then id; attempts left out."""
 
-    def request_cancel(self, run_id: str) -> Run:
+    def request_cancel(self, run_id: str, *, by: Deed | None = None) -> Run:
         """Scheduled and retrying end `cancelled` here; for pending and running cancel_requested_at is committed.
         A final run is returned as it is. NotFound."""
 
@@ -233,9 +248,10 @@ class Inbox(Protocol):
 class Claims(Protocol):
     """The leader's side of the claim that every attempt needs before it starts."""
 
-    def take(self, task_ids: Sequence[str]) -> list[bool]:
+    def take(self, task_ids: Sequence[str]) -> list[bool] | None:
         """Try to claim each for the leader: True where it was won (no worker will ever start it). Told again for
-        an attempt that the leader holds already, the answer is True again."""
+        an attempt that the leader holds already, the answer is True again. None: this generation is not accepted,
+        claims may be lost, so that nothing was taken, or not everything."""
 
     def flag(self, task_ids: Sequence[str]) -> None:
         """Set the cooperative cancel flag, a day long."""
@@ -243,8 +259,24 @@ class Claims(Protocol):
     def results(self, task_ids: Sequence[str]) -> list[Mapping[str, str] | None]:
         """The terminal report that an attempt left beside the stream, as entry fields, or None."""
 
-    def forget(self, task_ids: Sequence[str]) -> None:
+    def forget_results(self, task_ids: Sequence[str]) -> None:
         """Remove the result keys of attempts that are committed as over."""
+
+    def forget(self, task_ids: Sequence[str]) -> None:
+        """Remove all that is kept of attempts that are over and below the floor of their queue."""
+
+    def raise_floors(self, floors: Mapping[str, int]) -> dict[str, int]:
+        """From now on a message of these queues with a lower seq starts nothing. Floors never go down; returns them
+        as they are."""
+
+    def look(self) -> ServerGeneration:
+        """The generation that is there. Nothing can be claimed while it is not accepted."""
+
+    def accept(self, name: str, floor: int) -> bool:
+        """Accept this generation: messages of any queue below `floor` start nothing. False: another one is there."""
+
+    def eviction_policy(self) -> str:
+        """What the server drops when its memory is full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,8 +302,14 @@ class Dispatcher(Protocol):
     def revoke(self, task_ids: Sequence[str]) -> None:
         """Ask the workers to terminate these tasks."""
 
+    def look(self) -> ServerGeneration | None:
+        """The broker's generation; None where the broker is no Redis, and keeps its messages itself."""
 
-class Meter(Protocol):
+    def accept(self, name: str, floor: int) -> None:
+        """Remember that in this generation everything pending was sent by messages from `floor` on."""
+
+
+class Meter(PlacementMeter, Protocol):
     """Where the leader's figures go. Never fails, never blocks."""
 
     def leading(self, term: int) -> None:

@@ -15,13 +15,14 @@ from scheduler_service.core.errors import BadValue, BadValues
 from scheduler_service.core.instants import Instant
 from scheduler_service.core.job_body import read_job
 from scheduler_service.core.model import Job, JobHistory
+from scheduler_service.core.placements import placed
 
 log = structlog.get_logger(__name__)
 
 _V: Final = job_versions.c
 VERSION_COLUMNS: Final = (
     _V.definition, _V.created_at, _V.version, _V.paused, _V.pause_reason, _V.paused_until, _V.effective_from,
-    _V.deleted,
+    _V.deleted, _V.placed_anchor, _V.placed_at,
 )  # fmt: skip
 JOB_COLUMNS: Final = (*(jobs.c[column.name] for column in VERSION_COLUMNS), jobs.c.source)
 _IDS: Final = Batch(job_id=Text)
@@ -29,9 +30,9 @@ _IDS: Final = Batch(job_id=Text)
 
 def job_of(row: Sequence[Any]) -> Job:
     """The version, from VERSION_COLUMNS."""
-    definition, created_at, version, paused, pause_reason, paused_until, effective_from, deleted = row[:8]
+    definition, created_at, version, paused, pause_reason, paused_until, effective_from, deleted, anchor, at = row[:10]
     job, _ = read_job(definition, made_at=created_at)
-    return replace(
+    job = replace(
         job,
         version=version,
         paused=paused,
@@ -40,11 +41,12 @@ def job_of(row: Sequence[Any]) -> Job:
         effective_from=effective_from,
         deleted=deleted,
     )
+    return job if anchor is None else placed(job, anchor, at)
 
 
 def current_job_of(row: Sequence[Any]) -> Job:
     """The job as it is now, from JOB_COLUMNS."""
-    return replace(job_of(row), source=row[8])
+    return replace(job_of(row), source=row[10])
 
 
 def search_columns(job: Job) -> dict[str, str]:

@@ -19,6 +19,7 @@ from scheduler_service.core.errors import Conflict
 from scheduler_service.core.instants import MICROSECOND, Instant
 from scheduler_service.core.job_plan import JobChange, JobSet, JobsPlan, plan_jobs
 from scheduler_service.core.model import Job
+from scheduler_service.core.placements import carry_place
 
 _ADVISORY_LOCK: Final = 0x17_1EAA_2E
 _IDS: Final = Batch(job_id=Text)
@@ -113,7 +114,8 @@ def _edited(change: JobChange, source: str | None) -> Job:
 
 
 def _next(job: Job, before: Job, now: Instant) -> Job:
-    return replace(job, version=before.version + 1, effective_from=max(now, before.effective_from + MICROSECOND))
+    effective_from = max(now, before.effective_from + MICROSECOND)
+    return carry_place(before, replace(job, version=before.version + 1, effective_from=effective_from))
 
 
 def _update(connection: Connection, made: Sequence[Job], now: Instant) -> None:

@@ -23,6 +23,7 @@ from scheduler_service.core.errors import Conflict, NotFound, StaleVersion
 from scheduler_service.core.instants import MICROSECOND, Instant
 from scheduler_service.core.job_body import definition_of, job_body
 from scheduler_service.core.model import Job
+from scheduler_service.core.placements import carry_place
 from scheduler_service.ports import Page
 
 
@@ -158,7 +159,8 @@ class SqlJobStore:
     def _next_version(self, connection: Connection, job: Job, before: Job, by: Deed | None) -> Job:
         now = self._database.read_clock(connection)
         effective_from = max(now, before.effective_from + MICROSECOND)
-        made = _as_kept(replace(job, version=before.version + 1, effective_from=effective_from))
+        made = carry_place(before, replace(job, version=before.version + 1, effective_from=effective_from))
+        made = _as_kept(made)
         changed = update(jobs).where(jobs.c.job_id == job.job_id, jobs.c.version == before.version)
         connection.execute(changed.values(**job_row(made), updated_at=now))
         keep_version(connection, made, before, now, by)
@@ -212,7 +214,7 @@ def _as_kept(job: Job) -> Job:
     kept = job_of(
         (
             definition_of(job), job.created_at, job.version, job.paused, job.pause_reason, job.paused_until,
-            job.effective_from, job.deleted,
+            job.effective_from, job.deleted, job.placed_anchor, job.placed_at,
         )
     )  # fmt: skip
     return replace(kept, source=job.source)
@@ -230,6 +232,8 @@ def version_row(job: Job) -> Mapping[str, Any]:
         "effective_from": job.effective_from,
         "created_at": job.created_at,
         "deleted": job.deleted,
+        "placed_anchor": job.placed_anchor,
+        "placed_at": job.placed_at,
     }
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from sqlalchemy import delete, select
 
-from scheduler_service.adapters import job_rows, sql_moves, sql_planning, sql_reads, sql_reports
+from scheduler_service.adapters import job_rows, sql_moves, sql_placing, sql_planning, sql_reads, sql_reports
 from scheduler_service.adapters.batch import insert_into
 from scheduler_service.adapters.database import Database
 from scheduler_service.adapters.fence import fenced
@@ -20,6 +20,7 @@ from scheduler_service.core.effects import Apply, MakeRuns, RecordStatistics, Re
 from scheduler_service.core.errors import RowRefused
 from scheduler_service.core.instants import DAY, MINUTE, Instant
 from scheduler_service.core.model import ActiveRun, Cursor, JobHistory, Lease
+from scheduler_service.core.placements import MovedBefore, PlaceJobs
 from scheduler_service.ports import Moved
 
 STATISTICS_KEPT: Final = 7 * DAY
@@ -114,6 +115,16 @@ class SqlLeaderStore:
         with self._database.write() as connection:
             connection.execute(new.on_conflict_do_nothing())
             connection.execute(old)
+
+    def place_jobs(self, lease: Lease, batch: PlaceJobs) -> frozenset[str]:
+        """See PlacementStore."""
+        with fenced(self._database, lease) as connection:
+            return sql_placing.place_jobs(connection, self._dialect, batch, self._database.read_clock(connection))
+
+    def last_rebalance(self) -> tuple[MovedBefore, ...] | None:
+        """See PlacementStore."""
+        with self._database.read() as connection:
+            return sql_placing.last_rebalance(connection)
 
     def _make(self, lease: Lease, batch: MakeRuns, *, sparing: bool) -> set[str]:
         with fenced(self._database, lease) as connection:

@@ -119,6 +119,8 @@ jobs: Final = Table(
     Column("updated_at", InstantColumn, nullable=False),
     Column("deleted", Boolean, nullable=False),
     Column("source", KEY),
+    Column("placed_anchor", InstantColumn),
+    Column("placed_at", InstantColumn),
 )
 
 job_versions: Final = Table(
@@ -134,6 +136,8 @@ job_versions: Final = Table(
     Column("created_at", InstantColumn, nullable=False),
     Column("deleted", Boolean, nullable=False),
     Column("actor", Text),
+    Column("placed_anchor", InstantColumn),
+    Column("placed_at", InstantColumn),
 )
 
 runs: Final = Table(

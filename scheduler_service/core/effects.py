@@ -6,6 +6,7 @@ from typing import Any
 
 from scheduler_service.core.instants import Instant
 from scheduler_service.core.model import Gap, JobHistory, NewRun, ReleasedRun
+from scheduler_service.core.placements import BalancerEffect, PlacementStoreEffect
 from scheduler_service.core.run_state import Event, RunState
 
 
@@ -267,7 +268,16 @@ class RecordStatistics:
 
 
 StoreEffect = (
-    MakeRuns | MoveRuns | Republish | Apply | ReadRuns | ReadDue | ReadCancels | ReadJobs | RecordStatistics
+    MakeRuns
+    | MoveRuns
+    | Republish
+    | Apply
+    | ReadRuns
+    | ReadDue
+    | ReadCancels
+    | ReadJobs
+    | RecordStatistics
+    | PlacementStoreEffect
 )
 BrokerEffect = (
     Publish
@@ -284,4 +294,4 @@ BrokerEffect = (
     | Reply
     | ReplyMetrics
 )
-Effect = StoreEffect | BrokerEffect | BuildIndex | ReadInboxAnew
+Effect = StoreEffect | BrokerEffect | BuildIndex | BalancerEffect | ReadInboxAnew

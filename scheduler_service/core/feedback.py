@@ -7,6 +7,7 @@ from scheduler_service.core.effects import Apply
 from scheduler_service.core.instants import Instant
 from scheduler_service.core.messages import InboxMessage, Report
 from scheduler_service.core.model import ActiveRun, JobHistory, ReleasedRun
+from scheduler_service.core.placements import PlacementFeedback
 from scheduler_service.core.run_index import Generation
 
 
@@ -225,5 +226,6 @@ Feedback = (
     | InboxRead
     | InboxSilent
     | Woken
+    | PlacementFeedback
     | Shutdown
 )

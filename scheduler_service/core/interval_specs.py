@@ -2,6 +2,7 @@
 
 Occurrences are anchor + offset + k * every: from k = 0 where the user gives the anchor, from k = 1 where
 it is 00:00 of the day the job was made, so that a job of every 25th minute with offset 2 starts at 00:27.
+A balanced interval has no anchor of its own: it is silent until it is placed.
 """
 
 from collections.abc import Mapping
@@ -10,7 +11,7 @@ from typing import Any, Final
 from scheduler_service.core.clock_warnings import rhythm_warnings
 from scheduler_service.core.errors import BadValue
 from scheduler_service.core.instants import DAY, SECOND, Duration, Instant, format_duration, format_instant
-from scheduler_service.core.schedule_kinds import IntervalSchedule, shared_interval
+from scheduler_service.core.schedule_kinds import UNPLACED, IntervalSchedule, shared_interval
 from scheduler_service.core.spec_reading import duration, flag, moment, only_known, zone_name
 from scheduler_service.core.zones import DAY_SECONDS, first_instant_from, offset_at
 
@@ -57,7 +58,9 @@ def _offset(spec: Mapping[str, Any], every: Duration) -> Duration:
 def parse(spec: Mapping[str, Any], made_at: Instant) -> IntervalSchedule:
     """The schedule of a canonical spec, for a job made at `made_at`."""
     every, offset = _every(spec), duration(spec, "offset")
-    if spec["anchor"] is None:
+    if spec["balanced"]:
+        first = UNPLACED
+    elif spec["anchor"] is None:
         first = midnight(spec["timezone"], made_at) + offset + every
     else:
         first = moment(spec["anchor"], "anchor", None) + offset

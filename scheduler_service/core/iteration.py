@@ -7,7 +7,7 @@ It does no I/O, reads no clock and raises for no message: what cannot be used is
 from collections.abc import Iterable, Sequence
 from typing import assert_never
 
-from scheduler_service.core import generation, looking
+from scheduler_service.core import generation, looking, placing
 from scheduler_service.core.effects import (
     Effect,
     MakeRuns,
@@ -55,6 +55,7 @@ from scheduler_service.core.messages import (
     Succeeded,
 )
 from scheduler_service.core.model import ActiveRun, Cursor, JobHistory
+from scheduler_service.core.placements import PlacementFeedback, RebalanceAsked, Survey
 from scheduler_service.core.planning import plan, take_jobs
 from scheduler_service.core.queries import answer, oldest_due
 from scheduler_service.core.rebuilding import take_index, want_rebuild
@@ -102,6 +103,7 @@ def take_over(
         state.runs.put(run)
     take_jobs(state, step, JobsRead(tuple(jobs)))
     state.changed.clear()
+    placing.follow(state, step, state.jobs)
     for run in found:
         # What an edit of the leaderless time retracted is gone, what it made anew is newer than its row.
         if state.runs.get(run.run_id) is run:
@@ -132,6 +134,7 @@ def iterate(state: SchedulerState, messages: Sequence[Feedback], now: Instant) -
         raise_floors(state, step)
         generation.look(state, step)
         looking.poll(state, step)
+        placing.survey(state, step)
         want_rebuild(state, step)
     _clean_up(state, step)
     _statistics(state, step)
@@ -150,6 +153,9 @@ def next_wake(state: SchedulerState, now: Instant) -> Instant:
 
 
 def _take(state: SchedulerState, step: Step, message: Feedback) -> None:
+    if isinstance(message, PlacementFeedback):
+        placing.take(state, step, message)
+        return
     match message:
         case IndexBuilt() | JobsRead():
             pass
@@ -222,6 +228,8 @@ def _hear(state: SchedulerState, step: Step, message: InboxMessage) -> None:
                     step.read(state, run_id)
         case Query():
             _answer(state, step, message)
+        case RebalanceAsked():
+            placing.rebalance_asked(state, step, message)
         case _:
             assert_never(message)
 
@@ -229,6 +237,8 @@ def _hear(state: SchedulerState, step: Step, message: InboxMessage) -> None:
 def _answer(state: SchedulerState, step: Step, query: Query) -> None:
     if query.what == "metrics":
         step.others.append(ReplyMetrics(query.reply_to))
+    elif query.what == "distribution":
+        step.others.append(Survey(step.now, query.reply_to))
     else:
         step.others.append(Reply(query.reply_to, answer(state, query, step.now)))
 
@@ -252,7 +262,9 @@ def _renewed(state: SchedulerState, step: Step, renewed: RunsRenewed) -> None:
 
 
 def _jobs_read(state: SchedulerState, step: Step, read: JobsRead) -> None:
-    for job_id in take_jobs(state, step, read):
+    touched = take_jobs(state, step, read)
+    placing.follow(state, step, touched)
+    for job_id in touched:
         if state.jobs[job_id].current.deleted:
             _end_with_job(state, step, job_id)
 

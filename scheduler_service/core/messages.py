@@ -11,6 +11,7 @@ from typing import Any, Final
 from scheduler_service.core.errors import BadValue, MalformedEntry
 from scheduler_service.core.identity import split_task_id
 from scheduler_service.core.instants import Instant, parse_instant
+from scheduler_service.core.placements import RebalanceAsked, read_asked
 from scheduler_service.core.wire import ENTRY_VERSION
 
 MAX_BODY: Final = 512 * 1024
@@ -118,7 +119,7 @@ class Query:
 
 
 Report = Started | Succeeded | Failed | RetryAsked
-InboxMessage = Started | Succeeded | Failed | RetryAsked | Heartbeat | JobChanged | CancelRun | RunEnqueued | Query
+InboxMessage = Report | Heartbeat | JobChanged | CancelRun | RunEnqueued | Query | RebalanceAsked
 
 
 def decode(fields: Mapping[str, str]) -> InboxMessage:
@@ -285,4 +286,5 @@ _DECODERS: Final[dict[str, Callable[[dict[str, Any], Instant], InboxMessage]]] =
     "cancel_run": _cancel_run,
     "run_enqueued": _run_enqueued,
     "query": _query,
+    "rebalance": lambda body, at: read_asked(body),
 }

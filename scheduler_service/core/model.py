@@ -64,6 +64,7 @@ class Job:
     """One version of a job's definition; it holds from `effective_from` until the next version's.
 
     `schedule_spec` is the schedule's JSON as stored (see core.schedule.canonical_spec); `schedule` the parsed one.
+    A balanced interval has its phase from the leader, see core.placements; its schedule is silent until then.
     `source` is the file that owns the job, where one does: it is the job's, not the version's.
     """
 
@@ -93,6 +94,8 @@ class Job:
     created_at: Instant = 0
     effective_from: Instant = 0
     deleted: bool = False
+    placed_anchor: Instant | None = None
+    placed_at: Instant | None = None
 
 
 @dataclass(frozen=True, slots=True)

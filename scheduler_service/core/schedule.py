@@ -5,6 +5,7 @@ The door to this part of the core: what other modules need of schedules is impor
 
 from scheduler_service.core.jitter import jitter_of
 from scheduler_service.core.schedule_kinds import (
+    UNPLACED,
     CalendarSchedule,
     CronSchedule,
     HourlySchedule,
@@ -17,6 +18,7 @@ from scheduler_service.core.schedule_specs import ParsedSchedule, canonical_spec
 from scheduler_service.core.walk import count, latest, next_after, occurrences, upcoming
 
 __all__ = [
+    "UNPLACED",
     "CalendarSchedule",
     "CronSchedule",
     "HourlySchedule",

@@ -6,9 +6,14 @@ kinds carry a `WallTimes`, the others plain instants. Made by `parse_schedule`; 
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Final
 
-from scheduler_service.core.instants import Duration, Instant
+from scheduler_service.core.instants import SECOND, Duration, Instant
 from scheduler_service.core.wall_times import WallTimes
+from scheduler_service.core.zones import LAST_SECOND
+
+UNPLACED: Final[Instant] = LAST_SECOND * SECOND
+"""The first occurrence of a balanced interval that has no place yet: the end of all calendars."""
 
 
 @dataclass(frozen=True, slots=True)

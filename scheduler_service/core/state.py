@@ -8,6 +8,7 @@ import heapq
 from collections import Counter, deque
 from dataclasses import dataclass, field, replace
 
+from scheduler_service.core.distribution import Distribution
 from scheduler_service.core.effects import (
     Apply,
     Effect,
@@ -20,6 +21,7 @@ from scheduler_service.core.feedback import ServerGeneration
 from scheduler_service.core.floor import Floors
 from scheduler_service.core.instants import MINUTE, SECOND, Duration, Instant
 from scheduler_service.core.model import ActiveRun, JobHistory
+from scheduler_service.core.placements import RebalancePlan
 from scheduler_service.core.run_index import ScheduledRunIndex
 from scheduler_service.core.run_state import FINAL, Event, RunState
 from scheduler_service.core.run_table import RunTable
@@ -136,6 +138,11 @@ class SchedulerState:
     looking: set[str] = field(default_factory=set)
     listening_since: Instant | None = None
     workers: dict[str, WorkerView] = field(default_factory=dict)
+
+    plans: dict[str, RebalancePlan] = field(default_factory=dict)
+    rebalanced: tuple[int, int] | None = None
+    distribution: Distribution | None = None
+    next_survey_at: Instant = 0
 
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     stopping: bool = False

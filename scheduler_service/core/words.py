@@ -20,6 +20,7 @@ from scheduler_service.core.days import CalendarDays, DayPattern
 from scheduler_service.core.instants import DAY, HOUR, MINUTE, SECOND, Duration, format_instant
 from scheduler_service.core.mask_words import line_words, listed, weekday_words
 from scheduler_service.core.schedule_kinds import (
+    UNPLACED,
     CalendarSchedule,
     CronSchedule,
     HourlySchedule,
@@ -93,7 +94,10 @@ def _descriptor(parts: list[str]) -> str:
 
 
 def _interval(schedule: IntervalSchedule) -> str:
-    words = f"Every {_length(schedule.every)}, counted from {format_instant(schedule.first)}"
+    words = f"Every {_length(schedule.every)}"
+    if schedule.first == UNPLACED:
+        return f"{words}, to be placed by the scheduler"
+    words = f"{words}, counted from {format_instant(schedule.first)}"
     return f"{words}, placed by the scheduler" if schedule.balanced else words
 
 

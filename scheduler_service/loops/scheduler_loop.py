@@ -15,8 +15,10 @@ from scheduler_service.core.errors import LeaseLost
 from scheduler_service.core.feedback import Shutdown
 from scheduler_service.core.instants import SECOND
 from scheduler_service.core.iteration import iterate, next_wake, take_over
+from scheduler_service.core.placements import BalancerEffect
 from scheduler_service.core.rebuilding import build_index
 from scheduler_service.core.state import CoreSettings, SchedulerState
+from scheduler_service.loops.balancer_thread import BalancerThread
 from scheduler_service.loops.broker_thread import BrokerThread
 from scheduler_service.loops.effect_thread import EffectThread
 from scheduler_service.loops.inbox_reader import InboxReader
@@ -90,6 +92,7 @@ class SchedulerLoop:
             self._keeper, self._mailbox, self._stopping, self._broke,
         )  # fmt: skip
         self._builder: EffectThread[BuildIndex] = EffectThread("index-builder", self._build, self._broke)
+        self._balancer = BalancerThread(self._mailbox, self._outside.meter, self._broke)
         self._watcher = JobWatcher(store, self._mailbox, since, self._broke)
         self._reader = InboxReader(
             self._outside.inbox, self._mailbox, self._outside.meter, cursor.inbox_position,
@@ -97,7 +100,14 @@ class SchedulerLoop:
         )  # fmt: skip
         state, effects = take_over(self._settings, lease.term, cursor, jobs, runs, self._keeper.now())
         self._listener = self._wakeup_listener()
-        for part in (self._syncer.thread, self._broker.thread, self._builder, self._watcher, self._reader):
+        for part in (
+            self._syncer.thread,
+            self._broker.thread,
+            self._builder,
+            self._balancer.thread,
+            self._watcher,
+            self._reader,
+        ):
             part.start()
         if self._listener is not None:
             self._listener.start()
@@ -127,6 +137,8 @@ class SchedulerLoop:
                 self._builder.put(effect)
             elif isinstance(effect, ReadInboxAnew):
                 self._reader.begin_anew()
+            elif isinstance(effect, BalancerEffect):
+                self._balancer.thread.put(effect)
             elif isinstance(effect, StoreEffect):
                 self._syncer.thread.put(effect)
             else:
@@ -156,7 +168,14 @@ class SchedulerLoop:
     def _stop_threads(self) -> None:
         if self._listener is not None:
             self._listener.stop(_JOIN_SECONDS)
-        for part in (self._reader, self._watcher, self._builder, self._broker.thread, self._syncer.thread):
+        for part in (
+            self._reader,
+            self._watcher,
+            self._builder,
+            self._balancer.thread,
+            self._broker.thread,
+            self._syncer.thread,
+        ):
             part.stop(_JOIN_SECONDS)
 
     def _broke(self, cause: BaseException) -> None:

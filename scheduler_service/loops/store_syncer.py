@@ -33,9 +33,11 @@ from scheduler_service.core.feedback import (
     RunsRenewed,
 )
 from scheduler_service.core.instants import Instant
+from scheduler_service.core.placements import JobsPlaced, PlaceJobs, ReadRebalance, RebalanceRead
 from scheduler_service.loops.effect_thread import EffectThread
 from scheduler_service.loops.lease_keeper import LeaseKeeper
 from scheduler_service.loops.mailbox import Mailbox
+from scheduler_service.loops.placement_log import log_placed
 from scheduler_service.ports import LeaderStore
 
 log = structlog.get_logger(__name__)
@@ -112,6 +114,12 @@ class StoreSyncer:
                     put(CancelsRead(requests))
             case ReadJobs(job_ids=job_ids):
                 put(JobsRead(tuple(store.histories_of(job_ids, self._since))))
+            case PlaceJobs():
+                placed = JobsPlaced(effect, store.place_jobs(lease, effect))
+                log_placed(placed)
+                put(placed)
+            case ReadRebalance(asked=asked):
+                put(RebalanceRead(asked, store.last_rebalance()))
             case RecordStatistics():
                 store.record_statistics(effect)
             case _:

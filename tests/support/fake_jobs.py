@@ -9,6 +9,7 @@ from scheduler_service.core.errors import Conflict, NotFound, StaleVersion
 from scheduler_service.core.instants import MICROSECOND, Instant
 from scheduler_service.core.job_body import definition_of, job_body, read_job
 from scheduler_service.core.model import Job
+from scheduler_service.core.placements import carry_place
 from scheduler_service.ports import Page
 from tests.support.fake_rows import JobRow, Tables, as_json
 
@@ -114,6 +115,7 @@ class FakeJobStore:
             version=len(row.versions) + 1,
             effective_from=effective_from,
         )
+        added = carry_place(before, added)
         row.versions.append(added)
         row.actors.append(None if by is None else by.actor)
         self._tables.record(by, job.job_id, _audited(before), _audited(added))

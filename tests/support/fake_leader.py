@@ -17,6 +17,8 @@ from scheduler_service.core.effects import (
 from scheduler_service.core.errors import RowRefused
 from scheduler_service.core.instants import DAY, MICROSECOND, MINUTE, Instant
 from scheduler_service.core.model import ActiveRun, Attempt, Cursor, Gap, JobHistory, Lease, NewRun, RunKind
+from scheduler_service.core.placements import MovedBefore, PlaceJobs, Placement, placed
+from scheduler_service.core.rebalance_record import last_moved, record_body
 from scheduler_service.core.run_state import ACTIVE, FINAL, WAITING, Event, RunState, can_move
 from scheduler_service.ports import Moved
 from tests.support.fake_rows import AttemptRow, JobRow, RunRow, Tables, as_json, refuse_unstorable, task_error
@@ -122,10 +124,41 @@ class FakeLeaderStore:
             wanted = [r for r in rows if r.state in ACTIVE - WAITING and r.cancel_requested_at is not None]
             return [row.active() for row in wanted][:limit]
 
+    def place_jobs(self, lease: Lease, batch: PlaceJobs) -> frozenset[str]:
+        with self._tables.lock:
+            self._tables.check(lease)
+            order = batch.order
+            repeated = order is not None and any(
+                (entry.subject, entry.action) == (order.plan.plan_id, order.asked.deed.action)
+                for entry in self._tables.audit
+            )
+            done = {p.job_id for p in batch.placements if self._place(p, batch.at, only_look=repeated)}
+            refused = frozenset(p.job_id for p in batch.placements) - done
+            if order is not None and not repeated:
+                body = as_json(record_body(batch, order.plan, refused))
+                self._tables.record(order.asked.deed, order.plan.plan_id, None, body)
+            return refused
+
+    def last_rebalance(self) -> tuple[MovedBefore, ...] | None:
+        with self._tables.lock:
+            return last_moved((entry.action, entry.after) for entry in reversed(self._tables.audit))
+
     def record_statistics(self, row: RecordStatistics) -> None:
         with self._tables.lock:
             kept = [old for old in self._tables.statistics if old.at >= row.at - 7 * DAY and old.at != row.at]
             self._tables.statistics = [*kept, row]
+
+    def _place(self, placement: Placement, at: Instant, *, only_look: bool) -> bool:
+        row = self._tables.jobs.get(placement.job_id)
+        if row is None or row.current.deleted:
+            return False
+        job = row.current
+        if only_look or job.placed_anchor == placement.anchor:
+            return job.placed_anchor == placement.anchor
+        if (job.version, job.placed_anchor) != (placement.version, placement.replaces):
+            return False
+        row.versions[-1] = placed(job, placement.anchor, at)
+        return True
 
     def _make(self, run: NewRun) -> bool:
         try:

@@ -18,8 +18,10 @@ from scheduler_service.core.instants import MILLISECOND, MINUTE, SECOND, Duratio
 from scheduler_service.core.iteration import iterate, next_wake, take_over
 from scheduler_service.core.messages import decode
 from scheduler_service.core.model import Lease
+from scheduler_service.core.placements import BalancerEffect
 from scheduler_service.core.rebuilding import build_index
 from scheduler_service.core.wire import entry
+from scheduler_service.loops.balancer_thread import BalancerThread
 from scheduler_service.loops.broker_thread import BrokerThread
 from scheduler_service.loops.inbox_reader import BEGINNING, parts
 from scheduler_service.loops.lease_keeper import LeaseKeeper
@@ -129,6 +131,8 @@ class SimLeader(Process):
         self._stores: deque[StoreEffect] = deque()
         self._brokers: deque[Any] = deque()
         self._builds: deque[BuildIndex] = deque()
+        self._balancer = BalancerThread(self.mailbox, METER, self._broke)
+        self._balances: deque[BalancerEffect] = deque()
         self._position = cursor.inbox_position
         self._anew, self._read_to = False, BEGINNING
         self._at_end = False
@@ -175,6 +179,8 @@ class SimLeader(Process):
         for effect in effects:
             if isinstance(effect, BuildIndex):
                 self._builds.append(effect)
+            elif isinstance(effect, BalancerEffect):
+                self._balances.append(effect)
             elif isinstance(effect, ReadInboxAnew):
                 self._position, self._anew, self._read_to = BEGINNING, True, self._position
             elif isinstance(effect, StoreEffect):
@@ -191,6 +197,8 @@ class SimLeader(Process):
             self.kick("broker", latency())
         if self._builds:
             self.kick("build", latency() * 5)
+        if self._balances:
+            self.kick("balance", latency() * 5)
 
     def turn_store(self) -> None:
         if self.simulation.database_away:
@@ -217,6 +225,10 @@ class SimLeader(Process):
 
     def turn_build(self) -> None:
         self.mailbox.put(build_index(self._builds.popleft()))
+        self._heard()
+
+    def turn_balance(self) -> None:
+        self._balancer.carry_out([self._balances.popleft()])
         self._heard()
 
     def turn_read(self) -> None:

@@ -19,8 +19,10 @@ from scheduler_service.core.iteration import iterate, next_wake, take_over
 from scheduler_service.core.job_body import read_job
 from scheduler_service.core.messages import decode
 from scheduler_service.core.model import Job, NewRun, Run, RunKind
+from scheduler_service.core.placements import BalancerEffect
 from scheduler_service.core.rebuilding import build_index
 from scheduler_service.core.state import CoreSettings
+from scheduler_service.loops.balancer_thread import BalancerThread
 from scheduler_service.loops.broker_thread import BrokerThread
 from scheduler_service.loops.inbox_reader import parts
 from scheduler_service.loops.lease_keeper import LeaseKeeper
@@ -148,6 +150,7 @@ class World:
         stopping = threading.Event()
         since = cursor.materialised_until
         self._syncer = StoreSyncer(store, self.keeper, self.mailbox, since, stopping, self._broke)
+        self._balancer = BalancerThread(self.mailbox, self.meter, self._broke)
         self._broker = BrokerThread(
             self.dispatcher, self.claims, self.inbox, self.meter, self.keeper, self.mailbox, stopping, self._broke
         )
@@ -189,6 +192,8 @@ class World:
         for effect in effects:
             if isinstance(effect, BuildIndex):
                 self.mailbox.put(build_index(effect))
+            elif isinstance(effect, BalancerEffect):
+                self._balancer.carry_out([effect])
             elif isinstance(effect, ReadInboxAnew):
                 self._position, self._anew, self._read_to = "0-0", True, self._position
             elif isinstance(effect, StoreEffect):

@@ -1,0 +1,82 @@
+"""The bucket map: how many runs each quarter of an hour of the coming week holds, and where a rhythm fits in best.
+
+A load counts every occurrence of every active job that was added. Promises: the map depends on its first slot and its
+jobs alone, not on the order in which they came, so that it can be rebuilt; of equal places the earliest is taken. It
+knows no clock, and not why a job is to be placed.
+"""
+
+from collections.abc import Iterable
+from hashlib import blake2b
+
+from scheduler_service.core.forecast import SLOT
+from scheduler_service.core.instants import SECOND, Duration, Instant
+from scheduler_service.core.model import Job
+from scheduler_service.core.schedule import next_after
+from scheduler_service.core.slot_counts import HORIZON_SLOTS, SLOTS_A_DAY, counts_of, counts_of_all, share_of
+from scheduler_service.core.slot_search import Place, Search
+
+
+def slot_key(instant: Instant) -> int:
+    """The number of the quarter of an hour that holds an instant."""
+    return instant // SLOT
+
+
+def slot_time(key: int) -> Instant:
+    """When a slot begins."""
+    return key * SLOT
+
+
+def spread_of(job_id: str) -> Duration:
+    """Where in its slot a job runs: whole seconds below 900, the same for everyone who works it out, ever."""
+    digest = blake2b(job_id.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") % (SLOT // SECOND) * SECOND
+
+
+class BucketMap:
+    """The loads of the slots from `base` on, and the jobs that make them."""
+
+    def __init__(self, base: int, jobs: Iterable[Job] = ()) -> None:
+        self.base = base
+        self._shares = {job.job_id: share for job in jobs if (share := share_of(job)) is not None}
+        self._counts = counts_of_all(self._shares.values(), base)
+
+    def __len__(self) -> int:
+        return len(self._shares)
+
+    def add(self, job: Job) -> None:
+        """Count the job's occurrences as they are now, instead of those it had."""
+        self.remove(job.job_id)
+        share = share_of(job)
+        if share is not None:
+            self._shares[job.job_id] = share
+            self._counts += counts_of(share, self.base)
+
+    def remove(self, job_id: str) -> None:
+        """Leave a gap where the job was."""
+        share = self._shares.pop(job_id, None)
+        if share is not None:
+            self._counts -= counts_of(share, self.base)
+
+    def load(self, key: int) -> int:
+        """The runs of a slot; 0 for a slot outside the map."""
+        return int(self._counts[key - self.base]) if 0 <= key - self.base < HORIZON_SLOTS else 0
+
+    def slot_of(self, job_id: str) -> int | None:
+        """The slot of the job's first occurrence in the map's time or after it."""
+        share = self._shares.get(job_id)
+        if share is None:
+            return None
+        at = next_after(share.schedule, slot_time(self.base) - 1, start_at=share.start, end_at=share.end)
+        return None if at is None else slot_key(at)
+
+    def peak(self) -> int:
+        """The load of the heaviest slot of the whole map."""
+        return int(self._counts.max())
+
+    def day(self) -> tuple[int, ...]:
+        """The loads of the first 96 slots: the coming 24 hours."""
+        return tuple(self._counts[:SLOTS_A_DAY].tolist())
+
+    def least_loaded(self, job_id: str, every: Duration, earliest: Instant) -> Place:
+        """The best place for a new rhythm: its first occurrence is at `earliest` or within one interval of it."""
+        return Search(self._counts, self.base, every).best(spread_of(job_id), earliest, earliest + every)

@@ -1,0 +1,35 @@
+"""The balancer's thread: finds places, plans rebalances, looks at the distribution, while the loop goes on."""
+
+import time
+from collections.abc import Callable
+
+from scheduler_service.core.balancer import Balancer
+from scheduler_service.core.placements import BalancerEffect, PlacesFound, Surveyed
+from scheduler_service.loops.effect_thread import EffectThread
+from scheduler_service.loops.mailbox import Mailbox
+from scheduler_service.loops.placement_log import log_survey
+from scheduler_service.ports import Meter
+
+
+class BalancerThread:
+    """One term's balancer: it is told all jobs when the term begins."""
+
+    def __init__(self, mailbox: Mailbox, meter: Meter, on_crash: Callable[[BaseException], None]) -> None:
+        self._balancer = Balancer()
+        self._mailbox = mailbox
+        self._meter = meter
+        self._base: int | None = None
+        self.thread: EffectThread[BalancerEffect] = EffectThread("balancer", self.carry_out, on_crash)
+
+    def carry_out(self, orders: list[BalancerEffect]) -> None:
+        """Do these, in order, and report what came of them."""
+        for order in orders:
+            began = time.perf_counter()
+            found = self._balancer.carry_out(order)
+            if isinstance(found, PlacesFound):
+                self._meter.placed(len(found.placements), time.perf_counter() - began)
+            if isinstance(found, Surveyed) and found.seen.base != self._base:
+                self._base = found.seen.base
+                log_survey(found)
+            if found is not None:
+                self._mailbox.put(found)
