@@ -105,11 +105,16 @@ def core_settings(settings: Settings) -> CoreSettings:
 def run_leader(settings: Settings) -> None:
     """Take part in the election until SIGTERM or SIGINT; a second one leaves at once, which is still safe."""
     with open_leader(settings) as leader:
+        run_until_signalled(leader)
 
-        def on_signal(number: int, frame: FrameType | None) -> None:
-            signal.signal(number, signal.SIG_DFL)
-            leader.stop()
 
-        signal.signal(signal.SIGTERM, on_signal)
-        signal.signal(signal.SIGINT, on_signal)
-        leader.run()
+def run_until_signalled(leader: Leader) -> None:
+    """Run it in this, the main, thread; the first signal stops it cleanly, the second has its usual effect."""
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        leader.stop()
+
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGINT, on_signal)
+    leader.run()
