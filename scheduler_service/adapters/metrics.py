@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from scheduler_service.adapters.placement_metrics import PlacementMetrics
 from scheduler_service.core.effects import Apply, Effect
 from scheduler_service.core.instants import SECOND, Instant
-from scheduler_service.core.model import ReleasedRun
+from scheduler_service.core.model import MisfirePolicy, ReleasedRun
 from scheduler_service.core.queries import alive_workers, oldest_due
 from scheduler_service.core.run_state import FINAL, Event
 from scheduler_service.core.state import SchedulerState
@@ -46,6 +46,11 @@ class PrometheusMeter:
         self._lost = self._counter("scheduler_lost_runs_total", "Attempts whose worker was not heard of any more")
         self._placement = PlacementMetrics(self._registry)
         self._oldest_at = 0
+        # A counter that first shows itself at 1 has never grown, to whoever asks for its rate.
+        for state in sorted(FINAL):
+            self._runs.labels(state.value)
+        for policy in MisfirePolicy:
+            self._misfires.labels(policy.value)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(name, text, labels, registry=self._registry)

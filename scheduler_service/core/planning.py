@@ -12,7 +12,7 @@ from scheduler_service.core.feedback import JobsRead
 from scheduler_service.core.identity import occurrence_run_id
 from scheduler_service.core.instants import SECOND, Instant
 from scheduler_service.core.jitter import jitter_of
-from scheduler_service.core.model import ActiveRun, Gap, Job, JobHistory, NewRun, RunKind
+from scheduler_service.core.model import ActiveRun, Gap, Job, JobHistory, Misfire, NewRun, RunKind
 from scheduler_service.core.policies import judge_lateness
 from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.core.schedule import occurrences
@@ -80,11 +80,12 @@ def _judged(state: SchedulerState, step: Step, pairs: list[tuple[Job, Instant]])
     kept = set(judgement.keep)
     for number, run in enumerate(rows):
         if number not in kept:
-            miss(state, step, run, judgement.reason)
+            miss(state, step, run, job.misfire, judgement.reason)
     missed = [pairs[i] for number, i in enumerate(ripe, start=len(rows)) if number not in kept]
     if missed and judgement.reason is not None:
         gap = Gap(job.job_id, missed[0][1], missed[-1][1] + 1, len(missed), judgement.reason)
         step.making.append(MakeRuns((), state.cursor, gaps=(gap,)))
+        count_missed(state, job.misfire, len(missed))
     dropped = {id(pair) for pair in missed}
     return [pair for pair in pairs if id(pair) not in dropped]
 
@@ -105,9 +106,14 @@ def is_fresh(run: ActiveRun) -> bool:
     return run.state is RunState.SCHEDULED and run.kind is RunKind.OCCURRENCE
 
 
-def miss(state: SchedulerState, step: Step, run: ActiveRun, reason: str | None) -> None:
+def count_missed(state: SchedulerState, misfire: Misfire, number: int) -> None:
+    """Occurrences that a job's policy does not run any more, as rows or in a gap."""
+    state.counts["misfire", misfire.policy.value] += number
+
+
+def miss(state: SchedulerState, step: Step, run: ActiveRun, misfire: Misfire, reason: str | None) -> None:
     """End a row that is too late to run."""
-    state.counts["misfire", "row"] += 1
+    count_missed(state, misfire, 1)
     change = Transition(run.run_id, run.attempt, Event.MISS, RunState.MISSED, step.now, reason=reason)
     step.transition(state, replace(run, state=RunState.MISSED), change)
 

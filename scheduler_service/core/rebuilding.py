@@ -13,7 +13,7 @@ from scheduler_service.core.feedback import IndexBuilt, Owed
 from scheduler_service.core.instants import HOUR, SECOND, Instant
 from scheduler_service.core.jitter import jitter_of
 from scheduler_service.core.model import Gap, Job, JobHistory
-from scheduler_service.core.planning import make, miss, ripe_rows, spans
+from scheduler_service.core.planning import count_missed, make, miss, ripe_rows, spans
 from scheduler_service.core.policies import judge_lateness
 from scheduler_service.core.run_index import build_generation
 from scheduler_service.core.schedule import count, occurrences
@@ -126,11 +126,12 @@ def _judge_owed(
     kept_numbers = set(judgement.keep)
     for number, run in enumerate(rows):
         if number not in kept_numbers:
-            miss(state, step, run, judgement.reason)
+            miss(state, step, run, job.misfire, judgement.reason)
     kept = [pair for number, pair in enumerate(pairs, start=len(rows)) if number in kept_numbers]
     unmade = sum(p.count for p in parts) - len(kept)
     if not unmade or judgement.reason is None:
         return kept, []
+    count_missed(state, job.misfire, unmade)
     return kept, [Gap(job.job_id, parts[0].start, parts[-1].end, unmade, judgement.reason)]
 
 

@@ -58,7 +58,7 @@ def _in_time(state: SchedulerState, step: Step, ripe: list[ActiveRun]) -> list[A
         judgement = judge_lateness(misfire, [run.due_at for run in runs], len(runs), step.now)
         for number, run in enumerate(runs):
             if number not in judgement.keep:
-                miss(state, step, run, judgement.reason)
+                miss(state, step, run, misfire, judgement.reason)
                 missed.add(run.run_id)
     return [run for run in ripe if run.run_id not in missed]
 
