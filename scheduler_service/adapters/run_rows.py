@@ -15,6 +15,7 @@ from scheduler_service.core.job_body import retry_body
 from scheduler_service.core.model import (
     ActiveRun,
     Attempt,
+    LateReports,
     NewRun,
     Overlap,
     ReleasedRun,
@@ -47,7 +48,7 @@ RUN_COLUMNS: Final = (
 _A: Final = run_attempts.c
 ATTEMPT_COLUMNS: Final = (
     _A.attempt, _A.outcome, _A.reason, _A.pending_at, _A.published_at, _A.started_at, _A.finished_at, _A.worker,
-    _A.error,
+    _A.error, _A.late_reports, _A.late_kind, _A.late_at, _A.late_worker, _A.late_error,
 )  # fmt: skip
 
 NEW_RUNS: Final = Batch(
@@ -101,10 +102,19 @@ def whole_run(row: Sequence[Any], attempts: tuple[Attempt, ...] = ()) -> Run:
 
 def ended_attempt(row: Sequence[Any]) -> Attempt:
     """One ended try, from ATTEMPT_COLUMNS."""
-    attempt, outcome, reason, pending_at, published_at, started_at, finished_at, worker, error = row
+    attempt, outcome, reason, pending_at, published_at, started_at, finished_at, worker, error, *late = row
     return Attempt(
-        attempt, outcome, reason, pending_at, published_at, started_at, finished_at, worker, _task_error(error)
+        attempt, outcome, reason, pending_at, published_at, started_at, finished_at, worker, _task_error(error),
+        _late_reports(*late),
     )  # fmt: skip
+
+
+def _late_reports(
+    count: int, kind: str | None, at: Instant | None, worker: str | None, error: Any
+) -> LateReports | None:
+    if not count or at is None:
+        return None
+    return LateReports(count, kind or "", at, worker or "", _task_error(error))
 
 
 def _task_error(error: Any) -> TaskError | None:

@@ -29,6 +29,15 @@ def record(connection: Connection, now: Instant, by: Deed | None, subject: str |
     connection.execute(insert(audit_log).values(**row, before=before, after=after))
 
 
+def record_all(connection: Connection, now: Instant, by: Deed | None, changes: Sequence[tuple[str, Any, Any]]) -> None:
+    """Note many changes of one deed: subject, before, after."""
+    if by is None or not changes:
+        return
+    head = {"at": now, "actor": by.actor, "role": by.role, "action": by.action}
+    rows = [{**head, "subject": subject, "before": before, "after": after} for subject, before, after in changes]
+    connection.execute(insert(audit_log), rows)
+
+
 def record_enqueue(connection: Connection, now: Instant, by: Deed | None, made: Sequence[NewRun]) -> None:
     """Note new runs: one by what was asked for, many by their ids; their rows have the rest."""
     if len(made) == 1:

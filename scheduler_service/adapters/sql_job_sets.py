@@ -13,8 +13,10 @@ from sqlalchemy import Connection, Text, bindparam, func, insert, or_, select, u
 from scheduler_service.adapters.batch import Batch, insert_into
 from scheduler_service.adapters.database import Database
 from scheduler_service.adapters.job_rows import JOB_COLUMNS, current_job_of
-from scheduler_service.adapters.sql_jobs import job_row, version_row
+from scheduler_service.adapters.sql_audit import record_all
+from scheduler_service.adapters.sql_jobs import audited, job_row, version_row
 from scheduler_service.adapters.tables import job_versions, jobs
+from scheduler_service.core.audit import Deed
 from scheduler_service.core.errors import Conflict
 from scheduler_service.core.instants import MICROSECOND, Instant
 from scheduler_service.core.job_plan import JobChange, JobSet, JobsPlan, plan_jobs
@@ -47,7 +49,7 @@ class SqlJobSets:
         with self._database.read() as connection:
             return plan_jobs(self._stored(connection, wanted, lock=False).present, wanted)
 
-    def apply(self, wanted: JobSet, plan_version: str | None) -> JobsPlan:
+    def apply(self, wanted: JobSet, plan_version: str | None, *, by: Deed | None = None) -> JobsPlan:
         """See JobSets."""
         with self._database.write() as connection:
             if self._database.dialect == "postgresql":
@@ -57,7 +59,7 @@ class SqlJobSets:
             if plan_version is not None and plan_version != plan.version:
                 raise Conflict("the stored jobs changed since this was planned; plan again")
             if not plan.is_empty:
-                self._carry_out(connection, plan, stored)
+                self._carry_out(connection, plan, stored, by)
         return plan
 
     def _stored(self, connection: Connection, wanted: JobSet, *, lock: bool) -> _Stored:
@@ -70,7 +72,7 @@ class SqlJobSets:
         rows = connection.execute(asked.with_for_update() if lock else asked, ids)
         return _Stored({job.job_id: job for job in map(current_job_of, rows)})
 
-    def _carry_out(self, connection: Connection, plan: JobsPlan, stored: _Stored) -> None:
+    def _carry_out(self, connection: Connection, plan: JobsPlan, stored: _Stored, by: Deed | None) -> None:
         now = self._database.read_clock(connection)
         known, source = stored.rows, plan.source
         edited = [change for change in plan.changed if change.of_definition]
@@ -80,7 +82,9 @@ class SqlJobSets:
         later += [_next(replace(job, deleted=True), job, now) for job in plan.removed]
         self._insert(connection, fresh, now)
         _update(connection, later, now)
-        _write_versions(connection, [*fresh, *later])
+        made = [*fresh, *later]
+        _write_versions(connection, made, by)
+        record_all(connection, now, by, [(job.job_id, audited(known.get(job.job_id)), audited(job)) for job in made])
         if source is not None:
             _own(connection, [change.there.job_id for change in plan.changed if not change.of_definition], source)
 
@@ -129,9 +133,10 @@ def _without_id(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name != "job_id"}
 
 
-def _write_versions(connection: Connection, made: Sequence[Job]) -> None:
+def _write_versions(connection: Connection, made: Sequence[Job], by: Deed | None) -> None:
     if made:
-        connection.execute(insert(job_versions), [dict(version_row(job)) for job in made])
+        actor = None if by is None else by.actor
+        connection.execute(insert(job_versions), [{**version_row(job), "actor": actor} for job in made])
 
 
 def _own(connection: Connection, job_ids: Sequence[str], source: str) -> None:

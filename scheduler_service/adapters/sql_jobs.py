@@ -191,10 +191,11 @@ def keep_version(connection: Connection, made: Job, before: Job | None, now: Ins
     """The history row of a version that was just made, and what the audit log says of it."""
     actor = None if by is None else by.actor
     connection.execute(insert(job_versions).values(**version_row(made), actor=actor))
-    record(connection, now, by, made.job_id, _audited(before), _audited(made))
+    record(connection, now, by, made.job_id, audited(before), audited(made))
 
 
-def _audited(job: Job | None) -> Mapping[str, Any] | None:
+def audited(job: Job | None) -> Mapping[str, Any] | None:
+    """What the audit log shows of a job; nothing of one that is not there."""
     return None if job is None or job.deleted else job_body(job)
 
 

@@ -102,8 +102,9 @@ class SqlRunStore:
         if row is None:
             raise NotFound(f"no run {run_id}")
         run = whole_run(row)
-        ended = connection.execute(_ended_attempts(), {"asked": run_id})
-        return replace(run, attempts=tuple(ended_attempt(row) for row in ended if row.attempt < run.attempt))
+        kept = [ended_attempt(row) for row in connection.execute(_kept_attempts(), {"asked": run_id})]
+        late = next((attempt.late for attempt in kept if attempt.attempt == run.attempt), None)
+        return replace(run, attempts=tuple(a for a in kept if a.attempt < run.attempt), late=late)
 
     def _by_id(self, connection: Connection, run_ids: Sequence[str]) -> dict[str, Run]:
         found: dict[str, Run] = {}
@@ -162,7 +163,7 @@ def _run() -> Select[Any]:
 
 
 @cache
-def _ended_attempts() -> Select[Any]:
+def _kept_attempts() -> Select[Any]:
     return select(*ATTEMPT_COLUMNS).where(run_attempts.c.run_id == _RUN_ID).order_by(run_attempts.c.attempt)
 
 

@@ -131,6 +131,16 @@ class TaskError(BaseModel):
     traceback: str | None
 
 
+class LateReports(BaseModel):
+    """What was reported of an attempt after it was over: kept, and without effect. All but `count` is of the last."""
+
+    count: int
+    kind: str
+    at: Time
+    worker: str
+    error: TaskError | None
+
+
 class Attempt(BaseModel):
     """One try."""
 
@@ -143,6 +153,7 @@ class Attempt(BaseModel):
     finished_at: Time | None
     worker: str | None
     error: TaskError | None
+    late_reports: LateReports | None
 
 
 class RunOut(BaseModel):

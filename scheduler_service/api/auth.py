@@ -15,6 +15,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from scheduler_service.api.problems import Problem
 from scheduler_service.config import ApiToken, Role, Settings
+from scheduler_service.core.audit import THIS_MACHINE, Caller
 from scheduler_service.core.errors import BadValue, BadValues
 
 _RANK: Final[dict[str, int]] = {"viewer": 0, "operator": 1, "admin": 2}
@@ -51,10 +52,27 @@ def require(role: Role) -> Callable[..., None]:
 
     def check(request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> None:
         tokens = request.app.state.context.settings.api_tokens
+        request.state.caller = THIS_MACHINE
         if tokens:
-            _authorise(tokens, credentials.credentials if credentials else None, role, "Bearer")
+            token = _authorise(tokens, credentials.credentials if credentials else None, role, "Bearer")
+            request.state.caller = Caller(token.name, token.role)
 
     return check
+
+
+def _caller(request: Request) -> Caller:
+    caller: Caller = request.state.caller
+    return caller
+
+
+Who = Annotated[Caller, Depends(_caller)]
+"""Who asks, in a route that requires a role."""
+
+
+def demand(who: Caller, role: Role, what: str) -> None:
+    """403 where the caller's role does not allow `what`, which only the request's body tells."""
+    if _RANK[who.role] < _RANK[role]:
+        raise Problem(403, f"{what} needs the role {role}; the token has {who.role}")
 
 
 def require_page(request: Request) -> None:
@@ -64,13 +82,14 @@ def require_page(request: Request) -> None:
         _authorise(tokens, _presented_to_page(request.headers.get("authorization", "")), "viewer", "Basic")
 
 
-def _authorise(tokens: tuple[ApiToken, ...], presented: str | None, role: Role, scheme: str) -> None:
+def _authorise(tokens: tuple[ApiToken, ...], presented: str | None, role: Role, scheme: str) -> ApiToken:
     token = token_of(tokens, presented) if presented else None
     if token is None:
         challenge = {"WWW-Authenticate": f'{scheme} realm="itinerary"'}
         raise Problem(401, "send a valid token: Authorization: Bearer ...", headers=challenge)
     if _RANK[token.role] < _RANK[role]:
         raise Problem(403, f"this needs the role {role}; the token has {token.role}")
+    return token
 
 
 def _presented_to_page(header: str) -> str | None:

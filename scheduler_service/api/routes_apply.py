@@ -8,7 +8,7 @@ from starlette.responses import JSONResponse
 
 from scheduler_service.api import answers as shapes
 from scheduler_service.api import schemas
-from scheduler_service.api.auth import require
+from scheduler_service.api.auth import Who, demand, require
 from scheduler_service.api.bodies import JsonObject
 from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.documents import answers, body_of
@@ -27,7 +27,7 @@ _KEYS: Final = ("source", "jobs", "prune", "dry_run", "plan_version", "take_over
     "/jobs/apply", openapi_extra=body_of(schemas.ApplyIn),
     responses=answers({200: shapes.PlanOut}, 400, 409, 413, 422),
 )  # fmt: skip
-def apply_jobs(context: Context, body: JsonObject) -> Response:
+def apply_jobs(context: Context, who: Who, body: JsonObject) -> Response:
     """Make, change and (with `prune`) delete jobs so that those of `source` are as given: all or nothing.
 
     With `dry_run` only the plan is answered; its `plan_version` given back lets an apply fail with 409 where the
@@ -38,7 +38,9 @@ def apply_jobs(context: Context, body: JsonObject) -> Response:
     if dry_run:
         plan = context.stores.job_sets.plan(wanted)
     else:
-        plan = context.stores.job_sets.apply(wanted, plan_version)
+        if wanted.prune:
+            demand(who, "admin", "deleting jobs")
+        plan = context.stores.job_sets.apply(wanted, plan_version, by=who.deed("job.apply"))
         _tell(context, plan)
     return JSONResponse({**plan_body(plan, applied=not dry_run), "warnings": warnings})
 

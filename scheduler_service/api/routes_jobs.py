@@ -9,13 +9,12 @@ from uuid_utils.compat import uuid7
 
 from scheduler_service.api import answers as shapes
 from scheduler_service.api import schemas
-from scheduler_service.api.auth import require
+from scheduler_service.api.auth import Who, require
 from scheduler_service.api.bodies import JsonObject, OptionalJsonObject
 from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.documents import answers, body_of
 from scheduler_service.api.previews import job_preview, next_runs, read_and_preview, warnings_of
 from scheduler_service.api.problems import Problem
-from scheduler_service.core.run_requests import read_trigger
 from scheduler_service.core.errors import BadValue, BadValues, NotFound, StaleVersion
 from scheduler_service.core.fields import read_text
 from scheduler_service.core.identity import JOB_ID
@@ -23,9 +22,11 @@ from scheduler_service.core.instants import Instant, parse_instant
 from scheduler_service.core.job_body import definition_of, job_body, read_job
 from scheduler_service.core.model import Job
 from scheduler_service.core.run_body import run_body
+from scheduler_service.core.run_requests import read_trigger
 
 router = APIRouter(prefix="/api/v1", tags=["jobs"], dependencies=[Depends(require("viewer"))])
 OPERATOR = [Depends(require("operator"))]
+ADMIN = [Depends(require("admin"))]
 _PATCH_TRIES = 5
 
 Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
@@ -39,10 +40,10 @@ Count = Annotated[int, Query(ge=1, le=1000, description="How many occurrences.")
     "/jobs", status_code=201, dependencies=OPERATOR, openapi_extra=body_of(schemas.JobIn),
     responses=answers({201: shapes.JobOut}, 400, 409, 413, 422),
 )  # fmt: skip
-def create_job(context: Context, body: JsonObject) -> Response:
+def create_job(context: Context, who: Who, body: JsonObject) -> Response:
     """Make a job; 409 where its id is taken."""
     job, _ = read_job(body, made_at=context.clock())
-    made = context.stores.jobs.create(job)
+    made = context.stores.jobs.create(job, by=who.deed("job.create"))
     context.leader.tell("job_changed", {"job_id": made.job_id, "change": "added"})
     return _job_answer(context, made, status=201)
 
@@ -51,13 +52,14 @@ def create_job(context: Context, body: JsonObject) -> Response:
     "/jobs/{job_id}", dependencies=OPERATOR, openapi_extra=body_of(schemas.JobPut),
     responses=answers({200: shapes.JobOut, 201: shapes.JobOut}, 400, 412, 413, 422),
 )  # fmt: skip
-def put_job(context: Context, job_id: str, body: JsonObject, if_match: IfMatch = None) -> Response:
+def put_job(context: Context, who: Who, job_id: str, body: JsonObject, if_match: IfMatch = None) -> Response:
     """Make or replace a job; an equal body changes nothing, not even the version."""
     if body.setdefault("job_id", job_id) != job_id:
         raise BadValue("job_id", body["job_id"], "give the id of the address, or none")
     existing = _find(context, job_id)
     job, _ = read_job(body, made_at=existing.created_at if existing else context.clock())
-    stored, outcome = context.stores.jobs.replace(job, _expected_version(if_match, existing))
+    expected = _expected_version(if_match, existing)
+    stored, outcome = context.stores.jobs.replace(job, expected, by=who.deed("job.put"))
     if outcome != "unchanged":
         change = "added" if outcome == "made" else "modified"
         context.leader.tell("job_changed", {"job_id": job_id, "change": change})
@@ -68,7 +70,7 @@ def put_job(context: Context, job_id: str, body: JsonObject, if_match: IfMatch =
     "/jobs/{job_id}", dependencies=OPERATOR, openapi_extra=body_of(schemas.JobPatch),
     responses=answers({200: shapes.JobOut}, 400, 404, 409, 412, 413, 422),
 )  # fmt: skip
-def patch_job(context: Context, job_id: str, body: JsonObject, if_match: IfMatch = None) -> Response:
+def patch_job(context: Context, who: Who, job_id: str, body: JsonObject, if_match: IfMatch = None) -> Response:
     """Change some fields (JSON merge patch); a schedule of another kind replaces the old one whole."""
     if body.get("job_id", job_id) != job_id:
         raise BadValue("job_id", body["job_id"], "a job keeps its id; make another job instead")
@@ -77,7 +79,7 @@ def patch_job(context: Context, job_id: str, body: JsonObject, if_match: IfMatch
         job, _ = read_job(_merged(definition_of(current), body), made_at=current.created_at)
         expected = _expected_version(if_match, current)
         try:
-            stored, outcome = context.stores.jobs.replace(job, expected or current.version)
+            stored, outcome = context.stores.jobs.replace(job, expected or current.version, by=who.deed("job.patch"))
         except StaleVersion:
             if expected is not None:
                 raise
@@ -112,11 +114,11 @@ def get_job(context: Context, job_id: str) -> Response:
     return _job_answer(context, _known(context, job_id))
 
 
-@router.delete("/jobs/{job_id}", status_code=204, dependencies=OPERATOR, responses=answers({}, 404, 412))
-def delete_job(context: Context, job_id: str, if_match: IfMatch = None) -> Response:
+@router.delete("/jobs/{job_id}", status_code=204, dependencies=ADMIN, responses=answers({}, 404, 412))
+def delete_job(context: Context, who: Who, job_id: str, if_match: IfMatch = None) -> Response:
     """Delete a job; its history stays, its runs that are out end as they will."""
     current = _known(context, job_id)
-    context.stores.jobs.delete(job_id, _expected_version(if_match, current))
+    context.stores.jobs.delete(job_id, _expected_version(if_match, current), by=who.deed("job.delete"))
     context.leader.tell("job_changed", {"job_id": job_id, "change": "removed"})
     return Response(status_code=204)
 
@@ -125,18 +127,18 @@ def delete_job(context: Context, job_id: str, if_match: IfMatch = None) -> Respo
     "/jobs/{job_id}/pause", dependencies=OPERATOR, openapi_extra=body_of(schemas.PauseIn, required=False),
     responses=answers({200: shapes.JobOut}, 400, 404, 413, 422),
 )  # fmt: skip
-def pause_job(context: Context, job_id: str, body: OptionalJsonObject) -> Response:
+def pause_job(context: Context, who: Who, job_id: str, body: OptionalJsonObject) -> Response:
     """Let a job make no more runs, for good or until a time."""
     reason, until = _read_pause(body)
     _known(context, job_id)
-    return _paused(context, context.stores.jobs.set_paused(job_id, True, reason, until))
+    return _paused(context, context.stores.jobs.set_paused(job_id, True, reason, until, by=who.deed("job.pause")))
 
 
 @router.post("/jobs/{job_id}/resume", dependencies=OPERATOR, responses=answers({200: shapes.JobOut}, 404))
-def resume_job(context: Context, job_id: str) -> Response:
+def resume_job(context: Context, who: Who, job_id: str) -> Response:
     """Let a paused job go on from now."""
     _known(context, job_id)
-    return _paused(context, context.stores.jobs.set_paused(job_id, False, None, None))
+    return _paused(context, context.stores.jobs.set_paused(job_id, False, None, None, by=who.deed("job.resume")))
 
 
 @router.post(
@@ -144,10 +146,10 @@ def resume_job(context: Context, job_id: str) -> Response:
     openapi_extra=body_of(schemas.TriggerIn, required=False),
     responses=answers({202: shapes.RunOut}, 400, 404, 413, 422),
 )  # fmt: skip
-def trigger_job(context: Context, job_id: str, body: OptionalJsonObject) -> Response:
+def trigger_job(context: Context, who: Who, job_id: str, body: OptionalJsonObject) -> Response:
     """Run a job now, beside its schedule; `kwargs` are laid over the job's."""
     new = read_trigger(_known(context, job_id), body, str(uuid7()), context.clock())
-    ((run, _),) = context.stores.runs.enqueue([new])
+    ((run, _),) = context.stores.runs.enqueue([new], by=who.deed("job.trigger"))
     context.leader.tell("run_enqueued", {"run_ids": [run.run_id]})
     return JSONResponse(run_body(run), 202, {"Location": f"/api/v1/runs/{run.run_id}"})
 

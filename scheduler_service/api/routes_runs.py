@@ -9,18 +9,18 @@ from uuid_utils.compat import uuid7
 
 from scheduler_service.api import answers as shapes
 from scheduler_service.api import schemas
-from scheduler_service.api.auth import require
+from scheduler_service.api.auth import Who, require
 from scheduler_service.api.bodies import JsonObject
 from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.documents import answers, body_of
 from scheduler_service.api.problems import Problem
 from scheduler_service.api.routes_jobs import OPERATOR, Cursor, Limit
-from scheduler_service.core.run_requests import again, read_batch, read_run
 from scheduler_service.core.errors import NotFound
 from scheduler_service.core.fields import read_text
 from scheduler_service.core.instants import Instant, parse_instant
 from scheduler_service.core.model import Run
 from scheduler_service.core.run_body import run_body
+from scheduler_service.core.run_requests import again, read_batch, read_run
 from scheduler_service.core.run_state import FINAL, RunState
 from scheduler_service.ports import RunFilter
 
@@ -34,9 +34,10 @@ Time = Annotated[str | None, Query(description="An RFC 3339 time.")]
     "/runs", status_code=201, dependencies=OPERATOR, openapi_extra=body_of(schemas.RunIn),
     responses=answers({200: shapes.RunOut, 201: shapes.RunOut}, 400, 409, 413, 422),
 )  # fmt: skip
-def enqueue(context: Context, body: JsonObject) -> Response:
+def enqueue(context: Context, who: Who, body: JsonObject) -> Response:
     """Run a task once, now or at `run_at`. The same key and body give the same run again, with 200."""
-    ((run, made),) = context.stores.runs.enqueue([read_run(body, str(uuid7()), context.clock())])
+    wanted = read_run(body, str(uuid7()), context.clock())
+    ((run, made),) = context.stores.runs.enqueue([wanted], by=who.deed("run.enqueue"))
     if made:
         context.leader.tell("run_enqueued", {"run_ids": [run.run_id]})
     return _run_answer(run, 201 if made else 200)
@@ -46,10 +47,10 @@ def enqueue(context: Context, body: JsonObject) -> Response:
     "/runs/batch", status_code=201, dependencies=OPERATOR, openapi_extra=body_of(schemas.BatchIn),
     responses=answers({201: shapes.BatchOut}, 400, 409, 413, 422),
 )  # fmt: skip
-def enqueue_batch(context: Context, body: JsonObject) -> Response:
+def enqueue_batch(context: Context, who: Who, body: JsonObject) -> Response:
     """Up to 1,000 runs, all or none; those whose key is known come back as they are."""
     wanted = read_batch(body, lambda: str(uuid7()), context.clock())
-    enqueued = context.stores.runs.enqueue(wanted)
+    enqueued = context.stores.runs.enqueue(wanted, by=who.deed("run.enqueue"))
     made = [run.run_id for run, is_new in enqueued if is_new]
     if made:
         context.leader.tell("run_enqueued", {"run_ids": made})
@@ -88,10 +89,10 @@ def get_run(context: Context, run_id: str) -> Response:
     dependencies=OPERATOR,
     responses=answers({202: shapes.RunOut}, 404),
 )
-def cancel_run(context: Context, run_id: str) -> Response:
+def cancel_run(context: Context, who: Who, run_id: str) -> Response:
     """Ask that a run never starts, or stops; a final run is left as it is."""
     _known(context, run_id)
-    run = context.stores.runs.request_cancel(run_id)
+    run = context.stores.runs.request_cancel(run_id, by=who.deed("run.cancel"))
     if run.cancel_requested_at is not None or run.state is RunState.CANCELLED:
         context.leader.tell("cancel_run", {"run_id": run_id})
     return _run_answer(run, 202)
@@ -103,12 +104,13 @@ def cancel_run(context: Context, run_id: str) -> Response:
     dependencies=OPERATOR,
     responses=answers({201: shapes.RunOut}, 404, 409),
 )
-def retry_run(context: Context, run_id: str) -> Response:
+def retry_run(context: Context, who: Who, run_id: str) -> Response:
     """Run a final run's task again, as a new run that names it in `retry_of`."""
     old = _known(context, run_id)
     if old.state not in FINAL:
         raise Problem(409, f"run {run_id} is {old.state}; only a final run can be run again")
-    ((run, _),) = context.stores.runs.enqueue([again(old, str(uuid7()), context.clock())])
+    anew = again(old, str(uuid7()), context.clock())
+    ((run, _),) = context.stores.runs.enqueue([anew], by=who.deed("run.retry"))
     context.leader.tell("run_enqueued", {"run_ids": [run.run_id]})
     return _run_answer(run, 201)
 

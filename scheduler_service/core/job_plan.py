@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from scheduler_service.core.audit import Deed
 from scheduler_service.core.errors import BadValue, BadValues, Conflict
 from scheduler_service.core.job_body import definition_of
 from scheduler_service.core.model import Job
@@ -76,8 +77,11 @@ class JobSets(Protocol):
     def plan(self, wanted: JobSet) -> JobsPlan:
         """What `apply` would do now; Conflict where a job is another source's."""
 
-    def apply(self, wanted: JobSet, plan_version: str | None) -> JobsPlan:
-        """Plan and carry out, all or nothing; Conflict where `plan_version` is not the version of the plan."""
+    def apply(self, wanted: JobSet, plan_version: str | None, *, by: Deed | None = None) -> JobsPlan:
+        """Plan and carry out, all or nothing; Conflict where `plan_version` is not the version of the plan.
+
+        Each change is recorded in the audit log where `by` says who makes it.
+        """
 
 
 def read_source(value: Any, field: str = "source") -> str | None:

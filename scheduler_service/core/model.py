@@ -201,6 +201,17 @@ class TaskError:
 
 
 @dataclass(frozen=True, slots=True)
+class LateReports:
+    """What was reported of an attempt after it was over; kept, and without effect. `kind` and the rest: of the last."""
+
+    count: int
+    kind: str
+    at: Instant
+    worker: str
+    error: TaskError | None
+
+
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """One finished try of a run that was not its last."""
 
@@ -213,11 +224,12 @@ class Attempt:
     finished_at: Instant | None
     worker: str | None
     error: TaskError | None
+    late: LateReports | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The whole record of a run, as history shows it."""
+    """The whole record of a run, as history shows it; `attempts` are those before the present one, `late` is of it."""
 
     run_id: str
     kind: RunKind
@@ -246,6 +258,7 @@ class Run:
     result: Any
     error: TaskError | None
     attempts: tuple[Attempt, ...] = ()
+    late: LateReports | None = None
 
 
 @dataclass(frozen=True, slots=True)

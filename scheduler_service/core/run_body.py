@@ -4,7 +4,7 @@ from typing import Any
 
 from scheduler_service.core.instants import format_instant
 from scheduler_service.core.job_body import optional_instant
-from scheduler_service.core.model import Attempt, Run, TaskError
+from scheduler_service.core.model import Attempt, LateReports, Run, TaskError
 
 
 def run_body(run: Run) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def _present_attempt(run: Run) -> list[Attempt]:
     return [
         Attempt(
             run.attempt, run.state.value, run.reason, run.pending_at, run.published_at, run.started_at,
-            run.finished_at, run.worker, run.error,
+            run.finished_at, run.worker, run.error, run.late,
         )
     ]  # fmt: skip
 
@@ -65,4 +65,18 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
         "finished_at": optional_instant(attempt.finished_at),
         "worker": attempt.worker,
         "error": _error(attempt.error),
+        "late_reports": _late(attempt.late),
+    }
+
+
+def _late(late: LateReports | None) -> dict[str, Any] | None:
+    """What came after the attempt was over, and changed nothing."""
+    if late is None:
+        return None
+    return {
+        "count": late.count,
+        "kind": late.kind,
+        "at": format_instant(late.at),
+        "worker": late.worker,
+        "error": _error(late.error),
     }

@@ -8,7 +8,7 @@ import pytest
 from scheduler_service.core.effects import Apply, LateReport, PublishedMark, Transition
 from scheduler_service.core.errors import LeaseLost
 from scheduler_service.core.instants import SECOND, Instant
-from scheduler_service.core.model import Attempt, Lease, TaskError
+from scheduler_service.core.model import Attempt, LateReports, Lease, TaskError
 from scheduler_service.core.run_state import FINAL, MOVES, Event, RunState
 from tests.support.store_bed import StoreBed, one_off, release
 
@@ -234,7 +234,11 @@ def test_a_late_report_changes_neither_the_run_nor_its_attempts_outcome(bed: Sto
     )
     for _ in range(2):
         assert bed.leader.apply(lease, Apply((), late=(*late, *unheard))) == ()
-    assert (bed.runs.get(retrying), bed.runs.get(done)) == before
+    told = LateReports(2, "succeeded", lease.now, "w2@h", None)
+    first, second = bed.runs.get(retrying), bed.runs.get(done)
+    assert (first.attempts[0].late, first.late, second.late) == (told, None, told)
+    unmarked = replace(first, attempts=(replace(first.attempts[0], late=None),)), replace(second, late=None)
+    assert unmarked == before
 
 
 def test_the_position_is_committed_with_what_was_read_up_to_it(bed: StoreBed) -> None:

@@ -3,7 +3,7 @@
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from scheduler_service.adapters.database import can_hold
@@ -18,6 +18,7 @@ from scheduler_service.core.model import (
     Attempt,
     Gap,
     Job,
+    LateReports,
     Lease,
     NewRun,
     Overlap,
@@ -96,6 +97,15 @@ class AttemptRow:
 
     attempt: Attempt
     late: list[LateReport] = field(default_factory=list)
+
+    def kept(self) -> Attempt:
+        return replace(self.attempt, late=self.late_reports())
+
+    def late_reports(self) -> LateReports | None:
+        if not self.late:
+            return None
+        last = self.late[-1]
+        return LateReports(len(self.late), last.kind, last.at, last.worker, task_error(last.error))
 
 
 @dataclass(slots=True)

@@ -1,6 +1,7 @@
 """RunStore in memory, by the same contract as the SQL one."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from scheduler_service.adapters.paging import page_of, read_cursor
 from scheduler_service.core.audit import Deed
@@ -28,11 +29,13 @@ class FakeRunStore:
         with self._tables.lock:
             row = self._row(run_id)
             ended = sorted(
-                (attempt, kept.attempt)
+                (attempt, kept.kept())
                 for (of_run, attempt), kept in self._tables.attempts.items()
                 if of_run == run_id and attempt < row.attempt
             )
-            return row.whole(tuple(attempt for _, attempt in ended))
+            present = self._tables.attempts.get((run_id, row.attempt))
+            whole = row.whole(tuple(attempt for _, attempt in ended))
+            return replace(whole, late=None if present is None else present.late_reports())
 
     def list(self, wanted: RunFilter, limit: int, cursor: str | None) -> Page[Run]:
         before = None if cursor is None else tuple(read_cursor(cursor, int, int))
