@@ -6,15 +6,17 @@ occurrence is outside the protection window and at most half an interval from th
 doubled; the score is never lower than before, else nothing moves.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
 
 from scheduler_service.core.distribution import score_of
-from scheduler_service.core.instants import HOUR, MINUTE, Duration, Instant
+from scheduler_service.core.forecast import SLOT
+from scheduler_service.core.instants import DAY, HOUR, MINUTE, Duration, Instant
 from scheduler_service.core.model import Job
-from scheduler_service.core.placements import Move, PlanRebalance, RebalancePlan, Skip, placed, rhythm_of
-from scheduler_service.core.schedule import UNPLACED, next_after
+from scheduler_service.core.placements import Move, MovedBefore, PlanRebalance, RebalancePlan, Skip, placed, rhythm_of
+from scheduler_service.core.schedule import IntervalSchedule, count
 from scheduler_service.core.slot_balancer import BucketMap, slot_key, spread_of
 from scheduler_service.core.slot_counts import SLOTS_A_DAY, Ints, Share, counts_of_all, share_of
 from scheduler_service.core.slot_search import Search
@@ -25,118 +27,137 @@ PLAN_LIVES: Final[Duration] = 10 * MINUTE
 """How long a plan may wait to be carried out: its moves stay outside the protection window until then."""
 
 
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A balanced job that has a place, with its next occurrence."""
+
+    job: Job
+    rhythm: IntervalSchedule
+    share: Share
+    next_at: Instant
+
+
 def plan_rebalance(jobs: Mapping[str, Job], order: PlanRebalance) -> RebalancePlan:
     """The moves that even out the load of these jobs, as the order wants it."""
-    before = BucketMap(slot_key(order.now), jobs.values())
-    nexts = _nexts(jobs.values(), order)
-    reasons = {job.job_id: reason_to_stay(job, at, order) for job, at in nexts}
-    movable = [(job, at) for job, at in nexts if reasons[job.job_id] is None]
-    moves, after = _moved(jobs, movable, order, before.base)
-    slots, projected = before.day(), tuple(after[:SLOTS_A_DAY].tolist())
-    gain = score_of(projected) - score_of(slots)
-    if gain < 0 or (gain == 0 and int(after.max()) >= before.peak()):
-        moves, projected = [], slots
+    base = slot_key(order.now)
+    shares = {job.job_id: share for job in jobs.values() if (share := share_of(job)) is not None}
+    found = [one for job in jobs.values() if (one := _placed(job, shares.get(job.job_id), order)) is not None]
+    found.sort(key=lambda one: (-one.rhythm.every, one.job.job_id))
+    reasons = {one.job.job_id: reason_to_stay(one, order) for one in found}
+    movable = [one for one in found if reasons[one.job.job_id] is None]
+    before = counts_of_all(shares.values(), base)
+    after = counts_of_all((share for job_id, share in shares.items() if reasons.get(job_id, "") is not None), base)
+    moves = _moved(movable, after, base, order.now)
+    if not _gains(before, after):
+        moves = _without_losses(moves, shares, base)
+        after = counts_of_all(_shares_after(moves, shares), base)
+    if not _gains(before, after):
+        moves, after = (), before
+    slots, projected = _day(before), _day(after)
     skips = tuple(Skip(job_id, reason) for job_id, reason in sorted(reasons.items()) if reason is not None)
-    return RebalancePlan(
-        order.asked.plan_id, "rebalance", before.base, order.now, tuple(moves), skips, slots, projected
-    )
+    return RebalancePlan(order.asked.plan_id, "rebalance", base, order.now, moves, skips, slots, projected)
 
 
 def plan_undo(jobs: Mapping[str, Job], order: PlanRebalance) -> RebalancePlan:
     """The moves that take the last rebalance back, as far as its jobs are still where it put them."""
+    decided = [_back(jobs.get(moved.job_id), moved, order) for moved in order.undo or ()]
+    moves = tuple(one for one in decided if isinstance(one, Move))
+    skips = tuple(one for one in decided if isinstance(one, Skip))
     before = BucketMap(slot_key(order.now), jobs.values())
-    moves: list[Move] = []
-    skips: list[Skip] = []
-    for moved in order.undo or ():
-        job = jobs.get(moved.job_id)
-        at = None if job is None or job.placed_anchor != moved.new_anchor else _next(job, order)
-        rhythm = None if job is None else rhythm_of(job)
-        if job is None or at is None or rhythm is None:
-            skips.append(Skip(moved.job_id, "changed"))
-            continue
-        back = _nearest(moved.old_anchor, rhythm.every, at)
-        reason = _reason_of_run(job, min(at, back), order)
-        if reason is not None:
-            skips.append(Skip(moved.job_id, reason))
-        else:
-            moves.append(Move(job.job_id, job.version, moved.new_anchor, at, back))
-    after = BucketMap(before.base, {**jobs, **_after(jobs, moves, order.now)}.values())
-    return RebalancePlan(
-        order.asked.plan_id, "undo", before.base, order.now, tuple(moves), tuple(skips), before.day(), after.day()
-    )
+    undone = {move.job_id: placed(jobs[move.job_id], move.new_time, order.now) for move in moves}
+    after = BucketMap(before.base, {**jobs, **undone}.values())
+    return RebalancePlan(order.asked.plan_id, "undo", before.base, order.now, moves, skips, before.day(), after.day())
 
 
-def reason_to_stay(job: Job, next_at: Instant, order: PlanRebalance) -> str | None:
+def reason_to_stay(one: Placed, order: PlanRebalance) -> str | None:
     """Why a rebalance leaves the job where it is; None where it may move it."""
-    reason = _reason_of_run(job, next_at, order)
+    reason = _reason_of_run(one.job.job_id, one.next_at, order)
     if reason is not None:
         return reason
-    if job.placed_at is not None and order.now - job.placed_at < PLACEMENT_COOLDOWN:
+    if one.job.placed_at is not None and order.now - one.job.placed_at < PLACEMENT_COOLDOWN:
         return "placement_cooldown"
-    rhythm = rhythm_of(job)
-    return "pinned" if rhythm is not None and rhythm.pinned else None
+    return "pinned" if one.rhythm.pinned else None
 
 
-def _reason_of_run(job: Job, next_at: Instant, order: PlanRebalance) -> str | None:
-    if job.job_id in order.busy:
+def _reason_of_run(job_id: str, next_at: Instant, order: PlanRebalance) -> str | None:
+    if job_id in order.busy:
         return "job_running"
     return "protection_window" if next_at - order.now <= PROTECTION_WINDOW else None
 
 
-def _nexts(jobs: Iterable[Job], order: PlanRebalance) -> list[tuple[Job, Instant]]:
-    """The balanced jobs that have a place, with their next occurrence, longest interval first."""
-    found = [(job, at) for job in jobs if rhythm_of(job) is not None and (at := _next(job, order)) is not None]
-    return sorted(found, key=lambda pair: (-_every(pair[0]), pair[0].job_id))
-
-
-def _every(job: Job) -> Duration:
+def _placed(job: Job, share: Share | None, order: PlanRebalance) -> Placed | None:
     rhythm = rhythm_of(job)
-    return 0 if rhythm is None else rhythm.every
-
-
-def _next(job: Job, order: PlanRebalance) -> Instant | None:
-    share, rhythm = share_of(job), rhythm_of(job)
-    if share is None or rhythm is None or rhythm.first == UNPLACED:
+    if share is None or rhythm is None or job.placed_anchor is None:
         return None
     # What has no row yet though its time has come counts as the next: it must not be moved away.
-    return next_after(rhythm, min(order.now, order.since) - 1, start_at=share.start, end_at=share.end)
+    low = max(min(order.now, order.since), share.start)
+    next_at = rhythm.first + max(0, -((rhythm.first - low) // rhythm.every)) * rhythm.every
+    return Placed(job, rhythm, share, next_at) if next_at < share.end else None
 
 
-def _moved(
-    jobs: Mapping[str, Job], movable: list[tuple[Job, Instant]], order: PlanRebalance, base: int
-) -> tuple[list[Move], Ints]:
-    """Everything else counted first, the movable jobs put in place one after the other."""
-    taken_out = {job.job_id for job, _ in movable}
-    kept = (share_of(job) for job in jobs.values() if job.job_id not in taken_out)
-    counts = counts_of_all((share for share in kept if share is not None), base)
+def _moved(movable: list[Placed], counts: Ints, base: int, now: Instant) -> tuple[Move, ...]:
+    """Put the movable jobs in place one after the other; `counts` holds everything else, and all in the end."""
     moves = []
-    for every, group in groupby(movable, key=lambda pair: _every(pair[0])):
+    for every, group in groupby(movable, key=lambda one: one.rhythm.every):
         search = Search(counts, base, every)
-        for job, at in group:
-            share = share_of(job)
-            assert share is not None
-            move = _move(search, job, share, at, order.now)
-            search.put(share, job.placed_anchor or at if move is None else move.new_time)
-            moves += [] if move is None else [move]
-    return moves, counts
+        for one in group:
+            move = _move(search, one, now)
+            search.put(one.share, one.rhythm.first if move is None else move.new_time)
+            if move is not None:
+                moves.append(move)
+    return tuple(moves)
 
 
-def _move(search: Search, job: Job, share: Share, at: Instant, now: Instant) -> Move | None:
-    half = _every(job) // 2
-    low = max(at - half, now + PROTECTION_WINDOW + PLAN_LIVES, share.start)
-    high = min(at + half, share.end)
-    if low >= high:
+def _move(search: Search, one: Placed, now: Instant) -> Move | None:
+    half = one.rhythm.every // 2
+    low = max(one.next_at - half, now + PROTECTION_WINDOW + PLAN_LIVES, one.share.start)
+    high = min(one.next_at + half, one.share.end)
+    place = search.better(spread_of(one.job.job_id), low, high, one.next_at)
+    if place is None:
         return None
-    place = search.best(spread_of(job.job_id), low, high, kept=at)
-    if place.at == at or not low <= place.at < high:
-        return None
-    return Move(job.job_id, job.version, job.placed_anchor or at, at, place.at)
+    return Move(one.job.job_id, one.job.version, one.rhythm.first, one.next_at, place.at)
 
 
-def _nearest(anchor: Instant, every: Duration, at: Instant) -> Instant:
-    """The occurrence of a rhythm through `anchor` that is nearest to `at`."""
-    return anchor + (at - anchor + every // 2) // every * every
+def _without_losses(moves: tuple[Move, ...], shares: Mapping[str, Share], base: int) -> tuple[Move, ...]:
+    """Only moves after which a job runs as often in the coming day: fewer runs under the same peak lower the score."""
+    return tuple(
+        move
+        for move in moves
+        if _in_day(_share_after(move, shares[move.job_id]), base) >= _in_day(shares[move.job_id], base)
+    )
 
 
-def _after(jobs: Mapping[str, Job], moves: Iterable[Move], now: Instant) -> dict[str, Job]:
-    return {move.job_id: placed(jobs[move.job_id], move.new_time, now) for move in moves}
+def _in_day(share: Share, base: int) -> int:
+    start = base * SLOT
+    return count(share.schedule, max(start, share.start), max(share.start, min(start + DAY, share.end)))
+
+
+def _share_after(move: Move, share: Share) -> Share:
+    rhythm = share.schedule
+    return replace(share, schedule=rhythm.placed(move.new_time)) if isinstance(rhythm, IntervalSchedule) else share
+
+
+def _shares_after(moves: tuple[Move, ...], shares: Mapping[str, Share]) -> list[Share]:
+    return list({**shares, **{move.job_id: _share_after(move, shares[move.job_id]) for move in moves}}.values())
+
+
+def _gains(before: Ints, after: Ints) -> bool:
+    """Whether it is worth moving anything: a better score, or with the same score more evenness in the whole week."""
+    gain = score_of(_day(after)) - score_of(_day(before))
+    return gain > 0 or (gain == 0 and int((after * after).sum()) < int((before * before).sum()))
+
+
+def _day(counts: Ints) -> tuple[int, ...]:
+    return tuple(counts[:SLOTS_A_DAY].tolist())
+
+
+def _back(job: Job | None, moved: MovedBefore, order: PlanRebalance) -> Move | Skip:
+    one = None if job is None or job.placed_anchor != moved.new_anchor else _placed(job, share_of(job), order)
+    if one is None:
+        return Skip(moved.job_id, "changed")
+    every = one.rhythm.every
+    nearest = moved.old_anchor + (one.next_at - moved.old_anchor + every // 2) // every * every
+    reason = _reason_of_run(moved.job_id, min(one.next_at, nearest), order)
+    if reason is not None:
+        return Skip(moved.job_id, reason)
+    return Move(moved.job_id, one.job.version, one.rhythm.first, one.next_at, nearest)

@@ -1,8 +1,8 @@
 """The bucket map: how many runs each quarter of an hour of the coming week holds, and where a rhythm fits in best.
 
 A load counts every occurrence of every active job that was added. Promises: the map depends on its first slot and its
-jobs alone, not on the order in which they came, so that it can be rebuilt; of equal places the earliest is taken. It
-knows no clock, and not why a job is to be placed.
+jobs alone, not on the order in which they came, so that it can be rebuilt; equal places are told apart by their
+neighbours, then by time. It knows no clock, and not why a job is to be placed.
 """
 
 from collections.abc import Iterable

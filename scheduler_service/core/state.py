@@ -64,7 +64,8 @@ class GenerationState:
 
     `floor`: pending runs are sent by messages from there on. `gathering`: the one that is not accepted yet, found at
     `since`; `positions` of its inbox are on their way to the database, `committed` once one of them is there.
-    `knows_all`: the leader had heard every worker shortly before. `deferred`: claims to take once it is accepted.
+    `knows_all`: the leader had heard every worker shortly before. `closing`: time is up, the inbox is read once more.
+    `deferred`: claims to take once it is accepted.
     """
 
     floor: int = 0
@@ -78,6 +79,7 @@ class GenerationState:
     rereading: bool = False
     positions: set[str] = field(default_factory=set)
     committed: bool = False
+    closing: bool = False
     accepting: bool = False
     next_try_at: Instant = 0
     deferred: list[tuple[str, int]] = field(default_factory=list)

@@ -18,7 +18,7 @@ class BalancerThread:
         self._balancer = Balancer()
         self._mailbox = mailbox
         self._meter = meter
-        self._base: int | None = None
+        self._surveyed = False
         self.thread: EffectThread[BalancerEffect] = EffectThread("balancer", self.carry_out, on_crash)
 
     def carry_out(self, orders: list[BalancerEffect]) -> None:
@@ -28,8 +28,8 @@ class BalancerThread:
             found = self._balancer.carry_out(order)
             if isinstance(found, PlacesFound):
                 self._meter.placed(len(found.placements), time.perf_counter() - began)
-            if isinstance(found, Surveyed) and found.seen.base != self._base:
-                self._base = found.seen.base
+            if isinstance(found, Surveyed) and not self._surveyed:
+                self._surveyed = True
                 log_survey(found)
             if found is not None:
                 self._mailbox.put(found)

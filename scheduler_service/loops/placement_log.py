@@ -31,7 +31,7 @@ def log_placed(done: JobsPlaced) -> None:
 
 
 def log_survey(seen: Surveyed) -> None:
-    """The bucket map was made anew."""
+    """The bucket map of a new term is there."""
     log.info("bucket map rebuilt", job_count=seen.seen.jobs, distribution_score=round(seen.seen.score, 4))
 
 

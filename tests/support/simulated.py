@@ -332,6 +332,7 @@ class SimWorker(Process):
             simulation.send("started", body)
             simulation.log_start(attempt)
             self.running[attempt] = simulation.host_now()
+            simulation.happened("start")
             simulation.push(simulation.t + simulation.lasting(), lambda a=attempt: self._come_to_end(a, None))
         return None
 
@@ -369,6 +370,7 @@ class SimWorker(Process):
             simulation.send(kind, body)
             self._told.append((simulation.t, kind, body))
             self.running.pop(attempt, None)
+            simulation.happened("report")
         return self.kick("take", 0)
 
     def turn_beat(self) -> None:
@@ -388,6 +390,9 @@ class SimWorker(Process):
             simulation.append(kind, body)
         self._generation = name
         self._beat()
+
+    def told_lately(self) -> list[str]:
+        return [body["task_id"] for at, _, body in self._told if at > self.simulation.t - MINUTE]
 
     def _beat(self) -> None:
         body = {
