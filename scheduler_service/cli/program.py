@@ -9,8 +9,10 @@ import typer
 from scheduler_service.cli.applying import apply, export
 from scheduler_service.cli.enqueueing import enqueue
 from scheduler_service.cli.jobs import jobs
+from scheduler_service.cli.moving import import_beat, import_crontab, shadow
 from scheduler_service.cli.processes import api, doctor, flower, leader, migrate, up, worker
 from scheduler_service.cli.runs import runs
+from scheduler_service.cli.schedule import schedule
 from scheduler_service.cli.status import status
 from scheduler_service.core.errors import BadValue, BadValues, ItineraryError
 from scheduler_service.version import VERSION
@@ -39,13 +41,16 @@ def _tell_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-for command in (up, leader, api, flower, migrate, doctor, status, enqueue):
+for command in (up, leader, api, flower, migrate, doctor, status, enqueue, shadow):
     app.command()(command)
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(worker)
-for name, of_jobs in (("apply", apply), ("export", export)):
+for name, of_jobs in (
+    ("apply", apply), ("export", export), ("import-beat", import_beat), ("import-crontab", import_crontab),
+):  # fmt: skip
     jobs.command(name)(of_jobs)
 app.add_typer(jobs, name="jobs")
 app.add_typer(runs, name="runs")
+app.add_typer(schedule, name="schedule")
 
 
 def run() -> NoReturn:

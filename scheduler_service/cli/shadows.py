@@ -1,0 +1,103 @@
+"""What moving in prints: each entry with its next times and differences, and two schedules beside each other."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from rich.text import Text
+
+from scheduler_service.cli.output import console, plain, when
+from scheduler_service.cli.plans import schedule_words
+from scheduler_service.core.instants import Instant, format_instant
+from scheduler_service.core.job_body import read_job
+from scheduler_service.core.schedule import upcoming
+from scheduler_service.moving.comparing import Comparison
+from scheduler_service.moving.moved import Moved
+
+_TIMES: Final = 3
+_DIFFERENCES_SHOWN: Final = 20
+
+
+def moved_body(moved: Moved, now: Instant) -> dict[str, Any]:
+    """One entry as JSON."""
+    return {
+        "name": moved.name,
+        "job": None if moved.body is None else dict(moved.body),
+        "next_runs": _next_times(moved, now),
+        "differences": list(moved.differences),
+        "refused": moved.refused,
+    }
+
+
+def print_moved(found: Sequence[Moved], notes: Sequence[str], now: Instant) -> None:
+    """Each entry in a few lines, what cannot be moved in red, and what is true of all at the end."""
+    out = console()
+    for moved in found:
+        for line in _entry_lines(moved, now):
+            out.print(line, soft_wrap=True)
+    for note in notes if any(moved.body for moved in found) else ():
+        out.print(plain(f"of all: {note}"), soft_wrap=True)
+    refused = sum(1 for moved in found if moved.refused)
+    out.print(plain(f"{len(found) - refused} can be moved, {refused} cannot"))
+
+
+def _entry_lines(moved: Moved, now: Instant) -> list[Text]:
+    if moved.body is None:
+        return [
+            Text.assemble(("x ", "bold red"), plain(moved.name), ("  cannot be moved: ", "red"), plain(moved.refused))
+        ]
+    body = dict(moved.body)
+    times = ", ".join(str(when(text)) for text in _next_times(moved, now)) or "never"
+    lines = [
+        Text.assemble((f"+ {body['job_id']}", "green"), "  ", plain(f"from {moved.name}")),
+        plain(f"    task      {body['task']} on queue {body.get('queue', 'default')}"),
+        plain(f"    schedule  {schedule_words(body)}"),
+        plain(f"    next      {times}"),
+    ]
+    return [*lines, *(Text.assemble(("    differs   ", "yellow"), plain(told)) for told in moved.differences)]
+
+
+def _next_times(moved: Moved, now: Instant) -> list[str]:
+    if moved.body is None:
+        return []
+    job, _ = read_job(moved.body, made_at=now)
+    return [format_instant(at) for at in upcoming(job.schedule, now, _TIMES)]
+
+
+def shadow_body(name: str, found: Comparison | None, refused: str | None) -> dict[str, Any]:
+    """One entry's comparison as JSON."""
+    if found is None:
+        return {"name": name, "refused": refused, "beat": None, "itinerary": None, "note": None, "differences": []}
+    listed = [{"at": format_instant(d.at), "only": d.only, "why": d.why} for d in found.differences]
+    return {
+        "name": name,
+        "refused": None,
+        "beat": found.beat,
+        "itinerary": found.itinerary,
+        "note": found.note,
+        "differences": listed,
+    }
+
+
+def print_shadow(lines: Sequence[dict[str, Any]], start: Instant, end: Instant) -> None:
+    """A line for each entry, its differences below it, and a line that counts."""
+    out = console()
+    out.print(plain(f"from {when(format_instant(start))} to {when(format_instant(end))}"), soft_wrap=True)
+    for line in lines:
+        out.print(_shadow_line(line), soft_wrap=True)
+        for difference in line["differences"][:_DIFFERENCES_SHOWN]:
+            told = f"    only {difference['only']}: {when(difference['at'])}: {difference['why']}"
+            out.print(plain(told), soft_wrap=True)
+        more = len(line["differences"]) - _DIFFERENCES_SHOWN
+        if more > 0:
+            out.print(plain(f"    and {more} more; --json tells all"))
+    count = sum(len(line["differences"]) for line in lines)
+    out.print(plain(f"{count} times differ" if count else "no time differs"))
+
+
+def _shadow_line(line: dict[str, Any]) -> Text:
+    if line["refused"]:
+        return Text.assemble(("x ", "bold red"), plain(f"{line['name']}  cannot be moved: {line['refused']}"))
+    sign, style = ("~ ", "yellow") if line["differences"] else ("= ", "green")
+    note = f"; {line['note']}" if line["note"] else ""
+    told = f"{line['name']}  {line['beat']} by beat, {line['itinerary']} here{note}"
+    return Text.assemble((sign, style), plain(told))

@@ -1,0 +1,80 @@
+"""`import-beat`, `import-crontab` and `shadow` against a real API process."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.command_line import Itinerary
+
+BEAT_APP = "tests.moving.beat_app:app"
+
+
+def jobs_of(itinerary: Itinerary, source: str) -> list[str]:
+    page = json.loads(itinerary.done("jobs", "list", "--source", source, "--json"))
+    return [job["job_id"] for job in page["items"]]
+
+
+@pytest.mark.slow
+def test_a_beat_schedule_is_shown_first_and_moved_in_when_asked(itinerary: Itinerary) -> None:
+    shown = itinerary.done("jobs", "import-beat", BEAT_APP)
+    assert "+ every-quarter  from every quarter" in shown
+    assert "x sun  cannot be moved: solar schedules" in shown
+    assert "nothing was changed" in shown
+    assert jobs_of(itinerary, f"beat:{BEAT_APP}") == []
+    told = json.loads(itinerary.done("jobs", "import-beat", BEAT_APP, "--json"))
+    assert all(len(each["next_runs"]) == 3 for each in told["items"] if each["job"])
+    partly = itinerary("jobs", "import-beat", BEAT_APP, "--apply")
+    assert partly.returncode == 1
+    assert "--partly" in partly.stderr
+    assert itinerary.done("jobs", "import-beat", BEAT_APP, "--apply", "--partly").endswith("applied\n")
+    assert "every-quarter" in jobs_of(itinerary, f"beat:{BEAT_APP}")
+    again = itinerary.done("jobs", "import-beat", BEAT_APP, "--apply", "--partly")
+    assert "nothing to change" in again
+
+
+@pytest.mark.slow
+def test_a_crontab_is_shown_first_and_moved_in_when_asked(itinerary: Itinerary, tmp_path: Path) -> None:
+    file = tmp_path / "crontab"
+    file.write_text("CRON_TZ=Asia/Tokyo\n# Backup\n30 2 * * * backup%stdin\n")
+    words = ("jobs", "import-crontab", str(file), "--task", "ops.run")
+    shown = itinerary.done(*words)
+    assert "+ backup  from line 3" in shown
+    assert "At 02:30 (Asia/Tokyo)" in shown
+    assert shown.count("(in ") >= 3
+    assert jobs_of(itinerary, "crontab:crontab") == []
+    itinerary.done(*words, "--apply")
+    assert jobs_of(itinerary, "crontab:crontab") == ["backup"]
+    piped = itinerary("jobs", "import-crontab", "-", "--task", "ops.run", stdin="@reboot x\n")
+    assert (piped.returncode, "@reboot names no time" in piped.stdout) == (0, True)
+
+
+@pytest.mark.slow
+def test_the_shadow_lists_what_differs_and_why(itinerary: Itinerary) -> None:
+    words = ("shadow", BEAT_APP, "--from", "2027-10-31T00:00:00+02:00", "--hours", "6")
+    text = itinerary.done(*words)
+    assert "~ every quarter  19 by beat, 23 here" in text
+    assert "twice: this is time 2" in text
+    assert "x sun  cannot be moved" in text
+    seen = {each["name"]: each for each in json.loads(itinerary.done(*words, "--json"))["items"]}
+    quarter = seen["every quarter"]
+    assert [each["only"] for each in quarter["differences"]] == ["itinerary"] * 4
+    assert quarter["differences"][0]["at"] == "2027-10-31T01:00:00Z"
+    assert seen["by code"]["differences"] == []
+    assert seen["every 30 s"]["beat"] == seen["every 30 s"]["itinerary"]
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (("jobs", "import-beat", "no_such_module:app"), 1, "no_such_module"),
+        (("jobs", "import-crontab", "/nowhere", "--task", "t"), 2, "/nowhere"),
+        (("jobs", "import-crontab", "-"), 2, "--task"),
+        (("shadow", BEAT_APP, "--hours", "0"), 2, "--hours"),
+    ],
+)
+def test_a_wrong_call_is_one_line(itinerary: Itinerary, words: tuple[str, ...], status: int, said: str) -> None:
+    ended = itinerary(*words)
+    assert ended.returncode == status
+    assert said in ended.stderr
+    assert ended.stderr.count("\n") == 1
