@@ -37,7 +37,8 @@ class SqlLeaderStore:
     def cursor(self, lease: Lease) -> Cursor:
         """See LeaderStore."""
         first = insert_into(cursors, self._dialect).values(shard=lease.shard, inbox_position="0-0")
-        kept = select(cursors.c.materialised_until, cursors.c.inbox_position).where(cursors.c.shard == lease.shard)
+        columns = (cursors.c.materialised_until, cursors.c.inbox_position, cursors.c.judged_until)
+        kept = select(*columns).where(cursors.c.shard == lease.shard)
         with fenced(self._database, lease) as connection:
             connection.execute(first.on_conflict_do_nothing())
             return Cursor(*connection.execute(kept).one())
@@ -143,6 +144,5 @@ class SqlLeaderStore:
                 sql_reports.request_cancels(connection, self._dialect, batch.cancels, now)
             applying = Applying(connection, self._dialect, batch.published)
             refused = applying.sparing(batch) if sparing else applying.all(batch)
-            if batch.position is not None:
-                sql_reports.commit_position(connection, lease.shard, batch.position)
+            sql_reports.commit_progress(connection, lease.shard, batch)
         return refused

@@ -20,7 +20,7 @@ from scheduler_service.adapters.tables import (
     run_attempts,
     runs,
 )
-from scheduler_service.core.effects import LateReport
+from scheduler_service.core.effects import Apply, LateReport
 
 _LATE: Final = Batch(
     run_id=Text, attempt=Integer, late_reports=Integer, late_kind=Text, late_at=InstantColumn, late_worker=Text,
@@ -48,9 +48,12 @@ def request_cancels(connection: Connection, dialect: str, run_ids: Sequence[str]
         connection.execute(_request_cancels(dialect), {**chunk, "now": now})
 
 
-def commit_position(connection: Connection, shard: int, position: str) -> None:
-    """The inbox is read up to here."""
-    connection.execute(update(cursors).where(cursors.c.shard == shard).values(inbox_position=position))
+def commit_progress(connection: Connection, shard: int, batch: Apply) -> None:
+    """The inbox is read, and due runs are judged, up to here."""
+    come_to = {"inbox_position": batch.position, "judged_until": batch.judged_until}
+    known = {name: value for name, value in come_to.items() if value is not None}
+    if known:
+        connection.execute(update(cursors).where(cursors.c.shard == shard).values(**known))
 
 
 @cache

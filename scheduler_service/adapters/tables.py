@@ -233,6 +233,7 @@ cursors: Final = Table(
     Column("shard", Integer, primary_key=True, autoincrement=False),
     Column("materialised_until", InstantColumn),
     Column("inbox_position", Text, nullable=False),
+    Column("judged_until", InstantColumn),
 )
 
 scheduler_statistics: Final = Table(

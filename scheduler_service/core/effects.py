@@ -107,7 +107,7 @@ class Apply:
     """One transaction: the transitions and marks, and the inbox position they were read up to.
 
     `cancels` are runs whose cancel the leader itself requests (overlap cancel_running): cancel_requested_at is set
-    where the run is not final and has none.
+    where the run is not final and has none. See Cursor for `judged_until`.
     """
 
     transitions: tuple[Transition, ...]
@@ -115,6 +115,7 @@ class Apply:
     late: tuple[LateReport, ...] = ()
     cancels: tuple[str, ...] = ()
     position: str | None = None
+    judged_until: Instant | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ from scheduler_service.core.queries import answer, oldest_due
 from scheduler_service.core.rebuilding import take_index, want_rebuild
 from scheduler_service.core.releasing import release, settle_move
 from scheduler_service.core.reporting import heartbeat, report
-from scheduler_service.core.run_state import RunState
+from scheduler_service.core.run_state import FINAL, RunState
 from scheduler_service.core.settling import applied, floors_raised, raise_floors, runs_read, settle
 from scheduler_service.core.state import CoreSettings, SchedulerState, Step
 from scheduler_service.core.watching import (
@@ -95,6 +95,7 @@ def take_over(
     state = SchedulerState(settings, term, planned_until, cursor.inbox_position, since=now)
     state.position_saved = cursor.inbox_position
     state.position_saved_at = now
+    state.judged_until = state.judged_saved = min(cursor.judged_until or 0, now)
     step = Step(now)
     if went_back:
         step.making.append(MakeRuns((), planned_until, set_back=True))
@@ -283,7 +284,9 @@ def _clean_up(state: SchedulerState, step: Step) -> None:
     while state.ended and state.ended[0][0] + state.settings.grace_period <= step.now:
         _, run_id = state.ended.popleft()
         run = state.runs.get(run_id)
-        if run is not None and run_id not in state.unsettled and run_id not in state.reading:
+        # An edit may have made the same occurrence anew meanwhile.
+        is_over = run is not None and run.state in FINAL
+        if is_over and run_id not in state.unsettled and run_id not in state.reading:
             state.runs.drop(run_id)
     forget_workers(state, step.now)
 

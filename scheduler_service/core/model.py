@@ -284,7 +284,11 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """How far the leaders have come: planned up to `materialised_until`, inbox read up to `inbox_position`."""
+    """How far the leaders have come: planned up to `materialised_until`, inbox read up to `inbox_position`.
+
+    Rows that fell due by `judged_until` were found in time: what still waits of them waits for a good reason.
+    """
 
     materialised_until: Instant | None
     inbox_position: str
+    judged_until: Instant | None = None

@@ -54,7 +54,13 @@ def plan(state: SchedulerState, step: Step) -> None:
         if history is not None:
             by_job[job_id] += _fires(history, state.cursor, until)
     state.cursor = until
-    make(state, step, [pair for pairs in by_job.values() if pairs for pair in _judged(state, step, pairs)])
+    rows: list[tuple[Job, Instant]] = []
+    gaps: list[Gap] = []
+    for pairs in by_job.values():
+        kept, missed = _judged(state, step, pairs)
+        rows += kept
+        gaps += missed
+    make(state, step, rows, gaps=tuple(gaps))
 
 
 def _version_at(history: JobHistory, at: Instant) -> Job:
@@ -67,13 +73,17 @@ def _fires(history: JobHistory, start: Instant, end: Instant) -> list[tuple[Job,
     ]
 
 
-def _judged(state: SchedulerState, step: Step, pairs: list[tuple[Job, Instant]]) -> list[tuple[Job, Instant]]:
-    """Of one job's unmade occurrences, those that get a row; the late ones that do not are recorded as a gap."""
+def _judged(
+    state: SchedulerState, step: Step, pairs: list[tuple[Job, Instant]]
+) -> tuple[list[tuple[Job, Instant]], list[Gap]]:
+    """Of one job's unmade occurrences, those that get a row, and the gap in which the other, late ones lie."""
+    if not pairs:
+        return [], []
     job = pairs[-1][0]
     due = [at + jitter_of(job.job_id, at, job.jitter) for job, at in pairs]
     ripe = [i for i, d in enumerate(due) if d <= step.now]
     if not ripe or step.now - min(due[i] for i in ripe) <= job.misfire.grace:
-        return pairs
+        return pairs, []
     rows = ripe_rows(state, step, job.job_id)
     ripe_due = [run.due_at for run in rows] + [due[i] for i in ripe]
     judgement = judge_lateness(job.misfire, ripe_due, len(ripe_due), step.now)
@@ -82,12 +92,12 @@ def _judged(state: SchedulerState, step: Step, pairs: list[tuple[Job, Instant]])
         if number not in kept:
             miss(state, step, run, job.misfire, judgement.reason)
     missed = [pairs[i] for number, i in enumerate(ripe, start=len(rows)) if number not in kept]
-    if missed and judgement.reason is not None:
-        gap = Gap(job.job_id, missed[0][1], missed[-1][1] + 1, len(missed), judgement.reason)
-        step.making.append(MakeRuns((), state.cursor, gaps=(gap,)))
-        count_missed(state, job.misfire, len(missed))
+    if not missed or judgement.reason is None:
+        return pairs, []
+    count_missed(state, job.misfire, len(missed))
     dropped = {id(pair) for pair in missed}
-    return [pair for pair in pairs if id(pair) not in dropped]
+    gap = Gap(job.job_id, missed[0][1], missed[-1][1] + 1, len(missed), judgement.reason)
+    return [pair for pair in pairs if id(pair) not in dropped], [gap]
 
 
 def ripe_rows(state: SchedulerState, step: Step, job_id: str) -> list[ActiveRun]:
@@ -96,7 +106,7 @@ def ripe_rows(state: SchedulerState, step: Step, job_id: str) -> list[ActiveRun]
         step.ripe = defaultdict(list)
         for run_id in {run_id for due_at, run_id in state.due if due_at <= step.now}:
             run = state.runs.get(run_id)
-            if run is not None and run.job_id and is_fresh(run) and not state.runs.is_admitted(run_id):
+            if run is not None and run.job_id and is_unjudged(state, run):
                 step.ripe[run.job_id].append(run)
     return sorted(step.ripe.get(job_id, []), key=lambda run: run.scheduled_at)
 
@@ -109,6 +119,11 @@ def is_fresh(run: ActiveRun) -> bool:
 def count_missed(state: SchedulerState, misfire: Misfire, number: int) -> None:
     """Occurrences that a job's policy does not run any more, as rows or in a gap."""
     state.counts["misfire", misfire.policy.value] += number
+
+
+def is_unjudged(state: SchedulerState, run: ActiveRun) -> bool:
+    """A planned occurrence whose lateness is still to be judged: no leader has found it due so far."""
+    return is_fresh(run) and run.due_at > state.judged_until and not state.runs.is_admitted(run.run_id)
 
 
 def miss(state: SchedulerState, step: Step, run: ActiveRun, misfire: Misfire, reason: str | None) -> None:
@@ -206,8 +221,8 @@ def _plan_edit(state: SchedulerState, step: Step, history: JobHistory) -> None:
             state.runs.drop(run.run_id)
     start = min(job.effective_from for job in fresh)
     pairs = [pair for pair in _fires(history, start, state.cursor) if pair[0].version > history.planned_version]
-    kept = _judged(state, step, pairs) if pairs else []
-    make(state, step, kept, retracts, planned=((current.job_id, current.version),))
+    kept, gaps = _judged(state, step, pairs)
+    make(state, step, kept, retracts, tuple(gaps), ((current.job_id, current.version),))
 
 
 def _retracted(run: ActiveRun, retract: Retract) -> bool:

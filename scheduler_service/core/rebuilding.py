@@ -3,6 +3,7 @@
 A rebuild never delays dispatch. Occurrences that fell due while nobody planned are judged by the misfire rule once.
 """
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
@@ -67,13 +68,15 @@ def _owed(history: JobHistory, start: Instant, end: Instant) -> list[Owed]:
 
 
 def _newest(job: Job, start: Instant, end: Instant) -> list[Instant]:
-    """The newest occurrences in [start, end), `max_catch_up` at most, looked for from the end backwards."""
+    """The newest occurrences in [start, end): those that are in time, and `max_catch_up` of all at least."""
+    in_time = max(start, end - job.misfire.grace - job.jitter)
     width = HOUR
     while True:
         since = max(start, end - width)
         found = occurrences(job.schedule, since, end)
-        if len(found) >= job.misfire.max_catch_up or since == start:
-            return found[-job.misfire.max_catch_up :]
+        if (len(found) >= job.misfire.max_catch_up and since <= in_time) or since == start:
+            late = bisect_left(found, in_time)
+            return found[max(0, min(late, len(found) - job.misfire.max_catch_up)) :]
         width *= 4
 
 

@@ -6,13 +6,17 @@ A run that waits for its job's other runs or for the window stays `scheduled` in
 import heapq
 from collections import defaultdict, deque
 from dataclasses import replace
+from typing import Final
 
 from scheduler_service.core.effects import MoveRuns, Release, Transition
+from scheduler_service.core.instants import MILLISECOND
 from scheduler_service.core.model import ActiveRun, Overlap
-from scheduler_service.core.planning import is_fresh, miss
+from scheduler_service.core.planning import is_unjudged, miss
 from scheduler_service.core.policies import Admission, decide_overlap, judge_lateness
 from scheduler_service.core.run_state import WAITING, Event, RunState
 from scheduler_service.core.state import SchedulerState, Step
+
+_LOOK_AGAIN: Final = 200 * MILLISECOND
 
 
 def release(state: SchedulerState, step: Step) -> None:
@@ -23,6 +27,9 @@ def release(state: SchedulerState, step: Step) -> None:
         _admit(state, step, run)
     for queue in list(state.waiting):
         _let_out(state, step, queue)
+    if state.cursor >= step.now:
+        # All that fell due by now was judged; whatever is left waits for the window or for its job's other runs.
+        state.judged_until = max(state.judged_until, step.now)
 
 
 def _pop_due(state: SchedulerState, step: Step) -> list[ActiveRun]:
@@ -43,39 +50,38 @@ def _in_time(state: SchedulerState, step: Step, ripe: list[ActiveRun]) -> list[A
     """What is left after the misfire rule has judged the late occurrences among `ripe`."""
     late_jobs: dict[str, list[ActiveRun]] = defaultdict(list)
     for run in ripe:
-        if (
-            run.job_id
-            and is_fresh(run)
-            and not state.runs.is_admitted(run.run_id)
-            and run.job_id in state.jobs
-        ):
+        if run.job_id and is_unjudged(state, run) and run.job_id in state.jobs:
             late_jobs[run.job_id].append(run)
-    missed: set[str] = set()
+    put_off: set[str] = set()
     for job_id, runs in late_jobs.items():
         misfire = state.jobs[job_id].current.misfire
         if step.now - runs[0].due_at <= misfire.grace:
+            continue
+        if state.cursor < step.now:
+            # Late rows are judged together with what was not even made, once the index brings that.
+            put_off.update(run.run_id for run in runs)
+            for run in runs:
+                state.wait_until(run, step.now + _LOOK_AGAIN)
             continue
         judgement = judge_lateness(misfire, [run.due_at for run in runs], len(runs), step.now)
         for number, run in enumerate(runs):
             if number not in judgement.keep:
                 miss(state, step, run, misfire, judgement.reason)
-                missed.add(run.run_id)
-    return [run for run in ripe if run.run_id not in missed]
+                put_off.add(run.run_id)
+    return [run for run in ripe if run.run_id not in put_off]
 
 
 def _admit(state: SchedulerState, step: Step, run: ActiveRun) -> None:
     if run.job_id is None or run.state is RunState.RETRYING or state.runs.is_admitted(run.run_id):
         _queue_up(state, run)
         return
+    if run.run_id in state.held.get(run.job_id, ()):
+        return
     history = state.jobs.get(run.job_id)
     policy = run.overlap or (history.current.overlap if history else Overlap.SKIP)
     let_next_in(state, run.job_id)
     live = state.runs.live_of(run.job_id)
-    held = [
-        i
-        for i in state.held.get(run.job_id, ())
-        if (r := state.runs.get(i)) and r.state is RunState.SCHEDULED
-    ]
+    held = [i for i in state.held.get(run.job_id, ()) if (r := state.runs.get(i)) and r.state is RunState.SCHEDULED]
     match decide_overlap(policy, len(live), len(held)):
         case Admission.GO:
             _queue_up(state, run)
@@ -83,6 +89,7 @@ def _admit(state: SchedulerState, step: Step, run: ActiveRun) -> None:
             _skip(state, step, run, f"overlap {policy.value}: {(live or held)[0]} is not final")
         case Admission.HOLD:
             state.held.setdefault(run.job_id, deque()).append(run.run_id)
+            state.waits_since = step.now
         case Admission.CANCEL_OTHERS:
             _supersede(state, step, run, live)
 
@@ -106,6 +113,7 @@ def _supersede(state: SchedulerState, step: Step, run: ActiveRun, live: list[str
         if older is not None and older.state is RunState.SCHEDULED:
             _skip(state, step, older, f"overlap cancel_running: {run.run_id} came after it")
     held.append(run.run_id)
+    state.waits_since = step.now
     for run_id in live:
         other = state.runs.get(run_id)
         if other is not None and not other.cancel_requested:
@@ -140,7 +148,9 @@ def _let_out(state: SchedulerState, step: Step, queue: str) -> None:
         room -= 1
     size = state.settings.move_batch
     step.moving += [MoveRuns(tuple(batch[i : i + size])) for i in range(0, len(batch), size)]
-    if not heap:
+    if heap:
+        state.waits_since = step.now
+    else:
         del state.waiting[queue]
 
 

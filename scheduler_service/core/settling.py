@@ -80,6 +80,7 @@ def runs_read(state: SchedulerState, step: Step, read: RunsRead) -> None:
             settle(state, step, rows[run_id])
         else:
             state.runs.drop(run_id)
+            state.unsettled.pop(run_id, None)
             state.floors.dropped(run_id)
 
 
@@ -88,6 +89,7 @@ def settle(state: SchedulerState, step: Step, row: ActiveRun) -> None:
     if row.run_id in state.moving or row.run_id in state.renewing:
         return
     known = state.runs.get(row.run_id)
+    ended = state.unsettled.pop(row.run_id, None)
     if row.state in FINAL:
         state.floors.committed(row.run_id, row.attempt)
     else:
@@ -98,7 +100,7 @@ def settle(state: SchedulerState, step: Step, row: ActiveRun) -> None:
     elif row.state in WAITING:
         _settle_waiting(state, step, row, again=known is not None)
     else:
-        _settle_out(state, step, row)
+        _settle_out(state, step, row, ended)
 
 
 def _settle_waiting(state: SchedulerState, step: Step, row: ActiveRun, *, again: bool) -> None:
@@ -118,15 +120,8 @@ def _settle_waiting(state: SchedulerState, step: Step, row: ActiveRun, *, again:
     if job is not None and job.deleted:
         cancel(state, step, row, "its job was deleted")
         return
-    if (
-        job is not None
-        and is_fresh(row)
-        and job.paused
-        and not _pause_over(job.paused_until, row.scheduled_at)
-    ):
-        change = Transition(
-            row.run_id, row.attempt, Event.SKIP, RunState.SKIPPED, step.now, reason="its job is paused"
-        )
+    if job is not None and is_fresh(row) and job.paused and not _pause_over(job.paused_until, row.scheduled_at):
+        change = Transition(row.run_id, row.attempt, Event.SKIP, RunState.SKIPPED, step.now, reason="its job is paused")
         end(state, step, row, change)
         return
     # A refused row is not looked at again at once: an edit not yet planned, or another's lock, needs a moment.
@@ -137,14 +132,11 @@ def _pause_over(until: int | None, scheduled_at: int) -> bool:
     return until is not None and scheduled_at >= until
 
 
-def _settle_out(state: SchedulerState, step: Step, row: ActiveRun) -> None:
-    ended = state.unsettled.pop(row.run_id, None)
+def _settle_out(state: SchedulerState, step: Step, row: ActiveRun, ended: Transition | None) -> None:
     keep(state, row, step.now)
     if ended is not None and row.cancel_requested and ended.attempt == row.attempt:
         # The end of the attempt was refused because a cancel was committed meanwhile.
-        change = replace(
-            ended, event=Event.CANCEL, to=RunState.CANCELLED, due_at=None, args=None, kwargs=None
-        )
+        change = replace(ended, event=Event.CANCEL, to=RunState.CANCELLED, due_at=None, args=None, kwargs=None)
         end(state, step, row, change)
         return
     if row.state is RunState.PENDING:

@@ -113,6 +113,9 @@ class SchedulerState:
     position_saved: str = ""
     position_saved_at: Instant = 0
 
+    judged_until: Instant = 0
+    judged_saved: Instant = 0
+    waits_since: Instant = 0
     due: list[tuple[Instant, str]] = field(default_factory=list)
     waiting: dict[str, list[tuple[int, Instant, str]]] = field(default_factory=dict)
     held: dict[str, deque[str]] = field(default_factory=dict)
@@ -229,9 +232,11 @@ class Step:
                     tuple(self.late),
                     tuple(self.cancels),
                     state.position,
+                    state.judged_until,
                 )
             )
             state.marks = []
+            state.judged_saved = state.judged_until
             state.position_saved, state.position_saved_at = state.position, self.now
             if state.generation.gathering is not None and not state.generation.rereading:
                 state.generation.positions.add(state.position)
@@ -243,8 +248,11 @@ class Step:
     def _worth_applying(self, state: SchedulerState) -> bool:
         if self.transitions or self.late or self.cancels or state.generation.wants_commit():
             return True
+        waits_unsaved = min(state.waits_since, state.judged_until) > state.judged_saved
         if state.stopping:
-            return bool(state.marks) or state.position != state.position_saved
+            return waits_unsaved or bool(state.marks) or state.position != state.position_saved
+        if waits_unsaved and self.now - state.judged_saved > SECOND:
+            return True
         moved_on = state.position != state.position_saved
         return (bool(state.marks) and self.now - state.marks[0].at > SECOND) or (
             moved_on and self.now - state.position_saved_at > 10 * SECOND

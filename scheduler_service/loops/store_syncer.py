@@ -142,6 +142,7 @@ def merged(effects: list[StoreEffect]) -> list[StoreEffect]:
                 last.late + effect.late,
                 last.cancels + effect.cancels,
                 effect.position or last.position,
+                effect.judged_until if effect.judged_until is not None else last.judged_until,
             )
         else:
             out.append(effect)

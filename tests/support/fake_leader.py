@@ -33,7 +33,8 @@ class FakeLeaderStore:
     def cursor(self, lease: Lease) -> Cursor:
         with self._tables.lock:
             self._tables.check(lease)
-            return Cursor(*self._tables.cursors.setdefault(lease.shard, (None, "0-0")))
+            planned = self._tables.cursors.setdefault(lease.shard, (None, "0-0"))
+            return Cursor(*planned, self._tables.judged_until.get(lease.shard))
 
     def active_runs(self) -> list[ActiveRun]:
         with self._tables.lock:
@@ -105,6 +106,8 @@ class FakeLeaderStore:
             if batch.position is not None:
                 until, _ = self._tables.cursors.get(lease.shard, (None, ""))
                 self._tables.cursors[lease.shard] = (until, batch.position)
+            if batch.judged_until is not None:
+                self._tables.judged_until[lease.shard] = batch.judged_until
             return tuple(dict.fromkeys(refused))
 
     def read_runs(self, run_ids: Sequence[str]) -> list[ActiveRun]:

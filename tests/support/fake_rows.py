@@ -146,6 +146,7 @@ class Tables:
     gaps: list[Gap] = field(default_factory=list)
     leases: dict[int, LeaseRow] = field(default_factory=dict)
     cursors: dict[int, tuple[Instant | None, str]] = field(default_factory=dict)
+    judged_until: dict[int, Instant] = field(default_factory=dict)
     statistics: list[RecordStatistics] = field(default_factory=list)
     audit: list[AuditEntry] = field(default_factory=list)
     ended_terms: list[Term] = field(default_factory=list)

@@ -1,0 +1,214 @@
+"""What the simulation found, one rule a test, in the order of its finding."""
+
+from typing import Any
+
+import pytest
+
+from scheduler_service.core.effects import BuildIndex, MakeRuns, MoveRuns
+from scheduler_service.core.feedback import DueRead, JobsRead, RunsRead, RunsRenewed
+from scheduler_service.core.instants import MINUTE, SECOND
+from scheduler_service.core.iteration import iterate, take_over
+from scheduler_service.core.model import Cursor, ReleasedRun
+from scheduler_service.core.rebuilding import build_index
+from scheduler_service.core.run_state import RunState
+from scheduler_service.core.state import CoreSettings
+from tests.support.world import MONDAY, World, attempt_of
+
+
+def fails(attempt: str) -> tuple[str, dict[str, Any]]:
+    return "failed", {"error": {"type": "ValueError", "message": attempt, "traceback": "T"}}
+
+
+def never(attempt: str) -> None:
+    return None
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_retry_that_waits_is_superseded_at_once_by_cancel_running(world: World) -> None:
+    world.workers.behave = fails
+    world.every("a", "10s", overlap="cancel_running", retry={"max_attempts": 2, "initial": "15s", "jitter": False})
+    world.advance(22 * SECOND)
+    first, second, *_ = world.runs("a")
+    assert first.state is RunState.CANCELLED
+    assert world.starts(second.run_id)
+
+
+def test_what_was_held_goes_on_when_the_run_before_it_is_retracted_by_an_edit(world: World) -> None:
+    world.every("a", "10s", overlap="queue_all")
+    world.advance(9 * SECOND)
+    # The next occurrence is let in, but its move is refused for an edit that the leader has not heard of.
+    world.store.jobs.set_paused("a", True, "why", None)
+    world.advance(2 * SECOND)
+    run_id = _trigger(world, "a")
+    world.advance(2 * SECOND)
+    assert world.run(run_id).state is RunState.SCHEDULED
+    world.tell("job_changed", job_id="a", change="modified")
+    world.advance(2 * SECOND)
+    assert world.run(run_id).state is RunState.COMPLETED
+
+
+def test_a_second_publish_that_comes_back_late_does_not_take_the_next_attempt_to_pending(world: World) -> None:
+    world.workers.behave = never
+    run_id = world.enqueue(retry=_retry(3))
+    known = world.state.runs.get(run_id)
+    assert known is not None
+    sent = ReleasedRun(run_id, 1, 99, 1, None, "t", (), {}, "default", 5, known.scheduled_at, known.due_at, None)
+    world.tell("failed", task_id=attempt_of(run_id), worker="w1", error={"type": "E", "message": "", "traceback": None})
+    world.settle()
+    world.state, _ = iterate(world.state, [RunsRenewed((sent,), (), "unconfirmed")], world.now)
+    after = world.state.runs.get(run_id)
+    assert after is not None
+    assert (after.state, after.attempt) == (RunState.RETRYING, 2)
+
+
+def test_an_edit_is_known_before_the_pass_decides_about_its_runs(world: World) -> None:
+    world.every("a", "10s", overlap="allow")
+    world.workers.behave = never
+    world.advance(15 * SECOND)
+    world.store.jobs.replace(_job(world, "a", "10s", overlap="skip"), None)
+    world.now = MONDAY + 20 * SECOND
+    (history,) = world.store.leader.histories_of(["a"], None)
+    world.state, effects = iterate(world.state, [JobsRead((history,))], world.now)
+    assert not [effect for effect in effects if isinstance(effect, MoveRuns)]
+
+
+def test_a_takeover_settles_no_row_that_an_edit_of_the_leaderless_time_replaced(world: World) -> None:
+    world.every("a", "10s", retry={"max_attempts": 3})
+    world.advance(5 * SECOND)
+    world.store.jobs.replace(_job(world, "a", "10s", retry={"max_attempts": 1}), None)
+    world.lead()
+    run = world.state.runs.get(world.runs("a")[0].run_id)
+    assert run is not None
+    assert (run.job_version, run.retry.max_attempts) == (2, 1)
+
+
+def test_an_end_that_came_to_nothing_is_forgotten_with_the_row_it_was_meant_for(world: World) -> None:
+    world.every("a", "10s")
+    world.advance(5 * SECOND)
+    stale = tuple(world.store.leader.due_runs(world.now + 10 * SECOND, 10))
+    world.pause("a")
+    world.mailbox.put(DueRead(stale, full=False))
+    world.settle()
+    assert world.state.unsettled == {}
+    world.resume("a")
+    world.workers.behave = never
+    world.advance(5 * SECOND)
+    assert world.states("a")[0] == "running"
+
+
+def test_an_occurrence_that_an_edit_made_anew_is_not_cleaned_up_as_the_ended_one() -> None:
+    world = World(settings=CoreSettings(grace_period=3 * SECOND))
+    world.workers.seconds = 8
+    world.every("a", "10s")
+    world.advance(9 * SECOND)
+    run_id = world.runs("a")[0].run_id
+    world.state.ended.append((world.now, run_id))
+    world.advance(15 * SECOND)
+    assert world.run(run_id).state is RunState.COMPLETED
+
+
+class TestLatenessIsJudgedOnce:
+    def test_what_waits_behind_its_job_s_other_runs_is_not_late_for_the_next_leader(self, world: World) -> None:
+        world.workers.behave = never
+        world.every("a", "10s", overlap="queue_all", misfire={"policy": "skip", "grace": "5s"})
+        for _ in range(5):
+            world.advance(10 * SECOND)
+            world.workers.beat()
+        world.lead(wait=2 * SECOND)
+        assert "missed" not in world.states("a")
+
+    def test_what_waits_for_the_publish_window_is_not_late_for_the_next_leader(self) -> None:
+        world = World(settings=CoreSettings(publish_window=1))
+        world.workers.listening = False
+        world.enqueue()
+        world.every("a", "10s", overlap="allow", misfire={"policy": "skip", "grace": "5s"})
+        world.advance(40 * SECOND)
+        world.lead(wait=2 * SECOND)
+        assert "missed" not in world.states("a")
+
+    def test_what_fell_due_while_nobody_led_is_late(self, world: World) -> None:
+        world.every("a", "10s", overlap="allow", misfire={"policy": "skip", "grace": "5s"})
+        world.advance(15 * SECOND)
+        world.lead(wait=20 * SECOND)
+        assert world.states("a")[:2] == ["completed", "missed"]
+
+    def test_rows_wait_for_the_unmade_occurrences_that_they_are_judged_with(self, world: World) -> None:
+        world.every("a", "10s")
+        world.advance(5 * SECOND)
+        now = world.now + 2 * MINUTE
+        store = world.store.leader
+        runs, histories = store.active_runs(), store.job_histories(None)
+        cursor = Cursor(world.state.cursor, "0-0", world.now)
+        state, effects = take_over(CoreSettings(), 2, cursor, histories, runs, now)
+        # The builder takes its time: meanwhile a pass goes over the late row and leaves it alone.
+        state, early = iterate(state, [], now)
+        (order,) = [effect for effect in effects if isinstance(effect, BuildIndex)]
+        state, late = iterate(state, [build_index(order)], now + SECOND)
+        state, later = iterate(state, [], now + 2 * SECOND)
+        moved = [r.run_id for e in (*early, *late, *later) if isinstance(e, MoveRuns) for r in e.releases]
+        made = [run.run_id for effect in late if isinstance(effect, MakeRuns) for run in effect.runs]
+        assert len(moved) == 1
+        assert moved[0] in made
+
+
+def test_a_gap_lies_in_one_transaction_with_the_rows_and_the_cursor_that_pass_it() -> None:
+    world = World(settings=CoreSettings(pre_schedule_interval=SECOND))
+    world.every("a", "1s", misfire={"policy": "skip", "grace": "2s"})
+    world.advance(5 * SECOND)
+    state, effects = iterate(world.state, [], world.now + 10 * SECOND)
+    made = [effect for effect in effects if isinstance(effect, MakeRuns)]
+    assert len(made) == 1
+    assert made[0].gaps
+    assert made[0].cursor == state.cursor
+
+
+def test_no_occurrence_within_the_grace_is_given_up_for_the_cap_of_late_ones(world: World) -> None:
+    world.every("a", "1s", overlap="allow", misfire={"policy": "fire_all", "grace": "60s", "max_catch_up": 2})
+    world.advance(2 * SECOND)
+    world.lead(wait=30 * SECOND)
+    world.advance(5 * SECOND)
+    assert world.store.tables.gaps == []
+    assert len([state for state in world.states("a") if state == "completed"]) >= 35
+
+
+def test_a_run_that_is_held_and_read_again_does_not_count_itself_as_waiting_before_it(world: World) -> None:
+    world.workers.behave = never
+    world.every("a", "10s", overlap="queue")
+    world.advance(21 * SECOND)
+    held = world.runs("a")[1]
+    world.state, _ = iterate(world.state, [RunsRead((held.run_id,), tuple(_rows(world, held.run_id)))], world.now)
+    world.advance(2 * SECOND)
+    assert world.run(held.run_id).state is RunState.SCHEDULED
+
+
+def _rows(world: World, run_id: str) -> list[Any]:
+    return world.store.leader.read_runs([run_id])
+
+
+def _job(world: World, job_id: str, every: str, **more: Any) -> Any:
+    from scheduler_service.core.job_body import read_job
+
+    body = {"job_id": job_id, "task": "demo.task", "schedule": {"kind": "interval", "every": every}, **more}
+    return read_job(body, made_at=world.now)[0]
+
+
+def _retry(attempts: int) -> Any:
+    from scheduler_service.core.model import RetryPolicy
+
+    return RetryPolicy(max_attempts=attempts)
+
+
+def _trigger(world: World, job_id: str) -> str:
+    from scheduler_service.core.model import NewRun, RunKind
+
+    job = world.store.jobs.get(job_id)
+    run = NewRun(
+        f"{job_id}_manual-1", RunKind.MANUAL, job.task, world.now, world.now, job_id=job_id, job_version=job.version
+    )
+    world.store.runs.enqueue([run])
+    world.tell("run_enqueued", run_ids=[run.run_id])
+    return run.run_id
