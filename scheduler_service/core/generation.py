@@ -24,15 +24,15 @@ from scheduler_service.core.feedback import (
     InboxRead,
     ServerGeneration,
 )
-from scheduler_service.core.instants import SECOND, Instant
+from scheduler_service.core.instants import SECOND
 from scheduler_service.core.run_state import RunState
 from scheduler_service.core.state import SchedulerState, Step
 from scheduler_service.core.watching import republish
 from scheduler_service.core.wire import HEARTBEAT_SECONDS
 
 LOOK_EVERY: Final = SECOND
-# Two heartbeats, and time for the connection and the inbox.
-GATHER_AT_MOST: Final = (2 * HEARTBEAT_SECONDS + 2) * SECOND
+# Two heartbeats, and time for a worker to find out that its connection is dead.
+GATHER_AT_MOST: Final = (2 * HEARTBEAT_SECONDS + 4) * SECOND
 _HEARD_LATELY: Final = 60 * SECOND
 
 
@@ -45,7 +45,7 @@ def look(state: SchedulerState, step: Step) -> None:
         step.others.append(LookAtGeneration())
     if present.accepting or step.now < present.next_try_at:
         return
-    claims = present.gathering if _ready(state, step.now) else None
+    claims = present.gathering if _ready(state, step) else None
     broker = _broker_to_accept(state)
     if claims is not None or (broker is not None and present.gathering is None):
         present.accepting = True
@@ -109,17 +109,30 @@ def _gather(state: SchedulerState, step: Step, name: str) -> None:
     present = state.generation
     present.gathering, present.since = name, step.now
     present.knows_all = step.now - state.since >= GATHER_AT_MOST and step.now - present.heard_at < _HEARD_LATELY
-    present.rereading, present.committed = True, False
+    present.committed = present.closing = False
     present.positions.clear()
+    _read_anew(state, step)
+
+
+def _read_anew(state: SchedulerState, step: Step) -> None:
+    state.generation.rereading = True
     state.listening_since = None
     step.others.append(ReadInboxAnew())
 
 
-def _ready(state: SchedulerState, now: Instant) -> bool:
+def _ready(state: SchedulerState, step: Step) -> bool:
     present = state.generation
     if present.gathering is None or present.rereading or not present.committed:
         return False
-    return now - present.since >= GATHER_AT_MOST or _nothing_is_out(state) or _all_have_spoken(state)
+    if _nothing_is_out(state) or _all_have_spoken(state):
+        return True
+    if state.listening_since is None or present.closing:
+        return state.listening_since is not None
+    if step.now - max(present.since, state.listening_since) >= GATHER_AT_MOST:
+        # What was said in time may still lie unread, should this process have stood still: once more to the end.
+        present.closing = True
+        _read_anew(state, step)
+    return False
 
 
 def _nothing_is_out(state: SchedulerState) -> bool:

@@ -137,6 +137,7 @@ class SimLeader(Process):
         self._anew, self._read_to = False, BEGINNING
         self._at_end = False
         self.stopping = False
+        self._effects_left: int | None = None
         jobs, runs = store.job_histories(self._since), store.active_runs()
         self.state, effects = take_over(simulation.settings, lease.term, cursor, jobs, runs, self.keeper.now())
         simulation.note(f"{self.name} takes over: cursor {cursor}, {len(runs)} runs, {len(jobs)} jobs")
@@ -152,6 +153,17 @@ class SimLeader(Process):
         self.stopping = True
         self.mailbox.put(Shutdown())
         self.kick("loop", 0)
+
+    def die_after(self, effects: int) -> None:
+        """Die between two effects, the last one carried out and nobody told of it."""
+        self._effects_left = effects
+
+    def _dies_now(self) -> bool:
+        if self._effects_left is not None:
+            self._effects_left -= 1
+            if self._effects_left <= 0:
+                self.die("killed between two effects")
+        return self.dead
 
     def turn_loop(self) -> None:
         if not self.keeper.trusted():
@@ -203,13 +215,13 @@ class SimLeader(Process):
     def turn_store(self) -> None:
         if self.simulation.database_away:
             return self.kick("store", 200 * MILLISECOND)
-        several = self.simulation.random.randint(1, len(self._stores))
+        several = 1 if self._effects_left is not None else self.simulation.random.randint(1, len(self._stores))
         batch = [self._stores.popleft() for _ in range(several)]
         try:
             self._syncer.carry_out(batch)
         except LeaseLost as lost:
             return self.step_down(str(lost))
-        return self._heard()
+        return None if self._dies_now() else self._heard()
 
     def turn_broker(self) -> None:
         if self.simulation.redis_away:
@@ -221,7 +233,7 @@ class SimLeader(Process):
             self._brokers.appendleft(effect)
             return self.step_down(str(lost))
         self.simulation.wake_workers()
-        return self._heard()
+        return None if self._dies_now() else self._heard()
 
     def turn_build(self) -> None:
         self.mailbox.put(build_index(self._builds.popleft()))

@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING, Any
 
-from scheduler_service.core.run_requests import again, read_trigger
 from scheduler_service.core.errors import Conflict, NotFound
-from scheduler_service.core.identity import adhoc_run_id
+from scheduler_service.core.identity import adhoc_run_id, task_id
 from scheduler_service.core.instants import MILLISECOND, SECOND, Duration, format_instant
 from scheduler_service.core.job_body import read_job
 from scheduler_service.core.model import NewRun, RetryPolicy, RunKind
-from scheduler_service.core.run_state import FINAL
+from scheduler_service.core.run_requests import again, read_trigger
+from scheduler_service.core.run_state import FINAL, RunState
 from tests.support.simulated import SimWorker
 
 if TYPE_CHECKING:
@@ -152,8 +152,9 @@ class Faults:
 
     def begin(self, length: Duration) -> None:
         faults = (
-            self.kill_leader, self.kill_leader, self.freeze_leader, self.stop_leader, self.kill_worker,
+            self.kill_leader, self.cut_leader, self.cut_leader, self.cut_leader, self.freeze_leader, self.stop_leader, self.kill_worker,
             self.freeze_worker, self.redis_away, self.database_away, self.step_clock, self.freeze_all,
+            self.wipe_redis, self.wipe_redis, self.restart_redis,
         )  # fmt: skip
         for _ in range(self._dice.randint(0, 6)):
             at = self._simulation.t + self._dice.randrange(length)
@@ -163,6 +164,7 @@ class Faults:
         """Everything is there again, and stays."""
         simulation = self._simulation
         simulation.calm = True
+        simulation.after_next.clear()
         simulation.unsure = simulation.losing = simulation.doubling = simulation.shuffling = 0
         simulation.set_redis_away(False)
         simulation.database_away = False
@@ -172,6 +174,10 @@ class Faults:
     def kill_leader(self) -> None:
         for leader in self._simulation.leaders:
             leader.die("killed")
+
+    def cut_leader(self) -> None:
+        for leader in self._simulation.leaders:
+            leader.die_after(self._dice.randint(1, 6))
 
     def stop_leader(self) -> None:
         for leader in self._simulation.leaders:
@@ -183,18 +189,24 @@ class Faults:
             leader.freeze(self._length())
 
     def freeze_all(self) -> None:
+        if self._simulation.t < self._simulation.undisturbed_until:
+            return
         length = self._length()
         for process in (*self._simulation.leaders, *self._simulation.workers):
             process.freeze(length)
 
     def kill_worker(self) -> None:
         simulation = self._simulation
+        if simulation.t < simulation.undisturbed_until:
+            return
         worker = self._dice.choice(simulation.workers)
         worker.die("killed")
         simulation.workers.remove(worker)
         simulation.workers.append(SimWorker(simulation, f"w{simulation.fresh()}"))
 
     def freeze_worker(self) -> None:
+        if self._simulation.t < self._simulation.undisturbed_until:
+            return
         self._dice.choice(self._simulation.workers).freeze(self._length())
 
     def redis_away(self) -> None:
@@ -202,6 +214,43 @@ class Faults:
         if not simulation.redis_away:
             simulation.set_redis_away(True)
             simulation.push(simulation.t + self._length(), lambda: simulation.set_redis_away(False))
+
+    def wipe_redis(self) -> None:
+        """All data of Redis are gone, at once, or just when the leader was about to hear of a start or an end."""
+        when = self._dice.choice(("start", "report", None))
+        if when is None:
+            self._wipe()
+        else:
+            self._simulation.after_next[when] = self._wipe
+
+    def _wipe(self) -> None:
+        """At most once is promised for workers that live to say what they run."""
+        simulation = self._simulation
+        if simulation.redis_away or self._nobody_would_say():
+            return
+        broker_too = self._dice.random() < 0.5
+        simulation.note(f"redis is wiped{', and the broker' if broker_too else ''}")
+        simulation.undisturbed_until = simulation.t + 30 * SECOND
+        simulation.inbox.wipe()
+        simulation.claims.wipe()
+        if broker_too:
+            simulation.dispatcher.wipe()
+
+    def restart_redis(self) -> None:
+        """Another server process with all its data."""
+        simulation = self._simulation
+        simulation.note("redis is another process")
+        simulation.claims.restart()
+        simulation.dispatcher.server += "'"
+
+    def _nobody_would_say(self) -> bool:
+        """Whether an attempt began of which the database does not know, on a worker that is gone or stands still."""
+        simulation = self._simulation
+        awake = [worker for worker in simulation.workers if worker.frozen_until <= simulation.t]
+        said = {attempt for worker in awake for attempt in (*worker.running, *worker.told_lately())}
+        rows = simulation.store.tables.runs.values()
+        pending = {(row.run_id, row.attempt) for row in rows if row.state is RunState.PENDING}
+        return any(task_id(*one) not in said for one in pending if one in simulation.log)
 
     def database_away(self) -> None:
         simulation = self._simulation
@@ -216,11 +265,11 @@ class Faults:
 
     def step_clock(self) -> None:
         simulation = self._simulation
-        step = int(self._dice.uniform(-8, 8) * SECOND)
+        step = int(self._dice.uniform(-1, 1) * self._dice.choice((1, 8, 8, 90)) * SECOND)
         simulation.host_now()
         simulation.note(f"the database's clock steps by {step / SECOND:.3f} s")
         simulation.offset += step
-        simulation.set_back += max(0, -step)
+        simulation.stepped += abs(step)
 
     def _length(self) -> Duration:
         return int(self._dice.choice((0.3, 1, 3, 8, 15)) * self._dice.uniform(0.5, 1.5) * SECOND)

@@ -107,12 +107,16 @@ class Simulation:
         self.random = random.Random(seed)
         self.t: Instant = START
         self.offset: Duration = 0
-        self.set_back: Duration = 0
+        self.stepped: Duration = 0
         self._latest: Instant = START
         self._events: list[tuple[Instant, float, int, Callable[[], None]]] = []
         self._numbers = itertools.count(1)
         self._trace: list[str] | None = [] if tracing else None
-        self.settings = replace(SETTINGS, publish_window=self.random.choice((2, 5, 10_000, 10_000)))
+        self.settings = replace(
+            SETTINGS,
+            publish_window=self.random.choice((2, 5, 10_000, 10_000)),
+            pre_schedule_interval=self.random.choice((1, 4)) * SECOND,
+        )
         self.store = FakeStore(self.database_now)
         self.inbox, self.claims, self.dispatcher = FakeInbox(), FakeClaims(), SimDispatcher(self)
         self.database_away = False
@@ -120,6 +124,8 @@ class Simulation:
         self.workers: list[SimWorker] = []
         self.log: ExecutionLog = {}
         self.calm = False
+        self.undisturbed_until: Instant = 0
+        self.after_next: dict[str, Callable[[], None]] = {}
         level = self.random.choice((0.0, 0.02, 0.1))
         self.unsure = self.losing = self.doubling = self.shuffling = level
         self.slow = self.random.choice((5, 30, 200)) * MILLISECOND
@@ -206,6 +212,10 @@ class Simulation:
         for leader in self.leaders:
             leader.kick("read", self.latency())
 
+    def happened(self, what: str) -> None:
+        """A start or a report: a fault may have waited for it."""
+        self.after_next.pop(what, lambda: None)()
+
     def wake_workers(self) -> None:
         for worker in self.workers:
             worker.kick("take", self.latency())
@@ -267,7 +277,7 @@ class Simulation:
         rows = self.store.tables.runs.values()
         stuck = tuple(row.run_id for row in rows if row.state not in FINAL and row.due_at <= self.database_now())
         history = history_of(self.store, now=self.database_now())
-        tolerance = Tolerance(skew=self.set_back, stuck_after=60 * SECOND, window=self.settings.publish_window)
+        tolerance = Tolerance(skew=self.stepped, stuck_after=60 * SECOND, window=self.settings.publish_window)
         findings = tuple(violations(history, self.log, tolerance))
         return Outcome(self.seed, findings, stuck, len(rows), tuple(self._trace or ()))
 
