@@ -1,6 +1,7 @@
 """A plan as people read it: what is added, what changes field by field, what is removed."""
 
 import json
+import re
 from typing import Any, Final
 
 from rich.text import Text
@@ -12,6 +13,8 @@ from scheduler_service.core.words import describe
 
 _STYLES: Final = {"+": "green", "~": "yellow", "-": "red", "=": "dim"}
 _LONGEST: Final = 200
+# From when is known once the job is made.
+_COUNTED: Final = re.compile(r", counted from \S+")
 
 
 def print_plan(plan: dict[str, Any]) -> None:
@@ -39,7 +42,9 @@ def schedule_words(job: dict[str, Any]) -> str:
         schedule = parse_schedule(job["schedule"], job_id=job["job_id"], made_at=0).schedule
     except ItineraryError:
         return json.dumps(job["schedule"])
-    return describe(schedule).partition(", counted from 1970")[0]
+    words = describe(schedule)
+    counted = job["schedule"].get("anchor") or job["schedule"].get("start")
+    return words if counted else _COUNTED.sub("", words)
 
 
 def _in_short(job: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ and no connection is opened.
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -29,6 +29,7 @@ NOTES: Final = (
     "after an outage beat sends each entry once; so does misfire `fire_once`, for what is later than its grace of 30s",
 )
 _CLEAN_UP: Final = "celery.backend_cleanup"
+_GAP_RULES: Final[tuple[dict[str, str], ...]] = ({}, {"dst_gap": "shift"}, {"dst_gap": "skip"})
 _KEYS: Final = ("task", "schedule", "args", "kwargs", "options", "relative")
 _HARMLESS: Final = frozenset({"queue", "priority", "expires", "time_limit", "soft_time_limit"})
 _DROPPED: Final = {
@@ -143,9 +144,31 @@ def _moved(app: Celery, entry: BeatEntry, job_id: str, now: Instant, clocks: boo
         return MovedEntry(entry, Moved(entry.name, refused=str(exc)), None)
     moved, job = checked(entry.name, body, tuple(differences), now)
     if clocks and job is not None and spec["kind"] != "interval":
-        told = clock_differences(entry.schedule, app, job.schedule, now)
-        moved = Moved(moved.name, moved.body, (*differences, *told))
+        return _with_clocks(app, entry, body, differences, now)
     return MovedEntry(entry, moved, job)
+
+
+def _with_clocks(
+    app: Celery, entry: BeatEntry, body: dict[str, Any], differences: Sequence[str], now: Instant
+) -> MovedEntry:
+    """The entry under the rule for skipped times that comes closest to Celery's, and what differs even so."""
+    best: tuple[list[str], MovedEntry] | None = None
+    for rule in _GAP_RULES if _is_fixed(body["schedule"]) else _GAP_RULES[:1]:
+        ruled = {**body, "schedule": {**body["schedule"], **rule}}
+        moved, job = checked(entry.name, ruled, (), now)
+        if job is not None:
+            told = clock_differences(entry.schedule, app, job.schedule, now)
+            if best is None or len(told) < len(best[0]):
+                best = told, MovedEntry(entry, Moved(moved.name, moved.body, (*differences, *told)), job)
+            if not told:
+                break
+    assert best is not None  # the first rule is the default, with which the job was accepted
+    return best[1]
+
+
+def _is_fixed(spec: Mapping[str, Any]) -> bool:
+    """Whether the rules for skipped times mean anything to the schedule; those that follow elapsed time heed none."""
+    return spec["kind"] == "cron" and not any(part.startswith("*") for part in spec["expr"].split()[:2])
 
 
 def _arguments(entry: BeatEntry) -> dict[str, Any]:

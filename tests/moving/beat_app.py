@@ -41,7 +41,7 @@ sunset.event = "sunset"
 app.conf.beat_schedule = {
     "every quarter": {"task": "shop.report", "schedule": crontab(minute="*/15"), "args": (1, 2)},
     "13th and Friday": {"task": "shop.report", "schedule": crontab(0, 0, day_of_month="13", day_of_week="friday")},
-    "odd steps": {"task": "shop.report", "schedule": crontab(minute="50-10/7", hour="22-2", month_of_year="january")},
+    "odd steps": {"task": "shop.report", "schedule": crontab(minute="50-10/7", hour="22-2", month_of_year="march")},
     "in the gap": {"task": "shop.report", "schedule": crontab(minute=30, hour=2)},
     "every 30 s": {"task": "shop.mail", "schedule": 30.0, "kwargs": {"to": "me"}},
     "daily": {"task": "shop.report", "schedule": timedelta(days=1), "relative": True},

@@ -47,7 +47,7 @@ def test_a_crontab_keeps_its_text_its_zone_and_its_arguments(moved: dict[str, Mo
 def test_both_day_fields_are_meant_and_names_and_odd_steps_mean_the_same(moved: dict[str, MovedEntry]) -> None:
     both = body(moved["13th and Friday"])["schedule"]
     assert (both["expr"], both["day_match"]) == ("0 0 13 * 5", "and")
-    assert body(moved["odd steps"])["schedule"]["expr"] == "4,50,57 22-2 * 1 *"
+    assert body(moved["odd steps"])["schedule"]["expr"] == "4,50,57 22-2 * 3 *"
 
 
 def test_seconds_become_an_interval_and_the_other_phase_is_told(moved: dict[str, MovedEntry]) -> None:
@@ -102,9 +102,15 @@ def test_the_coming_changes_of_the_clocks_are_told_where_they_make_a_difference(
     (fold,) = moved["every quarter"].moved.differences
     assert fold.startswith("on 2027-10-31, when the clocks of Europe/Paris go back from 03:00 to 02:00")
     assert "only here it runs at 02:00+01:00, 02:15+01:00, 02:30+01:00, ... (4x)" in fold
-    (gap,) = moved["in the gap"].moved.differences
-    assert "only beat sends at 03:30+02:00 (1x); only here it runs at 03:00+02:00 (1x)" in gap
+    (gap,) = moved["odd steps"].moved.differences
+    assert "jump from 02:00 to 03:00: only" in gap
     assert moved["by code"].moved.differences == ()
+
+
+def test_the_rule_for_skipped_times_is_the_one_that_comes_closest_to_celerys(moved: dict[str, MovedEntry]) -> None:
+    entry = moved["in the gap"]
+    assert body(entry)["schedule"]["dst_gap"] == "shift"
+    assert entry.moved.differences == ()
 
 
 def test_beats_own_clean_up_comes_along_where_a_backend_needs_it() -> None:
