@@ -15,6 +15,8 @@ from scheduler_service.adapters.migrations import check_schema
 from scheduler_service.adapters.pg_wakeups import PgWakeups
 from scheduler_service.adapters.redis_claims import RedisClaims
 from scheduler_service.adapters.redis_inbox import RedisInbox
+from scheduler_service.adapters.sql_audit import SqlAuditLog
+from scheduler_service.adapters.sql_evidence import SqlEvidence
 from scheduler_service.adapters.sql_job_sets import SqlJobSets
 from scheduler_service.adapters.sql_jobs import SqlJobStore
 from scheduler_service.adapters.sql_leader import SqlLeaderStore
@@ -27,7 +29,7 @@ from scheduler_service.leader_port import leader_port
 from scheduler_service.loops.leader import Leader
 from scheduler_service.loops.scheduler_loop import Outside
 from scheduler_service.ports import Inbox, JobStore, LeaseStore, RunStore
-from scheduler_service.record_ports import Wakeups
+from scheduler_service.record_ports import AuditLog, Evidence, Wakeups
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,8 @@ class Stores:
     leases: LeaseStore
     inbox: Inbox
     job_sets: JobSets
+    audit: AuditLog
+    evidence: Evidence
 
 
 @contextmanager
@@ -47,7 +51,10 @@ def open_stores(settings: Settings, *, connections: int = 5) -> Iterator[Stores]
     database = Database(settings.database_url, pool_size=connections)
     inbox = RedisInbox(settings.redis_url)
     try:
-        yield Stores(SqlJobStore(database), SqlRunStore(database), SqlLeaseStore(database), inbox, SqlJobSets(database))
+        yield Stores(
+            SqlJobStore(database), SqlRunStore(database), SqlLeaseStore(database), inbox, SqlJobSets(database),
+            SqlAuditLog(database), SqlEvidence(database),
+        )  # fmt: skip
     finally:
         inbox.close()
         database.close()

@@ -123,6 +123,7 @@ class Settings(BaseSettings):
 
     api_host: str = Field("127.0.0.1", min_length=1)
     api_port: Port = 8080
+    api_rate_limit: int | None = Field(None, ge=0, le=1_000_000)
     api_tokens: Annotated[tuple[ApiToken, ...], NoDecode, BeforeValidator(_tokens)] = Field((), repr=False)
     flower_host: str = Field("127.0.0.1", min_length=1)
     flower_port: Port = 5555
@@ -171,7 +172,8 @@ _LEAST: Final[dict[str, Duration]] = {
     "lease_ttl": SECOND,
     "lost_after": SECOND,
     "redispatch_after": SECOND,
-    "retention": 60 * MINUTE,
+    # An idempotency key lives on its run's row, and is promised to be known for a day.
+    "retention": DAY,
 }
 
 

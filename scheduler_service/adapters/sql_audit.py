@@ -18,7 +18,7 @@ from scheduler_service.ports import Page
 from scheduler_service.record_ports import AuditFilter
 
 _A: Final = audit_log.c
-_COLUMNS: Final = (_A.id, _A.at, _A.actor, _A.role, _A.action, _A.subject, _A.before, _A.after)
+AUDIT_COLUMNS: Final = (_A.id, _A.at, _A.actor, _A.role, _A.action, _A.subject, _A.before, _A.after)
 
 
 def record(connection: Connection, now: Instant, by: Deed | None, subject: str | None, before: Any, after: Any) -> None:
@@ -69,7 +69,7 @@ class SqlAuditLog:
         """See AuditLog."""
         if not can_hold(f"{wanted.subject}{wanted.actor}{wanted.action}"):
             return Page([], None)
-        newest_first = select(*_COLUMNS).order_by(_A.id.desc()).limit(limit + 1)
+        newest_first = select(*AUDIT_COLUMNS).order_by(_A.id.desc()).limit(limit + 1)
         for column, value in ((_A.subject, wanted.subject), (_A.actor, wanted.actor), (_A.action, wanted.action)):
             if value is not None:
                 newest_first = newest_first.where(column == value)

@@ -57,7 +57,7 @@ class SqlRunStore:
         """See RunStore."""
         _check_name(run_id)
         with self._database.read() as connection:
-            return self._whole(connection, run_id)
+            return read_whole(connection, run_id)
 
     def list(self, wanted: RunFilter, limit: int, cursor: str | None) -> Page[Run]:
         """See RunStore."""
@@ -85,7 +85,7 @@ class SqlRunStore:
             now = self._database.read_clock(connection)
             before = connection.execute(_run().with_for_update(), {"asked": run_id}).first()
             connection.execute(_cancel(), {"asked": run_id, "now": now})
-            after = self._whole(connection, run_id)
+            after = read_whole(connection, run_id)
             if before is not None and before.cancel_requested_at != after.cancel_requested_at:
                 record(connection, now, by, run_id, {"state": before.state}, {"state": after.state.value})
             return after
@@ -96,15 +96,6 @@ class SqlRunStore:
         with self._database.read() as connection:
             found = {RunState(state): number for state, number in connection.execute(counted)}
         return {state: found.get(state, 0) for state in RunState if state in ACTIVE}
-
-    def _whole(self, connection: Connection, run_id: str) -> Run:
-        row = connection.execute(_run(), {"asked": run_id}).first()
-        if row is None:
-            raise NotFound(f"no run {run_id}")
-        run = whole_run(row)
-        kept = [ended_attempt(row) for row in connection.execute(_kept_attempts(), {"asked": run_id})]
-        late = next((attempt.late for attempt in kept if attempt.attempt == run.attempt), None)
-        return replace(run, attempts=tuple(a for a in kept if a.attempt < run.attempt), late=late)
 
     def _by_id(self, connection: Connection, run_ids: Sequence[str]) -> dict[str, Run]:
         found: dict[str, Run] = {}
@@ -126,6 +117,17 @@ class SqlRunStore:
             if found[run.idempotency_key][1] != run.request_hash:
                 raise Conflict(f"idempotency key {run.idempotency_key!r} was used for another request")
         return {key: run for key, (run, _) in found.items()}
+
+
+def read_whole(connection: Connection, run_id: str) -> Run:
+    """The record of a run with its attempts; NotFound."""
+    row = connection.execute(_run(), {"asked": run_id}).first()
+    if row is None:
+        raise NotFound(f"no run {run_id}")
+    run = whole_run(row)
+    kept = [ended_attempt(row) for row in connection.execute(_kept_attempts(), {"asked": run_id})]
+    late = next((attempt.late for attempt in kept if attempt.attempt == run.attempt), None)
+    return replace(run, attempts=tuple(a for a in kept if a.attempt < run.attempt), late=late)
 
 
 def _check_name(run_id: str) -> None:

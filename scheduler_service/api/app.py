@@ -4,13 +4,25 @@ from typing import Final
 
 from fastapi import FastAPI
 
-from scheduler_service.api import dashboard, health, routes_apply, routes_jobs, routes_runs, routes_scheduler
+from scheduler_service.api import (
+    balance_pages,
+    dashboard,
+    health,
+    routes_apply,
+    routes_audit,
+    routes_balance,
+    routes_explain,
+    routes_jobs,
+    routes_runs,
+    routes_scheduler,
+)
 from scheduler_service.api.auth import check_exposure
 from scheduler_service.api.bodies import BodyLimit
 from scheduler_service.api.context import ApiContext
 from scheduler_service.api.documents import install_document
 from scheduler_service.api.guards import SafeHeaders, SameSite
 from scheduler_service.api.problems import install_problem_handlers
+from scheduler_service.api.rate_limit import RateLimit, rate_of
 from scheduler_service.version import VERSION
 
 DESCRIPTION: Final = """\
@@ -25,15 +37,26 @@ def build_app(context: ApiContext) -> FastAPI:
         title="Itinerary", description=DESCRIPTION, version=VERSION, docs_url=None, redoc_url=None, openapi_url=None
     )
     app.state.context = context
-    for router in (
-        routes_apply.router, routes_jobs.router, routes_runs.router, routes_scheduler.router, health.router,
-        dashboard.router,
-    ):  # fmt: skip
-        app.include_router(router)
+    for routes in (
+        routes_apply,
+        routes_explain,
+        routes_audit,
+        routes_jobs,
+        routes_runs,
+        routes_scheduler,
+        routes_balance,
+        health,
+        dashboard,
+        balance_pages,
+    ):
+        app.include_router(routes.router)
     dashboard.install_assets(app)
     install_document(app, with_tokens=bool(context.settings.api_tokens))
     install_problem_handlers(app)
     app.add_middleware(BodyLimit)
+    rate = rate_of(context.settings)
+    if rate:
+        app.add_middleware(RateLimit, rate=rate, tokens=context.settings.api_tokens)
     app.add_middleware(SameSite, loopback_only=not context.settings.api_tokens)
     app.add_middleware(SafeHeaders)
     return app

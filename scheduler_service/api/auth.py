@@ -71,15 +71,31 @@ Who = Annotated[Caller, Depends(_caller)]
 
 def demand(who: Caller, role: Role, what: str) -> None:
     """403 where the caller's role does not allow `what`, which only the request's body tells."""
-    if _RANK[who.role] < _RANK[role]:
+    if not may(who, role):
         raise Problem(403, f"{what} needs the role {role}; the token has {who.role}")
 
 
 def require_page(request: Request) -> None:
     """A dependency of pages: a bearer token, or one given as the password of a browser's own login window."""
+    request.state.caller = _page_caller(request, "viewer")
+
+
+def require_operator_page(request: Request) -> None:
+    """The same for what a page changes."""
+    request.state.caller = _page_caller(request, "operator")
+
+
+def may(who: Caller, role: Role) -> bool:
+    """Whether the caller's role is `role` or more."""
+    return _RANK[who.role] >= _RANK[role]
+
+
+def _page_caller(request: Request, role: Role) -> Caller:
     tokens = request.app.state.context.settings.api_tokens
-    if tokens:
-        _authorise(tokens, _presented_to_page(request.headers.get("authorization", "")), "viewer", "Basic")
+    if not tokens:
+        return THIS_MACHINE
+    token = _authorise(tokens, presented_token(request.headers.get("authorization", "")), role, "Basic")
+    return Caller(token.name, token.role)
 
 
 def _authorise(tokens: tuple[ApiToken, ...], presented: str | None, role: Role, scheme: str) -> ApiToken:
@@ -92,7 +108,8 @@ def _authorise(tokens: tuple[ApiToken, ...], presented: str | None, role: Role, 
     return token
 
 
-def _presented_to_page(header: str) -> str | None:
+def presented_token(header: str) -> str | None:
+    """The token in an Authorization header, given as a bearer token or as the password of a login."""
     scheme, _, value = header.partition(" ")
     if scheme.lower() == "bearer":
         return value.strip()

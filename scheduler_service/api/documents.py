@@ -8,11 +8,11 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from scheduler_service.api import answers as shapes
-from scheduler_service.api import schemas
+from scheduler_service.api import balance_shapes, schemas
 from scheduler_service.api.problems import MEDIA_TYPE
 
 _PREFIX: Final = "#/components/schemas/"
-_EVERYWHERE: Final = (401, 403, 422, 503)
+_EVERYWHERE: Final = (401, 403, 422, 429, 503)
 _SAID: Final = {
     400: "The request cannot be read",
     401: "No valid token",
@@ -21,21 +21,27 @@ _SAID: Final = {
     409: "It contradicts what is stored",
     412: "Changed since it was read",
     413: "Too large",
+    408: "The body did not come in time",
     422: "Some values are not accepted",
+    429: "Too many requests of this token; see Retry-After",
     503: "The database or Redis is away, or no leader answers; see Retry-After",
 }
+_RETRY_AFTER: Final = {"description": "Seconds until it may be tried again", "schema": {"type": "integer"}}
 _REQUESTS: Final = (
     schemas.JobIn, schemas.JobPut, schemas.JobPatch, schemas.PauseIn, schemas.TriggerIn, schemas.PreviewIn,
-    schemas.RunIn, schemas.BatchIn, schemas.ApplyIn, shapes.Problem,
+    schemas.RunIn, schemas.BatchIn, schemas.ApplyIn, shapes.Problem, balance_shapes.RebalanceIn,
 )  # fmt: skip
 
 
 def answers(models: Mapping[int, type[BaseModel]], *problems: int) -> dict[int | str, dict[str, Any]]:
     """The `responses` of a route: its models, and problem documents for the statuses named and the usual ones."""
     found: dict[int | str, dict[str, Any]] = {status: {"model": model} for status, model in models.items()}
-    for status in sorted({*problems, *_EVERYWHERE}):
+    slow = {408} if 413 in problems else set()
+    for status in sorted({*problems, *slow, *_EVERYWHERE}):
         content = {MEDIA_TYPE: {"schema": {"$ref": f"{_PREFIX}Problem"}}}
         found[status] = {"description": _SAID[status], "content": content}
+        if status in (429, 503):
+            found[status]["headers"] = {"Retry-After": _RETRY_AFTER}
     return found
 
 

@@ -25,7 +25,7 @@ from scheduler_service.core.run_state import FINAL, RunState
 from scheduler_service.ports import RunFilter
 
 router = APIRouter(prefix="/api/v1", tags=["runs"], dependencies=[Depends(require("viewer"))])
-_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,299}")
+RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,299}")
 
 Time = Annotated[str | None, Query(description="An RFC 3339 time.")]
 
@@ -121,7 +121,7 @@ def _run_answer(run: Run, status: int = 200) -> Response:
 
 
 def _known(context: ApiContext, run_id: str) -> Run:
-    if not _RUN_ID.fullmatch(run_id):
+    if not RUN_ID.fullmatch(run_id):
         raise NotFound("no run can have this id")
     return context.stores.runs.get(run_id)
 

@@ -116,7 +116,9 @@ class SchedulerLoop:
 
     def _wakeup_listener(self) -> WakeupListener | None:
         wakeups = self._outside.wakeups
-        return wakeups and WakeupListener(wakeups, self._mailbox, self._watcher.look_now, self._broke)
+        if wakeups is None:
+            return None
+        return WakeupListener(wakeups, self._mailbox, self._watcher.look_now, self._broke)
 
     def _pass(self, state: SchedulerState, wake_at: int) -> SchedulerState:
         messages = self._mailbox.drain(wake_at - self._keeper.now())

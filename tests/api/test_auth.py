@@ -19,12 +19,17 @@ def token_line(name: str, role: str, secret: str) -> str:
     return f"{name}:{role}:{hashlib.sha256(secret.encode()).hexdigest()}"
 
 
-@pytest.fixture
-def guarded(client_of: Callable[[Settings], TestClient], settings: Settings) -> TestClient:
-    """An API with one token for each role, the token being the role's name."""
+def guarded_settings(settings: Settings) -> Settings:
+    """These settings with one token for each role, the token being the role's name."""
     lines = [token_line(f"a-{role}", role, role) for role in ROLES]
     tokens = Settings(api_tokens=lines).api_tokens  # type: ignore[arg-type]  # texts are read
-    return client_of(settings.model_copy(update={"api_tokens": tokens}))
+    return settings.model_copy(update={"api_tokens": tokens})
+
+
+@pytest.fixture
+def guarded(client_of: Callable[[Settings], TestClient], settings: Settings) -> TestClient:
+    """An API with one token for each role."""
+    return client_of(guarded_settings(settings))
 
 
 def bearer(token: str) -> dict[str, str]:
@@ -65,6 +70,26 @@ def test_a_viewer_reads_and_changes_nothing(guarded: TestClient, job: dict[str, 
 def test_an_operator_changes_jobs_and_runs(guarded: TestClient, job: dict[str, Any], role: str) -> None:
     assert guarded.post("/api/v1/jobs", json=job, headers=bearer(role)).status_code == 201
     assert guarded.post("/api/v1/runs", json={"task": "t"}, headers=bearer(role)).status_code == 201
+
+
+def test_only_an_administrator_deletes_jobs(guarded: TestClient, job: dict[str, Any]) -> None:
+    path = f"/api/v1/jobs/{job['job_id']}"
+    guarded.post("/api/v1/jobs", json=job, headers=bearer("operator"))
+    pruning = {"source": "file", "jobs": [], "prune": True}
+    refused = [
+        guarded.delete(path, headers=bearer("operator")),
+        guarded.post("/api/v1/jobs/apply", json=pruning, headers=bearer("operator")),
+    ]
+    assert [answer.status_code for answer in refused] == [403, 403]
+    assert "admin" in refused[0].json()["detail"]
+    planned = guarded.post("/api/v1/jobs/apply", json={**pruning, "dry_run": True}, headers=bearer("operator"))
+    assert planned.status_code == 200, "planning deletes nothing"
+    assert guarded.delete(path, headers=bearer("admin")).status_code == 204
+
+
+def test_who_changed_what_is_not_for_viewers(guarded: TestClient) -> None:
+    answers = {role: guarded.get("/api/v1/audit", headers=bearer(role)).status_code for role in ROLES}
+    assert answers == {"viewer": 403, "operator": 200, "admin": 200}
 
 
 def test_pages_take_the_token_as_the_password_of_the_browsers_login(guarded: TestClient) -> None:

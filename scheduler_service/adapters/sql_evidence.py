@@ -1,0 +1,134 @@
+"""Evidence in SQL: the rows that bear on one occurrence or one run, each found by an index. Only reads."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import structlog
+from sqlalchemy import ColumnElement, Connection, Row, or_, select
+
+from scheduler_service.adapters.database import Database, can_hold
+from scheduler_service.adapters.job_rows import VERSION_COLUMNS, job_of
+from scheduler_service.adapters.record_tables import audit_log, leaderships
+from scheduler_service.adapters.sql_audit import AUDIT_COLUMNS
+from scheduler_service.adapters.sql_runs import read_whole
+from scheduler_service.adapters.tables import IS_ACTIVE, IS_OCCURRENCE, cursors, gaps, job_versions, leases, runs
+from scheduler_service.core.audit import AuditEntry
+from scheduler_service.core.errors import BadValue, BadValues, NotFound
+from scheduler_service.core.explain_facts import Facts, Term, Version
+from scheduler_service.core.instants import Instant
+from scheduler_service.core.model import Gap, Run
+from scheduler_service.core.run_state import RunState
+
+_SHARD: Final = 0
+_VERSIONS: Final = 50
+_TERMS: Final = 20
+_OTHERS: Final = 5
+_DEEDS: Final = 20
+_T: Final = leaderships.c
+_L: Final = leases.c
+
+log = structlog.get_logger(__name__)
+
+
+class SqlEvidence:
+    """Evidence on SQLite and PostgreSQL."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def of_occurrence(self, job_id: str, at: Instant) -> Facts:
+        """See Evidence."""
+        if not can_hold(job_id):
+            raise NotFound(f"no job {job_id!r}")
+        with self._database.read() as connection:
+            versions = _versions(connection, job_id, at)
+            if not versions:
+                raise NotFound(f"no job {job_id}")
+            found_by = (runs.c.job_id == job_id, runs.c.scheduled_at == at, IS_OCCURRENCE)
+            run_id = connection.execute(select(runs.c.run_id).where(*found_by)).scalar()
+            run = None if run_id is None else read_whole(connection, run_id)
+            return self._facts(connection, at, job_id, versions, run)
+
+    def of_run(self, run_id: str) -> Facts:
+        """See Evidence."""
+        if not can_hold(run_id):
+            raise NotFound(f"no run {run_id!r}")
+        with self._database.read() as connection:
+            run = read_whole(connection, run_id)
+            versions = () if run.job_id is None else _versions(connection, run.job_id, run.scheduled_at)
+            return self._facts(connection, run.scheduled_at, run.job_id, versions, run)
+
+    def _facts(
+        self, connection: Connection, at: Instant, job_id: str | None, versions: tuple[Version, ...], run: Run | None
+    ) -> Facts:
+        now = self._database.read_clock(connection)
+        return Facts(
+            now=now,
+            cursor=connection.execute(
+                select(cursors.c.materialised_until).where(cursors.c.shard == _SHARD)
+            ).scalar_one_or_none(),
+            versions=versions,
+            run=run,
+            gap=None if job_id is None else _gap(connection, job_id, at),
+            terms=_terms(connection, min(at, now), now),
+            others=() if job_id is None else _others(connection, job_id, run),
+            deeds=() if run is None else _deeds(connection, run.run_id),
+        )
+
+
+def _versions(connection: Connection, job_id: str, at: Instant) -> tuple[Version, ...]:
+    """Those that hold around an instant, oldest first."""
+    columns = (*VERSION_COLUMNS, job_versions.c.actor)
+    of_job = select(*columns).where(job_versions.c.job_id == job_id)
+    since, number = job_versions.c.effective_from, job_versions.c.version
+    before = connection.execute(of_job.where(since <= at).order_by(number.desc()).limit(_VERSIONS)).all()
+    after = connection.execute(of_job.where(since > at).order_by(number).limit(_VERSIONS)).all()
+    return tuple(version for row in (*reversed(before), *after) if (version := _version(job_id, row)) is not None)
+
+
+def _version(job_id: str, row: Sequence[Any]) -> Version | None:
+    try:
+        return Version(job_of(row), row[-1])
+    except (BadValue, BadValues) as error:  # a definition that a newer program refuses
+        log.error("version left out, its stored definition is refused", job_id=job_id, error=str(error))
+        return None
+
+
+def _gap(connection: Connection, job_id: str, at: Instant) -> Gap | None:
+    covering = (gaps.c.job_id == job_id, gaps.c.start_at <= at, gaps.c.end_at > at)
+    columns = (gaps.c.job_id, gaps.c.start_at, gaps.c.end_at, gaps.c.count, gaps.c.reason)
+    row = connection.execute(select(*columns).where(*covering).order_by(gaps.c.start_at.desc()).limit(1)).first()
+    return None if row is None else Gap(*row)
+
+
+def _terms(connection: Connection, since: Instant, now: Instant) -> tuple[Term, ...]:
+    """The last term before an instant, those that follow it, and the present one."""
+    columns = (_T.term, _T.holder, _T.began_at, _T.confirmed_at, _T.ended_at, _T.ending)
+    ended = select(*columns).where(_T.shard == _SHARD)
+    before = connection.execute(ended.where(_T.ended_at < since).order_by(_T.term.desc()).limit(1)).all()
+    after = connection.execute(ended.where(_T.ended_at >= since).order_by(_T.term).limit(_TERMS)).all()
+    lease = connection.execute(select(leases).where(_L.shard == _SHARD, _L.term > 0)).first()
+    present = [] if lease is None else [_present_term(lease, now)]
+    return (*(Term(*row) for row in (*before, *after)), *present)
+
+
+def _present_term(lease: Row[Any], now: Instant) -> Term:
+    confirmed_at = lease.expires_at if lease.resigned else lease.expires_at - lease.ttl
+    ended_at = None if now < lease.expires_at else lease.expires_at
+    return Term(lease.term, lease.holder, lease.acquired_at, confirmed_at, ended_at, None)
+
+
+def _others(connection: Connection, job_id: str, run: Run | None) -> tuple[tuple[str, str], ...]:
+    wanted: list[ColumnElement[bool]] = [runs.c.job_id == job_id, IS_ACTIVE]
+    if run is not None:
+        is_before = or_(runs.c.scheduled_at < run.scheduled_at, runs.c.state != RunState.SCHEDULED.value)
+        wanted += [runs.c.run_id != run.run_id, is_before]
+    rows = connection.execute(
+        select(runs.c.run_id, runs.c.state).where(*wanted).order_by(runs.c.scheduled_at).limit(_OTHERS)
+    )
+    return tuple((row.run_id, row.state) for row in rows)
+
+
+def _deeds(connection: Connection, run_id: str) -> tuple[AuditEntry, ...]:
+    newest = select(*AUDIT_COLUMNS).where(audit_log.c.subject == run_id).order_by(audit_log.c.id.desc()).limit(_DEEDS)
+    return tuple(AuditEntry(*row) for row in reversed(connection.execute(newest).all()))

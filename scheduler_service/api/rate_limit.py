@@ -1,0 +1,84 @@
+"""How many requests a second one token may make: 429 with Retry-After beyond that.
+
+Promises: a caller over its rate costs a look at a number, nothing more, and takes nothing from another token's share.
+Counts in this process; callers without a valid token share one count for each address.
+"""
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from scheduler_service.api.auth import is_loopback, presented_token, token_of
+from scheduler_service.api.problems import Problem, problem_response
+from scheduler_service.config import ApiToken, Settings
+
+DEFAULT_RATE: Final = 200
+_BURST_SECONDS: Final = 2
+_MOST_KEPT: Final = 10_000
+_FREE: Final = ("/healthz", "/readyz", "/static/")
+
+
+def rate_of(settings: Settings) -> int:
+    """Requests a second; 0 is no limit, which is what loopback has where nothing is set."""
+    if settings.api_rate_limit is not None:
+        return settings.api_rate_limit
+    return 0 if is_loopback(settings.api_host) else DEFAULT_RATE
+
+
+class Buckets:
+    """For each key a bucket that holds two seconds' worth of requests and fills up at `rate`."""
+
+    def __init__(self, rate: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate = rate
+        self._most = float(rate * _BURST_SECONDS)
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._buckets: dict[str, tuple[float, float]] = {}
+
+    def take(self, key: str) -> int:
+        """0 where the request may pass, else in how many whole seconds one may."""
+        with self._lock:
+            now = self._clock()
+            left, at = self._buckets.get(key, (self._most, now))
+            left = min(self._most, left + (now - at) * self._rate)
+            if left < 1:
+                self._buckets[key] = (left, now)
+                return max(1, math.ceil((1 - left) / self._rate))
+            if len(self._buckets) >= _MOST_KEPT:
+                self._forget_full(now)
+            self._buckets[key] = (left - 1, now)
+            return 0
+
+    def _forget_full(self, now: float) -> None:
+        full_since = now - _BURST_SECONDS
+        self._buckets = {key: bucket for key, bucket in self._buckets.items() if bucket[1] > full_since}
+
+
+class RateLimit:
+    """ASGI middleware; probes and static files are free."""
+
+    def __init__(self, app: ASGIApp, *, rate: int, tokens: tuple[ApiToken, ...]) -> None:
+        self._app = app
+        self._tokens = tokens
+        self._buckets = Buckets(rate)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        wait = 0
+        if scope["type"] == "http" and not scope["path"].startswith(_FREE):
+            wait = self._buckets.take(self._key(scope))
+        if not wait:
+            await self._app(scope, receive, send)
+            return
+        said = "too many requests; come again after Retry-After seconds"
+        await problem_response(Problem(429, said, headers={"Retry-After": str(wait)}))(scope, receive, send)
+
+    def _key(self, scope: Scope) -> str:
+        presented = presented_token(Headers(scope=scope).get("authorization", ""))
+        token = token_of(self._tokens, presented) if presented else None
+        client = scope.get("client")
+        return f"token {token.name}" if token is not None else f"address {client[0] if client else ''}"

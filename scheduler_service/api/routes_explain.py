@@ -1,0 +1,59 @@
+"""Why: what was decided for an occurrence or a run, in words, with the rows that each of them rests on. Only reads."""
+
+from dataclasses import replace
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Response
+from starlette.responses import JSONResponse
+
+from scheduler_service.api.auth import require
+from scheduler_service.api.context import ApiContext, Context
+from scheduler_service.api.documents import answers
+from scheduler_service.api.problems import Problem
+from scheduler_service.api.record_shapes import ExplanationOut
+from scheduler_service.api.routes_runs import RUN_ID
+from scheduler_service.core.errors import NotFound
+from scheduler_service.core.explain import explain_occurrence
+from scheduler_service.core.explain_facts import Facts, Live
+from scheduler_service.core.explain_runs import explain_run
+from scheduler_service.core.explanation import explanation_body
+from scheduler_service.core.identity import JOB_ID
+from scheduler_service.core.instants import parse_instant
+from scheduler_service.core.run_state import FINAL
+
+router = APIRouter(prefix="/api/v1", dependencies=[Depends(require("viewer"))])
+At = Annotated[
+    str, Query(description="The instant asked for, RFC 3339.", examples=["2026-12-01T01:00:00Z"], max_length=40)
+]
+
+
+@router.get("/jobs/{job_id}/explain", tags=["jobs"], responses=answers({200: ExplanationOut}, 404, 422))
+def explain_job(context: Context, job_id: str, at: At) -> Response:
+    """What was decided for the job at an instant, and why: also for a job that is deleted by now."""
+    if not JOB_ID.fullmatch(job_id):
+        raise NotFound("no job can have this id")
+    instant = parse_instant(at, "at")
+    facts = _with_live(context, context.stores.evidence.of_occurrence(job_id, instant))
+    return JSONResponse(explanation_body(explain_occurrence(job_id, instant, facts)))
+
+
+@router.get("/runs/{run_id}/explain", tags=["runs"], responses=answers({200: ExplanationOut}, 404))
+def explain(context: Context, run_id: str) -> Response:
+    """Why a run is where it is."""
+    if not RUN_ID.fullmatch(run_id):
+        raise NotFound("no run can have this id")
+    facts = _with_live(context, context.stores.evidence.of_run(run_id))
+    if facts.run is None:
+        raise NotFound(f"no run {run_id}")
+    return JSONResponse(explanation_body(explain_run(facts.run, facts)))
+
+
+def _with_live(context: ApiContext, facts: Facts) -> Facts:
+    """What the leader knows of workers and queues, where that can matter and it answers."""
+    if facts.run is None or facts.run.state in FINAL:
+        return facts
+    try:
+        seen = context.ask_leader("statistics")
+    except Problem:
+        return facts  # the explanation says that no leader answers
+    return replace(facts, live=Live(tuple(seen["workers"]), tuple(seen["queues"])))

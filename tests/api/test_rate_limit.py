@@ -1,0 +1,69 @@
+"""How much one token may ask for: 429 with Retry-After beyond it, and nobody else's share is touched."""
+
+from collections.abc import Callable
+
+import pytest
+from fastapi.testclient import TestClient
+
+from scheduler_service.api.rate_limit import DEFAULT_RATE, Buckets, rate_of
+from scheduler_service.config import Settings
+from tests.api.test_auth import bearer, guarded_settings, token_line
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_bucket_holds_two_seconds_worth_and_fills_up_again() -> None:
+    clock = Clock()
+    buckets = Buckets(10, clock)
+    assert [buckets.take("a") for _ in range(20)] == [0] * 20
+    assert buckets.take("a") == 1
+    assert buckets.take("b") == 0
+    clock.now = 0.1
+    assert (buckets.take("a"), buckets.take("a")) == (0, 1)
+    clock.now = 100
+    assert [buckets.take("a") for _ in range(21)] == [0] * 20 + [1]
+
+
+def test_who_has_not_asked_for_long_is_forgotten() -> None:
+    clock = Clock()
+    buckets = Buckets(1, clock)
+    for number in range(10_000):
+        buckets.take(f"address {number}")
+    clock.now = 60
+    buckets.take("address x")
+    assert len(buckets._buckets) == 1
+
+
+def test_over_its_rate_a_token_is_told_when_to_come_again_and_others_are_served(
+    client_of: Callable[[Settings], TestClient], settings: Settings
+) -> None:
+    api = client_of(guarded_settings(settings).model_copy(update={"api_rate_limit": 1}))
+    answers = [api.get("/api/v1/jobs", headers=bearer("viewer")) for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [200, 200, 429]
+    assert answers[2].headers["retry-after"] == "1"
+    assert answers[2].headers["content-type"] == "application/problem+json"
+    assert answers[2].json()["status"] == 429
+    assert api.get("/api/v1/jobs", headers=bearer("operator")).status_code == 200
+    assert [api.get("/healthz").status_code for _ in range(5)] == [200] * 5
+
+
+def test_guessing_tokens_is_limited_too(client_of: Callable[[Settings], TestClient], settings: Settings) -> None:
+    api = client_of(guarded_settings(settings).model_copy(update={"api_rate_limit": 1}))
+    guesses = [api.get("/api/v1/jobs", headers=bearer(f"guess {n}")).status_code for n in range(3)]
+    assert guesses == [401, 401, 429]
+
+
+@pytest.mark.parametrize(
+    ("host", "limit", "rate"),
+    [("127.0.0.1", None, 0), ("0.0.0.0", None, DEFAULT_RATE), ("0.0.0.0", 0, 0), ("::1", 7, 7)],
+)
+def test_on_loopback_there_is_no_limit_unless_one_is_set(host: str, limit: int | None, rate: int) -> None:
+    tokens = [token_line("a", "viewer", "s")]
+    settings = Settings(api_host=host, api_rate_limit=limit, api_tokens=tokens)  # type: ignore[arg-type]
+    assert rate_of(settings) == rate
