@@ -399,7 +399,7 @@ class SimWorker(Process):
             return
         self._told = [one for one in self._told if one[0] > simulation.t - MINUTE]
         for _, kind, body in self._told:
-            simulation.append(kind, body)
+            simulation.send_again(kind, body)
         self._generation = name
         self._beat()
 

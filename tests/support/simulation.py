@@ -24,7 +24,7 @@ from scheduler_service.core.invariants import violations
 from scheduler_service.core.model import ReleasedRun
 from scheduler_service.core.run_state import FINAL
 from scheduler_service.core.state import CoreSettings
-from scheduler_service.core.wire import entry
+from scheduler_service.core.wire import AGAIN_FIELD, entry
 from tests.support.fake_store import FakeStore
 from tests.support.fakes_redis import FakeClaims, FakeDispatcher, FakeInbox
 from tests.support.history import history_of
@@ -200,9 +200,9 @@ class Simulation:
         if self.random.random() < self.doubling and not self.calm:
             self.push(self.t + self.latency() * 20, lambda: self._append(fields))
 
-    def append(self, kind: str, body: dict[str, Any]) -> None:
-        """An entry into the inbox, at once."""
-        self._append(entry(kind, self.host_now(), body))
+    def send_again(self, kind: str, body: dict[str, Any]) -> None:
+        """An entry that was sent before, at once."""
+        self._append({**entry(kind, self.host_now(), body), AGAIN_FIELD: "1"})
 
     def _append(self, fields: dict[str, str]) -> None:
         if self.redis_away:

@@ -22,6 +22,7 @@ from scheduler_service.core.model import Job, NewRun, Run, RunKind
 from scheduler_service.core.placements import BalancerEffect
 from scheduler_service.core.rebuilding import build_index
 from scheduler_service.core.state import CoreSettings
+from scheduler_service.core.wire import AGAIN_FIELD, entry
 from scheduler_service.loops.balancer_thread import BalancerThread
 from scheduler_service.loops.broker_thread import BrokerThread
 from scheduler_service.loops.inbox_reader import parts
@@ -77,7 +78,7 @@ class Workers:
             self.generation = self.world.claims.look().name
             for at, kind, body in self.reports:
                 if at > self.world.now - MINUTE:
-                    self.world.tell(kind, **body)
+                    self.world.inbox.append({**entry(kind, at, body), AGAIN_FIELD: "1"})
             self.beat()
 
     def deliver(self, attempt: str, seq: int | None = None) -> None:
