@@ -19,6 +19,8 @@ log = structlog.get_logger(__name__)
 
 
 BEGINNING = "0-0"
+# Short, since a leader that is told to stop waits for the read in hand before it resigns.
+_WAIT = SECOND // 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ class InboxReader:
             self._told_anew.clear()
             self._position, self._read_to, self._anew = BEGINNING, self._position, True
         try:
-            batch = self._inbox.read(self._position, self._most, 0 if self._anew else SECOND)
+            batch = self._inbox.read(self._position, self._most, 0 if self._anew else _WAIT)
             heard = [(part, self._understood(part)) for part in parts(batch, self._read_to)]
         except BrokerUnavailable as exc:
             log.warning("inbox cannot be read", error=str(exc))

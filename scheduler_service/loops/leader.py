@@ -18,7 +18,7 @@ from scheduler_service.ports import LeaseStore, LeaseView
 
 log = structlog.get_logger(__name__)
 
-_POLL_SECONDS = 0.5
+_POLL_SECONDS = 0.25
 _SHARD = 0
 
 

@@ -157,6 +157,7 @@ class SchedulerLoop:
 
     def _flush(self, state: SchedulerState) -> None:
         """Bring what is in hand to its end: moved runs are published, what was read is committed."""
+        log.info("told to stop, finishing what is in hand", term=self._keeper.lease.term)
         self._reader.stop(_JOIN_SECONDS)
         self._mailbox.put(Shutdown())
         deadline = time.monotonic() + _FLUSH_SECONDS

@@ -17,6 +17,8 @@ from scheduler_service.record_ports import Wakeups
 log = structlog.get_logger(__name__)
 
 _AGAIN_SECONDS = 1.0
+# Short, since a leader that is told to stop waits for it before it resigns.
+_WAIT = SECOND // 5
 
 
 class WakeupListener:
@@ -57,7 +59,7 @@ class WakeupListener:
 
     def _listen(self) -> None:
         try:
-            news = self._wakeups.wait(SECOND)
+            news = self._wakeups.wait(_WAIT)
         except StoreUnavailable as exc:
             if not self._deaf:
                 log.warning("database's notices cannot be heard", error=str(exc))
