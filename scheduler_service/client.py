@@ -19,6 +19,7 @@ __all__ = ["FINAL_STATES", "ApiError", "Client", "NoAnswer", "WaitTimeout", "enq
 
 FINAL_STATES: Final = frozenset({"completed", "failed", "cancelled", "skipped", "missed"})
 _FIRST_LOOK: Final = 0.02
+_PLANNED_WITHIN: Final = 40.0
 
 
 class WaitTimeout(ItineraryError):
@@ -217,6 +218,22 @@ class Client:
     def status(self) -> dict[str, Any]:
         """Who leads since when, and what the leader sees."""
         return self._api.object("GET", "/scheduler/status")
+
+    def distribution(self) -> dict[str, Any]:
+        """How the coming 24 hours are filled."""
+        return self._api.object("GET", "/scheduler/distribution", timeout=_PLANNED_WITHIN)
+
+    def preview_rebalance(self) -> dict[str, Any]:
+        """What a rebalance would move; its `plan_id` can be carried out within ten minutes."""
+        return self._api.object("POST", "/scheduler/rebalance/preview", timeout=_PLANNED_WITHIN)
+
+    def rebalance(self, plan_id: str | None = None) -> dict[str, Any]:
+        """Carry out the plan of a preview, or one that is made now; ApiError 409 where the plan is too old."""
+        return self._api.object("POST", "/scheduler/rebalance", json=given(plan_id=plan_id), timeout=_PLANNED_WITHIN)
+
+    def undo_rebalance(self) -> dict[str, Any]:
+        """Take the last rebalance back; ApiError 409 where there is none."""
+        return self._api.object("POST", "/scheduler/rebalance/undo", timeout=_PLANNED_WITHIN)
 
     def workers(self) -> list[dict[str, Any]]:
         """The workers that the leader hears."""

@@ -30,10 +30,14 @@ class ApiContext:
 
     def ask_leader(self, what: str) -> Mapping[str, Any]:
         """The leader's answer; Problem 503 at once where nobody leads, after a second where it keeps silent."""
+        self.require_leader()
+        return self.leader.ask(what)
+
+    def require_leader(self) -> None:
+        """Problem 503 where nobody leads."""
         lease = self.stores.leases.peek(0)
         if lease is None or not lease.live:
             raise unavailable("nobody leads; start a leader with `itinerary leader`")
-        return self.leader.ask(what)
 
 
 def _context(request: Request) -> ApiContext:

@@ -46,13 +46,16 @@ class LeaderLine:
 
     def ask(self, what: str, subject: str | None = None) -> Mapping[str, Any]:
         """The leader's answer; Problem 503 where none leads or Redis is away."""
+        return self.request("query", {"what": what, **({} if subject is None else {"subject": subject})})
+
+    def request(self, kind: str, body: Mapping[str, Any], within: Duration = ANSWER_WITHIN) -> Mapping[str, Any]:
+        """The leader's answer to one entry of this kind, waited for as long as `within`; errors as `ask` has them."""
         reply_to = f"api-{uuid7()}"
-        body = {"what": what, "reply_to": reply_to, **({} if subject is None else {"subject": subject})}
         try:
-            self._inbox.send("query", self._clock(), body)
-            answer = self._inbox.await_reply(reply_to, ANSWER_WITHIN)
+            self._inbox.send(kind, self._clock(), {**body, "reply_to": reply_to})
+            answer = self._inbox.await_reply(reply_to, within)
         except BrokerUnavailable as exc:
-            log.warning("leader not asked", what=what, error=str(exc))
+            log.warning("leader not asked", kind=kind, what=body.get("what"), error=str(exc))
             raise unavailable("Redis does not answer, so the leader cannot be asked") from exc
         if answer is None:
             raise unavailable("no leader answers; is one running? see `itinerary doctor`")

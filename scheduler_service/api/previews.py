@@ -9,7 +9,7 @@ from scheduler_service.core.identity import check_job_id
 from scheduler_service.core.instants import Instant, format_instant, parse_instant
 from scheduler_service.core.model import Job
 from scheduler_service.core.preview import Occurrence, preview
-from scheduler_service.core.schedule import ParsedSchedule, Schedule, parse_schedule
+from scheduler_service.core.schedule import UNPLACED, IntervalSchedule, ParsedSchedule, Schedule, parse_schedule
 from scheduler_service.core.words import describe
 
 MAX_COUNT: Final = 1000
@@ -29,7 +29,8 @@ def next_runs(job: Job, now: Instant, count: int = 5) -> list[str]:
 
 def warnings_of(job: Job) -> tuple[str, ...]:
     """What may surprise about the job's schedule."""
-    return parse_schedule(job.schedule_spec, job_id=job.job_id, made_at=job.created_at).warnings
+    warnings = parse_schedule(job.schedule_spec, job_id=job.job_id, made_at=job.created_at).warnings
+    return warnings + _placing_note(job.schedule)
 
 
 def job_preview(job: Job, after: Instant, count: int) -> dict[str, Any]:
@@ -48,11 +49,18 @@ def read_and_preview(body: Mapping[str, Any], now: Instant) -> dict[str, Any]:
         job_id = "" if body.get("job_id") is None else check_job_id(body["job_id"])
         spec = read_object(body.get("schedule"), "schedule")
         parsed = parse_schedule(spec, job_id=job_id, made_at=min(after, _END_OF_TIME))
+        parsed = ParsedSchedule(parsed.schedule, parsed.warnings + _placing_note(parsed.schedule))
     except BadValue as exc:
         raise BadValues([*errors, exc]) from exc
     if errors:
         raise BadValues(errors)
     return _body(parsed, after, count, None, None)
+
+
+def _placing_note(schedule: Schedule) -> tuple[str, ...]:
+    if isinstance(schedule, IntervalSchedule) and schedule.first == UNPLACED:
+        return ("it has no times yet: the leader places it, within moments of its being saved or resumed",)
+    return ()
 
 
 def _count(value: Any) -> int:

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from scheduler_service.api.context import ApiContext
 from scheduler_service.api.previews import next_runs
 from scheduler_service.api.routes_scheduler import status_body
+from scheduler_service.core.balancer import needs_place
 from scheduler_service.core.errors import StoreUnavailable
 from scheduler_service.core.instants import SECOND, Instant, format_instant, parse_instant
 from scheduler_service.core.model import Job, Run
@@ -45,6 +46,7 @@ class JobLine:
     next_run: Moment | None
     paused: bool
     pause_reason: str | None
+    to_be_placed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,7 @@ def _job_line(job: Job, now: Instant) -> JobLine:
     next_run = parse_instant(upcoming[0]) if upcoming else None
     return JobLine(
         job.job_id, job.title, job.task, describe(job.schedule), _optional_moment(next_run, now), job.paused,
-        job.pause_reason,
+        job.pause_reason, needs_place(job),
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ Task = Annotated[str | None, typer.Option(help="Name of the Celery task.")]
 Cron = Annotated[str | None, typer.Option(help="Cron expression: five fields, or six with seconds last.")]
 Every = Annotated[str | None, typer.Option(help="Interval, such as 25m.")]
 Offset = Annotated[str | None, typer.Option(help="Shift of an interval, such as 2m.")]
+Balanced = Annotated[bool | None, typer.Option("--balanced", help="Let the scheduler place the interval.")]
 Minute = Annotated[int | None, typer.Option(help="Hourly, at this minute.")]
 At = Annotated[str | None, typer.Option(help="Once, at this time; without an offset in your zone.")]
 Schedule = Annotated[str | None, typer.Option(help="Any schedule, as JSON.")]
@@ -61,7 +62,7 @@ def _schedule(options: dict[str, Any]) -> Any:
         given["--schedule"] = json_value(options["schedule"], "--schedule")
     if len(given) > 1:
         raise BadValue(" and ".join(given), "...", "give one of them")
-    extra = {name: options[name] for name in ("offset", "timezone") if options[name] is not None}
+    extra = {name: options[name] for name in ("offset", "timezone", "balanced") if options[name] is not None}
     schedule = next(iter(given.values()), None)
     return {**schedule, **extra} if isinstance(schedule, dict) else schedule or extra or None
 

@@ -5,12 +5,14 @@ from typing import Annotated, Any
 import typer
 
 from scheduler_service.cli import job_options as options
+from scheduler_service.cli.completing import job_ids
 from scheduler_service.cli.connect import instant_text, json_value, open_client
+from scheduler_service.cli.progress import counted
 from scheduler_service.cli.status import Json
 
 jobs = typer.Typer(help="What is to run, and when.", no_args_is_help=True)
 
-JobId = Annotated[str, typer.Argument(help="The job's id.", show_default=False)]
+JobId = Annotated[str, typer.Argument(help="The job's id.", show_default=False, autocompletion=job_ids)]
 Count = Annotated[int, typer.Option(help="How many.", min=1, max=1000)]
 
 
@@ -21,13 +23,18 @@ def list_jobs(
     paused: Annotated[bool | None, typer.Option(help="Only paused, or only active ones.")] = None,
     source: Annotated[str | None, typer.Option(help="Only what this file owns.")] = None,
     limit: Annotated[int, typer.Option(help="How many.", min=1, max=1000)] = 100,
+    everything: Annotated[bool, typer.Option("--all", help="All of them, page by page.")] = False,
     as_json: Json = False,
 ) -> None:
     """Jobs by their id."""
     from scheduler_service.cli.output import print_json, print_table
 
     with open_client() as client:
-        page = client.jobs(tag=tag, q=text, paused=paused, source=source, limit=limit)
+        if everything:
+            found = client.all_jobs(tag=tag, q=text, paused=paused, source=source)
+            page: dict[str, Any] = {"items": list(counted(found, "reading jobs")), "next_cursor": None}
+        else:
+            page = client.jobs(tag=tag, q=text, paused=paused, source=source, limit=limit)
     if as_json:
         print_json(page)
         return
@@ -66,6 +73,7 @@ def add(
     job_id: JobId,
     named: Annotated[str | None, typer.Argument(metavar="TASK", help="Name of the Celery task.")] = None,
     task: options.Task = None, cron: options.Cron = None, every: options.Every = None, offset: options.Offset = None,
+    balanced: options.Balanced = None,
     minute: options.Minute = None, at: options.At = None, schedule: options.Schedule = None,
     timezone: options.Timezone = None, args: options.Args = None, kwargs: options.Kwargs = None,
     queue: options.Queue = None, priority: options.Priority = None, title: options.Title = None,
@@ -82,6 +90,7 @@ def add(
 def edit(
     job_id: JobId,
     task: options.Task = None, cron: options.Cron = None, every: options.Every = None, offset: options.Offset = None,
+    balanced: options.Balanced = None,
     minute: options.Minute = None, at: options.At = None, schedule: options.Schedule = None,
     timezone: options.Timezone = None, args: options.Args = None, kwargs: options.Kwargs = None,
     queue: options.Queue = None, priority: options.Priority = None, title: options.Title = None,
@@ -173,6 +182,7 @@ def _schedule_words(schedule: dict[str, Any]) -> str:
         case "interval":
             offset = schedule.get("offset")
             words = f"every {schedule['every']}" + (f" + {offset}" if offset and offset != "0s" else "")
+            words += ", balanced" if schedule.get("balanced") else ""
         case "calendar":
             words = f"every {schedule['every']} {schedule['unit']} at {', '.join(schedule['at'])}"
         case _:
@@ -192,6 +202,8 @@ def _tell(job: dict[str, Any], as_json: bool, done: str) -> None:
         print_json(job)
         return
     upcoming = job.get("next_runs") or []
-    say(f"{job['job_id']} {done}, version {job['version']}; next run {when(upcoming[0]) if upcoming else 'never'}")
+    to_be_placed = job["schedule"].get("balanced") and not job["paused"]
+    none = "to be placed by the scheduler in a moment" if to_be_placed else "never"
+    say(f"{job['job_id']} {done}, version {job['version']}; next run {when(upcoming[0]) if upcoming else none}")
     for warning in job.get("warnings") or []:
         say(f"mind: {warning}")

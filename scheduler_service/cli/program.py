@@ -11,6 +11,7 @@ from scheduler_service.cli.enqueueing import enqueue
 from scheduler_service.cli.jobs import jobs
 from scheduler_service.cli.moving import import_beat, import_crontab, shadow
 from scheduler_service.cli.processes import api, doctor, flower, leader, migrate, up, worker
+from scheduler_service.cli.records import audit, explain_job, explain_run
 from scheduler_service.cli.runs import runs
 from scheduler_service.cli.schedule import schedule
 from scheduler_service.cli.status import status
@@ -41,13 +42,15 @@ def _tell_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-for command in (up, leader, api, flower, migrate, doctor, status, enqueue, shadow):
+for command in (up, leader, api, flower, migrate, doctor, status, enqueue, audit, shadow):
     app.command()(command)
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(worker)
 for name, of_jobs in (
     ("apply", apply), ("export", export), ("import-beat", import_beat), ("import-crontab", import_crontab),
 ):  # fmt: skip
     jobs.command(name)(of_jobs)
+jobs.command("explain")(explain_job)
+runs.command("explain")(explain_run)
 app.add_typer(jobs, name="jobs")
 app.add_typer(runs, name="runs")
 app.add_typer(schedule, name="schedule")

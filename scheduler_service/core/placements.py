@@ -74,6 +74,7 @@ class Move:
     old_anchor: Instant
     old_time: Instant
     new_time: Instant
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)

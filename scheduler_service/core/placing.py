@@ -33,6 +33,7 @@ from scheduler_service.core.placements import (
 )
 from scheduler_service.core.rebalancing import PLAN_LIVES
 from scheduler_service.core.run_state import RunState
+from scheduler_service.core.slot_balancer import slot_time
 from scheduler_service.core.state import SchedulerState, Step
 
 SURVEY_EVERY: Final[Duration] = MINUTE
@@ -191,11 +192,12 @@ def preview_body(plan: RebalancePlan) -> dict[str, Any]:
                 "job_id": move.job_id,
                 "current_time": format_instant(move.old_time),
                 "proposed_time": format_instant(move.new_time),
+                "why": move.why,
             }
             for move in plan.moves
         ],
         "skipped": [_skip_body(skip) for skip in plan.skips],
-        "first_slot": plan.base,
+        "first_slot": format_instant(slot_time(plan.base)),
         "current_slots": list(plan.slots),
         "projected_slots": list(plan.projected_slots),
     }

@@ -13,12 +13,12 @@ from typing import Final
 
 from scheduler_service.core.distribution import score_of
 from scheduler_service.core.forecast import SLOT
-from scheduler_service.core.instants import DAY, HOUR, MINUTE, Duration, Instant
+from scheduler_service.core.instants import DAY, HOUR, MINUTE, Duration, Instant, format_instant
 from scheduler_service.core.model import Job
 from scheduler_service.core.placements import Move, MovedBefore, PlanRebalance, RebalancePlan, Skip, placed, rhythm_of
 from scheduler_service.core.schedule import IntervalSchedule, count
-from scheduler_service.core.slot_balancer import BucketMap, slot_key, spread_of
-from scheduler_service.core.slot_counts import SLOTS_A_DAY, Ints, Share, counts_of_all, share_of
+from scheduler_service.core.slot_balancer import BucketMap, slot_key, slot_time, spread_of
+from scheduler_service.core.slot_counts import HORIZON_SLOTS, SLOTS_A_DAY, Ints, Share, counts_of_all, share_of
 from scheduler_service.core.slot_search import Search
 
 PROTECTION_WINDOW: Final[Duration] = 30 * MINUTE
@@ -53,6 +53,7 @@ def plan_rebalance(jobs: Mapping[str, Job], order: PlanRebalance) -> RebalancePl
         after = counts_of_all(_shares_after(moves, shares), base)
     if not _gains(before, after):
         moves, after = (), before
+    moves = tuple(replace(move, why=_why(move, before, after, base)) for move in moves)
     slots, projected = _day(before), _day(after)
     skips = tuple(Skip(job_id, reason) for job_id, reason in sorted(reasons.items()) if reason is not None)
     return RebalancePlan(order.asked.plan_id, "rebalance", base, order.now, moves, skips, slots, projected)
@@ -141,6 +142,15 @@ def _shares_after(moves: tuple[Move, ...], shares: Mapping[str, Share]) -> list[
     return list({**shares, **{move.job_id: _share_after(move, shares[move.job_id]) for move in moves}}.values())
 
 
+def _why(move: Move, before: Ints, after: Ints, base: int) -> str:
+    """The loads that a reader can see: of the slot that the next occurrence leaves, and of the one that it goes to."""
+    old, new = slot_key(move.old_time), slot_key(move.new_time)
+    if max(old, new) - base >= HORIZON_SLOTS:
+        return "it comes after the week that is looked at"
+    leaves, goes_to = (format_instant(slot_time(slot))[11:16] for slot in (old, new))
+    return f"{leaves} holds {before[old - base]} runs, {goes_to} will hold {after[new - base]}"
+
+
 def _gains(before: Ints, after: Ints) -> bool:
     """Whether it is worth moving anything: a better score, or with the same score more evenness in the whole week."""
     gain = score_of(_day(after)) - score_of(_day(before))
@@ -160,4 +170,4 @@ def _back(job: Job | None, moved: MovedBefore, order: PlanRebalance) -> Move | S
     reason = _reason_of_run(moved.job_id, min(one.next_at, nearest), order)
     if reason is not None:
         return Skip(moved.job_id, reason)
-    return Move(moved.job_id, one.job.version, one.rhythm.first, one.next_at, nearest)
+    return Move(moved.job_id, one.job.version, one.rhythm.first, one.next_at, nearest, "back to where it was")

@@ -20,6 +20,10 @@ CALLS: Final = {
     "/api/v1/runs/{run_id}/retry": {"post"},
     "/api/v1/audit": {"get"},
     "/api/v1/scheduler/status": {"get"},
+    "/api/v1/scheduler/distribution": {"get"},
+    "/api/v1/scheduler/rebalance": {"post"},
+    "/api/v1/scheduler/rebalance/preview": {"post"},
+    "/api/v1/scheduler/rebalance/undo": {"post"},
     "/api/v1/workers": {"get"},
     "/api/v1/queues": {"get"},
 }

@@ -1,0 +1,151 @@
+"""A real Chromium without a window, driven over the pipe of its DevTools protocol: no driver, no port, no download."""
+
+import base64
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import threading
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from tests.support.processes import wait_until
+
+NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+_FLAGS: Final = (
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions",
+    "--no-proxy-server", "--remote-debugging-pipe",
+)  # fmt: skip
+
+
+def find_browser() -> str | None:
+    """The Chromium of this machine, or what ITINERARY_TEST_BROWSER names; None where there is none."""
+    named = os.environ.get("ITINERARY_TEST_BROWSER")
+    return named or next((found for name in NAMES if (found := shutil.which(name))), None)
+
+
+class Browser(AbstractContextManager["Browser"]):
+    """One browser with one page; `complaints` is what the page's console and its security policy said."""
+
+    def __init__(self, program: str, folder: Path) -> None:
+        self.complaints: list[str] = []
+        self._answers: dict[int, dict[str, Any]] = {}
+        self._numbers = itertools.count(1)
+        self._session: str | None = None
+        theirs_in, self._out = os.pipe()
+        self._in, theirs_out = os.pipe()
+        self._process = _started(program, folder, theirs_in, theirs_out)
+        self._reader = threading.Thread(target=self._read, name="browser reader", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._reader.start()
+        target = self._call("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log"):
+            self._call(f"{domain}.enable")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(10)
+        os.close(self._out)
+        self._reader.join(10)
+        os.close(self._in)
+
+    def view(self, width: int, *, dark: bool = False, height: int = 1000) -> None:
+        """Look through a window of this width, in the light or the dark theme."""
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        self._call("Emulation.setDeviceMetricsOverride", **metrics)
+        theme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self._call("Emulation.setEmulatedMedia", features=[theme])
+
+    def open(self, url: str) -> None:
+        """Go to a page and wait until it is there."""
+        self._call("Page.navigate", url=url)
+        self.wait_for("document.readyState === 'complete'")
+
+    def run(self, script: str) -> Any:
+        """The value of an expression in the page."""
+        answer = self._call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in answer, answer
+        return answer["result"].get("value")
+
+    def wait_for(self, condition: str, timeout: float = 20) -> None:
+        """Until an expression in the page is true."""
+        wait_until(lambda: self.run(f"Boolean({condition})"), timeout, lambda: f"{condition}; {self.complaints}")
+
+    def click(self, selector: str) -> None:
+        """Click the middle of an element, as a hand with a mouse would."""
+        self.wait_for(f"document.querySelector({json.dumps(selector)})")
+        x, y = self.run(
+            f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
+            "e.scrollIntoView({block: 'center'}); const r = e.getBoundingClientRect();"
+            "return [r.x + r.width / 2, r.y + r.height / 2]; })()"
+        )
+        for kind in ("mousePressed", "mouseReleased"):
+            self._call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def text(self, selector: str) -> str:
+        """What a reader sees of an element."""
+        return str(self.run(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''"))
+
+    def screenshot(self, path: Path, *, whole: bool = True) -> Path:
+        """A picture of the page, all of its length or what the window shows."""
+        shot = self._call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+        path.write_bytes(base64.b64decode(shot["data"]))
+        return path
+
+    def _call(self, method: str, **params: Any) -> dict[str, Any]:
+        number = next(self._numbers)
+        message: dict[str, Any] = {"id": number, "method": method, "params": params}
+        if self._session is not None:
+            message["sessionId"] = self._session
+        os.write(self._out, json.dumps(message).encode() + b"\0")
+        answer = wait_until(lambda: self._answers.pop(number, None), 30, f"an answer to {method}", every=0.005)
+        assert "error" not in answer, f"{method}: {answer['error']}"
+        result: dict[str, Any] = answer["result"]
+        return result
+
+    def _read(self) -> None:
+        rest = b""
+        while part := _part(self._in):
+            *messages, rest = (rest + part).split(b"\0")
+            for text in messages:
+                self._hear(json.loads(text))
+
+    def _hear(self, message: dict[str, Any]) -> None:
+        if "id" in message:
+            self._answers[message["id"]] = message
+        elif message["method"] == "Log.entryAdded":
+            self.complaints.append(message["params"]["entry"]["text"])
+        elif message["method"] == "Runtime.exceptionThrown":
+            self.complaints.append(str(message["params"]["exceptionDetails"]))
+
+
+def _part(descriptor: int) -> bytes:
+    with suppress(OSError):
+        return os.read(descriptor, 1 << 20)
+    return b""
+
+
+def _started(program: str, folder: Path, reads: int, writes: int) -> subprocess.Popen[bytes]:
+    """The browser with its pipe on descriptors 3 and 4, where it expects them."""
+    wrapper = 'exec 3<&"$1" 4>&"$2"; shift 2; exec "$@"'
+    command = [program, *_FLAGS, f"--user-data-dir={folder}", "about:blank"]
+    process = subprocess.Popen(
+        ["/bin/bash", "-c", wrapper, "browser", str(reads), str(writes), *command],
+        pass_fds=(reads, writes), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    os.close(reads)
+    os.close(writes)
+    return process

@@ -1,0 +1,42 @@
+"""The whole product but its workers in this process: a real leader, the API on a real socket, real stores."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import uvicorn
+
+from scheduler_service.adapters.database import Database
+from scheduler_service.api.app import build_app
+from scheduler_service.api.context import ApiContext, system_clock
+from scheduler_service.api.leader_line import LeaderLine
+from scheduler_service.api.serve import listening
+from scheduler_service.bootstrap import open_stores
+from scheduler_service.config import Settings
+from tests.support.processes import free_port, wait_until
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where it answers, and its database."""
+
+    url: str
+    database: Database
+
+
+@contextmanager
+def serving(database_url: str, redis_url: str) -> Iterator[Site]:
+    """The API of these stores, served until the end of the block."""
+    settings = Settings(database_url=database_url, redis_url=redis_url, api_port=free_port())
+    with listening(settings) as listener, open_stores(settings) as stores:
+        context = ApiContext(settings, stores, LeaderLine(stores.inbox, system_clock), system_clock)
+        server = uvicorn.Server(uvicorn.Config(build_app(context), log_config=None, access_log=False))
+        thread = threading.Thread(target=lambda: server.run(sockets=[listener]), name="api")
+        thread.start()
+        try:
+            wait_until(lambda: server.started, 20, "the API")
+            yield Site(f"http://127.0.0.1:{settings.api_port}", Database(database_url, pool_size=1))
+        finally:
+            server.should_exit = True
+            thread.join(20)
