@@ -100,7 +100,7 @@ def make_plan(settings: Settings, last_run: Mapping[str, Any]) -> Plan:
     ]
     redis = None
     if "redis_url" not in settings.model_fields_set:
-        redis = _embedded_redis(settings.data_dir, last_run, (api_port, flower_port))
+        redis = embedded_redis(settings.data_dir, last_run, (api_port, flower_port))
         notes.append(f"Redis is {redis.binary}")
     return Plan(settings, redis, api_port, flower_port, tuple(notes))
 
@@ -115,7 +115,7 @@ def _choose(settings: Settings, name: str, host: str, taken: tuple[int, ...]) ->
     return wanted
 
 
-def _embedded_redis(data_dir: Path, last_run: Mapping[str, Any], taken: tuple[int, ...]) -> EmbeddedRedis:
+def embedded_redis(data_dir: Path, last_run: Mapping[str, Any], taken: tuple[int, ...]) -> EmbeddedRedis:
     """The same port as the last time if it is free, so that whoever was told it finds Redis again."""
     binary = find_server()
     folder = server_folder(binary, data_dir)

@@ -56,10 +56,13 @@ def _load(place: str) -> Celery:
     from celery.app.utils import find_app
 
     from workers.attach import attach
+    from workers.embedded import app_for
 
     sys.path.insert(0, "")
     try:
-        app: Celery = find_app(place)
+        found: Any = find_app(place)
+        # A Schedule of plain functions and Celery tasks stands for the app that runs them.
+        app: Celery = found if isinstance(found, Celery) else app_for(found.functions, found.celery_apps)
     except (ImportError, AttributeError) as exc:
         raise _wrong_call(f"cannot load the app {place}: {exc}") from exc
     except BadValue as exc:

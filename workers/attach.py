@@ -47,6 +47,11 @@ def attach(app: Celery, redis_url: str | None = None) -> None:
         _attachments[id(app)] = Attachment(app, redis_url)
 
 
+def attach_new_tasks(app: Celery) -> None:
+    """Give the claim to tasks that were registered since the app's worker in this process started."""
+    _attachments[id(app)].arm_again()
+
+
 class Attachment:
     """One app's wiring; kept for the life of the process, as the app is."""
 
@@ -99,6 +104,11 @@ class Attachment:
         for name, task in self._app.tasks.items():
             if give_claim(task, self._connection, board, worker) and task.__trace__ is not None:
                 task.__trace__ = build_tracer(name, task, self._app.loader, worker, app=self._app)
+
+    def arm_again(self) -> None:
+        """The same for tasks that came later; before the worker starts there is nothing to do."""
+        if self._connection is not None:
+            self._arm(self._worker)
 
     def _find_redis(self) -> str:
         wanted = self._redis_url or os.environ.get(REDIS_VARIABLE) or self._app.conf.broker_url

@@ -10,13 +10,13 @@ from scheduler_service.api import answers as shapes
 from scheduler_service.api import schemas
 from scheduler_service.api.auth import Who, demand, require
 from scheduler_service.api.bodies import JsonObject
-from scheduler_service.api.context import ApiContext, Context
+from scheduler_service.api.context import Context
 from scheduler_service.api.documents import answers, body_of
 from scheduler_service.core.errors import BadValue, BadValues
 from scheduler_service.core.fields import read_list, read_object, read_text
 from scheduler_service.core.instants import Instant
 from scheduler_service.core.job_body import read_job
-from scheduler_service.core.job_plan import MOST_JOBS, JobSet, JobsPlan, check_set, plan_body, read_source
+from scheduler_service.core.job_plan import MOST_JOBS, JobSet, check_set, plan_body, read_source
 from scheduler_service.core.model import Job
 
 router = APIRouter(prefix="/api/v1", tags=["jobs"], dependencies=[Depends(require("operator"))])
@@ -41,7 +41,8 @@ def apply_jobs(context: Context, who: Who, body: JsonObject) -> Response:
         if wanted.prune:
             demand(who, "admin", "deleting jobs")
         plan = context.stores.job_sets.apply(wanted, plan_version, by=who.deed("job.apply"))
-        _tell(context, plan)
+        for news in plan.news:
+            context.leader.tell("job_changed", news)
     return JSONResponse({**plan_body(plan, applied=not dry_run), "warnings": warnings})
 
 
@@ -84,11 +85,3 @@ def _read_jobs(value: Any, now: Instant, errors: list[BadValue]) -> tuple[list[J
             jobs.append(job)
             warnings += [{"job_id": job.job_id, "msg": text} for text in told]
     return jobs, warnings
-
-
-def _tell(context: ApiContext, plan: JobsPlan) -> None:
-    told = [("added", job.job_id) for job in plan.added]
-    told += [("modified", change.there.job_id) for change in plan.changed if change.of_definition]
-    told += [("removed", job.job_id) for job in plan.removed]
-    for change, job_id in told:
-        context.leader.tell("job_changed", {"job_id": job_id, "change": change})

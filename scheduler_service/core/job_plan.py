@@ -70,6 +70,14 @@ class JobsPlan:
         """Whether everything is as it should be."""
         return not (self.added or self.changed or self.removed)
 
+    @property
+    def news(self) -> list[dict[str, str]]:
+        """What the leader is to hear of, once the plan is carried out: bodies of `job_changed`."""
+        told = [(job.job_id, "added") for job in self.added]
+        told += [(change.there.job_id, "modified") for change in self.changed if change.of_definition]
+        told += [(job.job_id, "removed") for job in self.removed]
+        return [{"job_id": job_id, "change": change} for job_id, change in told]
+
 
 class JobSets(Protocol):
     """A port: jobs of a source planned and applied in the database; each change makes a version and its history row."""

@@ -4,6 +4,7 @@ A task is named by its name, by the Celery task itself, or by a plain function o
 what is wrong with a job is told where it is added; threads may add jobs at any time, also while `run()` blocks.
 """
 
+import inspect
 import sys
 import threading
 import time
@@ -42,6 +43,7 @@ class Schedule:
         self._functions: dict[str, Function] = {}
         self._apps: list[Any] = []
         self._listener: Callable[[str], None] | None = None
+        self.stopped = threading.Event()
 
     def cron(
         self, job_id: str, *, task: Any, expr: str, timezone: str | None = None, day_match: str = "or",
@@ -76,23 +78,21 @@ class Schedule:
         """Once, at an instant: an aware datetime, or RFC 3339."""
         self._add(job_id, task, {"kind": "once", "at": at}, fields)
 
-    def run(self, **settings: Any) -> None:
+    def run(self, *, concurrency: int = 8, **settings: Any) -> None:
         """Block, with a leader and a Celery worker in this program, until Ctrl-C, SIGTERM or `stop()`.
 
-        Everything is kept in `.itinerary`, Redis is embedded where no ITINERARY_REDIS_URL is set. `settings` are those
-        of the service, such as data_dir. Call it from the main thread.
+        Up to `concurrency` tasks run at once, in threads. Everything is kept in `.itinerary`, Redis is embedded where
+        no ITINERARY_REDIS_URL is set; `settings` are the service's, such as data_dir. Call it from the main thread.
         """
         if being_loaded.get():
             raise ItineraryError("put schedule.run() under `if __name__ == '__main__':`, so that the file can be read")
         from scheduler_service.embedded import run_embedded
 
-        run_embedded(self, settings)
+        run_embedded(self, self.source or program_name(), concurrency, settings)
 
     def stop(self) -> None:
         """Let `run()` end, from any thread; running tasks are finished first."""
-        from scheduler_service.embedded import stop_embedded
-
-        stop_embedded(self)
+        self.stopped.set()
 
     @property
     def bodies(self) -> list[dict[str, Any]]:
@@ -132,7 +132,7 @@ class Schedule:
         with self._lock:
             if job_id in self._bodies:
                 raise BadValue("job_id", job_id, "each job once")
-            name = self._task_name(job_id, task)
+            name = self._task_name(job_id, task, fields)
             given = {**self._defaults, **fields, "schedule": spec}
             body = {"job_id": job_id, "task": name, **{key: _plain(value) for key, value in given.items()}}
             read_job(body, made_at=time.time_ns() // 1_000)
@@ -143,14 +143,14 @@ class Schedule:
         if listener is not None:
             listener(job_id)
 
-    def _task_name(self, job_id: str, task: Any) -> str:
+    def _task_name(self, job_id: str, task: Any, fields: Mapping[str, Any]) -> str:
         if isinstance(task, str):
             return task
         if _is_celery_task(task):
             if not any(app is task.app for app in self._apps):
                 self._apps.append(task.app)
             return str(task.name)
-        if not callable(task):
+        if not callable(task) or not _takes(task, fields):
             raise BadValue("task", task, "give a task's name, a Celery task, or a function of (job_id, scheduled_at)")
         name = function_name(task)
         # A function without a name of its own (a lambda, one made inside another) is known by its job.
@@ -180,6 +180,15 @@ def refuse_read_only(fields: Mapping[str, Any]) -> None:
 def _module_of(function: Function) -> str:
     module = getattr(function, "__module__", None) or "__main__"
     return program_name() if module == "__main__" else str(module)
+
+
+def _takes(function: Function, fields: Mapping[str, Any]) -> bool:
+    """Whether the function can be called with an id, a time and the job's own arguments."""
+    try:
+        inspect.signature(function).bind("", None, *fields.get("args", ()), **fields.get("kwargs", {}))
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _is_celery_task(task: Any) -> bool:

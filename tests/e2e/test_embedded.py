@@ -1,0 +1,91 @@
+"""`Schedule.run()`: somebody's own program with a leader and a worker in it."""
+
+import re
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import Child, project_env, wait_until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+
+PROGRAM = """
+import os, sys, threading
+from celery import Celery
+from scheduler_service.jobs_as_code import Schedule
+
+app = Celery("mine")
+schedule = Schedule(tags=["mine"])
+
+@app.task(name="mine.task")
+def task(x):
+    print("task", x, flush=True)
+
+def plain(job_id, scheduled_at, note="none"):
+    print("plain", job_id, scheduled_at.isoformat(), note, os.getpid(), flush=True)
+
+schedule.interval("plain", task=plain, every="1s", kwargs={"note": "hello"})
+schedule.interval("lambda", task=lambda job_id, at: print("lambda", job_id, flush=True), every="1s", queue="other")
+CELERY
+
+def add_later():
+    sys.stdin.readline()
+    schedule.interval("late", task=lambda job_id, at: print("late", at, flush=True), every="1s", queue="third")
+    print("added", flush=True)
+
+threading.Thread(target=add_later, daemon=True).start()
+
+if __name__ == "__main__":
+    schedule.run(concurrency=4)
+    print("over", flush=True)
+"""
+
+
+def program(folder: Path, *, celery: bool, waits: bool = True) -> Path:
+    text = PROGRAM.replace("CELERY", 'schedule.interval("task", task=task, every="1s", args=[7])' if celery else "")
+    path = folder / "my_program.py"
+    path.write_text(text if waits else text.replace("sys.stdin.readline()", "return"))
+    return path
+
+
+@pytest.mark.parametrize("celery", [False, True])
+def test_functions_and_tasks_run_in_the_program_and_threads_add_jobs_meanwhile(tmp_path: Path, celery: bool) -> None:
+    # Its standard input is empty: the line that the thread waits for comes at once.
+    path = program(tmp_path, celery=celery)
+    with Child([sys.executable, str(path)], env=project_env(PYTHONUNBUFFERED="1"), cwd=tmp_path) as child:
+        ran = child.wait_for_line("plain plain", 60)
+        assert ran.split()[-2:] == ["hello", str(child.pid)]
+        child.wait_for_line("lambda lambda", 30)
+        child.wait_for_line("added", 30)
+        child.wait_for_line("late 2", 30)
+        if celery:
+            child.wait_for_line("task 7", 30)
+        child.signal(signal.SIGINT)
+        assert child.wait(30) == 0, child.output
+        assert "over" in child.output
+        assert "Traceback" not in child.output
+
+
+def test_no_occurrence_runs_twice_and_a_second_start_goes_on(tmp_path: Path) -> None:
+    path = program(tmp_path, celery=False, waits=False)
+    seen: list[str] = []
+    for _ in range(2):
+        with Child([sys.executable, str(path)], env=project_env(PYTHONUNBUFFERED="1"), cwd=tmp_path) as child:
+            wait_until(lambda child=child: child.output.count("plain plain") >= 3, 60, lambda: child.output)
+            child.signal(signal.SIGTERM)
+            assert child.wait(30) == 0, child.output
+            seen += re.findall(r"^plain plain (\S+)", child.output, re.MULTILINE)
+    assert len(seen) == len(set(seen)) >= 6
+
+
+def test_a_second_program_on_the_same_folder_says_who_is_there(tmp_path: Path) -> None:
+    path = program(tmp_path, celery=False, waits=False)
+    with Child([sys.executable, str(path)], env=project_env(), cwd=tmp_path) as first:
+        first.wait_for_line("plain plain", 60)
+        with Child([sys.executable, str(path)], env=project_env(), cwd=tmp_path) as second:
+            assert second.wait(30) == 1
+            assert f"pid {first.pid}" in second.output
+        first.signal(signal.SIGINT)
+        assert first.wait(30) == 0
