@@ -16,6 +16,8 @@ import workers
 
 app = Celery("userapp", broker=os.environ["USERAPP_BROKER"])
 app.conf.update(task_default_queue="userqueue", broker_connection_max_retries=None)
+if os.environ.get("CAREFUL"):  # as the product's own worker: Celery 5.7 ends when Redis goes while it holds messages
+    app.conf.update(worker_disable_prefetch=True, worker_prefetch_multiplier=1)
 
 
 def witness(*words: object) -> None:
