@@ -84,9 +84,10 @@ class SqlJobSets:
         _update(connection, later, now)
         made = [*fresh, *later]
         _write_versions(connection, made, by)
-        record_all(connection, now, by, [(job.job_id, audited(known.get(job.job_id)), audited(job)) for job in made])
-        if source is not None:
-            _own(connection, [change.there.job_id for change in plan.changed if not change.of_definition], source)
+        taken = [change.there for change in plan.changed if not change.of_definition]
+        _own(connection, taken, source)
+        became = [*made, *(replace(job, source=source) for job in taken)]
+        record_all(connection, now, by, [(job.job_id, audited(known.get(job.job_id)), audited(job)) for job in became])
 
     def _insert(self, connection: Connection, made: Sequence[Job], now: Instant) -> None:
         if not made:
@@ -139,7 +140,8 @@ def _write_versions(connection: Connection, made: Sequence[Job], by: Deed | None
         connection.execute(insert(job_versions), [{**version_row(job), "actor": actor} for job in made])
 
 
-def _own(connection: Connection, job_ids: Sequence[str], source: str) -> None:
-    if job_ids:
+def _own(connection: Connection, taken: Sequence[Job], source: str | None) -> None:
+    """Only the owner changes, which is no version: a set without a source never comes to this."""
+    if taken:
         owned = update(jobs).where(jobs.c.job_id == bindparam("named")).values(source=source)
-        connection.execute(owned, [{"named": job_id} for job_id in job_ids])
+        connection.execute(owned, [{"named": job.job_id} for job in taken])

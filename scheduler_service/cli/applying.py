@@ -77,15 +77,18 @@ class JobsToApply:
     prune: bool
     take_over: bool
 
-    def send(self, client: "Client", plan_version: str | None) -> dict[str, Any]:
-        """The plan where no `plan_version` is given, else what was carried out."""
+    def plan(self, client: "Client") -> dict[str, Any]:
+        """What applying would do."""
+        return client.apply_jobs(self.source, self.jobs, prune=self.prune, take_over=self.take_over, dry_run=True)
+
+    def apply(self, client: "Client", plan: dict[str, Any]) -> dict[str, Any]:
+        """Carry out exactly this plan. Deleting is asked for only where the plan does: it takes another role."""
         return client.apply_jobs(
             self.source,
             self.jobs,
-            prune=self.prune,
+            prune=bool(plan["removed"]),
             take_over=self.take_over,
-            dry_run=plan_version is None,
-            plan_version=plan_version,
+            plan_version=plan["plan_version"],
         )
 
 
@@ -94,7 +97,7 @@ def carry_out(client: "Client", wanted: JobsToApply, *, dry_run: bool, yes: bool
     from scheduler_service.cli.output import print_json, say
     from scheduler_service.cli.plans import print_plan
 
-    plan = wanted.send(client, None)
+    plan = wanted.plan(client)
     if not as_json:
         print_plan(plan)
     if dry_run or not (plan["added"] or plan["changed"] or plan["removed"]):
@@ -103,7 +106,7 @@ def carry_out(client: "Client", wanted: JobsToApply, *, dry_run: bool, yes: bool
         return
     if not yes:
         _ask()
-    done = wanted.send(client, plan["plan_version"])
+    done = wanted.apply(client, plan)
     if as_json:
         print_json(done)
     else:

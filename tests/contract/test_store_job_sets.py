@@ -5,10 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from scheduler_service.adapters.sql_audit import SqlAuditLog
 from scheduler_service.adapters.sql_job_sets import SqlJobSets
+from scheduler_service.core.audit import Deed
 from scheduler_service.core.errors import Conflict
 from scheduler_service.core.job_plan import JobSet, JobSets
 from scheduler_service.core.model import Job
+from scheduler_service.record_ports import AuditFilter
 from tests.support.store_bed import StoreBed, a_job
 
 
@@ -76,6 +79,21 @@ def test_taking_a_job_in_makes_no_version(sets: JobSets, sql_stores: StoreBed) -
     assert owned(sql_stores, "shop") == {"a": 1}
     sql_stores.jobs.replace(a_job("a", title="edited by hand"), None)
     assert owned(sql_stores, "shop") == {"a": 2}
+
+
+def test_every_change_of_an_apply_is_in_the_audit_log(sets: JobSets, sql_stores: StoreBed) -> None:
+    assert sql_stores.database is not None
+    by = Deed("ci", "admin", "job.apply")
+    sql_stores.jobs.create(a_job("mine"))
+    sets.apply(of(a_job("mine"), a_job("a")), None, by=by)
+    sets.apply(of(a_job("mine", title="new"), prune=True), None, by=by)
+    entries = SqlAuditLog(sql_stores.database).list(AuditFilter(), 10, None).items
+    told = [(entry.actor, entry.subject, entry.before, entry.after) for entry in reversed(entries)]
+    assert [(actor, subject, bool(before), bool(after)) for actor, subject, before, after in told] == [
+        ("ci", "a", False, True), ("ci", "mine", True, True), ("ci", "mine", True, True), ("ci", "a", True, False),
+    ]  # fmt: skip
+    assert (told[1][2]["source"], told[1][3]["source"]) == (None, "shop")
+    assert (told[2][2]["title"], told[2][3]["title"]) == ("", "new")
 
 
 def test_a_job_of_another_source_stops_the_whole_apply(sets: JobSets, sql_stores: StoreBed) -> None:
