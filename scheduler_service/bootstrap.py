@@ -21,10 +21,12 @@ from scheduler_service.adapters.sql_job_sets import SqlJobSets
 from scheduler_service.adapters.sql_jobs import SqlJobStore
 from scheduler_service.adapters.sql_leader import SqlLeaderStore
 from scheduler_service.adapters.sql_lease import SqlLeaseStore
+from scheduler_service.adapters.sql_pages import SqlHistoryStore
 from scheduler_service.adapters.sql_runs import SqlRunStore
 from scheduler_service.config import Settings
 from scheduler_service.core.job_plan import JobSets
 from scheduler_service.core.state import CoreSettings
+from scheduler_service.history_ports import HistoryStore
 from scheduler_service.leader_port import leader_port
 from scheduler_service.loops.leader import Leader
 from scheduler_service.loops.scheduler_loop import Outside
@@ -43,6 +45,7 @@ class Stores:
     job_sets: JobSets
     audit: AuditLog
     evidence: Evidence
+    history: HistoryStore
 
 
 @contextmanager
@@ -53,7 +56,7 @@ def open_stores(settings: Settings, *, connections: int = 5) -> Iterator[Stores]
     try:
         yield Stores(
             SqlJobStore(database), SqlRunStore(database), SqlLeaseStore(database), inbox, SqlJobSets(database),
-            SqlAuditLog(database), SqlEvidence(database),
+            SqlAuditLog(database), SqlEvidence(database), SqlHistoryStore(database),
         )  # fmt: skip
     finally:
         inbox.close()

@@ -34,7 +34,7 @@ from sqlalchemy.types import TypeDecorator, TypeEngine
 from scheduler_service.core.errors import RowRefused
 from scheduler_service.core.instants import Instant, from_datetime, to_datetime
 from scheduler_service.core.model import RunKind
-from scheduler_service.core.run_state import ACTIVE, WAITING, RunState
+from scheduler_service.core.run_state import ACTIVE, FINAL, WAITING, RunState
 
 # The years 1 to 9999: a later time could be written to some databases, and then no driver could read the row.
 FIRST_INSTANT: Final = from_datetime(datetime.min.replace(tzinfo=UTC))
@@ -255,6 +255,8 @@ WAITS: Final = among(runs.c.state, WAITING)
 IS_OUT: Final = among(runs.c.state, frozenset({RunState.PENDING, RunState.RUNNING}))
 IS_OCCURRENCE: Final = runs.c.kind == literal_column(f"'{RunKind.OCCURRENCE}'")
 IS_ACTIVE: Final = among(runs.c.state, ACTIVE)
+IS_TROUBLE: Final = among(runs.c.state, frozenset({RunState.FAILED, RunState.MISSED}))
+ENDED_OTHERWISE: Final = among(runs.c.state, FINAL - {RunState.COMPLETED})
 IS_UNPLANNED: Final = jobs.c.planned_version != jobs.c.version
 
 
@@ -272,6 +274,9 @@ _partial_index(
 )
 Index("ix_runs_newest", runs.c.scheduled_at, runs.c.id)
 Index("ix_runs_of_job", runs.c.job_id, runs.c.scheduled_at, runs.c.id)
+# Few runs end so: each of the two costs nothing where all goes well.
+_partial_index("ix_runs_troubles", runs.c.finished_at, runs.c.id, where=IS_TROUBLE)
+_partial_index("ix_runs_ended_otherwise", runs.c.state, runs.c.scheduled_at, runs.c.id, where=ENDED_OTHERWISE)
 _partial_index("ix_jobs_unplanned", jobs.c.job_id, where=IS_UNPLANNED)
 _partial_index("ix_jobs_source", jobs.c.source, where=jobs.c.source.is_not(None))
 Index("ix_gaps_of_job", gaps.c.job_id, gaps.c.start_at)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from scheduler_service.core.instants import Instant
+from tests.support.fake_history import FakeHistoryStore
 from tests.support.fake_jobs import FakeJobStore
 from tests.support.fake_leader import FakeLeaderStore
 from tests.support.fake_lease import FakeLeaseStore
@@ -11,7 +12,7 @@ from tests.support.fake_runs import FakeRunStore
 
 
 class FakeStore:
-    """The four stores; `clock` is the database's clock."""
+    """The stores; `clock` is the database's clock."""
 
     def __init__(self, clock: Callable[[], Instant]) -> None:
         self.tables = Tables(clock)
@@ -19,3 +20,4 @@ class FakeStore:
         self.leader = FakeLeaderStore(self.tables)
         self.jobs = FakeJobStore(self.tables)
         self.runs = FakeRunStore(self.tables)
+        self.history = FakeHistoryStore(self.tables)

@@ -10,12 +10,14 @@ from scheduler_service.adapters.database import Database, host_now
 from scheduler_service.adapters.sql_jobs import SqlJobStore
 from scheduler_service.adapters.sql_leader import SqlLeaderStore
 from scheduler_service.adapters.sql_lease import SqlLeaseStore
+from scheduler_service.adapters.sql_pages import SqlHistoryStore
 from scheduler_service.adapters.sql_runs import SqlRunStore
 from scheduler_service.core.effects import MakeRuns, Release
 from scheduler_service.core.identity import occurrence_run_id
 from scheduler_service.core.instants import MINUTE, SECOND, Instant
 from scheduler_service.core.job_body import read_job
 from scheduler_service.core.model import Job, Lease, NewRun, RunKind
+from scheduler_service.history_ports import HistoryStore
 from scheduler_service.ports import JobStore, LeaderStore, LeaseStore, RunStore
 from tests.support.fake_store import FakeStore
 
@@ -31,6 +33,7 @@ class StoreBed:
     leader: LeaderStore
     jobs: JobStore
     runs: RunStore
+    history: HistoryStore
     database: Database | None
     beside: Callable[[], "StoreBed"]
     close_beside: Callable[[], None]
@@ -70,7 +73,7 @@ def fake_bed() -> StoreBed:
     """The stores in memory."""
     store = FakeStore(host_now)
     bed: StoreBed = StoreBed(
-        "fake", store.leases, store.leader, store.jobs, store.runs, None, lambda: bed, lambda: None
+        "fake", store.leases, store.leader, store.jobs, store.runs, store.history, None, lambda: bed, lambda: None
     )
     return bed
 
@@ -89,6 +92,7 @@ def sql_bed(url: str) -> Iterator[StoreBed]:
             SqlLeaderStore(database),
             SqlJobStore(database),
             SqlRunStore(database),
+            SqlHistoryStore(database),
             database,
             open_one,
             close_beside,

@@ -1,0 +1,145 @@
+"""HistoryStore in SQL: what pages show of history. Each statement is bounded and has an index to walk. Only reads."""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, Final
+
+import structlog
+from sqlalchemy import BigInteger, ColumnElement, Select, Text, bindparam, func, literal_column, select, union_all
+from sqlalchemy.sql.selectable import CompoundSelect
+
+from scheduler_service.adapters.database import Database, Dialect, can_hold
+from scheduler_service.adapters.job_rows import VERSION_COLUMNS, job_of
+from scheduler_service.adapters.tables import IS_TROUBLE, InstantColumn, job_versions, runs
+from scheduler_service.core.errors import BadValue, BadValues
+from scheduler_service.core.explain_facts import Version
+from scheduler_service.core.instants import Instant
+from scheduler_service.core.run_state import ACTIVE, RunState
+from scheduler_service.history_ports import Outcome, Trouble
+
+_R: Final = runs.c
+_BONES: Final = (_R.run_id, _R.job_id, _R.state, _R.scheduled_at, _R.started_at, _R.finished_at)
+_JOBS_AT_ONCE: Final = 50
+_SAID: Final = 200
+_SINCE: Final = bindparam("since", type_=InstantColumn)
+_UNTIL: Final = bindparam("until", type_=InstantColumn)
+_LIMIT: Final = bindparam("limit", type_=BigInteger)
+
+log = structlog.get_logger(__name__)
+
+
+class SqlHistoryStore:
+    """HistoryStore on SQLite and PostgreSQL."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def latest(self, since: Instant, until: Instant, limit: int) -> list[Outcome]:
+        """See HistoryStore."""
+        with self._database.read() as connection:
+            rows = connection.execute(_latest(), {"since": since, "until": until, "limit": limit})
+            return [_outcome(row) for row in rows]
+
+    def latest_of(self, job_ids: Sequence[str], until: Instant, limit: int) -> Mapping[str, list[Outcome]]:
+        """See HistoryStore."""
+        found: dict[str, list[Outcome]] = {job_id: [] for job_id in job_ids if can_hold(job_id)}
+        asked = list(found)
+        with self._database.read() as connection:
+            for first in range(0, len(asked), _JOBS_AT_ONCE):
+                part = asked[first : first + _JOBS_AT_ONCE]
+                padded = part + [""] * (_JOBS_AT_ONCE - len(part))  # no job has this id
+                named = {f"job_{place}": job_id for place, job_id in enumerate(padded)}
+                for row in connection.execute(_latest_of(), {**named, "until": until, "limit": limit}):
+                    found[row.job_id].append(_outcome(row))
+        return found
+
+    def troubles(self, since: Instant, limit: int) -> list[Trouble]:
+        """See HistoryStore."""
+        with self._database.read() as connection:
+            rows = connection.execute(_troubles(self._database.dialect), {"since": since, "limit": limit})
+            return [Trouble(*row[:3], RunState(row[3]), *row[4:]) for row in rows]
+
+    def versions(self, job_id: str, limit: int) -> list[Version]:
+        """See HistoryStore."""
+        if not can_hold(job_id):
+            return []
+        columns = (*VERSION_COLUMNS, job_versions.c.actor)
+        newest_first = (
+            select(*columns).where(job_versions.c.job_id == job_id).order_by(job_versions.c.version.desc()).limit(limit)
+        )
+        with self._database.read() as connection:
+            rows = connection.execute(newest_first).all()
+        return [version for row in rows if (version := _version(job_id, row)) is not None]
+
+    def active_counts(self, most: int) -> Mapping[RunState, int]:
+        """See HistoryStore."""
+        with self._database.read() as connection:
+            found = {RunState(state): number for state, number in connection.execute(_counts(), {"limit": most})}
+        return {state: found.get(state, 0) for state in RunState if state in ACTIVE}
+
+
+def _outcome(row: Sequence[Any]) -> Outcome:
+    run_id, job_id, state, *times = row
+    return Outcome(run_id, job_id, RunState(state), *times)
+
+
+def _version(job_id: str, row: Sequence[Any]) -> Version | None:
+    try:
+        return Version(job_of(row), row[-1])
+    except (BadValue, BadValues) as error:  # a definition that a newer program refuses
+        log.error("version left out, its stored definition is refused", job_id=job_id, error=str(error))
+        return None
+
+
+@cache
+def _latest() -> Select[Any]:
+    return (
+        select(*_BONES)
+        .where(_R.scheduled_at >= _SINCE, _R.scheduled_at < _UNTIL)
+        .order_by(_R.scheduled_at.desc(), _R.id.desc())
+        .limit(_LIMIT)
+    )
+
+
+@cache
+def _latest_of() -> CompoundSelect[Any]:
+    """Each job apart: one short walk through the index for each."""
+    of_jobs = [
+        select(*_BONES)
+        .where(_R.job_id == bindparam(f"job_{place}", type_=Text), _R.scheduled_at < _UNTIL)
+        .order_by(_R.scheduled_at.desc(), _R.id.desc())
+        .limit(_LIMIT)
+        .subquery(f"of_{place}")
+        for place in range(_JOBS_AT_ONCE)
+    ]
+    return union_all(*(select(of_job) for of_job in of_jobs))
+
+
+@cache
+def _troubles(dialect: Dialect) -> Select[Any]:
+    said = (func.substr(_R.reason, 1, _SAID), _of_error(dialect, "type"), _of_error(dialect, "message"))
+    return (
+        select(_R.run_id, _R.job_id, _R.task, _R.state, *said, _R.finished_at)
+        .where(IS_TROUBLE, _R.finished_at >= _SINCE)
+        .order_by(_R.finished_at.desc(), _R.id.desc())
+        .limit(_LIMIT)
+    )
+
+
+def _of_error(dialect: Dialect, name: str) -> ColumnElement[Any]:
+    if dialect == "sqlite":
+        found = func.json_extract(_R.error, literal_column(f"'$.{name}'"))
+    else:
+        found = func.json_extract_path_text(_R.error, literal_column(f"'{name}'"))
+    return func.substr(found, 1, _SAID, type_=Text)
+
+
+@cache
+def _counts() -> CompoundSelect[Any]:
+    """States are literals, so that the partial index of active runs is recognised."""
+    parts = []
+    for state in sorted(ACTIVE):
+        name = literal_column(f"'{state.value}'")
+        few = select(literal_column("1").label("one")).where(_R.state == name).limit(_LIMIT).subquery(state.value)
+        parts.append(select(name.label("state"), select(func.count()).select_from(few).scalar_subquery()))
+    return union_all(*parts)

@@ -1,0 +1,61 @@
+"""The port that pages of history read through: few columns, always bounded, whatever history holds. By ports.py's rules."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from scheduler_service.core.explain_facts import Version
+from scheduler_service.core.instants import Duration, Instant
+from scheduler_service.core.run_state import RunState
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a chart shows of a run."""
+
+    run_id: str
+    job_id: str | None
+    state: RunState
+    scheduled_at: Instant
+    started_at: Instant | None
+    finished_at: Instant | None
+
+    @property
+    def took(self) -> Duration | None:
+        """How long its last attempt ran; None where it did not, or is not over."""
+        if self.started_at is None or self.finished_at is None:
+            return None
+        return max(0, self.finished_at - self.started_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A run that failed for good or was missed, with the first 200 letters of what was said."""
+
+    run_id: str
+    job_id: str | None
+    task: str
+    state: RunState
+    reason: str | None
+    error_type: str | None
+    message: str | None
+    finished_at: Instant
+
+
+class HistoryStore(Protocol):
+    """Bounded looks into history, each by an index: none counts or walks all of it."""
+
+    def latest(self, since: Instant, until: Instant, limit: int) -> list[Outcome]:
+        """Runs with scheduled_at in [since, until), newest first."""
+
+    def latest_of(self, job_ids: Sequence[str], until: Instant, limit: int) -> Mapping[str, list[Outcome]]:
+        """For each of these jobs its newest runs with scheduled_at < until, newest first."""
+
+    def troubles(self, since: Instant, limit: int) -> list[Trouble]:
+        """Runs that failed for good or were missed at or after `since`, the latest first."""
+
+    def versions(self, job_id: str, limit: int) -> list[Version]:
+        """The newest versions of a job, newest first; none where it never was."""
+
+    def active_counts(self, most: int) -> Mapping[RunState, int]:
+        """How many runs are in each state that is not final; `most` stands for that many or more."""

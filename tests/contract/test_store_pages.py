@@ -1,0 +1,81 @@
+"""HistoryStore: bounded looks into history, the same on every store."""
+
+from scheduler_service.core.audit import Deed
+from scheduler_service.core.effects import Apply, Transition
+from scheduler_service.core.instants import SECOND
+from scheduler_service.core.run_state import ACTIVE, Event, RunState
+from tests.support.store_bed import StoreBed, a_job, occurrence, one_off
+
+LONG = "x" * 500
+
+
+def test_the_latest_runs_of_a_time_come_newest_first_and_no_more_than_asked_for(bed: StoreBed) -> None:
+    lease = bed.lead()
+    runs = bed.make(lease, *(one_off(lease.now + n * SECOND) for n in range(5)))
+    found = bed.history.latest(lease.now + SECOND, lease.now + 4 * SECOND, 2)
+    assert [run.run_id for run in found] == [runs[3].run_id, runs[2].run_id]
+    assert [run.took for run in found] == [None, None]
+
+
+def test_each_job_gets_its_own_latest_runs_and_how_long_they_took(bed: StoreBed) -> None:
+    lease = bed.lead()
+    jobs = [bed.planned_job(lease, f"job-{n}") for n in range(3)]
+    for job in jobs[:2]:
+        bed.released(lease, *(occurrence(job, lease.now - n * SECOND) for n in range(3)))
+    done = occurrence(jobs[0], lease.now).run_id
+    start = Transition(done, 1, Event.START, RunState.RUNNING, lease.now + SECOND, worker="w")
+    end = Transition(done, 1, Event.SUCCEED, RunState.COMPLETED, lease.now + 3 * SECOND, worker="w")
+    assert bed.leader.apply(lease, Apply((start, end))) == ()
+    found = bed.history.latest_of([job.job_id for job in jobs], lease.now + 1, 2)
+    assert {name: len(runs) for name, runs in found.items()} == {"job-0": 2, "job-1": 2, "job-2": 0}
+    newest = found["job-0"][0]
+    assert (newest.run_id, newest.state, newest.took) == (done, RunState.COMPLETED, 2 * SECOND)
+
+
+def test_more_jobs_than_one_statement_takes_are_all_answered(bed: StoreBed) -> None:
+    lease = bed.lead()
+    last = bed.planned_job(lease, "job-119")
+    bed.make(lease, occurrence(last, lease.now))
+    found = bed.history.latest_of([f"job-{n}" for n in range(120)], lease.now + 1, 5)
+    assert len(found) == 120
+    assert [len(found["job-0"]), len(found["job-119"])] == [0, 1]
+
+
+def test_troubles_are_the_failed_and_the_missed_the_latest_first(bed: StoreBed) -> None:
+    lease = bed.lead()
+    failed, completed = bed.released(lease, one_off(lease.now), one_off(lease.now))
+    (missed, early) = bed.make(lease, one_off(lease.now - SECOND), one_off(lease.now - SECOND))
+    error = {"type": "ValueError", "message": LONG, "traceback": "Traceback ..."}
+    moves = (
+        Transition(failed.run_id, 1, Event.FAIL, RunState.FAILED, lease.now + SECOND, reason=LONG, error=error),
+        Transition(completed.run_id, 1, Event.SUCCEED, RunState.COMPLETED, lease.now + SECOND),
+        Transition(missed.run_id, 1, Event.MISS, RunState.MISSED, lease.now + 2 * SECOND, reason="too late"),
+        Transition(early.run_id, 1, Event.MISS, RunState.MISSED, lease.now, reason="too late"),
+    )
+    assert bed.leader.apply(lease, Apply(moves)) == ()
+    first, second = bed.history.troubles(lease.now + SECOND, 10)
+    assert (first.run_id, first.state, first.reason, first.error_type) == (
+        missed.run_id, RunState.MISSED, "too late", None,
+    )  # fmt: skip
+    assert (second.run_id, second.error_type, second.finished_at) == (failed.run_id, "ValueError", lease.now + SECOND)
+    assert second.message == second.reason == LONG[:200]
+    assert [trouble.run_id for trouble in bed.history.troubles(lease.now, 1)] == [missed.run_id]
+
+
+def test_versions_come_newest_first_with_who_made_them(bed: StoreBed) -> None:
+    bed.jobs.create(a_job("job"), by=Deed("ann", "operator", "job.create"))
+    bed.jobs.replace(a_job("job", title="New"), None)
+    newest, oldest = bed.history.versions("job", 10)
+    assert (newest.job.version, newest.job.title, newest.actor) == (2, "New", None)
+    assert (oldest.job.version, oldest.actor) == (1, "ann")
+    assert [version.job.version for version in bed.history.versions("job", 1)] == [2]
+    assert bed.history.versions("nobody", 5) == bed.history.versions("no\x00body", 5) == []
+
+
+def test_active_runs_are_counted_up_to_a_bound(bed: StoreBed) -> None:
+    lease = bed.lead()
+    bed.make(lease, *(one_off(lease.now + n) for n in range(5)))
+    bed.released(lease, one_off(lease.now))
+    counts = bed.history.active_counts(3)
+    assert (counts[RunState.SCHEDULED], counts[RunState.PENDING], counts[RunState.RUNNING]) == (3, 1, 0)
+    assert set(counts) == ACTIVE

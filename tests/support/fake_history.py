@@ -1,0 +1,66 @@
+"""HistoryStore in memory, by the same contract as the SQL one."""
+
+from collections.abc import Mapping, Sequence
+
+from scheduler_service.core.explain_facts import Version
+from scheduler_service.core.instants import Instant
+from scheduler_service.core.run_state import ACTIVE, RunState
+from scheduler_service.history_ports import Outcome, Trouble
+from tests.support.fake_rows import RunRow, Tables
+
+_SAID = 200
+
+
+class FakeHistoryStore:
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def latest(self, since: Instant, until: Instant, limit: int) -> list[Outcome]:
+        with self._tables.lock:
+            rows = [row for row in self._tables.runs.values() if since <= row.scheduled_at < until]
+            return _newest(rows, limit)
+
+    def latest_of(self, job_ids: Sequence[str], until: Instant, limit: int) -> Mapping[str, list[Outcome]]:
+        with self._tables.lock:
+            rows = [row for row in self._tables.runs.values() if row.scheduled_at < until]
+            return {job_id: _newest([row for row in rows if row.job_id == job_id], limit) for job_id in job_ids}
+
+    def troubles(self, since: Instant, limit: int) -> list[Trouble]:
+        with self._tables.lock:
+            found = [
+                (row.finished_at, row.id, _trouble(row, row.finished_at))
+                for row in self._tables.runs.values()
+                if row.state in (RunState.FAILED, RunState.MISSED) and row.finished_at and row.finished_at >= since
+            ]
+        return [trouble for *_, trouble in sorted(found, key=lambda item: item[:2], reverse=True)[:limit]]
+
+    def versions(self, job_id: str, limit: int) -> list[Version]:
+        with self._tables.lock:
+            row = self._tables.jobs.get(job_id)
+            known = [] if row is None else list(zip(row.versions, row.actors, strict=True))
+        return [Version(job, actor) for job, actor in reversed(known)][:limit]
+
+    def active_counts(self, most: int) -> Mapping[RunState, int]:
+        with self._tables.lock:
+            states = [row.state for row in self._tables.runs.values()]
+        return {state: min(most, states.count(state)) for state in ACTIVE}
+
+
+def _newest(rows: Sequence[RunRow], limit: int) -> list[Outcome]:
+    newest_first = sorted(rows, key=lambda row: (row.scheduled_at, row.id), reverse=True)
+    return [
+        Outcome(row.run_id, row.job_id, row.state, row.scheduled_at, row.started_at, row.finished_at)
+        for row in newest_first[:limit]
+    ]
+
+
+def _trouble(row: RunRow, finished_at: Instant) -> Trouble:
+    error = row.error or {}
+    return Trouble(
+        row.run_id, row.job_id, row.task, row.state, _cut(row.reason), _cut(error.get("type")),
+        _cut(error.get("message")), finished_at,
+    )  # fmt: skip
+
+
+def _cut(text: str | None) -> str | None:
+    return None if text is None else text[:_SAID]
