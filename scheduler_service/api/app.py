@@ -19,7 +19,7 @@ from scheduler_service.api import (
 from scheduler_service.api.auth import check_exposure
 from scheduler_service.api.bodies import BodyLimit
 from scheduler_service.api.context import ApiContext
-from scheduler_service.api.documents import install_document
+from scheduler_service.api.documents import document_text, install_document, operation_id
 from scheduler_service.api.guards import SafeHeaders, SameSite
 from scheduler_service.api.problems import install_problem_handlers
 from scheduler_service.api.rate_limit import RateLimit, rate_of
@@ -33,10 +33,29 @@ Whatever is answered with 2xx is in the database. Errors are RFC 9457 problem do
 def build_app(context: ApiContext) -> FastAPI:
     """The API and the dashboard over these parts; BadValues where it would stand open without a token."""
     check_exposure(context.settings)
-    app = FastAPI(
-        title="Itinerary", description=DESCRIPTION, version=VERSION, docs_url=None, redoc_url=None, openapi_url=None
-    )
+    app = _with_routes(with_tokens=bool(context.settings.api_tokens))
     app.state.context = context
+    dashboard.install_assets(app)
+    install_problem_handlers(app)
+    app.add_middleware(BodyLimit)
+    rate = rate_of(context.settings)
+    if rate:
+        app.add_middleware(RateLimit, rate=rate, tokens=context.settings.api_tokens)
+    app.add_middleware(SameSite, loopback_only=not context.settings.api_tokens)
+    app.add_middleware(SafeHeaders)
+    return app
+
+
+def describe() -> str:
+    """The OpenAPI document of an API with tokens, as the file that is shipped; needs nothing that runs."""
+    return document_text(_with_routes(with_tokens=True).openapi())
+
+
+def _with_routes(*, with_tokens: bool) -> FastAPI:
+    app = FastAPI(
+        title="Itinerary", description=DESCRIPTION, version=VERSION, docs_url=None, redoc_url=None, openapi_url=None,
+        generate_unique_id_function=operation_id, license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+    )  # fmt: skip
     for routes in (
         routes_apply,
         routes_explain,
@@ -50,13 +69,5 @@ def build_app(context: ApiContext) -> FastAPI:
         balance_pages,
     ):
         app.include_router(routes.router)
-    dashboard.install_assets(app)
-    install_document(app, with_tokens=bool(context.settings.api_tokens))
-    install_problem_handlers(app)
-    app.add_middleware(BodyLimit)
-    rate = rate_of(context.settings)
-    if rate:
-        app.add_middleware(RateLimit, rate=rate, tokens=context.settings.api_tokens)
-    app.add_middleware(SameSite, loopback_only=not context.settings.api_tokens)
-    app.add_middleware(SafeHeaders)
+    install_document(app, with_tokens=with_tokens)
     return app

@@ -1,14 +1,21 @@
-"""The OpenAPI document: what each call takes and answers, problems included."""
+"""The OpenAPI document: what each call takes and answers, problems, headers and examples included.
 
+openapi.json beside this module is the same document, for programs that are made from it; a test keeps it equal. After
+a change: `itinerary api --openapi > scheduler_service/api/openapi.json`.
+"""
+
+import json
 from collections.abc import Mapping
 from typing import Any, Final
 
 from fastapi import FastAPI
+from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from scheduler_service.api import answers as shapes
 from scheduler_service.api import balance_shapes, schemas
+from scheduler_service.api.examples import EXAMPLES, HEADERS, PARAMETERS
 from scheduler_service.api.problems import MEDIA_TYPE
 
 _PREFIX: Final = "#/components/schemas/"
@@ -18,10 +25,10 @@ _SAID: Final = {
     401: "No valid token",
     403: "Not allowed",
     404: "There is no such thing",
+    408: "The body did not come in time",
     409: "It contradicts what is stored",
     412: "Changed since it was read",
     413: "Too large",
-    408: "The body did not come in time",
     422: "Some values are not accepted",
     429: "Too many requests of this token; see Retry-After",
     503: "The database or Redis is away, or no leader answers; see Retry-After",
@@ -51,8 +58,13 @@ def body_of(model: type[BaseModel], *, required: bool = True) -> dict[str, Any]:
     return {"requestBody": {"required": required, "content": content}}
 
 
+def operation_id(route: APIRoute) -> str:
+    """What generated clients call it: `jobs_create_job`."""
+    return f"{route.tags[0]}_{route.name}" if route.tags else route.name
+
+
 def install_document(app: FastAPI, *, with_tokens: bool) -> None:
-    """Complete FastAPI's own document with the schemas of the requests, and whether a token is needed."""
+    """Complete FastAPI's own document with the schemas of the requests, examples, and whether a token is needed."""
     made_by_fastapi = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -60,12 +72,37 @@ def install_document(app: FastAPI, *, with_tokens: bool) -> None:
             document = made_by_fastapi()
             _, extra = models_json_schema([(m, "validation") for m in _REQUESTS], ref_template=_PREFIX + "{model}")
             document.setdefault("components", {}).setdefault("schemas", {}).update(extra["$defs"])
+            _illustrate(document)
             if not with_tokens:
                 _drop_security(document)
             app.openapi_schema = document
         return app.openapi_schema
 
     app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's own way to change the document
+
+
+def document_text(document: Mapping[str, Any]) -> str:
+    """The document as the file that is shipped."""
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
+def _illustrate(document: dict[str, Any]) -> None:
+    for name, example in EXAMPLES.items():
+        document["components"]["schemas"][name]["examples"] = [example]
+    for calls in document["paths"].values():
+        for call in calls.values():
+            for parameter in call.get("parameters", ()):
+                parameter["example"] = PARAMETERS[parameter["name"]]
+            for status, answer in call["responses"].items():
+                _tell_headers(status, answer)
+
+
+def _tell_headers(status: str, answer: dict[str, Any]) -> None:
+    content = answer.get("content", {}).get("application/json", {})
+    of_job = content.get("schema", {}).get("$ref") == f"{_PREFIX}JobOut"
+    wanted = (["ETag"] if of_job else []) + (["Location"] if status == "201" else [])
+    if wanted:
+        answer["headers"] = {name: HEADERS[name] for name in wanted}
 
 
 def _drop_security(document: dict[str, Any]) -> None:

@@ -1,8 +1,8 @@
-"""The shapes of explanations and of the audit log for the OpenAPI document, with examples."""
+"""The shapes of explanations and of the audit log for the OpenAPI document."""
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from scheduler_service.api.schemas import JobId, Time
 from scheduler_service.core.explanation import Verdict
@@ -18,30 +18,6 @@ class BecauseOut(BaseModel):
 class ExplanationOut(BaseModel):
     """Why an occurrence or a run is what it is."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "job_id": "billing.close",
-                    "run_id": None,
-                    "at": "2026-12-01T01:00:00Z",
-                    "verdict": "paused",
-                    "text": 'Job billing.close was paused at 2026-11-27T10:00:00Z by ann: "audit". Nothing is owed for '
-                    "the time of a pause.",
-                    "because": [
-                        {
-                            "words": 'Job billing.close was paused at 2026-11-27T10:00:00Z by ann: "audit".',
-                            "row": {"table": "job_versions", "job_id": "billing.close", "version": 4, "paused": True},
-                        },
-                        {"words": "Nothing is owed for the time of a pause.", "row": None},
-                    ],
-                    "nearest_before": None,
-                    "nearest_after": None,
-                }
-            ]
-        }
-    )
-
     job_id: JobId | None
     run_id: str | None
     at: Time | None = Field(description="The occurrence; null for a run that no schedule made")
@@ -54,23 +30,6 @@ class ExplanationOut(BaseModel):
 
 class AuditOut(BaseModel):
     """One change: by whom, what, and what was there before and after it."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "id": 17,
-                    "at": "2026-11-27T10:00:00Z",
-                    "actor": "ann",
-                    "role": "operator",
-                    "action": "run.cancel",
-                    "subject": "adhoc_01939a2b-0000-7000-8000-000000000000",
-                    "before": {"state": "scheduled"},
-                    "after": {"state": "cancelled"},
-                }
-            ]
-        }
-    )
 
     id: int
     at: Time

@@ -12,11 +12,12 @@ if TYPE_CHECKING:
     from scheduler_service.client import Client
 
 
-def open_client() -> "Client":
+def open_client(*, timeout: float = 10, retries: int = 3) -> "Client":
     """A client of ITINERARY_API_URL, else of what `itinerary up` started in the data folder, else of the settings."""
     from scheduler_service.client import Client
 
-    return Client(_address(), token=os.environ.get("ITINERARY_API_TOKEN") or None)
+    token = os.environ.get("ITINERARY_API_TOKEN") or None
+    return Client(_address(), token=token, timeout=timeout, retries=retries)
 
 
 def _address() -> str:

@@ -6,7 +6,7 @@ Each check is one line. Only looks; changes nothing.
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from scheduler_service.adapters.redis_inbox import RedisInbox
 from scheduler_service.adapters.sql_lease import SqlLeaseStore
 from scheduler_service.api.context import system_clock
 from scheduler_service.api.leader_line import LeaderLine
+from scheduler_service.cli.output import print_json
 from scheduler_service.config import Settings, shown_url
 from scheduler_service.core.errors import ItineraryError
 from scheduler_service.logs import escaped
@@ -40,7 +41,7 @@ class Finding:
     words: str
 
 
-def examine(settings: Settings) -> int:
+def examine(settings: Settings, *, as_json: bool = False) -> int:
     """Print every finding; 0 where all is well, else 1."""
     settings = _as_up_runs_it(settings)
     findings = [
@@ -51,8 +52,11 @@ def examine(settings: Settings) -> int:
         _found("leader", lambda: _leader(settings), "start one with `itinerary leader`"),
         _found("workers", lambda: _workers(settings), "start one with `itinerary worker`"),
     ]
-    for finding in findings:
-        print(f"{'ok  ' if finding.well else 'FAIL'}  {finding.name:10}  {escaped(finding.words)}")
+    if as_json:
+        print_json({"items": [asdict(finding) for finding in findings]})
+    else:
+        for finding in findings:
+            print(f"{'ok  ' if finding.well else 'FAIL'}  {finding.name:10}  {escaped(finding.words)}")
     failed = [finding.name for finding in findings if not finding.well]
     if failed:
         print(f"itinerary: to be mended: {', '.join(failed)}", file=sys.stderr)

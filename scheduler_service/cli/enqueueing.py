@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from scheduler_service.cli.connect import after, instant_text, json_value, open_client
+from scheduler_service.cli.progress import spinner
 from scheduler_service.cli.status import Json
 from scheduler_service.core.errors import BadValue
 
@@ -40,7 +41,8 @@ def enqueue(
             idempotency_key=key,
         )
         if wait:
-            run = client.wait(run["run_id"], timeout=float("inf"))
+            with spinner(f"waiting for {run['run_id']}"):
+                run = client.wait(run["run_id"], timeout=float("inf"))
     if as_json:
         print_json(run)
     else:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from scheduler_service.cli.progress import spinner
 from scheduler_service.core.errors import BadValue
 
 if TYPE_CHECKING:
@@ -45,8 +46,14 @@ def leader() -> None:
 def api(
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
     port: Port = None,
+    openapi: Annotated[bool, typer.Option("--openapi", help="Print the OpenAPI document instead.")] = False,
 ) -> None:
     """Run the REST API and the dashboard."""
+    if openapi:
+        from scheduler_service.api.app import describe
+
+        print(describe(), end="")
+        return
     from scheduler_service.api.serve import serve
 
     serve(_settings(api_host=host, api_port=port))
@@ -89,7 +96,8 @@ def migrate() -> None:
 
     settings = _settings()
     settings.data_dir.mkdir(parents=True, exist_ok=True)
-    upgrade(settings.database_url)
+    with spinner("migrating") as say:
+        upgrade(settings.database_url, say)
     print(f"the schema of {shown_url(settings.database_url)} is up to date")
 
 
@@ -97,6 +105,7 @@ def doctor(
     invariants: Annotated[bool, typer.Option("--invariants", help="Judge the whole history instead.")] = False,
     log: Annotated[Path | None, typer.Option(help="The workers' own record, to be held against it.")] = None,
     since: Annotated[str | None, typer.Option(help="Leave out occurrences before this time.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
     """Check settings, database, Redis, leader and workers; say what to do about each."""
     if invariants:
@@ -108,7 +117,7 @@ def doctor(
         raise BadValue("--log, --since", "given", "they go with --invariants")
     from scheduler_service.cli.doctor import examine
 
-    sys.exit(examine(_settings(logs=False)))
+    sys.exit(examine(_settings(logs=False), as_json=as_json))
 
 
 def _settings(*, logs: bool = True, **given: Any) -> "Settings":

@@ -1,5 +1,6 @@
 """`itinerary runs ...`: history and what can be done about a run."""
 
+import json
 import sys
 import time
 from collections.abc import Iterator
@@ -7,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from scheduler_service.cli.completing import job_ids, states
 from scheduler_service.cli.connect import instant_text, open_client
+from scheduler_service.cli.progress import counted
 from scheduler_service.cli.status import Json
 
 if TYPE_CHECKING:
@@ -16,9 +19,12 @@ if TYPE_CHECKING:
 runs = typer.Typer(help="What ran, runs and will run.", no_args_is_help=True)
 
 RunId = Annotated[str, typer.Argument(help="The run's id.", show_default=False)]
-JobFilter = Annotated[str | None, typer.Option("--job", help="Only runs of this job.")]
-StateFilter = Annotated[list[str] | None, typer.Option("--state", help="Only these states; may be repeated.")]
+JobFilter = Annotated[str | None, typer.Option("--job", help="Only runs of this job.", autocompletion=job_ids)]
+StateFilter = Annotated[
+    list[str] | None, typer.Option("--state", help="Only these states; may be repeated.", autocompletion=states)
+]
 Limit = Annotated[int, typer.Option(help="How many.", min=1, max=1000)]
+All = Annotated[bool, typer.Option("--all", help="All of them, page by page.")]
 
 
 @runs.command("list")
@@ -29,20 +35,19 @@ def list_runs(
     since: Annotated[str | None, typer.Option(help="Scheduled at or after this time.")] = None,
     until: Annotated[str | None, typer.Option(help="Scheduled before this time.")] = None,
     limit: Limit = 30,
+    everything: All = False,
     as_json: Json = False,
 ) -> None:
     """Runs, newest first."""
     from scheduler_service.cli.output import print_json
 
+    times = {"since": instant_text(since, "--since"), "until": instant_text(until, "--until")}
     with open_client() as client:
-        page = client.runs(
-            job_id=job,
-            state=state,
-            queue=queue,
-            since=instant_text(since, "--since"),
-            until=instant_text(until, "--until"),
-            limit=limit,
-        )
+        if everything:
+            found = client.all_runs(job_id=job, state=state, queue=queue, **times)
+            page: dict[str, Any] = {"items": list(counted(found, "reading runs")), "next_cursor": None}
+        else:
+            page = client.runs(job_id=job, state=state, queue=queue, limit=limit, **times)
     if as_json:
         print_json(page)
     else:
@@ -82,6 +87,7 @@ def watch(
     job: JobFilter = None,
     state: StateFilter = None,
     every: Annotated[float, typer.Option(help="Seconds between looks.", min=0.1)] = 1.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print each run as a line of JSON.")] = False,
 ) -> None:
     """Print each change of state as it is seen; Ctrl-C ends it. Status 1 where the run did not complete."""
     from scheduler_service.cli.output import say, when
@@ -91,6 +97,9 @@ def watch(
         last: dict[str, Any] = {}
         for run in looks:
             last = run
+            if as_json:
+                print(json.dumps(run, ensure_ascii=False), flush=True)
+                continue
             shown_at = run["finished_at"] or run["started_at"] or run["pending_at"] or run["due_at"]
             say(f"{run['state']:9} {run['run_id']}  {when(shown_at)}  {run['reason'] or ''}".rstrip())
     if run_id and last.get("state") != "completed":
@@ -146,9 +155,14 @@ def _print_run(run: dict[str, Any], as_json: bool) -> None:
     attempts, error = shown.pop("attempts"), shown.pop("error") or {}
     fields = [(name, when(value) if name.endswith("_at") else value) for name, value in shown.items()]
     print_fields([*fields, *((f"error {name}", value) for name, value in error.items())])
-    for attempt in attempts[:-1]:
+    for attempt in attempts:
         what = (attempt["error"] or {}).get("message") or attempt["reason"]
-        print_fields([(f"attempt {attempt['attempt']}", f"{attempt['outcome']}: {what}")])
+        late = attempt.get("late_reports")
+        words = f"{attempt['outcome']}{f': {what}' if what else ''}"
+        if late:
+            words += f"; {late['count']} late: {late['kind']} by {late['worker']}, {when(late['at'])}"
+        if late or attempt is not attempts[-1]:
+            print_fields([(f"attempt {attempt['attempt']}", words)])
 
 
 def _tell(run: dict[str, Any], as_json: bool, sentence: str) -> None:

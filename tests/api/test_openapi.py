@@ -1,11 +1,15 @@
 """The OpenAPI document holds what the API does."""
 
+import json
+
 import pytest
 from fastapi.testclient import TestClient
 from jsonschema_rs import validator_for
 
+from scheduler_service.api.app import describe
 from scheduler_service.version import VERSION
 from tests.support.api_calls import CALLS
+from tests.support.processes import REPOSITORY
 
 
 def test_it_names_every_call_of_the_contract_that_exists(api: TestClient) -> None:
@@ -23,6 +27,39 @@ def test_every_call_documents_its_problems_as_problem_documents(api: TestClient)
             assert {"401", "403", "422", "503"} <= set(problems), (method, path)
             for answer in problems.values():
                 assert list(answer["content"]) == ["application/problem+json"]
+
+
+def test_the_shipped_file_is_the_document() -> None:
+    shipped = (REPOSITORY / "scheduler_service" / "api" / "openapi.json").read_text("utf-8")
+    assert shipped == describe(), "run `itinerary api --openapi > scheduler_service/api/openapi.json`"
+
+
+def test_every_request_answer_and_parameter_has_a_valid_example() -> None:
+    document = json.loads(describe())
+    components = document["components"]
+    used: set[str] = set()
+    for calls in document["paths"].values():
+        for call in calls.values():
+            contents = [call.get("requestBody", {}), *call["responses"].values()]
+            used |= {c["schema"]["$ref"] for said in contents for c in said.get("content", {}).values()}
+            for parameter in call.get("parameters", ()):
+                assert validator_for({**parameter["schema"], "components": components}).is_valid(parameter["example"])
+    for ref in sorted(used):
+        validator = validator_for({"$ref": ref, "components": components})
+        examples = components["schemas"][ref.rpartition("/")[2]]["examples"]
+        complaints = [str(error) for example in examples for error in validator.iter_errors(example)]
+        assert examples
+        assert not complaints, ref
+
+
+def test_every_call_has_a_name_and_a_sentence_and_headers_are_told() -> None:
+    document = json.loads(describe())
+    calls = [call for calls in document["paths"].values() for call in calls.values()]
+    assert len({call["operationId"] for call in calls}) == len(calls)
+    assert all(call["description"] for call in calls)
+    made = document["paths"]["/api/v1/jobs"]["post"]["responses"]
+    assert set(made["201"]["headers"]) == {"ETag", "Location"}
+    assert set(made["429"]["headers"]) == set(made["503"]["headers"]) == {"Retry-After"}
 
 
 @pytest.mark.parametrize("name", ["JobIn", "RunIn", "PreviewIn"])

@@ -1,0 +1,128 @@
+"""Examples for the OpenAPI document: one for each request, answer and parameter. Values only; tests hold them valid."""
+
+from typing import Any, Final
+
+_SCHEDULE: Final = {
+    "kind": "cron", "expr": "0 2 1 * *", "timezone": "Europe/Berlin", "day_match": "or", "dst_gap": "next_valid",
+    "dst_fold": "first",
+}  # fmt: skip
+_JOB: Final = {
+    "job_id": "billing.close", "title": "Close the month", "task": "billing.close_month", "args": [], "kwargs": {},
+    "queue": "default", "priority": 5, "schedule": _SCHEDULE, "start_at": None, "end_at": None, "jitter": "0s",
+    "misfire": {"policy": "fire_once", "grace": "30s", "max_catch_up": 100}, "overlap": "skip",
+    "retry": {"max_attempts": 3, "initial": "5s", "factor": 2, "max": "10m", "jitter": True}, "timeout": None,
+    "tags": ["finance"], "description": "", "paused": False, "pause_reason": None, "paused_until": None,
+    "source": None, "version": 3,
+}  # fmt: skip
+_ATTEMPT: Final = {
+    "attempt": 1, "outcome": "completed", "reason": None, "pending_at": "2026-12-01T01:00:00.004Z",
+    "published_at": "2026-12-01T01:00:00.006Z", "started_at": "2026-12-01T01:00:00.012Z",
+    "finished_at": "2026-12-01T01:00:07.5Z", "worker": "celery@host", "error": None, "late_reports": None,
+}  # fmt: skip
+_RUN: Final = {
+    "run_id": "billing.close_2026-12-01T01:00:00Z", "job_id": "billing.close", "job_version": 3,
+    "task": "billing.close_month", "args": [], "kwargs": {}, "queue": "default", "priority": 5, "retry_of": None,
+    "scheduled_at": "2026-12-01T01:00:00Z", "due_at": "2026-12-01T01:00:00Z", "state": "completed", "attempt": 1,
+    "reason": None, "cancel_requested_at": None, "pending_at": "2026-12-01T01:00:00.004Z",
+    "published_at": "2026-12-01T01:00:00.006Z", "started_at": "2026-12-01T01:00:00.012Z",
+    "finished_at": "2026-12-01T01:00:07.5Z", "worker": "celery@host", "term": 7, "result": {"invoices": 42},
+    "error": None, "attempts": [_ATTEMPT],
+}  # fmt: skip
+_AUDIT: Final = {
+    "id": 17, "at": "2026-11-27T10:00:00Z", "actor": "ann", "role": "operator", "action": "run.cancel",
+    "subject": "billing.close_2026-12-01T01:00:00Z", "before": {"state": "scheduled"},
+    "after": {"state": "cancelled"},
+}  # fmt: skip
+_TIMES: Final = {"current_time": "2026-12-01T10:00:00Z", "proposed_time": "2026-12-01T10:30:00Z"}
+_MOVED: Final = {"job_id": "shop.sync", "old_time": "2026-12-01T10:00:00Z", "new_time": "2026-12-01T10:30:00Z"}
+_PLAN_ID: Final = "01939a2b-7c3d-7000-8000-0123456789ab"
+_LOADS: Final = [3] * 96
+
+EXAMPLES: Final[dict[str, Any]] = {
+    "JobOut": {**_JOB, "next_runs": ["2027-01-01T01:00:00Z"], "warnings": []},
+    "JobPage": {"items": [_JOB], "next_cursor": "WyJiaWxsaW5nLmNsb3NlIl0"},
+    "JobPut": {"task": "billing.close_month", "schedule": _SCHEDULE},
+    "JobPatch": {"priority": 2, "schedule": {"expr": "0 3 1 * *"}},
+    "PauseIn": {"reason": "audit", "until": "2026-12-05T00:00:00Z"},
+    "TriggerIn": {"kwargs": {"dry_run": True}},
+    "Preview": {
+        "occurrences": [
+            {"at": "2026-12-01T01:00:00Z", "local": "2026-12-01T02:00:00", "offset": "+01:00", "dst": None}
+        ],
+        "text": "At 02:00, on day 1 of the month, Europe/Berlin",
+        "warnings": [],
+    },
+    "PlanOut": {
+        "source": "shop", "plan_version": "6f1c", "applied": False, "added": [], "changed": [], "removed": [],
+        "unchanged": 1, "left": [], "warnings": [],
+    },
+    "RunOut": _RUN,
+    "RunPage": {"items": [{**_RUN, "attempts": []}], "next_cursor": None},
+    "BatchIn": {"runs": [{"task": "itinerary.echo", "args": [1]}, {"task": "itinerary.echo", "args": [2]}]},
+    "BatchOut": {"runs": [_RUN]},
+    "ExplanationOut": {
+        "job_id": "billing.close", "run_id": None, "at": "2026-12-01T01:00:00Z", "verdict": "paused",
+        "text": 'Job billing.close was paused at 2026-11-27T10:00:00Z by ann: "audit". Nothing is owed for a pause.',
+        "because": [
+            {
+                "words": 'Job billing.close was paused at 2026-11-27T10:00:00Z by ann: "audit".',
+                "row": {"table": "job_versions", "job_id": "billing.close", "version": 4, "paused": True},
+            },
+            {"words": "Nothing is owed for a pause.", "row": None},
+        ],
+        "nearest_before": None, "nearest_after": None,
+    },
+    "AuditPage": {"items": [_AUDIT], "next_cursor": None},
+    "Status": {
+        "leader": "01939a2b-0000-7000-8000-000000000000", "term": 7, "since": "2026-11-27T10:00:00Z",
+        "index_runs": 10_250, "last_rebuild_at": "2026-12-01T00:59:30Z", "last_iteration_at": "2026-12-01T01:00:00Z",
+        "oldest_due_at": None, "active_runs": 12, "inbox_depth": 0, "workers": 2,
+    },
+    "Workers": {
+        "items": [
+            {
+                "name": "celery@host", "alive": True, "last_seen_at": "2026-12-01T01:00:00Z", "concurrency": 8,
+                "running": ["billing.close_2026-12-01T01:00:00Z"], "queues": ["default"],
+            }
+        ]
+    },
+    "Queues": {"items": [{"name": "default", "depth": 3, "oldest_age": "1.5s", "workers": 2}]},
+    "DistributionOut": {
+        "window_hours": 24, "slot_minutes": 15, "total_jobs": 120,
+        "hourly_distribution": [{"hour": hour, "job_count": 5} for hour in range(24)], "distribution_score": 0.93,
+        "peak_hour": 10, "peak_count": 31, "suggestion": "The load is even.", "window_start": "2026-12-01T01:00:00Z",
+        "slot_distribution": [{"at": "2026-12-01T01:00:00Z", "job_count": 3}],
+    },
+    "PreviewOut": {
+        "plan_id": _PLAN_ID, "would_move": 1, "would_skip": 1, "current_score": 0.71, "projected_score": 0.93,
+        "preview": [{"job_id": "shop.sync", **_TIMES, "why": "its slot is the fullest"}],
+        "skipped": [{"job_id": "shop.mail", "reason": "pinned"}], "first_slot": "2026-12-01T01:00:00Z",
+        "current_slots": _LOADS, "projected_slots": _LOADS,
+    },
+    "RebalanceIn": {"plan_id": _PLAN_ID},
+    "RebalanceOut": {
+        "plan_id": _PLAN_ID, "moved": [_MOVED], "skipped": [{"job_id": "shop.mail", "reason": "pinned"}],
+        "new_distribution_score": 0.93,
+    },
+    "Problem": {
+        "type": "urn:itinerary:problem:unprocessable-content", "title": "Unprocessable Content", "status": 422,
+        "detail": "some values are not accepted",
+        "errors": [
+            {"loc": ["priority"], "msg": "priority: 11 is not accepted; give a whole number from 0 to 9"}
+        ],
+    },
+}  # fmt: skip
+"""By the name of the schema; some requests bear theirs themselves."""
+
+PARAMETERS: Final[dict[str, Any]] = {
+    "job_id": "billing.close", "run_id": "billing.close_2026-12-01T01:00:00Z", "If-Match": '"3"', "tag": "finance",
+    "q": "close", "paused": False, "source": "shop", "limit": 100, "cursor": "WyJiaWxsaW5nLmNsb3NlIl0", "count": 10,
+    "from": "2026-12-01T00:00:00Z", "at": "2026-12-01T01:00:00Z", "since": "2026-12-01T00:00:00Z",
+    "until": "2026-12-02T00:00:00Z", "state": ["failed"], "queue": "default", "subject": "billing.close",
+    "actor": "ann", "action": "job.pause",
+}  # fmt: skip
+
+HEADERS: Final[dict[str, Any]] = {
+    "ETag": {"description": "The job's version, for If-Match", "schema": {"type": "string"}, "example": '"3"'},
+    "Location": {"description": "Where it is", "schema": {"type": "string"}, "example": "/api/v1/jobs/billing.close"},
+}

@@ -1,0 +1,22 @@
+"""What the shell offers after a Tab: ids of jobs, states of runs. A completion that fails offers nothing."""
+
+from scheduler_service.core.errors import ItineraryError
+
+
+def job_ids(incomplete: str) -> list[str]:
+    """Ids of jobs that begin so, where an API answers soon."""
+    from scheduler_service.cli.connect import open_client
+
+    try:
+        with open_client(timeout=1, retries=0) as client:
+            found = client.jobs(q=incomplete or None, limit=200)["items"]
+    except ItineraryError:
+        return []
+    return [job["job_id"] for job in found if job["job_id"].startswith(incomplete)]
+
+
+def states(incomplete: str) -> list[str]:
+    """States of runs that begin so."""
+    from scheduler_service.core.run_state import RunState
+
+    return [state.value for state in RunState if state.value.startswith(incomplete)]

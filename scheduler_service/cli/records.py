@@ -1,0 +1,94 @@
+"""`itinerary jobs explain`, `runs explain` and `itinerary audit`: what happened, why, and who did it."""
+
+from typing import Annotated, Any
+
+import typer
+
+from scheduler_service.cli.completing import job_ids
+from scheduler_service.cli.connect import instant_text, open_client
+from scheduler_service.cli.status import Json
+from scheduler_service.core.errors import BadValue
+
+
+def explain_job(
+    job_id: Annotated[str, typer.Argument(help="The job's id.", show_default=False, autocompletion=job_ids)],
+    instant: Annotated[str | None, typer.Argument(metavar="AT", help="The occurrence; else --at.")] = None,
+    at: Annotated[str | None, typer.Option(help="The occurrence; without an offset in your zone.")] = None,
+    as_json: Json = False,
+) -> None:
+    """What was decided for a job at an instant, and why."""
+    wanted = instant_text(at if at is not None else instant, "--at")
+    if wanted is None:
+        raise BadValue("--at", None, "say for which instant, such as 2026-11-27T10:17:00Z")
+    with open_client() as client:
+        _print(client.explain_job(job_id, wanted), as_json)
+
+
+def explain_run(
+    run_id: Annotated[str, typer.Argument(help="The run's id.", show_default=False)], as_json: Json = False
+) -> None:
+    """Why a run is where it is."""
+    with open_client() as client:
+        _print(client.explain_run(run_id), as_json)
+
+
+def audit(
+    subject: Annotated[str | None, typer.Argument(help="Only changes of this job or run.", show_default=False)] = None,
+    actor: Annotated[str | None, typer.Option(help="Only changes by this token.")] = None,
+    action: Annotated[str | None, typer.Option(help="Only these, such as job.pause.")] = None,
+    since: Annotated[str | None, typer.Option(help="At or after this time.")] = None,
+    until: Annotated[str | None, typer.Option(help="Before this time.")] = None,
+    limit: Annotated[int, typer.Option(help="How many.", min=1, max=1000)] = 30,
+    as_json: Json = False,
+) -> None:
+    """Who changed what, newest first."""
+    from scheduler_service.cli.output import print_json, print_table, when
+
+    times = {"since": instant_text(since, "--since"), "until": instant_text(until, "--until")}
+    with open_client() as client:
+        page = client.audit(subject=subject, actor=actor, action=action, limit=limit, **times)
+    if as_json:
+        print_json(page)
+        return
+    rows = [
+        (when(entry["at"]), entry["actor"], entry["role"], entry["action"], entry["subject"], _difference(entry))
+        for entry in page["items"]
+    ]
+    print_table(["at", "by", "role", "what", "of", "change"], rows, "nothing was changed")
+
+
+def _print(explained: dict[str, Any], as_json: bool) -> None:
+    from rich.text import Text
+
+    from scheduler_service.cli.output import console, plain, print_json, when
+
+    if as_json:
+        print_json(explained)
+        return
+    out = console()
+    subject = explained["run_id"] or explained["job_id"]
+    at = f"  {when(explained['at'])}" if explained["at"] else ""
+    out.print(Text.assemble((explained["verdict"].replace("_", " "), "bold"), "  ", plain(f"{subject}{at}")))
+    for because in explained["because"]:
+        out.print(plain(f"- {because['words']}"))
+        if because["row"] is not None:
+            out.print(Text.assemble("    ", (_row_name(because["row"]), "dim")), soft_wrap=True)
+    for name, words in (("nearest_before", "before it"), ("nearest_after", "after it")):
+        if explained[name] is not None:
+            out.print(plain(f"  {words}: {when(explained[name])}"))
+
+
+def _row_name(row: dict[str, Any]) -> str:
+    """Which row it is: its table, and what names it there."""
+    keys = ("job_id", "version", "run_id", "attempt", "term", "id", "start_at", "materialised_until")
+    named = [f"{key}={row[key]}" for key in keys if row.get(key) is not None]
+    return f"{row['table']}: {', '.join(named)}"
+
+
+def _difference(entry: dict[str, Any]) -> str:
+    """The fields that changed, in short."""
+    before, after = entry["before"], entry["after"]
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return "made" if before is None else "removed" if after is None else ""
+    changed = [name for name in after if name != "version" and after[name] != before.get(name)]
+    return ", ".join(f"{name}: {before.get(name)} -> {after[name]}"[:80] for name in changed)
