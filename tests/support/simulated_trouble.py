@@ -9,7 +9,7 @@ from scheduler_service.core.job_body import read_job
 from scheduler_service.core.model import NewRun, RetryPolicy, RunKind
 from scheduler_service.core.run_requests import again, read_trigger
 from scheduler_service.core.run_state import FINAL, RunState
-from tests.support.simulated import SimWorker
+from tests.support.simulated_worker import SimWorker
 
 if TYPE_CHECKING:
     from tests.support.simulation import Simulation
@@ -152,9 +152,9 @@ class Faults:
 
     def begin(self, length: Duration) -> None:
         faults = (
-            self.kill_leader, self.cut_leader, self.cut_leader, self.cut_leader, self.freeze_leader, self.stop_leader, self.kill_worker,
-            self.freeze_worker, self.redis_away, self.database_away, self.step_clock, self.freeze_all,
-            self.wipe_redis, self.wipe_redis, self.restart_redis,
+            self.kill_leader, self.cut_leader, self.cut_leader, self.cut_leader, self.freeze_leader,
+            self.stop_leader, self.kill_worker, self.freeze_worker, self.redis_away,
+            self.database_away, self.step_clock, self.freeze_all, self.wipe_redis, self.wipe_redis, self.restart_redis,
         )  # fmt: skip
         for _ in range(self._dice.randint(0, 6)):
             at = self._simulation.t + self._dice.randrange(length)

@@ -16,22 +16,23 @@ from typing import Any, Final
 
 import structlog
 
-from scheduler_service.core.errors import BrokerUnavailable
 from scheduler_service.core.history import Execution, ExecutionLog, Finding, Tolerance
 from scheduler_service.core.identity import split_task_id
 from scheduler_service.core.instants import MILLISECOND, SECOND, Duration, Instant, format_instant, parse_instant
 from scheduler_service.core.invariants import violations
-from scheduler_service.core.model import ReleasedRun
 from scheduler_service.core.run_state import FINAL
 from scheduler_service.core.state import CoreSettings
 from scheduler_service.core.wire import AGAIN_FIELD, entry
 from tests.support.fake_store import FakeStore
-from tests.support.fakes_redis import FakeClaims, FakeDispatcher, FakeInbox
+from tests.support.fakes_redis import FakeClaims, FakeInbox
 from tests.support.history import history_of
-from tests.support.simulated import SimLeader, SimWorker
+from tests.support.simulated_broker import SimDispatcher
+from tests.support.simulated_leader import SimLeader
+from tests.support.simulated_patience import Patience
+from tests.support.simulated_worker import SimWorker
 
 START: Final = parse_instant("2026-11-30T10:00:00Z")
-TROUBLE: Final = 40 * SECOND
+TROUBLE: Final = 30 * SECOND
 PATIENCE: Final = 240 * SECOND
 SETTINGS: Final = CoreSettings(
     pre_schedule_interval=4 * SECOND,
@@ -48,53 +49,27 @@ SETTINGS: Final = CoreSettings(
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one seed: `stuck` are runs that never ended, `trace` is empty unless asked for."""
+    """What came of one seed; `trace` is empty unless asked for.
+
+    `stuck` are runs that never ended, `impatient` occurrences that were given up as late and were not.
+    """
 
     seed: int
     findings: tuple[Finding, ...]
     stuck: tuple[str, ...]
+    impatient: tuple[str, ...]
     runs: int
     trace: tuple[str, ...]
 
     @property
     def well(self) -> bool:
-        return not self.findings and not self.stuck
+        return not (self.findings or self.stuck or self.impatient)
 
     def __str__(self) -> str:
         lines = [f"{finding.rule}: {finding.subject}: {finding.words}" for finding in self.findings]
         lines += [f"never ended: {run_id}" for run_id in self.stuck]
+        lines += [f"given up in time: {run_id}" for run_id in self.impatient]
         return "\n".join([f"seed {self.seed}:", *lines, f"replay: python -m tests.support.simulation {self.seed}"])
-
-
-class SimDispatcher(FakeDispatcher):
-    """The broker's queues: messages are overtaken, come twice, and the reply to a publish may be lost."""
-
-    def __init__(self, simulation: "Simulation") -> None:
-        super().__init__()
-        self._simulation = simulation
-
-    def publish(self, runs: Sequence[ReleasedRun]) -> None:
-        dice = self._simulation.random
-        sent = runs if dice.random() >= self._simulation.unsure else runs[: dice.randint(0, len(runs))]
-        super().publish(sent)
-        if sent is not runs:
-            self._simulation.note(f"publish broke after {len(sent)} of {len(runs)}")
-            raise BrokerUnavailable("broke")
-
-    def pop_run(self, queue: str) -> ReleasedRun | None:
-        waiting, dice = self._queues[queue], self._simulation.random
-        if len(waiting) > 1 and dice.random() < self._simulation.shuffling:
-            waiting.rotate(-dice.randrange(len(waiting)))
-        if waiting and dice.random() < self._simulation.doubling:
-            waiting.append(waiting[0])
-        return super().pop_run(queue)
-
-    def revoke(self, task_ids: Sequence[str]) -> None:
-        super().revoke(task_ids)
-        for task_id in task_ids:
-            if self._simulation.random.random() < 0.8:
-                for worker in self._simulation.workers:
-                    worker.stop_task(task_id)
 
 
 class Simulation:
@@ -123,6 +98,7 @@ class Simulation:
         self.leaders: list[SimLeader] = []
         self.workers: list[SimWorker] = []
         self.log: ExecutionLog = {}
+        self.patience = Patience(self.store)
         self.calm = False
         self.undisturbed_until: Instant = 0
         self.after_next: dict[str, Callable[[], None]] = {}
@@ -266,11 +242,12 @@ class Simulation:
         """Every run is final, and no occurrence is to come or unplanned."""
         tables = self.store.tables
         planned = all(row.planned_version == row.current.version for row in tables.jobs.values())
-        return planned and all(row.state in FINAL for row in tables.runs.values()) and self._planned_out()
+        over = all(row.state in FINAL for row in tables.runs.values()) and not self.dispatcher.depth("default")
+        return planned and over and self._planned_out()
 
     def _planned_out(self) -> bool:
         cursor, _ = self.store.tables.cursors.get(0, (None, ""))
-        return cursor is not None and cursor >= START + TROUBLE + self.offset + 12 * SECOND
+        return cursor is not None and cursor >= START + TROUBLE + self.offset + 5 * SECOND
 
     def _judge(self) -> Outcome:
         self.note("the end")
@@ -279,7 +256,7 @@ class Simulation:
         history = history_of(self.store, now=self.database_now())
         tolerance = Tolerance(skew=self.stepped, stuck_after=60 * SECOND, window=self.settings.publish_window)
         findings = tuple(violations(history, self.log, tolerance))
-        return Outcome(self.seed, findings, stuck, len(rows), tuple(self._trace or ()))
+        return Outcome(self.seed, findings, stuck, tuple(self.patience.given_up), len(rows), tuple(self._trace or ()))
 
 
 def simulate(seed: int, *, tracing: bool = False) -> Outcome:

@@ -1,7 +1,7 @@
-"""The processes of a simulation: leaders and workers whose threads take turns as the seed says.
+"""One term of leadership in a simulation: each thread of a real leader is a turn here, taken at its own time.
 
-Each thread of a real process is a turn here, taken at its own time: effects are carried out one by one, between any
-two of which the process may die, freeze or be overtaken. The effect code and the pure step are the real ones.
+Effects are carried out one by one, by the real effect code; between any two of them the process may die, freeze or be
+overtaken.
 """
 
 import threading
@@ -13,62 +13,23 @@ from scheduler_service.adapters.metrics import PrometheusMeter
 from scheduler_service.core.effects import BuildIndex, Effect, ReadInboxAnew, StoreEffect
 from scheduler_service.core.errors import BrokerUnavailable, LeaseLost, StoreUnavailable
 from scheduler_service.core.feedback import InboxRead, InboxSilent, JobsRead, Shutdown
-from scheduler_service.core.identity import split_task_id, task_id
-from scheduler_service.core.instants import MILLISECOND, MINUTE, SECOND, Duration, Instant, format_instant
+from scheduler_service.core.instants import MILLISECOND, SECOND
 from scheduler_service.core.iteration import iterate, next_wake, take_over
 from scheduler_service.core.messages import decode
 from scheduler_service.core.model import Lease
 from scheduler_service.core.placements import BalancerEffect
 from scheduler_service.core.rebuilding import build_index
-from scheduler_service.core.wire import entry
-from scheduler_service.loops.balancer_thread import BalancerThread
 from scheduler_service.loops.broker_thread import BrokerThread
 from scheduler_service.loops.inbox_reader import BEGINNING, parts
 from scheduler_service.loops.lease_keeper import LeaseKeeper
 from scheduler_service.loops.mailbox import Mailbox
 from scheduler_service.loops.store_syncer import StoreSyncer
+from tests.support.simulated_process import Process
 
 if TYPE_CHECKING:
     from tests.support.simulation import Simulation
 
 METER = PrometheusMeter()
-
-
-class Process:
-    """Something that takes turns by name, until it is dead; while frozen, its turns wait."""
-
-    def __init__(self, simulation: "Simulation", name: str) -> None:
-        self.simulation = simulation
-        self.name = name
-        self.dead = False
-        self.frozen_until: Instant = 0
-        self._next: dict[str, Instant] = {}
-
-    def kick(self, turn: str, delay: Duration) -> None:
-        """Let this turn be taken after `delay`, if it is not to be taken sooner."""
-        at = self.simulation.t + delay
-        known = self._next.get(turn)
-        if known is None or at < known:
-            self._next[turn] = at
-            self.simulation.push(at, lambda: self._take(turn, at))
-
-    def _take(self, turn: str, at: Instant) -> None:
-        if self.dead or self._next.get(turn) != at:
-            return
-        del self._next[turn]
-        if self.frozen_until > self.simulation.t:
-            self.kick(turn, self.frozen_until - self.simulation.t)
-        else:
-            getattr(self, f"turn_{turn}")()
-
-    def freeze(self, duration: Duration) -> None:
-        self.frozen_until = self.simulation.t + duration
-        self.simulation.note(f"{self.name} freezes for {duration / SECOND:.1f} s")
-
-    def die(self, why: str) -> None:
-        if not self.dead:
-            self.dead = True
-            self.simulation.note(f"{self.name} is gone: {why}")
 
 
 class _Keeper(LeaseKeeper):
@@ -131,8 +92,6 @@ class SimLeader(Process):
         self._stores: deque[StoreEffect] = deque()
         self._brokers: deque[Any] = deque()
         self._builds: deque[BuildIndex] = deque()
-        self._balancer = BalancerThread(self.mailbox, METER, self._broke)
-        self._balances: deque[BalancerEffect] = deque()
         self._position = cursor.inbox_position
         self._anew, self._read_to = False, BEGINNING
         self._at_end = False
@@ -172,6 +131,7 @@ class SimLeader(Process):
         now = self.keeper.now()
         self.state, effects = iterate(self.state, messages, now)
         self.simulation.note_pass(self.name, messages, effects)
+        self.simulation.patience.see(effects, now)
         self._hand_out(effects)
         if self.stopping and not (messages or effects or self._stores or self._brokers):
             self.keeper.stop(resign=True)
@@ -192,7 +152,7 @@ class SimLeader(Process):
             if isinstance(effect, BuildIndex):
                 self._builds.append(effect)
             elif isinstance(effect, BalancerEffect):
-                self._balances.append(effect)
+                continue  # no job here is balanced, and counting a whole day's load for nothing is slow
             elif isinstance(effect, ReadInboxAnew):
                 self._position, self._anew, self._read_to = BEGINNING, True, self._position
             elif isinstance(effect, StoreEffect):
@@ -209,8 +169,6 @@ class SimLeader(Process):
             self.kick("broker", latency())
         if self._builds:
             self.kick("build", latency() * 5)
-        if self._balances:
-            self.kick("balance", latency() * 5)
 
     def turn_store(self) -> None:
         if self.simulation.database_away:
@@ -237,10 +195,6 @@ class SimLeader(Process):
 
     def turn_build(self) -> None:
         self.mailbox.put(build_index(self._builds.popleft()))
-        self._heard()
-
-    def turn_balance(self) -> None:
-        self._balancer.carry_out([self._balances.popleft()])
         self._heard()
 
     def turn_read(self) -> None:
@@ -289,130 +243,3 @@ class SimLeader(Process):
     @staticmethod
     def _broke(cause: BaseException) -> None:
         raise cause
-
-
-class SimWorker(Process):
-    """A worker process: pops when it has a free slot, claims, runs, reports; says every two seconds what it has."""
-
-    SLOTS = 2
-
-    def __init__(self, simulation: "Simulation", name: str) -> None:
-        super().__init__(simulation, name)
-        self.received: list[tuple[str, int]] = []
-        self._generation: str | None = None
-        self._told: list[tuple[Instant, str, dict[str, Any]]] = []
-        self.running: dict[str, Instant] = {}
-        self._over: set[str] = set()
-        self._reports: deque[tuple[str, str, dict[str, Any]]] = deque()
-        self.kick("take", 0)
-        self.kick("beat", simulation.random.randrange(2 * SECOND))
-
-    def turn_take(self) -> None:
-        """One message off the queue; some are lost on their way, some come twice."""
-        self.kick("take", 500 * MILLISECOND)
-        simulation = self.simulation
-        if simulation.redis_away or len(self.received) + len(self.running) >= self.SLOTS:
-            return
-        run = simulation.dispatcher.pop_run("default")
-        if run is None:
-            return
-        attempt = task_id(run.run_id, run.attempt)
-        if simulation.random.random() < simulation.losing:
-            simulation.note(f"{self.name}: {attempt} popped and lost")
-        else:
-            self.received.append((attempt, run.seq))
-            self.kick("claim", simulation.latency())
-        self.kick("take", simulation.latency())
-
-    def turn_claim(self) -> None:
-        """Whatever was received is claimed; the claim writes `started` in the same breath."""
-        simulation = self.simulation
-        if simulation.redis_away:
-            return self.kick("claim", 300 * MILLISECOND)
-        asked, self.received = self.received, []
-        for attempt, seq in asked:
-            token = f"{self.name}-{simulation.t}-{simulation.fresh()}"
-            verdict = simulation.claims.ask(attempt, token, "default", seq)
-            if verdict == "wait":
-                self.received.append((attempt, seq))
-                self._speak()
-                self.kick("claim", 500 * MILLISECOND)
-            if verdict != "won":
-                simulation.note(f"{self.name}: claim of {attempt}: {verdict}")
-                continue
-            body = {"task_id": attempt, "worker": self.name, "seq": seq}
-            simulation.send("started", body)
-            simulation.log_start(attempt)
-            self.running[attempt] = simulation.host_now()
-            simulation.happened("start")
-            simulation.push(simulation.t + simulation.lasting(), lambda a=attempt: self._come_to_end(a, None))
-        return None
-
-    def stop_task(self, attempt: str) -> None:
-        """A revoke with terminate."""
-        if attempt in self.running:
-            error = {"type": "SystemExit", "message": "terminated", "traceback": None}
-            self._come_to_end(attempt, ("failed", {"error": error, "reason": "terminated"}))
-
-    def _come_to_end(self, attempt: str, how: tuple[str, dict[str, Any]] | None) -> None:
-        if self.dead or attempt not in self.running or attempt in self._over:
-            return
-        simulation = self.simulation
-        if self.frozen_until > simulation.t:
-            simulation.push(self.frozen_until, lambda: self._come_to_end(attempt, how))
-            return
-        self._over.add(attempt)
-        kind, details = how or simulation.outcome(attempt)
-        if kind != "failed":
-            simulation.log_end(attempt)
-        started_at = format_instant(self.running[attempt])
-        self._reports.append(
-            (attempt, kind, {"task_id": attempt, "worker": self.name, "started_at": started_at, **details})
-        )
-        self.kick("report", simulation.latency())
-
-    def turn_report(self) -> None:
-        """Stream entry and result key in one breath; the slot is free after that."""
-        simulation = self.simulation
-        if simulation.redis_away:
-            return self.kick("report", 300 * MILLISECOND)
-        while self._reports:
-            attempt, kind, body = self._reports.popleft()
-            simulation.claims.leave(attempt, entry(kind, simulation.host_now(), body))
-            simulation.send(kind, body)
-            self._told.append((simulation.t, kind, body))
-            self.running.pop(attempt, None)
-            simulation.happened("report")
-        return self.kick("take", 0)
-
-    def turn_beat(self) -> None:
-        self.kick("beat", 2 * SECOND)
-        if not self.simulation.redis_away:
-            self._speak()
-            self._beat()
-
-    def _speak(self) -> None:
-        """In another generation of Redis: the reports of the last minute, then what runs."""
-        simulation = self.simulation
-        name = simulation.claims.look().name
-        if name == self._generation:
-            return
-        self._told = [one for one in self._told if one[0] > simulation.t - MINUTE]
-        for _, kind, body in self._told:
-            simulation.send_again(kind, body)
-        self._generation = name
-        self._beat()
-
-    def told_lately(self) -> list[str]:
-        return [body["task_id"] for at, _, body in self._told if at > self.simulation.t - MINUTE]
-
-    def _beat(self) -> None:
-        body = {
-            "worker": self.name, "running": list(self.running), "received": [attempt for attempt, _ in self.received],
-            "concurrency": self.SLOTS, "queues": ["default"], "generation": self._generation,
-        }  # fmt: skip
-        self.simulation.send("heartbeat", body)
-
-
-def run_of(attempt: str) -> str:
-    return split_task_id(attempt)[0]

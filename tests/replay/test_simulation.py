@@ -1,0 +1,35 @@
+"""Seeded histories of faults: whatever happens, nothing is lost, doubled, early, or never ended.
+
+A failing seed says how to play it again, with everything that happened: `python -m tests.support.simulation SEED`.
+"""
+
+import pytest
+
+from tests.support.simulation import simulate
+
+_FAST = 100
+_SLOW = 10_000
+_CHUNK = 250
+
+
+def bad(seeds: range) -> str:
+    """What went wrong in these histories; empty where all is well."""
+    return "\n".join(str(outcome) for outcome in map(simulate, seeds) if not outcome.well)
+
+
+@pytest.mark.parametrize("first", range(0, _FAST, 25))
+def test_a_hundred_histories_of_faults_keep_every_invariant(first: int) -> None:
+    assert not bad(range(first, first + 25))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("first", range(0, _SLOW, _CHUNK))
+def test_ten_thousand_histories_of_faults_keep_every_invariant(first: int) -> None:
+    assert not bad(range(first, first + _CHUNK))
+
+
+def test_the_same_seed_is_the_same_history() -> None:
+    first, second = (simulate(7, tracing=True) for _ in range(2))
+    assert first.trace
+    assert first == second

@@ -1,0 +1,41 @@
+"""Watches what a leader gives up as late, and that its grace was over by then."""
+
+from collections.abc import Sequence
+
+from scheduler_service.core.effects import Apply, MakeRuns
+from scheduler_service.core.instants import Duration, Instant
+from scheduler_service.core.model import Gap
+from scheduler_service.core.planning import spans
+from scheduler_service.core.run_state import Event
+from scheduler_service.core.schedule import occurrences
+from tests.support.fake_store import FakeStore
+
+
+class Patience:
+    """`given_up` are occurrences that were not late."""
+
+    def __init__(self, store: FakeStore) -> None:
+        self._store = store
+        self.given_up: list[str] = []
+
+    def see(self, effects: Sequence[object], now: Instant) -> None:
+        """Nothing is given up as late before its grace is over; the shortest of its job's versions counts."""
+        for effect in effects:
+            if isinstance(effect, Apply):
+                missed = [change.run_id for change in effect.transitions if change.event is Event.MISS]
+                self.given_up += [run_id for run_id in missed if not self._is_late(run_id, now)]
+            elif isinstance(effect, MakeRuns):
+                self.given_up += [f"{gap.job_id} until {gap.end}" for gap in effect.gaps if not self._is_over(gap, now)]
+
+    def _is_late(self, run_id: str, now: Instant) -> bool:
+        row = self._store.tables.runs.get(run_id)
+        return row is None or now - row.due_at > self._grace(row.job_id or "")
+
+    def _is_over(self, gap: Gap, now: Instant) -> bool:
+        """At least as many occurrences in the gap are late as it counts."""
+        (history,) = self._store.leader.histories_of([gap.job_id], None)
+        fires = [at for job, a, b in spans(history, gap.start, gap.end) for at in occurrences(job.schedule, a, b)]
+        return sum(now - at > self._grace(gap.job_id) for at in fires) >= gap.count
+
+    def _grace(self, job_id: str) -> Duration:
+        return min(job.misfire.grace for job in self._store.tables.jobs[job_id].versions)
