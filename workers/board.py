@@ -51,10 +51,12 @@ class Board:
         self._claimed: set[str] = set()
         self._kept: deque[Kept] = deque()
         self._size = 0
+        self._closed = False
         self.on_waiting: Callable[[], None] = lambda: None
 
     def close(self) -> None:
         """Hear no more children."""
+        self._closed = True
         self._reading.close()
         self._writing.close()
 
@@ -99,17 +101,23 @@ class Board:
 
     def listen(self) -> None:
         """Hear the children as they speak, so that none has to wait; for a thread of its own."""
-        while True:
-            select.select([self._reading], [], [])
-            with self._lock:
-                waiting = self._hear()
+        while not self._closed:
+            try:
+                select.select([self._reading], [], [])
+                with self._lock:
+                    waiting = self._hear()
+            except (OSError, ValueError):
+                if self._closed:
+                    return
+                raise
             if waiting:
                 self.on_waiting()
 
     def _say(self, word: dict[str, Any]) -> None:
         if os.getpid() == self._pid:
             with self._lock:
-                waiting = self._take_in(word, 0)
+                waiting = self._hear()
+                waiting = self._take_in(word, 0) or waiting
             if waiting:
                 self.on_waiting()
             return

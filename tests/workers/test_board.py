@@ -1,0 +1,213 @@
+"""What pool children tell their main process, and what it says again when Redis has lost data."""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+import redis
+
+from scheduler_service.core.messages import Heartbeat, Succeeded, decode
+from scheduler_service.core.wire import AGAIN_FIELD, INBOX, result_key
+from tests.support.processes import wait_until
+from tests.workers.test_parts import FakeConsumer
+from workers import heartbeat
+from workers.board import Board
+from workers.claim import Verdict
+from workers.connection import RedisConnection
+from workers.heartbeat import Heart, Owed
+from workers.reporting import Report, Told, send
+
+AT = 1_800_000_000_000_000
+
+
+def report(name: str, result: object = None) -> Report:
+    return Told(f"{name}~1", "celery@here", AT).succeeded(result)
+
+
+@pytest.fixture
+def clock() -> list[float]:
+    return [100.0]
+
+
+@pytest.fixture
+def board(clock: list[float]) -> Iterator[Board]:
+    with closing(Board(lambda: clock[0])) as opened:
+        yield opened
+
+
+@pytest.fixture
+def connection(redis_url: str) -> Iterator[RedisConnection]:
+    opened = RedisConnection(redis_url)
+    yield opened
+    opened.client.close()
+
+
+def in_a_child(action: Callable[[], object]) -> None:
+    pid = os.fork()
+    if pid == 0:
+        try:
+            action()
+        finally:
+            os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_a_claim_that_a_child_won_is_known_to_the_main_process(board: Board) -> None:
+    in_a_child(lambda: board.claimed("a~1"))
+    assert board.is_claimed("a~1")
+    assert not board.is_claimed("b~1")
+
+
+def test_a_claim_is_known_in_a_pool_without_processes_too(board: Board) -> None:
+    board.claimed("a~1")
+    assert board.all_claimed() == {"a~1"}
+    board.over(["a~1", "b~1"])
+    assert board.all_claimed() == set()
+
+
+def test_reports_are_kept_in_order_whatever_their_length(board: Board) -> None:
+    long = report("long", {"text": os.urandom(20_000).hex()})
+
+    def tell() -> None:
+        board.told(report("first", 1), "token-1")
+        board.told(long, "token-2")
+
+    in_a_child(tell)
+    board.told(report("last", 3), "token-3")
+    assert [(kept.report.task_id, kept.token) for kept in board.lately_told()] == [
+        ("first~1", "token-1"), ("long~1", "token-2"), ("last~1", "token-3"),
+    ]  # fmt: skip
+    assert board.lately_told()[1].report == long
+
+
+def test_reports_are_kept_for_a_minute_in_which_redis_is_known_to_be_there(board: Board, clock: list[float]) -> None:
+    board.told(report("old"), "token")
+    clock[0] += 50
+    board.told(report("new"), "token")
+    clock[0] += 20
+    assert len(board.lately_told()) == 2, "while Redis is away nothing is forgotten"
+    board.forget_old()
+    assert [kept.report.task_id for kept in board.lately_told()] == ["new~1"]
+
+
+def test_what_is_kept_is_bounded(board: Board) -> None:
+    for number in range(3_000):
+        board.told(report(f"r{number}", "x" * 30_000), "token")
+    kept = board.lately_told()
+    assert kept[-1].report.task_id == "r2999~1"
+    assert sum(len(str(one.report.body)) for one in kept) <= 32 * 1024 * 1024
+
+
+def test_a_child_that_waits_wakes_the_main_process(board: Board) -> None:
+    woken = threading.Event()
+    board.on_waiting = woken.set
+    threading.Thread(target=board.listen, daemon=True).start()
+    in_a_child(board.waiting)
+    assert woken.wait(5)
+    in_a_child(lambda: board.claimed("a~1"))
+    wait_until(lambda: board.is_claimed("a~1"), 5)
+
+
+def entries(connection: RedisConnection) -> list[tuple[object, bool]]:
+    """The inbox: each message, and whether it says that it was sent before."""
+    found: Any = connection.client.xrange(INBOX)
+    return [(decode(fields), AGAIN_FIELD in fields) for _, fields in found]
+
+
+def heartbeats(connection: RedisConnection) -> list[Heartbeat]:
+    return [message for message, _ in entries(connection) if isinstance(message, Heartbeat)]
+
+
+@pytest.mark.redis
+def test_in_lost_data_the_heart_says_what_was_reported_before_it_names_the_generation(
+    connection: RedisConnection, board: Board
+) -> None:
+    heart = Heart(connection, board, "celery@here", FakeConsumer())
+    heart.start()
+    wait_until(lambda: heartbeats(connection), 5)
+    for name in ("a", "b"):
+        board.told(report(name, name), f"token-{name}")
+        assert send(connection, report(name, name), f"token-{name}", claimed=True)
+    before = heartbeats(connection)[-1].generation
+    connection.client.flushdb()
+    heart.beat_soon()
+    wait_until(lambda: heartbeats(connection), 5)
+    heart.stop()
+    said = entries(connection)
+    names = [message.run_id for message, again in said if isinstance(message, Succeeded) and again]
+    assert names == ["a", "b"]
+    first = next(n for n, (message, _) in enumerate(said) if isinstance(message, Heartbeat) and message.generation)
+    assert first >= 2
+    assert heartbeats(connection)[0].generation not in (None, before)
+
+
+@pytest.mark.redis
+def test_what_is_sent_again_and_is_no_news_is_not_said_twice(connection: RedisConnection, board: Board) -> None:
+    assert send(connection, report("a"), "token", claimed=True)
+    assert not send(connection, report("a"), "token", claimed=True, again=True)
+    assert len(entries(connection)) == 1
+
+
+@pytest.mark.redis
+def test_what_is_sent_again_leaves_no_result_beside_the_stream(connection: RedisConnection) -> None:
+    assert send(connection, report("a"), "token", claimed=True, again=True)
+    assert not connection.client.exists(result_key("a~1"))
+
+
+@pytest.mark.redis
+def test_only_what_has_its_claim_is_listed_as_running(
+    connection: RedisConnection, board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Request:
+        def __init__(self, name: str) -> None:
+            self.id = f"{name}~1"
+            self.request_dict = {"id": self.id, "itinerary_run_id": name, "itinerary_attempt": 1}
+
+    requests = {name: Request(name) for name in ("runs", "waits")}
+    monkeypatch.setattr(heartbeat.state, "requests", requests)
+    board.claimed("runs~1")
+    board.claimed("over~1")
+    heart = Heart(connection, board, "celery@here", FakeConsumer())
+    heart.start()
+    wait_until(lambda: heartbeats(connection), 5)
+    (first, *_) = heartbeats(connection)
+    assert (first.running, first.received) == ((("runs", 1),), (("waits", 1),))
+    heart.beat_soon()
+    wait_until(lambda: not board.is_claimed("over~1"), 5)
+    heart.stop()
+
+
+@pytest.mark.redis
+def test_what_may_not_be_claimed_yet_is_done_after_a_later_heartbeat(connection: RedisConnection, board: Board) -> None:
+    verdicts = iter([Verdict.WAIT, Verdict.WAIT, Verdict.WON])
+    answers: list[Verdict] = []
+    heart = Heart(connection, board, "celery@here", FakeConsumer())
+
+    def action() -> Verdict:
+        answers.append(next(verdicts))
+        heart.beat_soon()
+        return answers[-1]
+
+    heart.enqueue(Owed("a~1", action))
+    heart.start()
+    wait_until(lambda: answers[-1:] == [Verdict.WON], 10)
+    heart.stop()
+    assert len(answers) == 3
+
+
+def test_the_heart_tries_again_soon_while_redis_is_away(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    away = RedisConnection("redis://127.0.0.1:1/0")
+    tries: list[str] = []
+
+    def refuse(*_: object) -> None:
+        tries.append("tried")
+        raise redis.ConnectionError("away")
+
+    monkeypatch.setattr(away, "run_script", refuse)
+    heart = Heart(away, board, "celery@here", FakeConsumer())
+    heart.start()
+    wait_until(lambda: len(tries) >= 3, 3)
+    heart.stop()
