@@ -70,6 +70,8 @@ def test_the_environment_goes_before_the_file_and_the_command_line_before_both(
         ("ITINERARY_API_TOKENS", f"a:boss:{DIGEST}", "name:role:sha256"),
         ("ITINERARY_API_TOKENS", "a:viewer:secret", "name:role:sha256"),
         ("ITINERARY_INDEX_REBUILD_INTERVAL", "10m", "shorter than lookahead_window"),
+        ("ITINERARY_RETENTION", "23h", "1d or more"),
+        ("ITINERARY_API_RATE_LIMIT", "-1", "greater than or equal to 0"),
         ("ITINERARY_LOP_INTERVAL", "1s", "did you mean ITINERARY_LOOP_INTERVAL"),
         ("ITINERARY_", "1s", "no such setting"),
     ],
