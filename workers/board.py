@@ -51,6 +51,7 @@ class Board:
         self._claimed: set[str] = set()
         self._kept: deque[Kept] = deque()
         self._size = 0
+        self._was_told = False
         self._closed = False
         self.on_waiting: Callable[[], None] = lambda: None
 
@@ -73,8 +74,8 @@ class Board:
         self._say({"report": asdict(report), "token": token})
 
     def is_claimed(self, task_id: str) -> bool:
-        """Whether this attempt has its claim."""
-        return task_id in self.all_claimed()
+        """Whether this attempt has its claim; yes as long as no process ever said so, since then none can."""
+        return task_id in self.all_claimed() or not self._was_told
 
     def all_claimed(self) -> set[str]:
         """The attempts that have their claim and are not known to be over."""
@@ -141,6 +142,7 @@ class Board:
 
     def _take_in(self, word: dict[str, Any], size: int) -> bool:
         if "claimed" in word:
+            self._was_told = True
             self._claimed.add(word["claimed"])
         elif "report" in word:
             report = Report(**word["report"])

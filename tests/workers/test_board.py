@@ -61,6 +61,12 @@ def test_a_claim_that_a_child_won_is_known_to_the_main_process(board: Board) -> 
     assert not board.is_claimed("b~1")
 
 
+def test_where_children_cannot_speak_every_attempt_may_have_its_claim(board: Board) -> None:
+    """A pool of spawned processes has no way to the main process's board."""
+    assert board.is_claimed("a~1")
+    assert board.all_claimed() == set()
+
+
 def test_a_claim_is_known_in_a_pool_without_processes_too(board: Board) -> None:
     board.claimed("a~1")
     assert board.all_claimed() == {"a~1"}
