@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.command_line import COMMAND
 from tests.support.processes import Child, project_env, wait_until
+from tests.support.running import Running
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 
@@ -89,3 +91,35 @@ def test_a_second_program_on_the_same_folder_says_who_is_there(tmp_path: Path) -
             assert f"pid {first.pid}" in second.output
         first.signal(signal.SIGINT)
         assert first.wait(30) == 0
+
+
+APPLIED = """
+from scheduler_service.jobs_as_code import Schedule
+
+def report(job_id, scheduled_at):
+    return f"{job_id} at {scheduled_at.isoformat()}"
+
+schedule = Schedule("mine")
+schedule.interval("report", task=report, every="1s")
+schedule.interval("nameless", task=lambda job_id, at: job_id, every="1s")
+
+if __name__ == "__main__":
+    schedule.run()
+"""
+
+
+def test_the_same_file_is_applied_to_a_service_whose_worker_runs_its_functions(tmp_path: Path) -> None:
+    (tmp_path / "my_jobs.py").write_text(APPLIED)
+    with Running(tmp_path / ".itinerary", "--app", "my_jobs:schedule") as running:
+        env = project_env(ITINERARY_DATA_DIR=str(running.data_dir))
+        with Child([*COMMAND, "jobs", "apply", "my_jobs.py", "--yes"], env=env, cwd=tmp_path) as applying:
+            assert applying.wait(60) == 0, applying.output
+        with running.client() as client:
+            for job_id, result in (("report", "report at 2"), ("nameless", "nameless")):
+                done = wait_until(
+                    lambda job_id=job_id: client.runs(job_id=job_id, state="completed")["items"],
+                    60,
+                    lambda: running.output,
+                )
+                assert str(done[0]["result"]).startswith(result)
+        assert running.stop() == 0

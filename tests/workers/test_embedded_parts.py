@@ -1,0 +1,40 @@
+"""The worker inside a program: what stands for a plain function, and which app runs it."""
+
+from collections.abc import Iterator
+
+import pytest
+from celery import Celery
+
+from scheduler_service.core.errors import BadValue
+from workers.celery_app import app_of_environment
+from workers.embedded import app_for
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    app_of_environment.cache_clear()
+    monkeypatch.setenv("ITINERARY_REDIS_URL", "redis://127.0.0.1:1/0")
+    yield
+    app_of_environment.cache_clear()
+
+
+def test_functions_become_tasks_of_our_own_app_beside_the_built_in_ones() -> None:
+    app = app_for({"mine.function": lambda job_id, at: job_id}, [])
+    assert {"mine.function", "itinerary.echo"} <= set(app.tasks)
+
+
+def test_a_function_called_by_somebody_else_says_that_it_does_not_know_its_job() -> None:
+    app = app_for({"mine.other": lambda job_id, at: job_id}, [])
+    with pytest.raises(RuntimeError, match="started by Itinerary only"):
+        app.tasks["mine.other"]()
+
+
+def test_the_app_of_celery_tasks_runs_the_functions_too() -> None:
+    own = Celery("own", broker="redis://127.0.0.1:1/0")
+    assert app_for({"mine.function": print}, [own]) is own
+    assert "mine.function" in own.tasks
+
+
+def test_tasks_of_two_apps_are_refused_by_name() -> None:
+    with pytest.raises(BadValue, match="first, second"):
+        app_for({}, [Celery("first"), Celery("second")])
