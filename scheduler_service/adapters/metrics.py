@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from scheduler_service.adapters.placement_metrics import PlacementMetrics
 from scheduler_service.core.effects import Apply, Effect
-from scheduler_service.core.instants import SECOND, Instant
+from scheduler_service.core.instants import MILLISECOND, SECOND, Duration, Instant
 from scheduler_service.core.model import MisfirePolicy, ReleasedRun
 from scheduler_service.core.queries import alive_workers, oldest_due
 from scheduler_service.core.run_state import FINAL, Event
@@ -36,6 +36,7 @@ class PrometheusMeter:
         self._pending = self._gauge(
             "scheduler_queue_pending_runs", "Runs sent to the queue and not started yet, as the leader knows", "queue"
         )
+        self._inbox_lag = self._gauge("scheduler_inbox_lag_seconds", "How far the reading of the inbox is behind")
         self._workers = self._gauge("scheduler_workers_alive", "Worker processes that the leader hears")
         self._duration = self._histogram("scheduler_run_duration_seconds", "From started to finished", _LONG)
         self._misfires = self._counter("scheduler_misfires_total", "Occurrences that came too late to run", "policy")
@@ -70,7 +71,7 @@ class PrometheusMeter:
         """See Meter."""
         self._is_leader.set(0)
         # What this process knew as the leader is another's to tell now.
-        for gauge in (self._index_runs, self._oldest, self._active, self._workers):
+        for gauge in (self._index_runs, self._oldest, self._active, self._workers, self._inbox_lag):
             gauge.set(0)
         self._pending.clear()
 
@@ -83,6 +84,7 @@ class PrometheusMeter:
             self._oldest_at = state.last_iteration_at
             oldest = oldest_due(state, state.last_iteration_at)
             self._oldest.set(0 if oldest is None else (state.last_iteration_at - oldest) / SECOND)
+            self._inbox_lag.set(_inbox_lag(state, state.last_iteration_at) / SECOND)
             self._workers.set(alive_workers(state, state.last_iteration_at))
             for queue, pending in state.runs.pending.items():
                 self._pending.labels(queue).set(pending)
@@ -136,3 +138,11 @@ class PrometheusMeter:
     def exposition(self) -> str:
         """See Meter."""
         return generate_latest(self._registry).decode()
+
+
+def _inbox_lag(state: SchedulerState, now: Instant) -> Duration:
+    """How far the reading is behind, by the time in an entry's id: 0 at the end, growing while Redis is away."""
+    if state.listening_since is not None:
+        return 0
+    milliseconds = int(state.position.partition("-")[0] or 0)
+    return max(0, now - max(state.since, milliseconds * MILLISECOND))

@@ -1,6 +1,7 @@
 """A leader's own port: progress and figures, apart from database and Redis."""
 
 import json
+import re
 import sys
 import urllib.error
 import urllib.request
@@ -13,6 +14,7 @@ from scheduler_service.leader_port import SILENT_FOR, leader_port
 from tests.support.command_line import Itinerary
 from tests.support.leading import LeaderThread
 from tests.support.processes import Child, free_port, project_env, wait_until
+from tests.support.redis_server import RedisServer
 
 
 def ask(port: int, path: str) -> tuple[int, str, str]:
@@ -73,6 +75,24 @@ def test_without_redis_a_leader_still_shows_progress(sqlite_url: str) -> None:
         assert ask(port, "/healthz")[0] == 200
         assert "scheduler_is_leader 1.0" in ask(port, "/metrics")[2]
         assert leader.stop(20) == 0
+
+
+@pytest.mark.redis
+@pytest.mark.slow
+def test_the_lag_of_the_inbox_grows_while_redis_is_away(sqlite_url: str, redis_server: RedisServer) -> None:
+    with LeaderThread(sqlite_url, redis_server.url) as one:
+
+        def lag() -> float:
+            return float(re.findall(r"^scheduler_inbox_lag_seconds (\S+)$", one.meter.exposition(), re.MULTILINE)[0])
+
+        def leads() -> bool:
+            return "scheduler_is_leader 1.0" in one.meter.exposition()
+
+        wait_until(lambda: leads() and one.leader.silent_for() < SECOND and lag() == 0, 10, "the end of the inbox")
+        redis_server.kill()
+        wait_until(lambda: lag() >= 2, 15, lambda: f"the lag to grow; it is {lag()}")
+        redis_server.start()
+        wait_until(lambda: lag() == 0, 15, lambda: f"the inbox to be heard again; the lag is {lag()}")
 
 
 @pytest.mark.slow
