@@ -1,6 +1,7 @@
 """Redis loses data, or is another process: nothing runs twice, everything pending goes out again, no report is lost."""
 
 import pytest
+from structlog.testing import capture_logs
 
 from scheduler_service.core.feedback import InboxSilent
 from scheduler_service.core.generation import GATHER_AT_MOST
@@ -424,3 +425,21 @@ def test_silence_while_redis_was_lost_makes_no_run_lost(world: World) -> None:
 
 def _number(position: str) -> Instant:
     return int(position.partition("-")[0])
+
+
+def test_a_redis_that_drops_data_when_it_is_full_is_named_as_an_error_once_a_term(world: World) -> None:
+    world.claims.eviction_policy = lambda: "allkeys-lru"  # type: ignore[method-assign]
+    with capture_logs() as logged:
+        world.lead()
+        world.advance(5 * SECOND)
+    errors = [entry for entry in logged if entry["log_level"] == "error"]
+    assert [entry["policy"] for entry in errors] == ["allkeys-lru"]
+
+
+def test_a_redis_that_does_not_answer_is_looked_at_again(world: World) -> None:
+    world.claims.away = True
+    world.advance(5 * SECOND)
+    world.claims.away = False
+    world.restart_redis()
+    world.advance(3 * SECOND)
+    assert world.claims.look().accepted
