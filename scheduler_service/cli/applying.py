@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 Source = Annotated[
     str | None,
-    typer.Option(help="Who owns the jobs, before what the file says; '' for nobody.", show_default=False),
+    typer.Option(
+        help="Who owns the jobs; by default what the file says, else its name; '' for nobody.", show_default=False
+    ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Apply without asking.")]
@@ -34,12 +36,12 @@ def apply(
     as_json: Json = False,
 ) -> None:
     """Make the stored jobs be as a file says: shows what changes, asks, and applies exactly that."""
-    from scheduler_service.jobs_as_code.reading import read_place
+    from scheduler_service.jobs_as_code.reading import read_place, source_of_place
 
     found = read_place(file)
     owner = found.source if source is None else source
     if owner is None:
-        raise BadValue("--source", None, f"name who owns the jobs of {file}: here, or in it; '' for nobody")
+        owner = source_of_place(file)
     if prune and not owner:
         raise BadValue("--prune", True, "name a source: only what a source owns can be pruned")
     wanted = JobsToApply(owner or None, found.jobs, prune is not False and bool(owner), take_over)

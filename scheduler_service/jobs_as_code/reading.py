@@ -6,6 +6,7 @@ as importing it would.
 
 import importlib
 import importlib.util
+import re
 import sys
 import time
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ from scheduler_service.jobs_as_code.schedule import Schedule, being_loaded, refu
 from scheduler_service.jobs_as_code.texts import FORMATS, read_text_as
 
 _MOST_BYTES: Final = 8 * 1024 * 1024
+_LONGEST_SOURCE: Final = 128
 _KEYS: Final = ("source", "defaults", "jobs")
 
 
@@ -40,6 +42,14 @@ def read_place(place: str) -> JobFile:
         return read_jobs(read_text_as(kind, _text_of(place)))
     schedule = load_schedule(place)
     return JobFile(schedule.source, schedule.bodies)
+
+
+def source_of_place(place: str) -> str:
+    """Who owns the jobs of a place that does not say so: the file in its folder, `shop/jobs.toml`, or the module."""
+    path = Path(place)
+    is_file = path.suffix.lower() in FORMATS or path.suffix == ".py"
+    name = f"{path.absolute().parent.name}/{path.name}" if is_file else place.partition(":")[0]
+    return re.sub(r"[^A-Za-z0-9._:/@-]+", "-", name).lstrip("._:/@-")[:_LONGEST_SOURCE] or "file"
 
 
 def read_jobs(content: Mapping[str, Any]) -> JobFile:

@@ -141,7 +141,16 @@ class Schedule:
                 self._functions[name] = task
             listener = self._listener
         if listener is not None:
+            self._tell(listener, job_id)
+
+    def _tell(self, listener: Callable[[str], None], job_id: str) -> None:
+        """A running program that cannot take the job in leaves it as if it had not been added."""
+        try:
             listener(job_id)
+        except BaseException:
+            with self._lock:
+                del self._bodies[job_id]
+            raise
 
     def _task_name(self, job_id: str, task: Any, fields: Mapping[str, Any]) -> str:
         if isinstance(task, str):

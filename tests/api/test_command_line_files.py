@@ -54,8 +54,8 @@ def test_what_a_file_no_longer_names_is_deleted_unless_that_is_declined(itinerar
 def test_without_somebody_to_ask_nothing_is_applied(itinerary: Itinerary, tmp_path: Path) -> None:
     file = tmp_path / "j.json"
     file.write_text('{"jobs": [{"job_id": "x.y", "task": "t", "schedule": "* * * * *"}]}')
-    unnamed = itinerary("jobs", "apply", str(file))
-    assert (unnamed.returncode, "--source" in unnamed.stderr) == (2, True)
+    unowned = itinerary("jobs", "apply", str(file), "--source", "", "--prune")
+    assert (unowned.returncode, "--prune" in unowned.stderr) == (2, True)
     unasked = itinerary("jobs", "apply", str(file), "--source", "who")
     assert (unasked.returncode, "--yes" in unasked.stderr) == (2, True)
     assert names(itinerary, "who") == []

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from scheduler_service.core.errors import BadValue, BadValues, ItineraryError
 from scheduler_service.core.instants import DAY, MINUTE, parse_instant
 from scheduler_service.core.job_body import definition_of, read_job
+from scheduler_service.core.job_plan import read_source
 from scheduler_service.core.schedule import occurrences
-from scheduler_service.jobs_as_code.reading import read_jobs, read_place
+from scheduler_service.jobs_as_code.reading import read_jobs, read_place, source_of_place
 from scheduler_service.jobs_as_code.texts import Format, read_text_as, write_text_as
 from scheduler_service.jobs_as_code.writing import short_body
 
@@ -209,3 +210,19 @@ def test_a_file_that_is_not_there_is_said_so(tmp_path: Path) -> None:
     for name in ("no.toml", "no.py", "no_such_module:schedule"):
         with pytest.raises(ItineraryError, match="no"):
             read_place(str(tmp_path / name) if "." in name else name)
+
+
+@pytest.mark.parametrize(
+    ("place", "source"),
+    [
+        ("/a/shop/jobs.toml", "shop/jobs.toml"),
+        ("/a/my shop/jobs of today.py", "my-shop/jobs-of-today.py"),
+        ("/jobs.yaml", "jobs.yaml"),
+        ("/.x/jobs.json", "x/jobs.json"),
+        ("shop.jobs:schedule", "shop.jobs"),
+        (f"/{'a' * 200}/jobs.toml", "a" * 128),
+    ],
+)
+def test_jobs_belong_to_the_file_that_says_them_where_nobody_is_named(place: str, source: str) -> None:
+    assert source_of_place(place) == source
+    assert read_source(source) == source

@@ -80,3 +80,16 @@ def test_threads_may_add_jobs_at_once_and_a_listener_hears_of_each() -> None:
         thread.join()
     assert sorted(heard) == sorted(f"{n}.{k}" for n in range(4) for k in range(20))
     assert len(schedule.bodies) == 81
+
+
+def test_a_job_that_the_running_program_cannot_take_in_is_not_there() -> None:
+    schedule = Schedule()
+
+    def refuse(job_id: str) -> None:
+        raise RuntimeError(job_id)
+
+    schedule.watch(refuse)
+    with pytest.raises(RuntimeError):
+        schedule.hourly("a", task="t", minute=1)
+    schedule.watch(None)
+    schedule.hourly("a", task="t", minute=1)
