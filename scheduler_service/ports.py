@@ -6,11 +6,15 @@ last call is then unknown), LeaseLost when another term leads, RowRefused for a 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar
 
+from scheduler_service.broker_ports import Claims as Claims
+from scheduler_service.broker_ports import Dispatcher as Dispatcher
+from scheduler_service.broker_ports import Inbox as Inbox
+from scheduler_service.broker_ports import InboxBatch as InboxBatch
+from scheduler_service.broker_ports import QueueHead as QueueHead
 from scheduler_service.core.audit import Deed
 from scheduler_service.core.effects import Apply, Effect, MakeRuns, RecordStatistics, Release
-from scheduler_service.core.feedback import ServerGeneration
 from scheduler_service.core.instants import Duration, Instant
 from scheduler_service.core.model import (
     ActiveRun,
@@ -209,104 +213,6 @@ class RunStore(Protocol):
 
     def counts(self) -> Mapping[RunState, int]:
         """How many runs are in each state that is not final."""
-
-
-@dataclass(frozen=True, slots=True)
-class InboxBatch:
-    """Entries read, in order, as (id, fields); `position` is the last id; `at_end`: nothing more waits."""
-
-    entries: tuple[tuple[str, Mapping[str, str]], ...]
-    position: str
-    at_end: bool
-
-
-class Inbox(Protocol):
-    """The leader's inbox, a Redis stream. The position is the caller's."""
-
-    def read(self, position: str, count: int, block: Duration) -> InboxBatch:
-        """Entries after `position`, waiting up to `block` for the first; empty and at_end after that."""
-
-    def send(self, kind: str, at: Instant, body: Mapping[str, Any]) -> None:
-        """Append one entry."""
-
-    def bury(self, entry_id: str, fields: Mapping[str, str], reason: str) -> None:
-        """Keep a malformed entry in the dead-letter stream with its reason."""
-
-    def trim(self, position: str) -> None:
-        """Drop what lies at or before `position`, which is committed."""
-
-    def depth(self) -> int:
-        """How many entries lie in the stream."""
-
-    def reply(self, reply_to: str, body: Mapping[str, Any]) -> None:
-        """Answer one query; the answer lives a minute."""
-
-    def await_reply(self, reply_to: str, timeout: Duration) -> Mapping[str, Any] | None:
-        """The asker's side: the answer, or None after `timeout`."""
-
-
-class Claims(Protocol):
-    """The leader's side of the claim that every attempt needs before it starts."""
-
-    def take(self, task_ids: Sequence[str]) -> list[bool] | None:
-        """Try to claim each for the leader: True where it was won (no worker will ever start it). Told again for
-        an attempt that the leader holds already, the answer is True again. None: this generation is not accepted,
-        claims may be lost, so that nothing was taken, or not everything."""
-
-    def flag(self, task_ids: Sequence[str]) -> None:
-        """Set the cooperative cancel flag, a day long."""
-
-    def results(self, task_ids: Sequence[str]) -> list[Mapping[str, str] | None]:
-        """The terminal report that an attempt left beside the stream, as entry fields, or None."""
-
-    def forget_results(self, task_ids: Sequence[str]) -> None:
-        """Remove the result keys of attempts that are committed as over."""
-
-    def forget(self, task_ids: Sequence[str]) -> None:
-        """Remove all that is kept of attempts that are over and below the floor of their queue."""
-
-    def raise_floors(self, floors: Mapping[str, int]) -> dict[str, int]:
-        """From now on a message of these queues with a lower seq starts nothing. Floors never go down; returns them
-        as they are."""
-
-    def look(self) -> ServerGeneration:
-        """The generation that is there. Nothing can be claimed while it is not accepted."""
-
-    def accept(self, name: str, floor: int) -> bool:
-        """Accept this generation: messages of any queue below `floor` start nothing. False: another one is there."""
-
-    def eviction_policy(self) -> str:
-        """What the server drops when its memory is full."""
-
-
-@dataclass(frozen=True, slots=True)
-class QueueHead:
-    """A queue as the broker has it: how many messages, and the seq of the first of ours (None: foreign, or empty)."""
-
-    length: int
-    seq: int | None
-
-
-class Dispatcher(Protocol):
-    """Hands released runs to Celery's broker."""
-
-    def publish(self, runs: Sequence[ReleasedRun]) -> None:
-        """Send all, in order, as Celery tasks. BrokerUnavailable means unknown, never "not sent"."""
-
-    def ping(self) -> None:
-        """Return if the broker answers; BrokerUnavailable."""
-
-    def heads(self, queues: Sequence[str]) -> dict[str, QueueHead]:
-        """Length and head of each queue, all its priority lists taken together."""
-
-    def revoke(self, task_ids: Sequence[str]) -> None:
-        """Ask the workers to terminate these tasks."""
-
-    def look(self) -> ServerGeneration | None:
-        """The broker's generation; None where the broker is no Redis, and keeps its messages itself."""
-
-    def accept(self, name: str, floor: int) -> None:
-        """Remember that in this generation everything pending was sent by messages from `floor` on."""
 
 
 class Meter(PlacementMeter, Protocol):
