@@ -1,14 +1,14 @@
 """JobSets in SQL: all jobs of one source, planned and applied in one transaction.
 
-Promises: the plan is made from rows that nobody else can change before it is carried out, and applies come one after
-the other; all of it is stored or nothing. What changes is core.job_plan's decision.
+Promises: what is carried out was planned from exactly the rows that are there then, and applies come one after the
+other; all of it is stored or nothing. What changes is core.job_plan's decision.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from sqlalchemy import Connection, Text, bindparam, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Select, Text, bindparam, func, insert, or_, select, update
 
 from scheduler_service.adapters.batch import Batch, insert_into
 from scheduler_service.adapters.database import Database
@@ -25,6 +25,8 @@ from scheduler_service.core.placements import carry_place
 
 _ADVISORY_LOCK: Final = 0x17_1EAA_2E
 _IDS: Final = Batch(job_id=Text)
+_TRIES: Final = 5
+_STATE: Final = (jobs.c.job_id, jobs.c.version, jobs.c.source, jobs.c.placed_anchor, jobs.c.placed_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,11 @@ class _Stored:
     def present(self) -> list[Job]:
         return [job for job in self.rows.values() if not job.deleted]
 
+    @property
+    def states(self) -> set[tuple[Any, ...]]:
+        """What changes with every change of a row: a new place is no new version."""
+        return {(job.job_id, job.version, job.source, job.placed_anchor, job.placed_at) for job in self.rows.values()}
+
 
 class SqlJobSets:
     """JobSets on SQLite and PostgreSQL."""
@@ -46,31 +53,41 @@ class SqlJobSets:
 
     def plan(self, wanted: JobSet) -> JobsPlan:
         """See JobSets."""
-        with self._database.read() as connection:
-            return plan_jobs(self._stored(connection, wanted, lock=False).present, wanted)
+        return plan_jobs(self._read(wanted).present, wanted)
 
     def apply(self, wanted: JobSet, plan_version: str | None, *, by: Deed | None = None) -> JobsPlan:
-        """See JobSets."""
-        with self._database.write() as connection:
-            if self._database.dialect == "postgresql":
-                connection.execute(select(func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
-            stored = self._stored(connection, wanted, lock=True)
+        """See JobSets. Reading and planning thousands of jobs takes its time: the lock is held only to write them."""
+        for _ in range(_TRIES):
+            stored = self._read(wanted)
             plan = plan_jobs(stored.present, wanted)
             if plan_version is not None and plan_version != plan.version:
                 raise Conflict("the stored jobs changed since this was planned; plan again")
-            if not plan.is_empty:
-                self._carry_out(connection, plan, stored, by)
-        return plan
+            if plan.is_empty:
+                return plan
+            with self._database.write() as connection:
+                if self._is_still(connection, wanted, stored):
+                    self._carry_out(connection, plan, stored, by)
+                    return plan
+        raise Conflict("these jobs are being changed by others all the time; try again")
 
-    def _stored(self, connection: Connection, wanted: JobSet, *, lock: bool) -> _Stored:
+    def _read(self, wanted: JobSet) -> _Stored:
+        with self._database.read() as connection:
+            rows = connection.execute(self._asked(wanted, *JOB_COLUMNS), _ids_of(wanted))
+            return _Stored({job.job_id: job for job in map(current_job_of, rows)})
+
+    def _is_still(self, connection: Connection, wanted: JobSet, stored: _Stored) -> bool:
+        """Whether nothing of what was read has changed; from here on nobody else changes it."""
+        if self._database.dialect == "postgresql":
+            connection.execute(select(func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
+        asked = self._asked(wanted, *_STATE)
+        locked = connection.execute(asked.with_for_update(), _ids_of(wanted))
+        return {tuple(row) for row in locked} == stored.states
+
+    def _asked(self, wanted: JobSet, *columns: ColumnElement[Any]) -> Select[Any]:
+        """Of the jobs that are named or owned; by id, so that two who lock several do not wait for each other."""
         named = jobs.c.job_id.in_(select(_IDS.rows(self._database.dialect).c.job_id))
         found_by = named if wanted.source is None else or_(named, jobs.c.source == wanted.source)
-        # In the order of their ids, so that two who lock several jobs do not wait for each other.
-        asked = select(*JOB_COLUMNS).where(found_by).order_by(jobs.c.job_id)
-        # Even where no job is named, the statement wants its parameter.
-        (ids,) = _IDS.chunks([(job.job_id,) for job in wanted.jobs] or [("",)])
-        rows = connection.execute(asked.with_for_update() if lock else asked, ids)
-        return _Stored({job.job_id: job for job in map(current_job_of, rows)})
+        return select(*columns).where(found_by).order_by(jobs.c.job_id)
 
     def _carry_out(self, connection: Connection, plan: JobsPlan, stored: _Stored, by: Deed | None) -> None:
         now = self._database.read_clock(connection)
@@ -96,6 +113,12 @@ class SqlJobSets:
         wanted = insert_into(jobs, self._database.dialect).on_conflict_do_nothing().returning(jobs.c.job_id)
         if len(connection.execute(wanted, rows).all()) != len(rows):
             raise Conflict("somebody made one of these jobs at the same moment; plan again")
+
+
+def _ids_of(wanted: JobSet) -> dict[str, str]:
+    # Even where no job is named, the statement wants its parameter.
+    (ids,) = _IDS.chunks([(job.job_id,) for job in wanted.jobs] or [("",)])
+    return ids
 
 
 def _first(job: Job, source: str | None, now: Instant) -> Job:

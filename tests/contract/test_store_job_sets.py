@@ -9,8 +9,10 @@ from scheduler_service.adapters.sql_audit import SqlAuditLog
 from scheduler_service.adapters.sql_job_sets import SqlJobSets
 from scheduler_service.core.audit import Deed
 from scheduler_service.core.errors import Conflict
+from scheduler_service.core.instants import MINUTE
 from scheduler_service.core.job_plan import JobSet, JobSets
 from scheduler_service.core.model import Job
+from scheduler_service.core.placements import PlaceJobs, Placement
 from scheduler_service.record_ports import AuditFilter
 from tests.support.store_bed import StoreBed, a_job
 
@@ -137,6 +139,17 @@ def test_two_applies_at_once_leave_one_of_them_whole(sets: JobSets, sql_stores: 
     page = sql_stores.jobs.list(tag=None, text=None, paused=None, limit=100, cursor=None)
     (title,) = {job.title for job in page.items}
     assert [job.job_id for job in page.items] == names[title]
+
+
+def test_a_balanced_job_keeps_its_place_through_an_apply(sets: JobSets, sql_stores: StoreBed) -> None:
+    spec = {"kind": "interval", "every": "1h", "balanced": True}
+    sets.apply(of(a_job("a", schedule=spec)), None)
+    lease = sql_stores.lead()
+    anchor = sql_stores.jobs.get("a").created_at + 7 * MINUTE
+    placement = Placement("a", version=1, anchor=anchor, replaces=None)
+    assert not sql_stores.leader.place_jobs(lease, PlaceJobs((placement,), at=lease.now))
+    sets.apply(of(a_job("a", schedule=spec, title="new")), None)
+    assert sql_stores.jobs.get("a").placed_anchor == anchor
 
 
 def test_a_set_without_a_source_owns_and_removes_nothing(sets: JobSets, sql_stores: StoreBed) -> None:
