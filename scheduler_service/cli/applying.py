@@ -118,7 +118,8 @@ def carry_out(client: "Client", wanted: JobsToApply, *, dry_run: bool, yes: bool
 def _ask() -> None:
     if not sys.stdin.isatty():
         raise BadValue("--yes", False, "nobody can be asked here: give --yes, or --dry-run to look only")
-    typer.confirm("Apply?", abort=True, err=True)
+    if not typer.confirm("Apply?", err=True):
+        raise ItineraryError("nothing was applied")
 
 
 def _all_jobs(client: "Client", source: str | None) -> list[dict[str, Any]]:
