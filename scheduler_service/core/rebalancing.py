@@ -8,6 +8,7 @@ doubled; the score is never lower than before, else nothing moves.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from itertools import groupby
 from typing import Final
 
@@ -56,7 +57,15 @@ def plan_rebalance(jobs: Mapping[str, Job], order: PlanRebalance) -> RebalancePl
     moves = tuple(replace(move, why=_why(move, before, after, base)) for move in moves)
     slots, projected = _day(before), _day(after)
     skips = tuple(Skip(job_id, reason) for job_id, reason in sorted(reasons.items()) if reason is not None)
-    return RebalancePlan(order.asked.plan_id, "rebalance", base, order.now, moves, skips, slots, projected)
+    return RebalancePlan(_name(order, moves), "rebalance", base, order.now, moves, skips, slots, projected)
+
+
+def _name(order: PlanRebalance, moves: tuple[Move, ...]) -> str:
+    """A preview's plan is named by what it does, too: one that another leader makes for it anew is another plan."""
+    if order.asked.kind != "preview":
+        return order.asked.plan_id
+    text = "\n".join(f"{move.job_id} {move.version} {move.old_anchor} {move.new_time}" for move in moves)
+    return f"{order.asked.plan_id}.{blake2b(text.encode(), digest_size=6).hexdigest()}"
 
 
 def plan_undo(jobs: Mapping[str, Job], order: PlanRebalance) -> RebalancePlan:

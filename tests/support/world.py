@@ -134,6 +134,8 @@ class World:
         self.workers = Workers(self)
         self.meter = PrometheusMeter()
         self.made = 0
+        self.hold_balancer = False
+        self._held_orders: list[BalancerEffect] = []
         self.lead()
 
     def lead(self, wait: Duration = 0) -> None:
@@ -193,6 +195,8 @@ class World:
         for effect in effects:
             if isinstance(effect, BuildIndex):
                 self.mailbox.put(build_index(effect))
+            elif isinstance(effect, BalancerEffect) and self.hold_balancer:
+                self._held_orders.append(effect)
             elif isinstance(effect, BalancerEffect):
                 self._balancer.carry_out([effect])
             elif isinstance(effect, ReadInboxAnew):
@@ -201,6 +205,13 @@ class World:
                 self._syncer.carry_out([effect])
             else:
                 self._broker.carry_out([effect])
+
+    def release_balancer(self) -> None:
+        """The balancer goes on, with what it was told meanwhile."""
+        self.hold_balancer = False
+        held, self._held_orders = self._held_orders, []
+        self._balancer.carry_out(held)
+        self.settle()
 
     def tell(self, kind: str, **body: Any) -> None:
         """An entry into the inbox."""
