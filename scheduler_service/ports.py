@@ -218,8 +218,8 @@ class RunStore(Protocol):
 class Meter(PlacementMeter, Protocol):
     """Where the leader's figures go. Never fails, never blocks."""
 
-    def leading(self, term: int) -> None:
-        """This process leads from now on."""
+    def leading(self, term: int, silence: float | None) -> None:
+        """This process leads from now on, `silence` seconds after the last renewal of the leader before."""
 
     def standing_by(self) -> None:
         """This process does not lead."""

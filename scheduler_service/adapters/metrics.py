@@ -24,6 +24,10 @@ class PrometheusMeter:
         self._registry = CollectorRegistry()
         self._is_leader = self._gauge("scheduler_is_leader", "1 while this process leads")
         self._term = self._gauge("scheduler_leader_term", "The term of the lease held last")
+        self._failover = self._gauge(
+            "scheduler_failover_seconds", "From the last renewal of the leader before to this one's takeover"
+        )
+        self._stale = self._counter("scheduler_stale_runs_total", "Due runs that the guarded move refused", "cause")
         self._index_runs = self._gauge("scheduler_index_runs", "Coming runs in the index")
         self._rebuild = self._histogram("scheduler_index_rebuild_seconds", "Time to build the index", _FINE)
         self._iteration = self._histogram("scheduler_iteration_seconds", "Time of one pass of the loop", _FINE)
@@ -62,8 +66,10 @@ class PrometheusMeter:
     def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
         return Histogram(name, text, buckets=buckets, registry=self._registry)
 
-    def leading(self, term: int) -> None:
+    def leading(self, term: int, silence: float | None) -> None:
         """See Meter."""
+        if silence is not None:
+            self._failover.set(silence)
         self._is_leader.set(1)
         self._term.set(term)
 
@@ -106,6 +112,8 @@ class PrometheusMeter:
             match name:
                 case "ignored":
                     self._ignored.labels(label).inc(number)
+                case "stale":
+                    self._stale.labels(label).inc(number)
                 case "skip":
                     self._skips.labels(label).inc(number)
                 case "misfire":

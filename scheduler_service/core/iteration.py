@@ -251,6 +251,7 @@ def _moved(state: SchedulerState, step: Step, moved: RunsMoved) -> None:
     for run_id in moved.refused:
         settle_move(state, run_id)
         state.floors.gone(run_id)
+        state.refused.add(run_id)
         step.read(state, run_id)
 
 

@@ -74,6 +74,9 @@ def runs_read(state: SchedulerState, step: Step, read: RunsRead) -> None:
     rows = {row.run_id: row for row in read.runs}
     for run_id in read.asked:
         memory_is_newer = state.reading.pop(run_id, False)
+        if run_id in state.refused:
+            state.refused.discard(run_id)
+            state.counts["stale", _stale_because(rows.get(run_id))] += 1
         if memory_is_newer:
             step.read(state, run_id)
         elif run_id in rows:
@@ -82,6 +85,15 @@ def runs_read(state: SchedulerState, step: Step, read: RunsRead) -> None:
             state.runs.drop(run_id)
             state.unsettled.pop(run_id, None)
             state.floors.dropped(run_id)
+
+
+def _stale_because(row: ActiveRun | None) -> str:
+    """Why a due row could not be moved: its job held it back, or it was somewhere else already."""
+    if row is None:
+        return "gone"
+    if row.state in WAITING:
+        return "held_by_job"
+    return "final" if row.state in FINAL else "already_out"
 
 
 def settle(state: SchedulerState, step: Step, row: ActiveRun) -> None:

@@ -121,6 +121,7 @@ class SchedulerState:
     held: dict[str, deque[str]] = field(default_factory=dict)
     moving: dict[str, str] = field(default_factory=dict)
     moving_in: dict[str, int] = field(default_factory=dict)
+    refused: set[str] = field(default_factory=set)
     seq: int = 0
 
     marks: list[PublishedMark] = field(default_factory=list)

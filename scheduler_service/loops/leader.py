@@ -96,7 +96,9 @@ class Leader:
         if self._stopped.is_set():
             self._loop.stop()
         keeper.start()
-        self._outside.meter.leading(lease.term)
+        # From the last sign of life of the leader before, as this process saw it.
+        silence = None if self._seen is None else (monotonic() - self._seen[1]) / SECOND
+        self._outside.meter.leading(lease.term, silence)
         log.info("leading", term=lease.term, holder=lease.holder)
         try:
             self._loop.run()

@@ -238,6 +238,14 @@ class TestEdits:
         assert world.states("a")[:3] == ["completed"] * 3
 
 
+    def test_a_due_row_that_was_cancelled_meanwhile_is_counted_as_stale(self, world: World) -> None:
+        run_id = world.enqueue(after=5 * SECOND)
+        world.store.runs.request_cancel(run_id)
+        world.advance(6 * SECOND)
+        assert world.starts(run_id) == []
+        assert 'scheduler_stale_runs_total{cause="final"} 1.0' in world.meter.exposition()
+
+
 class TestPause:
     def test_nothing_is_due_while_paused_and_nothing_is_owed_after(self, world: World) -> None:
         world.every("a", "10s")
