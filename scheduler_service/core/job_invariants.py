@@ -65,8 +65,8 @@ class JobCheck:
         if version is None or not _names(version, at):
             words = f"version {run.job_version} of the job has no occurrence at {format_instant(at)}"
             yield Finding(Rule.UNPLANNED, run.run_id, words)
-        elif run.state is RunState.SCHEDULED and self._is_superseded(version, at):
-            words = f"still scheduled, though version {run.job_version} does not hold at {format_instant(at)}"
+        elif self._is_superseded(run):
+            words = f"released or waiting, though version {run.job_version} does not hold at {format_instant(at)}"
             yield Finding(Rule.UNPLANNED, run.run_id, words)
 
     def _note_foreign(self, run: RunFacts) -> None:
@@ -82,9 +82,18 @@ class JobCheck:
             words = f"the occurrence at {format_instant(at)} has neither a row nor a gap"
             yield Finding(Rule.LOST, self._job.job_id, words)
 
-    def _is_superseded(self, version: Job, at: Instant) -> bool:
-        planned = self._job.planned_version
-        return any(version.version < j.version <= planned and j.effective_from <= at for j in self._job.versions)
+    def _is_superseded(self, run: RunFacts) -> bool:
+        """A newer, planned version holds at its time, and it waits still or was released after that one was made."""
+        released_at = run.attempts[0].pending_at if run.attempts else run.pending_at
+        newer = [
+            job.effective_from
+            for job in self._job.versions
+            if (run.job_version or 0) < job.version <= self._job.planned_version
+            and job.effective_from <= run.scheduled_at
+        ]
+        if not newer or run.state is RunState.SCHEDULED:
+            return bool(newer)
+        return released_at is not None and released_at > min(newer) + self._tolerance.skew
 
     def _meet(self, run: RunFacts) -> Iterator[Finding]:
         """No run starts before its scheduled time: what was over by then meets none of the runs to come."""
