@@ -91,7 +91,7 @@ class LeaderStore(PlacementStore, Protocol):
 
     def active_runs(self) -> list[ActiveRun]:
         """All runs that the leader must know when it takes over: scheduled or retrying and due within
-        a minute or made by a schedule, pending, running."""
+        a minute or made by a schedule, a job's runs that wait for another attempt, pending, running."""
 
     def job_histories(self, since: Instant | None) -> list[JobHistory]:
         """All jobs, each with the versions that hold at or after `since` (all unplanned versions too)."""

@@ -12,7 +12,16 @@ from sqlalchemy import CTE, BigInteger, Connection, Select, Text, bindparam, fun
 
 from scheduler_service.adapters.batch import Batch
 from scheduler_service.adapters.run_rows import ACTIVE_COLUMNS, active_run
-from scheduler_service.adapters.tables import IS_ACTIVE, IS_OCCURRENCE, IS_OUT, WAITS, InstantColumn, runs
+from scheduler_service.adapters.tables import (
+    IS_ACTIVE,
+    IS_MANUAL,
+    IS_OCCURRENCE,
+    IS_OUT,
+    IS_RETRYING,
+    WAITS,
+    InstantColumn,
+    runs,
+)
 from scheduler_service.core.instants import Instant
 from scheduler_service.core.model import ActiveRun
 
@@ -21,10 +30,11 @@ _IDS: Final = Batch(run_id=Text)
 
 
 def led_runs(connection: Connection) -> list[ActiveRun]:
-    """All that is out, and every waiting run that a schedule made."""
+    """All that is out, every waiting run that a schedule made, and retries of its job's other runs."""
     out = select(*ACTIVE_COLUMNS).where(IS_ACTIVE, IS_OUT)
     waiting = select(*ACTIVE_COLUMNS).where(IS_ACTIVE, WAITS, IS_OCCURRENCE)
-    return _active(connection.execute(out.union_all(waiting)))
+    retrying = select(*ACTIVE_COLUMNS).where(IS_ACTIVE, IS_RETRYING, IS_MANUAL)
+    return _active(connection.execute(out.union_all(waiting, retrying)))
 
 
 def due_runs(connection: Connection, until: Instant, limit: int) -> list[ActiveRun]:

@@ -254,6 +254,8 @@ def among(column: ColumnElement[Any], values: frozenset[Any]) -> ColumnElement[b
 WAITS: Final = among(runs.c.state, WAITING)
 IS_OUT: Final = among(runs.c.state, frozenset({RunState.PENDING, RunState.RUNNING}))
 IS_OCCURRENCE: Final = runs.c.kind == literal_column(f"'{RunKind.OCCURRENCE}'")
+IS_MANUAL: Final = runs.c.kind == literal_column(f"'{RunKind.MANUAL}'")
+IS_RETRYING: Final = runs.c.state == literal_column(f"'{RunState.RETRYING}'")
 IS_ACTIVE: Final = among(runs.c.state, ACTIVE)
 IS_TROUBLE: Final = among(runs.c.state, frozenset({RunState.FAILED, RunState.MISSED}))
 ENDED_OTHERWISE: Final = among(runs.c.state, FINAL - {RunState.COMPLETED})

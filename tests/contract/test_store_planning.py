@@ -7,7 +7,7 @@ import pytest
 from scheduler_service.core.effects import Apply, MakeRuns, RecordStatistics, Retract, Transition
 from scheduler_service.core.errors import LeaseLost
 from scheduler_service.core.instants import DAY, HOUR, MINUTE, SECOND
-from scheduler_service.core.model import Gap, Overlap, RetryPolicy
+from scheduler_service.core.model import Gap, Overlap, RetryPolicy, RunKind
 from scheduler_service.core.run_state import Event, RunState
 from tests.support.store_bed import StoreBed, a_job, occurrence, one_off, release
 
@@ -189,6 +189,16 @@ def test_active_runs_are_those_out_those_of_schedules_and_those_due_within_a_min
     assert sorted(run.run_id for run in active) == sorted(r.run_id for r in (pending, running, planned, soon))
     (started,) = [run for run in active if run.state is RunState.RUNNING]
     assert (started.worker, started.started_at, started.pending_at) == ("w@h", lease.now, lease.now + 1)
+
+
+def test_active_runs_have_a_job_s_manual_run_that_waits_long_for_its_next_attempt(bed: StoreBed) -> None:
+    lease = bed.lead()
+    job = bed.planned_job(lease)
+    manual = replace(occurrence(job, lease.now), run_id="job_manual-1", kind=RunKind.MANUAL)
+    bed.released(lease, manual)
+    again = Transition(manual.run_id, 1, Event.FAIL, RunState.RETRYING, lease.now, due_at=lease.now + HOUR)
+    bed.leader.apply(lease, Apply((again,)))
+    assert [run.run_id for run in bed.leader.active_runs()] == [manual.run_id]
 
 
 def test_read_runs_leaves_unknown_ids_out_and_brings_final_runs(bed: StoreBed) -> None:

@@ -185,6 +185,16 @@ def test_a_run_that_is_held_and_read_again_does_not_count_itself_as_waiting_befo
     assert world.run(held.run_id).state is RunState.SCHEDULED
 
 
+def test_a_retry_far_away_is_still_live_for_the_next_leader(world: World) -> None:
+    world.workers.behave = fails
+    retry = {"max_attempts": 2, "initial": "1h", "max": "1h", "jitter": False}
+    world.every("a", "10s", overlap="skip", retry=retry)
+    world.advance(15 * SECOND)
+    world.lead()
+    world.advance(10 * SECOND)
+    assert world.states("a")[:2] == ["retrying", "skipped"]
+
+
 def _rows(world: World, run_id: str) -> list[Any]:
     return world.store.leader.read_runs([run_id])
 

@@ -5,6 +5,7 @@ import json
 import statistics
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import Any
 import pytest
 from sqlalchemy import make_url
 
+from scheduler_service.adapters.database import Database
+from scheduler_service.cli.invariants import findings, read_record
 from scheduler_service.client import Client
 from tests.support.deployment import Deployment
 from tests.support.postgres_server import create_database, drop_database
@@ -31,6 +34,7 @@ class System:
     client: Client
     kill: Callable[[str], object]
     record: Path
+    database_url: str
     output: Callable[[], str]
 
     def truth(self) -> Truth:
@@ -69,14 +73,14 @@ def system(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
             Running(folder / ".itinerary", "--app", APP, RECORD_FILE=str(record), **QUICK) as up,
             up.client() as client,
         ):
-            yield System(client, up.kill_part, record, lambda: up.output)
+            yield System(client, up.kill_part, record, f"sqlite:///{up.data_dir}/itinerary.db", lambda: up.output)
             return
     url = request.getfixturevalue("module_postgres_url")
     with (
         Deployment(folder, url, app=APP, RECORD_FILE=str(record), **QUICK) as apart,
         apart.client() as client,
     ):
-        yield System(client, apart.kill, record, lambda: apart.output)
+        yield System(client, apart.kill, record, url, lambda: apart.output)
 
 
 def steps(times: list[float]) -> list[float]:
@@ -180,3 +184,9 @@ def test_kill_minus_nine_of_each_part_loses_nothing_and_starts_nothing_twice(sys
     for run in runs:
         if run["state"] == "completed":
             assert truth.ends[f"{run['run_id']}~{run['attempt']}"] == 1, run
+
+
+def test_every_invariant_holds_over_all_that_these_tests_did(system: System) -> None:
+    with closing(Database(system.database_url)) as database:
+        found = list(findings(database, read_record(system.record)))
+    assert not found, "\n".join(f"{one.rule}: {one.subject}: {one.words}" for one in found)

@@ -44,6 +44,7 @@ class FakeLeaderStore:
                 for row in self._tables.runs.values()
                 if row.state in ACTIVE - WAITING
                 or (row.state in WAITING and (row.due_at < soon or row.kind is RunKind.OCCURRENCE))
+                or (row.state is RunState.RETRYING and row.kind is RunKind.MANUAL)
             ]
 
     def job_histories(self, since: Instant | None) -> list[JobHistory]:
