@@ -58,9 +58,15 @@ def commit_progress(connection: Connection, shard: int, batch: Apply) -> None:
 
 @cache
 def _keep_late(dialect: str) -> Any:
-    """A final run's last attempt has no row of its own: it gets one, as the run has it."""
+    """A final run's last attempt has no row of its own: it gets one, as the run has it.
+
+    The report that ended the attempt, told once more, is known by its time and is not late.
+    """
     batch = _LATE.rows(dialect)
-    is_over = or_(runs.c.attempt > batch.c.attempt, and_(runs.c.attempt == batch.c.attempt, not_(IS_ACTIVE)))
+    is_other = runs.c.finished_at.is_distinct_from(batch.c.late_at)
+    is_over = or_(
+        runs.c.attempt > batch.c.attempt, and_(runs.c.attempt == batch.c.attempt, not_(IS_ACTIVE), is_other)
+    )
     copied = ("reason", "pending_at", "published_at", "started_at", "finished_at", "worker", "error")
     columns = {
         **{name: batch.c[name] for name in batch.c.keys()},  # noqa: SIM118  (columns are no mapping)
@@ -74,6 +80,7 @@ def _keep_late(dialect: str) -> Any:
     return insert.on_conflict_do_update(
         index_elements=[run_attempts.c.run_id, run_attempts.c.attempt],
         set_={"late_reports": run_attempts.c.late_reports + new.late_reports, **told},
+        where=run_attempts.c.finished_at.is_distinct_from(new.late_at),
     )
 
 

@@ -241,6 +241,17 @@ def test_a_late_report_changes_neither_the_run_nor_its_attempts_outcome(bed: Sto
     assert unmarked == before
 
 
+def test_the_report_that_ended_an_attempt_told_again_is_not_late(bed: StoreBed) -> None:
+    lease = bed.lead()
+    (done,) = put_into(bed, lease, RunState.RUNNING)
+    ended = succeed(done, lease.now + 10)
+    assert bed.leader.apply(lease, Apply((ended,))) == ()
+    before = bed.runs.get(done)
+    again = LateReport(done, 1, "succeeded", ended.at, "w@h", None)
+    assert bed.leader.apply(lease, Apply((), late=(again,))) == ()
+    assert bed.runs.get(done) == before
+
+
 def test_the_position_is_committed_with_what_was_read_up_to_it(bed: StoreBed) -> None:
     lease = bed.lead()
     assert bed.leader.cursor(lease).inbox_position == "0-0"

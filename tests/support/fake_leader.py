@@ -274,8 +274,10 @@ class FakeLeaderStore:
             report.attempt, row.state.value, row.reason, row.pending_at, row.published_at, row.started_at,
             row.finished_at, row.worker, task_error(row.error),
         )  # fmt: skip
-        key = report.run_id, report.attempt
-        self._tables.attempts.setdefault(key, AttemptRow(present)).late.append(report)
+        ended = self._tables.attempts.get((report.run_id, report.attempt), AttemptRow(present))
+        if ended.attempt.finished_at != report.at:
+            self._tables.attempts[report.run_id, report.attempt] = ended
+            ended.late.append(report)
 
 
 def _moved(asked: Sequence[Release], done: Sequence[Release], tables: Tables) -> Moved:
