@@ -12,7 +12,7 @@ from scheduler_service.jobs_as_code import Schedule
 app = Celery("shop")
 
 
-@app.task(name="shop.report")
+@app.task(name="shop.report", shared=False)
 def report() -> None:
     """A task of somebody's app."""
 
