@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from scheduler_service.core.identity import manual_run_id
-from scheduler_service.core.instants import DAY, HOUR, MINUTE, SECOND, Instant, format_instant, parse_instant
+from scheduler_service.core.instants import HOUR, MINUTE, SECOND, Instant, format_instant, parse_instant
 from scheduler_service.core.model import Job, NewRun, RunKind
 from scheduler_service.core.placements import placed
 from scheduler_service.core.slot_balancer import slot_key
@@ -306,11 +306,11 @@ def test_the_figures_of_placement_are_told(world: World) -> None:
 def test_a_place_that_comes_too_late_to_be_planned_is_looked_for_again(world: World) -> None:
     """The balancer may be busy for longer than a place lies ahead: what is behind the cursor is not taken."""
     world.hold_balancer = True
-    world.job("a", {"kind": "interval", "every": "1d", "balanced": True})
+    world.job("a", {"kind": "interval", "every": "2h", "balanced": True})
     world.advance(20 * MINUTE)
     world.release_balancer()
     job = world.store.jobs.get("a")
     assert job.placed_anchor is not None
     assert job.placed_anchor > world.now
-    world.advance(DAY + HOUR)
+    world.advance(2 * HOUR)
     assert world.runs("a")[0].scheduled_at == job.placed_anchor

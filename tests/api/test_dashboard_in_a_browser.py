@@ -1,0 +1,106 @@
+"""The panel and its dialog as somebody with a browser uses them: a real Chromium, a real leader, the strict policy."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scheduler_service.adapters.database import host_now
+from tests.support.browser import Browser, find_browser
+from tests.support.leading import LeaderThread
+from tests.support.placed_jobs import cluster
+from tests.support.site import Site, serving
+
+BROWSER = find_browser()
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(BROWSER is None, reason="there is no Chromium here; ITINERARY_TEST_BROWSER can name one"),
+]
+NAMES = [f"crawl.source-{n:02}" for n in range(20)]
+DIALOG = "document.querySelector('#rebalance')"
+
+
+@pytest.fixture
+def site(sqlite_url: str, redis_url: str) -> Iterator[Site]:
+    with serving(sqlite_url, redis_url) as served:
+        cluster(served.database, NAMES, host_now(), pinned=2)
+        with LeaderThread(sqlite_url, redis_url):
+            yield served
+        served.database.close()
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Browser]:
+    with Browser(str(BROWSER), tmp_path / "profile") as opened:
+        yield opened
+
+
+def opened(browser: Browser, site: Site) -> None:
+    browser.view(1280)
+    browser.open(site.url)
+    browser.wait_for("document.querySelector('#rebalance-button')")
+
+
+def score(browser: Browser) -> float:
+    return float(browser.text("#distribution .figure .value"))
+
+
+def test_a_rebalance_is_looked_at_confirmed_seen_and_taken_back(browser: Browser, site: Site) -> None:
+    opened(browser, site)
+    before = score(browser)
+    assert browser.run("document.querySelectorAll('#distribution .bars rect').length") in (24, 25)
+    assert browser.run("document.querySelectorAll('#distribution .heat rect').length") == 96
+    browser.click("#rebalance-button")
+    browser.wait_for(f"{DIALOG}.open")
+    shown = browser.text("#rebalance-body")
+    assert "Every job keeps its rhythm" in shown
+    assert "2 jobs left alone: is pinned" in shown
+    moved = browser.run("document.querySelectorAll('#rebalance-body tbody tr').length")
+    assert 5 < moved < 20
+    assert f"move {moved} jobs" in browser.text("#confirm-rebalance")
+    browser.click("#confirm-rebalance")
+    browser.wait_for("document.querySelector('#undo-rebalance')")
+    assert f"{moved} jobs were moved" in browser.text("#rebalance-title")
+    browser.click("#rebalance-body [data-close]")
+    browser.wait_for(f"!{DIALOG}.open")
+    assert f"{moved} jobs were moved, 2 left alone" in browser.text("#notice")
+    browser.wait_for(f"parseFloat(document.querySelector('#distribution .figure .value').innerText) > {before}")
+    assert browser.complaints == []
+
+
+def test_an_undo_right_there_puts_everything_back(browser: Browser, site: Site) -> None:
+    opened(browser, site)
+    before = score(browser)
+    for selector in ("#rebalance-button", "#confirm-rebalance", "#undo-rebalance"):
+        browser.click(selector)
+    browser.wait_for("document.querySelector('#rebalance-title').innerText.includes('moved back')")
+    browser.click("#rebalance-body [data-close]")
+    browser.wait_for(f"parseFloat(document.querySelector('#distribution .figure .value').innerText) === {before}")
+    assert browser.complaints == []
+
+
+def test_cancelling_changes_nothing(browser: Browser, site: Site) -> None:
+    opened(browser, site)
+    before = score(browser)
+    browser.click("#rebalance-button")
+    browser.wait_for(f"{DIALOG}.open")
+    browser.click("#rebalance-body [data-close]")
+    browser.wait_for(f"!{DIALOG}.open")
+    assert browser.text("#notice") == ""
+    assert score(browser) == before
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("dark", [False, True])
+def test_nothing_is_cut_off_at_any_width_and_the_panel_outlives_a_refresh(
+    browser: Browser, site: Site, width: int, dark: bool
+) -> None:
+    opened(browser, site)
+    browser.view(width, dark=dark)
+    browser.run("htmx.trigger('#seen', 'look')")
+    browser.click("#rebalance-button")
+    browser.wait_for(f"{DIALOG}.open")
+    for part in ("document.documentElement", "document.querySelector('#rebalance-body')"):
+        assert browser.run(f"{part}.scrollWidth <= {part}.clientWidth")
+    assert browser.run("document.querySelector('#confirm-rebalance').getBoundingClientRect().bottom <= innerHeight")
+    assert browser.complaints == []
