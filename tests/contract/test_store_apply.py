@@ -227,14 +227,14 @@ def test_a_late_report_changes_neither_the_run_nor_its_attempts_outcome(bed: Sto
     lease = bed.lead()
     retrying, done = put_into(bed, lease, RunState.RETRYING, RunState.COMPLETED)
     before = bed.runs.get(retrying), bed.runs.get(done)
-    late = tuple(LateReport(run_id, 1, "succeeded", lease.now, "w2@h", None) for run_id in (retrying, done))
+    late = tuple(LateReport(run_id, 1, "succeeded", lease.now + 99, "w2@h", None) for run_id in (retrying, done))
     unheard = (
         LateReport(retrying, 2, "failed", lease.now, "w2@h", ERROR),
         LateReport("nobody", 1, "failed", lease.now, "w2@h", ERROR),
     )
     for _ in range(2):
         assert bed.leader.apply(lease, Apply((), late=(*late, *unheard))) == ()
-    told = LateReports(2, "succeeded", lease.now, "w2@h", None)
+    told = LateReports(2, "succeeded", lease.now + 99, "w2@h", None)
     first, second = bed.runs.get(retrying), bed.runs.get(done)
     assert (first.attempts[0].late, first.late, second.late) == (told, None, told)
     unmarked = replace(first, attempts=(replace(first.attempts[0], late=None),)), replace(second, late=None)
