@@ -4,25 +4,23 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import structlog
-from sqlalchemy import ColumnElement, Connection, Row, or_, select
+from sqlalchemy import Connection, Row, select
 
 from scheduler_service.adapters.database import Database, can_hold
 from scheduler_service.adapters.job_rows import VERSION_COLUMNS, job_of
 from scheduler_service.adapters.record_tables import audit_log, leaderships
 from scheduler_service.adapters.sql_audit import AUDIT_COLUMNS
 from scheduler_service.adapters.sql_runs import read_whole
-from scheduler_service.adapters.tables import IS_ACTIVE, IS_OCCURRENCE, cursors, gaps, job_versions, leases, runs
+from scheduler_service.adapters.tables import IS_OCCURRENCE, cursors, gaps, job_versions, leases, runs
 from scheduler_service.core.audit import AuditEntry
 from scheduler_service.core.errors import BadValue, BadValues, NotFound
 from scheduler_service.core.explain_facts import Facts, Term, Version
 from scheduler_service.core.instants import Instant
 from scheduler_service.core.model import Gap, Run
-from scheduler_service.core.run_state import RunState
 
 _SHARD: Final = 0
 _VERSIONS: Final = 50
 _TERMS: Final = 20
-_OTHERS: Final = 5
 _DEEDS: Final = 20
 _T: Final = leaderships.c
 _L: Final = leases.c
@@ -71,7 +69,6 @@ class SqlEvidence:
             run=run,
             gap=None if job_id is None else _gap(connection, job_id, at),
             terms=_terms(connection, min(at, now), now),
-            others=() if job_id is None else _others(connection, job_id, run),
             deeds=() if run is None else _deeds(connection, run.run_id),
         )
 
@@ -116,17 +113,6 @@ def _present_term(lease: Row[Any], now: Instant) -> Term:
     confirmed_at = lease.expires_at if lease.resigned else lease.expires_at - lease.ttl
     ended_at = None if now < lease.expires_at else lease.expires_at
     return Term(lease.term, lease.holder, lease.acquired_at, confirmed_at, ended_at, None)
-
-
-def _others(connection: Connection, job_id: str, run: Run | None) -> tuple[tuple[str, str], ...]:
-    wanted: list[ColumnElement[bool]] = [runs.c.job_id == job_id, IS_ACTIVE]
-    if run is not None:
-        is_before = or_(runs.c.scheduled_at < run.scheduled_at, runs.c.state != RunState.SCHEDULED.value)
-        wanted += [runs.c.run_id != run.run_id, is_before]
-    rows = connection.execute(
-        select(runs.c.run_id, runs.c.state).where(*wanted).order_by(runs.c.scheduled_at).limit(_OTHERS)
-    )
-    return tuple((row.run_id, row.state) for row in rows)
 
 
 def _deeds(connection: Connection, run_id: str) -> tuple[AuditEntry, ...]:

@@ -16,10 +16,10 @@ from scheduler_service.core.errors import NotFound
 from scheduler_service.core.explain import explain_occurrence
 from scheduler_service.core.explain_facts import Facts, Live
 from scheduler_service.core.explain_runs import explain_run
-from scheduler_service.core.explanation import explanation_body
+from scheduler_service.core.explanation import Explanation, explanation_body
 from scheduler_service.core.identity import JOB_ID
-from scheduler_service.core.instants import parse_instant
-from scheduler_service.core.run_state import FINAL
+from scheduler_service.core.instants import Instant, parse_instant
+from scheduler_service.core.run_state import FINAL, RunState
 
 router = APIRouter(prefix="/api/v1", dependencies=[Depends(require("viewer"))])
 At = Annotated[
@@ -30,30 +30,41 @@ At = Annotated[
 @router.get("/jobs/{job_id}/explain", tags=["jobs"], responses=answers({200: ExplanationOut}, 404, 422))
 def explain_job(context: Context, job_id: str, at: At) -> Response:
     """What was decided for the job at an instant, and why: also for a job that is deleted by now."""
-    if not JOB_ID.fullmatch(job_id):
-        raise NotFound("no job can have this id")
-    instant = parse_instant(at, "at")
-    facts = _with_live(context, context.stores.evidence.of_occurrence(job_id, instant))
-    return JSONResponse(explanation_body(explain_occurrence(job_id, instant, facts)))
+    return JSONResponse(explanation_body(why_at(context, job_id, parse_instant(at, "at"))))
 
 
 @router.get("/runs/{run_id}/explain", tags=["runs"], responses=answers({200: ExplanationOut}, 404))
 def explain(context: Context, run_id: str) -> Response:
     """Why a run is where it is."""
+    return JSONResponse(explanation_body(why_run(context, run_id)))
+
+
+def why_at(context: ApiContext, job_id: str, at: Instant) -> Explanation:
+    """What was decided for a job at an instant; NotFound."""
+    if not JOB_ID.fullmatch(job_id):
+        raise NotFound("no job can have this id")
+    facts = _with_live(context, context.stores.evidence.of_occurrence(job_id, at))
+    return explain_occurrence(job_id, at, facts)
+
+
+def why_run(context: ApiContext, run_id: str) -> Explanation:
+    """Why a run is where it is; NotFound."""
     if not RUN_ID.fullmatch(run_id):
         raise NotFound("no run can have this id")
     facts = _with_live(context, context.stores.evidence.of_run(run_id))
     if facts.run is None:
         raise NotFound(f"no run {run_id}")
-    return JSONResponse(explanation_body(explain_run(facts.run, facts)))
+    return explain_run(facts.run, facts)
 
 
 def _with_live(context: ApiContext, facts: Facts) -> Facts:
     """What the leader knows of workers and queues, where that can matter and it answers."""
     if facts.run is None or facts.run.state in FINAL:
         return facts
+    job_id = facts.run.job_id if facts.run.state is RunState.SCHEDULED else None
     try:
         seen = context.ask_leader("statistics")
+        job_runs = () if job_id is None else tuple(context.leader.ask("job", job_id).get("live_runs", ()))
     except Problem:
         return facts  # the explanation says that no leader answers
-    return replace(facts, live=Live(tuple(seen["workers"]), tuple(seen["queues"])))
+    return replace(facts, live=Live(tuple(seen["workers"]), tuple(seen["queues"]), job_runs))

@@ -61,7 +61,10 @@ def _not_named(holding: Version, at: Instant, facts: Facts) -> _Found | None:
             f"{somebody(edit.actor)} changed the job, and version {holding.job.version}, which held at this instant, "
             "does not fire then."
         )
-        return Verdict.EDITED_AWAY, [Because(words, version_row(edit)), Because("This is the version that had it.", version_row(before))]
+        return Verdict.EDITED_AWAY, [
+            Because(words, version_row(edit)),
+            Because("This is the version that had it.", version_row(before)),
+        ]
     return Verdict.NEVER_DUE, [Because(_never(holding, at), version_row(holding)), *_later(facts, place, at)]
 
 

@@ -31,10 +31,11 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """The leader's own view, as its statistics tell it."""
+    """The leader's own view, as its statistics tell it; `job_runs`: what of the run's job is out and not final."""
 
     workers: Sequence[Mapping[str, Any]] = ()
     queues: Sequence[Mapping[str, Any]] = ()
+    job_runs: Sequence[str] = ()
 
     def listening_on(self, queue: str) -> list[str]:
         """Names of the workers that live and listen on this queue."""
@@ -49,7 +50,7 @@ class Live:
 class Facts:
     """Everything known. `versions` oldest first; `terms` oldest first; planned up to `cursor`.
 
-    `others`: the job's other runs that are not final, as (run id, state). `live` None: the leader did not answer.
+    `live` None: the leader did not answer, or was not asked.
     """
 
     now: Instant
@@ -58,6 +59,5 @@ class Facts:
     run: Run | None = None
     gap: Gap | None = None
     terms: tuple[Term, ...] = ()
-    others: tuple[tuple[str, str], ...] = ()
     deeds: tuple[AuditEntry, ...] = ()
     live: Live | None = None

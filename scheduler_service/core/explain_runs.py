@@ -141,9 +141,9 @@ def _scheduled(run: Run, facts: Facts) -> _Found:
     if holding is not None and run.kind is RunKind.OCCURRENCE and in_pause(holding, run.scheduled_at):
         return Verdict.PAUSED, [pause_words(facts.versions, holding), Because("It is skipped when it falls due.")]
     waits = holding is not None and holding.job.overlap is not Overlap.ALLOW
-    if waits and run.due_at <= facts.now and facts.others and leader_at(facts.terms, facts.now):
-        other, state = facts.others[0]
-        words = f"Run {other} of the same job is {state}; the job's overlap rule lets this one wait for it."
+    others = [] if facts.live is None else [run_id for run_id in facts.live.job_runs if run_id != run.run_id]
+    if waits and run.due_at <= facts.now and others:
+        words = f"Run {others[0]} of the same job is not final; the job's overlap rule lets this one wait for it."
         return Verdict.OVERLAP, [Because(words, None if holding is None else version_row(holding))]
     return _overdue(run, facts, Verdict.WAITING, f"{_pending_words(run, facts)} It goes out when there is room.")
 

@@ -209,11 +209,11 @@ def test_a_scheduled_run_is_not_yet_due_or_without_a_leader_or_waits_for_room() 
 
 
 def test_a_scheduled_run_behind_another_of_its_job_waits_for_it_unless_both_may_run() -> None:
-    behind = {"others": (("a.job_2026-11-27T09:17:00Z", "running"),)}
-    verdict, said = explained_now(run(), versions=(version(overlap="queue"),), **behind)
+    behind = Live(job_runs=("a.job_2026-11-27T09:17:00Z",))
+    verdict, said = explained_now(run(), versions=(version(overlap="queue"),), live=behind)
     assert verdict is Verdict.OVERLAP
-    assert "a.job_2026-11-27T09:17:00Z of the same job is running" in said
-    assert explained_now(run(), versions=(version(overlap="allow"),), **behind)[0] is Verdict.WAITING
+    assert "a.job_2026-11-27T09:17:00Z of the same job is not final" in said
+    assert explained_now(run(), versions=(version(overlap="allow"),), live=behind)[0] is Verdict.WAITING
 
 
 def test_a_scheduled_run_of_a_job_that_was_paused_since_is_skipped_when_due() -> None:
