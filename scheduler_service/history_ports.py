@@ -1,4 +1,4 @@
-"""The port that pages of history read through: few columns, always bounded, whatever history holds. By ports.py's rules."""
+"""The port that pages read history through, by the rules of ports.py: few columns, always bounded."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

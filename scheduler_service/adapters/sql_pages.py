@@ -57,7 +57,7 @@ class SqlHistoryStore:
         """See HistoryStore."""
         with self._database.read() as connection:
             rows = connection.execute(_troubles(self._database.dialect), {"since": since, "limit": limit})
-            return [Trouble(*row[:3], RunState(row[3]), *row[4:]) for row in rows]
+            return [_trouble(row) for row in rows]
 
     def versions(self, job_id: str, limit: int) -> list[Version]:
         """See HistoryStore."""
@@ -81,6 +81,11 @@ class SqlHistoryStore:
 def _outcome(row: Sequence[Any]) -> Outcome:
     run_id, job_id, state, *times = row
     return Outcome(run_id, job_id, RunState(state), *times)
+
+
+def _trouble(row: Sequence[Any]) -> Trouble:
+    run_id, job_id, task, state, reason, error_type, message, finished_at = row
+    return Trouble(run_id, job_id, task, RunState(state), reason, error_type, message, finished_at)
 
 
 def _version(job_id: str, row: Sequence[Any]) -> Version | None:
@@ -139,7 +144,7 @@ def _counts() -> CompoundSelect[Any]:
     """States are literals, so that the partial index of active runs is recognised."""
     parts = []
     for state in sorted(ACTIVE):
-        name = literal_column(f"'{state.value}'")
+        name: ColumnElement[Any] = literal_column(f"'{state.value}'")
         few = select(literal_column("1").label("one")).where(_R.state == name).limit(_LIMIT).subquery(state.value)
         parts.append(select(name.label("state"), select(func.count()).select_from(few).scalar_subquery()))
     return union_all(*parts)

@@ -135,14 +135,15 @@ def _check(value: dict[str, Any]) -> None:
             raise malformed(f"the JSON may be nested {MAX_DEPTH} levels deep")
         for key, child in item.items() if isinstance(item, dict) else enumerate(item):
             if isinstance(key, str):
-                _check_text(key, loc, key)
+                check_text(key, loc, key)
             if isinstance(child, str):
-                _check_text(child, loc, key)
+                check_text(child, loc, key)
             elif isinstance(child, dict | list):
                 waiting.append((child, (*loc, str(key))))
 
 
-def _check_text(text: str, loc: tuple[str, ...], key: str | int) -> None:
+def check_text(text: str, loc: tuple[str, ...], key: str | int) -> None:
+    """Problem 422 for text that no database can keep; `loc` and `key` say where it is."""
     if text.isascii() and "\x00" not in text:
         return
     if "\x00" in text or any("\ud800" <= c <= "\udfff" for c in text):

@@ -15,12 +15,13 @@ from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.documents import answers, body_of
 from scheduler_service.api.previews import job_preview, next_runs, read_and_preview, warnings_of
 from scheduler_service.api.problems import Problem
+from scheduler_service.core.audit import Caller
 from scheduler_service.core.errors import BadValue, BadValues, NotFound, StaleVersion
 from scheduler_service.core.fields import read_text
 from scheduler_service.core.identity import JOB_ID
 from scheduler_service.core.instants import Instant, parse_instant
 from scheduler_service.core.job_body import definition_of, job_body, read_job
-from scheduler_service.core.model import Job
+from scheduler_service.core.model import Job, Run
 from scheduler_service.core.run_body import run_body
 from scheduler_service.core.run_requests import read_trigger
 
@@ -75,7 +76,7 @@ def patch_job(context: Context, who: Who, job_id: str, body: JsonObject, if_matc
     if body.get("job_id", job_id) != job_id:
         raise BadValue("job_id", body["job_id"], "a job keeps its id; make another job instead")
     for _ in range(_PATCH_TRIES):
-        current = _known(context, job_id)
+        current = known_job(context, job_id)
         job, _ = read_job(_merged(definition_of(current), body), made_at=current.created_at)
         expected = _expected_version(if_match, current)
         try:
@@ -111,13 +112,13 @@ def list_jobs(
 @router.get("/jobs/{job_id}", responses=answers({200: shapes.JobOut}, 404))
 def get_job(context: Context, job_id: str) -> Response:
     """A job, with its next runs and its version as ETag."""
-    return _job_answer(context, _known(context, job_id))
+    return _job_answer(context, known_job(context, job_id))
 
 
 @router.delete("/jobs/{job_id}", status_code=204, dependencies=ADMIN, responses=answers({}, 404, 412))
 def delete_job(context: Context, who: Who, job_id: str, if_match: IfMatch = None) -> Response:
     """Delete a job; its history stays, its runs that are out end as they will."""
-    current = _known(context, job_id)
+    current = known_job(context, job_id)
     context.stores.jobs.delete(job_id, _expected_version(if_match, current), by=who.deed("job.delete"))
     context.leader.tell("job_changed", {"job_id": job_id, "change": "removed"})
     return Response(status_code=204)
@@ -130,14 +131,14 @@ def delete_job(context: Context, who: Who, job_id: str, if_match: IfMatch = None
 def pause_job(context: Context, who: Who, job_id: str, body: OptionalJsonObject) -> Response:
     """Let a job make no more runs, for good or until a time."""
     reason, until = _read_pause(body)
-    _known(context, job_id)
+    known_job(context, job_id)
     return _paused(context, context.stores.jobs.set_paused(job_id, True, reason, until, by=who.deed("job.pause")))
 
 
 @router.post("/jobs/{job_id}/resume", dependencies=OPERATOR, responses=answers({200: shapes.JobOut}, 404))
 def resume_job(context: Context, who: Who, job_id: str) -> Response:
     """Let a paused job go on from now."""
-    _known(context, job_id)
+    known_job(context, job_id)
     return _paused(context, context.stores.jobs.set_paused(job_id, False, None, None, by=who.deed("job.resume")))
 
 
@@ -148,17 +149,23 @@ def resume_job(context: Context, who: Who, job_id: str) -> Response:
 )  # fmt: skip
 def trigger_job(context: Context, who: Who, job_id: str, body: OptionalJsonObject) -> Response:
     """Run a job now, beside its schedule; `kwargs` are laid over the job's."""
-    new = read_trigger(_known(context, job_id), body, str(uuid7()), context.clock())
+    run = triggered(context, who, job_id, body)
+    return JSONResponse(run_body(run), 202, {"Location": f"/api/v1/runs/{run.run_id}"})
+
+
+def triggered(context: ApiContext, who: Caller, job_id: str, body: dict[str, Any]) -> Run:
+    """The run of a job that somebody asked for."""
+    new = read_trigger(known_job(context, job_id), body, str(uuid7()), context.clock())
     ((run, _),) = context.stores.runs.enqueue([new], by=who.deed("job.trigger"))
     context.leader.tell("run_enqueued", {"run_ids": [run.run_id]})
-    return JSONResponse(run_body(run), 202, {"Location": f"/api/v1/runs/{run.run_id}"})
+    return run
 
 
 @router.get("/jobs/{job_id}/preview", responses=answers({200: shapes.Preview}, 404, 422))
 def preview_job(context: Context, job_id: str, count: Count = 10, after: From = None) -> Response:
     """The next occurrences of a job."""
     start = context.clock() if after is None else parse_instant(after, "from")
-    return JSONResponse(job_preview(_known(context, job_id), start, count))
+    return JSONResponse(job_preview(known_job(context, job_id), start, count))
 
 
 @router.post(
@@ -183,7 +190,8 @@ def _paused(context: ApiContext, job: Job) -> Response:
     return _job_answer(context, job)
 
 
-def _known(context: ApiContext, job_id: str) -> Job:
+def known_job(context: ApiContext, job_id: str) -> Job:
+    """The job of this id; NotFound."""
     if not JOB_ID.fullmatch(job_id):
         raise NotFound("no job can have this id")
     return context.stores.jobs.get(job_id)
@@ -191,7 +199,7 @@ def _known(context: ApiContext, job_id: str) -> Job:
 
 def _find(context: ApiContext, job_id: str) -> Job | None:
     try:
-        return _known(context, job_id)
+        return known_job(context, job_id)
     except NotFound:
         return None
 

@@ -15,6 +15,7 @@ from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.documents import answers, body_of
 from scheduler_service.api.problems import Problem
 from scheduler_service.api.routes_jobs import OPERATOR, Cursor, Limit
+from scheduler_service.core.audit import Caller
 from scheduler_service.core.errors import NotFound
 from scheduler_service.core.fields import read_text
 from scheduler_service.core.instants import Instant, parse_instant
@@ -80,7 +81,7 @@ def list_runs(
 @router.get("/runs/{run_id}", responses=answers({200: shapes.RunOut}, 404))
 def get_run(context: Context, run_id: str) -> Response:
     """A run with its attempts."""
-    return _run_answer(_known(context, run_id))
+    return _run_answer(known_run(context, run_id))
 
 
 @router.post(
@@ -91,7 +92,7 @@ def get_run(context: Context, run_id: str) -> Response:
 )
 def cancel_run(context: Context, who: Who, run_id: str) -> Response:
     """Ask that a run never starts, or stops; a final run is left as it is."""
-    _known(context, run_id)
+    known_run(context, run_id)
     run = context.stores.runs.request_cancel(run_id, by=who.deed("run.cancel"))
     if run.cancel_requested_at is not None or run.state is RunState.CANCELLED:
         context.leader.tell("cancel_run", {"run_id": run_id})
@@ -106,13 +107,18 @@ def cancel_run(context: Context, who: Who, run_id: str) -> Response:
 )
 def retry_run(context: Context, who: Who, run_id: str) -> Response:
     """Run a final run's task again, as a new run that names it in `retry_of`."""
-    old = _known(context, run_id)
+    return _run_answer(retried(context, who, run_id), 201)
+
+
+def retried(context: ApiContext, who: Caller, run_id: str) -> Run:
+    """The new run that tries a final one again; Problem 409 for one that is not over."""
+    old = known_run(context, run_id)
     if old.state not in FINAL:
         raise Problem(409, f"run {run_id} is {old.state}; only a final run can be run again")
     anew = again(old, str(uuid7()), context.clock())
     ((run, _),) = context.stores.runs.enqueue([anew], by=who.deed("run.retry"))
     context.leader.tell("run_enqueued", {"run_ids": [run.run_id]})
-    return _run_answer(run, 201)
+    return run
 
 
 def _run_answer(run: Run, status: int = 200) -> Response:
@@ -120,7 +126,8 @@ def _run_answer(run: Run, status: int = 200) -> Response:
     return JSONResponse(run_body(run), status, headers)
 
 
-def _known(context: ApiContext, run_id: str) -> Run:
+def known_run(context: ApiContext, run_id: str) -> Run:
+    """The run of this id; NotFound."""
     if not RUN_ID.fullmatch(run_id):
         raise NotFound("no run can have this id")
     return context.stores.runs.get(run_id)

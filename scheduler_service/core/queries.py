@@ -2,7 +2,8 @@
 
 run: {"run": {...} | null}; active_runs: {"runs": [...], "count": n}; job: {"job_id", "known", "live_runs"};
 statistics: {"term", "since", "index_runs", "last_rebuild_at", "last_iteration_at", "oldest_due_at", "active_runs",
-"states": {state: n}, "workers": [...], "queues": [{"name", "pending", "oldest_pending_at"}]}.
+"states": {state: n}, "workers": [...], "queues": [{"name", "pending", "oldest_pending_at"}],
+"upcoming": [{"job_id", "scheduled_at"}]}.
 """
 
 from typing import Any, Final
@@ -10,11 +11,13 @@ from typing import Any, Final
 from scheduler_service.core.instants import SECOND, Instant, format_instant
 from scheduler_service.core.messages import Query
 from scheduler_service.core.model import ActiveRun
+from scheduler_service.core.run_index import RunSlice
 from scheduler_service.core.run_state import FINAL, WAITING, RunState
 from scheduler_service.core.state import SchedulerState, WorkerView
 
 WORKER_ALIVE_FOR: Final = 15 * SECOND
 _MOST_LISTED: Final = 1000
+_NEXT_LISTED: Final = 20
 
 
 def answer(state: SchedulerState, query: Query, now: Instant) -> dict[str, Any]:
@@ -30,7 +33,7 @@ def answer(state: SchedulerState, query: Query, now: Instant) -> dict[str, Any]:
             job_id = query.subject or ""
             return {"job_id": job_id, "known": job_id in state.jobs, "live_runs": state.runs.live_of(job_id)}
         case "statistics":
-            return statistics(state, now)
+            return {**statistics(state, now), "upcoming": upcoming(state, now)}
         case _:
             return {
                 "error": f"no question {query.what[:40]!r}; "
@@ -81,6 +84,15 @@ def statistics(state: SchedulerState, now: Instant) -> dict[str, Any]:
         "workers": [_worker(view, now) for view in sorted(state.workers.values(), key=lambda v: v.name)],
         "queues": sorted(queues.values(), key=lambda q: str(q["name"])),
     }
+
+
+def upcoming(state: SchedulerState, now: Instant) -> list[dict[str, Any]]:
+    """The next planned occurrences, as far as the index reaches."""
+    index = state.index.generation
+    first = int(index.times.searchsorted(now, side="right"))
+    part = slice(first, first + _NEXT_LISTED)
+    found = RunSlice(index.times[part], index.ordinals[part], index.job_ids)
+    return [{"job_id": run.job_id, "scheduled_at": format_instant(run.scheduled_at)} for run in found]
 
 
 def _alive(view: WorkerView, now: Instant) -> bool:

@@ -1,13 +1,15 @@
-// Fetches the overview and the distribution again every few seconds, unless paused, hidden or in use; shows times in the reader's zone.
+// Fetches what changes again every few seconds, unless paused, hidden or in use; counts down; shows the reader's own time.
 "use strict";
 const EVERY = 3000;
 const EVERY_DISTRIBUTION = 15000;
 const seen = document.getElementById("seen");
 const dialog = document.getElementById("rebalance");
 const button = document.getElementById("refresh");
+const offset = Date.parse(document.querySelector(".as-of time").dateTime) - Date.now();
 let live = sessionStorage.getItem("paused") !== "yes";
 
 function showLive() {
+  button.hidden = !seen.hasAttribute("hx-get");
   button.textContent = live ? "Live" : "Paused";
   button.setAttribute("aria-pressed", String(live));
 }
@@ -18,8 +20,13 @@ function showLocalTimes() {
   }
 }
 
+// In use: somebody types, ticks, selects text or has opened a drawer that a new part would close.
 function inUse() {
-  return document.hidden || dialog.open || seen.contains(document.activeElement) || String(getSelection()) !== "";
+  const active = document.activeElement;
+  const typing = seen.contains(active) && active !== seen && active.matches("input, select, textarea, button, summary");
+  const ticked = seen.querySelector("form[method=post] input[type=checkbox]:checked");
+  const opened = seen.querySelector("details[open]:not(#distribution details)");
+  return document.hidden || (dialog && dialog.open) || typing || ticked || opened || String(getSelection()) !== "";
 }
 
 // By its id each time: without a database the page has no such part.
@@ -32,27 +39,71 @@ function lookAgain(id, every) {
   setInterval(() => { if (live && !inUse()) look(id); }, every);
 }
 
-button.addEventListener("click", () => {
+function spent(seconds) {
+  const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
+  const place = units.findIndex(([, size]) => seconds >= size);
+  const [name, size] = units[place];
+  const words = Math.floor(seconds / size) + " " + name;
+  if (place === 3) return words;
+  return words + " " + Math.floor(seconds % size / units[place + 1][1]) + " " + units[place + 1][0];
+}
+
+function tick() {
+  const now = Date.now() + offset;
+  for (const element of document.querySelectorAll("time[data-countdown]")) {
+    const left = Math.round((Date.parse(element.dateTime) - now) / 1000);
+    element.textContent = left >= 1 ? "in " + spent(left) : "now";
+  }
+  document.getElementById("utc").textContent = new Date(now).toISOString().slice(11, 19);
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  if (zone && zone !== "UTC") {
+    document.getElementById("local").textContent = " · " + new Date(now).toLocaleTimeString([], {hourCycle: "h23"}) + " " + zone;
+  }
+}
+
+function turn() {
   live = !live;
   sessionStorage.setItem("paused", live ? "no" : "yes");
   showLive();
+}
+
+button.addEventListener("click", turn);
+document.addEventListener("keydown", (event) => {
+  const typing = event.target.matches("input, select, textarea");
+  if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === "p" && !button.hidden) turn();
+  if (event.key === "/") {
+    const search = document.querySelector("input[type=search], .filters input");
+    if (search) { search.focus(); event.preventDefault(); }
+  }
 });
 document.body.addEventListener("htmx:afterSwap", (event) => {
   document.body.classList.remove("stale");
   showLocalTimes();
-  if (dialog.contains(event.detail.target)) {
+  tick();
+  if (dialog && dialog.contains(event.detail.target)) {
     if (!dialog.open) dialog.showModal();
     event.detail.target.scrollTop = 0;
   }
 });
-dialog.addEventListener("click", (event) => {
-  if (event.target === dialog || event.target.closest("[data-close]")) dialog.close();
-});
-dialog.addEventListener("close", () => look("distribution"));
+if (dialog) {
+  dialog.addEventListener("click", (event) => {
+    if (event.target === dialog || event.target.closest("[data-close]")) dialog.close();
+  });
+  dialog.addEventListener("close", () => look("distribution"));
+}
 for (const failure of ["htmx:sendError", "htmx:responseError"]) {
   document.body.addEventListener(failure, () => document.body.classList.add("stale"));
 }
+// What was done is said once: a reload, or the address kept, does not say it again.
+const address = new URL(location.href);
+if (address.searchParams.has("done")) {
+  address.searchParams.delete("done");
+  history.replaceState(null, "", address);
+}
 lookAgain("seen", EVERY);
 lookAgain("distribution", EVERY_DISTRIBUTION);
+setInterval(tick, 1000);
 showLive();
 showLocalTimes();
+tick();

@@ -1,0 +1,82 @@
+"""Who changed what, newest first: filtered by deep links, paged by key. For operators, as the log is over HTTP."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+
+from scheduler_service.api.auth import require_operator_page
+from scheduler_service.api.context import Context
+from scheduler_service.api.pages.moments import Moment, moment, pretty
+from scheduler_service.api.pages.policy_words import Change
+from scheduler_service.api.pages.shell import PageRoute, page
+from scheduler_service.api.routes_jobs import Cursor
+from scheduler_service.core.audit import AuditEntry
+from scheduler_service.core.fields import read_text
+from scheduler_service.core.instants import Instant
+from scheduler_service.record_ports import AuditFilter
+
+_ENTRIES: Final = 50
+_RUN: Final = re.compile(r"^adhoc_|_manual-[0-9a-f-]{36}$|_\d{4}-\d{2}-\d{2}T[\d:.]+Z$")
+
+router = APIRouter(include_in_schema=False, dependencies=[Depends(require_operator_page)], route_class=PageRoute)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One change; `link` leads to what it changed."""
+
+    at: Moment
+    actor: str
+    role: str
+    action: str
+    subject: str | None
+    link: str | None
+    changes: list[Change]
+
+
+@router.get("/audit")
+def show_audit(
+    request: Request,
+    context: Context,
+    subject: Annotated[str, Query(max_length=300)] = "",
+    actor: Annotated[str, Query(max_length=300)] = "",
+    action: Annotated[str, Query(max_length=300)] = "",
+    cursor: Cursor = None,
+) -> Response:
+    """Changes, newest first."""
+    for name, text in (("subject", subject), ("actor", actor), ("action", action), ("cursor", cursor or "")):
+        read_text(text, name)
+    found = context.stores.audit.list(AuditFilter(subject or None, actor or None, action or None), _ENTRIES, cursor)
+    asked = {name: value for name, value in (("subject", subject), ("actor", actor), ("action", action)) if value}
+    now = context.clock()
+    return page(
+        request, "audit.html", lines=[_line(entry, now) for entry in found.items], subject=subject, actor=actor,
+        action=action, filtered=bool(asked), first=urlencode(asked) if cursor else None,
+        following=urlencode({**asked, "cursor": found.next_cursor}) if found.next_cursor else None,
+    )  # fmt: skip
+
+
+def _line(entry: AuditEntry, now: Instant) -> Line:
+    return Line(
+        moment(entry.at, now), entry.actor, entry.role, entry.action, entry.subject, _link(entry.subject),
+        list(_changes(entry.before, entry.after)),
+    )  # fmt: skip
+
+
+def _link(subject: str | None) -> str | None:
+    if subject is None:
+        return None
+    return f"/runs/{subject}" if _RUN.search(subject) else f"/jobs/{subject}"
+
+
+def _changes(before: Any, after: Any) -> Iterator[Change]:
+    """The fields that differ; the whole of what was made or removed is told by its action."""
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return
+    for name in sorted({*before, *after}):
+        if before.get(name) != after.get(name) and name != "version":
+            yield Change(name, pretty(before.get(name)), pretty(after.get(name)))

@@ -1,0 +1,108 @@
+"""Charts of runs as numbers for an SVG: colour and a mark say the result, height how long it took. Pure."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from scheduler_service.api.pages.moments import length
+from scheduler_service.core.instants import MILLISECOND, Duration, format_instant
+from scheduler_service.core.run_state import RunState
+from scheduler_service.history_ports import Outcome
+
+_STEP: Final = 5
+_LOWEST: Final = 3
+_SPARK_HEIGHT: Final = 20
+_CHART_HEIGHT: Final = 96
+_MARKED: Final = frozenset({RunState.FAILED, RunState.MISSED, RunState.CANCELLED})
+
+
+@dataclass(frozen=True, slots=True)
+class RunBar:
+    """One run; `mark`: it did not go well, which a triangle says too."""
+
+    x: int
+    height: int
+    state: str
+    mark: bool
+    says: str
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunChart:
+    """Runs from the oldest to the newest; `bound` is where the timeout's line lies, from the top."""
+
+    bars: tuple[RunBar, ...]
+    width: int
+    words: str
+    longest: str | None
+    bound: float | None = None
+
+
+def spark(newest_first: Sequence[Outcome], places: int = 30) -> RunChart:
+    """The last runs on a line of a table, the newest at its right end; heights by the logarithm."""
+    runs = list(reversed(newest_first[:places]))
+    longest = max((run.took or 0 for run in runs), default=0)
+    shift = (places - len(runs)) * _STEP
+    bars = [_bar(run, shift + n * _STEP, _log_height(run.took, longest)) for n, run in enumerate(runs)]
+    return RunChart(tuple(bars), places * _STEP, _words(runs), length(longest) if longest else None)
+
+
+def duration_chart(newest_first: Sequence[Outcome], timeout: Duration | None, places: int) -> RunChart:
+    """How long the last runs took, to a linear scale that holds the timeout where it is not far off."""
+    runs = list(reversed(newest_first))
+    longest = max((run.took or 0 for run in runs), default=0)
+    near = timeout if timeout is not None and timeout <= 4 * longest else None
+    scale = max(longest, near or 0, MILLISECOND)
+    shift = max(0, places - len(runs)) * 10
+    bars = [
+        _bar(run, shift + n * 10, max(_LOWEST, round(_CHART_HEIGHT * (run.took or 0) / scale)))
+        for n, run in enumerate(runs)
+    ]
+    bound = None if near is None else 100 - _CHART_HEIGHT * near / scale
+    return RunChart(tuple(bars), places * 10, _words(runs), length(scale) if longest else None, bound)
+
+
+def _bar(run: Outcome, x: int, height: int) -> RunBar:
+    took = "" if run.took is None else f", {length(run.took)}"
+    says = f"{format_instant(run.scheduled_at)[:19].replace('T', ' ')} UTC: {run.state}{took}"
+    return RunBar(x, height, run.state.value, run.state in _MARKED, says, run.run_id)
+
+
+def _log_height(took: Duration | None, longest: Duration) -> int:
+    if not took or longest <= MILLISECOND:
+        return _LOWEST
+    share = math.log1p(took / MILLISECOND) / math.log1p(longest / MILLISECOND)
+    return max(_LOWEST, round(_SPARK_HEIGHT * share))
+
+
+def _words(runs: Sequence[Outcome]) -> str:
+    if not runs:
+        return "no runs yet"
+    counts = [(state, sum(run.state is state for run in runs)) for state in RunState]
+    return ", ".join(f"{count} {state}" for state, count in counts if count)
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How the runs of a time ended; `success` in percent, durations of those that ran."""
+
+    over: int
+    success: float | None
+    median: str | None
+    p95: str | None
+    capped: bool
+
+
+def health(runs: Sequence[Outcome], limit: int) -> Health:
+    """The figures of these runs, of which no more than `limit` were read."""
+    good = sum(run.state is RunState.COMPLETED for run in runs)
+    bad = sum(run.state in (RunState.FAILED, RunState.MISSED) for run in runs)
+    took = sorted(run.took for run in runs if run.took is not None)
+    success = 100 * good / (good + bad) if good + bad else None
+    return Health(good + bad, success, _quantile(took, 0.5), _quantile(took, 0.95), len(runs) >= limit)
+
+
+def _quantile(ordered: Sequence[Duration], share: float) -> str | None:
+    return length(ordered[min(len(ordered) - 1, int(share * len(ordered)))]) if ordered else None

@@ -1,0 +1,74 @@
+"""The token that each form carries, against pages of other sites.
+
+A random seed lies in a cookie that no script can read and no other site can send; the token in the form is signed
+with it and with what the caller logs in by, so that it serves this browser and this caller alone. No server state.
+"""
+
+import hashlib
+import hmac
+import secrets
+from typing import Annotated, Final
+from urllib.parse import parse_qsl
+
+from fastapi import Depends, Request
+
+from scheduler_service.api.auth import presented_token
+from scheduler_service.api.bodies import check_text, raw_body
+from scheduler_service.api.problems import Problem, malformed
+
+COOKIE: Final = "itinerary_form"
+FIELD: Final = "csrf"
+HEADER: Final = "x-itinerary-csrf"
+_MOST_FIELDS: Final = 1000
+
+
+def fresh_seed() -> str:
+    """What a browser is given on its first page."""
+    return secrets.token_urlsafe(24)
+
+
+def csrf_of(request: Request, seed: str) -> str:
+    """The token of this browser and this caller."""
+    login = presented_token(request.headers.get("authorization", "")) or ""
+    return hmac.new(f"{login}\n{seed}".encode("utf-8", "replace"), b"itinerary form", hashlib.sha256).hexdigest()
+
+
+class Form:
+    """The fields of a form, in the order that they came."""
+
+    def __init__(self, fields: list[tuple[str, str]]) -> None:
+        self._fields = fields
+
+    def one(self, name: str) -> str:
+        """The value of a field, stripped; empty where it is not there."""
+        return next((value.strip() for key, value in self._fields if key == name), "")
+
+    def texts(self) -> dict[str, str]:
+        """Every field by its name."""
+        return dict(self._fields)
+
+    def all(self, name: str) -> list[str]:
+        """Every value of a field."""
+        return [value for key, value in self._fields if key == name]
+
+
+def form_of(raw: Annotated[bytes, Depends(raw_body)]) -> Form:
+    """The form that the body is; Problem 400 where it is none, 422 for a text that cannot be stored."""
+    try:
+        fields = parse_qsl(raw.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS)
+    except ValueError as exc:
+        raise malformed("the body is not a form") from exc
+    for name, value in fields:
+        check_text(value, (), name)
+    return Form(fields)
+
+
+FormBody = Annotated[Form, Depends(form_of)]
+
+
+def require_csrf(request: Request, form: FormBody) -> None:
+    """A dependency: 403 for a form that no page of ours gave to this browser and this caller."""
+    seed = request.cookies.get(COOKIE, "")
+    sent = request.headers.get(HEADER) or form.one(FIELD)
+    if not seed or not hmac.compare_digest(csrf_of(request, seed).encode(), sent.encode()):
+        raise Problem(403, "this form is out of date or was not sent by a page of ours; load the page anew and repeat")

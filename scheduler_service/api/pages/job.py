@@ -1,0 +1,175 @@
+"""One job: its next runs, how its last ones went, its policies in words, its versions; paused, run, deleted."""
+
+import json
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query, Request, Response
+
+from scheduler_service.api.auth import Who, demand
+from scheduler_service.api.context import ApiContext, Context
+from scheduler_service.api.pages.charts import Health, RunChart, duration_chart, health
+from scheduler_service.api.pages.csrf import Form, FormBody
+from scheduler_service.api.pages.moments import Moment, RunLine, length, moment, optional_moment, pretty, run_line
+from scheduler_service.api.pages.policy_words import VersionLine, policies, version_lines
+from scheduler_service.api.pages.shell import CHANGER, READER, PageRoute, go, page
+from scheduler_service.api.previews import job_preview
+from scheduler_service.api.routes_explain import why_at
+from scheduler_service.api.routes_jobs import delete_job, known_job, pause_job, resume_job, triggered
+from scheduler_service.core.balancer import needs_place
+from scheduler_service.core.errors import BadValue
+from scheduler_service.core.explanation import Explanation
+from scheduler_service.core.instants import SECOND, Instant, parse_instant
+from scheduler_service.core.model import Job, Overlap
+from scheduler_service.core.words import describe
+from scheduler_service.ports import RunFilter
+
+_NEXT: Final = 10
+_HISTORY: Final = 20
+_CHARTED: Final = 60
+_VERSIONS: Final = 20
+
+router = APIRouter(include_in_schema=False, dependencies=READER, route_class=PageRoute)
+
+
+@dataclass(frozen=True, slots=True)
+class NextRun:
+    """A planned run: in UTC, in the job's zone, and what the clocks do to it."""
+
+    at: Moment
+    local: str
+    offset: str
+    dst: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """What the page shows."""
+
+    job: Job
+    schedule: str
+    warnings: list[str]
+    coming: list[NextRun]
+    none_coming: str
+    paused_until: Moment | None
+    policies: list[tuple[str, str]]
+    chart: RunChart
+    health: Health
+    timeout: str | None
+    history: list[RunLine]
+    older: bool
+    versions: list[VersionLine]
+    arguments: str
+    overlaps: list[str]
+
+
+@router.get("/jobs/{job_id}")
+def show_job(
+    request: Request, context: Context, job_id: str, at: Annotated[str, Query(max_length=40)] = ""
+) -> Response:
+    """The job, and where `at` is given, what was decided for that instant."""
+    job = known_job(context, job_id)
+    why: Explanation | None = None
+    complaint = None
+    if at:
+        try:
+            why = why_at(context, job_id, read_time(at, "at"))
+        except BadValue as exc:
+            complaint = str(exc)
+    return page(request, "job.html", seen=_view(context, job), at=at, why=why, complaint=complaint)
+
+
+@router.post("/jobs/{job_id}/pause", dependencies=CHANGER)
+def pause(context: Context, who: Who, job_id: str, form: FormBody) -> Response:
+    """Pause it, for good or until a time."""
+    until = form.one("until")
+    body = {"reason": form.one("reason") or None, "until": _utc(until) if until else None}
+    pause_job(context, who, job_id, body)
+    return go(f"/jobs/{job_id}", "paused")
+
+
+@router.post("/jobs/{job_id}/resume", dependencies=CHANGER)
+def resume(context: Context, who: Who, job_id: str) -> Response:
+    """Let it go on."""
+    resume_job(context, who, job_id)
+    return go(f"/jobs/{job_id}", "resumed")
+
+
+@router.post("/jobs/{job_id}/trigger", dependencies=CHANGER)
+def trigger(context: Context, who: Who, job_id: str, form: FormBody) -> Response:
+    """Run it now; to the page of the run."""
+    run = triggered(context, who, job_id, _asked(form))
+    return go(f"/runs/{run.run_id}", "triggered")
+
+
+@router.post("/jobs/{job_id}/delete", dependencies=CHANGER)
+def delete(context: Context, who: Who, job_id: str, form: FormBody) -> Response:
+    """Delete it, where its name was typed."""
+    demand(who, "admin", "deleting jobs")
+    if form.one("confirm") != job_id:
+        raise BadValue("confirm", form.one("confirm"), f"type {job_id} to delete the job")
+    delete_job(context, who, job_id)
+    return go("/jobs", "deleted")
+
+
+def read_time(text: str, field: str) -> Instant:
+    """A time of a form: RFC 3339, or without a zone, in UTC; BadValue."""
+    return parse_instant(_utc(text), field)
+
+
+def _utc(text: str) -> str:
+    """A browser's field for a time knows no zone; its page says that it means UTC."""
+    plain = text.strip().replace(" ", "T")
+    if len(plain) == 16:
+        plain += ":00"
+    return f"{plain}Z" if len(plain) == 19 else plain
+
+
+def _asked(form: Form) -> dict[str, Any]:
+    body: dict[str, Any] = {"overlap": form.one("overlap") or None}
+    text = form.one("kwargs")
+    if text:
+        try:
+            body["kwargs"] = json.loads(text)
+        except ValueError as exc:
+            raise BadValue("kwargs", text[:100], f"give a JSON object ({exc})") from exc
+    return body
+
+
+def _view(context: ApiContext, job: Job) -> JobView:
+    now = context.clock()
+    after = max(now, job.paused_until - 1) if job.paused and job.paused_until is not None else now
+    preview = job_preview(job, after, _NEXT)
+    latest = context.stores.history.latest_of([job.job_id], now + SECOND, _CHARTED)[job.job_id]
+    history = context.stores.runs.list(RunFilter(job_id=job.job_id), _HISTORY, None)
+    return JobView(
+        job=job,
+        schedule=preview["text"],
+        warnings=preview["warnings"],
+        coming=[]
+        if job.paused and job.paused_until is None
+        else [_next(found, now) for found in preview["occurrences"]],
+        none_coming=_none_coming(job),
+        paused_until=optional_moment(job.paused_until, now),
+        policies=list(policies(job)),
+        chart=duration_chart(latest, job.timeout, _CHARTED),
+        health=health(latest, _CHARTED),
+        timeout=length(job.timeout),
+        history=[run_line(run, now) for run in history.items],
+        older=history.next_cursor is not None,
+        versions=version_lines(context.stores.history.versions(job.job_id, _VERSIONS), now),
+        arguments=pretty({"args": list(job.args), "kwargs": dict(job.kwargs)}),
+        overlaps=[overlap.value for overlap in Overlap],
+    )
+
+
+def _next(found: dict[str, Any], now: Instant) -> NextRun:
+    return NextRun(moment(parse_instant(found["at"]), now), found["local"], found["offset"], found["dst"])
+
+
+def _none_coming(job: Job) -> str:
+    if job.paused:
+        return "It is paused for good: resume it to let it run again."
+    if needs_place(job):
+        return "The leader finds it a place, within moments."
+    return f"Never again: {describe(job.schedule)}."

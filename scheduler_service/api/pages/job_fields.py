@@ -1,0 +1,141 @@
+"""The fields of the form of a job: from a job's JSON to texts, and back. Pure; core.job_body judges the values."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from scheduler_service.api.pages.csrf import Form
+from scheduler_service.api.pages.moments import pretty
+from scheduler_service.core.errors import BadValue
+
+KINDS: Final = (
+    ("interval", "Interval", "every so often, in elapsed time"),
+    ("cron", "Cron", "a line of five fields, or six with seconds last"),
+    ("hourly", "Hourly", "every hour at a minute"),
+    ("calendar", "Calendar", "every so many days, weeks or months, at wall times"),
+    ("once", "Once", "one instant"),
+)
+_PLAIN: Final = ("title", "task", "queue", "jitter", "timeout", "start_at", "end_at", "overlap", "description")
+# Of the fields of a schedule, what each kind has; the names in the form have the kind before them.
+_TEXTS: Final = {
+    "cron": ("expr", "timezone", "day_match", "dst_gap", "dst_fold"),
+    "hourly": ("timezone",),
+    "interval": ("every", "offset", "anchor", "timezone"),
+    "calendar": ("unit", "start", "timezone"),
+    "once": ("at",),
+}
+_NUMBERS: Final = {"hourly": ("minute",), "calendar": ("every",)}
+_LISTS: Final = {"calendar": ("at", "weekdays")}
+_SWITCHES: Final = {"interval": ("balanced", "pinned")}
+BLANK: Final[dict[str, str]] = {
+    "kind": "interval", "interval.every": "1h", "cron.expr": "0 2 * * *", "hourly.minute": "0", "calendar.every": "1",
+    "calendar.unit": "day", "calendar.at": "05:30", "queue": "default", "priority": "5", "overlap": "skip",
+    "misfire.policy": "fire_once", "misfire.grace": "30s", "misfire.max_catch_up": "100", "retry.max_attempts": "1",
+    "retry.initial": "5s", "retry.factor": "2", "retry.max": "10m", "retry.jitter": "on", "jitter": "0s",
+    "args": "[]", "kwargs": "{}",
+}  # fmt: skip
+
+
+def fields_of(definition: Mapping[str, Any]) -> dict[str, str]:
+    """The texts of the form for a job's JSON."""
+    schedule = definition["schedule"]
+    kind = schedule["kind"]
+    fields = {**BLANK, "kind": kind, "job_id": definition["job_id"]}
+    fields |= {name: _text(definition[name]) for name in (*_PLAIN, "priority")}
+    fields |= {f"{kind}.{name}": _text(value) for name, value in schedule.items() if name != "kind"}
+    for group in ("misfire", "retry"):
+        fields |= {f"{group}.{name}": _text(value) for name, value in definition[group].items()}
+    fields |= {name: pretty(definition[name]) for name in ("args", "kwargs")}
+    return {**fields, "tags": ", ".join(definition["tags"])}
+
+
+def shown_again(form: Form) -> dict[str, str]:
+    """What was typed; a box that is not ticked is not sent."""
+    return {**dict.fromkeys(BLANK, ""), **form.texts()}
+
+
+def schedule_of(form: Form) -> dict[str, Any]:
+    """The schedule's JSON; BadValue for a number that is none."""
+    kind = form.one("kind")
+    spec: dict[str, Any] = {"kind": kind}
+    for name in _TEXTS.get(kind, ()):
+        if text := form.one(f"{kind}.{name}"):
+            spec[name] = text
+    for name in _NUMBERS.get(kind, ()):
+        if text := form.one(f"{kind}.{name}"):
+            spec[name] = _number(text, f"schedule.{name}")
+    for name in _LISTS.get(kind, ()):
+        if parts := _parts(form.one(f"{kind}.{name}")):
+            spec[name] = parts
+    for name in _SWITCHES.get(kind, ()):
+        if form.one(f"{kind}.{name}"):
+            spec[name] = True
+    if kind == "calendar" and (days := _parts(form.one("calendar.days"))):
+        spec["days"] = [_number(day, "schedule.days") for day in days]
+    return spec
+
+
+def body_of(form: Form, errors: list[BadValue]) -> dict[str, Any]:
+    """The job's JSON; what cannot even be read is added to `errors`."""
+
+    def tried(name: str, read: Any) -> Any:
+        try:
+            return read()
+        except BadValue as exc:
+            errors.append(exc)
+            return None
+
+    body: dict[str, Any] = {name: form.one(name) or None for name in ("job_id", *_PLAIN)}
+    body["schedule"] = tried("schedule", lambda: schedule_of(form))
+    body["priority"] = tried("priority", lambda: _number(form.one("priority") or "5", "priority"))
+    body["tags"] = _parts(form.one("tags"))
+    for name in ("args", "kwargs"):
+        body[name] = tried(name, lambda name=name: _json(form.one(name), name))
+    body["misfire"] = tried("misfire", lambda: _misfire(form))
+    body["retry"] = tried("retry", lambda: _retry(form))
+    return {name: value for name, value in body.items() if value is not None}
+
+
+def _misfire(form: Form) -> dict[str, Any]:
+    found = {name: form.one(f"misfire.{name}") for name in ("policy", "grace") if form.one(f"misfire.{name}")}
+    most = form.one("misfire.max_catch_up")
+    return {**found, **({"max_catch_up": _number(most, "misfire.max_catch_up")} if most else {})}
+
+
+def _retry(form: Form) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        name: form.one(f"retry.{name}") for name in ("initial", "max") if form.one(f"retry.{name}")
+    }
+    if most := form.one("retry.max_attempts"):
+        found["max_attempts"] = _number(most, "retry.max_attempts")
+    if factor := form.one("retry.factor"):
+        found["factor"] = _json(factor, "retry.factor")
+    return {**found, "jitter": bool(form.one("retry.jitter"))}
+
+
+def _number(text: str, field: str) -> int:
+    try:
+        return int(text[:20])
+    except ValueError:
+        raise BadValue(field, text, "give a whole number") from None
+
+
+def _json(text: str, field: str) -> Any:
+    if not text:
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as exc:
+        raise BadValue(field, text[:100], f"give JSON ({str(exc)[:100]})") from exc
+
+
+def _parts(text: str) -> list[str]:
+    return [part for part in (piece.strip() for piece in text.split(",")) if part]
+
+
+def _text(value: Any) -> str:
+    if value is None or value is False:
+        return ""
+    if value is True:
+        return "on"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

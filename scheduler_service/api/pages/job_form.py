@@ -1,0 +1,112 @@
+"""The form of a job: made or edited, with the next runs of what was typed so far shown beside it.
+
+Promises: an edit that somebody else's edit came before is refused, not laid over it; what was typed is never lost
+with an error.
+"""
+
+from typing import Any, Final
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from scheduler_service.api.auth import Who, require_operator_page
+from scheduler_service.api.context import Context
+from scheduler_service.api.pages.csrf import Form, FormBody
+from scheduler_service.api.pages.job_fields import BLANK, KINDS, body_of, fields_of, schedule_of, shown_again
+from scheduler_service.api.pages.moments import moment
+from scheduler_service.api.pages.shell import CHANGER, READER, PageRoute, go, page
+from scheduler_service.api.previews import read_and_preview
+from scheduler_service.api.routes_jobs import create_job, known_job, put_job
+from scheduler_service.api.templating import part
+from scheduler_service.core.errors import BadValue, BadValues, Conflict, StaleVersion
+from scheduler_service.core.identity import JOB_ID
+from scheduler_service.core.instants import parse_instant
+from scheduler_service.core.job_body import definition_of, read_job
+from scheduler_service.core.model import MisfirePolicy, Overlap
+
+_CHOICES: Final[dict[str, Any]] = {
+    "kinds": KINDS,
+    "overlaps": [overlap.value for overlap in Overlap],
+    "misfires": [policy.value for policy in MisfirePolicy],
+}
+
+router = APIRouter(include_in_schema=False, route_class=PageRoute)
+
+
+@router.get("/new-job", dependencies=[Depends(require_operator_page)])
+def blank_form(request: Request) -> Response:
+    """The form of a job that is to be made."""
+    return _form(request, dict(BLANK), None)
+
+
+@router.get("/jobs/{job_id}/edit", dependencies=[Depends(require_operator_page)])
+def filled_form(request: Request, context: Context, job_id: str) -> Response:
+    """The form of a job as it is."""
+    job = known_job(context, job_id)
+    return _form(request, {**fields_of(definition_of(job)), "version": str(job.version)}, job_id)
+
+
+@router.post("/new-job", dependencies=CHANGER)
+def make(request: Request, context: Context, who: Who, form: FormBody) -> Response:
+    """Make it; the form again, with what is wrong, where it cannot be made."""
+    try:
+        body = _checked(form, context.clock())
+        create_job(context, who, body)
+    except (BadValue, BadValues, Conflict) as exc:
+        return _form(request, shown_again(form), None, exc)
+    return go(f"/jobs/{body['job_id']}", "made")
+
+
+@router.post("/jobs/{job_id}/edit", dependencies=CHANGER)
+def replace(request: Request, context: Context, who: Who, job_id: str, form: FormBody) -> Response:
+    """Save it as it was typed, if nobody changed it since the form was shown."""
+    job = known_job(context, job_id)
+    try:
+        body = _checked(form, job.created_at, job_id)
+        answer = put_job(context, who, job_id, body, f'"{form.one("version")}"')
+    except (BadValue, BadValues, StaleVersion) as exc:
+        return _form(request, shown_again(form), job_id, exc)
+    changed = answer.headers["etag"] != f'"{job.version}"'
+    return go(f"/jobs/{job_id}", "made" if changed else "unchanged")
+
+
+@router.post("/parts/preview", dependencies=READER)
+def preview(context: Context, form: FormBody) -> Response:
+    """The next runs of what is typed so far, or what is wrong with it. Changes nothing."""
+    now = context.clock()
+    job_id = form.one("job_id")
+    try:
+        asked: dict[str, Any] = {"schedule": schedule_of(form)}
+        asked |= {"job_id": job_id} if JOB_ID.fullmatch(job_id) else {}
+        found = read_and_preview(asked, now)
+    except BadValue as exc:
+        return part("_preview.html", complaints=[str(exc)], found=None, times=[])
+    except BadValues as exc:
+        return part("_preview.html", complaints=[str(error) for error in exc.errors], found=None, times=[])
+    times = [(moment(parse_instant(item["at"]), now), item) for item in found["occurrences"]]
+    return part("_preview.html", complaints=[], found=found, times=times)
+
+
+def _checked(form: Form, made_at: int, job_id: str | None = None) -> dict[str, Any]:
+    """The job's JSON; BadValues with everything that is wrong, so that all is told at once."""
+    errors: list[BadValue] = []
+    body = body_of(form, errors)
+    if job_id is not None:
+        body["job_id"] = job_id
+    try:
+        read_job(body, made_at=made_at)
+    except BadValues as exc:
+        known = {error.field.split(".")[0] for error in errors}
+        errors += [error for error in exc.errors if error.field not in known]
+    if errors:
+        raise BadValues(errors)
+    return body
+
+
+def _form(request: Request, fields: dict[str, str], job_id: str | None, wrong: Exception | None = None) -> Response:
+    complaints = (
+        [str(error) for error in wrong.errors] if isinstance(wrong, BadValues) else [str(wrong)] if wrong else []
+    )
+    status = 200 if wrong is None else 409 if isinstance(wrong, Conflict) else 422
+    return page(
+        request, "job_form.html", status=status, fields=fields, job_id=job_id, complaints=complaints, **_CHOICES
+    )

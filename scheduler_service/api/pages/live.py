@@ -1,0 +1,116 @@
+"""The scheduler now, as pages show it: the lease, the leader's own figures where it answers, and what is wrong."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from scheduler_service.api.context import ApiContext
+from scheduler_service.api.pages.moments import Moment, length, moment
+from scheduler_service.api.problems import Problem
+from scheduler_service.core.errors import BrokerUnavailable
+from scheduler_service.core.instants import HOUR, SECOND, Instant, parse_instant
+from scheduler_service.core.run_state import RunState
+from scheduler_service.history_ports import Trouble
+from scheduler_service.ports import LeaseView
+
+_LATE_AFTER: Final = 5 * SECOND
+TROUBLES: Final = 1000
+"""How many failed or missed runs a page looks at; more are told as so many or more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """`lease` None: nobody ever led. `figures` empty: no leader answers. `inbox` None: Redis does not answer."""
+
+    lease: LeaseView | None
+    figures: Mapping[str, Any]
+    inbox: int | None
+
+    @property
+    def led(self) -> bool:
+        """Whether somebody leads by the database."""
+        return self.lease is not None and self.lease.live
+
+    @property
+    def workers(self) -> Sequence[Mapping[str, Any]]:
+        """The workers that the leader hears or heard."""
+        found: Sequence[Mapping[str, Any]] = self.figures.get("workers", ())
+        return found
+
+    @property
+    def queues(self) -> Sequence[Mapping[str, Any]]:
+        """The queues that have workers or pending runs."""
+        found: Sequence[Mapping[str, Any]] = self.figures.get("queues", ())
+        return found
+
+    def since(self, now: Instant) -> Moment | None:
+        """Since when it leads."""
+        return moment(self.lease.acquired_at, now) if self.lease is not None and self.lease.live else None
+
+    def lag(self, now: Instant) -> int | None:
+        """How long the run that waits longest is overdue; None where nobody answers."""
+        if not self.figures:
+            return None
+        oldest = self.figures.get("oldest_due_at")
+        return 0 if oldest is None else max(0, now - parse_instant(oldest))
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """Something wrong: a sentence, and the page that shows more of it."""
+
+    words: str
+    link: str | None = None
+
+
+def look(context: ApiContext) -> Live:
+    """Ask the database, the leader and Redis, each once."""
+    lease = context.stores.leases.peek(0)
+    figures: Mapping[str, Any] = {}
+    if lease is not None and lease.live:
+        try:
+            figures = context.leader.ask("statistics")
+        except Problem:
+            figures = {}  # it leads by the database but does not answer: the page says so
+    try:
+        inbox = context.stores.inbox.depth()
+    except BrokerUnavailable:
+        inbox = None
+    return Live(lease, figures, inbox)
+
+
+def complaints(live: Live, troubles: Sequence[Trouble], now: Instant) -> Iterator[Complaint]:
+    """What is wrong now, the gravest first."""
+    yield from _of_parts(live)
+    for queue in live.queues:
+        if queue["pending"] and not queue["workers"]:
+            count, name = queue["pending"], queue["name"]
+            yield Complaint(
+                f"{count} {_runs(count)} wait in queue {name}, and no living worker listens there: "
+                f"start one with itinerary worker -Q {name}.",
+                "/workers",
+            )
+    lag = live.lag(now)
+    if lag is not None and lag > _LATE_AFTER:
+        yield Complaint(f"A run has been due for {length(lag)} and has not started.", "/runs?state=pending")
+    recent = [trouble for trouble in troubles if trouble.finished_at > now - HOUR]
+    for state, said in ((RunState.FAILED, "failed for good"), (RunState.MISSED, "missed: too late to start")):
+        count = sum(trouble.state is state for trouble in recent)
+        if count:
+            more = " or more" if count == TROUBLES else ""
+            yield Complaint(f"{count}{more} {_runs(count)} {said} in the last hour.", "/failures?within=1h")
+
+
+def _of_parts(live: Live) -> Iterator[Complaint]:
+    if live.inbox is None:
+        yield Complaint("Redis does not answer: nothing can be handed to the workers.")
+    if not live.led:
+        yield Complaint("Nobody leads: start a leader with itinerary leader.")
+    elif not live.figures:
+        yield Complaint("The leader does not answer within a second.")
+    elif not any(worker["alive"] for worker in live.workers):
+        yield Complaint("No worker is heard: start one with itinerary worker.", "/workers")
+
+
+def _runs(count: int) -> str:
+    return "run" if count == 1 else "runs"

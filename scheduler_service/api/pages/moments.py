@@ -1,0 +1,102 @@
+"""Times, durations and runs as pages show them. Pure."""
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from scheduler_service.core.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant, format_instant
+from scheduler_service.core.model import Run
+from scheduler_service.core.relative import relative, rough
+from scheduler_service.core.run_state import FINAL, RunState
+
+SHAPES: Final = {
+    RunState.SCHEDULED: "○", RunState.PENDING: "◔", RunState.RUNNING: "●", RunState.RETRYING: "↻",
+    RunState.COMPLETED: "✓", RunState.FAILED: "✕", RunState.CANCELLED: "⊘", RunState.SKIPPED: "»", RunState.MISSED: "!",
+}  # fmt: skip
+"""A shape beside each colour, so that nobody needs to tell colours apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """An instant: relative words, and the exact time behind them."""
+
+    iso: str
+    words: str
+
+    @property
+    def clock(self) -> str:
+        """The time to the second, without its date."""
+        return self.iso[11:19]
+
+    @property
+    def plain(self) -> str:
+        """Date and time to the second, for tables."""
+        return f"{self.iso[:10]} {self.iso[11:19]}"
+
+
+@dataclass(frozen=True, slots=True)
+class RunLine:
+    """One run of a list."""
+
+    run_id: str
+    job_id: str | None
+    task: str
+    state: str
+    shape: str
+    scheduled: Moment
+    waited: str | None
+    took: str | None
+    worker: str | None
+    reason: str | None
+    task_id: str
+    attempt: int
+    over: bool
+    stopping: bool
+
+
+def moment(instant: Instant, now: Instant) -> Moment:
+    """An instant as seen from `now`."""
+    return Moment(format_instant(instant), relative(instant, now))
+
+
+def optional_moment(instant: Instant | None, now: Instant) -> Moment | None:
+    """The same for one that may be absent."""
+    return None if instant is None else moment(instant, now)
+
+
+def length(duration: Duration | None) -> str | None:
+    """How long something took, in two units at most: `12 ms`, `3.4 s`, `2 min 5 s`."""
+    if duration is None:
+        return None
+    duration = max(0, duration)
+    if duration < SECOND:
+        return f"{duration // 1000} ms"
+    if duration < 10 * SECOND:
+        return f"{duration / SECOND:.1f} s"
+    for size, name, below, below_name in (
+        (DAY, "d", HOUR, "h"),
+        (HOUR, "h", MINUTE, "min"),
+        (MINUTE, "min", SECOND, "s"),
+    ):
+        if duration >= size:
+            rest = duration % size // below
+            return f"{duration // size} {name} {rest} {below_name}" if rest else f"{duration // size} {name}"
+    return rough(duration)
+
+
+def run_line(run: Run, now: Instant) -> RunLine:
+    """A run of a list as seen from `now`."""
+    ended = run.finished_at if run.finished_at is not None else now
+    took = ended - run.started_at if run.started_at is not None else None
+    waited = run.started_at - run.due_at if run.started_at is not None else None
+    over = run.state in FINAL
+    return RunLine(
+        run.run_id, run.job_id, run.task, run.state.value, SHAPES[run.state], moment(run.scheduled_at, now),
+        length(waited), length(took), run.worker, run.reason or (run.error.message if run.error else None),
+        f"{run.run_id}~{run.attempt}", run.attempt, over, run.cancel_requested_at is not None and not over,
+    )  # fmt: skip
+
+
+def pretty(value: Any) -> str:
+    """JSON for people."""
+    return json.dumps(value, indent=2, ensure_ascii=False)

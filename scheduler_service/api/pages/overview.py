@@ -1,0 +1,120 @@
+"""The first page: who leads, what runs, what comes next, what is wrong. Only shows."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fastapi import APIRouter, Request, Response
+
+from scheduler_service.api.context import ApiContext, Context
+from scheduler_service.api.pages.charts import Health, health
+from scheduler_service.api.pages.live import TROUBLES, Complaint, Live, complaints, look
+from scheduler_service.api.pages.moments import SHAPES, Moment, RunLine, length, moment, run_line
+from scheduler_service.api.pages.shell import READER, PageRoute, page
+from scheduler_service.api.previews import next_runs
+from scheduler_service.core.balancer import needs_place
+from scheduler_service.core.errors import StoreUnavailable
+from scheduler_service.core.instants import DAY, HOUR, SECOND, Instant, parse_instant
+from scheduler_service.core.model import Job
+from scheduler_service.core.run_state import ACTIVE, RunState
+from scheduler_service.ports import RunFilter
+
+_JOBS: Final = 200
+_COMING: Final = 10
+_IDLE: Final = 50
+_RUNS: Final = 10
+_RUNNING: Final = 10
+_SAMPLE: Final = 2000
+_MOST_COUNTED: Final = 10_000
+
+router = APIRouter(include_in_schema=False, dependencies=READER, route_class=PageRoute)
+
+
+@dataclass(frozen=True, slots=True)
+class Coming:
+    """A planned run."""
+
+    job_id: str
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """What the page shows."""
+
+    live: Live
+    since: Moment | None
+    lag: str | None
+    workers: int | None
+    counts: list[tuple[str, str, str]]
+    health: Health
+    running: list[RunLine]
+    coming: list[Coming]
+    runs: list[RunLine]
+    complaints: list[Complaint]
+    has_jobs: bool
+
+
+@router.get("/")
+def first_page(request: Request, context: Context) -> Response:
+    """Who leads, what runs, what comes next."""
+    try:
+        return page(request, "overview.html", seen=overview(context))
+    except StoreUnavailable:
+        return page(request, "overview.html", seen=None)
+
+
+def overview(context: ApiContext) -> Overview:
+    """Everything that the page shows, as of now."""
+    now, stores = context.clock(), context.stores
+    live = look(context)
+    jobs = stores.jobs.list(tag=None, text=None, paused=None, limit=_JOBS, cursor=None)
+    all_jobs = jobs.next_cursor is None
+    running = stores.runs.list(RunFilter(states=(RunState.RUNNING,)), _RUNNING, None)
+    latest = stores.runs.list(RunFilter(until=now + SECOND), _RUNS, None)
+    troubles = stores.history.troubles(now - HOUR, TROUBLES)
+    counts = stores.history.active_counts(_MOST_COUNTED)
+    planned = {job.job_id: _next(job, now) for job in jobs.items}
+    return Overview(
+        live=live,
+        since=live.since(now),
+        lag=length(live.lag(now)),
+        workers=sum(worker["alive"] for worker in live.workers) if live.figures else None,
+        counts=[(state.value, SHAPES[state], _count(counts[state])) for state in RunState if state in ACTIVE],
+        health=health(stores.history.latest(now - DAY, now, _SAMPLE), _SAMPLE),
+        running=[run_line(run, now) for run in running.items],
+        coming=_coming(planned if all_jobs else {}, live, now),
+        runs=[run_line(run, now) for run in latest.items],
+        complaints=[*complaints(live, troubles, now), *_idle(context, jobs.items, planned, now)],
+        has_jobs=bool(jobs.items),
+    )
+
+
+def _count(count: int) -> str:
+    return f"{count:,}" + ("+" if count >= _MOST_COUNTED else "")
+
+
+def _next(job: Job, now: Instant) -> Instant | None:
+    found = next_runs(job, now, 1)
+    return parse_instant(found[0]) if found else None
+
+
+def _coming(planned: dict[str, Instant | None], live: Live, now: Instant) -> list[Coming]:
+    """Which jobs run next within a day: of few jobs each one, of many what the leader's index holds."""
+    told: Sequence[Any] = live.figures.get("upcoming", ())
+    found = {str(run["job_id"]): parse_instant(run["scheduled_at"]) for run in reversed(told)}
+    found |= {job_id: at for job_id, at in planned.items() if at is not None}
+    soon = sorted((at, job_id) for job_id, at in found.items() if now <= at < now + DAY)
+    return [Coming(job_id, moment(at, now)) for at, job_id in soon[:_COMING]]
+
+
+def _idle(
+    context: ApiContext, jobs: Sequence[Job], planned: dict[str, Instant | None], now: Instant
+) -> Iterator[Complaint]:
+    """Jobs that have no next run, are not paused, and never ran: what was meant to run once and did is just over."""
+    still = [job.job_id for job in jobs if planned[job.job_id] is None and not job.paused and not needs_place(job)]
+    ran = context.stores.history.latest_of(still[:_IDLE], now, 1)
+    never = [job_id for job_id in still[:_IDLE] if not ran[job_id]]
+    if never:
+        names = ", ".join(never[:3]) + (f" and {len(never) - 3} more" if len(never) > 3 else "")
+        yield Complaint(f"Never ran, and never will: {names}.", f"/jobs/{never[0]}")

@@ -1,0 +1,108 @@
+"""A job's policies in sentences, and what changed from one version to the next. Pure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, assert_never
+
+from scheduler_service.api.pages.moments import Moment, length, moment, pretty
+from scheduler_service.core.explain_facts import Version
+from scheduler_service.core.instants import Instant, format_instant
+from scheduler_service.core.job_body import definition_of, optional_instant
+from scheduler_service.core.model import Job, Misfire, MisfirePolicy, Overlap, RetryPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One field that a version changed, as JSON."""
+
+    field: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class VersionLine:
+    """One version: since when, by whom, and what it changed."""
+
+    version: int
+    since: Moment
+    actor: str | None
+    changes: list[Change]
+    first: bool
+    deleted: bool
+
+
+_OVERLAPS: Final = {
+    Overlap.SKIP: "A run that falls due while the one before is not over is skipped.",
+    Overlap.ALLOW: "Runs may go on side by side.",
+    Overlap.QUEUE: "A run that falls due while the one before is not over waits for it, but only one.",
+    Overlap.QUEUE_ALL: "Runs go one behind the other; all that fall due meanwhile wait.",
+    Overlap.CANCEL_RUNNING: "A run that falls due asks the one before to end, and takes its place.",
+}
+
+
+def policies(job: Job) -> Iterator[tuple[str, str]]:
+    """Name and sentence of each policy of a job."""
+    yield "Late", _late(job.misfire)
+    yield "Overlap", _OVERLAPS[job.overlap]
+    yield "Failed", _retries(job.retry)
+    yield "Timeout", f"A run is stopped after {length(job.timeout)}." if job.timeout else "A run may take any time."
+    if job.jitter:
+        yield "Jitter", f"Each run goes out up to {length(job.jitter)} after its time, by chance."
+    if job.start_at is not None or job.end_at is not None:
+        start = "" if job.start_at is None else f" from {format_instant(job.start_at)}"
+        end = "" if job.end_at is None else f" until {format_instant(job.end_at)}"
+        yield "Bounds", f"It runs{start}{end} only."
+
+
+def _late(misfire: Misfire) -> str:
+    grace = length(misfire.grace)
+    match misfire.policy:
+        case MisfirePolicy.FIRE_ONCE:
+            return (
+                f"Of runs that are more than {grace} late only the newest goes out; the others are recorded as missed."
+            )
+        case MisfirePolicy.FIRE_ALL:
+            most = misfire.max_catch_up
+            return (
+                f"Runs that are more than {grace} late are made up for, one behind the other, at most {most} of them."
+            )
+        case MisfirePolicy.SKIP:
+            return f"A run that is more than {grace} late does not go out; it is recorded as missed."
+        case _:
+            assert_never(misfire.policy)
+
+
+def _retries(retry: RetryPolicy) -> str:
+    if retry.max_attempts == 1:
+        return "A run that fails is not tried again."
+    jitter = ", a little by chance" if retry.jitter else ""
+    return (
+        f"A run that fails is tried up to {retry.max_attempts} times in all, after {length(retry.initial)} at first, "
+        f"{retry.factor:g} times that each time, at most {length(retry.max)}{jitter}."
+    )
+
+
+def version_lines(newest_first: Sequence[Version], now: Instant) -> list[VersionLine]:
+    """Each version with what it changed of the one before it, as far as that one is among them."""
+    olders: list[Version | None] = [*newest_first[1:], None]
+    return [_line(version, older, now) for version, older in zip(newest_first, olders, strict=True)]
+
+
+def _line(version: Version, older: Version | None, now: Instant) -> VersionLine:
+    job = version.job
+    changes = [] if older is None else list(_changes(_facts(older.job), _facts(job)))
+    return VersionLine(
+        job.version, moment(job.effective_from, now), version.actor, changes, job.version == 1, job.deleted
+    )
+
+
+def _facts(job: Job) -> dict[str, Any]:
+    pause = {"paused": job.paused, "pause_reason": job.pause_reason, "paused_until": optional_instant(job.paused_until)}
+    return {**definition_of(job), **pause}
+
+
+def _changes(before: dict[str, Any], after: dict[str, Any]) -> Iterator[Change]:
+    for name, value in after.items():
+        if before[name] != value:
+            yield Change(name, pretty(before[name]), pretty(value))

@@ -1,0 +1,120 @@
+"""What every page has around it: navigation, who asks, the token of its forms, what was just done, errors as a page.
+
+Promises: the same address answers a whole page to a browser and only its changing part to the script that fetches it
+again; an error of a page is a page that says what to do.
+"""
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from fastapi import Depends, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+from starlette.responses import RedirectResponse
+
+from scheduler_service.api.auth import may, require_operator_page, require_page
+from scheduler_service.api.context import ApiContext
+from scheduler_service.api.pages.csrf import COOKIE, csrf_of, fresh_seed, require_csrf
+from scheduler_service.api.pages.moments import moment
+from scheduler_service.api.problems import Problem, problem_of
+from scheduler_service.api.templating import part
+from scheduler_service.core.errors import ItineraryError
+from scheduler_service.version import VERSION
+
+READER: Final = [Depends(require_page)]
+CHANGER: Final = [Depends(require_operator_page), Depends(require_csrf)]
+NAVIGATION: Final = (
+    ("/", "Overview"),
+    ("/jobs", "Jobs"),
+    ("/runs", "Runs"),
+    ("/failures", "Failures"),
+    ("/workers", "Workers"),
+    ("/load", "Load map"),
+    ("/audit", "Audit"),
+)
+_DONE: Final = {
+    "made": "The job is saved.",
+    "unchanged": "Nothing was changed: the job was like this already.",
+    "paused": "Paused.",
+    "resumed": "Resumed: it goes on from now.",
+    "deleted": "Deleted. Its history stays.",
+    "triggered": "This run was asked for just now.",
+    "retried": "This run tries the earlier one again.",
+    "cancelled": "Its end is asked for.",
+    "all-retried": "New runs try the failed ones again.",
+    "none-retried": "There was nothing left to try again.",
+}
+
+
+class PageRoute(APIRoute):
+    """A route whose errors are pages, but for a missing login, which the browser itself must ask for."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """FastAPI's own handler, its errors caught."""
+        handler = super().get_route_handler()
+
+        async def handled(request: Request) -> Response:
+            try:
+                return await handler(request)
+            except ItineraryError as exc:
+                return trouble(request, problem_of(exc))
+            except RequestValidationError as exc:
+                said = "; ".join(f"{error['loc'][-1]}: {error['msg']}" for error in exc.errors())
+                return trouble(request, Problem(422, said))
+            except HTTPException as exc:
+                if exc.status_code == 401:
+                    raise
+                return trouble(request, exc)
+
+        return handled
+
+
+def trouble(request: Request, problem: HTTPException) -> Response:
+    """The page of an error."""
+    title = "There is no such thing" if problem.status_code == 404 else "That did not work"
+    code, headers = problem.status_code, dict(problem.headers or {})
+    said = str(problem.detail)
+    return page(request, "trouble.html", status=code, headers=headers, title=title, said=said, missing=code == 404)
+
+
+def page(
+    request: Request, template: str, *, status: int = 200, headers: dict[str, str] | None = None, **values: Any
+) -> Response:
+    """A whole page, or where the script asks, the part of it that changes."""
+    context: ApiContext = request.app.state.context
+    caller = getattr(request.state, "caller", None)
+    seed = request.cookies.get(COOKIE) or fresh_seed()
+    shown = {
+        "frame": "_part.html" if request.headers.get("hx-request") else "_page.html",
+        "address": request.url.path + (f"?{request.url.query}" if request.url.query else ""),
+        "path": request.url.path,
+        "navigation": NAVIGATION,
+        "csrf": csrf_of(request, seed),
+        "may_operate": caller is not None and may(caller, "operator"),
+        "may_delete": caller is not None and may(caller, "admin"),
+        "caller": caller,
+        "done": _DONE.get(request.query_params.get("done", "")),
+        "flower": flower_url(context, str(request.url)),
+        "version": VERSION,
+        "now": moment(context.clock(), context.clock()),
+    }
+    answer = part(template, **shown, **values)
+    answer.status_code = status
+    answer.headers.update(headers or {})
+    if COOKIE not in request.cookies:
+        https = request.url.scheme == "https"
+        answer.set_cookie(COOKIE, seed, httponly=True, samesite="strict", secure=https, path="/")
+    return answer
+
+
+def go(path: str, done: str) -> Response:
+    """To the page that shows what was done; by GET, so that a reload does not do it again."""
+    return RedirectResponse(f"{path}{'&' if '?' in path else '?'}done={done}", 303)
+
+
+def flower_url(context: ApiContext, own_url: str) -> str:
+    """Where Flower listens, as the browser that asked for `own_url` would reach it."""
+    host = urlsplit(own_url).hostname or "127.0.0.1"
+    return f"http://{f'[{host}]' if ':' in host else host}:{context.settings.flower_port}"

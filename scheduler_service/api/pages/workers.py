@@ -1,0 +1,63 @@
+"""Workers and queues as the leader hears them. Only shows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from scheduler_service.api.context import Context
+from scheduler_service.api.pages.live import complaints, look
+from scheduler_service.api.pages.moments import Moment, length, moment
+from scheduler_service.api.pages.shell import READER, PageRoute, page
+from scheduler_service.core.instants import Instant, parse_instant
+
+router = APIRouter(include_in_schema=False, dependencies=READER, route_class=PageRoute)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLine:
+    """A worker; `busy` of its `places` are taken."""
+
+    name: str
+    alive: bool
+    heard: Moment
+    places: int
+    busy: int
+    queues: list[str]
+    running: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLine:
+    """A queue: `depth` runs are out and not started, the oldest of them for `age`."""
+
+    name: str
+    depth: int
+    age: str | None
+    workers: int
+
+
+@router.get("/workers")
+def show_workers(request: Request, context: Context) -> Response:
+    """Who works, on what, and what waits."""
+    now = context.clock()
+    live = look(context)
+    return page(
+        request, "workers.html", answers=bool(live.figures), workers=[_worker(w, now) for w in live.workers],
+        queues=[_queue(q, now) for q in live.queues], complaints=list(complaints(live, (), now)),
+    )  # fmt: skip
+
+
+def _worker(worker: Mapping[str, Any], now: Instant) -> WorkerLine:
+    running = [str(run_id) for run_id in worker["running"]]
+    return WorkerLine(
+        worker["name"], worker["alive"], moment(parse_instant(worker["last_seen_at"]), now), worker["concurrency"],
+        len(running), list(worker["queues"]), running,
+    )  # fmt: skip
+
+
+def _queue(queue: Mapping[str, Any], now: Instant) -> QueueLine:
+    oldest = queue["oldest_pending_at"]
+    age = None if oldest is None else length(now - parse_instant(oldest))
+    return QueueLine(queue["name"], queue["pending"], age, queue["workers"])
