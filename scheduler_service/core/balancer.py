@@ -51,9 +51,9 @@ class Balancer:
             case Survey():
                 return Surveyed(order, self._survey(order))
             case PlanRebalance(undo=None):
-                return RebalancePlanned(order.asked, plan_rebalance(self._jobs, order))
+                return RebalancePlanned(order.asked, plan_rebalance(self._jobs, self.map_at(order.now), order))
             case PlanRebalance():
-                return RebalancePlanned(order.asked, plan_undo(self._jobs, order))
+                return RebalancePlanned(order.asked, plan_undo(self._jobs, self.map_at(order.now), order))
             case _:
                 assert_never(order)
 

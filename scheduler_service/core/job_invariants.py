@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from scheduler_service.core.history import Finding, History, Rule, RunFacts, Tolerance
 from scheduler_service.core.instants import DAY, Instant, format_instant
 from scheduler_service.core.model import Gap, Job, JobHistory, Overlap, RunKind
+from scheduler_service.core.placements import rhythm_of
 from scheduler_service.core.planning import spans
 from scheduler_service.core.run_state import RunState
 from scheduler_service.core.schedule import occurrences
@@ -133,4 +134,7 @@ def _owed(job: JobHistory, since: Instant, until: Instant) -> Iterator[Instant]:
 
 
 def _names(version: Job, at: Instant) -> bool:
+    rhythm = rhythm_of(version)
+    if rhythm is not None and at < rhythm.first:
+        return True  # where the scheduler had placed it before is not kept
     return occurrences(version.schedule, at, at + 1) == [at]

@@ -38,15 +38,13 @@ class Placed:
     next_at: Instant
 
 
-def plan_rebalance(jobs: Mapping[str, Job], order: PlanRebalance) -> RebalancePlan:
-    """The moves that even out the load of these jobs, as the order wants it."""
-    base = slot_key(order.now)
-    shares = {job.job_id: share for job in jobs.values() if (share := share_of(job)) is not None}
+def plan_rebalance(jobs: Mapping[str, Job], slots: BucketMap, order: PlanRebalance) -> RebalancePlan:
+    """The moves that even out the load of these jobs, of which `slots` is the map."""
+    base, shares, before = slots.base, slots.shares, slots.loads()
     found = [one for job in jobs.values() if (one := _placed(job, shares.get(job.job_id), order)) is not None]
     found.sort(key=lambda one: (-one.rhythm.every, one.job.job_id))
     reasons = {one.job.job_id: reason_to_stay(one, order) for one in found}
     movable = [one for one in found if reasons[one.job.job_id] is None]
-    before = counts_of_all(shares.values(), base)
     after = counts_of_all((share for job_id, share in shares.items() if reasons.get(job_id, "") is not None), base)
     moves = _moved(movable, after, base, order.now)
     if not _gains(before, after):
@@ -54,10 +52,9 @@ def plan_rebalance(jobs: Mapping[str, Job], order: PlanRebalance) -> RebalancePl
         after = counts_of_all(_shares_after(moves, shares), base)
     if not _gains(before, after):
         moves, after = (), before
-    moves = tuple(replace(move, why=_why(move, before, after, base)) for move in moves)
-    slots, projected = _day(before), _day(after)
+    moves = _told(moves, before, after, base)
     skips = tuple(Skip(job_id, reason) for job_id, reason in sorted(reasons.items()) if reason is not None)
-    return RebalancePlan(_name(order, moves), "rebalance", base, order.now, moves, skips, slots, projected)
+    return RebalancePlan(_name(order, moves), "rebalance", base, order.now, moves, skips, _day(before), _day(after))
 
 
 def _name(order: PlanRebalance, moves: tuple[Move, ...]) -> str:
@@ -68,12 +65,11 @@ def _name(order: PlanRebalance, moves: tuple[Move, ...]) -> str:
     return f"{order.asked.plan_id}.{blake2b(text.encode(), digest_size=6).hexdigest()}"
 
 
-def plan_undo(jobs: Mapping[str, Job], order: PlanRebalance) -> RebalancePlan:
+def plan_undo(jobs: Mapping[str, Job], before: BucketMap, order: PlanRebalance) -> RebalancePlan:
     """The moves that take the last rebalance back, as far as its jobs are still where it put them."""
     decided = [_back(jobs.get(moved.job_id), moved, order) for moved in order.undo or ()]
     moves = tuple(one for one in decided if isinstance(one, Move))
     skips = tuple(one for one in decided if isinstance(one, Skip))
-    before = BucketMap(slot_key(order.now), jobs.values())
     undone = {move.job_id: placed(jobs[move.job_id], move.new_time, order.now) for move in moves}
     after = BucketMap(before.base, {**jobs, **undone}.values())
     return RebalancePlan(order.asked.plan_id, "undo", before.base, order.now, moves, skips, before.day(), after.day())
@@ -151,13 +147,25 @@ def _shares_after(moves: tuple[Move, ...], shares: Mapping[str, Share]) -> list[
     return list({**shares, **{move.job_id: _share_after(move, shares[move.job_id]) for move in moves}}.values())
 
 
-def _why(move: Move, before: Ints, after: Ints, base: int) -> str:
-    """The loads that a reader can see: of the slot that the next occurrence leaves, and of the one that it goes to."""
-    old, new = slot_key(move.old_time), slot_key(move.new_time)
-    if max(old, new) - base >= HORIZON_SLOTS:
-        return "it comes after the week that is looked at"
-    leaves, goes_to = (format_instant(slot_time(slot))[11:16] for slot in (old, new))
-    return f"{leaves} holds {before[old - base]} runs, {goes_to} will hold {after[new - base]}"
+def _told(moves: tuple[Move, ...], before: Ints, after: Ints, base: int) -> tuple[Move, ...]:
+    """The moves with their reason, in loads that a reader can see: of the slot that the next occurrence leaves, and of
+    the one that it goes to."""
+    clocks: dict[int, str] = {}
+
+    def clock(slot: int) -> str:
+        if slot not in clocks:
+            clocks[slot] = format_instant(slot_time(slot))[11:16]
+        return clocks[slot]
+
+    def why(old: int, new: int) -> str:
+        if max(old, new) - base >= HORIZON_SLOTS:
+            return "it comes after the week that is looked at"
+        return f"{clock(old)} holds {before[old - base]} runs, {clock(new)} will hold {after[new - base]}"
+
+    return tuple(
+        Move(m.job_id, m.version, m.old_anchor, m.old_time, m.new_time, why(slot_key(m.old_time), slot_key(m.new_time)))
+        for m in moves
+    )
 
 
 def _gains(before: Ints, after: Ints) -> bool:

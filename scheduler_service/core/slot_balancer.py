@@ -5,14 +5,22 @@ jobs alone, not on the order in which they came, so that it can be rebuilt; equa
 neighbours, then by time. It knows no clock, and not why a job is to be placed.
 """
 
-from collections.abc import Iterable
-from hashlib import blake2b
+from collections.abc import Iterable, Mapping
+from zlib import crc32
 
 from scheduler_service.core.forecast import SLOT
 from scheduler_service.core.instants import SECOND, Duration, Instant
 from scheduler_service.core.model import Job
 from scheduler_service.core.schedule import next_after
-from scheduler_service.core.slot_counts import HORIZON_SLOTS, SLOTS_A_DAY, counts_of, counts_of_all, share_of
+from scheduler_service.core.slot_counts import (
+    HORIZON_SLOTS,
+    SLOTS_A_DAY,
+    Ints,
+    Share,
+    counts_of,
+    counts_of_all,
+    share_of,
+)
 from scheduler_service.core.slot_search import Place, Search
 
 
@@ -28,8 +36,7 @@ def slot_time(key: int) -> Instant:
 
 def spread_of(job_id: str) -> Duration:
     """Where in its slot a job runs: whole seconds below 900, the same for everyone who works it out, ever."""
-    digest = blake2b(job_id.encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") % (SLOT // SECOND) * SECOND
+    return crc32(job_id.encode()) % (SLOT // SECOND) * SECOND
 
 
 class BucketMap:
@@ -69,9 +76,14 @@ class BucketMap:
         at = next_after(share.schedule, slot_time(self.base) - 1, start_at=share.start, end_at=share.end)
         return None if at is None else slot_key(at)
 
-    def peak(self) -> int:
-        """The load of the heaviest slot of the whole map."""
-        return int(self._counts.max())
+    @property
+    def shares(self) -> Mapping[str, Share]:
+        """What each job adds to the loads."""
+        return self._shares
+
+    def loads(self) -> Ints:
+        """The load of each slot of the week, as a copy."""
+        return self._counts.copy()
 
     def day(self) -> tuple[int, ...]:
         """The loads of the first 96 slots: the coming 24 hours."""

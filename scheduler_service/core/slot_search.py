@@ -6,7 +6,6 @@ a slot it runs, so that its costs are kept, slot by slot, while place after plac
 occurrence by occurrence.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,7 +17,6 @@ from scheduler_service.core.slot_counts import HORIZON_SLOTS, Ints, Share
 
 _SUM_BITS: Final = 40
 _SUM: Final = (1 << _SUM_BITS) - 1
-_BESIDE: Final = (-2, -1, 1, 2)
 _HORIZON: Final = HORIZON_SLOTS * SLOT
 _RANGE: Final[Ints] = np.arange(HORIZON_SLOTS + 1, dtype=np.int64)
 
@@ -29,15 +27,6 @@ class Place:
 
     at: Instant
     load: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """Candidates in a row, from slot `first` on, one a slot; `alias` is the first one's phase, from the map's start."""
-
-    first: int
-    alias: Duration
-    number: int
 
 
 class Search:
@@ -80,7 +69,7 @@ class Search:
         """The heaviest slot that a rhythm through `at` meets."""
         phase = (at - self._start) % self._every
         if self._period:
-            return int(self._costs[phase // SLOT]) >> _SUM_BITS
+            return int(self._costs.item(phase // SLOT)) >> _SUM_BITS
         return int(self._counts[np.minimum((phase + self._steps) // SLOT, HORIZON_SLOTS - 1)].max())
 
     def put(self, share: Share, first: Instant) -> None:
@@ -104,48 +93,46 @@ class Search:
         return first, last if self._every <= _HORIZON else min(last, self._base + HORIZON_SLOTS)
 
     def _cheapest(self, first: int, last: int, spread: Duration, *, apart: bool) -> tuple[int, int]:
-        """The slot in [first, last) of the least cost, and the cost; `apart`: of equal ones the least surrounded."""
-        found: list[tuple[int, int, int]] = []
-        for run in self._runs(first, last, spread):
-            costs = self._costs_of(run)
-            chosen = int(costs.argmin())
-            cost, near = int(costs[chosen]), 0
-            if apart:
-                ties = np.flatnonzero(costs == cost)
-                around = self._around(run, ties)
-                chosen, near = int(ties[around.argmin()]), int(around.min())
-            found.append((cost, near, run.first + chosen))
-        cost, _, slot = min(found)
-        return slot, cost
+        """The slot in [first, last) of the least cost, and the cost; `apart`: of equal ones the least surrounded.
 
-    def _runs(self, first: int, last: int, spread: Duration) -> Iterator[_Run]:
-        """The candidates in at most two rows: those that come before the rhythm's turn and those after it."""
+        The candidates are in at most two rows: those before the rhythm's turn in the map's time, and those after it.
+        """
         alias = (first * SLOT + spread - self._start) % self._every
         number = min(last - first, -((alias - self._every) // SLOT))
-        yield _Run(first, alias, number)
+        best = self._cheapest_of(first, alias, number, apart)
         if number < last - first:
-            yield _Run(first + number, alias + number * SLOT - self._every, last - first - number)
+            alias += number * SLOT - self._every
+            best = min(best, self._cheapest_of(first + number, alias, last - first - number, apart))
+        return best[2], best[0]
 
-    def _costs_of(self, run: _Run) -> Ints:
+    def _cheapest_of(self, first: int, alias: Duration, number: int, apart: bool) -> tuple[int, int, int]:
+        """Of a row of candidates, one a slot, the first of which has this phase: cost, surroundings and slot."""
         if self._period:
-            slot = run.alias // SLOT
-            return self._costs[slot : slot + run.number]
-        loads = self._counts[self._met(run)]
-        return _costs(loads.max(axis=0), loads.sum(axis=0))
+            met, costs = None, self._costs[alias // SLOT : alias // SLOT + number]
+        else:
+            met = ((alias + self._steps) // SLOT)[:, None] + _RANGE[:number]
+            loads = self._counts[met]
+            costs = _costs(loads.max(axis=0), loads.sum(axis=0))
+        chosen = int(costs.argmin())
+        cost = int(costs[chosen])
+        if not apart:
+            return cost, 0, first + chosen
+        around = self._beside(alias // SLOT, number) if met is None else self._neighbours()[met].sum(axis=0)
+        around[costs != cost] = _SUM
+        chosen = int(around.argmin())
+        return cost, int(around[chosen]), first + chosen
 
-    def _met(self, run: _Run) -> Ints:
-        """The slots that each candidate meets, a column each."""
-        met: Ints = ((run.alias + self._steps) // SLOT)[:, None] + _RANGE[: run.number]
-        return met
+    def _neighbours(self) -> Ints:
+        """What lies in the two slots on either side of each slot."""
+        wide = np.zeros(HORIZON_SLOTS + 4, dtype=np.int64)
+        wide[2:-2] = self._counts
+        beside: Ints = wide[:-4] + wide[1:-3] + wide[3:-1] + wide[4:]
+        return beside
 
-    def _around(self, run: _Run, ties: Ints) -> Ints:
-        """What lies in the slots beside those that these candidates meet."""
-        if self._period:
-            sums, phases = self._costs & _SUM, run.alias // SLOT + ties
-            return np.asarray(sum(sums[(phases + away) % self._period] for away in _BESIDE))
-        met = self._met(run)[:, ties]
-        beside = [self._counts[np.clip(met + away, 0, HORIZON_SLOTS - 1)].sum(axis=0) for away in _BESIDE]
-        return np.asarray(sum(beside))
+    def _beside(self, phase: int, number: int) -> Ints:
+        folded = self._neighbours()[: self._turns * self._period].reshape(self._turns, self._period)
+        around: Ints = folded[:, phase : phase + number].sum(axis=0)
+        return around
 
 
 def _costs(peaks: Ints, sums: Ints) -> Ints:
