@@ -137,6 +137,7 @@ def test_a_tab_offers_states_and_the_jobs_of_an_api_that_answers(
     assert job_ids("expl") == []
 
 
+@pytest.mark.slow
 def test_the_document_is_printed_without_anything_that_runs(itinerary: Itinerary) -> None:
     printed = itinerary.done("api", "--openapi", ITINERARY_DATABASE_URL="sqlite:////nowhere/x.db")
     assert json.loads(printed)["openapi"].startswith("3.1")
