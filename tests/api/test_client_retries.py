@@ -90,8 +90,9 @@ def test_waiting_outlives_an_api_that_is_away_for_a_while() -> None:
 
 
 def test_waiting_ends_in_time() -> None:
-    with StubServer([Answer(200, {"state": "running"})]) as stub, Client(stub.url) as client:
-        with pytest.raises(WaitTimeout, match=r"still running after 0\.1 s"):
-            client.wait("adhoc_1", timeout=0.1)
+    running = Answer(200, {"state": "running"})
+    said = r"still running after 0\.1 s"
+    with StubServer([running]) as stub, Client(stub.url) as client, pytest.raises(WaitTimeout, match=said):
+        client.wait("adhoc_1", timeout=0.1)
     with Client("http://127.0.0.1:1", retries=0) as nobody, pytest.raises(NoAnswer):
         nobody.wait("adhoc_1", timeout=0.1)
