@@ -11,12 +11,13 @@ from fastapi import APIRouter, Depends, Response
 from scheduler_service.api import balance_views as views
 from scheduler_service.api.auth import Who, may, require_operator_page, require_page
 from scheduler_service.api.context import Context
+from scheduler_service.api.pages.csrf import require_csrf
 from scheduler_service.api.problems import Problem
 from scheduler_service.api.routes_balance import ask_for, seen_distribution
 from scheduler_service.api.templating import part
 
 router = APIRouter(include_in_schema=False, dependencies=[Depends(require_page)])
-OPERATOR = [Depends(require_operator_page)]
+OPERATOR = [Depends(require_operator_page), Depends(require_csrf)]
 
 
 @router.get("/parts/distribution")

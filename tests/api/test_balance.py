@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 
 from scheduler_service.adapters.database import Database, host_now
 from scheduler_service.config import ApiToken, Settings
+from tests.support.forms import token
 from tests.support.leading import LeaderThread
 from tests.support.placed_jobs import cluster
 from tests.support.processes import wait_until
@@ -128,12 +129,13 @@ def test_who_only_reads_may_look_but_not_move(
 def test_the_panel_and_the_dialog_are_drawn_without_styles_or_scripts_of_their_own(
     api: TestClient, led: LeaderThread
 ) -> None:
+    guard = token(api)
     panel = api.get("/parts/distribution")
-    preview = api.post("/parts/rebalance/preview")
+    preview = api.post("/parts/rebalance/preview", headers=guard)
     plan_id = re.search(r"plan_id=([^\"]+)", preview.text)
     assert plan_id is not None
-    result = api.post(f"/parts/rebalance?plan_id={plan_id[1]}")
-    undone = api.post("/parts/rebalance/undo")
+    result = api.post(f"/parts/rebalance?plan_id={plan_id[1]}", headers=guard)
+    undone = api.post("/parts/rebalance/undo", headers=guard)
     for answer in (panel, preview, result, undone):
         assert "script-src 'self';" in answer.headers["content-security-policy"]
         assert re.search(r"<script|\bstyle=|\bon\w+=|javascript:", answer.text) is None
@@ -148,4 +150,4 @@ def test_the_panel_and_the_dialog_are_drawn_without_styles_or_scripts_of_their_o
 def test_what_goes_wrong_is_said_in_the_part_itself(api: TestClient) -> None:
     assert "nobody leads" in api.get("/parts/distribution").text
     for path in ("/parts/rebalance/preview", "/parts/rebalance?plan_id=x", "/parts/rebalance/undo"):
-        assert 'role="alert"' in api.post(path).text
+        assert 'role="alert"' in api.post(path, headers=token(api)).text

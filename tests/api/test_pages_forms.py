@@ -1,0 +1,224 @@
+"""What pages change: every form needs its token, does what it says once, and loses nothing that was typed."""
+
+import base64
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from scheduler_service.config import ApiToken, Settings
+from tests.support.answering_leader import AnsweringLeader
+from tests.support.forms import submit, token
+
+JOB = {"job_id": "made.here", "task": "itinerary.echo", "kind": "cron", "cron.expr": "30 2 * * *"}
+CHANGES = (
+    "/new-job", "/jobs", "/jobs/a.job/edit", "/jobs/a.job/pause", "/jobs/a.job/resume", "/jobs/a.job/trigger",
+    "/jobs/a.job/delete", "/runs/x/cancel", "/runs/x/retry", "/failures/retry", "/parts/rebalance/preview",
+    "/parts/rebalance?plan_id=x", "/parts/rebalance/undo",
+)  # fmt: skip
+
+
+@pytest.fixture
+def made(api: TestClient, job: dict[str, Any]) -> str:
+    """The page of a job that is there."""
+    assert api.post("/api/v1/jobs", json=job).status_code == 201
+    return "/jobs/a.job"
+
+
+@pytest.mark.parametrize("path", CHANGES)
+def test_a_form_without_its_token_changes_nothing(api: TestClient, made: str, path: str) -> None:
+    before = api.get("/api/v1/jobs").json(), api.get("/api/v1/runs").json()
+    assert api.post(path, data={"job": "a.job", "do": "pause"}).status_code == 403
+    token(api)  # the cookie alone is what another site's form would bring along
+    assert api.post(path, data={"job": "a.job", "do": "pause"}).status_code == 403
+    assert api.post(path, data={"csrf": "0" * 64}).status_code == 403
+    assert (api.get("/api/v1/jobs").json(), api.get("/api/v1/runs").json()) == before
+
+
+def test_the_token_of_another_browser_is_not_taken(
+    api: TestClient, client_of: Callable[[Settings], TestClient], settings: Settings, made: str
+) -> None:
+    other = token(client_of(settings))
+    token(api)
+    assert api.post(f"{made}/trigger", headers=other).status_code == 403
+
+
+def test_with_tokens_the_browsers_own_login_guards_the_forms(
+    client_of: Callable[[Settings], TestClient], settings: Settings
+) -> None:
+    tokens = [
+        ApiToken(name=role, role=role, sha256=hashlib.sha256(role.encode()).hexdigest()) for role in ("viewer", "admin")
+    ]
+    api = client_of(settings.model_copy(update={"api_tokens": tuple(tokens)}))
+    asked = api.get("/jobs")
+    assert (asked.status_code, asked.headers["www-authenticate"]) == (401, 'Basic realm="itinerary"')
+    api.headers["Authorization"] = _login("viewer")
+    assert "Make a job" not in api.get("/jobs").text
+    assert submit(api, "/new-job", **JOB).status_code == 403
+    assert api.get("/new-job").status_code == 403
+    of_viewer = token(api)
+    api.headers["Authorization"] = _login("admin")
+    assert api.post("/new-job", data=JOB, headers=of_viewer).status_code == 403
+    assert submit(api, "/new-job", **JOB).status_code == 303
+
+
+def _login(password: str) -> str:
+    return "Basic " + base64.b64encode(f"me:{password}".encode()).decode()
+
+
+def test_a_job_is_made_from_the_form_and_the_leader_is_told(api: TestClient, leader: AnsweringLeader) -> None:
+    answer = submit(
+        api, "/new-job", **JOB, **{
+            "cron.timezone": "Europe/Berlin", "title": "T", "tags": "red, blue", "kwargs": '{"n": 1}', "queue": "q",
+            "priority": "3", "retry.max_attempts": "3", "retry.factor": "1.5", "misfire.policy": "skip", "timeout": "1m",
+        },
+    )  # fmt: skip
+    assert answer.status_code == 303, answer.text
+    assert answer.headers["location"] == "/jobs/made.here?done=made"
+    body = api.get("/api/v1/jobs/made.here").json()
+    assert body["schedule"]["expr"] == "30 2 * * *"
+    assert body["schedule"]["timezone"] == "Europe/Berlin"
+    assert (body["tags"], body["kwargs"], body["queue"], body["priority"]) == (["red", "blue"], {"n": 1}, "q", 3)
+    assert (body["retry"]["max_attempts"], body["retry"]["factor"], body["retry"]["jitter"]) == (3, 1.5, False)
+    assert (body["misfire"]["policy"], body["timeout"]) == ("skip", "1m")
+    assert "The job is saved." in api.get(answer.headers["location"]).text
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"kind": "interval", "interval.every": "25m", "interval.offset": "2m"},
+        {"kind": "interval", "interval.every": "2h", "interval.balanced": "on", "interval.pinned": "on"},
+        {"kind": "hourly", "hourly.minute": "17"},
+        {"kind": "calendar", "calendar.unit": "month", "calendar.at": "05:30, 17:00", "calendar.days": "1, -1"},
+        {"kind": "calendar", "calendar.unit": "week", "calendar.at": "05:30", "calendar.weekdays": "mon, fri"},
+        {"kind": "once", "once.at": "2030-01-01T00:00:00Z"},
+    ],
+)
+def test_the_form_of_a_job_as_it_is_saves_it_unchanged(api: TestClient, fields: dict[str, str]) -> None:
+    assert submit(api, "/new-job", job_id="j", task="t", **fields).status_code == 303
+    page = api.get("/jobs/j/edit").text
+    shown = _shown(page)
+    answer = submit(api, "/jobs/j/edit", **shown)
+    assert answer.status_code == 303, answer.text
+    assert answer.headers["location"] == "/jobs/j?done=unchanged"
+    assert api.get("/api/v1/jobs/j").json()["version"] == 1
+
+
+def _shown(page: str) -> dict[str, str]:
+    """What a browser would send of a form as it is shown."""
+    import html
+    import re
+
+    fields: dict[str, str] = {}
+    for tag in re.findall(r"<input [^>]*>", page):
+        name = re.search(r'name="([^"]+)"', tag)
+        value = re.search(r'value="([^"]*)"', tag)
+        ticks = 'type="radio"' in tag or 'type="checkbox"' in tag
+        if name and (not ticks or " checked" in tag):
+            fields[name[1]] = html.unescape(value[1]) if value else "on"
+    for name_of, inside in re.findall(r'<select name="([^"]+)">(.*?)</select>', page, re.DOTALL):
+        chosen = re.findall(r"<option selected>([^<]*)", inside) or re.findall(r"<option>([^<]*)", inside)
+        fields[name_of] = chosen[0]
+    for name_of, inside in re.findall(r'<textarea name="([^"]+)"[^>]*>(.*?)</textarea>', page, re.DOTALL):
+        fields[name_of] = html.unescape(inside)
+    fields.pop("csrf")
+    return fields
+
+
+def test_what_is_wrong_is_told_all_at_once_and_what_was_typed_stays(api: TestClient) -> None:
+    wrong = {**JOB, "cron.expr": "61 * * * *", "kwargs": "[", "priority": "many", "title": "Still <here>"}
+    answer = submit(api, "/new-job", **wrong)
+    assert answer.status_code == 422
+    assert answer.text.count('role="alert"') == 3
+    for text in ("61 * * * *", "Still &lt;here&gt;", 'value="many"'):
+        assert text in answer.text
+    assert api.get("/api/v1/jobs").json()["items"] == []
+
+
+def test_a_taken_id_is_told_in_the_form(api: TestClient, made: str) -> None:
+    answer = submit(api, "/new-job", **{**JOB, "job_id": "a.job"})
+    assert answer.status_code == 409
+    assert "a.job exists" in answer.text
+
+
+def test_an_edit_that_another_edit_came_before_is_refused(api: TestClient, made: str) -> None:
+    shown = _shown(api.get(f"{made}/edit").text)
+    api.patch("/api/v1/jobs/a.job", json={"title": "Theirs"})
+    assert submit(api, f"{made}/edit", **{**shown, "title": "Mine"}).status_code == 409
+    assert api.get("/api/v1/jobs/a.job").json()["title"] == "Theirs"
+
+
+def test_an_edit_makes_a_version_that_the_page_shows_with_its_difference(api: TestClient, made: str) -> None:
+    shown = _shown(api.get(f"{made}/edit").text)
+    assert submit(api, f"{made}/edit", **{**shown, "interval.every": "30m"}).status_code == 303
+    page = api.get(made).text
+    for text in ("<code>schedule</code>", "25m", "30m", "loopback"):
+        assert text in page
+
+
+def test_the_preview_shows_the_next_ten_and_what_the_clocks_do(api: TestClient) -> None:
+    fields = {"kind": "cron", "cron.expr": "30 2 28 3 *", "cron.timezone": "Europe/Berlin"}
+    part = api.post("/parts/preview", data=fields).text
+    assert part.count("<li>") == 10
+    assert "Europe/Berlin" in part
+    assert "gap: moved to" in part
+
+    assert "<ol" not in api.post("/parts/preview", data={**fields, "cron.expr": "0 0 31 2 *"}).text
+
+
+def test_a_job_is_paused_with_a_reason_until_a_time_and_resumed(api: TestClient, made: str) -> None:
+    answer = submit(api, f"{made}/pause", reason="holiday", until="2030-01-02T03:04")
+    assert answer.headers["location"] == "/jobs/a.job?done=paused"
+    body = api.get("/api/v1/jobs/a.job").json()
+    assert (body["paused"], body["pause_reason"], body["paused_until"]) == (True, "holiday", "2030-01-02T03:04:00Z")
+    page = api.get(made).text
+    assert "holiday" in page
+    assert "2030-01-02 03:04:00 UTC" in page
+    submit(api, f"{made}/resume")
+    assert api.get("/api/v1/jobs/a.job").json()["paused"] is False
+
+
+def test_ticked_jobs_are_paused_together_and_the_filter_stays(api: TestClient, job: dict[str, Any]) -> None:
+    for number in range(3):
+        api.post("/api/v1/jobs", json={**job, "job_id": f"job-{number}"})
+    answer = submit(api, "/jobs", job=["job-0", "job-2"], do="pause", reason="why", back="q=job")
+    assert answer.headers["location"] == "/jobs?q=job&done=paused"
+    paused = [item["job_id"] for item in api.get("/api/v1/jobs?paused=true").json()["items"]]
+    assert paused == ["job-0", "job-2"]
+    assert submit(api, "/jobs", job=["job-0"], do="resume").headers["location"] == "/jobs?done=resumed"
+    assert submit(api, "/jobs", do="pause").status_code == 422
+    assert submit(api, "/jobs", job=["job-0"], do="delete").status_code == 422
+
+
+def test_run_now_leads_to_the_run_and_takes_arguments(api: TestClient, made: str) -> None:
+    answer = submit(api, f"{made}/trigger", kwargs='{"n": 2}', overlap="allow")
+    path = answer.headers["location"].partition("?")[0]
+    assert path.startswith("/runs/a.job_manual-")
+    assert api.get(f"/api/v1{path}").json()["kwargs"] == {"n": 2}
+    assert submit(api, f"{made}/trigger", kwargs="{").status_code == 422
+
+
+def test_a_job_is_deleted_only_where_its_name_is_typed(api: TestClient, made: str) -> None:
+    assert submit(api, f"{made}/delete", confirm="a job").status_code == 422
+    assert submit(api, f"{made}/delete", confirm="a.job").headers["location"] == "/jobs?done=deleted"
+    assert api.get(made).status_code == 404
+
+
+def test_a_run_is_cancelled_and_tried_again(api: TestClient) -> None:
+    run_id = api.post("/api/v1/runs", json={"task": "t", "run_at": "2030-01-01T00:00:00Z"}).json()["run_id"]
+    assert 'id="cancel"' in api.get(f"/runs/{run_id}").text
+    assert submit(api, f"/runs/{run_id}/retry").status_code == 409
+    assert submit(api, f"/runs/{run_id}/cancel").status_code == 303
+    page = api.get(f"/runs/{run_id}").text
+    assert "cancelled on request" in page
+    again = submit(api, f"/runs/{run_id}/retry").headers["location"]
+    assert f"/runs/{run_id}" in api.get(again).text
+
+
+@pytest.mark.parametrize("body", [b"\xff", b"a=%ff", b"a=%00"])
+def test_a_body_that_is_no_form_is_refused(api: TestClient, body: bytes) -> None:
+    answer = api.post("/new-job", content=body, headers=token(api))
+    assert answer.status_code in (400, 422)

@@ -1,0 +1,127 @@
+"""Pages over history: filters that are deep links, pages by key, failures in groups that are tried again together."""
+
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from scheduler_service.adapters.database import Database
+from scheduler_service.adapters.sql_leader import SqlLeaderStore
+from scheduler_service.adapters.sql_lease import SqlLeaseStore
+from scheduler_service.config import Settings
+from scheduler_service.core.effects import Apply, Release, Transition
+from scheduler_service.core.instants import MINUTE, SECOND
+from scheduler_service.core.run_state import Event, RunState
+from tests.support.forms import submit
+
+
+@pytest.fixture
+def ended(api: TestClient, settings: Settings) -> list[str]:
+    """Four runs of queue `red`: two failed alike, one failed otherwise, one was missed."""
+    asked = [{"task": "pkg.task", "queue": "red", "kwargs": {"n": n}} for n in range(4)]
+    ids = [run["run_id"] for run in api.post("/api/v1/runs/batch", json={"runs": asked}).json()["runs"]]
+    database = Database(settings.database_url, pool_size=1)
+    leases, leader = SqlLeaseStore(database), SqlLeaderStore(database)
+    lease = leases.acquire(0, "test", MINUTE)
+    assert lease is not None
+    leader.cursor(lease)
+    moved = leader.move_runs(lease, [Release(run_id, 1, 1) for run_id in ids[:3]], lease.now + SECOND)
+    assert not moved.refused
+    leader.apply(lease, Apply(tuple(_end(run_id, place, lease.now) for place, run_id in enumerate(ids))))
+    leases.resign(lease)
+    database.close()
+    return ids
+
+
+def _end(run_id: str, place: int, now: int) -> Transition:
+    if place == 3:
+        return Transition(run_id, 1, Event.MISS, RunState.MISSED, now, reason="too late")
+    error = {"type": "ValueError" if place < 2 else "OSError", "message": f"no {place}", "traceback": "Traceback: x"}
+    return Transition(run_id, 1, Event.FAIL, RunState.FAILED, now + 2 * SECOND, started_at=now, worker="w", error=error)
+
+
+def test_failures_are_grouped_by_task_and_error(api: TestClient, ended: list[str]) -> None:
+    page = api.get("/failures?within=1h").text
+    for text in ("ValueError", "OSError", "missed", "no 1", ">2</a>", "Try 2 again", "Try 1 again"):
+        assert text in page
+    assert page.count('action="/failures/retry"') == 2
+    assert "3 runs failed for good in the last hour" in api.get("/").text
+    assert "1 run missed" in api.get("/").text
+
+
+def test_a_group_is_tried_again_once_however_often_that_is_asked(api: TestClient, ended: list[str]) -> None:
+    group = {"within": "1h", "job_id": "", "task": "pkg.task", "error_type": "ValueError"}
+    assert submit(api, "/failures/retry", **group).headers["location"].endswith("done=all-retried")
+    assert submit(api, "/failures/retry", **group).headers["location"].endswith("done=none-retried")
+    runs = api.get("/api/v1/runs?state=scheduled").json()["items"]
+    assert sorted(run["retry_of"] for run in runs) == sorted(ended[:2])
+    assert submit(api, "/failures/retry", **{**group, "within": "1y"}).status_code == 422
+
+
+def test_a_run_is_shown_with_its_gaps_its_error_and_why(api: TestClient, ended: list[str]) -> None:
+    page = api.get(f"/runs/{ended[2]}").text
+    for text in ("OSError", "Traceback: x", "released", "+2.0 s", "ran: 2.0 s", "It is not tried again"):
+        assert text in page
+
+
+@pytest.mark.parametrize(
+    ("query", "shown"),
+    [
+        ("", {0, 1, 2, 3}),
+        ("?state=failed", {0, 1, 2}),
+        ("?state=missed&state=failed", {0, 1, 2, 3}),
+        ("?state=&queue=red", {0, 1, 2, 3}),
+        ("?queue=blue", set()),
+        ("?job_id=nobody", set()),
+        ("?until=2020-01-01 00:00", set()),
+        ("?since=2020-01-01T00:00:00Z", {0, 1, 2, 3}),
+    ],
+)
+def test_runs_are_filtered_by_deep_links(api: TestClient, ended: list[str], query: str, shown: set[int]) -> None:
+    page = api.get(f"/runs{query}").text
+    assert {place for place, run_id in enumerate(ended) if f"/runs/{run_id}" in page} == shown
+
+
+def test_runs_are_paged_by_key_and_the_filter_goes_along(api: TestClient) -> None:
+    api.post("/api/v1/runs/batch", json={"runs": [{"task": "t", "queue": "red"}] * 60})
+    first = api.get("/runs?queue=red").text
+    following = first.split('rel="next"')[0].rpartition('href="')[2].split('"')[0].replace("&amp;", "&")
+    assert following.startswith("/runs?queue=red&cursor=")
+    second = api.get(following).text
+    assert (first.count('href="/runs/'), second.count('href="/runs/')) == (50, 10)
+    assert 'rel="next"' not in second
+    assert "First page" in second
+
+
+@pytest.mark.parametrize(
+    ("query", "shown"),
+    [("", {"a.1", "a.2", "b.3"}), ("?q=a.", {"a.1", "a.2"}), ("?tag=odd", {"a.1", "b.3"}), ("?paused=true", {"a.2"}),
+     ("?paused=false&q=b", {"b.3"}), ("?tag=none", set())],
+)  # fmt: skip
+def test_jobs_are_filtered_by_deep_links(api: TestClient, job: dict[str, Any], query: str, shown: set[str]) -> None:
+    for name, tags in (("a.1", ["odd"]), ("a.2", []), ("b.3", ["odd"])):
+        api.post("/api/v1/jobs", json={**job, "job_id": name, "tags": tags})
+    api.post("/api/v1/jobs/a.2/pause", json={"reason": "why not"})
+    page = api.get(f"/jobs{query}").text
+    assert {name for name in ("a.1", "a.2", "b.3") if f'href="/jobs/{name}"' in page} == shown
+
+
+def test_a_job_that_never_ran_and_never_will_is_told_of(api: TestClient, job: dict[str, Any]) -> None:
+    over = {**job, "schedule": {"kind": "once", "at": "2020-01-01T00:00:00Z"}}
+    api.post("/api/v1/jobs", json=over)
+    assert "Never ran, and never will: a.job." in api.get("/").text
+
+
+def test_why_a_job_did_not_run_is_told_on_its_page(api: TestClient, job: dict[str, Any]) -> None:
+    api.post("/api/v1/jobs", json=job)
+    assert 'class="verdict"' in api.get("/jobs/a.job?at=2026-01-01 00:00").text
+    assert 'role="alert"' in api.get("/jobs/a.job?at=yesterday").text
+
+
+def test_changes_are_listed_with_who_made_them_and_what_they_changed(api: TestClient, job: dict[str, Any]) -> None:
+    api.post("/api/v1/jobs", json=job)
+    api.patch("/api/v1/jobs/a.job", json={"title": "New name"})
+    page = api.get("/audit?subject=a.job").text
+    for text in ("job.patch", "loopback", "New name", "/jobs/a.job"):
+        assert text in page
+    assert "No change is like this" in api.get("/audit?actor=nobody").text
