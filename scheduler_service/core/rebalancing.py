@@ -53,8 +53,17 @@ def plan_rebalance(jobs: Mapping[str, Job], slots: BucketMap, order: PlanRebalan
     if not _gains(before, after):
         moves, after = (), before
     moves = _told(moves, before, after, base)
-    skips = tuple(Skip(job_id, reason) for job_id, reason in sorted(reasons.items()) if reason is not None)
-    return RebalancePlan(_name(order, moves), "rebalance", base, order.now, moves, skips, _day(before), _day(after))
+    stay = sorted((job_id, reason) for job_id, reason in reasons.items() if reason is not None)
+    return RebalancePlan(
+        _name(order, moves),
+        "rebalance",
+        base,
+        order.now,
+        moves,
+        tuple(Skip(*one) for one in stay),
+        _day(before),
+        _day(after),
+    )
 
 
 def _name(order: PlanRebalance, moves: tuple[Move, ...]) -> str:

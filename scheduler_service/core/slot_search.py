@@ -84,6 +84,9 @@ class Search:
         slot = at // SLOT - self._base
         self._counts[slot : -(-high // SLOT) - self._base : self._period] += 1
         phase = slot % self._period
+        if phase == slot and high == self._start + _HORIZON:
+            self._costs[phase] += (1 << _SUM_BITS) + self._turns  # each slot that it meets holds one more
+            return
         met = self._counts[phase : self._turns * self._period : self._period]
         self._costs[phase] = (int(met.max()) << _SUM_BITS) + int(met.sum())
 

@@ -78,9 +78,9 @@ def job(number: int, every: Duration, anchor: Instant) -> Job:
 
 
 def crowded(everys: Sequence[Duration], seed: int = 1) -> list[Job]:
-    """Jobs that were made together in one hour of some earlier day, by `now + interval`."""
+    """Jobs that were made together in one hour of some earlier day, by `now + interval`; that hour comes in two."""
     dice = Random(seed)
-    made = [NOW - 3 * DAY + dice.randrange(3600) * SECOND for _ in everys]
+    made = [NOW - 7 * DAY + 2 * HOUR + dice.randrange(3600) * SECOND for _ in everys]
     return [job(n, every, at + every) for n, (every, at) in enumerate(zip(everys, made, strict=True))]
 
 
