@@ -1,4 +1,4 @@
-"""Where the scheduler placed a balanced job, beside its definition: on the job, and on the version that it holds for."""
+"""Where the scheduler placed a balanced job, outside its definition: on the job, and on the version it holds for."""
 
 import sqlalchemy as sa
 from alembic import op
