@@ -6,6 +6,7 @@ Never decides what a report means.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
@@ -102,9 +103,16 @@ def _apply_turn(
         # If we die between the two, both are rolled back; the first locks the rows for the second.
         connection.execute(_keep_attempts(dialect), chunk)
         moved.update(connection.execute(_retry(dialect), chunk).scalars())
+    # Here, not by a later write: the report that brought the end is read only once.
+    for chunk in _TRANSITIONS.chunks(_rows([_given_up(t) for t in retrying if t.run_id not in moved], marks)):
+        connection.execute(_cancel(dialect), chunk)
     for chunk in _TRANSITIONS.chunks(_rows(moving, marks)):
         moved.update(connection.execute(_move(dialect), chunk).scalars())
     return {t.run_id for t in turn} - moved
+
+
+def _given_up(retry: Transition) -> Transition:
+    return replace(retry, to=RunState.CANCELLED, due_at=None, args=None, kwargs=None)
 
 
 def _rows(turn: Iterable[Transition], marks: dict[tuple[str, int], Instant]) -> Iterator[tuple[Any, ...]]:
@@ -138,11 +146,21 @@ def _retry_guard(batch: Subquery) -> ColumnElement[bool]:
 @cache
 def _move(dialect: str) -> Update:
     batch = _TRANSITIONS.rows(dialect)
+    return _moving(batch, _guard(batch))
+
+
+@cache
+def _cancel(dialect: str) -> Update:
+    batch = _TRANSITIONS.rows(dialect)
+    return _moving(batch, _guard(batch, runs.c.cancel_requested_at.is_not(None)))
+
+
+def _moving(batch: Subquery, guard: ColumnElement[bool]) -> Update:
     given = ("reason", "due_at", "worker", "result", "error", "args", "kwargs", "published_at", "finished_at")
     values: dict[str, Any] = {name: func.coalesce(batch.c[name], runs.c[name]) for name in given}
     return (
         update(runs)
-        .where(_guard(batch))
+        .where(guard)
         .values(state=batch.c.to, started_at=func.coalesce(runs.c.started_at, batch.c.started_at), **values)
         .returning(runs.c.run_id)
     )

@@ -63,7 +63,8 @@ class Transition:
     """One guarded write: `event` on `attempt` of a run, leading to `to`.
 
     The guard is the table's sources of `event` and the attempt. `retrying` raises the attempt by one, keeps the
-    ended attempt as a row of its own, and is refused where a cancel was requested meanwhile. None leaves a column.
+    ended attempt as a row of its own; where a cancel was requested meanwhile the run ends `cancelled` instead, with the
+    same words, and the transition counts as refused. None leaves a column.
     """
 
     run_id: str

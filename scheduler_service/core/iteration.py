@@ -287,7 +287,7 @@ def _clean_up(state: SchedulerState, step: Step) -> None:
         run = state.runs.get(run_id)
         # An edit may have made the same occurrence anew meanwhile.
         is_over = run is not None and run.state in FINAL
-        if is_over and run_id not in state.unsettled and run_id not in state.reading:
+        if is_over and run_id not in state.reading:
             state.runs.drop(run_id)
     forget_workers(state, step.now)
 

@@ -199,7 +199,9 @@ def take_jobs(state: SchedulerState, step: Step, read: JobsRead) -> list[str]:
         touched.append(history.job_id)
         state.revision += 1
         state.changed[history.job_id] = state.revision
-        _plan_edit(state, step, history)
+        # Memory has planned what may still be on its way to the database.
+        planned = max(history.planned_version, known.planned_version if known is not None else 0)
+        _plan_edit(state, step, replace(history, planned_version=planned))
         state.jobs[history.job_id] = replace(history, planned_version=history.current.version)
     return touched
 

@@ -134,7 +134,6 @@ def end(state: SchedulerState, step: Step, run: ActiveRun, change: Transition) -
         # A worker that was given up may live: its claim and its cancel flag stay for their day.
         state.floors.ended(run.queue, run.seq, run.run_id, run.attempt)
     step.transition(state, after, change)
-    state.unsettled[run.run_id] = change
 
 
 def heartbeat(state: SchedulerState, step: Step, message: Heartbeat) -> None:

@@ -1,6 +1,5 @@
 """What the database says of a run, against what memory holds: the database wins, unless memory is newer."""
 
-from dataclasses import replace
 from typing import Final
 
 from scheduler_service.core.effects import (
@@ -33,8 +32,6 @@ def applied(state: SchedulerState, step: Step, done: Applied) -> None:
         if change.run_id in refused:
             step.read(state, change.run_id)
             continue
-        if state.unsettled.get(change.run_id) is change:
-            del state.unsettled[change.run_id]
         if change.event is not Event.START:
             over.append((change.run_id, change.attempt))
             state.floors.committed(change.run_id, change.attempt)
@@ -83,7 +80,6 @@ def runs_read(state: SchedulerState, step: Step, read: RunsRead) -> None:
             settle(state, step, rows[run_id])
         else:
             state.runs.drop(run_id)
-            state.unsettled.pop(run_id, None)
             state.floors.dropped(run_id)
 
 
@@ -101,7 +97,6 @@ def settle(state: SchedulerState, step: Step, row: ActiveRun) -> None:
     if row.run_id in state.moving or row.run_id in state.renewing:
         return
     known = state.runs.get(row.run_id)
-    ended = state.unsettled.pop(row.run_id, None)
     if row.state in FINAL:
         state.floors.committed(row.run_id, row.attempt)
     else:
@@ -112,7 +107,7 @@ def settle(state: SchedulerState, step: Step, row: ActiveRun) -> None:
     elif row.state in WAITING:
         _settle_waiting(state, step, row, again=known is not None)
     else:
-        _settle_out(state, step, row, ended)
+        _settle_out(state, step, row)
 
 
 def _settle_waiting(state: SchedulerState, step: Step, row: ActiveRun, *, again: bool) -> None:
@@ -144,13 +139,8 @@ def _pause_over(until: int | None, scheduled_at: int) -> bool:
     return until is not None and scheduled_at >= until
 
 
-def _settle_out(state: SchedulerState, step: Step, row: ActiveRun, ended: Transition | None) -> None:
+def _settle_out(state: SchedulerState, step: Step, row: ActiveRun) -> None:
     keep(state, row, step.now)
-    if ended is not None and row.cancel_requested and ended.attempt == row.attempt:
-        # The end of the attempt was refused because a cancel was committed meanwhile.
-        change = replace(ended, event=Event.CANCEL, to=RunState.CANCELLED, due_at=None, args=None, kwargs=None)
-        end(state, step, row, change)
-        return
     if row.state is RunState.PENDING:
         _settle_pending(state, step, row)
         return

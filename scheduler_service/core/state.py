@@ -132,7 +132,6 @@ class SchedulerState:
     renewing: set[str] = field(default_factory=set)
     claiming: dict[str, str] = field(default_factory=dict)
     reading: dict[str, bool] = field(default_factory=dict)
-    unsettled: dict[str, Transition] = field(default_factory=dict)
     started_seq: dict[str, int] = field(default_factory=dict)
     floors: Floors = field(default_factory=Floors)
     next_floors_at: Instant = 0
@@ -271,6 +270,6 @@ def keep(state: SchedulerState, run: ActiveRun, now: Instant) -> None:
         state.floors.gone(run.run_id)
     if run.state in FINAL:
         state.ended.append((now, run.run_id))
-        tracks = (state.published, state.republished, state.suspects, state.heard, state.received, state.unsettled)
+        tracks = (state.published, state.republished, state.suspects, state.heard, state.received)
         for tracked in tracks:
             tracked.pop(run.run_id, None)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler_service.core.effects import Apply, LateReport, PublishedMark, Transition
+from scheduler_service.core.effects import Apply, LateReport, PublishedMark, Release, Transition
 from scheduler_service.core.errors import LeaseLost
 from scheduler_service.core.instants import SECOND, Instant
 from scheduler_service.core.model import Attempt, LateReports, Lease, TaskError
@@ -160,14 +160,28 @@ def test_only_a_retry_that_the_task_asked_for_counts_as_one_of_its_retries(bed: 
     assert [attempt.attempt for attempt in bed.runs.get(run.run_id).attempts] == [1, 2, 3]
 
 
-def test_an_attempt_after_a_requested_cancel_is_refused_but_its_end_is_not(bed: StoreBed) -> None:
+def test_an_attempt_after_a_requested_cancel_is_refused_and_the_run_ends_in_the_same_transaction(bed: StoreBed) -> None:
+    lease = bed.lead()
+    failing, succeeding = put_into(bed, lease, RunState.RUNNING, RunState.RUNNING)
+    for run_id in (failing, succeeding):
+        bed.runs.request_cancel(run_id)
+    failed = replace(fail(failing, lease.now), error={"type": "E", "message": "told", "traceback": None})
+    assert bed.leader.apply(lease, Apply((failed, succeed(succeeding, lease.now)))) == (failing,)
+    ended = bed.runs.get(failing)
+    assert (ended.state, ended.attempt, ended.attempts) == (RunState.CANCELLED, 1, ())
+    assert (ended.finished_at, ended.error and ended.error.message) == (lease.now, "told")
+    assert bed.runs.get(succeeding).state is RunState.COMPLETED
+
+
+def test_a_late_end_of_an_older_attempt_cancels_nothing(bed: StoreBed) -> None:
     lease = bed.lead()
     (run_id,) = put_into(bed, lease, RunState.RUNNING)
+    again = replace(fail(run_id, lease.now), due_at=lease.now)
+    assert bed.leader.apply(lease, Apply((again,))) == ()
+    bed.leader.move_runs(lease, [Release(run_id, 2, 9)], lease.now)
     bed.runs.request_cancel(run_id)
-    assert bed.leader.apply(lease, Apply((fail(run_id, lease.now),))) == (run_id,)
-    assert bed.runs.get(run_id).attempts == ()
-    assert bed.leader.apply(lease, Apply((succeed(run_id, lease.now),))) == ()
-    assert bed.runs.get(run_id).state is RunState.COMPLETED
+    assert bed.leader.apply(lease, Apply((again,))) == (run_id,)
+    assert bed.runs.get(run_id).state is RunState.PENDING
 
 
 def test_transitions_of_one_run_are_carried_out_in_their_order(bed: StoreBed) -> None:

@@ -1,13 +1,15 @@
 """What the simulation found, one rule a test, in the order of its finding."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from scheduler_service.core.effects import BuildIndex, MakeRuns, MoveRuns
-from scheduler_service.core.feedback import DueRead, JobsRead, RunsRead, RunsRenewed
+from scheduler_service.core.effects import Apply, BuildIndex, MakeRuns, MoveRuns
+from scheduler_service.core.feedback import DueRead, InboxRead, JobsRead, RunsRead, RunsRenewed
 from scheduler_service.core.instants import MINUTE, SECOND
 from scheduler_service.core.iteration import iterate, take_over
+from scheduler_service.core.messages import decode
 from scheduler_service.core.model import Cursor, ReleasedRun
 from scheduler_service.core.rebuilding import build_index
 from scheduler_service.core.run_state import RunState
@@ -93,7 +95,6 @@ def test_an_end_that_came_to_nothing_is_forgotten_with_the_row_it_was_meant_for(
     world.pause("a")
     world.mailbox.put(DueRead(stale, full=False))
     world.settle()
-    assert world.state.unsettled == {}
     world.resume("a")
     world.workers.behave = never
     world.advance(5 * SECOND)
@@ -193,6 +194,31 @@ def test_a_retry_far_away_is_still_live_for_the_next_leader(world: World) -> Non
     world.lead()
     world.advance(10 * SECOND)
     assert world.states("a")[:2] == ["retrying", "skipped"]
+
+
+def test_the_end_of_an_unwanted_attempt_is_committed_with_the_position_that_brought_it(world: World) -> None:
+    world.workers.behave = never
+    run_id = world.enqueue(retry=_retry(3))
+    world.store.runs.request_cancel(run_id)
+    world.keeper.confirm()
+    world.tell("failed", task_id=attempt_of(run_id), worker="w1", error={"type": "E", "message": "", "traceback": None})
+    batch = world.inbox.read(world.state.position, 10, 0)
+    messages = tuple(decode(fields) for _, fields in batch.entries)
+    _, effects = iterate(world.state, [InboxRead(messages, batch.position, at_end=True)], world.now)
+    # The leader dies after the first commit: nobody reads this report again.
+    for effect in effects:
+        if isinstance(effect, Apply):
+            world.store.leader.apply(world.keeper.lease, effect)
+    assert world.run(run_id).state is RunState.CANCELLED
+
+
+def test_a_job_read_before_its_plan_was_committed_is_not_planned_from_its_beginning_again(world: World) -> None:
+    world.every("a", "10s", misfire={"policy": "skip", "grace": "1s"})
+    world.advance(15 * SECOND)
+    world.store.jobs.replace(_job(world, "a", "5s", misfire={"policy": "skip", "grace": "1s"}), None)
+    (read,) = world.store.leader.histories_of(["a"], None)
+    _, effects = iterate(world.state, [JobsRead((replace(read, planned_version=0),))], world.now)
+    assert not [gap for effect in effects if isinstance(effect, MakeRuns) for gap in effect.gaps]
 
 
 def _rows(world: World, run_id: str) -> list[Any]:

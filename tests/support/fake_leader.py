@@ -234,6 +234,10 @@ class FakeLeaderStore:
             return False
         if change.to is RunState.RETRYING:
             return self._retry(row, change)
+        self._write(row, change)
+        return True
+
+    def _write(self, row: RunRow, change: Transition) -> None:
         started_at = change.at if change.to is RunState.RUNNING and change.started_at is None else change.started_at
         row.started_at = started_at if row.started_at is None else row.started_at
         row.finished_at = change.at if change.to in FINAL else row.finished_at
@@ -242,10 +246,10 @@ class FakeLeaderStore:
             if value is not None:
                 setattr(row, name, as_json(value))
         row.state = change.to
-        return True
 
     def _retry(self, row: RunRow, change: Transition) -> bool:
         if row.cancel_requested_at is not None:
+            self._write(row, replace(change, to=RunState.CANCELLED, due_at=None, args=None, kwargs=None))
             return False
         ended = Attempt(
             row.attempt, _OUTCOMES[change.event], change.reason, row.pending_at, row.published_at,

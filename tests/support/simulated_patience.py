@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from scheduler_service.core.effects import Apply, MakeRuns
 from scheduler_service.core.instants import Duration, Instant
 from scheduler_service.core.model import Gap
-from scheduler_service.core.planning import spans
 from scheduler_service.core.run_state import Event
 from scheduler_service.core.schedule import occurrences
 from tests.support.fake_store import FakeStore
@@ -33,8 +32,8 @@ class Patience:
 
     def _is_over(self, gap: Gap, now: Instant) -> bool:
         """At least as many occurrences in the gap are late as it counts."""
-        (history,) = self._store.leader.histories_of([gap.job_id], None)
-        fires = [at for job, a, b in spans(history, gap.start, gap.end) for at in occurrences(job.schedule, a, b)]
+        versions = self._store.tables.jobs[gap.job_id].versions
+        fires = {at for job in versions for at in occurrences(job.schedule, gap.start, gap.end)}
         return sum(now - at > self._grace(gap.job_id) for at in fires) >= gap.count
 
     def _grace(self, job_id: str) -> Duration:

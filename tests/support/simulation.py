@@ -32,7 +32,7 @@ from tests.support.simulated_patience import Patience
 from tests.support.simulated_worker import SimWorker
 
 START: Final = parse_instant("2026-11-30T10:00:00Z")
-TROUBLE: Final = 30 * SECOND
+TROUBLE: Final = 25 * SECOND
 PATIENCE: Final = 240 * SECOND
 SETTINGS: Final = CoreSettings(
     pre_schedule_interval=4 * SECOND,
