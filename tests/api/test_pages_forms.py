@@ -72,7 +72,8 @@ def test_a_job_is_made_from_the_form_and_the_leader_is_told(api: TestClient, lea
     answer = submit(
         api, "/new-job", **JOB, **{
             "cron.timezone": "Europe/Berlin", "title": "T", "tags": "red, blue", "kwargs": '{"n": 1}', "queue": "q",
-            "priority": "3", "retry.max_attempts": "3", "retry.factor": "1.5", "misfire.policy": "skip", "timeout": "1m",
+            "priority": "3", "retry.max_attempts": "3",
+            "retry.factor": "1.5", "misfire.policy": "skip", "timeout": "1m",
         },
     )  # fmt: skip
     assert answer.status_code == 303, answer.text
@@ -155,7 +156,7 @@ def test_an_edit_makes_a_version_that_the_page_shows_with_its_difference(api: Te
     shown = _shown(api.get(f"{made}/edit").text)
     assert submit(api, f"{made}/edit", **{**shown, "interval.every": "30m"}).status_code == 303
     page = api.get(made).text
-    for text in ("<code>schedule</code>", "25m", "30m", "loopback"):
+    for text in ("<code>schedule.every</code>", "25m", "30m", "loopback"):
         assert text in page
 
 

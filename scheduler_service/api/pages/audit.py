@@ -1,7 +1,6 @@
 """Who changed what, newest first: filtered by deep links, paged by key. For operators, as the log is over HTTP."""
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 from urllib.parse import urlencode
@@ -10,8 +9,8 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from scheduler_service.api.auth import require_operator_page
 from scheduler_service.api.context import Context
-from scheduler_service.api.pages.moments import Moment, moment, pretty
-from scheduler_service.api.pages.policy_words import Change
+from scheduler_service.api.pages.moments import Moment, moment
+from scheduler_service.api.pages.policy_words import Change, changes
 from scheduler_service.api.pages.shell import PageRoute, page
 from scheduler_service.api.routes_jobs import Cursor
 from scheduler_service.core.audit import AuditEntry
@@ -63,7 +62,7 @@ def show_audit(
 def _line(entry: AuditEntry, now: Instant) -> Line:
     return Line(
         moment(entry.at, now), entry.actor, entry.role, entry.action, entry.subject, _link(entry.subject),
-        list(_changes(entry.before, entry.after)),
+        _changes(entry.before, entry.after),
     )  # fmt: skip
 
 
@@ -73,10 +72,8 @@ def _link(subject: str | None) -> str | None:
     return f"/runs/{subject}" if _RUN.search(subject) else f"/jobs/{subject}"
 
 
-def _changes(before: Any, after: Any) -> Iterator[Change]:
+def _changes(before: Any, after: Any) -> list[Change]:
     """The fields that differ; the whole of what was made or removed is told by its action."""
     if not isinstance(before, dict) or not isinstance(after, dict):
-        return
-    for name in sorted({*before, *after}):
-        if before.get(name) != after.get(name) and name != "version":
-            yield Change(name, pretty(before.get(name)), pretty(after.get(name)))
+        return []
+    return [change for change in changes(before, after) if change.field != "version"]

@@ -86,8 +86,8 @@ def complaints(live: Live, troubles: Sequence[Trouble], now: Instant) -> Iterato
         if queue["pending"] and not queue["workers"]:
             count, name = queue["pending"], queue["name"]
             yield Complaint(
-                f"{count} {_runs(count)} wait in queue {name}, and no living worker listens there: "
-                f"start one with itinerary worker -Q {name}.",
+                f"{count} {_runs(count)} {'waits' if count == 1 else 'wait'} in queue {name}, and no living worker "
+                f"listens there: start one with itinerary worker -Q {name}.",
                 "/workers",
             )
     lag = live.lag(now)

@@ -91,9 +91,9 @@ def version_lines(newest_first: Sequence[Version], now: Instant) -> list[Version
 
 def _line(version: Version, older: Version | None, now: Instant) -> VersionLine:
     job = version.job
-    changes = [] if older is None else list(_changes(_facts(older.job), _facts(job)))
+    changed = [] if older is None else list(changes(_facts(older.job), _facts(job)))
     return VersionLine(
-        job.version, moment(job.effective_from, now), version.actor, changes, job.version == 1, job.deleted
+        job.version, moment(job.effective_from, now), version.actor, changed, job.version == 1, job.deleted
     )
 
 
@@ -102,7 +102,10 @@ def _facts(job: Job) -> dict[str, Any]:
     return {**definition_of(job), **pause}
 
 
-def _changes(before: dict[str, Any], after: dict[str, Any]) -> Iterator[Change]:
-    for name, value in after.items():
-        if before[name] != value:
-            yield Change(name, pretty(before[name]), pretty(value))
+def changes(before: Any, after: Any, field: str = "") -> Iterator[Change]:
+    """The innermost fields that differ, each named by its path."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        for name in sorted({*before, *after}):
+            yield from changes(before.get(name), after.get(name), f"{field}.{name}" if field else name)
+    elif before != after:
+        yield Change(field, pretty(before), pretty(after))

@@ -44,8 +44,8 @@ function spent(seconds) {
   const place = units.findIndex(([, size]) => seconds >= size);
   const [name, size] = units[place];
   const words = Math.floor(seconds / size) + " " + name;
-  if (place === 3) return words;
-  return words + " " + Math.floor(seconds % size / units[place + 1][1]) + " " + units[place + 1][0];
+  const rest = place === 3 ? 0 : Math.floor(seconds % size / units[place + 1][1]);
+  return rest ? words + " " + rest + " " + units[place + 1][0] : words;
 }
 
 function tick() {

@@ -1,0 +1,147 @@
+"""The dashboard in a real browser over a whole `itinerary up`: the main flows, and no page with a complaint."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scheduler_service.client import Client
+from tests.support.browser import Browser, find_browser
+from tests.support.running import Running
+
+PROGRAM = find_browser()
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(PROGRAM is None, reason="no Chromium is installed; name one by ITINERARY_TEST_BROWSER"),
+]
+WIDTHS = (1280, 390)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with Running(tmp_path_factory.mktemp("site") / "data") as up:
+        yield up
+
+
+@pytest.fixture(scope="module")
+def client(running: Running) -> Iterator[Client]:
+    with running.client() as client:
+        yield client
+
+
+@pytest.fixture
+def browser(running: Running, tmp_path: Path) -> Iterator[Browser]:
+    assert PROGRAM is not None
+    with Browser(PROGRAM, tmp_path / "profile") as opened:
+        opened.view(1280)
+        yield opened
+        assert opened.complaints == []
+
+
+def put(browser: Browser, name: str, value: str) -> None:
+    """Type into a field."""
+    browser.run(
+        f"(() => {{ const e = document.querySelector('[name={json.dumps(name)}]'); e.value = {json.dumps(value)};"
+        "e.dispatchEvent(new Event('input', {bubbles: true})); })()"
+    )
+
+
+def says(text: str) -> str:
+    """That the page shows this text."""
+    return f"document.querySelector('main')?.innerText.includes({json.dumps(text)})"
+
+
+def at(path: str) -> str:
+    """That the browser has come to this page, and has loaded it."""
+    return f"location.pathname.startsWith({json.dumps(path)}) && document.readyState === 'complete'"
+
+
+def test_a_job_is_made_seen_to_run_paused_and_run_by_hand(browser: Browser, running: Running, client: Client) -> None:
+    url = running.written["api_url"]
+    browser.open(f"{url}/new-job")
+    put(browser, "job_id", "tick")
+    put(browser, "task", "itinerary.echo")
+    put(browser, "interval.every", "0s")
+    browser.wait_for("document.querySelector('#preview .hint')")
+    put(browser, "interval.every", "5s")
+    browser.wait_for("document.querySelectorAll('#preview li').length === 10")
+    browser.click("#save")
+    browser.wait_for(at("/jobs/tick") + " && " + says("The job is saved."))
+    assert browser.run("location.search") == ""
+    browser.wait_for(says("completed"), timeout=40)
+
+    browser.click(".drawers summary")
+    put(browser, "reason", "seen enough")
+    browser.click("#pause")
+    browser.wait_for("document.querySelector('#resume')")
+    browser.wait_for(says("seen enough"))
+    assert client.job("tick")["paused"] is True
+
+    browser.click("#run-now")
+    browser.wait_for(at("/runs/tick_manual-"))
+    browser.wait_for(says("completed") + " && document.querySelector('#retry')", timeout=30)
+    assert browser.text(".verdict") == "completed"
+    browser.open(f"{url}/jobs/tick")
+    browser.click("#resume")
+    browser.wait_for("!document.querySelector('#resume') && document.querySelector('#run-now')")
+    assert client.job("tick")["paused"] is False
+
+
+def test_a_run_is_cancelled_and_tried_again_and_explains_itself(
+    browser: Browser, running: Running, client: Client
+) -> None:
+    url = running.written["api_url"]
+    run = client.enqueue("itinerary.sleep", kwargs={"seconds": 60})
+    browser.open(f"{url}/runs/{run['run_id']}")
+    browser.wait_for(says("runs it"), timeout=30)
+    browser.click("#cancel")
+    browser.wait_for(says("cancelled") + " && document.querySelector('#retry')", timeout=40)
+    browser.wait_for(says("Its end was asked for by loopback"))
+    later = client.enqueue("itinerary.echo", run_at="2030-01-01T00:00:00Z")
+    browser.open(f"{url}/runs/{later['run_id']}")
+    browser.wait_for(says("not yet due"))
+    browser.click("#cancel")
+    browser.wait_for("document.querySelector('#retry')")
+    browser.click("#retry")
+    browser.wait_for(says("Tries " + later["run_id"]))
+    browser.wait_for(says("completed"), timeout=30)
+
+
+def test_a_job_says_why_it_did_not_run(browser: Browser, running: Running, client: Client) -> None:
+    client.create_job({"job_id": "why", "task": "itinerary.echo", "schedule": {"kind": "hourly", "minute": 17}})
+    browser.open(f"{running.written['api_url']}/jobs/why")
+    put(browser, "at", "2026-01-01 00:17")
+    browser.click("#why ~ form button")
+    browser.wait_for("document.querySelector('.verdict')")
+    assert browser.text(".verdict") == "never due"
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_every_page_fits_its_window_in_both_themes(
+    browser: Browser, running: Running, client: Client, dark: bool
+) -> None:
+    schedule = {"kind": "cron", "expr": "30 2 * * *", "timezone": "Europe/Berlin"}
+    client.put_job("fits", {"task": "itinerary.echo", "schedule": schedule, "title": "A long title of a job " * 4})
+    run = client.enqueue("itinerary.echo")["run_id"]
+    pages = ["/", "/jobs", "/jobs/fits", "/jobs/fits/edit", "/new-job", "/runs", f"/runs/{run}", "/failures"]
+    for path in [*pages, "/workers", "/load", "/audit"]:
+        browser.open(running.written["api_url"] + path)
+        for width in WIDTHS:
+            browser.view(width, dark=dark)
+            over = browser.run("document.documentElement.scrollWidth - window.innerWidth")
+            assert over <= 0, f"{path} is {over} pixels too wide for {width}"
+
+
+def test_refreshing_stops_and_goes_on(browser: Browser, running: Running) -> None:
+    browser.open(running.written["api_url"])
+    browser.wait_for("document.querySelector('#distribution svg')")
+    before = browser.text(".as-of")
+    browser.wait_for(f"document.querySelector('.as-of').innerText !== {json.dumps(before)}")
+    browser.click("#refresh")
+    browser.wait_for("document.querySelector('#refresh').innerText.includes('Paused')")
+    browser.open(running.written["api_url"] + "/jobs")
+    assert browser.text("#refresh") == "Paused"
+    browser.click("#refresh")
+    browser.wait_for("document.querySelector('#refresh').getAttribute('aria-pressed') === 'true'")
