@@ -28,7 +28,7 @@ def test_late_reports_are_counted_and_the_last_one_is_kept_on_its_attempt(sql_st
     over = Transition(done.run_id, 1, Event.SUCCEED, RunState.COMPLETED, lease.now, worker="w@h")
     sql_stores.leader.apply(lease, Apply((again, over)))
     late = [
-        LateReport(run.run_id, 1, kind, lease.now + n, "w2@h", error)
+        LateReport(run.run_id, 1, kind, lease.now + 5 + n, "w2@h", error)
         for run in (retrying, done)
         for n, (kind, error) in enumerate([("succeeded", None), ("failed", ERROR)])
     ]
@@ -39,7 +39,7 @@ def test_late_reports_are_counted_and_the_last_one_is_kept_on_its_attempt(sql_st
         [(retrying.run_id, 1, "failed", 3, "succeeded"), (done.run_id, 1, "completed", 2, "failed")]
     )
     told = rows(sql_stores, kept.late_kind, kept.late_worker, kept.late_at, kept.late_error)
-    assert told == [("failed", "w2@h", lease.now + 1, ERROR), ("succeeded", "w2@h", lease.now, None)]
+    assert told == [("failed", "w2@h", lease.now + 6, ERROR), ("succeeded", "w2@h", lease.now + 5, None)]
     assert sql_stores.runs.get(done.run_id).attempts == ()
 
 
