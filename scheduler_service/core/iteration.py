@@ -8,14 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import assert_never
 
 from scheduler_service.core import generation, looking, placing
-from scheduler_service.core.effects import (
-    Effect,
-    MakeRuns,
-    ReadJobs,
-    RecordStatistics,
-    Reply,
-    ReplyMetrics,
-)
+from scheduler_service.core.effects import Effect, MakeRuns, ReadJobs, RecordStatistics, Reply, ReplyMetrics
 from scheduler_service.core.feedback import (
     Applied,
     CancelsRead,

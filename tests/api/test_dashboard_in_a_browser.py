@@ -41,6 +41,14 @@ def opened(browser: Browser, site: Site) -> None:
     browser.wait_for("document.querySelector('#rebalance-button')")
 
 
+def press(browser: Browser, selector: str) -> None:
+    """Click it once it is there and the page has come to rest."""
+    browser.wait_for(
+        f"document.querySelector('{selector}') && !document.querySelector('.htmx-settling, .htmx-request')"
+    )
+    browser.click(selector)
+
+
 def score(browser: Browser) -> float:
     return float(browser.text("#distribution .figure .value"))
 
@@ -50,7 +58,7 @@ def test_a_rebalance_is_looked_at_confirmed_seen_and_taken_back(browser: Browser
     before = score(browser)
     assert browser.run("document.querySelectorAll('#distribution .bars rect').length") in (24, 25)
     assert browser.run("document.querySelectorAll('#distribution .heat rect').length") == 96
-    browser.click("#rebalance-button")
+    press(browser, "#rebalance-button")
     browser.wait_for(f"{DIALOG}.open")
     shown = browser.text("#rebalance-body")
     assert "Every job keeps its rhythm" in shown
@@ -58,10 +66,10 @@ def test_a_rebalance_is_looked_at_confirmed_seen_and_taken_back(browser: Browser
     moved = browser.run("document.querySelectorAll('#rebalance-body tbody tr').length")
     assert 5 < moved < 20
     assert f"move {moved} jobs" in browser.text("#confirm-rebalance")
-    browser.click("#confirm-rebalance")
+    press(browser, "#confirm-rebalance")
     browser.wait_for("document.querySelector('#undo-rebalance')")
     assert f"{moved} jobs were moved" in browser.text("#rebalance-title")
-    browser.click("#rebalance-body [data-close]")
+    press(browser, "#rebalance-body [data-close]")
     browser.wait_for(f"!{DIALOG}.open")
     assert f"{moved} jobs were moved, 2 left alone" in browser.text("#notice")
     browser.wait_for(f"parseFloat(document.querySelector('#distribution .figure .value').innerText) > {before}")
@@ -72,9 +80,9 @@ def test_an_undo_right_there_puts_everything_back(browser: Browser, site: Site) 
     opened(browser, site)
     before = score(browser)
     for selector in ("#rebalance-button", "#confirm-rebalance", "#undo-rebalance"):
-        browser.click(selector)
+        press(browser, selector)
     browser.wait_for("document.querySelector('#rebalance-title').innerText.includes('moved back')")
-    browser.click("#rebalance-body [data-close]")
+    press(browser, "#rebalance-body [data-close]")
     browser.wait_for(f"parseFloat(document.querySelector('#distribution .figure .value').innerText) === {before}")
     assert browser.complaints == []
 
@@ -82,9 +90,9 @@ def test_an_undo_right_there_puts_everything_back(browser: Browser, site: Site) 
 def test_cancelling_changes_nothing(browser: Browser, site: Site) -> None:
     opened(browser, site)
     before = score(browser)
-    browser.click("#rebalance-button")
+    press(browser, "#rebalance-button")
     browser.wait_for(f"{DIALOG}.open")
-    browser.click("#rebalance-body [data-close]")
+    press(browser, "#rebalance-body [data-close]")
     browser.wait_for(f"!{DIALOG}.open")
     assert browser.text("#notice") == ""
     assert score(browser) == before
@@ -98,7 +106,7 @@ def test_nothing_is_cut_off_at_any_width_and_the_panel_outlives_a_refresh(
     opened(browser, site)
     browser.view(width, dark=dark)
     browser.run("htmx.trigger('#seen', 'look')")
-    browser.click("#rebalance-button")
+    press(browser, "#rebalance-button")
     browser.wait_for(f"{DIALOG}.open")
     for part in ("document.documentElement", "document.querySelector('#rebalance-body')"):
         assert browser.run(f"{part}.scrollWidth <= {part}.clientWidth")
