@@ -77,6 +77,11 @@ class PostgresServer(AbstractContextManager["PostgresServer"]):
         """kill -9 of the whole server."""
         self._running().kill()
 
+    def stop_immediately(self) -> None:
+        """`pg_ctl stop -m immediate`: no session may finish anything, and the next start recovers."""
+        self._running().signal(signal.SIGQUIT)
+        self._running().wait(10)
+
     def create_database(self, template: str | None = None) -> str:
         """The URL of a new database of this server, copied from `template` (a name) if given."""
         return create_database(self.admin_url, f"t{next(self._names)}", template)

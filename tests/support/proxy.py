@@ -25,6 +25,7 @@ class FaultProxy(AbstractContextManager["FaultProxy"]):
         self._delay = 0.0
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
+        self._cut: int | None = None
         self._listener = self._listen(0)
         self.port: int = self._listener.getsockname()[1]
 
@@ -38,6 +39,10 @@ class FaultProxy(AbstractContextManager["FaultProxy"]):
             self._listener = self._listen(self.port)
         if fault in ("refuse", "reset"):
             self._reset_all()
+
+    def cut_next_reply(self, client_port: int) -> None:
+        """Of the client whose end has this port: what the server says next is lost, and the connection with it."""
+        self._cut = client_port
 
     def close(self) -> None:
         """Stop listening and reset what is open."""
@@ -77,6 +82,10 @@ class FaultProxy(AbstractContextManager["FaultProxy"]):
     def _pump(self, source: socket.socket, sink: socket.socket) -> None:
         with suppress(OSError):
             while chunk := source.recv(65536):
+                if self._cut is not None and self._cut == _peer_port(sink):
+                    self._cut = None
+                    self._reset_pair(source, sink)
+                    return
                 if self._fault == "blackhole":
                     continue
                 if self._fault == "delay":
@@ -88,11 +97,22 @@ class FaultProxy(AbstractContextManager["FaultProxy"]):
         for end in ours:
             _wake_and_close(end)
 
+    def _reset_pair(self, *ends: socket.socket) -> None:
+        with self._lock:
+            self._open -= set(ends)
+        for end in ends:
+            _reset(end)
+
     def _reset_all(self) -> None:
         with self._lock:
             ends, self._open = self._open, set()
         for end in ends:
             _reset(end)
+
+
+def _peer_port(end: socket.socket) -> int:
+    port: int = end.getpeername()[1]
+    return port
 
 
 def _reset(end: socket.socket) -> None:
