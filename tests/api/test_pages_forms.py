@@ -14,7 +14,8 @@ from tests.support.forms import submit, token
 
 JOB = {"job_id": "made.here", "task": "itinerary.echo", "kind": "cron", "cron.expr": "30 2 * * *"}
 CHANGES = (
-    "/new-job", "/jobs", "/jobs/a.job/edit", "/jobs/a.job/pause", "/jobs/a.job/resume", "/jobs/a.job/trigger",
+    "/new-job", "/jobs", "/jobs/a.job/edit", "/jobs/a.job/pause", "/jobs/a.job/skip-next", "/jobs/a.job/resume",
+    "/jobs/a.job/trigger",
     "/jobs/a.job/delete", "/runs/x/cancel", "/runs/x/retry", "/failures/retry", "/parts/rebalance/preview",
     "/parts/rebalance?plan_id=x", "/parts/rebalance/undo",
 )  # fmt: skip
@@ -180,6 +181,15 @@ def test_a_job_is_paused_with_a_reason_until_a_time_and_resumed(api: TestClient,
     assert "2030-01-02 03:04:00 UTC" in page
     submit(api, f"{made}/resume")
     assert api.get("/api/v1/jobs/a.job").json()["paused"] is False
+
+
+def test_the_next_run_alone_is_skipped_by_a_pause_that_ends_right_after_it(api: TestClient, made: str) -> None:
+    first, second, *_ = api.get("/api/v1/jobs/a.job").json()["next_runs"]
+    assert submit(api, f"{made}/skip-next").headers["location"] == "/jobs/a.job?done=skipped"
+    body = api.get("/api/v1/jobs/a.job").json()
+    assert body["paused_until"] == first.replace("Z", ".000001Z")
+    assert body["next_runs"][0] == second
+    assert submit(api, f"{made}/skip-next").status_code == 409
 
 
 def test_ticked_jobs_are_paused_together_and_the_filter_stays(api: TestClient, job: dict[str, Any]) -> None:

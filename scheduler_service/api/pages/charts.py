@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler_service.api.pages.moments import length
-from scheduler_service.core.instants import MILLISECOND, Duration, format_instant
+from scheduler_service.core.instants import MILLISECOND, MINUTE, Duration, Instant, format_instant
 from scheduler_service.core.run_state import RunState
 from scheduler_service.history_ports import Outcome
 
@@ -92,16 +92,18 @@ class Health:
     success: float | None
     median: str | None
     p95: str | None
+    started: int
     capped: bool
 
 
-def health(runs: Sequence[Outcome], limit: int) -> Health:
-    """The figures of these runs, of which no more than `limit` were read."""
+def health(runs: Sequence[Outcome], limit: int, now: Instant) -> Health:
+    """The figures of these runs, of which no more than `limit` were read; `started`: within the last minute."""
     good = sum(run.state is RunState.COMPLETED for run in runs)
     bad = sum(run.state in (RunState.FAILED, RunState.MISSED) for run in runs)
     took = sorted(run.took for run in runs if run.took is not None)
     success = 100 * good / (good + bad) if good + bad else None
-    return Health(good + bad, success, _quantile(took, 0.5), _quantile(took, 0.95), len(runs) >= limit)
+    started = sum(run.started_at is not None and run.started_at > now - MINUTE for run in runs)
+    return Health(good + bad, success, _quantile(took, 0.5), _quantile(took, 0.95), started, len(runs) >= limit)
 
 
 def _quantile(ordered: Sequence[Duration], share: float) -> str | None:

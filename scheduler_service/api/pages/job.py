@@ -13,13 +13,14 @@ from scheduler_service.api.pages.csrf import Form, FormBody
 from scheduler_service.api.pages.moments import Moment, RunLine, length, moment, optional_moment, pretty, run_line
 from scheduler_service.api.pages.policy_words import VersionLine, policies, version_lines
 from scheduler_service.api.pages.shell import CHANGER, READER, PageRoute, go, page
-from scheduler_service.api.previews import job_preview
+from scheduler_service.api.previews import job_preview, next_runs
+from scheduler_service.api.problems import Problem
 from scheduler_service.api.routes_explain import why_at
 from scheduler_service.api.routes_jobs import delete_job, known_job, pause_job, resume_job, triggered
 from scheduler_service.core.balancer import needs_place
 from scheduler_service.core.errors import BadValue
 from scheduler_service.core.explanation import Explanation
-from scheduler_service.core.instants import SECOND, Instant, parse_instant
+from scheduler_service.core.instants import MICROSECOND, SECOND, Instant, format_instant, parse_instant
 from scheduler_service.core.model import Job, Overlap
 from scheduler_service.core.words import describe
 from scheduler_service.ports import RunFilter
@@ -28,6 +29,7 @@ _NEXT: Final = 10
 _HISTORY: Final = 20
 _CHARTED: Final = 60
 _VERSIONS: Final = 20
+_SKIPPED: Final = "the next run is skipped"
 
 router = APIRouter(include_in_schema=False, dependencies=READER, route_class=PageRoute)
 
@@ -86,6 +88,18 @@ def pause(context: Context, who: Who, job_id: str, form: FormBody) -> Response:
     body = {"reason": form.one("reason") or None, "until": _utc(until) if until else None}
     pause_job(context, who, job_id, body)
     return go(f"/jobs/{job_id}", "paused")
+
+
+@router.post("/jobs/{job_id}/skip-next", dependencies=CHANGER)
+def skip_next(context: Context, who: Who, job_id: str) -> Response:
+    """Leave out the next run alone: a pause that ends by itself right after it."""
+    job = known_job(context, job_id)
+    coming = next_runs(job, context.clock(), 1)
+    if job.paused or not coming:
+        raise Problem(409, f"{job_id} is paused or has no next run, so there is none to skip")
+    until = format_instant(parse_instant(coming[0]) + MICROSECOND)
+    pause_job(context, who, job_id, {"reason": _SKIPPED, "until": until})
+    return go(f"/jobs/{job_id}", "skipped")
 
 
 @router.post("/jobs/{job_id}/resume", dependencies=CHANGER)
@@ -153,7 +167,7 @@ def _view(context: ApiContext, job: Job) -> JobView:
         paused_until=optional_moment(job.paused_until, now),
         policies=list(policies(job)),
         chart=duration_chart(latest, job.timeout, _CHARTED),
-        health=health(latest, _CHARTED),
+        health=health(latest, _CHARTED, now),
         timeout=length(job.timeout),
         history=[run_line(run, now) for run in history.items],
         older=history.next_cursor is not None,

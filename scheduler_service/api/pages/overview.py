@@ -81,7 +81,7 @@ def overview(context: ApiContext) -> Overview:
         lag=length(live.lag(now)),
         workers=sum(worker["alive"] for worker in live.workers) if live.figures else None,
         counts=[(state.value, SHAPES[state], _count(counts[state])) for state in RunState if state in ACTIVE],
-        health=health(stores.history.latest(now - DAY, now, _SAMPLE), _SAMPLE),
+        health=health(stores.history.latest(now - DAY, now, _SAMPLE), _SAMPLE, now),
         running=[run_line(run, now) for run in running.items],
         coming=_coming(planned if all_jobs else {}, live, now),
         runs=[run_line(run, now) for run in latest.items],

@@ -38,6 +38,7 @@ _DONE: Final = {
     "made": "The job is saved.",
     "unchanged": "Nothing was changed: the job was like this already.",
     "paused": "Paused.",
+    "skipped": "The next run is skipped; the one after it goes out as planned.",
     "resumed": "Resumed: it goes on from now.",
     "deleted": "Deleted. Its history stays.",
     "triggered": "This run was asked for just now.",
@@ -76,7 +77,7 @@ def trouble(request: Request, problem: HTTPException) -> Response:
     title = "There is no such thing" if problem.status_code == 404 else "That did not work"
     code, headers = problem.status_code, dict(problem.headers or {})
     said = str(problem.detail)
-    return page(request, "trouble.html", status=code, headers=headers, title=title, said=said, missing=code == 404)
+    return page(request, "trouble.html", status=code, headers=headers, title=title, said=said)
 
 
 def page(

@@ -1,0 +1,76 @@
+"""Charts, durations and differences as pages show them: pure."""
+
+import pytest
+
+from scheduler_service.api.pages.charts import duration_chart, health, spark
+from scheduler_service.api.pages.moments import length
+from scheduler_service.api.pages.policy_words import changes
+from scheduler_service.core.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND, Duration
+from scheduler_service.core.run_state import RunState
+from scheduler_service.history_ports import Outcome
+
+NOW = 1_800_000_000 * SECOND
+
+
+def run(took: Duration | None, state: RunState = RunState.COMPLETED, ago: Duration = 0) -> Outcome:
+    at = NOW - ago
+    return Outcome(f"r{ago}", "job", state, at, None if took is None else at, None if took is None else at + took)
+
+
+@pytest.mark.parametrize(
+    ("duration", "words"),
+    [
+        (None, None),
+        (-5, "0 ms"),
+        (999 * MILLISECOND, "999 ms"),
+        (SECOND, "1.0 s"),
+        (59 * SECOND, "59 s"),
+        (MINUTE, "1 min"),
+        (2 * MINUTE + 5 * SECOND, "2 min 5 s"),
+        (3 * HOUR + 59 * SECOND, "3 h"),
+        (DAY + HOUR, "1 d 1 h"),
+    ],
+)
+def test_durations_are_told_in_two_units_at_most(duration: Duration | None, words: str | None) -> None:
+    assert length(duration) == words
+
+
+def test_a_sparkline_ends_with_the_newest_run_at_its_right() -> None:
+    chart = spark([run(SECOND), run(MILLISECOND, RunState.FAILED, SECOND)], places=30)
+    older, newest = chart.bars
+    assert (older.x, newest.x, chart.width) == (140, 145, 150)
+    assert newest.height > older.height
+    assert (older.mark, newest.mark) == (True, False)
+    assert chart.words == "1 completed, 1 failed"
+    assert spark([]).words == "no runs yet"
+
+
+def test_the_timeout_is_drawn_where_it_is_in_reach() -> None:
+    assert duration_chart([run(SECOND)], HOUR, 60).bound is None
+    near = duration_chart([run(SECOND)], 2 * SECOND, 60)
+    assert near.bound is not None
+    assert near.bound < 100 - near.bars[0].height
+    assert duration_chart([run(None, RunState.SKIPPED)], None, 60).longest is None
+
+
+def test_success_counts_what_ended_well_or_badly_and_nothing_else() -> None:
+    runs = [
+        run(SECOND),
+        run(3 * SECOND),
+        run(None, RunState.MISSED),
+        run(None, RunState.SKIPPED),
+        run(None, RunState.RUNNING),
+    ]
+    found = health(runs, 100, NOW)
+    assert found.success == pytest.approx(100 * 2 / 3)
+    assert (found.over, found.median, found.p95, found.started, found.capped) == (3, "3.0 s", "3.0 s", 2, False)
+    assert health([], 0, NOW).success is None
+
+
+def test_a_difference_names_the_innermost_fields() -> None:
+    before = {"retry": {"max": "1m", "jitter": True}, "tags": ["a"], "title": "T"}
+    after = {"retry": {"max": "2m", "jitter": True}, "tags": [], "title": "T"}
+    assert [(c.field, c.before, c.after) for c in changes(before, after)] == [
+        ("retry.max", '"1m"', '"2m"'),
+        ("tags", '[\n  "a"\n]', "[]"),
+    ]
