@@ -42,7 +42,8 @@ def plan(state: SchedulerState, step: Step) -> None:
     index = state.index
     reach = index.generation
     until = min(step.now + state.settings.pre_schedule_interval, reach.end)
-    if not reach.start <= state.cursor < until:
+    # An index that ends in the past is left alone: the next one's maker judges all that is owed at once.
+    if reach.end < step.now or not reach.start <= state.cursor < until:
         return
     by_job: dict[str, list[tuple[Job, Instant]]] = defaultdict(list)
     for job_id, at in index.query(state.cursor, until):
