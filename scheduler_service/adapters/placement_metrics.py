@@ -14,9 +14,7 @@ class PlacementMetrics:
     """Made once for each registry; `take` reads what the loop counted, `seen` what it last saw of the distribution."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._score = Gauge(
-            "scheduler_distribution_score", "Evenness of the coming day", registry=registry
-        )
+        self._score = Gauge("scheduler_distribution_score", "Evenness of the coming day", registry=registry)
         self._hours = Gauge("scheduler_slot_job_count", "Runs in each hour (UTC)", ["hour"], registry=registry)
         self._peak = Gauge("scheduler_peak_hour_job_count", "Runs in the fullest hour", registry=registry)
         self._placements = Counter(
