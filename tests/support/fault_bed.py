@@ -158,17 +158,25 @@ class FaultBed(AbstractContextManager["FaultBed"]):
             self.keep_worker()
 
     def enqueue(
-        self, number: int = 1, task: str = "faulty.note", *, queue: str = "default", attempts: int = 4, **kwargs: Any
+        self,
+        number: int = 1,
+        task: str = "faulty.note",
+        *,
+        queue: str = "default",
+        attempts: int = 4,
+        tell: bool = True,
+        **kwargs: Any,
     ) -> list[str]:
-        """One-off runs that are due at once; the leader is told, if Redis is there."""
+        """One-off runs that are due at once; with `tell` the leader hears of them by Redis too, if that is there."""
         retry = RetryPolicy(max_attempts=attempts, initial=SECOND // 10, jitter=False)
         new = [
             NewRun(adhoc_run_id(str(uuid7())), RunKind.ADHOC, task, 0, 0, kwargs=kwargs, queue=queue, retry=retry)
             for _ in range(number)
         ]
         run_ids = [run.run_id for run, _ in self.runs.enqueue(new)]
-        with suppress(BrokerUnavailable):  # the leader looks by itself
-            self.inbox.send("run_enqueued", 0, {"run_ids": run_ids})
+        if tell:
+            with suppress(BrokerUnavailable):  # the leader looks by itself
+                self.inbox.send("run_enqueued", 0, {"run_ids": run_ids})
         return run_ids
 
     def run(self, run_id: str) -> Run:
