@@ -58,7 +58,7 @@ def read_record(path: Path) -> ExecutionLog:
         raise BadValue("--log", str(path), f"give a readable file ({exc.strerror})") from exc
     for number, line in enumerate(lines, 1):
         if line.endswith(b"\n"):
-            _note(log, line, f"{path}:{number}")
+            _note(log, line, f"line {number} of {path}")
     return log
 
 

@@ -66,5 +66,5 @@ def test_a_last_line_that_a_crash_cut_is_left_out_and_any_other_is_refused(tmp_p
     )
     assert read_record(record) == {("x", 1): Execution([1_500_000], 1)}
     record.write_text('{"event": "stop", "task_id": "x~1", "at": 1}\n')
-    with pytest.raises(BadValue, match="record:1"):
+    with pytest.raises(BadValue, match="line 1 of "):
         read_record(record)
