@@ -39,9 +39,7 @@ def judge_lateness(misfire: Misfire, due: Sequence[Instant], count: int, now: In
         case _:
             assert_never(misfire.policy)
     missed = count - len(on_time) - len(keep)
-    reason = (
-        f"misfire {misfire.policy.value}: later than {format_duration(misfire.grace)}" if missed else None
-    )
+    reason = f"misfire {misfire.policy.value}: later than {format_duration(misfire.grace)}" if missed else None
     return Judgement(tuple(sorted(keep + on_time)), missed, reason)
 
 

@@ -39,9 +39,7 @@ class Event(StrEnum):
     MISS = "miss"
 
 
-FINAL: Final = frozenset(
-    {RunState.COMPLETED, RunState.FAILED, RunState.CANCELLED, RunState.SKIPPED, RunState.MISSED}
-)
+FINAL: Final = frozenset({RunState.COMPLETED, RunState.FAILED, RunState.CANCELLED, RunState.SKIPPED, RunState.MISSED})
 OUT: Final = frozenset({RunState.PENDING, RunState.RUNNING})
 WAITING: Final = frozenset({RunState.SCHEDULED, RunState.RETRYING})
 ACTIVE: Final = frozenset(RunState) - FINAL

@@ -237,7 +237,6 @@ class TestEdits:
         world.advance(30 * SECOND)
         assert world.states("a")[:3] == ["completed"] * 3
 
-
     def test_a_due_row_that_was_cancelled_meanwhile_is_counted_as_stale(self, world: World) -> None:
         run_id = world.enqueue(after=5 * SECOND)
         world.store.runs.request_cancel(run_id)

@@ -10,14 +10,9 @@ def state_diagram() -> str:
         targets = [move.target] if move.spent is None else [move.target, move.spent]
         for source in sorted(move.sources):
             for target in targets:
-                label = (
-                    event.value if move.spent is None else f"{event.value} ({_left(target is move.target)})"
-                )
+                label = event.value if move.spent is None else f"{event.value} ({_left(target is move.target)})"
                 arrows.setdefault((source.value, target.value), []).append(label)
-    lines = [
-        f"    {source} --> {target}: {', '.join(labels)}"
-        for (source, target), labels in sorted(arrows.items())
-    ]
+    lines = [f"    {source} --> {target}: {', '.join(labels)}" for (source, target), labels in sorted(arrows.items())]
     ends = [f"    {state.value} --> [*]" for state in sorted(FINAL)]
     return "\n".join(["stateDiagram-v2", f"    [*] --> {RunState.SCHEDULED.value}", *lines, *ends])
 
