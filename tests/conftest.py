@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import redis
+from hypothesis import HealthCheck, settings
 from sqlalchemy import make_url
 
 from scheduler_service.adapters.embedded_redis import find_server
@@ -19,8 +20,13 @@ from tests.support.redis_server import RedisServer
 
 
 def pytest_configure() -> None:
-    """Let SIGTERM end a run as Ctrl-C does: the servers are stopped and their files removed."""
+    """Let SIGTERM end a run as Ctrl-C does: the servers are stopped and their files removed.
+
+    A slow machine makes no property false: hypothesis judges values, not times.
+    """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("any machine")
 
 
 @pytest.fixture(scope="session")

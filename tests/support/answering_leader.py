@@ -6,8 +6,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from scheduler_service.adapters.redis_inbox import RedisInbox
+from scheduler_service.api.examples import EXAMPLES
 from scheduler_service.core.instants import MILLISECOND
 from scheduler_service.core.messages import CancelRun, InboxMessage, JobChanged, Query, RunEnqueued, decode
+from scheduler_service.core.placements import RebalanceAsked
 from tests.support.processes import wait_until
 
 STATISTICS: dict[str, Any] = {
@@ -69,6 +71,17 @@ class AnsweringLeader(AbstractContextManager["AnsweringLeader"]):
             for _, fields in batch.entries:
                 message = decode(fields)
                 self.heard.append(message)
-                if isinstance(message, Query):
-                    answer = {"text": "scheduler_is_leader 1\n"} if message.what == "metrics" else STATISTICS
-                    self._inbox.reply(message.reply_to, answer)
+                if isinstance(message, Query | RebalanceAsked):
+                    self._inbox.reply(message.reply_to, _answer(message))
+
+
+def _answer(question: Query | RebalanceAsked) -> dict[str, Any]:
+    if isinstance(question, RebalanceAsked):
+        return dict(EXAMPLES["PreviewOut" if question.kind == "preview" else "RebalanceOut"])
+    match question.what:
+        case "metrics":
+            return {"text": "scheduler_is_leader 1\n"}
+        case "distribution":
+            return dict(EXAMPLES["DistributionOut"])
+        case _:
+            return STATISTICS
