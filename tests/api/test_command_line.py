@@ -14,6 +14,8 @@ from tests.support.answering_leader import AnsweringLeader
 from tests.support.command_line import COMMAND, Itinerary
 from tests.support.processes import REPOSITORY, Child, free_port, project_env
 
+pytestmark = pytest.mark.slow  # whole processes, or real servers for long
+
 
 @pytest.mark.slow
 def test_a_job_is_made_shown_changed_paused_triggered_and_deleted(itinerary: Itinerary) -> None:

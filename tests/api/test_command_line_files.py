@@ -8,6 +8,8 @@ import pytest
 from tests.support.command_line import Itinerary
 from tests.support.processes import REPOSITORY
 
+pytestmark = pytest.mark.slow  # whole processes, or real servers for long
+
 SEED = REPOSITORY / "tests" / "jobs_as_code"
 
 

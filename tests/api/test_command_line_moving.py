@@ -7,6 +7,8 @@ import pytest
 
 from tests.support.command_line import Itinerary
 
+pytestmark = pytest.mark.slow  # whole processes, or real servers for long
+
 BEAT_APP = "tests.moving.beat_app:app"
 
 

@@ -13,6 +13,8 @@ from scheduler_service.cli.completing import job_ids, states
 from tests.support.command_line import COMMAND, Itinerary
 from tests.support.processes import REPOSITORY, Child, free_port
 
+pytestmark = pytest.mark.slow  # whole processes, or real servers for long
+
 
 @pytest.fixture
 def job(itinerary: Itinerary) -> str:

@@ -16,6 +16,8 @@ from scheduler_service.client import Client
 from tests.support.command_line import Itinerary
 from tests.support.processes import REPOSITORY
 
+pytestmark = pytest.mark.slow  # whole processes, or real servers for long
+
 PAGE = (REPOSITORY / "scheduler_service" / "api" / "EXAMPLES.md").read_text("utf-8")
 
 

@@ -15,6 +15,8 @@ from tests.support.command_line import Itinerary
 from tests.support.processes import project_env
 from tests.support.store_bed import StoreBed, one_off, sql_bed
 
+pytestmark = pytest.mark.slow  # whole processes, or real servers for long
+
 
 @pytest.fixture
 def bed(sqlite_url: str) -> Iterator[StoreBed]:

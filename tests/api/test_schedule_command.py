@@ -3,12 +3,16 @@
 import json
 from contextlib import closing
 
+import pytest
+
 from scheduler_service.adapters.database import Database, host_now
 from scheduler_service.cli.schedule import bars
 from tests.support.command_line import Itinerary
 from tests.support.leading import LeaderThread
 from tests.support.placed_jobs import cluster
 from tests.support.processes import wait_until
+
+pytestmark = pytest.mark.slow  # whole processes, or real servers for long
 
 
 def test_an_hour_is_a_line_and_its_quarters_are_beside_it() -> None:

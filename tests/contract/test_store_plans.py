@@ -14,6 +14,8 @@ from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.ports import RunFilter
 from tests.support.store_bed import StoreBed, occurrence, one_off, release, sql_bed
 
+pytestmark = pytest.mark.slow  # whole processes, or real servers for long
+
 _INSERT = """
     INSERT INTO runs (run_id, kind, job_id, job_version, task, args, kwargs, queue, priority, scheduled_at, due_at,
                       state, created_at)

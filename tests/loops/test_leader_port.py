@@ -16,6 +16,8 @@ from tests.support.leading import LeaderThread
 from tests.support.processes import Child, free_port, project_env, wait_until
 from tests.support.redis_server import RedisServer
 
+pytestmark = pytest.mark.slow  # whole processes, or real servers for long
+
 
 def ask(port: int, path: str) -> tuple[int, str, str]:
     try:
