@@ -52,12 +52,12 @@ def test(arguments: list[str]) -> None:
     pytest = ["-m", "pytest"]
     if "--fast" in arguments:
         rest = [word for word in arguments if word != "--fast"]
-        become(python, [*pytest, "-m", "not slow and not e2e", "-n", "2", *rest])
+        become(python, [*pytest, "-m", "not slow and not e2e and not postgres", "-n", "2", *rest])
     if arguments:
         become(python, [*pytest, *arguments])
-    # The end-to-end part measures delays, so nothing else runs beside it.
-    first = run(python, [*pytest, "-m", "not e2e", "-n", "2", "--dist", "loadfile"])
-    second = run(python, [*pytest, "-m", "e2e"]) if first in (0, 1) else 0
+    # Two at once, file by file; what measures delays runs after that, with nothing beside it.
+    first = run(python, [*pytest, "-m", "not alone", "-n", "2", "--dist", "loadfile"])
+    second = run(python, [*pytest, "-m", "alone"]) if first in (0, 1) else 0
     sys.exit(first or second)
 
 

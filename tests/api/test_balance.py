@@ -15,6 +15,8 @@ from tests.support.leading import LeaderThread
 from tests.support.placed_jobs import cluster
 from tests.support.processes import wait_until
 
+pytestmark = pytest.mark.slow  # real processes, or many round trips
+
 NAMES = [f"crawl.source-{n:02}" for n in range(12)]
 BALANCED = {"kind": "interval", "every": "1h", "balanced": True}
 

@@ -13,6 +13,8 @@ from scheduler_service.config import Settings
 from tests.support.command_line import Itinerary
 from tests.support.processes import REPOSITORY, free_port, project_env
 
+pytestmark = pytest.mark.slow  # real processes, or many round trips
+
 
 @pytest.fixture
 def client(itinerary: Itinerary) -> Iterator[Client]:

@@ -8,6 +8,8 @@ import pytest
 from scheduler_service.client import ApiError, Client, NoAnswer, WaitTimeout
 from tests.support.stub_server import Answer, StubServer
 
+pytestmark = pytest.mark.slow  # real processes, or many round trips
+
 RUN = {"run_id": "adhoc_1", "state": "completed"}
 GONE = Answer(0)
 AWAY = Answer(503, {"detail": "the database does not answer"}, {"Retry-After": "0"})

@@ -12,6 +12,8 @@ from scheduler_service.config import ApiToken, Settings
 from tests.support.answering_leader import AnsweringLeader
 from tests.support.forms import submit, token
 
+pytestmark = pytest.mark.slow  # real processes, or many round trips
+
 JOB = {"job_id": "made.here", "task": "itinerary.echo", "kind": "cron", "cron.expr": "30 2 * * *"}
 CHANGES = (
     "/new-job", "/jobs", "/jobs/a.job/edit", "/jobs/a.job/pause", "/jobs/a.job/skip-next", "/jobs/a.job/resume",

@@ -14,6 +14,8 @@ from scheduler_service.core.instants import MINUTE, SECOND
 from scheduler_service.core.run_state import Event, RunState
 from tests.support.forms import submit
 
+pytestmark = pytest.mark.slow  # real processes, or many round trips
+
 
 @pytest.fixture
 def ended(api: TestClient, settings: Settings) -> list[str]:

@@ -23,7 +23,7 @@ from tests.support.processes import wait_until
 from tests.support.records import Truth, occurrences, read_truth, seconds
 from tests.support.running import Running
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.alone, pytest.mark.timeout(300)]
 
 APP = "tests.e2e.recording_app:app"
 QUICK = {"ITINERARY_LOST_AFTER": "6s", "ITINERARY_REDISPATCH_AFTER": "3s"}

@@ -17,6 +17,8 @@ from scheduler_service.console import Console
 from scheduler_service.supervisor import LONGEST_DELAY, next_delay
 from tests.support.processes import REPOSITORY, Child, alive, project_env, wait_until
 
+pytestmark = pytest.mark.slow  # real processes, or many round trips
+
 SLEEPER = [sys.executable, "-S", "-c", "import signal; print('up', flush=True); signal.pause()"]
 STUBBORN = [
     sys.executable, "-S", "-c",

@@ -20,6 +20,8 @@ from workers.connection import RedisConnection
 from workers.heartbeat import Heart, Owed
 from workers.reporting import Report, Told, send
 
+pytestmark = pytest.mark.slow  # real processes, or many round trips
+
 AT = 1_800_000_000_000_000
 
 
