@@ -22,18 +22,21 @@ from scheduler_service.core.invariants import violations
 from scheduler_service.logs import escaped
 
 
-def judge(settings: Settings, record: Path | None, since: Instant | None) -> int:
-    """Print every violation, a line each; 0 where there is none, else 1."""
+def judge(settings: Settings, record: Path | None, since: Instant | None, *, as_json: bool = False) -> int:
+    """Print every violation, a line each, as text or JSON; 0 where there is none, else 1."""
     log = None if record is None else read_record(record)
     found = 0
     with opened(settings, HISTORY_BOUNDS) as database:
         check_schema(database)
         for finding in findings(database, log, since):
             found += 1
-            print(escaped(f"{finding.rule:13}  {finding.subject}  {finding.words}"))
+            if as_json:
+                print(json.dumps({"rule": finding.rule, "subject": finding.subject, "words": finding.words}))
+            else:
+                print(escaped(f"{finding.rule:13}  {finding.subject}  {finding.words}"))
     if found:
         print(f"itinerary: {found} violations", file=sys.stderr)
-    else:
+    elif not as_json:
         print("ok    invariants  every occurrence and every attempt is accounted for")
     return 1 if found else 0
 

@@ -112,7 +112,8 @@ def doctor(
         from scheduler_service.cli.invariants import judge
         from scheduler_service.core.instants import parse_instant
 
-        sys.exit(judge(_settings(logs=False), log, None if since is None else parse_instant(since, "--since")))
+        start = None if since is None else parse_instant(since, "--since")
+        sys.exit(judge(_settings(logs=False), log, start, as_json=as_json))
     if log is not None or since is not None:
         raise BadValue("--log, --since", "given", "they go with --invariants")
     from scheduler_service.cli.doctor import examine

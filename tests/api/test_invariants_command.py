@@ -41,6 +41,8 @@ def test_violations_are_listed_and_end_with_status_one(bed: StoreBed, command: I
     twice = command("doctor", "--invariants", "--log", str(record))
     assert twice.returncode == 1
     assert twice.stdout.split()[:2] == ["doubled", run.run_id]
+    told = json.loads(command("doctor", "--invariants", "--json", "--log", str(record)).stdout)
+    assert (told["rule"], told["subject"]) == ("doubled", run.run_id)
     assert bed.database is not None
     with bed.database.write() as connection:
         connection.execute(text("UPDATE runs SET state = 'completed'"))
