@@ -32,6 +32,7 @@ WORKER_LOST: Final = "worker_lost"
 UNKNOWN_TASK: Final = "unknown_task"
 REDIS_VARIABLE: Final = "ITINERARY_REDIS_URL"
 _POOL_OF_PROCESSES: Final = "celery.concurrency.prefork"
+_MUTE_POOLS: Final = frozenset({"celery.concurrency.gevent", "celery.concurrency.eventlet"})
 
 
 _attachments: dict[int, "Attachment"] = {}
@@ -126,6 +127,9 @@ class Attachment:
     def _on_ready(self, sender: Any, **_: Any) -> None:
         if sender.app is not self._app or self._connection is None or self._board is None:
             return
+        if type(sender.pool).__module__ in _MUTE_POOLS:
+            # Its heartbeats do not go out there: all that it runs would be called lost.
+            sys.exit("itinerary: the pools gevent and eventlet are not supported; use -P prefork, threads or solo")
         self._heart = Heart(self._connection, self._board, self._worker, sender)
         self._board.on_waiting = self._heart.beat_soon
         if type(sender.pool).__module__ == _POOL_OF_PROCESSES:
