@@ -19,6 +19,8 @@ from scheduler_service.core.placements import placed
 
 log = structlog.get_logger(__name__)
 
+_TOLD_EVERY: Final = 20_000
+
 _V: Final = job_versions.c
 VERSION_COLUMNS: Final = (
     _V.definition, _V.created_at, _V.version, _V.paused, _V.pause_reason, _V.paused_until, _V.effective_from,
@@ -106,6 +108,8 @@ def _gone_before(since: Instant) -> ColumnElement[bool]:
 def _grouped(rows: Iterable[Any]) -> list[JobHistory]:
     found: list[JobHistory] = []
     for job_id, of_job in groupby(rows, key=lambda row: row.job_id):
+        if found and len(found) % _TOLD_EVERY == 0:
+            log.info("reading jobs", count=len(found))
         versions = list(of_job)
         try:
             found.append(JobHistory(tuple(job_of(row) for row in versions), versions[-1].planned_version))
