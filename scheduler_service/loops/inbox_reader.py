@@ -13,6 +13,7 @@ from scheduler_service.core.instants import SECOND
 from scheduler_service.core.messages import InboxMessage, decode
 from scheduler_service.core.wire import AGAIN_FIELD
 from scheduler_service.loops.mailbox import Mailbox
+from scheduler_service.loops.repeating import Repeating
 from scheduler_service.ports import Inbox, InboxBatch, Meter
 
 log = structlog.get_logger(__name__)
@@ -30,7 +31,7 @@ class Part(InboxBatch):
     again: bool = False
 
 
-class InboxReader:
+class InboxReader(Repeating):
     """One thread; from `position` on, `most` entries at a time, pausing while `enough()` says so."""
 
     def __init__(
@@ -49,36 +50,21 @@ class InboxReader:
         self._position = position
         self._most = most
         self._enough = enough
-        self._on_crash = on_crash
-        self._stopped = threading.Event()
+        super().__init__("inbox-reader", on_crash)
         self._told_anew = threading.Event()
         self._anew = False
         self._read_to = BEGINNING
         self._at_end = False
-        self._thread = threading.Thread(target=self._run, name="inbox-reader", daemon=True)
-
-    def start(self) -> None:
-        """Begin to read."""
-        self._thread.start()
 
     def begin_anew(self) -> None:
         """After the read in hand, read from the start of the stream: it may be another one."""
         self._told_anew.set()
 
-    def stop(self, timeout: float) -> None:
-        """End after the read in hand."""
-        self._stopped.set()
-        self._thread.join(timeout)
-
-    def _run(self) -> None:
-        try:
-            while not self._stopped.is_set():
-                if self._enough():
-                    self._stopped.wait(0.01)
-                else:
-                    self._read_once()
-        except BaseException as exc:  # noqa: BLE001 - whatever it is, the leader must not go on deaf
-            self._on_crash(exc)
+    def _once(self) -> None:
+        if self._enough():
+            self._stopped.wait(0.01)
+        else:
+            self._read_once()
 
     def _read_once(self) -> None:
         if self._told_anew.is_set():

@@ -3,7 +3,6 @@
 What it misses is found by the looks that the leader takes anyway: it ends nothing and stops nothing.
 """
 
-import threading
 from collections.abc import Callable
 
 import structlog
@@ -12,6 +11,7 @@ from scheduler_service.core.errors import StoreUnavailable
 from scheduler_service.core.feedback import Woken
 from scheduler_service.core.instants import SECOND
 from scheduler_service.loops.mailbox import Mailbox
+from scheduler_service.loops.repeating import Repeating
 from scheduler_service.record_ports import Wakeups
 
 log = structlog.get_logger(__name__)
@@ -21,7 +21,7 @@ _AGAIN_SECONDS = 1.0
 _WAIT = SECOND // 5
 
 
-class WakeupListener:
+class WakeupListener(Repeating):
     """One thread over `wakeups`; `on_jobs` is called when definitions were changed."""
 
     def __init__(
@@ -34,30 +34,10 @@ class WakeupListener:
         self._wakeups = wakeups
         self._mailbox = mailbox
         self._on_jobs = on_jobs
-        self._on_crash = on_crash
-        self._stopped = threading.Event()
+        super().__init__("wakeup-listener", on_crash, at_end=wakeups.close)
         self._deaf = False
-        self._thread = threading.Thread(target=self._run, name="wakeup-listener", daemon=True)
 
-    def start(self) -> None:
-        """Begin to listen."""
-        self._thread.start()
-
-    def stop(self, timeout: float) -> None:
-        """End after the wait in hand."""
-        self._stopped.set()
-        self._thread.join(timeout)
-
-    def _run(self) -> None:
-        try:
-            while not self._stopped.is_set():
-                self._listen()
-        except BaseException as exc:  # noqa: BLE001 - whatever it is, the leader says what broke
-            self._on_crash(exc)
-        finally:
-            self._wakeups.close()
-
-    def _listen(self) -> None:
+    def _once(self) -> None:
         try:
             news = self._wakeups.wait(_WAIT)
         except StoreUnavailable as exc:
