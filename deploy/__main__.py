@@ -84,7 +84,7 @@ def lock(arguments: list[str]) -> None:
     service, tests = (f"deploy/{LOCK_OF[name]}" for name in (".venv", ".venv-test"))
     subprocess.run([*common, "-o", service], cwd=ROOT, check=True)
     # The same versions in both: what is tested is what runs.
-    subprocess.run([*common, "--group", "test", "-c", service, "-o", tests], cwd=ROOT, check=True)
+    subprocess.run([*common, "--extra", "otel", "--group", "test", "-c", service, "-o", tests], cwd=ROOT, check=True)
 
 
 def become(python: str, arguments: list[str]) -> None:
