@@ -9,7 +9,7 @@ from alembic import context
 from sqlalchemy import Connection
 
 from scheduler_service.adapters.database import Database
-from scheduler_service.adapters.record_tables import metadata
+from scheduler_service.adapters.notice_tables import metadata
 
 
 def run(connection: Connection) -> None:

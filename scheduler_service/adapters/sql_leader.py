@@ -15,11 +15,13 @@ from scheduler_service.adapters.batch import insert_into
 from scheduler_service.adapters.database import Database
 from scheduler_service.adapters.fence import fenced
 from scheduler_service.adapters.setting_aside import Applying, Making
+from scheduler_service.adapters.sql_notices import FactNotices
 from scheduler_service.adapters.tables import cursors, scheduler_statistics
 from scheduler_service.core.effects import Apply, MakeRuns, RecordStatistics, Release
 from scheduler_service.core.errors import RowRefused
 from scheduler_service.core.instants import DAY, MINUTE, Instant
 from scheduler_service.core.model import ActiveRun, Cursor, JobHistory, Lease
+from scheduler_service.core.notices import Topic
 from scheduler_service.core.placements import MovedBefore, PlaceJobs
 from scheduler_service.ports import Moved
 
@@ -28,11 +30,12 @@ _NO_LIMIT: Final = 2**31 - 1
 
 
 class SqlLeaderStore:
-    """LeaderStore on SQLite and PostgreSQL."""
+    """LeaderStore on SQLite and PostgreSQL; runs of which `topics` tell have their notices committed with them."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, topics: frozenset[Topic] = frozenset()) -> None:
         self._database = database
         self._dialect = database.dialect
+        self._notices = FactNotices(database.dialect, topics)
 
     def cursor(self, lease: Lease) -> Cursor:
         """See LeaderStore."""
@@ -132,7 +135,7 @@ class SqlLeaderStore:
             sql_planning.retract(connection, self._dialect, batch.retracts)
             making = Making(connection, self._dialect, self._database.read_clock(connection))
             made = making.sparing(batch.runs) if sparing else making.all(batch.runs)
-            sql_planning.keep_gaps(connection, self._dialect, batch.gaps)
+            self._notices.gaps(connection, sql_planning.keep_gaps(connection, self._dialect, batch.gaps))
             sql_planning.mark_planned(connection, self._dialect, batch.planned)
             sql_planning.advance(connection, lease.shard, batch.cursor, back=batch.set_back)
         return made
@@ -144,5 +147,6 @@ class SqlLeaderStore:
                 sql_reports.request_cancels(connection, self._dialect, batch.cancels, now)
             applying = Applying(connection, self._dialect, batch.published)
             refused = applying.sparing(batch) if sparing else applying.all(batch)
+            self._notices.ended(connection, batch.transitions, refused)
             sql_reports.commit_progress(connection, lease.shard, batch)
         return refused

@@ -12,10 +12,12 @@ from scheduler_service.adapters.batch import insert_into
 from scheduler_service.adapters.database import Bounds, Database
 from scheduler_service.adapters.fence import is_still
 from scheduler_service.adapters.record_tables import leaderships
+from scheduler_service.adapters.sql_notices import FactNotices
 from scheduler_service.adapters.tables import leases
 from scheduler_service.core.errors import LeaseLost
-from scheduler_service.core.instants import MILLISECOND, Duration, Instant
+from scheduler_service.core.instants import MILLISECOND, Duration, Instant, format_instant
 from scheduler_service.core.model import Lease
+from scheduler_service.core.notices import Notice, Topic
 from scheduler_service.ports import LeaseView
 
 # A takeover may have to wait until the database ends a frozen leader's idle transaction (Bounds.idle).
@@ -25,8 +27,9 @@ LEASE_BOUNDS: Final = Bounds(statement=4_000 * MILLISECOND, lock=3_500 * MILLISE
 class SqlLeaseStore:
     """LeaseStore on a connection of its own, so that no pool and no long write keeps a renewal waiting."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, topics: frozenset[Topic] = frozenset()) -> None:
         self._database = database.beside(bounds=LEASE_BOUNDS)
+        self._notices = FactNotices(database.dialect, topics)
 
     def acquire(self, shard: int, holder: str, ttl: Duration, stalled: LeaseView | None = None) -> Lease | None:
         """See LeaseStore; a lease that is held costs one read."""
@@ -41,6 +44,8 @@ class SqlLeaseStore:
             taken = connection.execute(self._takeover(shard, holder, ttl)).one()
             if before.term > 0:
                 connection.execute(self._ended(shard, before, taken.now))
+            if before.term > 0 and not before.resigned:
+                self._notices.leader_lost(connection, _lost(before, taken.term, holder, taken.now))
         return Lease(shard, taken.term, holder, taken.now)
 
     def renew(self, lease: Lease, ttl: Duration) -> Lease:
@@ -131,3 +136,13 @@ class SqlLeaseStore:
             .values(expires_at=self._database.now(ttl), ttl=ttl, renewals=leases.c.renewals + 1)
             .returning(self._database.now().label("now"))
         )
+
+
+def _lost(before: Row[Any], term: int, holder: str, now: Instant) -> Notice:
+    said = {
+        "term": before.term,
+        "holder": before.holder,
+        "confirmed_at": format_instant(before.expires_at - before.ttl),
+        "followed_by": {"term": term, "holder": holder},
+    }
+    return Notice(Topic.LEADER_LOST, "leader", 1, now, now, said)

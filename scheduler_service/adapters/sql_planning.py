@@ -52,11 +52,16 @@ def insert_missing(connection: Connection, dialect: str, new: Sequence[NewRun], 
     return made
 
 
-def keep_gaps(connection: Connection, dialect: str, new: Sequence[Gap]) -> None:
-    """Record the gaps; one that goes on where a recorded one of the same reason ended makes that one longer."""
+def keep_gaps(connection: Connection, dialect: str, new: Sequence[Gap]) -> list[Gap]:
+    """Record the gaps; one that goes on where a recorded one of the same reason ended makes that one longer.
+
+    Returns those that were not recorded before.
+    """
+    kept: set[tuple[str, Instant]] = set()
     for chunk in _GAPS.chunks([(g.job_id, g.start, g.end, g.count, g.reason) for g in new]):
-        connection.execute(_lengthen(dialect), chunk)
-        connection.execute(_insert_gaps(dialect), chunk)
+        kept.update(map(tuple, connection.execute(_lengthen(dialect), chunk)))
+        kept.update(map(tuple, connection.execute(_insert_gaps(dialect), chunk)))
+    return [gap for gap in new if (gap.job_id, gap.end) in kept]
 
 
 def mark_planned(connection: Connection, dialect: str, planned: Sequence[tuple[str, int]]) -> None:
@@ -107,6 +112,7 @@ def _lengthen(dialect: str) -> Update:
             gaps.c.end_at == batch.c.start_at,
         )
         .values(end_at=batch.c.end_at, count=gaps.c.count + batch.c["count"])
+        .returning(gaps.c.job_id, gaps.c.end_at)
     )
 
 
@@ -116,7 +122,8 @@ def _insert_gaps(dialect: str) -> Any:
     covered = exists().where(
         gaps.c.job_id == batch.c.job_id, gaps.c.start_at <= batch.c.start_at, gaps.c.end_at >= batch.c.end_at
     )
-    return insert_into(gaps, dialect).from_select(list(batch.c.keys()), select(*batch.c).where(~covered))
+    insert = insert_into(gaps, dialect).from_select(list(batch.c.keys()), select(*batch.c).where(~covered))
+    return insert.returning(gaps.c.job_id, gaps.c.end_at)
 
 
 @cache

@@ -262,23 +262,22 @@ ENDED_OTHERWISE: Final = among(runs.c.state, FINAL - {RunState.COMPLETED})
 IS_UNPLANNED: Final = jobs.c.planned_version != jobs.c.version
 
 
-def _partial_index(name: str, *columns: ColumnElement[Any], where: ColumnElement[bool], unique: bool = False) -> Index:
+def partial_index(name: str, *columns: ColumnElement[Any], where: ColumnElement[bool], unique: bool = False) -> Index:
+    """An index of the rows that pass `where`, the same on both databases."""
     return Index(name, *columns, unique=unique, sqlite_where=where, postgresql_where=where)
 
 
-WAITING_INDEX: Final = _partial_index(
+WAITING_INDEX: Final = partial_index(
     "ix_runs_waiting", runs.c.queue, runs.c.priority, runs.c.due_at, runs.c.id, where=WAITS
 )
-_partial_index("uq_runs_occurrence", runs.c.job_id, runs.c.scheduled_at, where=IS_OCCURRENCE, unique=True)
-_partial_index("ix_runs_active", runs.c.state, runs.c.kind, where=IS_ACTIVE)
-_partial_index(
-    "uq_runs_idempotency_key", runs.c.idempotency_key, where=runs.c.idempotency_key.is_not(None), unique=True
-)
+partial_index("uq_runs_occurrence", runs.c.job_id, runs.c.scheduled_at, where=IS_OCCURRENCE, unique=True)
+partial_index("ix_runs_active", runs.c.state, runs.c.kind, where=IS_ACTIVE)
+partial_index("uq_runs_idempotency_key", runs.c.idempotency_key, where=runs.c.idempotency_key.is_not(None), unique=True)
 Index("ix_runs_newest", runs.c.scheduled_at, runs.c.id)
 Index("ix_runs_of_job", runs.c.job_id, runs.c.scheduled_at, runs.c.id)
 # Few runs end so: each of the two costs nothing where all goes well.
-_partial_index("ix_runs_troubles", runs.c.finished_at, runs.c.id, where=IS_TROUBLE)
-_partial_index("ix_runs_ended_otherwise", runs.c.state, runs.c.scheduled_at, runs.c.id, where=ENDED_OTHERWISE)
-_partial_index("ix_jobs_unplanned", jobs.c.job_id, where=IS_UNPLANNED)
-_partial_index("ix_jobs_source", jobs.c.source, where=jobs.c.source.is_not(None))
+partial_index("ix_runs_troubles", runs.c.finished_at, runs.c.id, where=IS_TROUBLE)
+partial_index("ix_runs_ended_otherwise", runs.c.state, runs.c.scheduled_at, runs.c.id, where=ENDED_OTHERWISE)
+partial_index("ix_jobs_unplanned", jobs.c.job_id, where=IS_UNPLANNED)
+partial_index("ix_jobs_source", jobs.c.source, where=jobs.c.source.is_not(None))
 Index("ix_gaps_of_job", gaps.c.job_id, gaps.c.start_at)

@@ -14,7 +14,7 @@ from sqlalchemy import inspect, text
 from scheduler_service.adapters import migrations
 from scheduler_service.adapters.database import Database
 from scheduler_service.adapters.migrations import check_schema, schema_is_current, upgrade
-from scheduler_service.adapters.record_tables import metadata
+from scheduler_service.adapters.notice_tables import metadata
 from scheduler_service.core.errors import StoreUnavailable
 from scheduler_service.core.model import RunKind
 from scheduler_service.core.run_state import RunState

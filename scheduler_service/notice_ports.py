@@ -1,0 +1,118 @@
+"""The ports of notifications, by the rules of ports.py: the outbox, who is told, and what a look finds."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from scheduler_service.core.errors import ItineraryError
+from scheduler_service.core.instants import Duration, Instant
+from scheduler_service.core.model import Job
+from scheduler_service.core.notice_conditions import Pending, Running
+from scheduler_service.core.notices import Message, Notice, Topic, Waiting
+
+
+class DeliveryFailed(ItineraryError):
+    """The target did not take it; another try may succeed."""
+
+
+class DeliveryRefused(ItineraryError):
+    """The target will never take it, or may not be asked; an operator mends the settings or the target."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A message on its way to one target: `body` is the JSON text that every try sends; `attempts` with this one."""
+
+    message_id: str
+    target: str
+    topic: Topic
+    body: str
+    made_at: Instant
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """How many deliveries wait to be tried (again), how many were given up, and what was said of the last of those."""
+
+    waiting: int
+    dead: int
+    last_dead: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Current jobs that could run out of occurrences, of those with an id in (`after`, `until`]; None: no bound."""
+
+    jobs: Sequence[Job]
+    after: str | None
+    until: str | None
+
+
+class Target(Protocol):
+    """Somebody who is told. Bounded in time; may be told the same message twice."""
+
+    @property
+    def name(self) -> str:
+        """A stable name that shows no secret."""
+
+    def deliver(self, delivery: Delivery) -> str:
+        """What the target said; DeliveryFailed, DeliveryRefused."""
+
+
+class Outbox(Protocol):
+    """Notices and deliveries, shared by every process of the service; each call is one transaction."""
+
+    def now(self) -> Instant:
+        """The database's clock."""
+
+    def hold(self, topic: Topic, found: Sequence[Notice], after: str | None = None, until: str | None = None) -> None:
+        """These conditions hold, of subjects in (`after`, `until`]: new ones are to be told, others are over."""
+
+    def seal(
+        self,
+        targets: Sequence[str],
+        decide: Callable[[Sequence[Waiting], Mapping[Topic, Instant], Instant], Sequence[Message]],
+    ) -> int:
+        """Turn what `decide` picks of the untold notices into deliveries to each target; returns the messages."""
+
+    def claim(self, targets: Sequence[str], limit: int, hold: Duration) -> list[Delivery]:
+        """Deliveries to these targets that are due, which nobody else is given for `hold`."""
+
+    def sent(self, delivery: Delivery) -> None:
+        """It arrived."""
+
+    def failed(self, delivery: Delivery, said: str, next_at: Instant | None) -> None:
+        """It did not; tried again at `next_at`, None: given up."""
+
+    def backlog(self) -> Backlog:
+        """What is not delivered."""
+
+    def tidy(self, quiet: Duration) -> None:
+        """Give up what nobody tried for a day, forget what is over for long."""
+
+    def retry_dead(self) -> int:
+        """Have everything that was given up tried again; returns how many."""
+
+
+class Conditions(Protocol):
+    """Bounded looks at what notices are made of. Only reads."""
+
+    def pending(self, due_before: Instant, limit: int) -> list[Pending]:
+        """Runs due before then and not started, at most `limit` of each queue."""
+
+    def running(self, limit: int) -> list[Running]:
+        """Runs that were started, the oldest first."""
+
+    def jobs(self, after: str | None, limit: int) -> Page:
+        """The next jobs by id."""
+
+
+class NoticeMeter(Protocol):
+    """Never fails, never blocks."""
+
+    def delivered(self, outcome: str) -> None:
+        """A try ended: `sent`, `failed` (to be tried again) or `dead`."""
+
+    def backlogged(self, backlog: Backlog) -> None:
+        """What waits and what was given up."""

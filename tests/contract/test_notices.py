@@ -1,0 +1,322 @@
+"""Notices are committed with their facts, counted once, and become deliveries that each go to one process at a time."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from scheduler_service.adapters.notice_tables import deliveries, notices
+from scheduler_service.adapters.sql_conditions import SqlConditions
+from scheduler_service.adapters.sql_leader import SqlLeaderStore
+from scheduler_service.adapters.sql_lease import SqlLeaseStore
+from scheduler_service.adapters.sql_outbox import SqlOutbox
+from scheduler_service.core.effects import Apply, MakeRuns, Transition
+from scheduler_service.core.errors import LeaseLost
+from scheduler_service.core.instants import DAY, HOUR, MINUTE, SECOND
+from scheduler_service.core.model import Gap, Lease, NewRun
+from scheduler_service.core.notices import TOPICS, Notice, Topic, messages, ready
+from scheduler_service.core.run_state import Event, RunState
+from tests.contract.test_store_lost_reply import lost_reply
+from tests.support.store_bed import StoreBed, a_job, occurrence, one_off
+
+
+@pytest.fixture
+def bed(sql_stores: StoreBed) -> StoreBed:
+    """Stores whose leader tells of every topic."""
+    assert sql_stores.database is not None
+    return replace(
+        sql_stores,
+        leader=SqlLeaderStore(sql_stores.database, TOPICS),
+        leases=SqlLeaseStore(sql_stores.database, TOPICS),
+    )
+
+
+@pytest.fixture
+def outbox(bed: StoreBed) -> SqlOutbox:
+    assert bed.database is not None
+    return SqlOutbox(bed.database)
+
+
+def rows(bed: StoreBed, table: Any = notices) -> list[Any]:
+    assert bed.database is not None
+    with bed.database.read() as connection:
+        return list(connection.execute(select(table).order_by(*table.primary_key.columns)))
+
+
+def told(bed: StoreBed) -> dict[tuple[str, str], int]:
+    return {(row.topic, row.subject): row._mapping["count"] for row in rows(bed)}
+
+
+def failure(run: NewRun, at: int, **more: Any) -> Transition:
+    error = {"type": "ValueError", "message": "no such order\x00\ud800", "traceback": "..."}
+    values: dict[str, Any] = {"reason": "it failed", "error": error, **more}
+    return Transition(run.run_id, 1, Event.FAIL, RunState.FAILED, at, **values)
+
+
+def started(run: NewRun, at: int) -> Transition:
+    return Transition(run.run_id, 1, Event.START, RunState.RUNNING, at)
+
+
+def new_ids() -> Any:
+    numbers: Iterator[str] = map(str, range(1, 1000))
+    return lambda: next(numbers)
+
+
+def seal(outbox: SqlOutbox, *targets: str, quiet: int = HOUR) -> int:
+    """Tell everything that may be told."""
+    ids = new_ids()
+    return outbox.seal(targets or ("a",), lambda w, last, now: messages(ready(w, last, now, quiet), now, ids))
+
+
+def test_failures_are_counted_by_job_or_task_with_what_was_said_last(bed: StoreBed) -> None:
+    lease = bed.lead()
+    job = bed.planned_job(lease)
+    of_job = bed.released(lease, *(occurrence(job, lease.now - n) for n in range(3)))
+    (alone,) = bed.released(lease, one_off(lease.now))
+    bed.leader.apply(lease, Apply(tuple(failure(run, lease.now + n) for n, run in enumerate((*of_job, alone)))))
+    assert told(bed) == {("run.failed", "job"): 3, ("run.failed", "task:pkg.task"): 1}
+    kept = rows(bed)[0]
+    assert (kept.first_at, kept.last_at) == (lease.now, lease.now + 2)
+    assert kept.said["run_id"] == of_job[2].run_id
+    assert kept.said["error"] == {"type": "ValueError", "message": "no such order\x00\ud800"}
+
+
+def test_what_ends_well_or_is_tried_again_is_nothing_to_tell(bed: StoreBed) -> None:
+    lease = bed.lead()
+    good, again = bed.released(lease, one_off(lease.now), one_off(lease.now))
+    bed.leader.apply(
+        lease,
+        Apply(
+            (
+                Transition(good.run_id, 1, Event.SUCCEED, RunState.COMPLETED, lease.now),
+                replace(failure(again, lease.now), to=RunState.RETRYING, due_at=lease.now + HOUR),
+            )
+        ),
+    )
+    assert rows(bed) == []
+
+
+def test_a_failure_is_counted_once_however_often_it_is_applied(bed: StoreBed, monkeypatch: pytest.MonkeyPatch) -> None:
+    lease = bed.lead()
+    (run,) = bed.released(lease, one_off(lease.now))
+    batch = Apply((failure(run, lease.now, error={"type": "E", "message": "m"}),))
+    with lost_reply(bed, monkeypatch):
+        bed.leader.apply(lease, batch)
+    bed.leader.apply(lease, batch)
+    assert told(bed) == {("run.failed", "task:pkg.task"): 1}
+
+
+def test_a_failure_behind_a_start_that_came_twice_is_told(bed: StoreBed) -> None:
+    lease = bed.lead()
+    (run,) = bed.released(lease, one_off(lease.now))
+    bed.leader.apply(lease, Apply((started(run, lease.now),)))
+    refused = bed.leader.apply(lease, Apply((started(run, lease.now), failure(run, lease.now + 1))))
+    assert refused == (run.run_id,)
+    assert told(bed) == {("run.failed", "task:pkg.task"): 1}
+
+
+def test_a_failure_that_was_refused_is_not_told(bed: StoreBed) -> None:
+    lease = bed.lead()
+    (run,) = bed.released(lease, one_off(lease.now))
+    bed.leader.apply(lease, Apply((Transition(run.run_id, 1, Event.SUCCEED, RunState.COMPLETED, lease.now),)))
+    bed.leader.apply(lease, Apply((failure(run, lease.now + 1),)))
+    assert rows(bed) == []
+
+
+def test_missed_occurrences_are_told_once_whether_they_had_rows_or_lie_in_a_gap(bed: StoreBed) -> None:
+    lease = bed.lead()
+    job = bed.planned_job(lease)
+    (run,) = bed.make(lease, occurrence(job, lease.now))
+    bed.leader.apply(lease, Apply((Transition(run.run_id, 1, Event.MISS, RunState.MISSED, lease.now, reason="late"),)))
+    gap = Gap("job", lease.now - HOUR, lease.now, 60, "misfire fire_once: later than 30s")
+    for _ in range(2):
+        bed.leader.make_runs(lease, MakeRuns((), cursor=lease.now, gaps=(gap,)))
+    longer = Gap("job", lease.now, lease.now + HOUR, 5, gap.reason)
+    bed.leader.make_runs(lease, MakeRuns((), cursor=lease.now, gaps=(longer,)))
+    assert told(bed) == {("run.missed", "job"): 66}
+    assert rows(bed)[0].said["reason"] == gap.reason
+
+
+def test_without_a_topic_nothing_is_written(sql_stores: StoreBed) -> None:
+    lease = sql_stores.lead()
+    (run,) = sql_stores.released(lease, one_off(lease.now))
+    sql_stores.leader.apply(lease, Apply((failure(run, lease.now, error=None),)))
+    sql_stores.leader.make_runs(lease, MakeRuns((), cursor=lease.now, gaps=(Gap("j", 0, 1, 1, "misfire"),)))
+    assert rows(sql_stores) == []
+
+
+def test_a_takeover_from_a_leader_that_did_not_resign_is_told_and_a_clean_one_is_not(bed: StoreBed) -> None:
+    lease = bed.lead()
+    bed.leases.resign(lease)
+    second = bed.leases.acquire(0, "second", SECOND)
+    assert second is not None
+    assert rows(bed) == []
+    view = bed.leases.peek(0)
+    third = bed.leases.acquire(0, "third", SECOND, stalled=view)
+    assert third is not None
+    (kept,) = rows(bed)
+    assert (kept.topic, kept.subject) == ("leader.lost", "leader")
+    assert (kept.said["term"], kept.said["holder"]) == (2, "second")
+    assert kept.said["followed_by"] == {"term": 3, "holder": "third"}
+
+
+def test_a_condition_is_told_once_while_it_holds_and_again_when_it_comes_back(bed: StoreBed, outbox: SqlOutbox) -> None:
+    found = [Notice(Topic.RUN_LATE, subject, 2, 1, 2, {"job_id": subject}) for subject in ("a", "b")]
+    for _ in range(3):
+        outbox.hold(Topic.RUN_LATE, found)
+    assert told(bed) == {("run.late", "a"): 2, ("run.late", "b"): 2}
+    assert seal(outbox) == 1
+    outbox.hold(Topic.RUN_LATE, found[:1])
+    outbox.hold(Topic.RUN_LATE, found)
+    assert told(bed) == {("run.late", "a"): 0, ("run.late", "b"): 2}
+
+
+def test_a_look_at_a_part_says_nothing_of_the_rest(bed: StoreBed, outbox: SqlOutbox) -> None:
+    found = {subject: Notice(Topic.JOB_ENDED, subject, 1, 1, 1, {}) for subject in "abcd"}
+    outbox.hold(Topic.JOB_ENDED, list(found.values()))
+    outbox.hold(Topic.JOB_ENDED, [], "a", "c")
+    assert {row.subject for row in rows(bed) if row.holds} == {"a", "d"}
+    outbox.hold(Topic.JOB_ENDED, [], "c", None)
+    assert {row.subject for row in rows(bed) if row.holds} == {"a"}
+
+
+def test_a_storm_is_one_message_and_then_one_with_a_count_after_the_quiet_time(
+    bed: StoreBed, outbox: SqlOutbox
+) -> None:
+    lease = bed.lead()
+    job = bed.planned_job(lease)
+    runs = bed.released(lease, *(occurrence(job, lease.now - n) for n in range(21)))
+    for number, run in enumerate(runs):
+        bed.leader.apply(lease, Apply((failure(run, lease.now),)))
+        assert seal(outbox) == (number == 0)
+    assert told(bed) == {("run.failed", "job"): 20}
+    # The quiet time over, for subject and topic alike.
+    assert bed.database is not None
+    with bed.database.write() as connection:
+        connection.execute(notices.update().values(told_at=outbox.now() - HOUR))
+    ids = iter(["later"])
+    decide = lambda w, last, now: messages(ready(w, last, now, HOUR), now, lambda: next(ids))  # noqa: E731
+    assert outbox.seal(("a",), decide) == 1
+    assert told(bed) == {("run.failed", "job"): 0}
+    assert sorted(row.message_id for row in rows(bed, deliveries)) == ["1", "later"]
+
+
+def a_message(outbox: SqlOutbox, *targets: str) -> None:
+    outbox.hold(Topic.LEADER_ABSENT, [Notice(Topic.LEADER_ABSENT, "leader", 1, 1, 1, {})])
+    assert seal(outbox, *targets) == 1
+
+
+def test_each_target_gets_its_own_delivery_with_the_same_id_and_body(bed: StoreBed, outbox: SqlOutbox) -> None:
+    a_message(outbox, "a", "b")
+    mine = outbox.claim(["a", "b", "c"], 10, MINUTE)
+    assert [(one.message_id, one.target, one.attempts) for one in mine] == [("1", "a", 1), ("1", "b", 1)]
+    assert mine[0].body == mine[1].body
+    outbox.sent(mine[0])
+    outbox.failed(mine[1], "HTTP 500\x00", outbox.now() - 1)
+    (again,) = outbox.claim(["a", "b"], 10, MINUTE)
+    assert (again.target, again.attempts, again.body) == ("b", 2, mine[1].body)
+    assert outbox.backlog().waiting == 1
+    outbox.failed(again, "gone", None)
+    backlog = outbox.backlog()
+    assert (backlog.waiting, backlog.dead, backlog.last_dead) == (0, 1, "b: gone")
+
+
+def test_a_claimed_delivery_is_nobody_elses_until_the_claim_ends(bed: StoreBed, outbox: SqlOutbox) -> None:
+    beside = bed.beside()
+    assert beside.database is not None
+    other = SqlOutbox(beside.database)
+    a_message(outbox, "a")
+    (mine,) = outbox.claim(["a"], 10, MINUTE)
+    assert other.claim(["a"], 10, MINUTE) == []
+    # We die here: the claim ends by itself. What the dead one still says then changes nothing.
+    assert bed.database is not None
+    with bed.database.write() as connection:
+        connection.execute(deliveries.update().values(next_at=outbox.now()))
+    (taken,) = other.claim(["a"], 10, MINUTE)
+    outbox.failed(mine, "too late", None)
+    assert outbox.backlog().waiting == 1
+    other.sent(taken)
+    assert outbox.backlog().waiting == 0
+
+
+def test_two_processes_never_tell_the_same_notices(bed: StoreBed, outbox: SqlOutbox) -> None:
+    beside = bed.beside()
+    assert beside.database is not None
+    other = SqlOutbox(beside.database)
+    for box in (outbox, other):
+        box.hold(Topic.LEADER_ABSENT, [Notice(Topic.LEADER_ABSENT, "leader", 1, 1, 1, {})])
+    assert seal(outbox) + seal(other) == 1
+    assert len(rows(bed, deliveries)) == 1
+
+
+def test_what_nobody_tries_for_a_day_is_given_up_and_can_be_tried_again(bed: StoreBed, outbox: SqlOutbox) -> None:
+    a_message(outbox, "gone")
+    outbox.tidy(HOUR)
+    assert outbox.backlog().waiting == 1
+    assert bed.database is not None
+    long_ago = outbox.now() - DAY - HOUR - SECOND
+    with bed.database.write() as connection:
+        connection.execute(deliveries.update().values(made_at=long_ago, next_at=long_ago))
+    outbox.tidy(HOUR)
+    assert (outbox.backlog().waiting, outbox.backlog().last_dead) == (0, "gone: nobody tried")
+    assert outbox.retry_dead() == 1
+    assert [one.attempts for one in outbox.claim(["gone"], 1, MINUTE)] == [1]
+
+
+def test_what_was_sent_and_told_long_ago_is_forgotten(bed: StoreBed, outbox: SqlOutbox) -> None:
+    a_message(outbox, "a")
+    outbox.sent(outbox.claim(["a"], 1, MINUTE)[0])
+    outbox.hold(Topic.LEADER_ABSENT, [])
+    outbox.tidy(HOUR)
+    assert len(rows(bed)) == len(rows(bed, deliveries)) == 1
+    assert bed.database is not None
+    long_ago = outbox.now() - DAY - 1
+    with bed.database.write() as connection:
+        connection.execute(deliveries.update().values(ended_at=long_ago))
+        connection.execute(notices.update().values(told_at=long_ago))
+    outbox.tidy(HOUR)
+    assert rows(bed) == rows(bed, deliveries) == []
+
+
+def test_a_look_finds_due_runs_that_wait_or_are_out_and_running_ones(bed: StoreBed) -> None:
+    lease = bed.lead()
+    assert bed.database is not None
+    conditions = SqlConditions(bed.database)
+    job = bed.planned_job(lease)
+    waits, _ = bed.make(lease, occurrence(job, lease.now - HOUR), one_off(lease.now + HOUR))
+    sent, running = bed.released(lease, one_off(lease.now - MINUTE), one_off(lease.now - HOUR, timeout=9 * SECOND))
+    bed.leader.apply(lease, Apply((started(running, lease.now - MINUTE),)))
+    seen = {one.run.run_id: (one.run.job_id, one.run.task, one.due_at) for one in conditions.pending(lease.now, 10)}
+    assert seen == {
+        waits.run_id: ("job", "pkg.task", waits.due_at),
+        sent.run_id: (None, "pkg.task", sent.due_at),
+    }
+    (one,) = conditions.running(10)
+    assert (one.run.run_id, one.started_at, one.timeout) == (running.run_id, lease.now - MINUTE, 9 * SECOND)
+
+
+def test_jobs_are_looked_through_by_pages_and_only_those_that_could_end_are_parsed(bed: StoreBed) -> None:
+    lease = bed.lead()
+    assert bed.database is not None
+    conditions = SqlConditions(bed.database)
+    once = {"kind": "once", "at": "2020-01-01T00:00:00Z"}
+    for job_id, fields in (("a", {}), ("b", {"schedule": once}), ("c", {"end_at": "2027-01-01T00:00:00Z"})):
+        bed.jobs.create(a_job(job_id, **fields))
+    bed.jobs.create(a_job("d", schedule=once))
+    bed.jobs.delete("d", None)
+    first = conditions.jobs(None, 2)
+    assert ([job.job_id for job in first.jobs], first.after, first.until) == (["b"], None, "b")
+    rest = conditions.jobs(first.until, 2)
+    assert ([job.job_id for job in rest.jobs], rest.after, rest.until) == (["c"], "b", None)
+    assert lease.term == 1
+
+
+def test_a_notice_is_gone_with_its_fact_where_the_lease_is_over(bed: StoreBed) -> None:
+    lease: Lease = bed.lead()
+    (run,) = bed.released(lease, one_off(lease.now))
+    bed.take_over(lease)
+    with pytest.raises(LeaseLost):
+        bed.leader.apply(lease, Apply((failure(run, lease.now, error=None),)))
+    assert rows(bed) == []
