@@ -5,14 +5,17 @@ call, else Celery's own. Results of tasks never reach the log.
 """
 
 import argparse
+import os
 import secrets
 import sys
+from importlib.util import find_spec
 from typing import Any, Final
 
 from celery import Celery
 from celery.utils.nodenames import default_nodename, host_format
 
 from scheduler_service.core.errors import BadValue
+from workers.green import AT_WORK
 
 DEFAULT_QUEUE: Final = "default"
 _OWN_APP: Final = "workers.celery_app:app"
@@ -22,6 +25,8 @@ _SUCCEEDED: Final = "Task %(name)s[%(id)s] succeeded in %(runtime)ss"
 def main(argv: list[str]) -> int:
     """Run until stopped; the worker's exit status."""
     asked = _parser().parse_args(argv)
+    if asked.pool == "gevent":
+        _be_patched(argv)
     app = _load(asked.app)
     _keep_results_out_of_logs()
     worker: Any = app.Worker(
@@ -45,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--app", default=_OWN_APP, help="module:celery_app of your own app")
     parser.add_argument("-c", "--concurrency", type=int, help="tasks at a time; the number of CPUs by default")
     parser.add_argument("-Q", "--queues", help="queues to consume, separated by commas")
-    parser.add_argument("-P", "--pool", default="prefork", choices=["prefork", "threads", "solo"])
+    parser.add_argument("-P", "--pool", default="prefork", choices=["prefork", "threads", "solo", "gevent"])
     parser.add_argument("-n", "--hostname", default=f"worker-{secrets.token_hex(4)}@%h", help="unique name of the node")
     parser.add_argument("-l", "--loglevel", default="info", choices=["debug", "info", "warning", "error"])
     return parser
@@ -70,6 +75,14 @@ def _load(place: str) -> Celery:
     attach(app)
     app.set_current()
     return app
+
+
+def _be_patched(argv: list[str]) -> None:
+    """gevent must replace the blocking calls before anything is imported: begin anew as a program that it starts."""
+    if find_spec("gevent") is None:
+        raise _wrong_call("the pool gevent needs the package gevent beside Celery")
+    if not AT_WORK:
+        os.execv(sys.executable, [sys.executable, "-m", "gevent.monkey", "--module", "workers", *argv])
 
 
 def _wrong_call(complaint: str) -> SystemExit:

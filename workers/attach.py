@@ -24,6 +24,7 @@ from workers.claim import Verdict, claim
 from workers.connection import RedisConnection, usable_url
 from workers.current import running
 from workers.delivery import TERMINATED, TIMED_OUT, is_ours
+from workers.green import mend_kombu
 from workers.heartbeat import Heart, Owed
 from workers.mixin import delivery_of, give_claim
 from workers.reporting import ANY_TOKEN, Told
@@ -32,8 +33,7 @@ WORKER_LOST: Final = "worker_lost"
 UNKNOWN_TASK: Final = "unknown_task"
 REDIS_VARIABLE: Final = "ITINERARY_REDIS_URL"
 _POOL_OF_PROCESSES: Final = "celery.concurrency.prefork"
-_MUTE_POOLS: Final = frozenset({"celery.concurrency.gevent", "celery.concurrency.eventlet"})
-
+_UNTRIED_POOL: Final = "celery.concurrency.eventlet"
 
 _attachments: dict[int, "Attachment"] = {}
 
@@ -100,6 +100,7 @@ class Attachment:
             board = self._board = self._board or Board()
         except BadValue as exc:
             sys.exit(f"itinerary: {exc}")
+        mend_kombu()
         self._worker = worker
         self._main_pid = self._main_pid or os.getpid()
         for name, task in self._app.tasks.items():
@@ -127,12 +128,12 @@ class Attachment:
     def _on_ready(self, sender: Any, **_: Any) -> None:
         if sender.app is not self._app or self._connection is None or self._board is None:
             return
-        if type(sender.pool).__module__ in _MUTE_POOLS:
-            # Its heartbeats do not go out there: all that it runs would be called lost.
-            sys.exit("itinerary: the pools gevent and eventlet are not supported; use -P prefork, threads or solo")
+        pool = type(sender.pool).__module__
+        if pool == _UNTRIED_POOL:  # its makers advise against new use
+            sys.exit("itinerary: the pool eventlet is not supported; use -P gevent, prefork, threads or solo")
         self._heart = Heart(self._connection, self._board, self._worker, sender)
         self._board.on_waiting = self._heart.beat_soon
-        if type(sender.pool).__module__ == _POOL_OF_PROCESSES:
+        if pool == _POOL_OF_PROCESSES:
             threading.Thread(target=self._board.listen, name="itinerary-board", daemon=True).start()
         self._heart.start()
 
@@ -153,7 +154,7 @@ class Attachment:
             self._report_for_child(task_id, exception, WORKER_LOST)
 
     def _on_revoked(self, request: Any, terminated: bool, **_: Any) -> None:
-        """Celery says this when it signals the child, which reports by itself where it still can."""
+        """Celery says this when it signals the child or greenlet, which reports by itself where it still can."""
         if terminated:
             self._report_for_child(request.id, RuntimeError("terminated by remote control"), TERMINATED, wait=True)
 

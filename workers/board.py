@@ -45,6 +45,7 @@ class Board:
         self._clock = clock
         self._pid = os.getpid()
         self._reading, self._writing = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._reading.setblocking(False)  # gevent's sockets wait in spite of MSG_DONTWAIT
         self._writing.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _DATAGRAM)
         self._reading.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _DATAGRAM)
         self._lock = threading.Lock()
@@ -134,7 +135,7 @@ class Board:
         waiting = False
         while True:
             try:
-                text = self._reading.recv(_DATAGRAM, socket.MSG_DONTWAIT)
+                text = self._reading.recv(_DATAGRAM)
             except BlockingIOError:
                 return waiting
             whole = text if text.startswith(b"{") else zlib.decompress(text)

@@ -1,7 +1,7 @@
 """One delivery of one of our messages, in the process that runs it: what it says it is, its claim, and its end.
 
-Promises that nothing is reported for a delivery that lost its claim, and that the soft time limit of a task that is
-over disturbs no report. Knows Celery's requests and outcomes, not its workers.
+Promises that nothing is reported for a delivery that lost its claim, and that no time limit and no kill of a task that
+is over disturbs its report. Knows Celery's requests and outcomes, not its workers.
 """
 
 import json
@@ -35,6 +35,7 @@ from workers.board import Board
 from workers.claim import Verdict, claim
 from workers.connection import AWAY, RedisConnection, patiently
 from workers.current import CurrentRun
+from workers.green import KILLED, OUT_OF_TIME, SoftLimit
 from workers.plain import ARGUMENTS_LIMIT
 from workers.reporting import Report, Told
 
@@ -45,6 +46,7 @@ IGNORED: Final = "ignored"
 # Celery's pool children turn SIGTERM (a revoke, a hard time limit, a cold shutdown) into this exit of the task's code.
 _TOLD_TO_STOP: Final = -(256 - signal.SIGTERM)
 _LIMITS_ARE_ROUGH: Final = 0.5
+_TOO_LATE: Final[tuple[type[BaseException], ...]] = (SoftTimeLimitExceeded, *KILLED, *OUT_OF_TIME)
 _ASKED_AGAIN_AFTER: Final = 0.5
 
 log = logging.getLogger("itinerary.worker")
@@ -77,11 +79,13 @@ class Delivery:
     run: CurrentRun
     worker: str
     hard_limit: float | None = None
+    soft_limit: float | None = None
     seq: int | None = None
     queue: str | None = None
     token: str = field(default_factory=lambda: uuid4().hex)
     won: bool = False
     started_at: Instant | None = None
+    timer: SoftLimit | None = None
     asking_retry: bool = False
     retry: AskedRetry | None = None
     broken_retry: Exception | None = None
@@ -101,10 +105,9 @@ class Delivery:
             to_datetime(parse_instant(headers.get(HEADER_DUE_AT), HEADER_DUE_AT)),
             lambda: _flagged(connection, task_id),
         )
-        limits = headers.get("timelimit") or (None, None)
-        return cls(
-            connection, board, task_id, run, worker, limits[0], headers.get(HEADER_SEQ), headers.get(HEADER_QUEUE)
-        )
+        hard, soft = headers.get("timelimit") or (None, None)
+        seq, queue = headers.get(HEADER_SEQ), headers.get(HEADER_QUEUE)
+        return cls(connection, board, task_id, run, worker, hard, soft, seq, queue)
 
     def claim(self) -> Verdict:
         """Ask until Redis answers, and the leader has accepted its data; nothing of the task runs before that."""
@@ -118,6 +121,7 @@ class Delivery:
         self.won = verdict is Verdict.WON
         if self.won:
             self.board.claimed(self.task_id)
+            self.timer = SoftLimit(self.soft_limit)
         return verdict
 
     def _ask(self) -> Verdict:
@@ -141,9 +145,11 @@ class Delivery:
         """Report how it ended, and hold the slot until Redis has the report."""
         while True:
             try:
+                if self.timer is not None:
+                    self.timer.lift()
                 self._send(self._report(state, outcome))
-            except SoftTimeLimitExceeded:
-                continue  # the task is over: its limit concerns nobody any more
+            except _TOO_LATE:
+                continue  # the task is over: its limit, and who wants it stopped, concern nobody any more
             return
 
     def _send(self, report: Report) -> None:
@@ -167,6 +173,10 @@ class Delivery:
             return told.succeeded(None, IGNORED)
         if isinstance(outcome, SoftTimeLimitExceeded):
             return told.failed(outcome, TIMED_OUT)
+        if isinstance(outcome, OUT_OF_TIME) and self._over_hard_limit():
+            return told.failed(outcome, TIMED_OUT)
+        if isinstance(outcome, KILLED):
+            return told.failed(outcome, TERMINATED)
         if isinstance(outcome, SystemExit) and outcome.code == _TOLD_TO_STOP:
             return told.failed(outcome, TIMED_OUT if self._over_hard_limit() else TERMINATED)
         return told.failed(outcome if isinstance(outcome, BaseException) else RuntimeError(f"ended in state {state}"))

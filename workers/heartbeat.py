@@ -35,7 +35,7 @@ log = logging.getLogger("itinerary.worker")
 
 @dataclass(frozen=True, slots=True)
 class Owed:
-    """What must reach Redis, and may be done twice; where `pid` is given, not before that process is gone.
+    """What must reach Redis, and may be done twice; where `pid` is given, not before that process or greenlet is gone.
 
     An action that ends in `Verdict.WAIT` is done again after the next heartbeat.
     """
@@ -110,7 +110,8 @@ class Heart(threading.Thread):
         """Do all that is due, oldest first; False where Redis is away."""
         while not self._inbox.empty():
             self._collect(0)
-        gone = [owed for owed in self._leaving if _is_gone(owed.pid)]
+        greenlets = getattr(self._consumer.pool, "_pool_map", {})  # gevent's: what it calls their pid is no process
+        gone = [owed for owed in self._leaving if owed.pid not in greenlets and _is_gone(owed.pid)]
         self._held += gone
         self._leaving = [owed for owed in self._leaving if owed not in gone]
         try:
@@ -194,7 +195,7 @@ class Heart(threading.Thread):
 
 
 def _is_gone(pid: int | None) -> bool:
-    """Whether a pool child has left; a pool without processes names our own, or none that the system knows."""
+    """Whether a pool child has left; a pool of threads names our own process."""
     if pid is None or pid == os.getpid():
         return True
     try:

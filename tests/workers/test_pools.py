@@ -1,10 +1,13 @@
-"""Pools under which a worker could not be heard are refused, before they take anything."""
+"""Pools that cannot be had are refused before they take anything."""
+
+import sys
 
 import pytest
 from celery import Celery
 from celery.signals import worker_init, worker_ready, worker_shutdown
 
 import workers
+from workers.__main__ import main
 
 
 class Worker:
@@ -17,15 +20,23 @@ class Worker:
         self.pool = type("TaskPool", (), {"__module__": f"celery.concurrency.{pool}"})()
 
 
-@pytest.mark.parametrize("pool", ["gevent", "eventlet"])
-def test_a_pool_whose_heartbeats_do_not_go_out_is_refused(pool: str) -> None:
-    app = Celery("muted", broker="redis://127.0.0.1:1/0", set_as_current=False)
+def test_a_pool_that_is_not_supported_is_refused() -> None:
+    app = Celery("untried", broker="redis://127.0.0.1:1/0", set_as_current=False)
     workers.attach(app)
-    worker = Worker(app, pool)
+    worker = Worker(app, "eventlet")
     worker_init.send(sender=worker)
     try:
-        with pytest.raises(SystemExit, match="gevent and eventlet are not supported"):
+        with pytest.raises(SystemExit, match="the pool eventlet is not supported"):
             worker_ready.send(sender=worker)
     finally:
         worker_shutdown.send(sender=worker)
         app.close()
+
+
+def test_without_gevent_its_pool_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "gevent", None)
+    with pytest.raises(SystemExit, match="2"):
+        main(["-P", "gevent"])
+    assert "needs the package gevent" in capsys.readouterr().err

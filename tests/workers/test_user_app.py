@@ -21,7 +21,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
         yield running
 
 
-@pytest.fixture(scope="module", params=["prefork", "threads", "solo"])
+@pytest.fixture(scope="module", params=["prefork", "threads", "solo", "gevent"])
 def bench(
     request: pytest.FixtureRequest, server: RedisServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Bench]:

@@ -11,6 +11,8 @@ from typing import Any
 
 from celery import Celery, Task, shared_task
 from celery.exceptions import Ignore, Reject, SoftTimeLimitExceeded
+from greenlet import GreenletExit
+from kombu.utils import functional
 
 import workers
 
@@ -90,6 +92,29 @@ def gated(self: Any, gate: str) -> str:
     return "through"
 
 
+@app.task(name="user.itself")
+def itself(gate: str) -> bool:
+    """Whether it is the same run before and after others had their turn."""
+    before = workers.current_run()
+    witness("itself", before.run_id)
+    wait_for(gate)
+    return workers.current_run() is before
+
+
+@app.task(name="user.cooperative", bind=True)
+def cooperative(self: Any) -> None:
+    witness("cooperative", self.request.id)
+    run = workers.current_run()
+    while not run.cancelled():
+        time.sleep(0.02)
+    raise workers.RunCancelled
+
+
+@app.task(name="user.kombus_sleep")
+def kombus_sleep() -> str:
+    return str(functional.sleep.__module__)
+
+
 @app.task(name="user.flaky", bind=True, autoretry_for=(ConnectionError,), max_retries=2, default_retry_delay=7)
 def flaky(self: Any) -> int:
     witness("flaky", self.request.id, self.request.retries)
@@ -159,7 +184,7 @@ def deaf(self: Any, gate: str) -> str:
     witness("deaf", self.request.id)
     try:
         wait_for(gate)
-    except SystemExit:
+    except (SystemExit, GreenletExit):
         witness("told to stop", self.request.id)
         wait_for(gate)
     return "through"
