@@ -16,7 +16,7 @@ import psycopg
 from sqlalchemy import make_url
 
 from scheduler_service.client import Client, enqueue_in
-from tests.benchmarks.figures import Figure
+from tests.benchmarks.figures import Asked, Figure
 from tests.benchmarks.time_work import percentiles
 from tests.support.deployment import Deployment
 from tests.support.postgres_server import PostgresServer, create_database
@@ -30,7 +30,7 @@ CLIENTS: Final = 8
 BATCHES: Final = 5
 
 
-def figures() -> Iterator[Figure]:
+def figures(asked: Asked) -> Iterator[Figure]:
     """Every figure of the suite: first on SQLite, then on PostgreSQL."""
     with (
         tempfile.TemporaryDirectory(prefix="itinerary-bench-") as folder,

@@ -23,14 +23,14 @@ from tests.benchmarks.balance_work import (
     usual,
     week,
 )
-from tests.benchmarks.figures import Figure
+from tests.benchmarks.figures import Asked, Figure
 from tests.benchmarks.time_work import best, looped
 
 MS, US = 1e3, 1e6
 ASKED = RebalanceAsked("rebalance", "reply", "plan", False, "bench", "admin")
 
 
-def figures() -> Iterator[Figure]:
+def figures(asked: Asked) -> Iterator[Figure]:
     """Every figure of the suite."""
     for number in (1_000, 10_000):
         yield from _placement(number)

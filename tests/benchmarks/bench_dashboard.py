@@ -20,7 +20,7 @@ from scheduler_service.bootstrap import open_stores
 from scheduler_service.config import Settings
 from scheduler_service.core.instants import HOUR
 from scheduler_service.core.job_body import definition_of
-from tests.benchmarks.figures import Figure
+from tests.benchmarks.figures import Asked, Figure
 from tests.support.answering_leader import AnsweringLeader
 from tests.support.postgres_server import PostgresServer
 from tests.support.redis_server import RedisServer
@@ -75,7 +75,7 @@ FROM (SELECT n, now() - n * interval '0.6 s' AS at,
 """
 
 
-def figures() -> Iterator[Figure]:
+def figures(asked: Asked) -> Iterator[Figure]:
     """The median of each page, in milliseconds, the leader's answer included."""
     with tempfile.TemporaryDirectory(prefix="itinerary-bench-") as folder, PostgresServer() as server:
         url = server.create_database()

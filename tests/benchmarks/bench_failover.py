@@ -18,7 +18,7 @@ from sqlalchemy import text
 
 from scheduler_service.adapters.migrations import upgrade
 from scheduler_service.core.history import Rule
-from tests.benchmarks.figures import Figure
+from tests.benchmarks.figures import Asked, Figure
 from tests.support.fault_bed import FaultBed, LeaderProcess
 from tests.support.postgres_server import PostgresServer
 from tests.support.processes import wait_until
@@ -38,7 +38,7 @@ DEFAULTS = {
 }
 
 
-def figures() -> Iterator[Figure]:
+def figures(asked: Asked) -> Iterator[Figure]:
     """Seconds without a leader, and what became of the runs that fell due in them."""
     for database, rounds in ROUNDS.items():
         with _bed(database) as bed:

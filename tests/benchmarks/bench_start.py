@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
 
-from tests.benchmarks.figures import Figure
+from tests.benchmarks.figures import Asked, Figure
 from tests.support.running import Running
 
 ROUNDS = 3
 
 
-def figures() -> Iterator[Figure]:
+def figures(asked: Asked) -> Iterator[Figure]:
     """Medians of a few rounds, in seconds."""
     starts, restarts, stops = [], [], []
     with tempfile.TemporaryDirectory(prefix="itinerary-bench-") as folder, Running(Path(folder) / "data") as running:

@@ -17,7 +17,7 @@ from scheduler_service.core.expansion import Roster, expand_roster
 from scheduler_service.core.instants import DAY, HOUR, MINUTE, SECOND
 from scheduler_service.core.run_index import ScheduledRunIndex, build_generation
 from scheduler_service.core.schedule import next_after, parse_schedule
-from tests.benchmarks.figures import Figure
+from tests.benchmarks.figures import Asked, Figure
 from tests.benchmarks.time_peers import PlainIndex, croniter_hour, cronsim_hour
 from tests.benchmarks.time_work import (
     START,
@@ -37,7 +37,7 @@ JOBS: Final = 10_000
 SIZES: Final = (10, 100, 1_000, 10_000, 100_000, 1_000_000)
 
 
-def figures() -> Iterator[Figure]:
+def figures(asked: Asked) -> Iterator[Figure]:
     """Every figure of the suite, one after another."""
     lines = random_lines(JOBS)
     yield from _expansion(lines)

