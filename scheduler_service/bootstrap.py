@@ -22,6 +22,7 @@ from scheduler_service.adapters.sql_jobs import SqlJobStore
 from scheduler_service.adapters.sql_leader import SqlLeaderStore
 from scheduler_service.adapters.sql_lease import SqlLeaseStore
 from scheduler_service.adapters.sql_pages import SqlHistoryStore
+from scheduler_service.adapters.sql_pruning import SqlPruning
 from scheduler_service.adapters.sql_runs import SqlRunStore
 from scheduler_service.config import Settings
 from scheduler_service.core.job_plan import JobSets
@@ -29,6 +30,7 @@ from scheduler_service.core.state import CoreSettings
 from scheduler_service.history_ports import HistoryStore
 from scheduler_service.leader_port import leader_port
 from scheduler_service.loops.leader import Leader
+from scheduler_service.loops.pruner import Retention
 from scheduler_service.loops.scheduler_loop import Outside
 from scheduler_service.ports import Inbox, JobStore, LeaseStore, RunStore
 from scheduler_service.record_ports import AuditLog, Evidence, Wakeups
@@ -77,7 +79,15 @@ def open_leader(settings: Settings) -> Iterator[Leader]:
         leader = Leader(
             core_settings(settings),
             SqlLeaseStore(database),
-            Outside(SqlLeaderStore(database), inbox, claims, dispatcher, meter, wakeups_of(database)),
+            Outside(
+                SqlLeaderStore(database),
+                inbox,
+                claims,
+                dispatcher,
+                meter,
+                wakeups_of(database),
+                Retention(SqlPruning(database.beside()), settings.retention),
+            ),
             holder=str(uuid7()),
             ttl=settings.lease_ttl,
             inbox_buffer=settings.inbox_buffer_size,

@@ -26,6 +26,7 @@ from scheduler_service.core.model import (
     ReleasedRun,
     Run,
 )
+from scheduler_service.core.pruning import Past
 from scheduler_service.core.run_state import RunState
 from scheduler_service.core.state import SchedulerState
 from scheduler_service.placement_ports import PlacementMeter, PlacementStore
@@ -235,6 +236,9 @@ class Meter(PlacementMeter, Protocol):
 
     def buried(self) -> None:
         """An inbox entry was set aside."""
+
+    def pruned(self, past: Past, rows: int) -> None:
+        """Old rows were deleted."""
 
     def exposition(self) -> str:
         """All figures in Prometheus text format."""

@@ -9,6 +9,7 @@ from scheduler_service.adapters.placement_metrics import PlacementMetrics
 from scheduler_service.core.effects import Apply, Effect
 from scheduler_service.core.instants import MILLISECOND, SECOND, Duration, Instant
 from scheduler_service.core.model import MisfirePolicy, ReleasedRun
+from scheduler_service.core.pruning import Past
 from scheduler_service.core.queries import alive_workers, oldest_due
 from scheduler_service.core.run_state import FINAL, Event
 from scheduler_service.core.state import SchedulerState
@@ -49,6 +50,7 @@ class PrometheusMeter:
         self._ignored = self._counter("scheduler_events_ignored_total", "Reports that changed nothing", "cause")
         self._dead = self._counter("scheduler_inbox_dead_total", "Inbox entries set aside")
         self._lost = self._counter("scheduler_lost_runs_total", "Attempts whose worker was not heard of any more")
+        self._pruned = self._counter("scheduler_pruned_rows_total", "Rows deleted because they were old", "table")
         self._placement = PlacementMetrics(self._registry)
         self._oldest_at = 0
         # A counter that first shows itself at 1 has never grown, to whoever asks for its rate.
@@ -56,6 +58,8 @@ class PrometheusMeter:
             self._runs.labels(state.value)
         for policy in MisfirePolicy:
             self._misfires.labels(policy.value)
+        for past in Past:
+            self._pruned.labels(past.value)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(name, text, labels, registry=self._registry)
@@ -142,6 +146,10 @@ class PrometheusMeter:
     def buried(self) -> None:
         """See Meter."""
         self._dead.inc()
+
+    def pruned(self, past: Past, rows: int) -> None:
+        """See Meter."""
+        self._pruned.labels(past.value).inc(rows)
 
     def exposition(self) -> str:
         """See Meter."""

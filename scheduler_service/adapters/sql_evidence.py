@@ -60,11 +60,12 @@ class SqlEvidence:
         self, connection: Connection, at: Instant, job_id: str | None, versions: tuple[Version, ...], run: Run | None
     ) -> Facts:
         now = self._database.read_clock(connection)
+        progress = select(cursors.c.materialised_until, cursors.c.pruned_until).where(cursors.c.shard == _SHARD)
+        cursor, pruned_until = connection.execute(progress).first() or (None, None)
         return Facts(
             now=now,
-            cursor=connection.execute(
-                select(cursors.c.materialised_until).where(cursors.c.shard == _SHARD)
-            ).scalar_one_or_none(),
+            cursor=cursor,
+            pruned_until=pruned_until,
             versions=versions,
             run=run,
             gap=None if job_id is None else _gap(connection, job_id, at),

@@ -26,16 +26,17 @@ _AT_ONCE: Final = 1_000
 
 @contextmanager
 def read_history(database: Database, since: Instant | None = None, shard: int = 0) -> Iterator[History]:
-    """The history, runs of occurrences before `since` left out; its runs can be gone through once, in the block.
+    """The history, runs before `since` and before what was pruned left out; its runs can be gone through once, in
+    the block.
 
     `database` needs HISTORY_BOUNDS where there is much to read.
     """
     with database.read() as connection:
         _take_snapshot(connection, database.dialect)
         now = database.read_clock(connection)
-        cursor = connection.execute(
-            select(cursors.c.materialised_until).where(cursors.c.shard == shard)
-        ).scalar_one_or_none()
+        progress = select(cursors.c.materialised_until, cursors.c.pruned_until).where(cursors.c.shard == shard)
+        cursor, pruned_until = connection.execute(progress).first() or (None, None)
+        since = max((at for at in (since, pruned_until) if at is not None), default=None)
         jobs = job_rows.histories(connection, database.dialect, since)
         yield History(now, cursor, since, jobs, _gaps(connection), _runs(connection, since))
 

@@ -234,6 +234,8 @@ cursors: Final = Table(
     Column("materialised_until", InstantColumn),
     Column("inbox_position", Text, nullable=False),
     Column("judged_until", InstantColumn),
+    Column("pruned_until", InstantColumn),
+    Column("swept_at", InstantColumn),
 )
 
 scheduler_statistics: Final = Table(
@@ -258,6 +260,7 @@ IS_MANUAL: Final = runs.c.kind == literal_column(f"'{RunKind.MANUAL}'")
 IS_RETRYING: Final = runs.c.state == literal_column(f"'{RunState.RETRYING}'")
 IS_ACTIVE: Final = among(runs.c.state, ACTIVE)
 IS_TROUBLE: Final = among(runs.c.state, frozenset({RunState.FAILED, RunState.MISSED}))
+IS_FINAL: Final = among(runs.c.state, FINAL)
 ENDED_OTHERWISE: Final = among(runs.c.state, FINAL - {RunState.COMPLETED})
 IS_UNPLANNED: Final = jobs.c.planned_version != jobs.c.version
 
@@ -281,3 +284,4 @@ partial_index("ix_runs_ended_otherwise", runs.c.state, runs.c.scheduled_at, runs
 partial_index("ix_jobs_unplanned", jobs.c.job_id, where=IS_UNPLANNED)
 partial_index("ix_jobs_source", jobs.c.source, where=jobs.c.source.is_not(None))
 Index("ix_gaps_of_job", gaps.c.job_id, gaps.c.start_at)
+Index("ix_gaps_ended", gaps.c.end_at, gaps.c.id)

@@ -12,20 +12,25 @@ from typing import Any, Final
 
 from starlette.exceptions import HTTPException
 
-from scheduler_service.adapters.database import Bounds, Database, read_url
+from scheduler_service.adapters.database import Bounds, Database, host_now, read_url
 from scheduler_service.adapters.migrations import check_schema
 from scheduler_service.adapters.redis_client import connect, redis_errors
 from scheduler_service.adapters.redis_inbox import RedisInbox
 from scheduler_service.adapters.sql_lease import SqlLeaseStore
+from scheduler_service.adapters.sql_pruning import SqlPruning
 from scheduler_service.api.context import system_clock
 from scheduler_service.api.leader_line import LeaderLine
 from scheduler_service.cli.output import print_json
 from scheduler_service.config import Settings, shown_url
 from scheduler_service.core.errors import ItineraryError
+from scheduler_service.core.instants import DAY, format_duration
+from scheduler_service.core.pruning import Past, horizon
+from scheduler_service.core.relative import relative
 from scheduler_service.logs import escaped
 from scheduler_service.run_file import read_run
 
 _OLDEST_REDIS: Final = (6, 2)
+_MOST_COUNTED: Final = 10_000
 
 
 class _NotWell(ItineraryError):
@@ -47,6 +52,7 @@ def examine(settings: Settings, *, as_json: bool = False) -> int:
     findings = [
         Finding("settings", True, "accepted"),
         _found("database", lambda: _database(settings), "see that it is there, then run `itinerary migrate`"),
+        _found("history", lambda: _history(settings), "its leader's log says why it is not pruned"),
         _found("redis", lambda: _redis(settings), "start it, or set ITINERARY_REDIS_URL"),
         _found("redis data", lambda: _redis_keeps(settings), "change it in Redis's own configuration"),
         _found("leader", lambda: _leader(settings), "start one with `itinerary leader`"),
@@ -95,6 +101,21 @@ def _database(settings: Settings) -> str:
     with opened(settings) as database:
         check_schema(database)
     return f"{shown_url(settings.database_url)}, schema up to date"
+
+
+def _history(settings: Settings) -> str:
+    kept = f"finished runs are kept for {format_duration(settings.retention)}"
+    with opened(settings) as database:
+        check_schema(database)
+        store = SqlPruning(database)
+        needs, swept = store.needs(), store.last_sweep()
+        before = horizon(needs, host_now(), settings.retention)
+        too_old = 0 if before is None else store.count(Past.RUNS, before, _MOST_COUNTED)
+    last = "none ended so far" if swept.ended_at is None else f"the last ended {relative(swept.ended_at, needs.now)}"
+    words = f"{kept}; {too_old:,}{'+' if too_old == _MOST_COUNTED else ''} are older; sweeps: {last}"
+    if before is not None and too_old == _MOST_COUNTED and (swept.pruned_until or 0) < before - DAY:
+        raise _NotWell(words)
+    return words
 
 
 def _redis(settings: Settings) -> str:

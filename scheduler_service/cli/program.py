@@ -11,6 +11,7 @@ from scheduler_service.cli.enqueueing import enqueue
 from scheduler_service.cli.jobs import jobs
 from scheduler_service.cli.moving import import_beat, import_crontab, shadow
 from scheduler_service.cli.processes import api, doctor, flower, leader, migrate, up, worker
+from scheduler_service.cli.pruning import prune
 from scheduler_service.cli.records import audit, explain_job, explain_run
 from scheduler_service.cli.runs import runs
 from scheduler_service.cli.schedule import schedule
@@ -42,7 +43,7 @@ def _tell_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-for command in (up, leader, api, flower, migrate, doctor, status, enqueue, audit, shadow):
+for command in (up, leader, api, flower, migrate, prune, doctor, status, enqueue, audit, shadow):
     app.command()(command)
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(worker)
 for name, of_jobs in (

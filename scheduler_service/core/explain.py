@@ -145,9 +145,14 @@ def _unplanned(holding: Version, at: Instant, facts: Facts) -> _Found | None:
 def _not_kept(holding: Version, at: Instant, facts: Facts) -> _Found:
     words = (
         f"Version {holding.job.version} fires then, and leaders have planned beyond it, but there is neither a run nor "
-        "a gap: it is older than what is kept, or was removed from the database."
+        "a gap any more."
     )
-    return Verdict.UNKNOWN, [Because(words, version_row(holding))]
+    because = [Because(words, version_row(holding))]
+    if facts.pruned_until is not None and at < facts.pruned_until:
+        until = format_instant(facts.pruned_until)
+        kept = Because(f"Runs of before {until} were pruned.", {"table": "cursors", "pruned_until": until})
+        return Verdict.UNKNOWN, [*because, kept]
+    return Verdict.UNKNOWN, [*because, Because("It was removed from the database.")]
 
 
 _Rule = Callable[[Version, Instant, Facts], _Found | None]

@@ -48,7 +48,8 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Everything known. `versions` oldest first; `terms` oldest first; planned up to `cursor`.
+    """Everything known. `versions` oldest first; `terms` oldest first; planned up to `cursor`, and pruned up to
+    `pruned_until`, as far as it was over.
 
     `live` None: the leader did not answer, or was not asked.
     """
@@ -61,3 +62,4 @@ class Facts:
     terms: tuple[Term, ...] = ()
     deeds: tuple[AuditEntry, ...] = ()
     live: Live | None = None
+    pruned_until: Instant | None = None

@@ -25,6 +25,8 @@ from scheduler_service.loops.inbox_reader import InboxReader
 from scheduler_service.loops.job_watcher import JobWatcher
 from scheduler_service.loops.lease_keeper import LeaseKeeper
 from scheduler_service.loops.mailbox import Mailbox
+from scheduler_service.loops.pruner import Pruner, Retention
+from scheduler_service.loops.repeating import Repeating
 from scheduler_service.loops.store_syncer import StoreSyncer
 from scheduler_service.loops.wakeup_listener import WakeupListener
 from scheduler_service.ports import Claims, Dispatcher, Inbox, LeaderStore, Meter
@@ -47,6 +49,7 @@ class Outside:
     dispatcher: Dispatcher
     meter: Meter
     wakeups: Wakeups | None = None
+    retention: Retention | None = None
 
 
 class SchedulerLoop:
@@ -99,7 +102,7 @@ class SchedulerLoop:
             self._inbox_buffer, lambda: self._syncer.thread.backlog() > _BACKLOG, self._broke,
         )  # fmt: skip
         state, effects = take_over(self._settings, lease.term, cursor, jobs, runs, self._keeper.now())
-        self._listener = self._wakeup_listener()
+        self._besides = self._besides_the_loop()
         for part in (
             self._syncer.thread,
             self._broker.thread,
@@ -109,16 +112,19 @@ class SchedulerLoop:
             self._reader,
         ):
             part.start()
-        if self._listener is not None:
-            self._listener.start()
+        for beside in self._besides:
+            beside.start()
         self._hand_out(effects)
         return state
 
-    def _wakeup_listener(self) -> WakeupListener | None:
-        wakeups = self._outside.wakeups
-        if wakeups is None:
-            return None
-        return WakeupListener(wakeups, self._mailbox, self._watcher.look_now, self._broke)
+    def _besides_the_loop(self) -> list[Repeating]:
+        """What a leader does without where it is not given it."""
+        found: list[Repeating] = []
+        if self._outside.wakeups is not None:
+            found.append(WakeupListener(self._outside.wakeups, self._mailbox, self._watcher.look_now, self._broke))
+        if self._outside.retention is not None:
+            found.append(Pruner(self._outside.retention, self._keeper, self._outside.meter, self._broke))
+        return found
 
     def _pass(self, state: SchedulerState, wake_at: int) -> SchedulerState:
         messages = self._mailbox.drain(wake_at - self._keeper.now())
@@ -169,8 +175,8 @@ class SchedulerLoop:
         log.warning("stopped before everything in hand was done; the next leader takes it up")
 
     def _stop_threads(self) -> None:
-        if self._listener is not None:
-            self._listener.stop(_JOIN_SECONDS)
+        for beside in self._besides:
+            beside.stop(_JOIN_SECONDS)
         for part in (
             self._reader,
             self._watcher,

@@ -154,7 +154,16 @@ def test_what_nobody_has_planned_waits_for_a_leader() -> None:
 
 
 def test_what_left_no_trace_is_said_so() -> None:
-    assert asked(facts()).verdict is Verdict.UNKNOWN
+    explained = asked(facts())
+    assert explained.verdict is Verdict.UNKNOWN
+    assert "It was removed from the database." in words(explained)
+
+
+def test_what_was_pruned_is_said_to_be() -> None:
+    explained = asked(facts(pruned_until=AT + 1))
+    assert explained.verdict is Verdict.UNKNOWN
+    assert "Runs of before 2026-11-27T10:17:00.000001Z were pruned." in words(explained)
+    assert "removed" in words(asked(facts(pruned_until=AT)))
 
 
 def test_an_occurrence_with_a_run_is_explained_by_it() -> None:

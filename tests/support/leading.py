@@ -13,18 +13,28 @@ from scheduler_service.adapters.redis_inbox import RedisInbox
 from scheduler_service.adapters.sql_jobs import SqlJobStore
 from scheduler_service.adapters.sql_leader import SqlLeaderStore
 from scheduler_service.adapters.sql_lease import SqlLeaseStore
+from scheduler_service.adapters.sql_pruning import SqlPruning
 from scheduler_service.adapters.sql_runs import SqlRunStore
 from scheduler_service.bootstrap import wakeups_of
-from scheduler_service.core.instants import SECOND
+from scheduler_service.core.instants import SECOND, Duration, Instant
 from scheduler_service.core.state import CoreSettings
 from scheduler_service.loops.leader import Leader
+from scheduler_service.loops.pruner import Retention
 from scheduler_service.loops.scheduler_loop import Outside
 
 
 class LeaderThread(AbstractContextManager["LeaderThread"]):
     """One contender; `stop` is the clean stop of SIGTERM. `jobs`, `runs`, `inbox` are for what users do."""
 
-    def __init__(self, database_url: str, redis_url: str, *, holder: str = "one", ttl: int = 5 * SECOND) -> None:
+    def __init__(
+        self,
+        database_url: str,
+        redis_url: str,
+        *,
+        holder: str = "one",
+        ttl: Duration = 5 * SECOND,
+        retention: Duration | None = None,
+    ) -> None:
         self._stack = ExitStack()
         self.database = self._stack.enter_context(closing(Database(database_url)))
         self.inbox = self._stack.enter_context(closing(RedisInbox(redis_url)))
@@ -33,11 +43,18 @@ class LeaderThread(AbstractContextManager["LeaderThread"]):
         self.jobs, self.runs = SqlJobStore(self.database), SqlRunStore(self.database)
         self.leases = SqlLeaseStore(self.database)
         self.meter = PrometheusMeter()
+        pruning = SqlPruning(self.database.beside())
         outside = Outside(
-            SqlLeaderStore(self.database), self.inbox, claims, dispatcher, self.meter, wakeups_of(self.database)
-        )
+            SqlLeaderStore(self.database), self.inbox, claims, dispatcher, self.meter, wakeups_of(self.database),
+            None if retention is None else Retention(pruning, retention, first=SECOND // 5, every=SECOND),
+        )  # fmt: skip
         self.leader = Leader(CoreSettings(), self.leases, outside, holder=holder, ttl=ttl, inbox_buffer=1000)
         self._thread = threading.Thread(target=self.leader.run, name=f"leader {holder}")
+
+    def now(self) -> Instant:
+        """The database's clock."""
+        with self.database.read() as connection:
+            return self.database.read_clock(connection)
 
     def stop(self) -> None:
         self.leader.stop()

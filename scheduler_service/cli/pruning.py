@@ -1,0 +1,55 @@
+"""`itinerary prune`: what the leader does by itself all the time, by hand: sooner, or with a shorter memory."""
+
+from typing import Annotated
+
+import typer
+
+OlderThan = Annotated[str | None, typer.Option(help="Such as 30d; a day at least. Default: the setting RETENTION.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")]
+
+
+def prune(older_than: OlderThan = None, dry_run: DryRun = False, as_json: Json = False) -> None:
+    """Delete finished runs, gaps and records that are older, in small steps; leaders may go on meanwhile."""
+    import time
+    from collections import Counter
+
+    from scheduler_service.adapters.database import host_now
+    from scheduler_service.adapters.migrations import check_schema
+    from scheduler_service.adapters.sql_history import HISTORY_BOUNDS
+    from scheduler_service.adapters.sql_pruning import SqlPruning
+    from scheduler_service.cli.doctor import opened
+    from scheduler_service.cli.output import print_json
+    from scheduler_service.cli.progress import spinner
+    from scheduler_service.config import load_settings
+    from scheduler_service.core.errors import BadValue
+    from scheduler_service.core.instants import DAY, SECOND, Duration, format_instant, parse_duration
+    from scheduler_service.core.pruning import Past, horizon, horizon_of
+    from scheduler_service.loops.pruner import sweep
+
+    settings = load_settings()
+    kept = settings.retention if older_than is None else parse_duration(older_than, "--older-than")
+    if kept < DAY:
+        raise BadValue("--older-than", older_than, "give 1d or more: idempotency keys are promised for a day")
+
+    def rested(rest: Duration) -> bool:
+        time.sleep(rest / SECOND)
+        return True
+
+    gone: Counter[Past] = Counter()
+    with opened(settings, HISTORY_BOUNDS) as database, spinner("pruning") as say:
+        check_schema(database)
+        store = SqlPruning(database)
+        before = horizon(store.needs(), host_now(), kept)
+        if before is not None and dry_run:
+            gone.update({past: store.count(past, horizon_of(past, before, kept), 2**31) for past in Past})
+        elif before is not None:
+            for past, rows in sweep(store, None, before, kept, rested):
+                gone[past] += rows
+                say(f"{gone.total():,} rows deleted")
+    if as_json:
+        shown = None if before is None else format_instant(before)
+        print_json({"before": shown, "dry_run": dry_run, "rows": {past.value: gone[past] for past in Past}})
+    else:
+        counts = ", ".join(f"{gone[past]:,} of {past}" for past in Past)
+        print(f"{'would delete' if dry_run else 'deleted'} {counts}")

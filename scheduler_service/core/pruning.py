@@ -1,0 +1,68 @@
+"""What of the past may go, and how much of it at a time. Pure."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from scheduler_service.core.instants import DAY, MILLISECOND, Duration, Instant
+
+AUDIT_KEPT: Final = 90 * DAY
+"""The database refuses to delete a younger row of the audit log."""
+_LONG: Final = 25 * MILLISECOND
+_FEWEST, _MOST = 10, 1_000
+_REST: Final = 3
+
+
+class Past(StrEnum):
+    """The tables that grow with time and are pruned; what hangs on a row goes with it."""
+
+    RUNS = "runs"
+    GAPS = "gaps"
+    AUDIT_LOG = "audit_log"
+    LEADERSHIPS = "leaderships"
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What planning may still look back to: the cursor, and since when a version waits to be planned.
+
+    `now` is the database's clock.
+    """
+
+    now: Instant
+    cursor: Instant | None
+    unplanned_since: Instant | None
+
+
+def horizon(needs: Needs, host_now: Instant, kept: Duration) -> Instant | None:
+    """What is over before this may go; None where nothing may.
+
+    Both clocks must say that it is old: one that jumped ahead destroys nothing. Nothing goes that could be planned
+    again, since its row is what says that it was: a version that is not planned yet reaches back to where it began.
+    """
+    if needs.cursor is None:
+        return None
+    oldest_needed = needs.cursor if needs.unplanned_since is None else min(needs.cursor, needs.unplanned_since)
+    return min(min(needs.now, host_now) - kept, oldest_needed)
+
+
+def horizon_of(past: Past, before: Instant, kept: Duration) -> Instant:
+    """The horizon of one table, of which `before` is that of runs."""
+    return before if past is not Past.AUDIT_LOG else before - max(0, AUDIT_KEPT - kept)
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How many rows the next transaction deletes: about as many as take 25 ms, whatever the database is busy with."""
+
+    rows: int = 100
+
+    def after(self, took: Duration) -> "Pace":
+        """The pace after a transaction of so many rows took so long; it doubles at most."""
+        fitting = self.rows * _LONG // max(took, _LONG // 2)
+        return Pace(min(_MOST, max(_FEWEST, fitting)))
+
+    @staticmethod
+    def rest(took: Duration) -> Duration:
+        """How long to leave the database to others then."""
+        return _REST * took

@@ -1,0 +1,105 @@
+"""The pruner's thread: now and then it deletes what is older than `kept`, a little at a time, while all else goes on.
+
+Nobody waits for it: it never speaks to the loop, its transactions are short, and it rests longer than it works.
+Killed anywhere, the next sweep goes on: what is gone is gone, and what is left is old still.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from scheduler_service.core.errors import StoreUnavailable
+from scheduler_service.core.instants import MINUTE, SECOND, Duration, Instant, format_instant
+from scheduler_service.core.model import Lease
+from scheduler_service.core.pruning import Pace, Past, horizon, horizon_of
+from scheduler_service.loops.lease_keeper import LeaseKeeper
+from scheduler_service.loops.mailbox import monotonic
+from scheduler_service.loops.repeating import Repeating
+from scheduler_service.ports import Meter
+from scheduler_service.pruning_ports import Pruning
+
+log = structlog.get_logger(__name__)
+
+_FIRST: Final = MINUTE  # a takeover has its hands full
+_EVERY: Final = 10 * MINUTE
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What prunes, for how long finished runs are kept, and when it is looked."""
+
+    store: Pruning
+    kept: Duration
+    first: Duration = _FIRST
+    every: Duration = _EVERY
+
+
+class Pruner(Repeating):
+    """One term's pruning; a sweep ends early when the leader stops or is not trusted any more."""
+
+    def __init__(
+        self, retention: Retention, keeper: LeaseKeeper, meter: Meter, on_crash: Callable[[BaseException], None]
+    ) -> None:
+        super().__init__("pruner", on_crash)
+        self._retention = retention
+        self._keeper = keeper
+        self._meter = meter
+        self._wait = retention.first
+
+    def _once(self) -> None:
+        if self._stopped.wait(self._wait / SECOND):
+            return
+        self._wait = self._retention.every
+        try:
+            self._sweep()
+        except StoreUnavailable as exc:
+            log.warning("pruning put off", error=str(exc))
+
+    def _sweep(self) -> None:
+        store, kept = self._retention.store, self._retention.kept
+        before = horizon(store.needs(), time.time_ns() // 1_000, kept)
+        if before is None:
+            return
+        began, gone = monotonic(), Counter[str]()
+        for past, rows in sweep(store, self._keeper.lease, before, kept, self._may_go_on):
+            gone[past] += rows
+            self._meter.pruned(past, rows)
+        if gone.total():
+            seconds = round((monotonic() - began) / SECOND, 1)
+            log.info("history pruned", before=format_instant(before), seconds=seconds, **gone)
+
+    def _may_go_on(self, rest: Duration) -> bool:
+        return not self._stopped.wait(rest / SECOND) and self._keeper.trusted()
+
+
+def sweep(
+    store: Pruning, lease: Lease | None, before: Instant, kept: Duration, go_on: Callable[[Duration], bool]
+) -> Iterator[tuple[Past, int]]:
+    """Delete what was over `before`, the table and number of rows of each transaction as it is committed.
+
+    `go_on` waits so long and says whether to go on; where not, the sweep ends unfinished.
+    """
+    begun = False
+    for past in Past:
+        of_past = horizon_of(past, before, kept)
+        after, pace = None, Pace()
+        while True:
+            looked_at = monotonic()
+            found = store.walk(past, of_past, after, pace.rows)
+            if found.may_go:
+                if not begun:
+                    store.begin(lease, before)
+                    begun = True
+                asked_at = monotonic()
+                yield past, store.prune(lease, past, found.may_go, of_past)
+                pace = pace.after(monotonic() - asked_at)
+            if not go_on(pace.rest(monotonic() - looked_at)):
+                return
+            if found.last is None:
+                break
+            after = found.last
+    store.end(lease)

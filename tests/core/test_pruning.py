@@ -1,0 +1,53 @@
+"""What of the past may go, and how much of it at a time."""
+
+import pytest
+
+from scheduler_service.core.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND
+from scheduler_service.core.pruning import Needs, Pace, Past, horizon, horizon_of
+
+NOW = 1_800_000_000 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("needs", "host_now", "found"),
+    [
+        (Needs(NOW, NOW, None), NOW, NOW - 30 * DAY),
+        (Needs(NOW, NOW, None), NOW - HOUR, NOW - HOUR - 30 * DAY),
+        (Needs(NOW + 365 * DAY, NOW + 365 * DAY, None), NOW, NOW - 30 * DAY),
+        (Needs(NOW, NOW - 40 * DAY, None), NOW, NOW - 40 * DAY),
+        (Needs(NOW, NOW, NOW - 31 * DAY), NOW, NOW - 31 * DAY),
+        (Needs(NOW, NOW, NOW - MINUTE), NOW, NOW - 30 * DAY),
+        (Needs(NOW, None, None), NOW, None),
+    ],
+    ids=[
+        "so long ago",
+        "by the earlier of two clocks",
+        "a database's clock that jumped a year ahead destroys nothing",
+        "what is still to be planned after an outage goes nowhere",
+        "nor what a version reaches back to that is not planned yet",
+        "one of a minute ago is no matter",
+        "before anything was planned",
+    ],
+)
+def test_the_horizon_is(needs: Needs, host_now: int, found: int | None) -> None:
+    assert horizon(needs, host_now, 30 * DAY) == found
+
+
+def test_the_audit_log_is_kept_for_ninety_days_whatever_is_kept_of_runs() -> None:
+    assert {past: NOW - horizon_of(past, NOW - 30 * DAY, 30 * DAY) for past in Past} == {
+        Past.RUNS: 30 * DAY, Past.GAPS: 30 * DAY, Past.LEADERSHIPS: 30 * DAY, Past.AUDIT_LOG: 90 * DAY,
+    }  # fmt: skip
+    assert horizon_of(Past.AUDIT_LOG, NOW - 365 * DAY, 365 * DAY) == NOW - 365 * DAY
+
+
+def test_the_pace_finds_what_fits_into_a_short_transaction_and_rests_longer() -> None:
+    def after(pace: Pace, rows_a_ms: float, times: int) -> Pace:
+        for _ in range(times):
+            pace = pace.after(int(pace.rows / rows_a_ms * MILLISECOND))
+        return pace
+
+    assert after(Pace(), rows_a_ms=10, times=5).rows == 250
+    assert after(Pace(), rows_a_ms=1_000, times=5).rows == 1_000, "never more than a thousand"
+    assert after(Pace(1_000), rows_a_ms=0.01, times=2).rows == 10, "never less than ten"
+    assert Pace(100).after(0).rows == 200
+    assert Pace().rest(20 * MILLISECOND) == 60 * MILLISECOND
