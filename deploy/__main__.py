@@ -79,14 +79,16 @@ def make_only(arguments: list[str]) -> None:
 
 
 def lock(arguments: list[str]) -> None:
-    """Renew both locks for every supported Python and platform, without the address of any registry."""
+    """Renew the locks for every supported Python and platform, without the address of any registry."""
     uv = working_uv() or sys.exit("deploy lock needs uv: python3 -m pip install uv")
     fixed = ["--universal", "--generate-hashes", "--no-header", "--no-annotate", "--no-emit-index-url"]
     common = [uv, "pip", "compile", "pyproject.toml", "--quiet", "--only-binary", ":all:", *fixed, *arguments]
     service, tests = (f"deploy/{LOCK_OF[name]}" for name in (".venv", ".venv-test"))
+    traced = "deploy/requirements-otel.lock"
     subprocess.run([*common, "-o", service], cwd=ROOT, check=True)
     # The same versions in both: what is tested is what runs.
     subprocess.run([*common, "--extra", "otel", "--group", "test", "-c", service, "-o", tests], cwd=ROOT, check=True)
+    subprocess.run([*common, "--extra", "otel", "-c", tests, "-o", traced], cwd=ROOT, check=True)
 
 
 def become(python: str, arguments: list[str]) -> None:

@@ -8,6 +8,7 @@ from types import FrameType
 
 from uuid_utils.compat import uuid7
 
+from scheduler_service import tracing
 from scheduler_service.adapters.celery_dispatcher import CeleryDispatcher, publishing_app
 from scheduler_service.adapters.database import Database
 from scheduler_service.adapters.metrics import PrometheusMeter
@@ -32,7 +33,7 @@ from scheduler_service.leader_port import leader_port
 from scheduler_service.loops.leader import Leader
 from scheduler_service.loops.pruner import Retention
 from scheduler_service.loops.scheduler_loop import Outside
-from scheduler_service.ports import Inbox, JobStore, LeaseStore, RunStore
+from scheduler_service.ports import Dispatcher, Inbox, JobStore, LeaseStore, RunStore
 from scheduler_service.record_ports import AuditLog, Evidence, Wakeups
 
 
@@ -83,7 +84,7 @@ def open_leader(settings: Settings) -> Iterator[Leader]:
                 SqlLeaderStore(database),
                 inbox,
                 claims,
-                dispatcher,
+                _traced(dispatcher),
                 meter,
                 wakeups_of(database),
                 Retention(SqlPruning(database.beside()), settings.retention),
@@ -94,6 +95,16 @@ def open_leader(settings: Settings) -> Iterator[Leader]:
         )
         with _own_port(settings, leader, meter):
             yield leader
+
+
+def _traced(dispatcher: Dispatcher) -> Dispatcher:
+    """The same, with a span for each run that it publishes where tracing is on."""
+    tracer = tracing.tracer("itinerary-leader")
+    if tracer is None:
+        return dispatcher
+    from scheduler_service.adapters.traced import TracedDispatcher
+
+    return TracedDispatcher(dispatcher, tracer)
 
 
 def _own_port(settings: Settings, leader: Leader, meter: PrometheusMeter) -> AbstractContextManager[object]:

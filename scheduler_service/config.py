@@ -128,6 +128,8 @@ class Settings(BaseSettings):
     flower_host: str = Field("127.0.0.1", min_length=1)
     flower_port: Port = 5555
     flower_password: str | None = Field(None, repr=False, pattern="^[^,]+$")
+    flower_url: str | None = Field(None, pattern=r"^https?://")
+    trace_url: str | None = Field(None, pattern=r"^https?://.*\{trace_id\}")
     metrics_host: str = Field("127.0.0.1", min_length=1)
     metrics_port: Port | None = None
     log_format: Annotated[Literal["auto", "console", "json"], BeforeValidator(_lower)] = "auto"

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import httpx2
 
 from scheduler_service.core.errors import ItineraryError
+from scheduler_service.tracing import caller_traceparent
 
 _PREFIX: Final = "/api/v1"
 _FIRST_PAUSE: Final = 0.1
@@ -60,6 +61,7 @@ class Transport:
         """
         if "params" in request:
             request["params"] = given(**request["params"])
+        request["headers"] = {**request.get("headers", {}), **given(traceparent=caller_traceparent())}
         repeatable = again or method == "GET"
         tried = 0
         while True:

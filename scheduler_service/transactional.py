@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from scheduler_service.core.errors import BadValue, BadValues, Conflict
+from scheduler_service.tracing import caller_traceparent
 
 _INSERT: Final = """
 INSERT INTO {runs} (run_id, kind, task, args, kwargs, queue, priority, scheduled_at, due_at, retry, timeout,
@@ -22,6 +23,10 @@ SELECT {run_id}, 'adhoc', {task}, CAST({args} AS json), CAST({kwargs} AS json), 
        CAST({key} AS text), CAST({hash} AS text)
 FROM (SELECT COALESCE(CAST({at} AS timestamptz), clock_timestamp()) AS at) AS wanted
 """
+# Only where the caller is in a span: a schema before version 0009 has no such column.
+_TRACED: Final = _INSERT.replace("request_hash)", "request_hash, traceparent)").replace(
+    "CAST({hash} AS text)", "CAST({hash} AS text), CAST({trace} AS text)"
+)
 _KEYED: Final = "ON CONFLICT DO NOTHING"
 _KNOWN: Final = "SELECT run_id, request_hash FROM {runs} WHERE idempotency_key = {key}"
 _ALLOWED: Final = (
@@ -57,7 +62,8 @@ def enqueue_in(
     }  # fmt: skip
     run_id, values = _row_of({name: value for name, value in body.items() if value is not None})
     target = _target_of(connection_or_session, schema)
-    if target.execute(_INSERT + (_KEYED if idempotency_key is not None else ""), values):
+    insert = _TRACED if "trace" in values else _INSERT
+    if target.execute(insert + (_KEYED if idempotency_key is not None else ""), values):
         return run_id
     known = target.first(_KNOWN, {"key": idempotency_key})
     if known is None:
@@ -77,11 +83,12 @@ def _row_of(body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     from scheduler_service.core.run_requests import read_run
 
     run = read_run(_plain(body), str(uuid7()), 0)
+    trace = caller_traceparent()
     return run.run_id, {
         "run_id": run.run_id, "task": run.task, "args": _json(run.args), "kwargs": _json(run.kwargs),
         "queue": run.queue, "priority": run.priority, "at": format_instant(run.due_at) if run.due_at else None,
         "retry": None if run.retry == RetryPolicy() else _json(retry_body(run.retry)), "timeout": run.timeout,
-        "key": run.idempotency_key, "hash": run.request_hash,
+        "key": run.idempotency_key, "hash": run.request_hash, **({} if trace is None else {"trace": trace}),
     }  # fmt: skip
 
 

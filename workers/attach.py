@@ -15,6 +15,7 @@ from celery import Celery, signals
 from celery.app.trace import build_tracer
 from celery.exceptions import NotRegistered, TimeLimitExceeded, WorkerLostError
 
+from scheduler_service import tracing
 from scheduler_service.core.errors import BadValue
 from scheduler_service.core.instants import SECOND, Instant
 from scheduler_service.core.wire import HEADER_QUEUE, HEADER_SEQ
@@ -98,6 +99,7 @@ class Attachment:
         try:
             self._connection = self._connection or RedisConnection(self._find_redis())
             board = self._board = self._board or Board()
+            tracing.check()
         except BadValue as exc:
             sys.exit(f"itinerary: {exc}")
         mend_kombu()

@@ -38,6 +38,7 @@ from workers.current import CurrentRun
 from workers.green import KILLED, OUT_OF_TIME, SoftLimit
 from workers.plain import ARGUMENTS_LIMIT
 from workers.reporting import Report, Told
+from workers.tracing import TaskSpan
 
 TIMED_OUT: Final = "timed_out"
 TERMINATED: Final = "terminated"
@@ -89,6 +90,7 @@ class Delivery:
     asking_retry: bool = False
     retry: AskedRetry | None = None
     broken_retry: Exception | None = None
+    span: TaskSpan | None = None
 
     @classmethod
     def of(cls, request: Any, connection: RedisConnection, board: Board, worker: str) -> "Delivery | None":
@@ -143,14 +145,18 @@ class Delivery:
 
     def end(self, state: str | None, outcome: object) -> None:
         """Report how it ended, and hold the slot until Redis has the report."""
+        ended_at = time.time_ns()
         while True:
             try:
                 if self.timer is not None:
                     self.timer.lift()
-                self._send(self._report(state, outcome))
+                report = self._report(state, outcome)
+                self._send(report)
             except _TOO_LATE:
                 continue  # the task is over: its limit, and who wants it stopped, concern nobody any more
-            return
+            break
+        if self.span is not None:
+            self.span.end(report.kind, outcome, ended_at)
 
     def _send(self, report: Report) -> None:
         if self.won:

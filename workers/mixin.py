@@ -15,6 +15,7 @@ from workers.claim import Verdict
 from workers.connection import RedisConnection
 from workers.current import running
 from workers.delivery import Delivery
+from workers.tracing import begin
 
 log = logging.getLogger("itinerary.worker")
 
@@ -39,6 +40,7 @@ class Claiming(Task[Any, Any]):
                 log.info("claim refused task_id=%s verdict=%s", task_id, verdict)
                 raise Ignore(f"claim {verdict}")
             running.set(delivery.run)
+            delivery.span = begin(self.name, vars(self.request))
         super().before_start(task_id, args, kwargs)
 
     def retry(self, *args: Any, **kwargs: Any) -> Any:

@@ -8,7 +8,7 @@ import base64
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from celery import Celery
@@ -25,6 +25,7 @@ from scheduler_service.core.wire import (
     HEADER_SCHEDULED_AT,
     HEADER_SEQ,
     HEADER_TERM,
+    HEADER_TRACE,
 )
 
 _HARD_AFTER_SOFT: Final = 10.0
@@ -71,7 +72,7 @@ class SendOptions:
 
 def headers_of(run: ReleasedRun) -> dict[str, Any]:
     """Our own headers, as CONTRACT names them."""
-    return {
+    headers = {
         HEADER_RUN_ID: run.run_id,
         HEADER_JOB_ID: run.job_id,
         HEADER_ATTEMPT: run.attempt,
@@ -81,6 +82,9 @@ def headers_of(run: ReleasedRun) -> dict[str, Any]:
         HEADER_SEQ: run.seq,
         HEADER_QUEUE: run.queue,
     }
+    if run.traceparent is not None:
+        headers[HEADER_TRACE] = run.traceparent
+    return headers
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +128,7 @@ def record_template(app: Celery, channel: Any, run: ReleasedRun) -> Template:
     producer: Any = app.amqp.Producer(channel, auto_declare=False)
     recorder = _Recorder()
     producer._batch_local.current = recorder  # where Producer.batch() keeps the batch that publish() goes into
-    SendOptions.of(run).send(app, producer, run)
+    SendOptions.of(run).send(app, producer, replace(run, traceparent=None))  # not every run has one
     [(key, text)] = recorder.pushed
     return Template(key, json.loads(text))
 

@@ -176,6 +176,7 @@ runs: Final = Table(
     Column("created_at", InstantColumn, nullable=False),
     Column("idempotency_key", Text),
     Column("request_hash", Text),
+    Column("traceparent", Text),
     CheckConstraint(f"state IN ({', '.join(repr(s.value) for s in RunState)})", name="state"),
     CheckConstraint(f"kind IN ({', '.join(repr(k.value) for k in RunKind)})", name="kind"),
 )

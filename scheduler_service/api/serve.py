@@ -1,11 +1,14 @@
 """Runs the API: one process, endpoints in a pool of threads, a clean stop on SIGTERM."""
 
 import socket
+from dataclasses import replace
 from typing import Final
 
 import structlog
 import uvicorn
+from fastapi import FastAPI
 
+from scheduler_service import tracing
 from scheduler_service.api.app import build_app
 from scheduler_service.api.auth import check_exposure
 from scheduler_service.api.context import ApiContext, system_clock
@@ -25,9 +28,8 @@ def serve(settings: Settings) -> None:
     """Answer HTTP until told to stop."""
     check_exposure(settings)
     with listening(settings) as listener, open_stores(settings, connections=_CONNECTIONS) as stores:
-        context = ApiContext(settings, stores, LeaderLine(stores.inbox, system_clock), system_clock)
         config = uvicorn.Config(
-            build_app(context),
+            traced_app(ApiContext(settings, stores, LeaderLine(stores.inbox, system_clock), system_clock)),
             log_config=None,
             log_level="warning",
             access_log=False,
@@ -39,6 +41,20 @@ def serve(settings: Settings) -> None:
             log.info("api open to this machine only", why="no ITINERARY_API_TOKENS are set")
         log.info("api starting", host=settings.api_host, port=settings.api_port)
         uvicorn.Server(config).run(sockets=[listener])
+
+
+def traced_app(context: ApiContext) -> FastAPI:
+    """The application; where tracing is on, each run that it enqueues goes on with its caller's trace."""
+    tracer = tracing.tracer("itinerary-api")
+    if tracer is None:
+        return build_app(context)
+    from scheduler_service.adapters.traced import TracedRuns
+    from scheduler_service.api.caller_context import CallerContext
+
+    stores = replace(context.stores, runs=TracedRuns(context.stores.runs, tracer))
+    app = build_app(replace(context, stores=stores))
+    app.add_middleware(CallerContext)
+    return app
 
 
 def listening(settings: Settings) -> socket.socket:

@@ -140,6 +140,7 @@ class NewRun:
     retry_of: str | None = None
     idempotency_key: str | None = None
     request_hash: str | None = None
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +190,7 @@ class ReleasedRun:
     due_at: Instant
     timeout: Duration | None
     retries: int = 0
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +261,7 @@ class Run:
     error: TaskError | None
     attempts: tuple[Attempt, ...] = ()
     late: LateReports | None = None
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

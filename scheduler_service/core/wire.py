@@ -22,6 +22,8 @@ HEADER_DUE_AT: Final = "itinerary_due_at"
 HEADER_TERM: Final = "itinerary_term"
 HEADER_SEQ: Final = "itinerary_seq"
 HEADER_QUEUE: Final = "itinerary_queue"
+# W3C's own name: what looks for a trace in a Celery message finds it.
+HEADER_TRACE: Final = "traceparent"
 
 # Which data these are: the generation that the leader has accepted ("run id of the server:floor of all queues"), the
 # one that is there ("run id:a name of its own", written by whoever looks first), and the same of the broker's Redis.

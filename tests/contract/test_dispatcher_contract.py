@@ -195,7 +195,8 @@ def message_of_celery(real: RealBroker, url: str, run: ReleasedRun) -> dict[str,
             "itinerary_term": run.term,
             "itinerary_seq": run.seq,
             "itinerary_queue": run.queue,
-        },
+        }
+        | ({} if run.traceparent is None else {"traceparent": run.traceparent}),
     )
     app.close()
     message = real.pop_raw(run.queue)
@@ -213,7 +214,8 @@ def comparable(message: dict[str, Any]) -> dict[str, Any]:
     return {**message, "body": body, "headers": headers, "properties": properties}
 
 
-FIRST = released("job_first", args=["other"], kwargs={}, seq=1, attempt=9, retries=4)
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+FIRST = released("job_first", args=["other"], kwargs={}, seq=1, attempt=9, retries=4, traceparent=TRACE)
 
 
 @pytest.mark.redis
@@ -227,8 +229,9 @@ FIRST = released("job_first", args=["other"], kwargs={}, seq=1, attempt=9, retri
         released(timeout=SECOND // 4, job_id=None),
         released(args=["ä", "雪", None, 1.5, True], kwargs={"key": "a b", "nested": {"a": []}}),
         released(args=[10**30]),
+        released(traceparent=TRACE.replace("-b7", "-00")),
     ],
-    ids=["plain", "no arguments", "third attempt", "timeout", "short timeout", "odd text", "big number"],
+    ids=["plain", "no arguments", "third attempt", "timeout", "short timeout", "odd text", "big number", "traced"],
 )
 @pytest.mark.parametrize("earlier", [[], [FIRST]], ids=["its own template", "another run's template"])
 def test_a_message_equals_the_one_that_celery_sends(

@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
 from psycopg.rows import dict_row
 from sqlalchemy import Connection, create_engine, make_url, text
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
@@ -86,6 +87,17 @@ def test_what_commits_is_there_as_it_was_asked_for(url: str, postgres_stores: St
     assert (run.state, run.queue, run.priority) == (RunState.SCHEDULED, "mail", 2)
     assert run.due_at == run.scheduled_at == parse_instant("2099-01-01T00:00:00Z")
     assert (run.timeout, run.retry.max_attempts) == (300 * SECOND, 3)
+
+
+@each_way
+def test_a_run_goes_on_with_the_trace_of_its_caller(url: str, postgres_stores: StoreBed, opened: Way) -> None:
+    with opened(url) as mine:
+        with TracerProvider().get_tracer("shop").start_as_current_span("checkout") as checkout:
+            run_id = enqueue_in(mine, "shop.send", idempotency_key="order-17")
+        mine.commit()
+    caller = checkout.get_span_context()
+    traced = f"00-{caller.trace_id:032x}-{caller.span_id:016x}-{caller.trace_flags:02x}"
+    assert postgres_stores.runs.get(run_id).traceparent == traced
 
 
 @each_way

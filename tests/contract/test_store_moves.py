@@ -91,7 +91,7 @@ def test_a_run_that_ended_before_its_release_is_refused(bed: StoreBed, event: Ev
 
 def test_a_retrying_run_is_released_as_its_next_attempt_with_its_retries_and_new_arguments(bed: StoreBed) -> None:
     lease = bed.lead()
-    (run,) = bed.released(lease, one_off(lease.now))
+    (run,) = bed.released(lease, one_off(lease.now, traceparent="00-trace"))
     asked = Transition(
         run.run_id, 1, Event.RETRY, RunState.RETRYING, lease.now, due_at=lease.now + 5, reason="asked",
         args=["new"], kwargs={"k": None},
@@ -100,6 +100,7 @@ def test_a_retrying_run_is_released_as_its_next_attempt_with_its_retries_and_new
     assert bed.leader.move_runs(lease, [release(run, 2, 9)], lease.now + 4).refused == (run.run_id,)
     (moved,) = bed.leader.move_runs(lease, [release(run, 2, 9)], lease.now + 5).released
     assert (moved.attempt, moved.retries, moved.args, moved.kwargs) == (2, 1, ["new"], {"k": None})
+    assert moved.traceparent == bed.runs.get(run.run_id).traceparent == "00-trace"
     assert bed.runs.get(run.run_id).reason is None
 
 

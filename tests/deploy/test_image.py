@@ -45,8 +45,9 @@ def copied() -> list[tuple[str, str]]:
 
 
 def test_it_is_built_in_two_stages_upon_a_pinned_slim_image() -> None:
-    (image,) = (rest.partition("=")[2] for name, rest in instructions() if name == "ARG")
+    image, lock = (rest.partition("=")[2] for name, rest in instructions() if name == "ARG")
     assert is_pinned(image)
+    assert lock == "requirements.lock"
     assert "-slim-" in image
     assert [rest.split()[0] for name, rest in instructions() if name == "FROM"] == ["${PYTHON_IMAGE}"] * 2
 
@@ -55,7 +56,7 @@ def test_only_locked_wheels_are_installed() -> None:
     (install,) = re.findall(r"pip [^\n]*install[^\n]*", TEXT.replace("uninstall", ""))[:1]
     assert "--require-hashes" in install
     assert "--only-binary :all:" in install
-    assert ("deploy/requirements.lock", "/tmp/requirements.lock") in copied()
+    assert ("deploy/${LOCK}", "/tmp/requirements.lock") in copied()
 
 
 def test_nothing_is_built_or_fetched_in_the_final_stage() -> None:
@@ -96,7 +97,8 @@ def test_its_version_is_the_programs() -> None:
 def test_the_context_holds_what_is_copied_and_nothing_else() -> None:
     assert "*" in IGNORED
     kept = {line[1:] for line in IGNORED if line.startswith("!")}
-    assert kept == {source for source, _ in copied()}
+    locks = {"deploy/requirements.lock", "deploy/requirements-otel.lock"}
+    assert kept == {source for source, _ in copied()} - {"deploy/${LOCK}"} | locks
     assert all((REPOSITORY / source).exists() for source in kept)
 
 

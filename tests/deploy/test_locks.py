@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from tests.support.processes import REPOSITORY
 
 DEPLOY = REPOSITORY / "deploy"
-LOCKS = ("requirements.lock", "requirements-test.lock")
+LOCKS = ("requirements.lock", "requirements-test.lock", "requirements-otel.lock")
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
 PIN = re.compile(r"(?m)^([A-Za-z0-9._-]+)==(\S+)")
 
@@ -53,7 +53,7 @@ def test_the_test_tools_are_locked_too() -> None:
 
 
 def test_what_is_tested_is_what_runs() -> None:
-    assert pins(LOCKS[0]) <= pins(LOCKS[1])
+    assert pins(LOCKS[0]) <= pins(LOCKS[2]) <= pins(LOCKS[1])
 
 
 @pytest.mark.parametrize("program", ["__main__.py", "ci_browser.py", "environments.py"])

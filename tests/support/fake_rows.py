@@ -67,6 +67,7 @@ class RunRow:
     retries: int = 0
     result: Any = None
     error: Mapping[str, Any] | None = None
+    traceparent: str | None = None
 
     def active(self) -> ActiveRun:
         return ActiveRun(
@@ -80,6 +81,7 @@ class RunRow:
         return ReleasedRun(
             self.run_id, self.attempt, self.seq, self.term or 0, self.job_id, self.task, self.args, self.kwargs,
             self.queue, self.priority, self.scheduled_at, self.due_at, self.timeout, self.retries,
+            self.traceparent,
         )  # fmt: skip
 
     def whole(self, attempts: tuple[Attempt, ...] = ()) -> Run:
@@ -88,6 +90,7 @@ class RunRow:
             self.priority, self.retry_of, self.scheduled_at, self.due_at, self.state, self.attempt, self.retry,
             self.timeout, self.reason, self.cancel_requested_at, self.pending_at, self.published_at, self.started_at,
             self.finished_at, self.worker, self.term, self.result, task_error(self.error), attempts,
+            traceparent=self.traceparent,
         )  # fmt: skip
 
 
@@ -178,6 +181,7 @@ class Tables:
             self.next_id, run.run_id, run.kind, run.job_id, run.job_version, run.task, as_json(run.args),
             as_json(run.kwargs), run.queue, run.priority, run.retry_of, run.scheduled_at or now, run.due_at or now,
             run.retry, run.timeout, run.overlap, run.idempotency_key, run.request_hash,
+            traceparent=run.traceparent,
         )  # fmt: skip
         self.next_id += 1
         return True

@@ -16,6 +16,7 @@ from scheduler_service.core.instants import Duration, Instant
 from scheduler_service.core.model import Run
 from scheduler_service.core.run_body import run_body
 from scheduler_service.core.run_state import RunState
+from scheduler_service.core.trace_ids import trace_id_of
 
 router = APIRouter(include_in_schema=False, dependencies=READER, route_class=PageRoute)
 
@@ -75,6 +76,7 @@ def _view(context: ApiContext, run: Run) -> dict[str, Any]:
     body = run_body(run)
     return {
         "run": run,
+        "trace": _trace(context, run),
         "line": run_line(run, now),
         "stages": list(_stages(run, now)),
         "spans": list(_spans(run, now)),
@@ -84,6 +86,15 @@ def _view(context: ApiContext, run: Run) -> dict[str, Any]:
         "completed": run.state is RunState.COMPLETED,
         "why": why_run(context, run.run_id),
     }
+
+
+def _trace(context: ApiContext, run: Run) -> dict[str, str | None]:
+    """The trace of the run, where somebody's led to it or this process knows that runs are traced."""
+    address = context.settings.trace_url
+    if not (address or run.traceparent):
+        return {"id": None, "url": None}
+    trace_id = trace_id_of(run.run_id, run.traceparent)
+    return {"id": trace_id, "url": address and address.replace("{trace_id}", trace_id)}
 
 
 def _stages(run: Run, now: Instant) -> Iterator[Stage]:

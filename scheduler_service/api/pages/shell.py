@@ -116,6 +116,8 @@ def go(path: str, done: str) -> Response:
 
 
 def flower_url(context: ApiContext, own_url: str) -> str:
-    """Where Flower listens, as the browser that asked for `own_url` would reach it."""
+    """Where Flower is, by its setting, else as the browser that asked for `own_url` would reach its port."""
+    if context.settings.flower_url:
+        return context.settings.flower_url.rstrip("/")
     host = urlsplit(own_url).hostname or "127.0.0.1"
     return f"http://{f'[{host}]' if ':' in host else host}:{context.settings.flower_port}"

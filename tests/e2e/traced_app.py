@@ -1,0 +1,30 @@
+"""A user's own Celery app, whose tasks have spans of their own and enqueue what comes next."""
+
+import os
+
+from celery import Celery
+from opentelemetry import trace
+
+import workers
+from scheduler_service.client import Client
+
+app = Celery("shop", broker=os.environ["ITINERARY_REDIS_URL"])
+workers.attach(app)
+tracer = trace.get_tracer("shop")
+
+
+@app.task(name="shop.order")
+def order(number: int) -> str:
+    with tracer.start_as_current_span("look into the stock"):
+        return f"order {number}"
+
+
+@app.task(name="shop.refuse", max_retries=0)
+def refuse() -> None:
+    raise ValueError("no such article")
+
+
+@app.task(name="shop.follow")
+def follow(api: str) -> str:
+    with Client(api) as client:
+        return str(client.enqueue("shop.order", kwargs={"number": 2})["run_id"])
