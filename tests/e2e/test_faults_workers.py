@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from scheduler_service.core.instants import SECOND
 from scheduler_service.core.model import Run
 from scheduler_service.core.run_state import RunState
 from tests.support.fault_bed import FaultBed
@@ -47,7 +48,7 @@ def story(
 
 def told(bed: FaultBed) -> Story:
     """Everything that this module tests happens here, side by side."""
-    queues = [*(f"main-{point}" for point in POINTS), "malformed", "frozen"]
+    queues = [*(f"main-{point}" for point in POINTS), "malformed", "frozen", "unlimited"]
     doomed = {queue: bed.worker(queues=queue, concurrency=1, wait=False) for queue in queues}
     for child in doomed.values():
         child.wait_for_line("ready.", 60)
@@ -62,6 +63,11 @@ def told(bed: FaultBed) -> Story:
     gate = bed.folder / "gate"
     (ids["frozen"],) = bed.enqueue(1, queue="frozen", gate=str(gate))
     bed.started(ids["frozen"])
+    limit_gate = bed.folder / "limit_gate"
+    (ids["unlimited"],) = bed.enqueue(1, queue="unlimited", timeout=SECOND, gate=str(limit_gate))
+    bed.started(ids["unlimited"])
+    unlimited = doomed.pop("unlimited")
+    os.kill(unlimited.pid, signal.SIGSTOP)  # the main process alone: its child runs on, past every limit
     frozen = doomed.pop("frozen")
     os.killpg(frozen.pid, signal.SIGSTOP)
     with bed.redis() as client:
@@ -70,15 +76,20 @@ def told(bed: FaultBed) -> Story:
     (ids["after malformed"],) = bed.enqueue(1, queue="malformed")
     for queue, child in doomed.items():
         assert child.wait(30) == -signal.SIGKILL, (queue, child.output)
+    wait_until(lambda: bed.run(ids["unlimited"]).attempt == 2, 30, lambda: f"another attempt{bed.outputs}")
+    limit_gate.touch()
+    bed.ended(ids["unlimited"])
     bed.worker(queues=",".join(queues), concurrency=2)  # what a supervisor does
     bed.wait_state(ids["frozen"], "running", attempt=2)
     gate.touch()
     bed.wait_state(ids["frozen"], "completed")
     os.killpg(frozen.pid, signal.SIGCONT)
+    os.kill(unlimited.pid, signal.SIGCONT)
     bed.wait_state(ids["poison"], "failed")
     bed.settle()
     runs = {name: bed.run(run_id) for name, run_id in ids.items()}
-    wait_until(lambda: bed.late_reports(ids["frozen"]), 20, lambda: f"its late report{bed.outputs}")
+    for name in ("frozen", "unlimited"):
+        wait_until(lambda: bed.late_reports(ids[name]), 20, lambda: f"its late report{bed.outputs}")  # noqa: B023
     assert not bed.violations()
     return Story(runs, bed.truth(), set(bed.endings("tick")), malformed_status)
 
@@ -137,3 +148,12 @@ def test_a_worker_frozen_until_its_run_was_given_up_finishes_into_the_attempt_th
     assert [attempt.outcome for attempt in run.attempts] == ["lost"]
     # When it wakes it is told to stop, and may or may not be quicker.
     assert (story.counts("frozen", 1)[0], story.counts("frozen", 2)) == (1, (1, 1))
+
+
+def test_a_task_past_its_limit_under_a_frozen_main_process_is_given_up_and_ends_into_the_attempt_that_is_over(
+    story: Story,
+) -> None:
+    run = story.runs["unlimited"]
+    assert (run.state, run.attempt) == (RunState.COMPLETED, 2)
+    assert [attempt.outcome for attempt in run.attempts] == ["lost"]
+    assert story.counts("unlimited", 1) == story.counts("unlimited", 2) == (1, 1)

@@ -8,7 +8,7 @@ import sys
 import time
 from collections import Counter
 from contextlib import AbstractContextManager, ExitStack, closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from types import TracebackType
@@ -164,15 +164,14 @@ class FaultBed(AbstractContextManager["FaultBed"]):
         *,
         queue: str = "default",
         attempts: int = 4,
+        timeout: int | None = None,
         tell: bool = True,
         **kwargs: Any,
     ) -> list[str]:
         """One-off runs that are due at once; with `tell` the leader hears of them by Redis too, if that is there."""
         retry = RetryPolicy(max_attempts=attempts, initial=SECOND // 10, jitter=False)
-        new = [
-            NewRun(adhoc_run_id(str(uuid7())), RunKind.ADHOC, task, 0, 0, kwargs=kwargs, queue=queue, retry=retry)
-            for _ in range(number)
-        ]
+        run = NewRun("", RunKind.ADHOC, task, 0, 0, kwargs=kwargs, queue=queue, retry=retry, timeout=timeout)
+        new = [replace(run, run_id=adhoc_run_id(str(uuid7()))) for _ in range(number)]
         run_ids = [run.run_id for run, _ in self.runs.enqueue(new)]
         if tell:
             with suppress(BrokerUnavailable):  # the leader looks by itself
@@ -200,6 +199,10 @@ class FaultBed(AbstractContextManager["FaultBed"]):
     def started(self, run_id: str, attempt: int = 1) -> None:
         """Wait until the task's own code runs."""
         wait_until(lambda: self.truth().starts[f"{run_id}~{attempt}"], 30, lambda: f"a start of {run_id}{self.outputs}")
+
+    def ended(self, run_id: str, attempt: int = 1) -> None:
+        """Wait until the task's own code is through."""
+        wait_until(lambda: self.truth().ends[f"{run_id}~{attempt}"], 30, lambda: f"an end of {run_id}{self.outputs}")
 
     def truth(self) -> Truth:
         return read_truth(self.record)
