@@ -3,8 +3,8 @@
 Promises that none of these changes the state of a run.
 """
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -32,14 +32,24 @@ _NOW: Final = bindparam("now", type_=InstantColumn)
 
 def keep_late_reports(connection: Connection, dialect: str, late: Sequence[LateReport]) -> None:
     """Count them on the attempt that they are of, which must be over, and keep the last one's words."""
-    counts = Counter((report.run_id, report.attempt) for report in late)
-    last = {(report.run_id, report.attempt): report for report in late}
-    rows = [
-        (r.run_id, r.attempt, counts[key], r.kind, r.at, r.worker, None if r.error is None else dump_json(r.error))
-        for key, r in last.items()
-    ]
-    for chunk in _LATE.chunks(rows):
-        connection.execute(_keep_late(dialect), chunk)
+    counts = Counter((report.run_id, report.attempt, report.at) for report in late)
+    told = {(report.run_id, report.attempt, report.at): report for report in late}
+    turns: defaultdict[int, list[LateReport]] = defaultdict(list)
+    earlier: Counter[tuple[str, int]] = Counter()
+    for report in told.values():
+        turns[earlier[report.run_id, report.attempt]].append(report)  # one statement can change an attempt only once
+        earlier[report.run_id, report.attempt] += 1
+    for reports in turns.values():
+        rows = [
+            (r.run_id, r.attempt, counts[r.run_id, r.attempt, r.at], r.kind, r.at, r.worker, _as_text(r.error))
+            for r in reports
+        ]
+        for chunk in _LATE.chunks(rows):
+            connection.execute(_keep_late(dialect), chunk)
+
+
+def _as_text(error: Mapping[str, Any] | None) -> str | None:
+    return None if error is None else dump_json(error)
 
 
 def request_cancels(connection: Connection, dialect: str, run_ids: Sequence[str], now: Any) -> None:

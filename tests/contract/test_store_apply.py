@@ -266,6 +266,22 @@ def test_the_report_that_ended_an_attempt_told_again_is_not_late(bed: StoreBed) 
     assert bed.runs.get(done) == before
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0), (0, 1, 0)], ids=["late, again", "again, late", "late, again, late"])
+def test_a_report_told_again_beside_a_late_one_neither_counts_nor_hides_it(
+    bed: StoreBed, order: tuple[int, ...]
+) -> None:
+    lease = bed.lead()
+    final, older = put_into(bed, lease, RunState.RUNNING, RunState.RUNNING)
+    ends = (succeed(final, lease.now + 10), fail(older, lease.now + 10, RunState.RETRYING))
+    assert bed.leader.apply(lease, Apply(ends)) == ()
+    for run_id in (final, older):
+        late = LateReport(run_id, 1, "failed", lease.now + 99, "w2@h", None)
+        again = LateReport(run_id, 1, "succeeded", lease.now + 10, "w@h", None)
+        assert bed.leader.apply(lease, Apply((), late=tuple((late, again)[n] for n in order))) == ()
+    told = LateReports(order.count(0), "failed", lease.now + 99, "w2@h", None)
+    assert (bed.runs.get(final).late, bed.runs.get(older).attempts[0].late) == (told, told)
+
+
 def test_the_position_is_committed_with_what_was_read_up_to_it(bed: StoreBed) -> None:
     lease = bed.lead()
     assert bed.leader.cursor(lease).inbox_position == "0-0"
