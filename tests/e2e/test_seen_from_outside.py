@@ -1,8 +1,14 @@
 """What other tools see of a running system: traces as a collector gets them, and tasks as Flower shows them."""
 
 import base64
+import json
+import re
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import quote
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
@@ -129,6 +135,97 @@ def test_a_scheduled_run_has_the_trace_that_its_id_stands_for(
     assert (dispatched.trace_id, ran.trace_id) == (trace_id, trace_id)
     assert (dispatched.parent, ran.parent) == ("", dispatched.span_id)
     assert dispatched.attributes["itinerary.job_id"] == "often"
+
+
+@pytest.fixture(scope="module")
+def flower(system: Running) -> str:
+    """Where Flower answers, once it does."""
+    wait_until(lambda: system.written["parts"]["flower"]["state"] == "ready", 60, lambda: system.output)
+    url: str = system.written["flower_url"]
+    return url
+
+
+@pytest.mark.parametrize("password", [None, "open says me"])
+@pytest.mark.parametrize("path", ["/", "/tasks", "/api/tasks", "/api/workers"])
+def test_flower_asks_for_the_password_of_the_settings(flower: str, path: str, password: str | None) -> None:
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        page(flower + path, password)
+    assert page(flower + path, PASSWORD)
+
+
+def test_flower_shows_each_attempt_under_its_own_id_with_its_task_and_state(
+    client: Client, system: Running, flower: str
+) -> None:
+    good = client.enqueue("shop.order", kwargs={"number": 4})["run_id"]
+    bad = client.enqueue("shop.refuse", retry={"max_attempts": 2, "initial": "1s"})["run_id"]
+    long = client.enqueue("shop.wait")["run_id"]
+    wait_until(lambda: state_in(flower, f"{long}~1") == "STARTED", 20, lambda: system.output, 0.2)
+    client.cancel(long)
+    for task_id, name, state in [
+        (f"{good}~1", "shop.order", "SUCCESS"),
+        (f"{bad}~1", "shop.refuse", "FAILURE"),
+        (f"{bad}~2", "shop.refuse", "FAILURE"),
+        (f"{long}~1", "shop.wait", "REVOKED"),
+    ]:
+        wait_until(lambda: state_in(flower, task_id) == state, 20, lambda: f"{task_id} {state}\n{system.output}", 0.2)  # noqa: B023
+        known = shown(flower, f"/api/task/info/{quote(task_id)}")
+        assert (known["uuid"], known["name"], known["worker"]) == (task_id, name, client.workers()[0]["name"])
+    assert shown(flower, f"/api/task/info/{quote(good)}~1")["kwargs"] == "{'number': 4}"
+    assert shown(flower, f"/api/task/info/{quote(bad)}~1")["exception"] == "ValueError('no such article')"
+
+
+def test_flower_shows_the_queues_that_the_workers_consume(client: Client, flower: str) -> None:
+    worker = shown(flower, "/api/workers?refresh=true")[client.workers()[0]["name"]]
+    consumed = sorted(queue["name"] for queue in worker["active_queues"])
+    assert consumed == ["celery", "default"]
+    lengths = shown(flower, "/api/queues/length")["active_queues"]
+    assert sorted(queue["name"] for queue in lengths) == consumed
+    assert {queue["messages"] for queue in lengths} == {0}
+
+
+def test_a_runs_page_leads_to_its_tasks_in_flower(client: Client, system: Running, flower: str) -> None:
+    run_id = client.enqueue("shop.refuse", retry={"max_attempts": 2, "initial": "1s"})["run_id"]
+    client.wait(run_id)
+    wait_until(lambda: state_in(flower, f"{run_id}~2") == "FAILURE", 20, lambda: system.output, 0.2)
+    linked = links_of(system, run_id)
+    assert set(linked) == {f"{flower}/task/{run_id}~{attempt}" for attempt in (1, 2)}
+    for link in linked:
+        text = page(link, PASSWORD)
+        assert link.rpartition("/")[2] in text
+        assert "shop.refuse" in text
+        assert "FAILURE" in text
+
+
+def test_so_does_that_of_a_scheduled_run_with_a_time_in_its_id(client: Client, system: Running, flower: str) -> None:
+    at = datetime.now(UTC) + timedelta(seconds=1)
+    client.put_job("once", {"task": "shop.order", "args": [5], "schedule": {"kind": "once", "at": at.isoformat()}})
+    run = wait_until(lambda: client.runs(job_id="once", state="completed")["items"], 30, lambda: system.output)[0]
+    wait_until(lambda: state_in(flower, f"{run['run_id']}~1") == "SUCCESS", 20, lambda: system.output, 0.2)
+    assert ":" in run["run_id"]
+    for link in links_of(system, run["run_id"]):
+        assert f"{run['run_id']}~1" in page(link, PASSWORD)
+
+
+def links_of(system: Running, run_id: str) -> list[str]:
+    """Where a run's page leads to, in Flower."""
+    links = re.findall(r'href="([^"]*/task/[^"]*)"', page(f"{system.written['api_url']}/runs/{quote(run_id)}"))
+    assert links
+    return links
+
+
+def state_in(flower: str, task_id: str) -> str | None:
+    """The task's state as Flower has it; None where it knows no such task."""
+    try:
+        state: str = shown(flower, f"/api/task/info/{quote(task_id)}")["state"]
+    except urllib.error.HTTPError as exc:
+        if exc.code != 404:
+            raise
+        return None
+    return state
+
+
+def shown(flower: str, path: str) -> Any:
+    return json.loads(page(flower + path, PASSWORD))
 
 
 def page(url: str, password: str | None = None) -> str:

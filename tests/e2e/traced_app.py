@@ -1,6 +1,7 @@
-"""A user's own Celery app, whose tasks have spans of their own and enqueue what comes next."""
+"""A user's own Celery app, whose tasks have spans of their own, enqueue what comes next, fail, or wait."""
 
 import os
+import time
 
 from celery import Celery
 from opentelemetry import trace
@@ -28,3 +29,8 @@ def refuse() -> None:
 def follow(api: str) -> str:
     with Client(api) as client:
         return str(client.enqueue("shop.order", kwargs={"number": 2})["run_id"])
+
+
+@app.task(name="shop.wait")
+def wait() -> None:
+    time.sleep(600)
