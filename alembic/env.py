@@ -9,15 +9,17 @@ from alembic import context
 from sqlalchemy import Connection
 
 from scheduler_service.adapters.database import Database
+from scheduler_service.adapters.migrations import alone
 from scheduler_service.adapters.notice_tables import metadata
 
 
 def run(connection: Connection) -> None:
-    """Run the versions in the transaction that is open."""
+    """Run the versions in the transaction that is open; where none is, each in one of its own."""
     context.configure(
         connection=connection,
         target_metadata=metadata,
         compare_server_default=True,
+        transaction_per_migration=True,
         on_version_apply=context.config.attributes.get("on_version_apply"),
     )
     with context.begin_transaction():
@@ -29,6 +31,6 @@ if given is not None:
     run(given)
 else:
     database = Database(os.environ["ITINERARY_DATABASE_URL"], pool_size=1)
-    with database.write() as own:
+    with alone(database) as own:
         run(own)
     database.close()

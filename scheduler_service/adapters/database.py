@@ -34,6 +34,8 @@ from scheduler_service.core.instants import MILLISECOND, SECOND, Duration, Insta
 
 Dialect = Literal["sqlite", "postgresql"]
 _WRITES: Final = "itinerary_writes"
+PLANNED_EACH_TIME: Final = "itinerary_planned_each_time"
+"""An execution option of statements whose best plan depends on the values: PostgreSQL prepares none for all of them."""
 _KEEPALIVES: Final = {"keepalives": 1, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
 
 
@@ -106,6 +108,12 @@ class Database:
             connection.execution_options(**{_WRITES: True})
             with connection.begin():
                 yield connection
+
+    @contextmanager
+    def session(self) -> Iterator[Connection]:
+        """A connection of which the caller begins and ends the transactions."""
+        with _our_errors(), self.engine.connect() as connection:
+            yield connection
 
     def now(self, plus: Duration = 0) -> ColumnElement[Instant]:
         """The database's clock as an SQL expression, `plus` later."""
@@ -216,6 +224,13 @@ def _begin_sqlite(connection: Connection) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
+def _execute_unprepared(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
+    if not context.execution_options.get(PLANNED_EACH_TIME):
+        return False
+    cursor.execute(statement, parameters, prepare=False)
+    return True
+
+
 def _postgres_engine(url: URL, pool_size: int, bounds: Bounds) -> Engine:
     settings = {
         "statement_timeout": bounds.statement,
@@ -223,7 +238,7 @@ def _postgres_engine(url: URL, pool_size: int, bounds: Bounds) -> Engine:
         "idle_in_transaction_session_timeout": bounds.idle,
     }
     options = " ".join(f"-c {name}={value // MILLISECOND}" for name, value in settings.items())
-    return create_engine(
+    engine = create_engine(
         url,
         pool_size=pool_size,
         max_overflow=0,
@@ -239,6 +254,8 @@ def _postgres_engine(url: URL, pool_size: int, bounds: Bounds) -> Engine:
         },
         json_serializer=dump_json,
     )
+    event.listen(engine, "do_execute", _execute_unprepared)
+    return engine
 
 
 @contextmanager

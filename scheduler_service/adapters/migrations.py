@@ -1,42 +1,72 @@
 """Bringing the database's schema to what this program needs, by Alembic, and telling whether it is that.
 
-Promises: several processes may migrate at once (one does, the others wait and find it done), all in one transaction;
-a schema that a newer program made is never touched. Never run by the leader itself: it only asks.
+Promises: several processes may migrate at once (one does, the others wait and find it done); a version that was cut off
+is begun anew (on PostgreSQL each is a transaction, on SQLite all together are one); a schema that a newer program made
+is never touched. Never run by the leader itself: it only asks.
 """
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Engine, func, select
+from alembic.script import Script, ScriptDirectory
+from sqlalchemy import Connection, Engine, func, select
 
 import scheduler_service
 from scheduler_service.adapters.database import Bounds, Database
-from scheduler_service.core.errors import StoreUnavailable
+from scheduler_service.core.errors import BadValue, StoreUnavailable
 from scheduler_service.core.instants import MINUTE
 
 # Rewriting a table may take long, and so may waiting for another process that does it.
 MIGRATION_BOUNDS: Final = Bounds(statement=60 * MINUTE, lock=60 * MINUTE, idle=60 * MINUTE)
+_ASKED_EVERY_SECONDS: Final = 0.1
 _ADVISORY_LOCK: Final = 0x17_1EAA_2D
 
 
 def upgrade(database_url: str, report: Callable[[str], None] = lambda line: None) -> None:
     """Migrate to this program's schema; `report` is given one line for each version and one at the end."""
-    database = Database(database_url, pool_size=1, bounds=MIGRATION_BOUNDS)
-    try:
+    migrate_to(database_url, ScriptDirectory.from_config(alembic_config()).get_current_head() or "base", report)
+
+
+def migrate_to(database_url: str, wanted: str, report: Callable[[str], None] = lambda line: None) -> None:
+    """Migrate up or down to a version, "base" being none at all. Down loses what only the newer versions keep."""
+    known = ["base", *reversed([script.revision for script in _scripts()])]
+    if wanted not in known:
+        raise BadValue("version", wanted, f"known are {', '.join(known)}")
+    with (
+        closing(Database(database_url, pool_size=1, bounds=MIGRATION_BOUNDS)) as database,
+        alone(database) as connection,
+    ):
+        current, _ = _revisions(connection)
+        _refuse_newer(current)
+        if database.dialect == "postgresql":
+            connection.commit()  # Alembic must begin its transactions itself to leave them where a version asks for it
+        move = command.upgrade if known.index(wanted) >= known.index(current or "base") else command.downgrade
+        move(alembic_config(connection=connection, on_version_apply=_teller(report)), wanted)
+    report(f"the schema is at version {wanted}" + (", as it was" if current == wanted else ""))
+
+
+@contextmanager
+def alone(database: Database) -> Iterator[Connection]:
+    """A connection that nobody else migrates beside. On SQLite it is in a transaction, on PostgreSQL in none.
+
+    Who waits asks again and again: inside of a statement that waits, it would hold up CREATE INDEX CONCURRENTLY.
+    """
+    if database.dialect == "sqlite":
         with database.write() as connection:
-            if database.dialect == "postgresql":
-                connection.execute(select(func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
-            current, newest = _revisions(connection)
-            _refuse_newer(current)
-            command.upgrade(alembic_config(connection=connection, on_version_apply=_teller(report)), "head")
-    finally:
-        database.close()
-    report(f"the schema is at version {newest}" + (", as it was" if current == newest else ""))
+            yield connection
+        return
+    with database.session() as connection:
+        while not connection.execute(select(func.pg_try_advisory_lock(_ADVISORY_LOCK))).scalar_one():
+            connection.rollback()
+            time.sleep(_ASKED_EVERY_SECONDS)
+        connection.commit()
+        yield connection  # the lock ends with the connection
 
 
 def schema_is_current(engine: Engine) -> bool:
@@ -65,13 +95,18 @@ def alembic_config(**attributes: Any) -> Config:
     return config
 
 
+def _scripts() -> Iterator[Script]:
+    """The versions that this program knows, the newest first."""
+    return ScriptDirectory.from_config(alembic_config()).walk_revisions()
+
+
 def _revisions(connection: Any) -> tuple[str | None, str | None]:
     context = MigrationContext.configure(connection)
     return context.get_current_revision(), ScriptDirectory.from_config(alembic_config()).get_current_head()
 
 
 def _refuse_newer(current: str | None) -> None:
-    known = {script.revision for script in ScriptDirectory.from_config(alembic_config()).walk_revisions()}
+    known = {script.revision for script in _scripts()}
     if current is not None and current not in known:
         raise StoreUnavailable(f"the database's schema {current} is of a newer program; upgrade this one")
 

@@ -9,12 +9,25 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, Text, Update, bindparam, case, func, literal, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    Text,
+    Update,
+    bindparam,
+    case,
+    func,
+    literal,
+    select,
+    union_all,
+    update,
+)
 from sqlalchemy import tuple_ as row_of
 
 from scheduler_service.adapters import sql_planning
 from scheduler_service.adapters.batch import Batch
-from scheduler_service.adapters.database import Database, can_hold
+from scheduler_service.adapters.database import PLANNED_EACH_TIME, Database, can_hold
 from scheduler_service.adapters.paging import page_of, read_cursor
 from scheduler_service.adapters.run_rows import ATTEMPT_COLUMNS, RUN_COLUMNS, ended_attempt, whole_run
 from scheduler_service.adapters.sql_audit import record, record_enqueue
@@ -68,14 +81,14 @@ class SqlRunStore:
             at, row_id = read_cursor(cursor, int, int)
             last = row_of(literal(at, InstantColumn), literal(row_id))
             conditions.append(row_of(runs.c.scheduled_at, runs.c.id) < last)
-        newest_first = (
-            select(*RUN_COLUMNS, runs.c.id)
-            .where(*conditions)
-            .order_by(runs.c.scheduled_at.desc(), runs.c.id.desc())
-            .limit(limit + 1)
+        # Each state apart: rare and common ones are found by different indexes.
+        newest_first = _newest_of_each(
+            [[*conditions, among(runs.c.state, frozenset({state}))] for state in dict.fromkeys(wanted.states)]
+            or [conditions],
+            limit + 1,
         )
         with self._database.read() as connection:
-            rows = connection.execute(newest_first).all()
+            rows = connection.execute(newest_first, execution_options={PLANNED_EACH_TIME: True}).all()
         return page_of(rows, limit, lambda row: whole_run(row[:-1]), lambda row: [row.scheduled_at, row.id])
 
     def request_cancel(self, run_id: str, *, by: Deed | None = None) -> Run:
@@ -139,8 +152,6 @@ def _conditions(wanted: RunFilter) -> list[ColumnElement[bool]]:
     conditions: list[ColumnElement[bool]] = []
     if wanted.job_id is not None:
         conditions.append(runs.c.job_id == wanted.job_id)
-    if wanted.states:
-        conditions.append(among(runs.c.state, frozenset(wanted.states)))
     if wanted.queue is not None:
         conditions.append(runs.c.queue == wanted.queue)
     if wanted.since is not None:
@@ -148,6 +159,18 @@ def _conditions(wanted: RunFilter) -> list[ColumnElement[bool]]:
     if wanted.until is not None:
         conditions.append(runs.c.scheduled_at < wanted.until)
     return conditions
+
+
+def _newest_of_each(parts: Sequence[Sequence[ColumnElement[bool]]], limit: int) -> Select[Any]:
+    def newest(table: Any, columns: Sequence[Any]) -> Select[Any]:
+        return select(*columns).order_by(table.c.scheduled_at.desc(), table.c.id.desc()).limit(limit)
+
+    columns = (*RUN_COLUMNS, runs.c.id)
+    of_each = [newest(runs, columns).where(*part) for part in parts]
+    if len(of_each) == 1:
+        return of_each[0]
+    together = union_all(*(select(part.subquery()) for part in of_each)).subquery("together")
+    return newest(together, list(together.c))
 
 
 @cache

@@ -279,9 +279,16 @@ partial_index("ix_runs_active", runs.c.state, runs.c.kind, where=IS_ACTIVE)
 partial_index("uq_runs_idempotency_key", runs.c.idempotency_key, where=runs.c.idempotency_key.is_not(None), unique=True)
 Index("ix_runs_newest", runs.c.scheduled_at, runs.c.id)
 Index("ix_runs_of_job", runs.c.job_id, runs.c.scheduled_at, runs.c.id)
-# Few runs end so: each of the two costs nothing where all goes well.
+Index("ix_runs_of_queue", runs.c.queue, runs.c.scheduled_at, runs.c.id)
+# Few runs end so: each of these costs nothing where all goes well.
 partial_index("ix_runs_troubles", runs.c.finished_at, runs.c.id, where=IS_TROUBLE)
 partial_index("ix_runs_ended_otherwise", runs.c.state, runs.c.scheduled_at, runs.c.id, where=ENDED_OTHERWISE)
+partial_index(
+    "ix_runs_of_job_otherwise", runs.c.job_id, runs.c.state, runs.c.scheduled_at, runs.c.id, where=ENDED_OTHERWISE
+)
+partial_index(
+    "ix_runs_of_queue_otherwise", runs.c.queue, runs.c.state, runs.c.scheduled_at, runs.c.id, where=ENDED_OTHERWISE
+)
 partial_index("ix_jobs_unplanned", jobs.c.job_id, where=IS_UNPLANNED)
 partial_index("ix_jobs_source", jobs.c.source, where=jobs.c.source.is_not(None))
 Index("ix_gaps_of_job", gaps.c.job_id, gaps.c.start_at)

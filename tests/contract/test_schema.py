@@ -6,14 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
-from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import inspect, text
 
-from scheduler_service.adapters import migrations
 from scheduler_service.adapters.database import Database
-from scheduler_service.adapters.migrations import check_schema, schema_is_current, upgrade
+from scheduler_service.adapters.migrations import check_schema, migrate_to, schema_is_current, upgrade
 from scheduler_service.adapters.notice_tables import metadata
 from scheduler_service.core.errors import StoreUnavailable
 from scheduler_service.core.model import RunKind
@@ -78,8 +76,7 @@ def _indexes(database: Database) -> set[str]:
 
 def test_down_and_up_again(empty: Database, empty_database_url: str) -> None:
     upgrade(empty_database_url)
-    with empty.write() as connection:
-        command.downgrade(migrations.alembic_config(connection=connection), "base")
+    migrate_to(empty_database_url, "base")
     assert tables_of(empty) == {"alembic_version"}
     assert not schema_is_current(empty.engine)
     upgrade(empty_database_url)

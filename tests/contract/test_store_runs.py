@@ -149,6 +149,7 @@ def test_the_list_is_filtered_by_job_state_queue_and_time(bed: StoreBed) -> None
     assert found(job_id="job") == [mine.run_id]
     assert found(states=(RunState.SCHEDULED,)) == [slow.run_id, mine.run_id]
     assert found(states=(RunState.CANCELLED, RunState.SCHEDULED)) == [slow.run_id, other.run_id, mine.run_id]
+    assert found(states=(RunState.CANCELLED, RunState.CANCELLED)) == [other.run_id]
     assert found(queue="slow") == [slow.run_id]
     assert found(since=lease.now + 1) == [slow.run_id, other.run_id]
     assert found(until=lease.now + 1) == [mine.run_id]
