@@ -63,16 +63,16 @@ def _add_jobs(client: Client) -> None:
 
 
 def _scale(topology: Topology, load: Load) -> None:
-    """One worker cannot keep up, four can: what the autoscaler looks at must say so."""
+    """One worker cannot keep up, eight can: what the autoscaler looks at must say so."""
     load.rate = 14
     eventually(lambda: topology.figure(PENDING), lambda n: n > 8, 30, "the queue to grow")
-    for number in (2, 3, 4):
-        topology.start(f"worker-{number}")
-    eventually(lambda: topology.figure("scheduler_workers_alive"), lambda n: n == 4, 40, "four workers")
+    more = [f"worker-{number}" for number in range(2, 9)]
+    for name in more:
+        topology.start(name)
+    eventually(lambda: topology.figure("scheduler_workers_alive"), lambda n: n == 8, 60, "eight workers")
     eventually(lambda: topology.figure(PENDING), lambda n: n <= 2, 40, "the queue to be worked off")
     load.rate = 4
-    for number in (4, 3, 2):
-        topology.stop(f"worker-{number}")
+    topology.stop(*more)
     eventually(lambda: topology.figure("scheduler_workers_alive"), lambda n: n == 1, 40, "one worker")
 
 
@@ -81,8 +81,8 @@ def _replace_each(topology: Topology) -> None:
     for name in ("leader-1", "leader-2", "api-1", "api-2"):
         topology.restart(name)
     eventually(lambda: topology.figure("scheduler_is_leader"), lambda n: n == 1, 20, "a leader")
-    topology.start("worker-5")
-    topology.wait_until_well("worker-5")
+    topology.start("worker-9")
+    topology.wait_until_well("worker-9")
     topology.stop("worker-1")
 
 

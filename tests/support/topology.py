@@ -1,6 +1,7 @@
 """The production topology as plain processes: leaders with their own ports, several APIs, workers that come and go."""
 
 import re
+import signal
 import sys
 import threading
 import time
@@ -48,12 +49,15 @@ class Topology(AbstractContextManager["Topology"]):
         child = Child([sys.executable, "-m", "scheduler_service.cli", *words.get(kind, [kind])], env=env)
         self.parts[name] = self._stack.enter_context(child)
 
-    def stop(self, name: str) -> None:
-        """SIGTERM, as every orchestrator says it; the part must end by itself, and without complaint."""
-        child = self.parts.pop(name)
-        status = child.stop(CLEAN_STOP)
-        assert status in (0, -15), f"{name} ended with {status}:\n{child.output}"
-        self._ended.append(child)
+    def stop(self, *names: str) -> None:
+        """SIGTERM to all at once, as every orchestrator says it; each must end by itself, and without complaint."""
+        for name in names:
+            self.parts[name].signal(signal.SIGTERM)
+        for name in names:
+            child = self.parts.pop(name)
+            status = child.wait(CLEAN_STOP)
+            assert status in (0, -15), f"{name} ended with {status}:\n{child.output}"
+            self._ended.append(child)
 
     def restart(self, name: str) -> None:
         """Stop, start, and wait until it takes part again."""
