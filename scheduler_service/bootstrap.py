@@ -22,6 +22,7 @@ from scheduler_service.adapters.sql_job_sets import SqlJobSets
 from scheduler_service.adapters.sql_jobs import SqlJobStore
 from scheduler_service.adapters.sql_leader import SqlLeaderStore
 from scheduler_service.adapters.sql_lease import SqlLeaseStore
+from scheduler_service.adapters.sql_outbox import SqlOutbox
 from scheduler_service.adapters.sql_pages import SqlHistoryStore
 from scheduler_service.adapters.sql_pruning import SqlPruning
 from scheduler_service.adapters.sql_runs import SqlRunStore
@@ -33,6 +34,8 @@ from scheduler_service.leader_port import leader_port
 from scheduler_service.loops.leader import Leader
 from scheduler_service.loops.pruner import Retention
 from scheduler_service.loops.scheduler_loop import Outside
+from scheduler_service.notice_ports import Outbox
+from scheduler_service.notifying import leader_notifies
 from scheduler_service.ports import Dispatcher, Inbox, JobStore, LeaseStore, RunStore
 from scheduler_service.record_ports import AuditLog, Evidence, Wakeups
 
@@ -49,6 +52,7 @@ class Stores:
     audit: AuditLog
     evidence: Evidence
     history: HistoryStore
+    outbox: Outbox
 
 
 @contextmanager
@@ -60,6 +64,7 @@ def open_stores(settings: Settings, *, connections: int = 5) -> Iterator[Stores]
         yield Stores(
             SqlJobStore(database), SqlRunStore(database), SqlLeaseStore(database), inbox, SqlJobSets(database),
             SqlAuditLog(database), SqlEvidence(database), SqlHistoryStore(database),
+            SqlOutbox(database),
         )  # fmt: skip
     finally:
         inbox.close()
@@ -77,11 +82,12 @@ def open_leader(settings: Settings) -> Iterator[Leader]:
         closing(CeleryDispatcher(publishing_app(settings.broker_url))) as dispatcher,
     ):
         check_schema(database)
+        holder, topics = str(uuid7()), settings.notify_topics
         leader = Leader(
             core_settings(settings),
-            SqlLeaseStore(database),
+            SqlLeaseStore(database, topics),
             Outside(
-                SqlLeaderStore(database),
+                SqlLeaderStore(database, topics),
                 inbox,
                 claims,
                 _traced(dispatcher),
@@ -89,11 +95,11 @@ def open_leader(settings: Settings) -> Iterator[Leader]:
                 wakeups_of(database),
                 Retention(SqlPruning(database.beside()), settings.retention),
             ),
-            holder=str(uuid7()),
+            holder=holder,
             ttl=settings.lease_ttl,
             inbox_buffer=settings.inbox_buffer_size,
         )
-        with _own_port(settings, leader, meter):
+        with _own_port(settings, leader, meter), leader_notifies(settings, database, holder, meter.notices):
             yield leader
 
 

@@ -20,6 +20,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from scheduler_service.core.errors import BadValue, BadValues
 from scheduler_service.core.instants import (
     DAY,
+    HOUR,
     MILLISECOND,
     MINUTE,
     SECOND,
@@ -27,6 +28,8 @@ from scheduler_service.core.instants import (
     format_duration,
     parse_duration,
 )
+from scheduler_service.core.topics import TOPICS, Topic
+from scheduler_service.notify_settings import Address, Addresses, Secret, SmtpUrl, Topics, Webhooks
 
 PREFIX: Final = "ITINERARY_"
 OTHER_NAMES: Final = frozenset({"CONFIG", "HTTP_ALLOW_PRIVATE", "API_URL", "API_TOKEN"})
@@ -132,6 +135,16 @@ class Settings(BaseSettings):
     trace_url: str | None = Field(None, pattern=r"^https?://.*\{trace_id\}")
     metrics_host: str = Field("127.0.0.1", min_length=1)
     metrics_port: Port | None = None
+    notify_webhooks: Webhooks = Field((), repr=False)
+    notify_secret: Secret | None = Field(None, repr=False)
+    notify_email_to: Addresses = ()
+    notify_email_from: Address | None = None
+    smtp_url: SmtpUrl | None = Field(None, repr=False)
+    notify_events: Topics = TOPICS
+    notify_allow_private: bool = False
+    notify_late_after: DurationText = 5 * MINUTE
+    notify_long_after: DurationText = HOUR
+    notify_quiet: DurationText = HOUR
     log_format: Annotated[Literal["auto", "console", "json"], BeforeValidator(_lower)] = "auto"
     log_level: Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)] = "info"
 
@@ -139,6 +152,11 @@ class Settings(BaseSettings):
     def lease_renew(self) -> Duration:
         """How often the leader renews its lease: three tenths of its ttl, 1.5 s of 5 s."""
         return self.lease_ttl * 3 // 10
+
+    @property
+    def notify_topics(self) -> frozenset[Topic]:
+        """What is told of: nothing where nobody is named to be told."""
+        return self.notify_events if self.notify_webhooks or self.notify_email_to else frozenset()
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -151,6 +169,9 @@ class Settings(BaseSettings):
         if self.index_rebuild_interval >= self.lookahead_window:
             shown = format_duration(self.index_rebuild_interval)
             raise BadValue("index_rebuild_interval", shown, "it must be shorter than lookahead_window")
+        for name, needed in _TOGETHER.items():
+            if getattr(self, name) and not getattr(self, needed):
+                raise BadValue(name, "...", f"set {PREFIX}{needed.upper()} too")
         return self
 
     def advice(self) -> tuple[str, ...]:
@@ -163,6 +184,7 @@ class Settings(BaseSettings):
         return tuple(found)
 
 
+_TOGETHER: Final = {"notify_webhooks": "notify_secret", "notify_email_to": "smtp_url", "smtp_url": "notify_email_to"}
 # Nobody plans anything while a dead leader's lease lasts.
 _MOST: Final[dict[str, Duration]] = {"lease_ttl": 30 * SECOND}
 _LEAST: Final[dict[str, Duration]] = {
@@ -174,6 +196,9 @@ _LEAST: Final[dict[str, Duration]] = {
     "lease_ttl": SECOND,
     "lost_after": SECOND,
     "redispatch_after": SECOND,
+    "notify_late_after": SECOND,
+    "notify_long_after": SECOND,
+    "notify_quiet": SECOND,
     # An idempotency key lives on its run's row, and is promised to be known for a day.
     "retention": DAY,
 }

@@ -76,8 +76,8 @@ class Outbox(Protocol):
     ) -> int:
         """Turn what `decide` picks of the untold notices into deliveries to each target; returns the messages."""
 
-    def claim(self, targets: Sequence[str], limit: int, hold: Duration) -> list[Delivery]:
-        """Deliveries to these targets that are due, which nobody else is given for `hold`."""
+    def claim(self, targets: Sequence[str], hold: Duration) -> Delivery | None:
+        """The delivery to one of these targets that has been due for longest; nobody else is given it for `hold`."""
 
     def sent(self, delivery: Delivery) -> None:
         """It arrived."""

@@ -5,6 +5,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from scheduler_service.adapters.notice_metrics import NoticeMetrics
 from scheduler_service.adapters.placement_metrics import PlacementMetrics
 from scheduler_service.core.effects import Apply, Effect
 from scheduler_service.core.instants import MILLISECOND, SECOND, Duration, Instant
@@ -52,6 +53,7 @@ class PrometheusMeter:
         self._lost = self._counter("scheduler_lost_runs_total", "Attempts whose worker was not heard of any more")
         self._pruned = self._counter("scheduler_pruned_rows_total", "Rows deleted because they were old", "table")
         self._placement = PlacementMetrics(self._registry)
+        self.notices = NoticeMetrics(self._registry)
         self._oldest_at = 0
         # A counter that first shows itself at 1 has never grown, to whoever asks for its rate.
         for state in sorted(FINAL):

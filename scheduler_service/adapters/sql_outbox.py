@@ -7,7 +7,7 @@ to one for the time of its claim. If we die after a claim, its delivery is due a
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, false, func, insert, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, and_, delete, false, func, insert, or_, select, update
 
 from scheduler_service.adapters import sql_notices
 from scheduler_service.adapters.database import Database
@@ -68,19 +68,21 @@ class SqlOutbox:
                 _tell(connection, message, targets, now)
         return len(messages)
 
-    def claim(self, targets: Sequence[str], limit: int, hold: Duration) -> list[Delivery]:
+    def claim(self, targets: Sequence[str], hold: Duration) -> Delivery | None:
         """See Outbox. The claim is the time of the next try."""
         due = and_(_D.next_at <= self._database.now(), _D.target.in_(targets))
-        keys = select(_D.message_id, _D.target).where(due).order_by(_D.next_at).limit(limit)
+        keys = select(_D.message_id, _D.target).where(due).order_by(_D.next_at, _D.message_id).limit(1)
         with self._database.read() as connection:
-            if connection.execute(keys.limit(1)).first() is None:
-                return []
+            if connection.execute(keys).first() is None:
+                return None
         claimed = {"attempts": _D.attempts + 1, "next_at": self._database.now(hold)}
         with self._database.write() as connection:
-            mine = connection.execute(keys.with_for_update(skip_locked=True)).all()
-            these = tuple_(_D.message_id, _D.target).in_([tuple(key) for key in mine])
-            rows = connection.execute(update(deliveries).where(these).values(claimed).returning(*_DELIVERY)).all()
-        return sorted((_delivery(row) for row in rows), key=lambda d: (d.made_at, d.message_id, d.target))
+            mine = connection.execute(keys.with_for_update(skip_locked=True)).first()
+            if mine is None:
+                return None
+            this = and_(_D.message_id == mine.message_id, _D.target == mine.target)
+            row = connection.execute(update(deliveries).where(this).values(claimed).returning(*_DELIVERY)).one()
+        return _delivery(row)
 
     def sent(self, delivery: Delivery) -> None:
         """See Outbox."""

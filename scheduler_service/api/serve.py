@@ -16,6 +16,7 @@ from scheduler_service.api.leader_line import LeaderLine
 from scheduler_service.bootstrap import open_stores
 from scheduler_service.config import Settings
 from scheduler_service.core.errors import ItineraryError
+from scheduler_service.notifying import api_watches
 
 _CONNECTIONS: Final = 10
 _STOP_WITHIN: Final = 5
@@ -27,7 +28,11 @@ log = structlog.get_logger(__name__)
 def serve(settings: Settings) -> None:
     """Answer HTTP until told to stop."""
     check_exposure(settings)
-    with listening(settings) as listener, open_stores(settings, connections=_CONNECTIONS) as stores:
+    with (
+        listening(settings) as listener,
+        open_stores(settings, connections=_CONNECTIONS) as stores,
+        api_watches(settings),
+    ):
         config = uvicorn.Config(
             traced_app(ApiContext(settings, stores, LeaderLine(stores.inbox, system_clock), system_clock)),
             log_config=None,

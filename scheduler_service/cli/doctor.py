@@ -17,6 +17,7 @@ from scheduler_service.adapters.migrations import check_schema
 from scheduler_service.adapters.redis_client import connect, redis_errors
 from scheduler_service.adapters.redis_inbox import RedisInbox
 from scheduler_service.adapters.sql_lease import SqlLeaseStore
+from scheduler_service.adapters.sql_outbox import SqlOutbox
 from scheduler_service.adapters.sql_pruning import SqlPruning
 from scheduler_service.api.context import system_clock
 from scheduler_service.api.leader_line import LeaderLine
@@ -27,6 +28,7 @@ from scheduler_service.core.instants import DAY, format_duration
 from scheduler_service.core.pruning import Past, horizon
 from scheduler_service.core.relative import relative
 from scheduler_service.logs import escaped
+from scheduler_service.notifying import targets_of
 from scheduler_service.run_file import read_run
 
 _OLDEST_REDIS: Final = (6, 2)
@@ -57,6 +59,7 @@ def examine(settings: Settings, *, as_json: bool = False) -> int:
         _found("redis data", lambda: _redis_keeps(settings), "change it in Redis's own configuration"),
         _found("leader", lambda: _leader(settings), "start one with `itinerary leader`"),
         _found("workers", lambda: _workers(settings), "start one with `itinerary worker`"),
+        _found("notices", lambda: _notices(settings), "mend it, then run `itinerary notify retry`"),
     ]
     if as_json:
         print_json({"items": [asdict(finding) for finding in findings]})
@@ -156,6 +159,17 @@ def _workers(settings: Settings) -> str:
     if not alive:
         raise _NotWell("the leader hears no worker")
     return f"{len(alive)} heard: {', '.join(alive[:5])}"
+
+
+def _notices(settings: Settings) -> str:
+    if not settings.notify_topics:
+        return "nobody is told: no ITINERARY_NOTIFY_WEBHOOKS, no ITINERARY_NOTIFY_EMAIL_TO"
+    with opened(settings) as database:
+        backlog = SqlOutbox(database).backlog()
+    if backlog.dead:
+        raise _NotWell(f"{backlog.dead} given up, the last for {backlog.last_dead}")
+    told = ", ".join(target.name for target in targets_of(settings))
+    return f"{told} told; {backlog.waiting} to be delivered"
 
 
 def _statistics(settings: Settings) -> Any:

@@ -10,6 +10,7 @@ from scheduler_service.cli.applying import apply, export
 from scheduler_service.cli.enqueueing import enqueue
 from scheduler_service.cli.jobs import jobs
 from scheduler_service.cli.moving import import_beat, import_crontab, shadow
+from scheduler_service.cli.notify import notify
 from scheduler_service.cli.processes import api, doctor, flower, leader, migrate, up, worker
 from scheduler_service.cli.pruning import prune
 from scheduler_service.cli.records import audit, explain_job, explain_run
@@ -55,6 +56,7 @@ runs.command("explain")(explain_run)
 app.add_typer(jobs, name="jobs")
 app.add_typer(runs, name="runs")
 app.add_typer(schedule, name="schedule")
+app.add_typer(notify, name="notify")
 
 
 def run() -> NoReturn:

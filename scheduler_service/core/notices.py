@@ -7,13 +7,14 @@ with its count after the quiet time. What is ready of one topic goes out as one 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from itertools import groupby
 from typing import Any, Final
 
 from scheduler_service.core.effects import Transition
 from scheduler_service.core.instants import HOUR, MINUTE, SECOND, Duration, Instant, format_instant
 from scheduler_service.core.model import Gap
+from scheduler_service.core.topics import TOPICS as TOPICS
+from scheduler_service.core.topics import Topic as Topic
 
 TOPIC_GAP: Final = MINUTE
 """Between two messages of one topic: a thousand jobs that fail one after the other are no thousand mails."""
@@ -23,20 +24,6 @@ _NAMED: Final = 50
 _LETTERS: Final = 500
 
 
-class Topic(StrEnum):
-    """What a notice is about; also the `type` of its message."""
-
-    RUN_FAILED = "run.failed"
-    RUN_MISSED = "run.missed"
-    RUN_LATE = "run.late"
-    RUN_OVERLONG = "run.overlong"
-    JOB_ENDED = "job.no_next_run"
-    LEADER_LOST = "leader.lost"
-    LEADER_ABSENT = "leader.absent"
-    TEST = "notify.test"
-
-
-TOPICS: Final = frozenset(Topic) - {Topic.TEST}
 _SAID: Final[Mapping[Topic, tuple[str, str]]] = {
     Topic.RUN_FAILED: ("1 run failed for good", "{} runs failed for good"),
     Topic.RUN_MISSED: ("1 run was missed and will not run", "{} runs were missed and will not run"),

@@ -1,5 +1,6 @@
 """Settings: read once, checked by name, no secret shown."""
 
+import base64
 import re
 from pathlib import Path
 
@@ -9,8 +10,11 @@ from scheduler_service import api
 from scheduler_service.config import Settings, load_settings, shown_url
 from scheduler_service.core.errors import BadValues
 from scheduler_service.core.instants import DAY, MILLISECOND, MINUTE, SECOND, parse_duration
+from scheduler_service.core.notices import TOPICS, Topic
+from scheduler_service.notify_settings import read_smtp_url
 
 DIGEST = "ab" * 32
+SIGNING = "whsec_" + base64.b64encode(b"x" * 32).decode()
 
 
 def refused(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> str:
@@ -72,6 +76,19 @@ def test_the_environment_goes_before_the_file_and_the_command_line_before_both(
         ("ITINERARY_INDEX_REBUILD_INTERVAL", "10m", "shorter than lookahead_window"),
         ("ITINERARY_RETENTION", "23h", "1d or more"),
         ("ITINERARY_API_RATE_LIMIT", "-1", "greater than or equal to 0"),
+        ("ITINERARY_NOTIFY_WEBHOOKS", "https://hooks.example/secret", "set ITINERARY_NOTIFY_SECRET too"),
+        ("ITINERARY_NOTIFY_WEBHOOKS", "ftp://hooks.example/secret", "http:// or https://"),
+        ("ITINERARY_NOTIFY_WEBHOOKS", "https://u:secret@hooks.example/", "user or password"),
+        ("ITINERARY_NOTIFY_SECRET", "secret", "openssl rand -base64 32"),
+        ("ITINERARY_NOTIFY_SECRET", "whsec_c2VjcmV0", "24 bytes or more"),
+        ("ITINERARY_NOTIFY_EMAIL_TO", "ops@example.org", "set ITINERARY_SMTP_URL too"),
+        ("ITINERARY_NOTIFY_EMAIL_TO", "Ops <ops@example.org>", "plain addresses"),
+        ("ITINERARY_NOTIFY_EMAIL_FROM", "x@y\nBcc: z@y", "plain addresses"),
+        ("ITINERARY_SMTP_URL", "smtps://mail.example", "set ITINERARY_NOTIFY_EMAIL_TO too"),
+        ("ITINERARY_SMTP_URL", "smtp://me:secret@mail.example", "in the clear"),
+        ("ITINERARY_SMTP_URL", "https://me:secret@mail.example", "smtp+starttls://"),
+        ("ITINERARY_NOTIFY_EVENTS", "run.failed,run.fialed", "run.failed, run.late"),
+        ("ITINERARY_NOTIFY_QUIET", "0s", "1s or more"),
         ("ITINERARY_LOP_INTERVAL", "1s", "did you mean ITINERARY_LOOP_INTERVAL"),
         ("ITINERARY_", "1s", "no such setting"),
     ],
@@ -122,11 +139,13 @@ def test_what_is_allowed_but_hardly_wanted_is_said() -> None:
 def test_no_secret_is_shown() -> None:
     settings = load_settings(
         database_url="postgresql://u:secret1@h/d", redis_url="redis://:secret2@h/0", flower_password="secret3",
-        api_tokens=f"me:admin:{DIGEST}",
+        api_tokens=f"me:admin:{DIGEST}", notify_webhooks="https://hooks.example/secret4", notify_secret=SIGNING,
+        notify_email_to="ops@example.org", smtp_url="smtps://me:secret5@mail.example",
     )  # fmt: skip
     shown = repr(settings) + str(settings)
     assert "secret" not in shown
     assert DIGEST not in shown + repr(settings.api_tokens)
+    assert SIGNING not in shown
     assert shown_url(settings.database_url) == "postgresql://u:***@h/d"
     assert shown_url(settings.redis_url) == "redis://:***@h/0"
 
@@ -155,5 +174,34 @@ def test_the_manual_names_every_setting_with_its_default() -> None:
     assert set(rows) == {name.upper() for name in Settings.model_fields}
     for name, shown in rows.items():
         default = Settings.model_fields[name.lower()].default
-        if isinstance(default, int) and shown not in (str(default), "none"):
+        if isinstance(default, int) and shown not in (str(default).lower(), "none"):
             assert parse_duration(shown) == default, name
+
+
+def test_who_is_told_of_what_is_read_from_lists() -> None:
+    settings = load_settings(
+        notify_webhooks="https://a.example/x, http://b.example:8080", notify_secret=SIGNING,
+        notify_email_to="ops@example.org,me@example.org", smtp_url="smtp+starttls://me:p%40ss@mail.example",
+        notify_events="run.failed, leader.lost",
+    )  # fmt: skip
+    assert settings.notify_webhooks == ("https://a.example/x", "http://b.example:8080")
+    assert settings.notify_email_to == ("ops@example.org", "me@example.org")
+    assert settings.notify_topics == {Topic.RUN_FAILED, Topic.LEADER_LOST}
+    server = read_smtp_url(str(settings.smtp_url))
+    assert (server.security, server.host, server.port, server.user, server.password) == (
+        "smtp+starttls", "mail.example", 587, "me", "p@ss",
+    )  # fmt: skip
+    assert "p@ss" not in repr(server)
+
+
+def test_without_anybody_to_tell_nothing_is_told() -> None:
+    assert load_settings().notify_topics == frozenset()
+    assert load_settings().notify_events == TOPICS
+
+
+def test_lists_may_be_lists_in_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "x.toml"
+    file.write_text(
+        f'notify_webhooks = ["https://a.example/"]\nnotify_secret = "{SIGNING}"\nnotify_events = ["run.late"]\n'
+    )
+    assert load_settings(file).notify_topics == {Topic.RUN_LATE}

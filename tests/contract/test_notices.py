@@ -18,6 +18,7 @@ from scheduler_service.core.instants import DAY, HOUR, MINUTE, SECOND
 from scheduler_service.core.model import Gap, Lease, NewRun
 from scheduler_service.core.notices import TOPICS, Notice, Topic, messages, ready
 from scheduler_service.core.run_state import Event, RunState
+from scheduler_service.notice_ports import Delivery
 from tests.contract.test_store_lost_reply import lost_reply
 from tests.support.store_bed import StoreBed, a_job, occurrence, one_off
 
@@ -203,6 +204,13 @@ def test_a_storm_is_one_message_and_then_one_with_a_count_after_the_quiet_time(
     assert sorted(row.message_id for row in rows(bed, deliveries)) == ["1", "later"]
 
 
+def claimed(outbox: SqlOutbox, *targets: str) -> Delivery:
+    """The next delivery to these."""
+    delivery = outbox.claim(targets, MINUTE)
+    assert delivery is not None
+    return delivery
+
+
 def a_message(outbox: SqlOutbox, *targets: str) -> None:
     outbox.hold(Topic.LEADER_ABSENT, [Notice(Topic.LEADER_ABSENT, "leader", 1, 1, 1, {})])
     assert seal(outbox, *targets) == 1
@@ -210,13 +218,13 @@ def a_message(outbox: SqlOutbox, *targets: str) -> None:
 
 def test_each_target_gets_its_own_delivery_with_the_same_id_and_body(bed: StoreBed, outbox: SqlOutbox) -> None:
     a_message(outbox, "a", "b")
-    mine = outbox.claim(["a", "b", "c"], 10, MINUTE)
-    assert [(one.message_id, one.target, one.attempts) for one in mine] == [("1", "a", 1), ("1", "b", 1)]
-    assert mine[0].body == mine[1].body
-    outbox.sent(mine[0])
-    outbox.failed(mine[1], "HTTP 500\x00", outbox.now() - 1)
-    (again,) = outbox.claim(["a", "b"], 10, MINUTE)
-    assert (again.target, again.attempts, again.body) == ("b", 2, mine[1].body)
+    of_a, of_b = claimed(outbox, "a", "c"), claimed(outbox, "a", "b")
+    assert (of_a.message_id, of_a.target, of_a.attempts) == ("1", "a", 1)
+    assert (of_b.message_id, of_b.target, of_b.body) == ("1", "b", of_a.body)
+    outbox.sent(of_a)
+    outbox.failed(of_b, "HTTP 500\x00", outbox.now() - 1)
+    again = claimed(outbox, "a", "b")
+    assert (again.target, again.attempts, again.body) == ("b", 2, of_b.body)
     assert outbox.backlog().waiting == 1
     outbox.failed(again, "gone", None)
     backlog = outbox.backlog()
@@ -228,13 +236,13 @@ def test_a_claimed_delivery_is_nobody_elses_until_the_claim_ends(bed: StoreBed, 
     assert beside.database is not None
     other = SqlOutbox(beside.database)
     a_message(outbox, "a")
-    (mine,) = outbox.claim(["a"], 10, MINUTE)
-    assert other.claim(["a"], 10, MINUTE) == []
+    mine = claimed(outbox, "a")
+    assert other.claim(["a"], MINUTE) is None
     # We die here: the claim ends by itself. What the dead one still says then changes nothing.
     assert bed.database is not None
     with bed.database.write() as connection:
         connection.execute(deliveries.update().values(next_at=outbox.now()))
-    (taken,) = other.claim(["a"], 10, MINUTE)
+    taken = claimed(other, "a")
     outbox.failed(mine, "too late", None)
     assert outbox.backlog().waiting == 1
     other.sent(taken)
@@ -262,12 +270,12 @@ def test_what_nobody_tries_for_a_day_is_given_up_and_can_be_tried_again(bed: Sto
     outbox.tidy(HOUR)
     assert (outbox.backlog().waiting, outbox.backlog().last_dead) == (0, "gone: nobody tried")
     assert outbox.retry_dead() == 1
-    assert [one.attempts for one in outbox.claim(["gone"], 1, MINUTE)] == [1]
+    assert claimed(outbox, "gone").attempts == 1
 
 
 def test_what_was_sent_and_told_long_ago_is_forgotten(bed: StoreBed, outbox: SqlOutbox) -> None:
     a_message(outbox, "a")
-    outbox.sent(outbox.claim(["a"], 1, MINUTE)[0])
+    outbox.sent(claimed(outbox, "a"))
     outbox.hold(Topic.LEADER_ABSENT, [])
     outbox.tidy(HOUR)
     assert len(rows(bed)) == len(rows(bed, deliveries)) == 1

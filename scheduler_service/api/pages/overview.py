@@ -85,7 +85,11 @@ def overview(context: ApiContext) -> Overview:
         running=[run_line(run, now) for run in running.items],
         coming=_coming(planned if all_jobs else {}, live, now),
         runs=[run_line(run, now) for run in latest.items],
-        complaints=[*complaints(live, troubles, now), *_idle(context, jobs.items, planned, now)],
+        complaints=[
+            *complaints(live, troubles, now),
+            *_untold(context),
+            *_idle(context, jobs.items, planned, now),
+        ],
         has_jobs=bool(jobs.items),
     )
 
@@ -106,6 +110,14 @@ def _coming(planned: dict[str, Instant | None], live: Live, now: Instant) -> lis
     found |= {job_id: at for job_id, at in planned.items() if at is not None}
     soon = sorted((at, job_id) for job_id, at in found.items() if now <= at < now + DAY)
     return [Coming(job_id, moment(at, now)) for at, job_id in soon[:_COMING]]
+
+
+def _untold(context: ApiContext) -> Iterator[Complaint]:
+    """Notifications that were given up."""
+    backlog = context.stores.outbox.backlog() if context.settings.notify_topics else None
+    if backlog is not None and backlog.dead:
+        count = f"{backlog.dead} {'notification was' if backlog.dead == 1 else 'notifications were'}"
+        yield Complaint(f"{count} given up, the last for {backlog.last_dead}; then itinerary notify retry.")
 
 
 def _idle(

@@ -1,0 +1,116 @@
+"""E-mail as a Target: one plain-text message to all addresses through one SMTP server.
+
+Promises: every try of a message bears the same Message-ID; TLS is checked against the host's name.
+"""
+
+import json
+import smtplib
+import ssl
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from email.message import EmailMessage
+from email.utils import format_datetime
+from typing import Any, Final
+
+from scheduler_service.core.instants import to_datetime
+from scheduler_service.notice_ports import Delivery, DeliveryFailed, DeliveryRefused
+from scheduler_service.notify_settings import SmtpServer
+
+TIMEOUT: Final = 10.0
+_PERMANENT: Final = 500
+
+
+class Mail:
+    """The addresses that are told by mail."""
+
+    def __init__(self, server: SmtpServer, sender: str, to: Sequence[str]) -> None:
+        self._server = server
+        self._sender = sender
+        self._to = tuple(to)
+
+    @property
+    def name(self) -> str:
+        """See Target."""
+        return f"mail by {self._server.host}"
+
+    def deliver(self, delivery: Delivery) -> str:
+        """See Target. Addresses that the server refuses while it takes others are named in the answer."""
+        message = mail_of(delivery, self._sender, self._to)
+        try:
+            with closing(self._connection()) as smtp:
+                refused = smtp.send_message(message, self._sender, self._to)
+                smtp.quit()
+        except smtplib.SMTPRecipientsRefused as exc:
+            for_good = all(code >= _PERMANENT for code, _ in exc.recipients.values())
+            raise (DeliveryRefused if for_good else DeliveryFailed)(_reasons(exc.recipients)) from exc
+        except smtplib.SMTPResponseException as exc:
+            raise DeliveryFailed(f"{self._server.host} answered {exc.smtp_code}: {_text(exc.smtp_error)}") from exc
+        except (OSError, smtplib.SMTPException) as exc:
+            raise DeliveryFailed(f"{self._server.host}: {type(exc).__name__}: {exc}") from exc
+        return f"taken, but {_reasons(refused)}" if refused else "taken"
+
+    def _connection(self) -> smtplib.SMTP:
+        server, context = self._server, ssl.create_default_context()
+        smtp: smtplib.SMTP
+        if server.security == "smtps":
+            smtp = smtplib.SMTP_SSL(server.host, server.port, timeout=TIMEOUT, context=context)
+        else:
+            smtp = smtplib.SMTP(server.host, server.port, timeout=TIMEOUT)
+        try:
+            if server.security == "smtp+starttls":
+                smtp.starttls(context=context)
+            if server.user is not None:
+                smtp.login(server.user, server.password or "")
+        except BaseException:
+            smtp.close()
+            raise
+        return smtp
+
+
+def mail_of(delivery: Delivery, sender: str, to: Sequence[str]) -> EmailMessage:
+    """The mail that a delivery is."""
+    body = json.loads(delivery.body)
+    message = EmailMessage()
+    message["Subject"] = f"[Itinerary] {body['text']}"
+    message["From"], message["To"] = sender, ", ".join(to)
+    message["Date"] = format_datetime(to_datetime(delivery.made_at))
+    message["Message-ID"] = f"<{delivery.message_id}@itinerary.invalid>"
+    message["Auto-Submitted"] = "auto-generated"
+    message["X-Itinerary-Event"] = body["type"]
+    message.set_content("\n".join(_lines(body)))
+    return message
+
+
+def _lines(body: Mapping[str, Any]) -> list[str]:
+    lines = [f"{body['text'][:1].upper()}{body['text'][1:]}.", ""]
+    for item in body["data"]["items"]:
+        lines += [f"* {item.get('job_id') or item.get('task') or body['type']}", *_details(item), ""]
+    if body["data"]["more"]:
+        lines += [f"and {body['data']['more']} more", ""]
+    return lines
+
+
+def _details(item: Mapping[str, Any]) -> list[str]:
+    error = item.get("error") or {}
+    if item["count"] == 1 or item["first_at"] == item["last_at"]:
+        when = f"at {item['last_at']}"
+    else:
+        when = f"{item['count']} times from {item['first_at']} to {item['last_at']}"
+    found = [when]
+    if item.get("run_id"):
+        found.append(f"run {item['run_id']}")
+    if item.get("reason"):
+        found.append(f"because {item['reason']}")
+    if error.get("type"):
+        found.append(f"{error['type']}: {error.get('message') or ''}")
+    if item.get("holder"):
+        found.append(f"term {item['term']} of {item['holder']}, last confirmed {item['confirmed_at']}")
+    return [f"    {' '.join(line.split())}" for line in found]
+
+
+def _reasons(refused: Mapping[str, tuple[int, bytes]]) -> str:
+    return "; ".join(f"{address}: {code} {_text(words)}" for address, (code, words) in refused.items())
+
+
+def _text(words: bytes | str) -> str:
+    return words.decode("utf-8", "replace") if isinstance(words, bytes) else words

@@ -1,0 +1,27 @@
+"""The figures of notifications for Prometheus."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from scheduler_service.notice_ports import Backlog
+
+
+class NoticeMetrics:
+    """NoticeMeter on a registry; made once for each."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._tries = Counter(
+            "scheduler_notifications_total", "Tries to deliver a notification", ["outcome"], registry=registry
+        )
+        self._waiting = Gauge("scheduler_notifications_waiting", "Notifications to be delivered", registry=registry)
+        self._dead = Gauge("scheduler_notifications_dead", "Notifications that were given up", registry=registry)
+        for outcome in ("sent", "failed", "dead"):
+            self._tries.labels(outcome)
+
+    def delivered(self, outcome: str) -> None:
+        """See NoticeMeter."""
+        self._tries.labels(outcome).inc()
+
+    def backlogged(self, backlog: Backlog) -> None:
+        """See NoticeMeter."""
+        self._waiting.set(backlog.waiting)
+        self._dead.set(backlog.dead)

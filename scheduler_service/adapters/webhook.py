@@ -1,0 +1,59 @@
+"""A webhook as a Target: one signed POST by the Standard Webhooks convention, to a checked address, never redirected.
+
+Signed is `id.timestamp.body` with HMAC-SHA256; the receiver tells repetitions by `webhook-id`, which every try bears.
+"""
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Callable
+from typing import Final
+from urllib.parse import urlsplit
+
+from scheduler_service import safe_http
+from scheduler_service.core.instants import SECOND, Instant
+from scheduler_service.notice_ports import Delivery, DeliveryFailed, DeliveryRefused
+from scheduler_service.safe_http import CallFailed, CallRefused, Reach
+from scheduler_service.version import VERSION
+
+TIMEOUT: Final = 10.0
+_GONE: Final = 410
+
+
+class Webhook:
+    """A URL that takes notifications."""
+
+    def __init__(self, url: str, key: bytes, *, private: bool, clock: Callable[[], Instant]) -> None:
+        self._url = url
+        self._key = key
+        self._reach = Reach(private, "ITINERARY_NOTIFY_ALLOW_PRIVATE=true", redirects=0)
+        self._clock = clock
+
+    @property
+    def name(self) -> str:
+        """The host, and which of its URLs: a path or query may be a secret."""
+        return f"{urlsplit(self._url).hostname}#{hashlib.sha256(self._url.encode()).hexdigest()[:8]}"
+
+    def deliver(self, delivery: Delivery) -> str:
+        """See Target."""
+        timestamp = self._clock() // SECOND
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": f"itinerary/{VERSION}",
+            "webhook-id": delivery.message_id,
+            "webhook-timestamp": str(timestamp),
+            "webhook-signature": signature(self._key, delivery.message_id, timestamp, delivery.body),
+        }
+        try:
+            answer = safe_http.call(self._url, "POST", headers, delivery.body, TIMEOUT, self._reach)
+        except CallRefused as exc:
+            raise DeliveryRefused(str(exc)) from exc
+        except CallFailed as exc:
+            raise (DeliveryRefused if exc.status == _GONE else DeliveryFailed)(str(exc)) from exc
+        return f"answered {answer['status']}"
+
+
+def signature(key: bytes, message_id: str, timestamp: int, body: str) -> str:
+    """The `webhook-signature` of a body: version 1, then the MAC in base64."""
+    signed = hmac.digest(key, f"{message_id}.{timestamp}.{body}".encode(), "sha256")
+    return f"v1,{base64.b64encode(signed).decode()}"

@@ -1,0 +1,76 @@
+"""`itinerary notify ...`: try the notifications, and send anew what was given up."""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from scheduler_service.cli.status import Json
+from scheduler_service.core.errors import BadValue
+
+if TYPE_CHECKING:
+    from scheduler_service.config import Settings
+    from scheduler_service.notice_ports import Delivery, Target
+
+notify = typer.Typer(help="Try the notifications, and send anew what was given up.", no_args_is_help=True)
+
+
+@notify.command("test")
+def try_out(as_json: Json = False) -> None:
+    """Send a test to everybody who is to be told, and print what came back; 1 where one did not take it."""
+    from scheduler_service.cli.output import print_json
+    from scheduler_service.logs import escaped
+    from scheduler_service.notifying import targets_of
+
+    targets, delivery = targets_of(_settings()), _test_delivery()
+    results = [_result(target, delivery) for target in targets]
+    if as_json:
+        print_json({"items": results})
+    else:
+        for result in results:
+            print(f"{'ok  ' if result['well'] else 'FAIL'}  {result['target']}  {escaped(result['words'])}")
+    if not all(result["well"] for result in results):
+        sys.exit(1)
+
+
+@notify.command("retry")
+def retry() -> None:
+    """Have everything that was given up tried again, by the leader."""
+    from scheduler_service.adapters.sql_outbox import SqlOutbox
+    from scheduler_service.cli.doctor import opened
+
+    with opened(_settings()) as database:
+        count = SqlOutbox(database).retry_dead()
+    print(f"{count} to be sent anew")
+
+
+def _settings() -> "Settings":
+    from scheduler_service.config import load_settings
+
+    settings = load_settings()
+    if not settings.notify_topics:
+        allowed = "name somebody there, or in ITINERARY_NOTIFY_EMAIL_TO"
+        raise BadValue("ITINERARY_NOTIFY_WEBHOOKS", "", allowed)
+    return settings
+
+
+def _test_delivery() -> "Delivery":
+    from uuid_utils.compat import uuid7
+
+    from scheduler_service.adapters.database import host_now
+    from scheduler_service.adapters.tables import dump_json
+    from scheduler_service.core.notices import test_message
+    from scheduler_service.notice_ports import Delivery
+
+    now = host_now()
+    message = test_message(now, str(uuid7()))
+    return Delivery(message.message_id, "", message.topic, dump_json(message.body), now, 1)
+
+
+def _result(target: "Target", delivery: "Delivery") -> dict[str, Any]:
+    from scheduler_service.notice_ports import DeliveryFailed, DeliveryRefused
+
+    try:
+        return {"target": target.name, "well": True, "words": target.deliver(delivery)}
+    except (DeliveryFailed, DeliveryRefused) as exc:
+        return {"target": target.name, "well": False, "words": str(exc)}

@@ -1,0 +1,154 @@
+"""The threads that notify: a leader's, while it leads; an API's, which tells that nobody leads, as long as nobody does.
+
+Promises: nothing that goes wrong here stops a leader or an API; it is logged and tried again.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from scheduler_service.core.errors import StoreUnavailable
+from scheduler_service.core.instants import MINUTE, SECOND, Duration, Instant, format_instant
+from scheduler_service.core.notice_conditions import ended, late, overlong
+from scheduler_service.core.notices import Notice
+from scheduler_service.core.topics import Topic
+from scheduler_service.loops.courier import Courier
+from scheduler_service.loops.mailbox import monotonic
+from scheduler_service.loops.repeating import Repeating
+from scheduler_service.notice_ports import Conditions
+from scheduler_service.ports import LeaseStore, LeaseView
+
+log = structlog.get_logger(__name__)
+
+_EVERY_SECONDS: Final = 2.0
+_AFTER_AN_ERROR: Final = 10.0
+_LOOK_EVERY: Final[Duration] = 10 * SECOND
+_TIDY_EVERY: Final[Duration] = MINUTE
+_MOST_RUNS: Final = 1_000
+_JOBS_A_LOOK: Final = 1_000
+_SHARD: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What is looked for, and from when on it is so."""
+
+    topics: frozenset[Topic]
+    late_after: Duration
+    long_after: Duration
+    absent_after: Duration
+
+
+class Notifying(Repeating):
+    """A round each two seconds; never ends by itself."""
+
+    def __init__(self, name: str, leases: LeaseStore, courier: Courier, rules: Rules) -> None:
+        super().__init__(name, on_crash=_say)
+        self._leases = leases
+        self._courier = courier
+        self._rules = rules
+        self._tidied_at: Duration | None = None
+
+    def _once(self) -> None:
+        try:
+            self.round(self._leases.peek(_SHARD))
+            pause = _EVERY_SECONDS
+        except StoreUnavailable as exc:
+            log.warning("notifications wait, the database is away", error=str(exc))
+            pause = _EVERY_SECONDS
+        except Exception:  # whatever it is, runs go on
+            log.exception("notifications failed")
+            pause = _AFTER_AN_ERROR
+        self._stopped.wait(pause)
+
+    @abstractmethod
+    def round(self, lease: LeaseView | None) -> None:
+        """One round, by the lease as it is now."""
+
+    def _deliver(self) -> None:
+        self._courier.round()
+        if self._tidied_at is None or monotonic() - self._tidied_at > _TIDY_EVERY:
+            self._courier.tidy()
+            self._tidied_at = monotonic()
+
+
+class LeadersNotifier(Notifying):
+    """Looks for what is late, too long or over, and delivers, while `holder` leads."""
+
+    def __init__(self, leases: LeaseStore, courier: Courier, rules: Rules, conditions: Conditions, holder: str) -> None:
+        super().__init__("notifier", leases, courier, rules)
+        self._conditions = conditions
+        self._holder = holder
+        self._looked_at: Duration | None = None
+        self._looks: dict[Topic, Callable[[Instant], None]] = {
+            Topic.RUN_LATE: self._look_for_late,
+            Topic.RUN_OVERLONG: self._look_for_overlong,
+            Topic.JOB_ENDED: self._look_for_ended,
+        }
+        self._job: str | None = None
+
+    def round(self, lease: LeaseView | None) -> None:
+        if lease is None or not lease.live or lease.holder != self._holder:
+            return
+        if self._looked_at is None or monotonic() - self._looked_at > _LOOK_EVERY:
+            self._looked_at = monotonic()
+            for topic, look in self._looks.items():
+                if topic in self._rules.topics:
+                    look(lease.now)
+        self._deliver()
+
+    def _look_for_late(self, now: Instant) -> None:
+        pending = self._conditions.pending(now - self._rules.late_after, _MOST_RUNS)
+        self._courier.outbox.hold(Topic.RUN_LATE, late(pending, now, self._rules.late_after))
+
+    def _look_for_overlong(self, now: Instant) -> None:
+        running = self._conditions.running(_MOST_RUNS)
+        self._courier.outbox.hold(Topic.RUN_OVERLONG, overlong(running, now, self._rules.long_after))
+
+    def _look_for_ended(self, now: Instant) -> None:
+        page = self._conditions.jobs(self._job, _JOBS_A_LOOK)
+        self._courier.outbox.hold(Topic.JOB_ENDED, ended(page.jobs, now), page.after, page.until)
+        self._job = page.until
+
+
+class Watchman(Notifying):
+    """Tells that nobody leads; as long as that is so, it delivers in the leader's stead."""
+
+    def __init__(self, leases: LeaseStore, courier: Courier, rules: Rules) -> None:
+        super().__init__("watchman", leases, courier, rules)
+        self._absent_since: Duration | None = None
+        self._told: bool | None = None
+
+    def round(self, lease: LeaseView | None) -> None:
+        if lease is not None and lease.live:
+            self._absent_since = None
+            if self._told is not False:  # also after a start: who told of it may be gone
+                self._say_absent([])
+                self._told = False
+            return
+        if self._absent_since is None:
+            self._absent_since = monotonic()
+        if monotonic() - self._absent_since < self._rules.absent_after:
+            return
+        if not self._told:
+            self._say_absent([_absence(lease, self._courier.outbox.now())])
+            self._told = True
+        self._deliver()
+
+    def _say_absent(self, found: list[Notice]) -> None:
+        if Topic.LEADER_ABSENT in self._rules.topics:
+            self._courier.outbox.hold(Topic.LEADER_ABSENT, found)
+
+
+def _absence(lease: LeaseView | None, now: Instant) -> Notice:
+    said = {} if lease is None else {
+        "term": lease.term, "holder": lease.holder, "confirmed_at": format_instant(lease.expires_at - lease.ttl),
+    }  # fmt: skip
+    return Notice(Topic.LEADER_ABSENT, "leader", 1, now, now, said)
+
+
+def _say(cause: BaseException) -> None:
+    log.error("notifications ended", error=repr(cause))

@@ -1,0 +1,237 @@
+"""What is told, by whom and how often, over real databases and to a real receiver."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from scheduler_service.adapters import webhook
+from scheduler_service.adapters.database import Database, host_now
+from scheduler_service.adapters.notice_metrics import NoticeMetrics
+from scheduler_service.adapters.notice_tables import deliveries, notices
+from scheduler_service.adapters.sql_conditions import SqlConditions
+from scheduler_service.adapters.sql_lease import SqlLeaseStore
+from scheduler_service.adapters.sql_outbox import SqlOutbox
+from scheduler_service.adapters.webhook import Webhook
+from scheduler_service.core.effects import Apply, Transition
+from scheduler_service.core.errors import StoreUnavailable
+from scheduler_service.core.instants import HOUR, MINUTE, SECOND
+from scheduler_service.core.model import Lease
+from scheduler_service.core.notices import Notice
+from scheduler_service.core.run_state import Event, RunState
+from scheduler_service.core.topics import TOPICS, Topic
+from scheduler_service.loops import notifier
+from scheduler_service.loops.courier import Courier
+from scheduler_service.loops.notifier import LeadersNotifier, Rules, Watchman
+from scheduler_service.notice_ports import Target
+from scheduler_service.notify_settings import signing_key
+from tests.support.processes import wait_until
+from tests.support.store_bed import a_job, occurrence, one_off, sql_bed
+from tests.support.webhook_receiver import SECRET, WebhookReceiver, is_signed
+
+RULES = Rules(TOPICS, late_after=MINUTE, long_after=HOUR, absent_after=0)
+
+
+@dataclass
+class Process:
+    """The parts of one process that notifies."""
+
+    database: Database
+    outbox: Any
+    courier: Courier
+    leases: SqlLeaseStore
+    registry: CollectorRegistry
+
+    def figure(self, series: str) -> float:
+        return next(
+            float(line.split()[1])
+            for line in generate_latest(self.registry).decode().splitlines()
+            if line.startswith(f"{series} ")
+        )
+
+    def tell(self, subject: str = "leader") -> None:
+        """Something to be told."""
+        self.outbox.hold(Topic.LEADER_ABSENT, [Notice(Topic.LEADER_ABSENT, subject, 1, 1, 1, {})], subject, subject)
+
+    def due_now(self) -> None:
+        """What waits for another try, or whose claim is not over, is due."""
+        with self.database.write() as connection:
+            waits = deliveries.update().where(deliveries.c.next_at.is_not(None))
+            connection.execute(waits.values(next_at=self.outbox.now() - 1))
+
+    def quiet_is_over(self) -> None:
+        with self.database.write() as connection:
+            connection.execute(notices.update().values(told_at=self.outbox.now() - 2 * HOUR))
+
+
+@contextmanager
+def process(url: str, *receivers: WebhookReceiver) -> Iterator[Process]:
+    database, registry = Database(url, pool_size=2), CollectorRegistry()
+    targets: list[Target] = [Webhook(one.url, signing_key(SECRET), private=True, clock=host_now) for one in receivers]
+    numbers = count(1)
+    name = id(database)
+    outbox = SqlOutbox(database)
+    courier = Courier(outbox, targets, NoticeMetrics(registry), HOUR, lambda: f"{name}-{next(numbers)}")
+    yield Process(database, outbox, courier, SqlLeaseStore(database), registry)
+    database.close()
+
+
+def test_a_receiver_that_fails_and_hangs_gets_the_same_message_until_it_takes_it(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhook, "TIMEOUT", 0.3)
+    with WebhookReceiver(500, "hang", 503, 200) as receiver, process(database_url, receiver) as mine:
+        mine.tell()
+        for number in range(1, 6):
+            mine.courier.round()
+            mine.due_now()
+            assert len(receiver.posts) == min(number, 4)
+        assert [post.status for post in receiver.posts] == [500, 0, 503, 200]
+        assert len({(post.message_id, post.raw) for post in receiver.posts}) == 1
+        assert all(map(is_signed, receiver.posts))
+        mine.courier.tidy()
+        assert mine.figure('scheduler_notifications_total{outcome="failed"}') == 3
+        assert mine.figure('scheduler_notifications_total{outcome="sent"}') == 1
+        assert mine.figure("scheduler_notifications_waiting") == 0
+
+
+def test_a_try_that_failed_is_not_repeated_before_its_time(sqlite_url: str) -> None:
+    with WebhookReceiver(500) as receiver, process(sqlite_url, receiver) as mine:
+        mine.tell()
+        for _ in range(3):
+            mine.courier.round()
+        assert len(receiver.posts) == 1
+
+
+def test_one_who_is_gone_keeps_nobody_else_waiting_and_is_given_up(sqlite_url: str) -> None:
+    with WebhookReceiver(410) as gone, WebhookReceiver() as well, process(sqlite_url, gone, well) as mine:
+        mine.tell()
+        mine.courier.round()
+        mine.courier.tidy()
+        assert (len(gone.posts), len(well.posts)) == (1, 1)
+        assert mine.figure("scheduler_notifications_dead") == 1
+        last = mine.outbox.backlog().last_dead
+        assert last.startswith("127.0.0.1#")
+        assert "answered 410" in last
+        mine.courier.round()
+        assert len(gone.posts) == 1
+
+
+def test_who_dies_between_sending_and_noting_it_sends_the_same_id_again(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        WebhookReceiver() as receiver,
+        process(database_url, receiver) as mine,
+        process(database_url, receiver) as next_,
+    ):
+        mine.tell()
+        with monkeypatch.context() as patch:
+            patch.setattr(SqlOutbox, "sent", lambda *_: (_ for _ in ()).throw(StoreUnavailable("we die here")))
+            with pytest.raises(StoreUnavailable):
+                mine.courier.round()
+        next_.courier.round()
+        assert len(receiver.posts) == 1
+        next_.due_now()  # the claim is over
+        next_.courier.round()
+        assert len(receiver.posts) == 2
+        assert len({post.message_id for post in receiver.posts}) == 1
+        next_.due_now()
+        next_.courier.round()
+        assert len(receiver.posts) == 2
+
+
+def test_nobody_leads_is_told_once_by_however_many_processes_see_it(database_url: str) -> None:
+    with WebhookReceiver() as receiver, ExitStack() as stack:
+        processes = [stack.enter_context(process(database_url, receiver)) for _ in range(2)]
+        watchmen = [Watchman(one.leases, one.courier, RULES) for one in processes]
+        together = threading.Barrier(2)
+
+        def watch(watchman: Watchman) -> None:
+            together.wait(10)
+            for _ in range(3):
+                watchman.round(None)
+
+        threads = [threading.Thread(target=watch, args=(watchman,)) for watchman in watchmen]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+        assert [post.body["text"] for post in receiver.posts] == ["nobody leads: nothing is started"]
+
+
+def test_a_watchman_delivers_only_while_nobody_leads_and_tells_again_only_after_somebody_led(sqlite_url: str) -> None:
+    with WebhookReceiver() as receiver, process(sqlite_url, receiver) as mine:
+        watchman = Watchman(mine.leases, mine.courier, RULES)
+        lease = mine.leases.acquire(0, "leader", MINUTE)
+        assert lease is not None
+        mine.tell("something else")
+        watchman.round(mine.leases.peek(0))
+        assert receiver.posts == []
+        mine.leases.resign(lease)
+        for _ in range(2):
+            watchman.round(mine.leases.peek(0))
+        (post,) = receiver.posts
+        assert {item.get("term") for item in post.body["data"]["items"]} == {None, 1}
+        assert mine.leases.acquire(0, "another", MINUTE) is not None
+        watchman.round(mine.leases.peek(0))
+        mine.quiet_is_over()
+        Watchman(mine.leases, mine.courier, RULES).round(None)
+        assert len(receiver.posts) == 2
+
+
+def test_a_short_absence_is_not_told(sqlite_url: str) -> None:
+    with WebhookReceiver() as receiver, process(sqlite_url, receiver) as mine:
+        rules = Rules(TOPICS, MINUTE, HOUR, absent_after=HOUR)
+        watchman = Watchman(mine.leases, mine.courier, rules)
+        for _ in range(2):
+            watchman.round(None)
+        assert receiver.posts == []
+
+
+def test_a_leader_tells_of_late_and_overlong_runs_and_of_jobs_that_ended_and_another_says_nothing(
+    sqlite_url: str,
+) -> None:
+    with WebhookReceiver() as receiver, process(sqlite_url, receiver) as mine, sql_bed(sqlite_url) as bed:
+        lease: Lease = bed.lead("me")
+        job = bed.planned_job(lease)
+        bed.jobs.create(a_job("over", end_at="2026-01-01T00:00:00Z"))
+        bed.jobs.create(a_job("goes.on"))
+        bed.make(lease, occurrence(job, lease.now - 2 * MINUTE), one_off(lease.now - SECOND))
+        (running,) = bed.released(lease, one_off(lease.now - 2 * HOUR, timeout=SECOND))
+        start = Transition(running.run_id, 1, Event.START, RunState.RUNNING, lease.now - HOUR)
+        bed.leader.apply(lease, Apply((start,)))
+        parts = (mine.leases, mine.courier, RULES, SqlConditions(mine.database))
+        LeadersNotifier(*parts, "another").round(mine.leases.peek(0))
+        assert receiver.posts == []
+        leaders = LeadersNotifier(*parts, "me")
+        for _ in range(2):
+            leaders.round(mine.leases.peek(0))
+        told = {post.body["type"]: [item["job_id"] or item["task"] for item in post.body["data"]["items"]]
+                for post in receiver.posts}  # fmt: skip
+        assert len(receiver.posts) == len(told)
+        assert told == {"run.late": ["job"], "run.overlong": ["pkg.task"], "job.no_next_run": ["over"]}
+
+
+def test_a_round_that_fails_is_logged_and_the_next_one_comes(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notifier, "_AFTER_AN_ERROR", 0.01)
+    monkeypatch.setattr(notifier, "_EVERY_SECONDS", 0.01)
+    with WebhookReceiver() as receiver, process(sqlite_url, receiver) as mine:
+        watchman = Watchman(mine.leases, mine.courier, RULES)
+        broken = iter([RuntimeError("a bug"), StoreUnavailable("away")])
+        peek = mine.leases.peek
+
+        def failing(shard: int) -> Any:
+            for error in broken:
+                raise error
+            return peek(shard)
+
+        monkeypatch.setattr(mine.leases, "peek", failing)
+        watchman.start()
+        wait_until(lambda: receiver.taken, 10, "a message after two failed rounds")
+        watchman.stop(5)

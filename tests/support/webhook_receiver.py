@@ -1,0 +1,98 @@
+"""A real receiver of webhooks on loopback: answers as it is told to and keeps what it was sent, byte for byte."""
+
+import base64
+import hashlib
+import hmac
+import json
+import threading
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Self
+
+SECRET = "whsec_" + base64.b64encode(b"a key of thirty-two bytes at all").decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """One request."""
+
+    path: str
+    headers: dict[str, str]
+    raw: bytes
+    status: int
+
+    @property
+    def body(self) -> Any:
+        return json.loads(self.raw)
+
+    @property
+    def message_id(self) -> str:
+        return self.headers["webhook-id"]
+
+
+class WebhookReceiver(AbstractContextManager["WebhookReceiver"]):
+    """Gives `answers` one after another, the last one for ever: a status, a Location to redirect to, "hang"."""
+
+    def __init__(self, *answers: int | str) -> None:
+        self.answers: list[int | str] = list(answers) or [200]
+        self.posts: list[Post] = []
+        self.over = threading.Event()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        self.url = f"http://127.0.0.1:{self._server.server_port}/hook"
+
+    @property
+    def taken(self) -> list[Post]:
+        """What was answered with 200."""
+        return [post for post in list(self.posts) if post.status == 200]
+
+    def of_type(self, name: str) -> list[Post]:
+        """What was taken of an event."""
+        return [post for post in self.taken if post.body["type"] == name]
+
+    def next_answer(self) -> int | str:
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.over.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(5)
+
+
+def _handler(receiver: WebhookReceiver) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            raw = self.rfile.read(int(self.headers.get("content-length", 0)))
+            answer = receiver.next_answer()
+            status = answer if isinstance(answer, int) else 0 if answer == "hang" else 307
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            receiver.posts.append(Post(self.path, headers, raw, status))
+            if status == 0:
+                receiver.over.wait(60)
+                return
+            self.send_response(status)
+            if status == 307:
+                self.send_header("Location", str(answer))
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None: ...
+
+    return Handler
+
+
+def is_signed(post: Post, secret: str = SECRET) -> bool:
+    """Whether the request bears the signature of this secret, worked out here anew."""
+    signed = b".".join((post.headers["webhook-id"].encode(), post.headers["webhook-timestamp"].encode(), post.raw))
+    mac = hmac.new(base64.b64decode(secret.removeprefix("whsec_")), signed, hashlib.sha256)
+    return post.headers["webhook-signature"] == "v1," + base64.b64encode(mac.digest()).decode()
