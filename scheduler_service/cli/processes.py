@@ -89,16 +89,25 @@ def flower(port: Port = None) -> None:
     _become([sys.executable, "-m", "celery", "-A", "workers.celery_app", "flower", *words], environ)
 
 
-def migrate() -> None:
+def migrate(
+    to: Annotated[
+        str | None, typer.Option(help="This version instead; an older one drops what it does not know.")
+    ] = None,
+) -> None:
     """Bring the database's schema up to date."""
-    from scheduler_service.adapters.migrations import upgrade
+    from scheduler_service.adapters.migrations import migrate_to, upgrade
     from scheduler_service.config import shown_url
 
     settings = _settings()
+    if to == "base":
+        raise BadValue("--to", to, "that would drop every table; name a version, such as 0006")
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     with spinner("migrating") as say:
-        upgrade(settings.database_url, say)
-    print(f"the schema of {shown_url(settings.database_url)} is up to date")
+        if to is None:
+            upgrade(settings.database_url, say)
+        else:
+            migrate_to(settings.database_url, to, say)
+    print(f"the schema of {shown_url(settings.database_url)} is {'up to date' if to is None else f'at version {to}'}")
 
 
 def doctor(

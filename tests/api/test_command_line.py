@@ -118,8 +118,12 @@ def test_doctor_names_what_is_to_be_mended(itinerary: Itinerary, tmp_path: Path)
 @pytest.mark.slow
 def test_migrate_makes_the_schema_and_may_be_run_again(empty_sqlite_url: str, tmp_path: Path) -> None:
     itinerary = Itinerary(project_env(ITINERARY_DATABASE_URL=empty_sqlite_url, ITINERARY_DATA_DIR=str(tmp_path)))
+    assert "at version 0006" in itinerary.done("migrate", "--to", "0006")
     for _ in range(2):
         assert "up to date" in itinerary.done("migrate")
+    assert "at version 0006" in itinerary.done("migrate", "--to", "0006")
+    refused = itinerary("migrate", "--to", "base")
+    assert (refused.returncode, "would drop every table" in refused.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(

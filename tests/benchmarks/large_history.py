@@ -26,13 +26,13 @@ _VERSIONS: Final = """
 INSERT INTO job_versions (job_id, version, definition, paused, effective_from, created_at, deleted)
 SELECT job_id, version, definition, paused, effective_from, created_at, deleted FROM jobs
 """
-# The cube of an even distribution: a tenth of all runs belongs to one job, half of them to 250.
+# The cube of an even distribution: of all runs one in twelve is of one job, half of them are of 250.
 _RUNS: Final = """
 INSERT INTO runs (run_id, kind, job_id, job_version, task, args, kwargs, queue, priority, scheduled_at, due_at, state,
                   attempt, pending_at, published_at, started_at, finished_at, worker, term, error, created_at)
 SELECT job || '_' || to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), 'occurrence', job, 1, 'pkg.task',
        '[1, 2]', '{"name": "value"}',
-       CASE WHEN n % 1000 = 3 AND n > :runs * 0.9 THEN 'rare' WHEN n % 100 < 10 THEN 'mail' ELSE 'default' END,
+       CASE WHEN n % 1000 = 3 AND n > :runs * 0.9 THEN 'rare' WHEN n / 100 % 10 = 0 THEN 'mail' ELSE 'default' END,
        5, at, at, state, 1,
        CASE WHEN state IN ('skipped', 'missed') THEN NULL ELSE at END,
        CASE WHEN state IN ('skipped', 'missed') THEN NULL ELSE at END,

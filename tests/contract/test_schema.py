@@ -1,4 +1,4 @@
-"""The schema: what the migrations make is what the tables say, on both databases, up and down and up again."""
+"""The schema: what the migrations make is what the tables say, on both databases."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import inspect, text
 
 from scheduler_service.adapters.database import Database
-from scheduler_service.adapters.migrations import check_schema, migrate_to, schema_is_current, upgrade
+from scheduler_service.adapters.migrations import check_schema, schema_is_current, upgrade
 from scheduler_service.adapters.notice_tables import metadata
 from scheduler_service.core.errors import StoreUnavailable
 from scheduler_service.core.model import RunKind
@@ -72,15 +72,6 @@ def _indexes(database: Database) -> set[str]:
     with database.read() as connection:
         made = connection.execute(text(catalogue[database.dialect])).scalars()
         return {" ".join(str(index).split()) for index in made if "alembic" not in index}
-
-
-def test_down_and_up_again(empty: Database, empty_database_url: str) -> None:
-    upgrade(empty_database_url)
-    migrate_to(empty_database_url, "base")
-    assert tables_of(empty) == {"alembic_version"}
-    assert not schema_is_current(empty.engine)
-    upgrade(empty_database_url)
-    assert schema_is_current(empty.engine)
 
 
 def test_several_who_migrate_at_once_all_find_it_done(empty: Database, empty_database_url: str) -> None:
