@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import orjson
 from celery import Celery
 
 from scheduler_service.core.identity import task_id
@@ -120,7 +121,7 @@ class Template:
             "headers": headers,
             "properties": properties,
         }
-        return json.dumps(message).encode()
+        return orjson.dumps(message)
 
 
 def record_template(app: Celery, channel: Any, run: ReleasedRun) -> Template:

@@ -1,5 +1,6 @@
 """The leader's figures for Prometheus, by the names of the outside contract. No label holds a run id."""
 
+from collections import Counter as CountOf
 from collections.abc import Sequence
 from typing import Final
 
@@ -107,9 +108,10 @@ class PrometheusMeter:
         self._count(state)
 
     def _applied(self, batch: Apply) -> None:
+        for state, number in CountOf(change.to for change in batch.transitions).items():
+            if state in FINAL:
+                self._runs.labels(state.value).inc(number)
         for change in batch.transitions:
-            if change.to in FINAL:
-                self._runs.labels(change.to.value).inc()
             if change.event is not Event.START and change.started_at is not None:
                 self._duration.observe(max(0, change.at - change.started_at) / SECOND)
 

@@ -94,8 +94,7 @@ class Applying:
 
 def without_payload(transition: Transition, refused: RowRefused) -> Transition:
     """The transition with a note in place of what came with it; new arguments lost end the run as failed."""
-    bare = replace(
-        transition,
+    bare = transition._replace(
         reason=None if transition.reason is None else storable(transition.reason),
         worker=None if transition.worker is None else storable(transition.worker),
         result=None,
@@ -104,7 +103,7 @@ def without_payload(transition: Transition, refused: RowRefused) -> Transition:
         kwargs=None,
     )
     if transition.to is RunState.RETRYING and (transition.args is not None or transition.kwargs is not None):
-        return replace(bare, event=Event.FAIL, to=RunState.FAILED, reason="the retry's arguments cannot be stored")
+        return bare._replace(event=Event.FAIL, to=RunState.FAILED, reason="the retry's arguments cannot be stored")
     return bare
 
 

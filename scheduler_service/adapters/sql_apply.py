@@ -6,7 +6,6 @@ Never decides what a report means.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
@@ -102,17 +101,17 @@ def _apply_turn(
     for chunk in _TRANSITIONS.chunks(_rows(retrying, marks)):
         # If we die between the two, both are rolled back; the first locks the rows for the second.
         connection.execute(_keep_attempts(dialect), chunk)
-        moved.update(connection.execute(_retry(dialect), chunk).scalars())
+        moved.update(connection.execute(_retry(dialect), chunk).scalars().all())
     # Here, not by a later write: the report that brought the end is read only once.
     for chunk in _TRANSITIONS.chunks(_rows([_given_up(t) for t in retrying if t.run_id not in moved], marks)):
         connection.execute(_cancel(dialect), chunk)
     for chunk in _TRANSITIONS.chunks(_rows(moving, marks)):
-        moved.update(connection.execute(_move(dialect), chunk).scalars())
+        moved.update(connection.execute(_move(dialect), chunk).scalars().all())
     return {t.run_id for t in turn} - moved
 
 
 def _given_up(retry: Transition) -> Transition:
-    return replace(retry, to=RunState.CANCELLED, due_at=None, args=None, kwargs=None)
+    return retry._replace(to=RunState.CANCELLED, due_at=None, args=None, kwargs=None)
 
 
 def _rows(turn: Iterable[Transition], marks: dict[tuple[str, int], Instant]) -> Iterator[tuple[Any, ...]]:

@@ -48,7 +48,7 @@ def insert_missing(connection: Connection, dialect: str, new: Sequence[NewRun], 
     """Insert the runs whose id, occurrence and idempotency key are free; returns the ids that were made."""
     made: set[str] = set()
     for chunk in NEW_RUNS.chunks(new_run_row(run, now) for run in new):
-        made.update(connection.execute(_insert(dialect), {**chunk, "now": now}).scalars())
+        made.update(connection.execute(_insert(dialect), {**chunk, "now": now}).scalars().all())
     return made
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from scheduler_service.core.instants import Instant
 from scheduler_service.core.model import Gap, JobHistory, NewRun, ReleasedRun
@@ -58,8 +58,7 @@ class Republish:
     cause: str
 
 
-@dataclass(frozen=True, slots=True)
-class Transition:
+class Transition(NamedTuple):
     """One guarded write: `event` on `attempt` of a run, leading to `to`.
 
     The guard is the table's sources of `event` and the attempt. `retrying` raises the attempt by one, keeps the

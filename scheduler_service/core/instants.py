@@ -6,6 +6,7 @@ Integers make the index, the guards and the tests exact; texts appear only at th
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Final
 
 from scheduler_service.core.errors import BadValue
@@ -35,7 +36,8 @@ def from_datetime(moment: datetime) -> Instant:
     """The instant of an aware datetime; a naive one raises ValueError, since its zone would be a guess."""
     if moment.tzinfo is None:
         raise ValueError("a datetime without a zone names no instant")
-    return (moment - _EPOCH) // timedelta(microseconds=1)
+    since = moment - _EPOCH
+    return (since.days * 86_400 + since.seconds) * SECOND + since.microseconds
 
 
 def to_datetime(instant: Instant) -> datetime:
@@ -46,10 +48,13 @@ def to_datetime(instant: Instant) -> datetime:
 def format_instant(instant: Instant) -> str:
     """RFC 3339 in UTC with Z, trailing zeros of the fraction cut: `2026-11-27T10:00:00Z`."""
     seconds, micros = divmod(instant, SECOND)
-    text = (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")
-    text = text.rjust(19, "0")
     fraction = f".{micros:06d}".rstrip("0") if micros else ""
-    return f"{text}{fraction}Z"
+    return f"{_second(seconds)}{fraction}Z"
+
+
+@lru_cache(maxsize=1_024)
+def _second(seconds: int) -> str:
+    return (_EPOCH + timedelta(seconds=seconds)).isoformat()[:19]
 
 
 def parse_instant(text: object, field: str = "at") -> Instant:

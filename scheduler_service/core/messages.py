@@ -141,13 +141,18 @@ def decode(fields: Mapping[str, str]) -> InboxMessage:
     if not isinstance(body, dict):
         raise MalformedEntry("body is not a JSON object")
     try:
-        return decoder(_storable(body), parse_instant(fields.get("at"), "at"))
+        return decoder(body if _is_plain(text) else _storable(body), parse_instant(fields.get("at"), "at"))
     except BadValue as exc:
         raise MalformedEntry(str(exc)) from exc
 
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
+
+
+def _is_plain(text: str) -> bool:
+    """Whether no text in this JSON can hold a NUL or a surrogate."""
+    return text.isascii() and "\\u0000" not in text and "\\ud" not in text and "\\uD" not in text
 
 
 def _storable(value: Any) -> Any:

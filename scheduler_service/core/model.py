@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from scheduler_service.core.instants import MINUTE, SECOND, Duration, Instant
 from scheduler_service.core.run_state import RunState
@@ -143,8 +143,7 @@ class NewRun:
     traceparent: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ActiveRun:
+class ActiveRun(NamedTuple):
     """What the leader keeps in memory of a run: enough to decide, nothing of its payload.
 
     `attempt` is the attempt that is out, or in `retrying` the one that comes next. `overlap` is a manual run's own

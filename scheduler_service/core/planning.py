@@ -19,6 +19,8 @@ from scheduler_service.core.schedule import occurrences
 from scheduler_service.core.state import SchedulerState, Step
 
 _CURSOR_SAVED_EVERY = 10 * SECOND
+# Rows are made for a tenth of the interval at a time: many by one transaction, and the index is asked seldom.
+_STRIDES = 10
 
 
 def spans(history: JobHistory, start: Instant, end: Instant) -> Iterator[tuple[Job, Instant, Instant]]:
@@ -44,6 +46,8 @@ def plan(state: SchedulerState, step: Step) -> None:
     until = min(step.now + state.settings.pre_schedule_interval, reach.end)
     # An index that ends in the past is left alone: the next one's maker judges all that is owed at once.
     if reach.end < step.now or not reach.start <= state.cursor < until:
+        return
+    if state.cursor > until - state.settings.pre_schedule_interval // _STRIDES and state.cursor > step.now:
         return
     by_job: dict[str, list[tuple[Job, Instant]]] = defaultdict(list)
     for job_id, at in index.query(state.cursor, until):
@@ -78,8 +82,8 @@ def _judged(
     state: SchedulerState, step: Step, pairs: list[tuple[Job, Instant]]
 ) -> tuple[list[tuple[Job, Instant]], list[Gap]]:
     """Of one job's unmade occurrences, those that get a row, and the gap in which the other, late ones lie."""
-    if not pairs:
-        return [], []
+    if not pairs or pairs[0][1] > step.now:
+        return pairs, []
     job = pairs[-1][0]
     due = [at + jitter_of(job.job_id, at, job.jitter) for job, at in pairs]
     ripe = [i for i, d in enumerate(due) if d <= step.now]
@@ -131,7 +135,7 @@ def miss(state: SchedulerState, step: Step, run: ActiveRun, misfire: Misfire, re
     """End a row that is too late to run."""
     count_missed(state, misfire, 1)
     change = Transition(run.run_id, run.attempt, Event.MISS, RunState.MISSED, step.now, reason=reason)
-    step.transition(state, replace(run, state=RunState.MISSED), change)
+    step.transition(state, run._replace(state=RunState.MISSED), change)
 
 
 def make(

@@ -1,7 +1,7 @@
 """The menus: lateness, overlap, retries. Decisions as values; nobody here does anything."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import blake2b
 from typing import assert_never
@@ -90,8 +90,7 @@ def after_failure(run: ActiveRun, event: Event, at: Instant) -> tuple[RunState, 
 
 def next_attempt(run: ActiveRun, due_at: Instant) -> ActiveRun:
     """The run as it waits for its next attempt."""
-    return replace(
-        run,
+    return run._replace(
         state=RunState.RETRYING,
         attempt=run.attempt + 1,
         due_at=due_at,

@@ -5,7 +5,6 @@ A run that waits for its job's other runs or for the window stays `scheduled` in
 
 import heapq
 from collections import defaultdict, deque
-from dataclasses import replace
 from typing import Final
 
 from scheduler_service.core.effects import MoveRuns, Release, Transition
@@ -102,7 +101,7 @@ def _queue_up(state: SchedulerState, run: ActiveRun) -> None:
 def _skip(state: SchedulerState, step: Step, run: ActiveRun, reason: str) -> None:
     state.counts["skip", "overlap"] += 1
     change = Transition(run.run_id, run.attempt, Event.SKIP, RunState.SKIPPED, step.now, reason=reason)
-    step.transition(state, replace(run, state=RunState.SKIPPED), change)
+    step.transition(state, run._replace(state=RunState.SKIPPED), change)
 
 
 def _supersede(state: SchedulerState, step: Step, run: ActiveRun, live: list[str]) -> None:

@@ -1,7 +1,6 @@
 """What workers report, applied to the runs: late, twice and out of order, yet always to the same end."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, assert_never
 
 from scheduler_service.core.effects import LateReport, Transition
@@ -61,7 +60,7 @@ def start(state: SchedulerState, step: Step, run: ActiveRun, worker: str, at: In
     change = Transition(
         run.run_id, run.attempt, Event.START, RunState.RUNNING, step.now, started_at=at, worker=worker
     )  # fmt: skip
-    step.transition(state, replace(run, state=RunState.RUNNING, started_at=at, worker=worker), change)
+    step.transition(state, run._replace(state=RunState.RUNNING, started_at=at, worker=worker), change)
 
 
 def _succeed(state: SchedulerState, step: Step, run: ActiveRun, message: Succeeded) -> None:
@@ -127,7 +126,7 @@ def end(state: SchedulerState, step: Step, run: ActiveRun, change: Transition) -
         after = next_attempt(run, change.due_at)
         state.wait_until(after)
     else:
-        after = replace(run, state=change.to)
+        after = run._replace(state=change.to)
     for tracked in (state.published, state.heard, state.received):
         tracked.pop(run.run_id, None)
     if run.state in OUT and change.event not in (Event.LOSE, Event.TIME_OUT):

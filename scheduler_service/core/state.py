@@ -6,7 +6,7 @@ since a hundred thousand runs cannot be copied a thousand times a second.
 
 import heapq
 from collections import Counter, deque
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from scheduler_service.core.distribution import Distribution
 from scheduler_service.core.effects import (
@@ -206,8 +206,8 @@ class Step:
         started = self._starts.pop(key, None)
         if started is not None:
             start = self.transitions[started]
-            self.transitions[started] = replace(
-                change, started_at=change.started_at or start.started_at, worker=change.worker or start.worker
+            self.transitions[started] = change._replace(
+                started_at=change.started_at or start.started_at, worker=change.worker or start.worker
             )
         else:
             if change.event is Event.START:

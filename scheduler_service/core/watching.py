@@ -65,7 +65,7 @@ def take_released(state: SchedulerState, step: Step, released: tuple[ReleasedRun
         if run is not None:
             if run.attempt != sent.attempt or run.state not in _NOT_STARTED:
                 continue
-            keep(state, replace(run, state=RunState.PENDING, seq=sent.seq, pending_at=step.now), step.now)
+            keep(state, run._replace(state=RunState.PENDING, seq=sent.seq, pending_at=step.now), step.now)
         if sent.seq < state.generation.floor:
             below.append(sent.run_id)
             continue
@@ -148,7 +148,7 @@ def claims_taken(state: SchedulerState, step: Step, taken: ClaimsTaken) -> None:
         elif not unroutable:
             cancel(state, step, run, reason)
         else:
-            spent = replace(run, retry=replace(run.retry, max_attempts=run.attempt))
+            spent = run._replace(retry=replace(run.retry, max_attempts=run.attempt))
             fail(state, step, spent, Event.FAIL, _failure(run, step.now, "Unroutable", reason, "unroutable"))
     if stop:
         step.others.append(StopTasks(tuple(stop)))

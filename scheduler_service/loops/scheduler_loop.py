@@ -34,6 +34,8 @@ from scheduler_service.record_ports import Wakeups
 
 log = structlog.get_logger(__name__)
 
+# Passes are at least this far apart, so that what comes meanwhile shares a transaction instead of having its own.
+_PACE_SECONDS = 0.005
 _FLUSH_SECONDS = 8.0
 _JOIN_SECONDS = 2.0
 _BACKLOG = 200
@@ -64,6 +66,7 @@ class SchedulerLoop:
         self._mailbox = mailbox
         self._inbox_buffer = inbox_buffer
         self._stopping = threading.Event()
+        self._passed_at = float("-inf")
         self._crash: BaseException | None = None
 
     def stop(self) -> None:
@@ -127,11 +130,13 @@ class SchedulerLoop:
         return found
 
     def _pass(self, state: SchedulerState, wake_at: int) -> SchedulerState:
+        self._stopping.wait(max(0.0, self._passed_at + _PACE_SECONDS - time.monotonic()))
         messages = self._mailbox.drain(wake_at - self._keeper.now())
         if self._crash is not None:
             raise self._crash
         if not self._keeper.trusted():
             raise LeaseLost(f"term {self._keeper.lease.term} is not confirmed any more")
+        self._passed_at = time.monotonic()
         began = time.perf_counter()
         state, effects = iterate(state, messages, self._keeper.now())
         self._hand_out(effects)

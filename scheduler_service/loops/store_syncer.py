@@ -5,7 +5,7 @@ A database that is away is waited for as long as the lease is trusted; a row tha
 
 import threading
 from collections.abc import Callable
-from typing import assert_never
+from typing import Any, assert_never
 
 import structlog
 
@@ -43,6 +43,7 @@ from scheduler_service.ports import LeaderStore
 log = structlog.get_logger(__name__)
 
 _MOST_TRANSITIONS = 2000
+_MOST_MOVES = 500
 
 
 class StoreSyncer:
@@ -127,15 +128,27 @@ class StoreSyncer:
 
 
 def merged(effects: list[StoreEffect]) -> list[StoreEffect]:
-    """The same effects, neighbouring Applies made one transaction; their order stays."""
+    """The same effects in fewer transactions: neighbouring Applies are one, and so are neighbouring MoveRuns.
+
+    Moves are put behind the Applies after them: those say nothing of a run whose move is under way.
+    """
     out: list[StoreEffect] = []
+    moves: list[MoveRuns] = []
     for effect in effects:
-        last = out[-1] if out else None
-        if (
-            isinstance(effect, Apply)
-            and isinstance(last, Apply)
-            and len(last.transitions) + len(effect.transitions) <= _MOST_TRANSITIONS
-        ):
+        if isinstance(effect, MoveRuns):
+            _join(moves, effect)
+        elif isinstance(effect, Apply):
+            _join(out, effect)
+        else:
+            out += [*moves, effect]
+            moves.clear()
+    return [*out, *moves]
+
+
+def _join(out: list[Any], effect: Apply | MoveRuns) -> None:
+    last = out[-1] if out else None
+    match last, effect:
+        case Apply(), Apply() if len(last.transitions) + len(effect.transitions) <= _MOST_TRANSITIONS:
             out[-1] = Apply(
                 last.transitions + effect.transitions,
                 last.published + effect.published,
@@ -144,6 +157,7 @@ def merged(effects: list[StoreEffect]) -> list[StoreEffect]:
                 effect.position or last.position,
                 effect.judged_until if effect.judged_until is not None else last.judged_until,
             )
-        else:
+        case MoveRuns(), MoveRuns() if len(last.releases) + len(effect.releases) <= _MOST_MOVES:
+            out[-1] = MoveRuns(last.releases + effect.releases)
+        case _:
             out.append(effect)
-    return out

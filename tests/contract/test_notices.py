@@ -92,7 +92,7 @@ def test_what_ends_well_or_is_tried_again_is_nothing_to_tell(bed: StoreBed) -> N
         Apply(
             (
                 Transition(good.run_id, 1, Event.SUCCEED, RunState.COMPLETED, lease.now),
-                replace(failure(again, lease.now), to=RunState.RETRYING, due_at=lease.now + HOUR),
+                failure(again, lease.now)._replace(to=RunState.RETRYING, due_at=lease.now + HOUR),
             )
         ),
     )

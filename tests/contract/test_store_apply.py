@@ -87,8 +87,8 @@ def test_an_event_of_an_unknown_run_is_refused(bed: StoreBed) -> None:
 def test_a_success_is_kept_with_its_result_and_the_earlier_start(bed: StoreBed) -> None:
     lease = bed.lead()
     (run,) = bed.released(lease, one_off(lease.now))
-    started = replace(start(run.run_id, lease.now + 9), started_at=lease.now + 1)
-    done = replace(succeed(run.run_id, lease.now + 10), started_at=lease.now + 2, reason="ignored")
+    started = start(run.run_id, lease.now + 9)._replace(started_at=lease.now + 1)
+    done = succeed(run.run_id, lease.now + 10)._replace(started_at=lease.now + 2, reason="ignored")
     assert bed.leader.apply(lease, Apply((started, done))) == ()
     kept = bed.runs.get(run.run_id)
     assert (kept.state, kept.started_at, kept.finished_at) == (RunState.COMPLETED, lease.now + 1, lease.now + 10)
@@ -98,7 +98,7 @@ def test_a_success_is_kept_with_its_result_and_the_earlier_start(bed: StoreBed) 
 def test_a_success_before_its_start_keeps_the_start_it_tells_and_a_late_start_is_refused(bed: StoreBed) -> None:
     lease = bed.lead()
     (run_id,) = put_into(bed, lease, RunState.PENDING)
-    done = replace(succeed(run_id, lease.now + 10), started_at=lease.now + 2)
+    done = succeed(run_id, lease.now + 10)._replace(started_at=lease.now + 2)
     assert bed.leader.apply(lease, Apply((done, start(run_id, lease.now + 3)))) == (run_id,)
     kept = bed.runs.get(run_id)
     assert (kept.state, kept.started_at) == (RunState.COMPLETED, lease.now + 2)
@@ -115,7 +115,7 @@ def test_a_result_comes_back_as_it_was(bed: StoreBed) -> None:
     lease = bed.lead()
     results = [0, False, "", [], {}, "text", 1e16, -0.0, 2**70, {"ü": "\u2028"}]
     runs = bed.released(lease, *(one_off(lease.now) for _ in results))
-    done = [replace(succeed(run.run_id, lease.now), result=result) for run, result in zip(runs, results, strict=True)]
+    done = [succeed(run.run_id, lease.now)._replace(result=result) for run, result in zip(runs, results, strict=True)]
     bed.leader.apply(lease, Apply(tuple(done)))
     assert [repr(bed.runs.get(run.run_id).result) for run in runs] == [repr(result) for result in results]
 
@@ -124,8 +124,8 @@ def test_a_failed_attempt_with_attempts_left_is_kept_and_the_next_begins_clean(b
     lease = bed.lead()
     (run,) = bed.released(lease, one_off(lease.now, args=["kept"]))
     mark = PublishedMark(run.run_id, 1, lease.now + 2)
-    begun = replace(start(run.run_id, lease.now + 3), worker="first@h")
-    failed = replace(fail(run.run_id, lease.now + 4), worker=None)
+    begun = start(run.run_id, lease.now + 3)._replace(worker="first@h")
+    failed = fail(run.run_id, lease.now + 4)._replace(worker=None)
     assert bed.leader.apply(lease, Apply((begun, failed), published=(mark,))) == ()
     kept = bed.runs.get(run.run_id)
     assert (kept.state, kept.attempt, kept.due_at) == (RunState.RETRYING, 2, lease.now + 4 + SECOND)
@@ -145,7 +145,7 @@ def test_an_ended_attempt_says_how_it_ended(bed: StoreBed) -> None:
     outcomes = {Event.FAIL: "failed", Event.RETRY: "retried", Event.LOSE: "lost", Event.TIME_OUT: "timed_out"}
     for event, outcome in outcomes.items():
         (run_id,) = put_into(bed, lease, RunState.RUNNING)
-        bed.leader.apply(lease, Apply((replace(fail(run_id, lease.now), event=event),)))
+        bed.leader.apply(lease, Apply((fail(run_id, lease.now)._replace(event=event),)))
         assert [attempt.outcome for attempt in bed.runs.get(run_id).attempts] == [outcome]
 
 
@@ -153,7 +153,7 @@ def test_only_a_retry_that_the_task_asked_for_counts_as_one_of_its_retries(bed: 
     lease = bed.lead()
     (run,) = bed.released(lease, one_off(lease.now))
     for attempt, event in enumerate([Event.RETRY, Event.FAIL, Event.RETRY], start=1):
-        again = replace(fail(run.run_id, lease.now, attempt=attempt), event=event, due_at=lease.now)
+        again = fail(run.run_id, lease.now, attempt=attempt)._replace(event=event, due_at=lease.now)
         assert bed.leader.apply(lease, Apply((again,))) == ()
         (moved,) = bed.leader.move_runs(lease, [release(run, attempt + 1)], lease.now).released
     assert (moved.attempt, moved.retries) == (4, 2)
@@ -165,7 +165,7 @@ def test_an_attempt_after_a_requested_cancel_is_refused_and_the_run_ends_in_the_
     failing, succeeding = put_into(bed, lease, RunState.RUNNING, RunState.RUNNING)
     for run_id in (failing, succeeding):
         bed.runs.request_cancel(run_id)
-    failed = replace(fail(failing, lease.now), error={"type": "E", "message": "told", "traceback": None})
+    failed = fail(failing, lease.now)._replace(error={"type": "E", "message": "told", "traceback": None})
     assert bed.leader.apply(lease, Apply((failed, succeed(succeeding, lease.now)))) == (failing,)
     ended = bed.runs.get(failing)
     assert (ended.state, ended.attempt, ended.attempts) == (RunState.CANCELLED, 1, ())
@@ -176,7 +176,7 @@ def test_an_attempt_after_a_requested_cancel_is_refused_and_the_run_ends_in_the_
 def test_a_late_end_of_an_older_attempt_cancels_nothing(bed: StoreBed) -> None:
     lease = bed.lead()
     (run_id,) = put_into(bed, lease, RunState.RUNNING)
-    again = replace(fail(run_id, lease.now), due_at=lease.now)
+    again = fail(run_id, lease.now)._replace(due_at=lease.now)
     assert bed.leader.apply(lease, Apply((again,))) == ()
     bed.leader.move_runs(lease, [Release(run_id, 2, 9)], lease.now)
     bed.runs.request_cancel(run_id)
@@ -307,7 +307,7 @@ def test_a_report_that_cannot_be_stored_is_set_aside_and_keeps_no_other_out(bed:
     runs = put_into(bed, lease, *[RunState.RUNNING] * 9)
     marks = tuple(PublishedMark(run_id, 1, lease.now) for run_id in runs)
     done = [succeed(run_id, lease.now) for run_id in runs]
-    done[5] = replace(done[5], worker=bad)
+    done[5] = done[5]._replace(worker=bad)
     (failed,) = put_into(bed, lease, RunState.FAILED)
     late = LateReport(failed, 1, "failed", lease.now, bad, None)
     assert bed.leader.apply(lease, Apply(tuple(done), published=marks, late=(late,), position="8-0")) == ()
@@ -326,7 +326,7 @@ def test_a_result_that_is_no_json_is_replaced_by_a_note(bed: StoreBed) -> None:
     lease = bed.lead()
     results = [float("nan"), float("inf"), object(), {1: {2, 3}}]
     runs = put_into(bed, lease, *[RunState.RUNNING] * len(results))
-    done = [replace(succeed(run_id, lease.now), result=result) for run_id, result in zip(runs, results, strict=True)]
+    done = [succeed(run_id, lease.now)._replace(result=result) for run_id, result in zip(runs, results, strict=True)]
     assert bed.leader.apply(lease, Apply(tuple(done))) == ()
     for kept in map(bed.runs.get, runs):
         assert (kept.state, kept.result, kept.worker) == (RunState.COMPLETED, None, "w@h")
@@ -339,7 +339,7 @@ def test_what_only_the_database_refuses_is_given_up_alone_and_named(postgres_sto
     lease = postgres_stores.lead()
     runs = put_into(postgres_stores, lease, *[RunState.RUNNING] * 9)
     ends = [fail(run_id, lease.now) for run_id in runs]
-    ends[2] = replace(ends[2], attempt=2**40)
+    ends[2] = ends[2]._replace(attempt=2**40)
     late = [LateReport(run_id, 2**40 * (n == 3), "failed", 0, "w@h", None) for n, run_id in enumerate(runs)]
     assert postgres_stores.leader.apply(lease, Apply(tuple(ends), late=tuple(late), position="8-0")) == (runs[2],)
     states = [postgres_stores.runs.get(run_id).state for run_id in runs]

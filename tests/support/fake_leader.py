@@ -249,7 +249,7 @@ class FakeLeaderStore:
 
     def _retry(self, row: RunRow, change: Transition) -> bool:
         if row.cancel_requested_at is not None:
-            self._write(row, replace(change, to=RunState.CANCELLED, due_at=None, args=None, kwargs=None))
+            self._write(row, change._replace(to=RunState.CANCELLED, due_at=None, args=None, kwargs=None))
             return False
         ended = Attempt(
             row.attempt, _OUTCOMES[change.event], change.reason, row.pending_at, row.published_at,

@@ -1,0 +1,30 @@
+"""What is queued while the database is busy goes out in fewer transactions, and in an order that means the same."""
+
+from scheduler_service.core.effects import Apply, MoveRuns, ReadRuns, Release, Transition
+from scheduler_service.core.run_state import Event, RunState
+from scheduler_service.loops.store_syncer import merged
+
+
+def move(*run_ids: str) -> MoveRuns:
+    return MoveRuns(tuple(Release(run_id, 1, 7) for run_id in run_ids))
+
+
+def apply(*run_ids: str, position: str | None = None, judged_until: int | None = None) -> Apply:
+    done = tuple(Transition(run_id, 1, Event.SUCCEED, RunState.COMPLETED, 5) for run_id in run_ids)
+    return Apply(done, position=position, judged_until=judged_until)
+
+
+def test_applies_and_moves_that_alternate_become_one_of_each_the_applies_first() -> None:
+    queued = [move("a"), apply("x", position="1-1", judged_until=3), move("b"), apply("y", position="2-1")]
+    assert merged(queued) == [apply("x", "y", position="2-1", judged_until=3), move("a", "b")]
+
+
+def test_nothing_is_carried_past_a_read() -> None:
+    read = ReadRuns(("a",))
+    assert merged([move("a"), read, move("b"), apply("x")]) == [move("a"), read, apply("x"), move("b")]
+
+
+def test_a_transaction_stays_of_a_bearable_size() -> None:
+    moves = [move(*(f"{number}-{i}" for i in range(300))) for number in range(3)]
+    applies = [apply(*(f"{number}-{i}" for i in range(1_500))) for number in range(2)]
+    assert merged([*moves, *applies]) == [*applies, *moves]
