@@ -6,6 +6,7 @@ from typing import Protocol
 
 from scheduler_service.core.explain_facts import Version
 from scheduler_service.core.instants import Duration, Instant
+from scheduler_service.core.model import Gap
 from scheduler_service.core.run_state import RunState
 
 
@@ -53,6 +54,12 @@ class HistoryStore(Protocol):
 
     def troubles(self, since: Instant, limit: int) -> list[Trouble]:
         """Runs that failed for good or were missed at or after `since`, the latest first."""
+
+    def gaps(self, since: Instant, limit: int) -> list[Gap]:
+        """Gaps that end at or after `since`, the latest end first."""
+
+    def gaps_of(self, job_id: str, limit: int) -> list[Gap]:
+        """The newest gaps of a job, by their start; none where it never was."""
 
     def versions(self, job_id: str, limit: int) -> list[Version]:
         """The newest versions of a job, newest first; none where it never was."""

@@ -10,15 +10,17 @@ from sqlalchemy.sql.selectable import CompoundSelect
 
 from scheduler_service.adapters.database import Database, Dialect, can_hold
 from scheduler_service.adapters.job_rows import VERSION_COLUMNS, job_of
-from scheduler_service.adapters.tables import IS_TROUBLE, InstantColumn, job_versions, runs
+from scheduler_service.adapters.tables import IS_TROUBLE, InstantColumn, gaps, job_versions, runs
 from scheduler_service.core.errors import BadValue, BadValues
 from scheduler_service.core.explain_facts import Version
 from scheduler_service.core.instants import Instant
+from scheduler_service.core.model import Gap
 from scheduler_service.core.run_state import ACTIVE, RunState
 from scheduler_service.history_ports import Outcome, Trouble
 
 _R: Final = runs.c
 _BONES: Final = (_R.run_id, _R.job_id, _R.state, _R.scheduled_at, _R.started_at, _R.finished_at)
+_GAP: Final = (gaps.c.job_id, gaps.c.start_at, gaps.c.end_at, gaps.c["count"], gaps.c.reason)
 _JOBS_AT_ONCE: Final = 50
 _SAID: Final = 200
 _SINCE: Final = bindparam("since", type_=InstantColumn)
@@ -58,6 +60,20 @@ class SqlHistoryStore:
         with self._database.read() as connection:
             rows = connection.execute(_troubles(self._database.dialect), {"since": since, "limit": limit})
             return [_trouble(row) for row in rows]
+
+    def gaps(self, since: Instant, limit: int) -> list[Gap]:
+        """See HistoryStore."""
+        latest_first = select(*_GAP).where(gaps.c.end_at >= since).order_by(gaps.c.end_at.desc(), gaps.c.id.desc())
+        with self._database.read() as connection:
+            return [Gap(*row) for row in connection.execute(latest_first.limit(limit))]
+
+    def gaps_of(self, job_id: str, limit: int) -> list[Gap]:
+        """See HistoryStore."""
+        if not can_hold(job_id):
+            return []
+        newest_first = select(*_GAP).where(gaps.c.job_id == job_id).order_by(gaps.c.start_at.desc())
+        with self._database.read() as connection:
+            return [Gap(*row) for row in connection.execute(newest_first.limit(limit))]
 
     def versions(self, job_id: str, limit: int) -> list[Version]:
         """See HistoryStore."""

@@ -5,12 +5,24 @@ from starlette.responses import HTMLResponse, JSONResponse
 from starlette.staticfiles import StaticFiles
 
 from scheduler_service.api.auth import require_page
-from scheduler_service.api.pages import audit, failures, job, job_form, jobs, load, overview, run, runs, workers
+from scheduler_service.api.pages import (
+    audit,
+    explain,
+    failures,
+    job,
+    job_form,
+    jobs,
+    load,
+    overview,
+    run,
+    runs,
+    workers,
+)
 from scheduler_service.api.templating import DOCS_HEADERS, HERE, templates
 from scheduler_service.version import VERSION
 
 router = APIRouter(include_in_schema=False)
-for _part in (overview, jobs, job, job_form, runs, run, failures, workers, load, audit):
+for _part in (overview, jobs, job, job_form, runs, run, failures, workers, load, explain, audit):
     router.include_router(_part.router)
 
 

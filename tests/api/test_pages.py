@@ -18,6 +18,8 @@ PAGES = (
     "/failures",
     "/workers",
     "/load",
+    "/explain",
+    "/explain?job_id=a.job&at=2026-01-01 00:00",
     "/audit",
     "/new-job",
     "/jobs/a.job",

@@ -9,8 +9,9 @@ from scheduler_service.adapters.database import Database
 from scheduler_service.adapters.sql_leader import SqlLeaderStore
 from scheduler_service.adapters.sql_lease import SqlLeaseStore
 from scheduler_service.config import Settings
-from scheduler_service.core.effects import Apply, Release, Transition
+from scheduler_service.core.effects import Apply, MakeRuns, Release, Transition
 from scheduler_service.core.instants import MINUTE, SECOND
+from scheduler_service.core.model import Gap
 from scheduler_service.core.run_state import Event, RunState
 from tests.support.forms import submit
 
@@ -35,6 +36,21 @@ def ended(api: TestClient, settings: Settings) -> list[str]:
     return ids
 
 
+@pytest.fixture
+def left_out(api: TestClient, settings: Settings, job: dict[str, Any]) -> int:
+    """When an outage of job `a.job` ended, over which 1,234 of its runs were left out."""
+    api.post("/api/v1/jobs", json=job)
+    database = Database(settings.database_url, pool_size=1)
+    lease = SqlLeaseStore(database).acquire(0, "test", MINUTE)
+    assert lease is not None
+    gap = Gap("a.job", lease.now - 30 * MINUTE, lease.now - MINUTE, 1234, "misfire skip: later than 30s")
+    leader = SqlLeaderStore(database)
+    leader.cursor(lease)
+    leader.make_runs(lease, MakeRuns((), cursor=lease.now, gaps=(gap,)))
+    database.close()
+    return gap.start
+
+
 def _end(run_id: str, place: int, now: int) -> Transition:
     if place == 3:
         return Transition(run_id, 1, Event.MISS, RunState.MISSED, now, reason="too late")
@@ -49,6 +65,29 @@ def test_failures_are_grouped_by_task_and_error(api: TestClient, ended: list[str
     assert page.count('action="/failures/retry"') == 2
     assert "3 runs failed for good in the last hour" in api.get("/").text
     assert "1 run missed" in api.get("/").text
+
+
+def test_what_an_outage_left_out_is_told_where_one_looks_for_it(api: TestClient, left_out: int) -> None:
+    said = "1,234 planned runs of 1 job"
+    assert f"{said} left out in the last hour" in api.get("/").text
+    for path in ("/failures?within=1h", "/jobs/a.job"):
+        page = api.get(path).text
+        assert "misfire skip: later than 30s" in page
+        assert "Nothing failed" not in page
+        link = page.partition('href="/explain?')[2].partition('"')[0].replace("&amp;", "&")
+        assert "misfire" in api.get(f"/explain?{link}").text
+    assert said in api.get("/failures?within=1h").text
+
+
+def test_an_explanation_is_asked_for_by_job_and_time_or_by_run(
+    api: TestClient, job: dict[str, Any], ended: list[str]
+) -> None:
+    api.post("/api/v1/jobs", json=job)
+    assert "never due" in api.get("/explain?job_id=a.job&at=2026-01-01 00:00:30").text
+    to_run = api.get(f"/explain?run_id= {ended[0]} ", follow_redirects=False)
+    assert (to_run.status_code, to_run.headers["location"]) == (303, f"/runs/{ended[0]}#why")
+    for asked in ("run_id=nobody", "job_id=a.job&at=soon", "job_id=no job&at=2026-01-01 00:00", "run_id=//x.example"):
+        assert 'role="alert"' in api.get(f"/explain?{asked}").text
 
 
 def test_a_group_is_tried_again_once_however_often_that_is_asked(api: TestClient, ended: list[str]) -> None:

@@ -1,8 +1,9 @@
 """HistoryStore: bounded looks into history, the same on every store."""
 
 from scheduler_service.core.audit import Deed
-from scheduler_service.core.effects import Apply, Transition
+from scheduler_service.core.effects import Apply, MakeRuns, Transition
 from scheduler_service.core.instants import SECOND
+from scheduler_service.core.model import Gap
 from scheduler_service.core.run_state import ACTIVE, Event, RunState
 from tests.support.store_bed import StoreBed, a_job, occurrence, one_off
 
@@ -60,6 +61,19 @@ def test_troubles_are_the_failed_and_the_missed_the_latest_first(bed: StoreBed) 
     assert (second.run_id, second.error_type, second.finished_at) == (failed.run_id, "ValueError", lease.now + SECOND)
     assert second.message == second.reason == LONG[:200]
     assert [trouble.run_id for trouble in bed.history.troubles(lease.now, 1)] == [missed.run_id]
+
+
+def test_gaps_come_the_latest_first_of_all_jobs_and_of_one(bed: StoreBed) -> None:
+    lease = bed.lead()
+    minute, late = 60 * SECOND, "misfire skip: later than 30s"
+    kept = [Gap(job_id, lease.now + start * minute, lease.now + end * minute, end - start, late)
+            for job_id, start, end in (("a", 0, 9), ("b", 2, 4), ("a", 20, 21))]  # fmt: skip
+    bed.leader.make_runs(lease, MakeRuns((), cursor=lease.now, gaps=tuple(kept)))
+    assert bed.history.gaps(lease.now, 10) == [kept[2], kept[0], kept[1]]
+    assert bed.history.gaps(lease.now + 9 * minute, 10) == [kept[2], kept[0]]
+    assert bed.history.gaps(lease.now, 1) == bed.history.gaps_of("a", 1) == [kept[2]]
+    assert bed.history.gaps_of("a", 10) == [kept[2], kept[0]]
+    assert bed.history.gaps_of("nobody", 5) == bed.history.gaps_of("no\x00body", 5) == []
 
 
 def test_versions_come_newest_first_with_who_made_them(bed: StoreBed) -> None:

@@ -2,12 +2,16 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from scheduler_service.adapters.database import Database, host_now
+from scheduler_service.adapters.migrations import upgrade
 from scheduler_service.client import Client
 from tests.support.browser import Browser, find_browser
+from tests.support.placed_jobs import cluster
 from tests.support.running import Running
 
 PROGRAM = find_browser()
@@ -17,11 +21,19 @@ pytestmark = [
     pytest.mark.skipif(PROGRAM is None, reason="no Chromium is installed; name one by ITINERARY_TEST_BROWSER"),
 ]
 WIDTHS = (1280, 390)
+CROWD = [f"crawl.source-{number:02}" for number in range(12)]
 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with Running(tmp_path_factory.mktemp("site") / "data") as up:
+    """One `up`, whose database has jobs that were placed long ago, all at the same time of the day."""
+    data_dir = tmp_path_factory.mktemp("site") / "data"
+    data_dir.mkdir()
+    database_url = f"sqlite:///{data_dir}/itinerary.db"
+    upgrade(database_url)
+    with closing(Database(database_url, pool_size=1)) as database:
+        cluster(database, CROWD, host_now(), pinned=2)
+    with Running(data_dir) as up:
         yield up
 
 
@@ -118,6 +130,34 @@ def test_a_job_says_why_it_did_not_run(browser: Browser, running: Running, clien
     assert browser.text(".verdict") == "never due"
 
 
+def test_a_rebalance_is_previewed_confirmed_and_changes_the_load_map(
+    browser: Browser, running: Running, client: Client
+) -> None:
+    heat = (
+        "[...document.querySelectorAll('#distribution .heat rect')].map(rect => rect.querySelector('title').innerHTML)"
+    )
+    before = {name: client.job(name)["next_runs"][0] for name in CROWD}
+    browser.open(f"{running.written['api_url']}/load")
+    browser.wait_for("document.querySelector('#rebalance-button')")
+    crowded = browser.run(heat)
+    browser.click("#rebalance-button")
+    browser.wait_for("document.querySelector('#confirm-rebalance')")
+    assert "2 jobs left alone: is pinned" in browser.text("#rebalance-body")
+    promised = browser.run("document.querySelectorAll('#rebalance-body tbody tr').length")
+    assert f"move {promised} job" in browser.text("#confirm-rebalance")
+    assert {name: client.job(name)["next_runs"][0] for name in CROWD} == before
+
+    browser.click("#confirm-rebalance")
+    browser.wait_for("document.querySelector('#undo-rebalance')")
+    browser.click("#rebalance-body [data-close]")
+    browser.wait_for(f"JSON.stringify({heat}) !== JSON.stringify({json.dumps(crowded)})")
+    after = {name: client.job(name)["next_runs"][0] for name in CROWD}
+    assert sum(before[name] != after[name] for name in CROWD) == promised > 0
+    assert [after[name] for name in CROWD[:2]] == [before[name] for name in CROWD[:2]]
+    browser.open(f"{running.written['api_url']}/audit")
+    browser.wait_for(says("rebalance"))
+
+
 @pytest.mark.parametrize("dark", [False, True])
 def test_every_page_fits_its_window_in_both_themes(
     browser: Browser, running: Running, client: Client, dark: bool
@@ -126,12 +166,22 @@ def test_every_page_fits_its_window_in_both_themes(
     client.put_job("fits", {"task": "itinerary.echo", "schedule": schedule, "title": "A long title of a job " * 4})
     run = client.enqueue("itinerary.echo")["run_id"]
     pages = ["/", "/jobs", "/jobs/fits", "/jobs/fits/edit", "/new-job", "/runs", f"/runs/{run}", "/failures"]
-    for path in [*pages, "/workers", "/load", "/audit"]:
+    for path in [*pages, "/workers", "/load", "/explain", "/explain?job_id=fits&at=2026-01-01 00:00", "/audit"]:
         browser.open(running.written["api_url"] + path)
         for width in WIDTHS:
             browser.view(width, dark=dark)
             over = browser.run("document.documentElement.scrollWidth - window.innerWidth")
             assert over <= 0, f"{path} is {over} pixels too wide for {width}"
+
+
+def test_on_a_narrow_screen_the_navigation_shows_where_one_is(browser: Browser, running: Running) -> None:
+    browser.view(390)
+    browser.open(running.written["api_url"] + "/audit")
+    left, right = browser.run(
+        "(() => { const r = document.querySelector('nav [aria-current=page]').getBoundingClientRect();"
+        " return [r.left, r.right]; })()"
+    )
+    assert 0 <= left < right <= 390
 
 
 def test_refreshing_stops_and_goes_on(browser: Browser, running: Running) -> None:

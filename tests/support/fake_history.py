@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from scheduler_service.core.explain_facts import Version
 from scheduler_service.core.instants import Instant
+from scheduler_service.core.model import Gap
 from scheduler_service.core.run_state import ACTIVE, RunState
 from scheduler_service.history_ports import Outcome, Trouble
 from tests.support.fake_rows import RunRow, Tables
@@ -33,6 +34,16 @@ class FakeHistoryStore:
                 if row.state in (RunState.FAILED, RunState.MISSED) and row.finished_at and row.finished_at >= since
             ]
         return [trouble for *_, trouble in sorted(found, key=lambda item: item[:2], reverse=True)[:limit]]
+
+    def gaps(self, since: Instant, limit: int) -> list[Gap]:
+        with self._tables.lock:
+            found = [(gap.end, place, gap) for place, gap in enumerate(self._tables.gaps) if gap.end >= since]
+        return [gap for *_, gap in sorted(found, key=lambda item: item[:2], reverse=True)[:limit]]
+
+    def gaps_of(self, job_id: str, limit: int) -> list[Gap]:
+        with self._tables.lock:
+            found = [gap for gap in self._tables.gaps if gap.job_id == job_id]
+        return sorted(found, key=lambda gap: gap.start, reverse=True)[:limit]
 
     def versions(self, job_id: str, limit: int) -> list[Version]:
         with self._tables.lock:

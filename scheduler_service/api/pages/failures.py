@@ -14,6 +14,7 @@ from uuid_utils.compat import uuid7
 from scheduler_service.api.auth import Who
 from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.pages.csrf import FormBody
+from scheduler_service.api.pages.gaps import gap_line, gaps_words
 from scheduler_service.api.pages.live import TROUBLES
 from scheduler_service.api.pages.moments import SHAPES, Moment, moment
 from scheduler_service.api.pages.shell import CHANGER, READER, PageRoute, go, page
@@ -27,6 +28,7 @@ from scheduler_service.history_ports import Trouble
 WITHIN: Final = {"1h": HOUR, "24h": DAY, "7d": 7 * DAY}
 Within = Literal["1h", "24h", "7d"]
 _AT_ONCE: Final = 100
+_GAPS: Final = 50
 _HASH: Final = "tried again from the page of failures"
 
 router = APIRouter(include_in_schema=False, dependencies=READER, route_class=PageRoute)
@@ -60,9 +62,11 @@ def show_failures(request: Request, context: Context, within: Annotated[Within, 
     """The groups, the largest first."""
     now = context.clock()
     troubles = context.stores.history.troubles(now - WITHIN[within], TROUBLES)
+    gaps = context.stores.history.gaps(now - WITHIN[within], TROUBLES)
     return page(
         request, "failures.html", groups=grouped(troubles, now), within=within, choices=list(WITHIN),
         capped=len(troubles) >= TROUBLES, most=TROUBLES, at_once=_AT_ONCE,
+        gaps=[gap_line(gap, now) for gap in gaps[:_GAPS]], gaps_more=len(gaps) > _GAPS, left_out=gaps_words(gaps),
     )  # fmt: skip
 
 

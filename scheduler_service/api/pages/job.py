@@ -10,6 +10,7 @@ from scheduler_service.api.auth import Who, demand
 from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.pages.charts import Health, RunChart, duration_chart, health
 from scheduler_service.api.pages.csrf import Form, FormBody
+from scheduler_service.api.pages.gaps import GapLine, gap_line
 from scheduler_service.api.pages.moments import Moment, RunLine, length, moment, optional_moment, pretty, run_line
 from scheduler_service.api.pages.policy_words import VersionLine, policies, version_lines
 from scheduler_service.api.pages.shell import CHANGER, READER, PageRoute, go, page
@@ -27,6 +28,7 @@ from scheduler_service.ports import RunFilter
 
 _NEXT: Final = 10
 _HISTORY: Final = 20
+_GAPS: Final = 5
 _CHARTED: Final = 60
 _VERSIONS: Final = 20
 _SKIPPED: Final = "the next run is skipped"
@@ -60,6 +62,7 @@ class JobView:
     timeout: str | None
     history: list[RunLine]
     older: bool
+    gaps: list[GapLine]
     versions: list[VersionLine]
     arguments: str
     overlaps: list[str]
@@ -171,6 +174,7 @@ def _view(context: ApiContext, job: Job) -> JobView:
         timeout=length(job.timeout),
         history=[run_line(run, now) for run in history.items],
         older=history.next_cursor is not None,
+        gaps=[gap_line(gap, now) for gap in context.stores.history.gaps_of(job.job_id, _GAPS)],
         versions=version_lines(context.stores.history.versions(job.job_id, _VERSIONS), now),
         arguments=pretty({"args": list(job.args), "kwargs": dict(job.kwargs)}),
         overlaps=[overlap.value for overlap in Overlap],

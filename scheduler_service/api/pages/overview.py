@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request, Response
 
 from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.pages.charts import Health, health
+from scheduler_service.api.pages.gaps import gaps_words
 from scheduler_service.api.pages.live import TROUBLES, Complaint, Live, complaints, look
 from scheduler_service.api.pages.moments import SHAPES, Moment, RunLine, length, moment, run_line
 from scheduler_service.api.pages.shell import READER, PageRoute, page
@@ -87,6 +88,7 @@ def overview(context: ApiContext) -> Overview:
         runs=[run_line(run, now) for run in latest.items],
         complaints=[
             *complaints(live, troubles, now),
+            *_left_out(context, now),
             *_untold(context),
             *_idle(context, jobs.items, planned, now),
         ],
@@ -110,6 +112,14 @@ def _coming(planned: dict[str, Instant | None], live: Live, now: Instant) -> lis
     found |= {job_id: at for job_id, at in planned.items() if at is not None}
     soon = sorted((at, job_id) for job_id, at in found.items() if now <= at < now + DAY)
     return [Coming(job_id, moment(at, now)) for at, job_id in soon[:_COMING]]
+
+
+def _left_out(context: ApiContext, now: Instant) -> Iterator[Complaint]:
+    gaps = context.stores.history.gaps(now - HOUR, TROUBLES)
+    words = gaps_words(gaps)
+    if words:
+        more = " or more" if len(gaps) == TROUBLES else ""
+        yield Complaint(f"{words}{more} left out in the last hour.", "/failures?within=1h#gaps")
 
 
 def _untold(context: ApiContext) -> Iterator[Complaint]:

@@ -32,6 +32,7 @@ NAVIGATION: Final = (
     ("/failures", "Failures"),
     ("/workers", "Workers"),
     ("/load", "Load map"),
+    ("/explain", "Explain"),
     ("/audit", "Audit"),
 )
 _DONE: Final = {

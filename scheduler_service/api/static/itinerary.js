@@ -95,6 +95,8 @@ if (dialog) {
 for (const failure of ["htmx:sendError", "htmx:responseError"]) {
   document.body.addEventListener(failure, () => document.body.classList.add("stale"));
 }
+// On a narrow screen the navigation scrolls sideways: the present page's name is in sight.
+document.querySelector("nav [aria-current=page]")?.scrollIntoView({block: "nearest", inline: "center"});
 // What was done is said once: a reload, or the address kept, does not say it again.
 const address = new URL(location.href);
 if (address.searchParams.has("done")) {
