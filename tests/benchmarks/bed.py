@@ -30,6 +30,7 @@ from tests.support.processes import Child, free_port, project_env, wait_until
 from tests.support.redis_server import RedisServer
 
 QUEUE: Final = "default"
+TASK: Final = "itinerary.echo"
 _ID, _ANCHOR = "job-id-here", "2026-01-01T00:00:00.123457Z"
 _JOBS: Final = """
 COPY jobs (job_id, definition, tags, search_text, paused, version, planned_version, effective_from, created_at,
@@ -38,6 +39,11 @@ COPY jobs (job_id, definition, tags, search_text, paused, version, planned_versi
 _VERSIONS: Final = """
 INSERT INTO job_versions (job_id, version, definition, paused, effective_from, created_at, deleted)
 SELECT job_id, version, definition, paused, effective_from, created_at, deleted FROM jobs
+"""
+_ADD: Final = """
+INSERT INTO jobs (job_id, definition, tags, search_text, paused, version, planned_version, effective_from, created_at,
+                  updated_at, deleted)
+VALUES (%(job_id)s, %(definition)s, '', %(job_id)s, false, 1, 0, now(), now(), now(), false)
 """
 
 
@@ -114,6 +120,13 @@ class Scene:
             cursor.execute(_VERSIONS)
         self.sql.execute("VACUUM (ANALYZE) jobs, job_versions")
 
+    def add(self, rows: Iterable[tuple[str, str]]) -> None:
+        """Jobs of which the leader is yet to hear, made by now."""
+        with self.sql.transaction(), self.sql.cursor() as cursor:
+            for job_id, definition in rows:
+                cursor.execute(_ADD, {"job_id": job_id, "definition": definition})
+            cursor.execute(f"{_VERSIONS} WHERE planned_version = 0")
+
     def start_leader(self, timeout: float = 120) -> Child:
         """A leader, once it leads and has its index. The empty Redis is accepted before, as one that was in use is."""
         self._accept()
@@ -174,27 +187,39 @@ class Scene:
         self._stack.close()
 
 
-def crons_at(number: int, at: float, task: str = "itinerary.echo") -> Iterator[tuple[str, str]]:
+def crons_at(number: int, at: float, task: str = TASK) -> Iterator[tuple[str, str]]:
     """Jobs of one cron line, due at this whole second (since 1970) of every day."""
     moment = time.gmtime(at)
     line = f"{moment.tm_min} {moment.tm_hour} * * * {moment.tm_sec}"
     return jobs(number, {"kind": "cron", "expr": line}, task)
 
 
-def intervals(number: int, every: int, task: str = "itinerary.echo") -> Iterator[tuple[str, str]]:
+def intervals(number: int, every: int, task: str = TASK) -> Iterator[tuple[str, str]]:
     """Jobs of one interval (seconds), their anchors spread evenly over it."""
     spec = {"kind": "interval", "every": f"{every}s", "anchor": _ANCHOR}
     return jobs(number, spec, task, spread=every * SECOND)
 
 
-def jobs(number: int, spec: dict[str, Any], task: str, spread: int = 0) -> Iterator[tuple[str, str]]:
-    """Jobs that differ in their ids, and in their anchors where `spread` is given; none of their runs is skipped."""
+def jobs(
+    number: int,
+    spec: dict[str, Any],
+    task: str = TASK,
+    *,
+    spread: int = 0,
+    prefix: str = "job",
+    first: int = 0,
+    step: int = 1,
+) -> Iterator[tuple[str, str]]:
+    """Jobs that differ in their ids, and in their anchors where `spread` is given; none of their runs is skipped.
+
+    Of `number` jobs only every `step`-th from the `first`.
+    """
     body = {"job_id": _ID, "task": task, "schedule": spec, "queue": QUEUE, "overlap": "allow"}
     misfire = {"policy": "fire_all", "grace": "10m", "max_catch_up": 1000}
     job, _ = read_job({**body, "misfire": misfire}, made_at=int(time.time()) * SECOND)
     text, anchor = json.dumps(definition_of(job)), parse_instant("2026-01-01T00:00:00Z")
-    for n in range(number):
-        job_id = f"job-{n:07d}"
+    for n in range(first, number, step):
+        job_id = f"{prefix}-{n:07d}"
         made = text.replace(_ID, job_id)
         yield job_id, made.replace(_ANCHOR, format_instant(anchor + n * spread // number)) if spread else made
 

@@ -45,8 +45,8 @@ def figures(asked: Asked) -> Iterator[Figure]:
             if number <= PEERS_UP_TO:
                 yield from _beside(asked, bed, number, ours.seconds)
     if asked.plots:
-        kept = {name.partition(": ")[2]: points for name, points in asked.series.items() if name.startswith("burst")}
-        against_n(asked.plots / "burst.svg", "From due until the last message is in Redis", "seconds", kept)
+        title = "From due until the last message is in Redis"
+        against_n(asked.plots / "burst.svg", title, "seconds", asked.kept("burst"))
 
 
 def burst(bed: Bed, number: int) -> Burst:

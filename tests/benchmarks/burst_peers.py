@@ -17,7 +17,7 @@ from typing import Any, Final
 from celery import Celery
 from celery.schedules import crontab
 
-from tests.benchmarks.bed import Scene
+from tests.benchmarks.bed import Scene, usage
 
 PEERS: Final = {
     "beat": version("celery"),
@@ -51,6 +51,19 @@ def measured(scene: Scene, number: int) -> Iterator[tuple[str, int, float]]:
         yield name, sent, at - due
 
 
+def idle(scene: Scene, number: int, seconds: float) -> Iterator[tuple[str, float, float]]:
+    """By name: memory (MB) and CPU (percent) of beat and APScheduler with entries that are due in 12 hours."""
+    for name in ("beat", "APScheduler"):
+        child = scene.start("-m", "tests.benchmarks.burst_peers", name, str(number), str(int(time.time()) + 43_200))
+        child.wait_for_line("ready", 120)
+        time.sleep(10 + number / 2_000)  # beat prepares its file after that
+        before = usage(child.pid)
+        time.sleep(seconds)
+        after = usage(child.pid)
+        child.kill()
+        yield name, after.rss / 1e6, 100 * (after.cpu - before.cpu) / seconds
+
+
 def main(name: str, number: int, due: float) -> None:
     """Be that scheduler until ended."""
     {"beat": _beat, "RedBeat": _redbeat, "APScheduler": _apscheduler}[name](number, due)
@@ -60,7 +73,8 @@ def _queue(name: str) -> str:
     return f"peers-{name}"
 
 
-def _app(name: str) -> Celery:
+def app_of(name: str) -> Celery:
+    """An app that sends to a queue of this peer's own."""
     app = Celery("peers", broker=os.environ[_URL])
     app.conf.update(enable_utc=True, timezone="UTC", task_ignore_result=True, task_default_queue=_queue(name))
     return app
@@ -72,7 +86,7 @@ def _at(due: float) -> Any:
 
 
 def _beat(number: int, due: float) -> None:
-    app, schedule = _app("beat"), _at(due)
+    app, schedule = app_of("beat"), _at(due)
     app.conf.beat_schedule = {f"job-{n:07d}": {"task": TASK, "schedule": schedule} for n in range(number)}
     with tempfile.TemporaryDirectory(prefix="itinerary-bench-") as folder:
         beat = app.Beat(schedule=str(Path(folder) / "schedule"), loglevel="WARNING")
@@ -83,7 +97,7 @@ def _beat(number: int, due: float) -> None:
 def _redbeat(number: int, due: float) -> None:
     from redbeat import RedBeatSchedulerEntry
 
-    app, schedule = _app("RedBeat"), _at(due)
+    app, schedule = app_of("RedBeat"), _at(due)
     app.conf.redbeat_redis_url = os.environ[_URL]
     for n in range(number):
         RedBeatSchedulerEntry(f"job-{n:07d}", TASK, schedule, app=app).save()
@@ -94,7 +108,7 @@ def _redbeat(number: int, due: float) -> None:
 def _apscheduler(number: int, due: float) -> None:
     from apscheduler.schedulers.background import BackgroundScheduler
 
-    app, at = _app("APScheduler"), datetime.fromtimestamp(due, UTC)
+    app, at = app_of("APScheduler"), datetime.fromtimestamp(due, UTC)
     when = {"hour": at.hour, "minute": at.minute, "second": at.second}
     scheduler = BackgroundScheduler(timezone=UTC, job_defaults={"misfire_grace_time": None})
     for n in range(number):

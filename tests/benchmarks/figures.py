@@ -63,6 +63,10 @@ class Asked:
         """Keep one measured point."""
         self.series.setdefault(series, {})[number] = value
 
+    def kept(self, suite: str) -> dict[str, dict[int, float]]:
+        """The series of a suite, whose names are `suite, unit: name`, by the rest of their names."""
+        return {name.partition(": ")[2]: points for name, points in self.series.items() if name.startswith(suite)}
+
     def say(self, text: str) -> None:
         """Tell the person who waits."""
         spent = int(time.monotonic() - self.began)

@@ -6,10 +6,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from tests.benchmarks.bed import Bed, Scene, intervals, usage
+from tests.benchmarks.bed import Bed, Scene, intervals, jobs, usage
 from tests.support.processes import Child
 
+CHILDREN: Final = 2
+REAL_WORKER: Final = ("-m", "scheduler_service.cli", "worker", "-c", str(CHILDREN))
 PARTS: Final = ("leader", "PostgreSQL", "Redis", "workers")
+EVERY_SECOND: Final = {"kind": "interval", "every": "1s"}
 # What is not published or started yet at the end has waited until then, at least: leaving it out would flatter.
 _LATENCIES: Final = """
 SELECT count(*),
@@ -56,10 +59,10 @@ class Lives:
 
 
 @contextmanager
-def flowing(bed: Bed, rate: int, *worker: str, every: int = 1, **settings: str) -> Iterator[tuple[Scene, Child]]:
-    """A leader over `rate * every` interval jobs, so that `rate` runs fall due a second, and who answers them."""
-    with bed.scene(**settings) as scene:
-        scene.fill(intervals(rate * every, every))
+def flowing(bed: Bed, rate: int, *worker: str, together: bool = False) -> Iterator[tuple[Scene, Child]]:
+    """A leader over `rate` jobs of each second, due spread over it or `together` at its beginning, and who answers."""
+    with bed.scene() as scene:
+        scene.fill(jobs(rate, EVERY_SECOND) if together else intervals(rate, 1))
         answering = scene.start(*(worker or ("-m", "tests.benchmarks.pipeline_worker")))
         scene.start_leader()
         yield scene, answering

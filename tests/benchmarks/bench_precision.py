@@ -1,0 +1,72 @@
+"""How late runs are that fall due together each second: from due until in Redis, and until a worker has started them.
+
+The record's own instants: published is when the leader knew that Redis had it, started is the worker's word. Up to ten
+a second are run by real workers, more by one that claims and reports in pipelines, since real ones are not idle then.
+Beside APScheduler 3 with as many crons of every second that call `send_task`.
+"""
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from tests.benchmarks.bed import Bed
+from tests.benchmarks.burst_peers import PEERS
+from tests.benchmarks.figures import Asked, Figure
+from tests.benchmarks.lives import REAL_WORKER, Latencies, flowing, latencies
+from tests.benchmarks.plots import against_n
+
+NUMBERS: Final = (1, 10, 100, 1_000)
+REAL_UP_TO: Final = 10
+PEER_UP_TO: Final = 100
+MS: Final = 1e3
+
+
+def figures(asked: Asked) -> Iterator[Figure]:
+    """Each number of runs a second for as long."""
+    seconds, peer_seconds = (10, 5) if asked.quick else (60, 15)
+    with Bed() as bed:
+        for number in (1, 100) if asked.quick else NUMBERS:
+            asked.say(f"  {number:,} due each second for {seconds} s")
+            found = _late(bed, number, seconds)
+            peer = _peer(bed, number, peer_seconds) if number <= PEER_UP_TO else None
+            for what, (p50, p99) in (("published", found.published), ("started", found.started)):
+                asked.point(f"precision, ms: {what}, p50", number, MS * p50)
+                asked.point(f"precision, ms: {what}, p99", number, MS * p99)
+                beside = peer if what == "published" else None
+                name = f"{number:,} due each second, due to {what}"
+                yield _figure(f"{name}, p50", p50, 20, beside and beside[0])
+                yield _figure(f"{name}, p99", p99, 200, beside and beside[1])
+            yield Figure("  the least of all: never early", MS * found.least, "ms", target=0, better="higher")
+    if asked.plots:
+        kept = {
+            name.partition(": ")[2]: points for name, points in asked.series.items() if name.startswith("precision")
+        }
+        against_n(asked.plots / "precision.svg", "How late N runs are that fall due together", "ms", kept)
+
+
+def _figure(name: str, seconds: float, target: float, peer: float | None) -> Figure:
+    if peer is None:
+        return Figure(name, MS * seconds, "ms", target=target)
+    return Figure(name, MS * seconds, "ms", target=target, peer=f"APScheduler {PEERS['APScheduler']}",
+                  peer_value=MS * peer)  # fmt: skip
+
+
+def _late(bed: Bed, number: int, seconds: float) -> Latencies:
+    worker = REAL_WORKER if number <= REAL_UP_TO else ()
+    with flowing(bed, number, *worker, together=True) as (scene, answering):
+        if worker:
+            answering.wait_for_line("ready.", 30)
+        time.sleep(3)
+        began = time.time()
+        time.sleep(seconds)
+        until = time.time() - 1
+        time.sleep(2)  # what fell due before `until` is written by now, unless it is late
+        return latencies(scene, began, until)
+
+
+def _peer(bed: Bed, number: int, seconds: float) -> tuple[float, float]:
+    with bed.scene() as scene:
+        child = scene.start("-m", "tests.benchmarks.precision_peer", str(number), str(seconds))
+        p50, p99 = json.loads(child.wait_for_line("[", seconds + 30))
+        return p50, p99
