@@ -2,12 +2,14 @@
 
 import json
 import re
+from sys import intern
 from typing import Any, Final
 
 from scheduler_service.core.errors import BadValue, TooLarge
 from scheduler_service.core.identity import QUEUE, TASK
 from scheduler_service.core.instants import DAY, SECOND, format_duration, parse_duration
 from scheduler_service.core.model import Misfire, MisfirePolicy, Overlap, RetryPolicy
+from scheduler_service.core.sharing import shared
 
 MAX_PAYLOAD: Final = 256 * 1024
 _MAX_TEXT: Final = 10_000
@@ -15,6 +17,7 @@ _MAX_TEXT: Final = 10_000
 _NUL: Final = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
+@shared
 def read_retry(value: Any, field: str) -> RetryPolicy:
     """A retry policy from its JSON; missing keys take their defaults."""
     body, default = (
@@ -40,14 +43,14 @@ def read_task(value: Any, field: str) -> str:
     """A Celery task name."""
     if not isinstance(value, str) or not TASK.fullmatch(value):
         raise BadValue(field, value, "give a Celery task name such as billing.close_month, 255 characters at most")
-    return value
+    return intern(value)
 
 
 def read_queue(value: Any, field: str) -> str:
     """A queue name."""
     if not isinstance(value, str) or not QUEUE.fullmatch(value):
         raise BadValue(field, value, "use letters, digits, '.', '_', ':' or '-', 128 characters at most")
-    return value
+    return intern(value)
 
 
 def read_priority(value: Any, field: str) -> int:
@@ -107,6 +110,7 @@ def _object_of(value: Any, field: str, known: set[str]) -> dict[str, Any]:
     return body
 
 
+@shared
 def read_misfire(value: Any, field: str) -> Misfire:
     """A misfire policy from its JSON; missing keys take their defaults."""
     body = _object_of(value, field, {"policy", "grace", "max_catch_up"})

@@ -82,8 +82,14 @@ def format_duration(duration: Duration) -> str:
 def parse_duration(text: object, field: str = "duration") -> Duration:
     """`90s`, `25m`, `2h`, `1d`, `1h30m` or ISO 8601 `PT25M`, in microseconds; else BadValue naming `field`."""
     allowed = "give a duration such as 90s, 25m, 2h, 1d or PT25M"
-    if not isinstance(text, str) or len(text) > 40:
+    duration = _duration(text) if isinstance(text, str) and len(text) <= 40 else None
+    if duration is None:
         raise BadValue(field, text, allowed)
+    return duration
+
+
+@lru_cache(maxsize=4_096)
+def _duration(text: str) -> Duration | None:
     parts = _SHORT.findall(text)
     if parts and "".join(n + u for n, u in parts) == text:
         units = [u for _, u in parts]
@@ -92,7 +98,7 @@ def parse_duration(text: object, field: str = "duration") -> Duration:
     iso = _ISO.fullmatch(text)
     if iso and any(iso.groupdict().values()) and not text.endswith("T"):
         return sum(_scaled(n, _UNITS[u]) for u, n in iso.groupdict().items() if n)
-    raise BadValue(field, text, allowed)
+    return None
 
 
 def _scaled(number: str, unit: int) -> int:

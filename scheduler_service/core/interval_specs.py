@@ -6,6 +6,7 @@ A balanced interval has no anchor of its own: it is silent until it is placed.
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from scheduler_service.core.clock_warnings import rhythm_warnings
@@ -71,7 +72,12 @@ def midnight(timezone: str, instant: Instant) -> Instant:
     """00:00, or the first moment after it that exists, of the instant's day in a zone."""
     second = instant // SECOND
     local = second + offset_at(timezone, second)
-    return first_instant_from(timezone, local - local % DAY_SECONDS) * SECOND
+    return _day_begins(timezone, local - local % DAY_SECONDS)
+
+
+@lru_cache(maxsize=4_096)
+def _day_begins(timezone: str, local: int) -> Instant:
+    return first_instant_from(timezone, local) * SECOND
 
 
 def warnings(schedule: IntervalSchedule, since: int) -> tuple[str, ...]:

@@ -146,7 +146,7 @@ def _required(reader: _Reader, key: str, read: Callable[[Any, str], Any]) -> Any
     return reader.take(key, None, read)
 
 
-def _schedule(value: Any, field: str, job_id: str, made_at: Instant) -> tuple[Any, tuple[str, ...], dict[str, Any]]:
+def _schedule(value: Any, field: str, job_id: str, made_at: Instant) -> tuple[Any, tuple[str, ...], Mapping[str, Any]]:
     spec = read_object(value, field)
     parsed = parse_schedule(spec, job_id=job_id, made_at=made_at)
     return parsed.schedule, parsed.warnings, canonical_spec(spec, job_id=job_id)

@@ -17,6 +17,7 @@ from scheduler_service.core.cron import CronLine, has_hash, read_line, resolve_h
 from scheduler_service.core.errors import BadValue
 from scheduler_service.core.instants import Instant, format_instant
 from scheduler_service.core.schedule_kinds import CronSchedule, HourlySchedule, OnceSchedule, Schedule
+from scheduler_service.core.sharing import shared
 from scheduler_service.core.spec_reading import choice, moment, month_start, only_known, whole, zone_name
 from scheduler_service.core.wall_times import Clockwork, WallTimes
 
@@ -47,13 +48,13 @@ def parse_schedule(spec: Mapping[str, Any], *, job_id: str, made_at: Instant) ->
         raise refused.under("schedule") from None
 
 
-def canonical_spec(spec: Mapping[str, Any], *, job_id: str = "") -> dict[str, Any]:
+def canonical_spec(spec: Mapping[str, Any], *, job_id: str = "") -> Mapping[str, Any]:
     """The spec with every default filled in, as it is stored and shown; canonical specs stay as they are.
 
     With a `job_id`, an `H` in a cron line is replaced by what it stands for.
     """
     try:
-        return _canonical(spec, job_id)
+        return _canonical(spec, job_id if "H" in repr(spec) else "")
     except BadValue as refused:
         raise refused.under("schedule") from None
 
@@ -83,7 +84,8 @@ def _parse(spec: Mapping[str, Any], job_id: str, made_at: Instant) -> ParsedSche
     return ParsedSchedule(OnceSchedule(moment(canonical["at"], "at", None)))
 
 
-def _canonical(spec: Mapping[str, Any], job_id: str) -> dict[str, Any]:
+@shared
+def _canonical(spec: Mapping[str, Any], job_id: str) -> Mapping[str, Any]:
     kind = _kind(spec)
     if kind == "cron":
         return _canonical_cron(spec, job_id)

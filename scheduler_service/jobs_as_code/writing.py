@@ -35,7 +35,7 @@ def short_spec(spec: Mapping[str, Any], job_id: str) -> dict[str, Any]:
     return short
 
 
-def _canonical(spec: Mapping[str, Any], job_id: str) -> dict[str, Any] | None:
+def _canonical(spec: Mapping[str, Any], job_id: str) -> Mapping[str, Any] | None:
     try:
         return canonical_spec(spec, job_id=job_id)
     except BadValue:
