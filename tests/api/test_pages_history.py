@@ -14,6 +14,7 @@ from scheduler_service.core.instants import MINUTE, SECOND
 from scheduler_service.core.model import Gap
 from scheduler_service.core.run_state import Event, RunState
 from tests.support.forms import submit
+from tests.support.old_runs import keep, old_run
 
 pytestmark = pytest.mark.slow  # real processes, or many round trips
 
@@ -88,6 +89,19 @@ def test_an_explanation_is_asked_for_by_job_and_time_or_by_run(
     assert (to_run.status_code, to_run.headers["location"]) == (303, f"/runs/{ended[0]}#why")
     for asked in ("run_id=nobody", "job_id=a.job&at=soon", "job_id=no job&at=2026-01-01 00:00", "run_id=//x.example"):
         assert 'role="alert"' in api.get(f"/explain?{asked}").text
+
+
+def test_of_many_groups_the_largest_are_shown_and_how_many_more_there_are(api: TestClient, settings: Settings) -> None:
+    database = Database(settings.database_url, pool_size=1)
+    with database.read() as connection:
+        now = database.read_clock(connection)
+    errors = [{"type": f"Error{n}", "message": "no", "traceback": ""} for n in [*range(103), 7, 7]]
+    keep(database, *(old_run(now, state="failed", error=error) for error in errors))
+    database.close()
+    page = api.get("/failures?within=1h").text
+    assert page.count('action="/failures/retry"') == 100
+    assert "3 smaller groups are not shown" in page
+    assert "Try 3 again" in page
 
 
 def test_a_group_is_tried_again_once_however_often_that_is_asked(api: TestClient, ended: list[str]) -> None:

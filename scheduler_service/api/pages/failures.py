@@ -29,6 +29,7 @@ WITHIN: Final = {"1h": HOUR, "24h": DAY, "7d": 7 * DAY}
 Within = Literal["1h", "24h", "7d"]
 _AT_ONCE: Final = 100
 _GAPS: Final = 50
+_GROUPS: Final = 100
 _HASH: Final = "tried again from the page of failures"
 
 router = APIRouter(include_in_schema=False, dependencies=READER, route_class=PageRoute)
@@ -62,10 +63,10 @@ def show_failures(request: Request, context: Context, within: Annotated[Within, 
     """The groups, the largest first."""
     now = context.clock()
     troubles = context.stores.history.troubles(now - WITHIN[within], TROUBLES)
-    gaps = context.stores.history.gaps(now - WITHIN[within], TROUBLES)
+    gaps, groups = context.stores.history.gaps(now - WITHIN[within], TROUBLES), grouped(troubles, now)
     return page(
-        request, "failures.html", groups=grouped(troubles, now), within=within, choices=list(WITHIN),
-        capped=len(troubles) >= TROUBLES, most=TROUBLES, at_once=_AT_ONCE,
+        request, "failures.html", groups=groups[:_GROUPS], more=len(groups) - _GROUPS, within=within,
+        choices=list(WITHIN), capped=len(troubles) >= TROUBLES, most=TROUBLES, at_once=_AT_ONCE,
         gaps=[gap_line(gap, now) for gap in gaps[:_GAPS]], gaps_more=len(gaps) > _GAPS, left_out=gaps_words(gaps),
     )  # fmt: skip
 
