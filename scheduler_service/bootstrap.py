@@ -11,7 +11,7 @@ from uuid_utils.compat import uuid7
 
 from scheduler_service import tracing
 from scheduler_service.adapters.celery_dispatcher import CeleryDispatcher, publishing_app
-from scheduler_service.adapters.database import Database
+from scheduler_service.adapters.database import Database, host_now
 from scheduler_service.adapters.metrics import PrometheusMeter
 from scheduler_service.adapters.migrations import check_schema
 from scheduler_service.adapters.pg_wakeups import PgWakeups
@@ -94,7 +94,7 @@ def open_leader(settings: Settings) -> Iterator[Leader]:
                 _traced(dispatcher),
                 meter,
                 wakeups_of(database),
-                Retention(SqlPruning(database.beside()), settings.retention),
+                Retention(SqlPruning(database.beside()), settings.retention, host_now),
             ),
             holder=holder,
             ttl=settings.lease_ttl,

@@ -4,7 +4,6 @@ Nobody waits for it: it never speaks to the loop, its transactions are short, an
 Killed anywhere, the next sweep goes on: what is gone is gone, and what is left is old still.
 """
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -30,10 +29,11 @@ _EVERY: Final = 10 * MINUTE
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What prunes, for how long finished runs are kept, and when it is looked."""
+    """What prunes, for how long finished runs are kept, the host's clock beside the database's, and when it is looked."""
 
     store: Pruning
     kept: Duration
+    host_clock: Callable[[], Instant]
     first: Duration = _FIRST
     every: Duration = _EVERY
 
@@ -61,7 +61,7 @@ class Pruner(Repeating):
 
     def _sweep(self) -> None:
         store, kept = self._retention.store, self._retention.kept
-        before = horizon(store.needs(), time.time_ns() // 1_000, kept)
+        before = horizon(store.needs(), self._retention.host_clock(), kept)
         if before is None:
             return
         began, gone = monotonic(), Counter[str]()

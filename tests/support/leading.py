@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Self
 
 from scheduler_service.adapters.celery_dispatcher import CeleryDispatcher, publishing_app
-from scheduler_service.adapters.database import Database
+from scheduler_service.adapters.database import Database, host_now
 from scheduler_service.adapters.metrics import PrometheusMeter
 from scheduler_service.adapters.redis_claims import RedisClaims
 from scheduler_service.adapters.redis_inbox import RedisInbox
@@ -46,7 +46,7 @@ class LeaderThread(AbstractContextManager["LeaderThread"]):
         pruning = SqlPruning(self.database.beside())
         outside = Outside(
             SqlLeaderStore(self.database), self.inbox, claims, dispatcher, self.meter, wakeups_of(self.database),
-            None if retention is None else Retention(pruning, retention, first=SECOND // 5, every=SECOND),
+            None if retention is None else Retention(pruning, retention, host_now, first=SECOND // 5, every=SECOND),
         )  # fmt: skip
         self.leader = Leader(CoreSettings(), self.leases, outside, holder=holder, ttl=ttl, inbox_buffer=1000)
         self._thread = threading.Thread(target=self.leader.run, name=f"leader {holder}")
