@@ -29,7 +29,7 @@ _EVERY: Final = 10 * MINUTE
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What prunes, for how long finished runs are kept, the host's clock beside the database's, and when it is looked."""
+    """What prunes, for how long finished runs are kept, the host's clock, and when it is looked."""
 
     store: Pruning
     kept: Duration
