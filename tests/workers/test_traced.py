@@ -13,6 +13,23 @@ from tests.support.worker_process import Bench, released
 
 pytestmark = pytest.mark.slow
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+OWN_PROVIDER = """
+from opentelemetry import trace
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from scheduler_service import tracing
+from workers.tracing import begin
+
+print(tracing.tracer("another part"))
+exporter, provider = InMemorySpanExporter(), TracerProvider(resource=Resource({"service.name": "shop"}))
+provider.add_span_processor(SimpleSpanProcessor(exporter))
+trace.set_tracer_provider(provider)
+begin("itinerary.echo", {}).end("succeeded", None, 2**62)
+spans = exporter.get_finished_spans()
+print([span.name for span in spans], spans[0].resource.attributes["service.name"])
+"""
 WITHOUT_OTEL = 'import sys\nsys.modules["opentelemetry"] = None\n'
 
 
@@ -22,7 +39,7 @@ def bench(redis_server: RedisServer, tmp_path: Path) -> Bench:
 
 
 @pytest.mark.redis
-@pytest.mark.parametrize("pool", ["prefork", "threads"])
+@pytest.mark.parametrize("pool", ["prefork", "threads", "gevent"])
 def test_a_worker_that_is_stopped_sends_what_it_has(bench: Bench, pool: str) -> None:
     with OtlpReceiver() as collector, bench:
         never = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.endpoint, "OTEL_BSP_SCHEDULE_DELAY": "600000"}
@@ -69,6 +86,12 @@ def test_where_tracing_is_off_nothing_of_it_is_imported(settings: dict[str, str]
     with Child([sys.executable, "-c", asked], env=project_env(**settings)) as child:
         assert child.wait(30) == 0
         assert child.output.splitlines() == ["None False"]
+
+
+def test_a_program_that_traces_by_itself_gets_the_spans_where_it_wants_them() -> None:
+    with Child([sys.executable, "-c", OWN_PROVIDER], env=project_env()) as child:
+        assert child.wait(30) == 0
+        assert child.output.splitlines() == ["None", "['run itinerary.echo'] shop"]
 
 
 @pytest.mark.parametrize("command", ["api", "worker"])
