@@ -21,7 +21,7 @@ from environments import LOCK_OF, ROOT, environment, working_uv
 HELP = """\
 python3 deploy up [--demo] [--port N] [--data-dir DIR]   run everything on this machine; Ctrl-C stops it
 python3 deploy test [--fast] [pytest arguments]          run the tests on real Redis and PostgreSQL
-python3 deploy bench [suite] [--json FILE]               measure, beside peers and limits
+python3 deploy bench [suites] [--quick] [--report DIR]    measure, beside peers and limits
 python3 deploy env                                       only make the environment; then .venv/bin/itinerary is
                                                          the command line: jobs, runs, status, enqueue, ...
 python3 deploy lock [--upgrade]                          renew the locks from pyproject.toml (needs uv)

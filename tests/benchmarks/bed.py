@@ -106,6 +106,8 @@ class Scene:
             **settings,
         )
         plain = make_url(database_url).set(drivername="postgresql").render_as_string(hide_password=False)
+        # Whoever runs this may have forbidden it: then every start would compile all modules anew.
+        self.env.pop("PYTHONDONTWRITEBYTECODE", None)
         self.sql = self._stack.enter_context(psycopg.connect(plain, autocommit=True, options="-c timezone=UTC"))
         self.client: redis.Redis = self._stack.enter_context(bed.redis.client())
         self.leader: Child | None = None

@@ -7,10 +7,10 @@ by bare statements and by the leader's store, fence and guards included.
 from collections.abc import Iterator
 from typing import Final
 
-from tests.benchmarks.bed import Bed
+from tests.benchmarks.bed import Bed, intervals
 from tests.benchmarks.bench_burst import burst
 from tests.benchmarks.figures import Asked, Figure
-from tests.benchmarks.limits_work import barest_pushes, barest_writes, our_writes, publishers
+from tests.benchmarks.limits_work import barest_pushes, barest_writes, best_writes, our_writes, publishers
 from tests.benchmarks.plots import bars
 
 NUMBER: Final = 20_000
@@ -36,7 +36,8 @@ def figures(asked: Asked, number: int | None = None) -> Iterator[Figure]:
                 yield Figure("  the same, a second of CPU", of_cpu, "messages a second", better="higher",
                              target=CPU_TARGET if name == "our template" else None)  # fmt: skip
         with bed.scene() as scene:
-            bare, ours = barest_writes(scene, number), our_writes(scene, number)
+            scene.fill(intervals(number, 3600))
+            bare, ours = best_writes(barest_writes, scene, number), best_writes(our_writes, scene, number)
         for name, words in WORDS.items():
             speeds[f"{words}, bare"], speeds[f"{words}, ours"] = bare[name], ours[name]
             yield Figure(f"{words} by the leader's store", ours[name], "rows a second", better="higher",

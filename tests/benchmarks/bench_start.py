@@ -17,7 +17,7 @@ def figures(asked: Asked) -> Iterator[Figure]:
     starts, restarts, stops = [], [], []
     with tempfile.TemporaryDirectory(prefix="itinerary-bench-") as folder, Running(Path(folder) / "data") as running:
         running.stop()
-        for _ in range(ROUNDS):
+        for _ in range(1 if asked.quick else ROUNDS):
             starts.append(_seconds(running.start))
             restarts.append(_seconds(lambda: running.kill_part("api")))
             stops.append(_seconds(running.stop))

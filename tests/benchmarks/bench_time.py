@@ -44,9 +44,10 @@ def figures(asked: Asked) -> Iterator[Figure]:
     yield from _every_minute()
     yield from _build()
     yield from _ask()
-    yield from _matrix()
-    yield from _loop()
-    yield from _parse()
+    if not asked.quick:
+        yield from _matrix()
+        yield from _loop()
+        yield from _parse()
 
 
 def _expansion(lines: list[str]) -> Iterator[Figure]:

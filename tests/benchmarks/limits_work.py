@@ -21,10 +21,10 @@ from scheduler_service.core.instants import HOUR, SECOND, Instant
 from scheduler_service.core.job_body import retry_body
 from scheduler_service.core.model import NewRun, ReleasedRun, RunKind
 from scheduler_service.core.run_state import Event, RunState
-from tests.benchmarks.bed import QUEUE, Scene, intervals
+from tests.benchmarks.bed import QUEUE, TASK, Scene
 
 BATCH: Final = 1_000
-TASK: Final = "itinerary.echo"
+ROUNDS: Final = 3
 _INSERT: Final = """
 INSERT INTO runs (run_id, kind, job_id, job_version, task, args, kwargs, queue, priority, scheduled_at, due_at, retry,
                   created_at)
@@ -43,6 +43,15 @@ FROM unnest(%s::text[]) AS new (run_id) WHERE runs.run_id = new.run_id AND state
 """
 
 
+def best_writes(work: Callable[[Scene, int], dict[str, float]], scene: Scene, number: int) -> dict[str, float]:
+    """The best of some rounds, each on an empty table: what it takes when nobody else is at the machine."""
+    found: dict[str, float] = {}
+    for _ in range(ROUNDS):
+        scene.sql.execute("TRUNCATE runs CASCADE")
+        found = {name: max(speed, found.get(name, 0)) for name, speed in work(scene, number).items()}
+    return found
+
+
 def barest_writes(scene: Scene, number: int) -> dict[str, float]:
     """Rows a second of `insert`, and of `move` and `end` as updates by unnest: one statement and commit a batch."""
     rows, speeds = list(_new_runs(number)), {}
@@ -59,16 +68,15 @@ def barest_writes(scene: Scene, number: int) -> dict[str, float]:
                 scene.sql.execute(statement, batch)  # type: ignore[call-overload]  # a statement of ours
 
         speeds[name] = number / _seconds(carry_out)
-    scene.sql.execute("TRUNCATE runs CASCADE")
     return speeds
 
 
 def our_writes(scene: Scene, number: int) -> dict[str, float]:
-    """The same rows through the leader's store, fence and guards included."""
-    scene.fill(intervals(number, 3600, TASK))
+    """The same rows through the leader's store, fence and guards included; their jobs must be there."""
     rows = list(_new_runs(number))
     with closing(Database(scene.database_url)) as database:
-        lease = SqlLeaseStore(database).acquire(0, "bench", HOUR)
+        leases = SqlLeaseStore(database)
+        lease = leases.acquire(0, "bench", HOUR)
         assert lease is not None
         store = SqlLeaderStore(database)
         store.cursor(lease)
@@ -88,7 +96,9 @@ def our_writes(scene: Scene, number: int) -> dict[str, float]:
                 transitions = (_succeeded(run.run_id, lease.now) for run in part)
                 assert store.apply(lease, Apply(tuple(transitions))) == ()
 
-        return {name: number / _seconds(work) for name, work in (("insert", insert), ("move", move), ("end", end))}
+        speeds = {name: number / _seconds(work) for name, work in (("insert", insert), ("move", move), ("end", end))}
+        leases.resign(lease)
+        return speeds
 
 
 def _succeeded(run_id: str, at: Instant) -> Transition:
@@ -134,7 +144,7 @@ def barest_pushes(scene: Scene, number: int) -> tuple[str, float]:
             for start in range(0, number, 500):
                 client.lpush("barest", *[payload] * min(500, number - start))
 
-        return "LPUSH of 500 a command by redis-py", number / _seconds(push)
+        return "LPUSH of 500 a command by redis-py", number / min(_seconds(push) for _ in range(ROUNDS))
 
 
 def publishers(scene: Scene, number: int) -> Iterator[tuple[str, float, float]]:
@@ -162,9 +172,14 @@ def publishers(scene: Scene, number: int) -> Iterator[tuple[str, float, float]]:
             ("our template", template, number),
         ):
             publish(messages(10))
-            runs, cpu = messages(part), time.process_time()
-            seconds = _seconds(lambda publish=publish, runs=runs: publish(runs))  # type: ignore[misc]
-            yield name, part / seconds, part / (time.process_time() - cpu)
+            rounds = [_timed(publish, messages(part)) for _ in range(ROUNDS)]
+            yield name, part / min(seconds for seconds, _ in rounds), part / min(cpu for _, cpu in rounds)
+
+
+def _timed(publish: Callable[[Sequence[ReleasedRun]], None], runs: Sequence[ReleasedRun]) -> tuple[float, float]:
+    """Seconds, and seconds of our CPU."""
+    cpu = time.process_time()
+    return _seconds(lambda: publish(runs)), time.process_time() - cpu
 
 
 def _parts(items: Sequence[Any]) -> Iterator[Sequence[Any]]:

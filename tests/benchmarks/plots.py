@@ -50,6 +50,7 @@ def _figure(path: Path, title: str):  # type: ignore[no-untyped-def]  # matplotl
     import matplotlib as mpl
 
     mpl.use("Agg")
+    mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": path.name})
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(8, 5), layout="constrained")
@@ -58,7 +59,7 @@ def _figure(path: Path, title: str):  # type: ignore[no-untyped-def]  # matplotl
 
     def save() -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=120)
+        figure.savefig(path, dpi=120, metadata={"Date": None})
         plt.close(figure)
 
     return axes, save

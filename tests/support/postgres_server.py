@@ -152,6 +152,14 @@ def create_database(admin: URL, name: str, template: str | None = None) -> str:
     return admin.set(drivername="postgresql+psycopg", database=name).render_as_string(hide_password=False)
 
 
+def postgres_version() -> str:
+    """The version of the programs that a server is started from."""
+    with tempfile.TemporaryDirectory() as folder:
+        program = _usable_bin(Path(folder)) / "postgres"
+        said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True, timeout=20).stdout
+    return said.split()[2]
+
+
 def drop_database(admin: URL, url: str) -> None:
     """Remove the database of `url`, ending whoever is connected."""
     name = make_url(url).database or ""
