@@ -10,7 +10,7 @@ from typing import Final
 
 import structlog
 
-from scheduler_service.core.instants import MINUTE, Duration, Instant
+from scheduler_service.core.instants import SECOND, Duration, Instant
 from scheduler_service.core.notices import Message, Topic, Waiting, messages, next_try, ready
 from scheduler_service.notice_ports import (
     Delivery,
@@ -23,8 +23,8 @@ from scheduler_service.notice_ports import (
 
 log = structlog.get_logger(__name__)
 
-# Longer than any try takes: a claim that ends is tried by somebody else.
-CLAIM: Final[Duration] = 2 * MINUTE
+# Longer than a try takes: when a claim ends, its delivery is tried again, by whoever comes first.
+CLAIM: Final[Duration] = 30 * SECOND
 
 
 @dataclass(frozen=True, slots=True)

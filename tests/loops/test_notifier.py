@@ -15,6 +15,7 @@ from scheduler_service.adapters.database import Database, host_now
 from scheduler_service.adapters.notice_metrics import NoticeMetrics
 from scheduler_service.adapters.notice_tables import deliveries, notices
 from scheduler_service.adapters.sql_conditions import SqlConditions
+from scheduler_service.adapters.sql_leader import SqlLeaderStore
 from scheduler_service.adapters.sql_lease import SqlLeaseStore
 from scheduler_service.adapters.sql_outbox import SqlOutbox
 from scheduler_service.adapters.webhook import Webhook
@@ -235,3 +236,16 @@ def test_a_round_that_fails_is_logged_and_the_next_one_comes(sqlite_url: str, mo
         watchman.start()
         wait_until(lambda: receiver.taken, 10, "a message after two failed rounds")
         watchman.stop(5)
+
+
+def test_what_was_committed_before_a_kill_is_told_by_the_next_process(database_url: str) -> None:
+    with sql_bed(database_url) as bed:
+        assert bed.database is not None
+        lease = bed.lead()
+        (run,) = bed.released(lease, one_off(lease.now))
+        failure = Transition(run.run_id, 1, Event.FAIL, RunState.FAILED, lease.now, reason="it failed")
+        SqlLeaderStore(bed.database, TOPICS).apply(lease, Apply((failure,)))
+    with WebhookReceiver() as receiver, process(database_url, receiver) as following:
+        following.courier.round()
+        (post,) = receiver.posts
+        assert post.body["data"]["items"][0]["run_id"] == run.run_id

@@ -1,0 +1,49 @@
+"""Notifications of a whole deployment: a failure told in spite of kills, leaders lost, and nobody left to lead."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.deployment import Deployment
+from tests.support.processes import wait_until
+from tests.support.webhook_receiver import SECRET, WebhookReceiver, is_signed
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.postgres, pytest.mark.redis, pytest.mark.timeout(180)]
+
+
+def test_what_goes_wrong_is_told_once_whoever_is_killed(tmp_path: Path, postgres_url: str) -> None:
+    with (
+        WebhookReceiver(503, 200) as receiver,
+        Deployment(
+            tmp_path, postgres_url, app="workers.celery_app:app",
+            ITINERARY_NOTIFY_WEBHOOKS=receiver.url, ITINERARY_NOTIFY_SECRET=SECRET, ITINERARY_LEASE_TTL="1s",
+            ITINERARY_NOTIFY_ALLOW_PRIVATE="true",
+        ) as deployed,
+    ):  # fmt: skip
+        first = deployed.leading()
+        with deployed.client() as client:
+            for _ in range(20):
+                client.enqueue("itinerary.fail", kwargs={"message": "no such order"})
+        wait_until(lambda: receiver.posts, 20, lambda: deployed.output)
+        assert receiver.taken == []
+
+        # The failures are committed and their message was refused: another leader brings it, and says who was lost.
+        deployed.parts[first].kill_alone()
+        wait_until(lambda: receiver.of_type("run.failed"), 40, lambda: deployed.output)
+        wait_until(lambda: receiver.of_type("leader.lost"), 20, lambda: deployed.output)
+        (failed,) = receiver.of_type("run.failed")
+        assert failed.message_id == receiver.posts[0].message_id
+        (item,) = failed.body["data"]["items"]
+        assert (item["job_id"], item["task"]) == (None, "itinerary.fail")
+        assert item["error"] == {"type": "RuntimeError", "message": "no such order"}
+        assert all(map(is_signed, receiver.posts))
+
+        # Nobody is left to lead: the API says so.
+        for name in ("leader-1", "leader-2"):
+            if deployed.parts[name].running:
+                deployed.parts[name].kill_alone()
+        wait_until(lambda: receiver.of_type("leader.absent"), 30, lambda: deployed.output)
+        (absent,) = receiver.of_type("leader.absent")
+        assert absent.body["text"] == "nobody leads: nothing is started"
+        assert len(receiver.of_type("run.failed")) == 1
+        assert "notifications failed" not in deployed.output
