@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from scheduler_service.core.errors import ItineraryError
 from scheduler_service.core.instants import Duration, Instant
@@ -38,6 +38,9 @@ class Backlog:
     waiting: int
     dead: int
     last_dead: str | None
+
+
+NOTHING: Final = Backlog(0, 0, None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from scheduler_service.core.topics import Topic
 from scheduler_service.loops.courier import Courier
 from scheduler_service.loops.mailbox import monotonic
 from scheduler_service.loops.repeating import Repeating
-from scheduler_service.notice_ports import Conditions
+from scheduler_service.notice_ports import NOTHING, Conditions
 from scheduler_service.ports import LeaseStore, LeaseView
 
 log = structlog.get_logger(__name__)
@@ -92,6 +92,8 @@ class LeadersNotifier(Notifying):
 
     def round(self, lease: LeaseView | None) -> None:
         if lease is None or not lease.live or lease.holder != self._holder:
+            self._courier.meter.backlogged(NOTHING)  # what is not delivered is another's to show
+            self._tidied_at = None
             return
         if self._looked_at is None or monotonic() - self._looked_at > _LOOK_EVERY:
             self._looked_at = monotonic()

@@ -8,6 +8,8 @@ import yaml
 from compose_spec import PyCompose, parse_duration
 
 from scheduler_service.api.auth import check_exposure
+from scheduler_service.config import PREFIX, Settings
+from scheduler_service.core.topics import TOPICS
 from tests.support.manifests import (
     COMMANDS,
     DEPLOY,
@@ -17,6 +19,7 @@ from tests.support.manifests import (
     read_env,
     settings_of,
 )
+from tests.support.webhook_receiver import SECRET
 
 FILE = DEPLOY / "compose.yaml"
 EXAMPLE = read_env(DEPLOY / "compose.env.example")
@@ -52,7 +55,7 @@ def test_without_a_secret_it_does_not_start(missing: str) -> None:
 
 def test_the_example_names_every_variable_and_holds_no_secret() -> None:
     named = set(re.findall(r"\$\{(\w+)", FILE.read_text()))
-    assert named == set(EXAMPLE)
+    assert named == set(EXAMPLE) - {"COMPOSE_FILE"}
     assert not any(EXAMPLE[name] for name in FILLED)
 
 
@@ -137,3 +140,25 @@ def test_every_mounted_file_is_there(compose: dict[str, Any]) -> None:
             assert (DEPLOY / source).exists(), source
         else:
             assert source in compose["volumes"]
+
+
+def test_with_notifications_leader_and_api_are_told_whom_to_tell_and_the_leader_may_go_out(
+    compose: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = EXAMPLE["COMPOSE_FILE"].split(":")
+    assert files[0] == FILE.name
+    (beside,) = documents(DEPLOY / files[1])
+    merged = {n: {**compose["services"][n], **service} for n, service in beside["services"].items()}
+    PyCompose.from_yaml(yaml.safe_dump({**compose, "services": {**compose["services"], **merged}})).validate()
+    assert {n: service["env_file"] for n, service in merged.items()} == {
+        "leader": ["notify.env"],
+        "api": ["notify.env"],
+    }
+    assert all("outside" in service["networks"] for service in merged.values())
+    whole = read_env(DEPLOY / "notify.env.example")
+    assert not whole["ITINERARY_NOTIFY_SECRET"]
+    settings = settings_of({**whole, "ITINERARY_NOTIFY_SECRET": SECRET}, monkeypatch)
+    assert settings.notify_topics == TOPICS
+    assert {name.lower() for name in whole} == {
+        f"{PREFIX.lower()}{name}" for name in Settings.model_fields if name.startswith("notify_") or name == "smtp_url"
+    }

@@ -74,13 +74,13 @@ def test_every_manifest_is_valid_by_the_clusters_schema(release: str) -> None:
 def test_the_base_lists_every_file() -> None:
     files = {path.name for path in BASE.glob("*.yaml")} - {"kustomization.yaml"}
     assert set(KUSTOMIZATION["resources"]) == files
-    for other in ("keda", "hpa"):
+    for other in ("keda", "hpa", "notify"):
         (listed,) = documents(FOLDER / other / "kustomization.yaml")[0]["resources"]
         assert (FOLDER / other / listed).exists()
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl builds it")
-@pytest.mark.parametrize("part", ["base", "keda", "hpa"])
+@pytest.mark.parametrize("part", ["base", "keda", "hpa", "notify"])
 def test_kustomize_builds_it(part: str) -> None:
     built = subprocess.run(
         ["kubectl", "kustomize", str(FOLDER / part)], capture_output=True, text=True, timeout=60, check=False
@@ -111,6 +111,11 @@ def test_every_part_runs_a_command_of_the_program_with_settings_that_it_accepts(
         check_exposure(settings)
         assert settings.database_url.startswith("postgresql") == (component(workload) in ("leader", "api", "migrate"))
         assert bool(settings.flower_password) == (component(workload) == "flower")
+
+
+def test_those_who_notify_take_its_settings_where_they_are_given() -> None:
+    wanted = {"secretRef": {"name": "itinerary-notify", "optional": True}}
+    assert {component(w) for w in WORKLOADS if wanted in container(w)["envFrom"]} == {"leader", "api"}
 
 
 def test_a_secret_is_never_written_into_a_manifest() -> None:
@@ -196,6 +201,9 @@ def test_nothing_is_reached_that_no_policy_allows() -> None:
     closed = next(p for p in policies if set(p["spec"]) == {"podSelector", "policyTypes"})
     assert set(closed["spec"]["policyTypes"]) == {"Ingress", "Egress"}
     assert all(selects(closed["spec"]["podSelector"], w) for w in WORKLOADS)
+    told = [p for p in policies if p["metadata"]["name"] == "itinerary-notify"]
+    assert {component(w) for w in WORKLOADS if set(_egress(told, w)) == {443, 465, 587}} == {"leader", "api"}
+    policies = [p for p in policies if p not in told]
     reached = {component(w): set(_egress(policies, w)) for w in WORKLOADS}
     assert {part for part, ports in reached.items() if 5432 in ports} == {"migrate", "leader", "api"}
     assert {part for part, ports in reached.items() if 6379 in ports} == {"leader", "api", "worker", "flower"}

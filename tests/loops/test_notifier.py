@@ -29,7 +29,7 @@ from scheduler_service.core.topics import TOPICS, Topic
 from scheduler_service.loops import notifier
 from scheduler_service.loops.courier import Courier
 from scheduler_service.loops.notifier import LeadersNotifier, Rules, Watchman
-from scheduler_service.notice_ports import Target
+from scheduler_service.notice_ports import Backlog, Target
 from scheduler_service.notify_settings import signing_key
 from tests.support.processes import wait_until
 from tests.support.store_bed import a_job, occurrence, one_off, sql_bed
@@ -213,6 +213,10 @@ def test_a_leader_tells_of_late_and_overlong_runs_and_of_jobs_that_ended_and_ano
         leaders = LeadersNotifier(*parts, "me")
         for _ in range(2):
             leaders.round(mine.leases.peek(0))
+        mine.due_now()
+        mine.courier.meter.backlogged(Backlog(3, 2, "x: y"))
+        LeadersNotifier(*parts, "another").round(mine.leases.peek(0))
+        assert mine.figure("scheduler_notifications_dead") == 0
         told = {post.body["type"]: [item["job_id"] or item["task"] for item in post.body["data"]["items"]]
                 for post in receiver.posts}  # fmt: skip
         assert len(receiver.posts) == len(told)
