@@ -33,7 +33,7 @@ from scheduler_service.adapters.run_rows import ATTEMPT_COLUMNS, RUN_COLUMNS, en
 from scheduler_service.adapters.sql_audit import record, record_enqueue
 from scheduler_service.adapters.tables import IS_ACTIVE, WAITS, InstantColumn, among, run_attempts, runs
 from scheduler_service.core.audit import Deed
-from scheduler_service.core.errors import Conflict, NotFound
+from scheduler_service.core.errors import Conflict, NotFound, StoreUnavailable
 from scheduler_service.core.model import NewRun, Run
 from scheduler_service.core.run_state import ACTIVE, RunState
 from scheduler_service.ports import Page, RunFilter
@@ -125,8 +125,10 @@ class SqlRunStore:
                 *columns, key, request_hash = row
                 found[key] = (whole_run(columns), request_hash)
         for run in new:
-            if run.idempotency_key not in found:
+            if run.idempotency_key is None:
                 raise Conflict(f"run {run.run_id} exists")
+            if run.idempotency_key not in found:  # its run was pruned since the insert met it
+                raise StoreUnavailable(f"idempotency key {run.idempotency_key!r} is just becoming free, ask again")
             if found[run.idempotency_key][1] != run.request_hash:
                 raise Conflict(f"idempotency key {run.idempotency_key!r} was used for another request")
         return {key: run for key, (run, _) in found.items()}

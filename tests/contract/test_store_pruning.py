@@ -1,5 +1,7 @@
 """Pruning: what is old goes in short steps, what is still needed stays, on both databases."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +14,7 @@ from scheduler_service.adapters.sql_history import read_history
 from scheduler_service.adapters.sql_pruning import SqlPruning
 from scheduler_service.adapters.tables import gaps, run_attempts, runs
 from scheduler_service.core.effects import MakeRuns
-from scheduler_service.core.errors import Conflict, LeaseLost
+from scheduler_service.core.errors import Conflict, LeaseLost, StoreUnavailable
 from scheduler_service.core.instants import DAY, HOUR, SECOND, Duration, Instant
 from scheduler_service.core.invariants import violations
 from scheduler_service.core.model import Lease, NewRun, RunKind
@@ -122,6 +124,22 @@ def test_an_idempotency_key_names_its_run_as_long_as_that_is_kept_and_is_free_th
         asked("young", "other")
 
 
+@pytest.mark.postgres
+def test_a_key_whose_run_is_pruned_at_this_very_moment_is_asked_for_again(postgres_stores: StoreBed) -> None:
+    lease, database = postgres_stores.lead(), database_of(postgres_stores)
+    keep(database, old_run(lease.now - 31 * DAY, idempotency_key="old", request_hash="h"))
+    other = postgres_stores.beside()
+
+    def prune_now(_connection: Any, _cursor: Any, words: str, *_: Any) -> None:
+        if words.startswith("SELECT") and "request_hash" in words:
+            swept(other, lease, lease.now)
+
+    again = NewRun("again", RunKind.ADHOC, "pkg.task", 0, 0, idempotency_key="old", request_hash="h")
+    with listening(database, prune_now), pytest.raises(StoreUnavailable, match="ask again"):
+        postgres_stores.runs.enqueue([again])
+    assert postgres_stores.runs.enqueue([again])[0][1]
+
+
 def test_a_leader_of_the_past_deletes_nothing(sql_stores: StoreBed) -> None:
     lease, database = sql_stores.lead(), database_of(sql_stores)
     ids = keep(database, old_run(lease.now - 31 * DAY))
@@ -210,15 +228,16 @@ def test_each_step_is_a_short_walk_through_an_index_among_many_runs(postgres_sto
     with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(text("ANALYZE runs"))
     before = lease.now - KEPT
-    store, said = SqlPruning(database), []
-    event.listen(database.engine, "before_cursor_execute", lambda *told: said.append((told[2], told[3])))
-    first = store.walk(Past.RUNS, before, None, 1_000)
-    second = store.walk(Past.RUNS, before, first.last, 1_000)
-    assert len(first.may_go) == len(second.may_go) == 1_000
-    with database.write() as connection:
-        # All these runs were made since the statistics were taken: the planner thinks that none is so old.
-        connection.execute(text("UPDATE runs SET scheduled_at = scheduled_at - interval '90 days'"))
-    store.prune(lease, Past.RUNS, first.may_go, before)
+    store = SqlPruning(database)
+    said: list[tuple[str, Any]] = []
+    with listening(database, lambda _connection, _cursor, words, values, *_: said.append((words, values))):
+        first = store.walk(Past.RUNS, before, None, 1_000)
+        second = store.walk(Past.RUNS, before, first.last, 1_000)
+        assert len(first.may_go) == len(second.may_go) == 1_000
+        with database.write() as connection:
+            # The statistics do not know of it: the planner thinks that hardly any run is so old.
+            connection.execute(text("UPDATE runs SET scheduled_at = scheduled_at - interval '90 days'"))
+        store.prune(lease, Past.RUNS, first.may_go, before)
     walks = [(words, values) for words, values in said if "may_go" in words]
     (deleting,) = [(words, values) for words, values in said if words.startswith("DELETE")]
     for words, values in (*walks, deleting):
@@ -226,6 +245,16 @@ def test_each_step_is_a_short_walk_through_an_index_among_many_runs(postgres_sto
         assert "Seq Scan on runs" not in plan, plan
     assert "ix_runs_newest" not in explained(database, *deleting), "it would walk all that is old"
     assert "pk_runs" in explained(database, *deleting)
+
+
+@contextmanager
+def listening(database: Database, hook: Callable[..., None]) -> Iterator[None]:
+    """Call it before each statement."""
+    event.listen(database.engine, "before_cursor_execute", hook)
+    try:
+        yield
+    finally:
+        event.remove(database.engine, "before_cursor_execute", hook)
 
 
 def explained(database: Database, words: str, values: Any) -> str:
