@@ -28,7 +28,7 @@ _NUMBERS = {
     "sqlite": """(WITH RECURSIVE c(n) AS (SELECT {first} UNION ALL SELECT n + 1 FROM c WHERE n < {last})
                   SELECT n FROM c)""",
 }
-_AT_ONCE = 200_000
+_AT_ONCE = 50_000
 _PAST = {"postgresql": "now() - n * interval '1 second'", "sqlite": "1795000000000000 - n * 1000000"}
 _FUTURE = {
     "postgresql": "now() + interval '9 years' + n * interval '1 second'",
