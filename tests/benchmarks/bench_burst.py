@@ -53,7 +53,7 @@ def burst(bed: Bed, number: int) -> Burst:
     """A leader with `number` crons of one second, and what happens at that second."""
     with bed.scene(ITINERARY_PUBLISH_WINDOW="1000000") as scene:
         # The rows are made ten seconds ahead: by then the leader leads.
-        due = math.ceil(time.time() + 22 + number / 1_500)
+        due = math.ceil(time.time() + 22 + number / 2_500)
         scene.fill(crons_at(number, due))
         leader = scene.start_leader()
         assert time.time() < due - 10, f"the leader was not ready in time\n{scene.said}"

@@ -25,18 +25,17 @@ _REBUILD: Final = "scheduler_index_rebuild_seconds"
 
 def figures(asked: Asked) -> Iterator[Figure]:
     """At each number of jobs: start, memory, CPU; then rebuilds, and what they do to a job that is due."""
-    seconds = 10 if asked.quick else 60
     with Bed() as bed:
         for number in (1_000, 10_000) if asked.quick else NUMBERS:
             asked.say(f"  {number:,} jobs held")
             with bed.scene() as scene:
                 scene.fill(_crons(number))
                 yield from _start(asked, scene, number)
-                yield from _rest(asked, scene, number, seconds)
-                yield from _rebuilds(asked, scene, number, max(15, seconds / 2))
+                yield from _rest(asked, scene, number, 10 if asked.quick else 60 if number == TARGETS_AT else 20)
+                yield from _rebuilds(asked, scene, number, 30 if number == REBUILD_AT else 15)
         with bed.scene() as scene:
             number = 1_000 if asked.quick else PEERS_AT
-            for name, memory, cpu in idle(scene, number, seconds / 3):
+            for name, memory, cpu in idle(scene, number, 10 if asked.quick else 20):
                 yield Figure(f"{number:,} entries of {name} {PEERS[name]} held, memory", memory, "MB",
                              peer="Itinerary", peer_value=asked.series["idle: memory, MB"][number])  # fmt: skip
                 yield Figure("  CPU with nothing due", cpu, "%", peer="Itinerary",

@@ -24,7 +24,7 @@ MS: Final = 1e3
 
 def figures(asked: Asked) -> Iterator[Figure]:
     """Each number of runs a second for as long."""
-    seconds, peer_seconds = (10, 5) if asked.quick else (60, 15)
+    seconds, peer_seconds = (10, 5) if asked.quick else (60, 10)
     with Bed() as bed:
         for number in (1, 100) if asked.quick else NUMBERS:
             asked.say(f"  {number:,} due each second for {seconds} s")

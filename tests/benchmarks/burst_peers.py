@@ -35,7 +35,7 @@ def measured(scene: Scene, number: int) -> Iterator[tuple[str, int, float]]:
 
     beat's and RedBeat's instants are whole minutes, since their crontabs know no seconds.
     """
-    minute = 60 * (int(time.time() + 50 + number / 100) // 60 + 1)
+    minute = 60 * (int(time.time() + 50 + number / 200) // 60 + 1)
     dues = {"APScheduler": minute - 30, "RedBeat": minute, "beat": minute + 60}
     words = ("-m", "tests.benchmarks.burst_peers")
     children = {name: scene.start(*words, name, str(number), str(due)) for name, due in dues.items()}
@@ -53,15 +53,17 @@ def measured(scene: Scene, number: int) -> Iterator[tuple[str, int, float]]:
 
 def idle(scene: Scene, number: int, seconds: float) -> Iterator[tuple[str, float, float]]:
     """By name: memory (MB) and CPU (percent) of beat and APScheduler with entries that are due in 12 hours."""
-    for name in ("beat", "APScheduler"):
-        child = scene.start("-m", "tests.benchmarks.burst_peers", name, str(number), str(int(time.time()) + 43_200))
+    words = ("-m", "tests.benchmarks.burst_peers")
+    due = str(int(time.time()) + 43_200)
+    children = {name: scene.start(*words, name, str(number), due) for name in ("beat", "APScheduler")}
+    for child in children.values():
         child.wait_for_line("ready", 120)
-        time.sleep(10 + number / 2_000)  # beat prepares its file after that
-        before = usage(child.pid)
-        time.sleep(seconds)
+    time.sleep(10 + number / 1_000)  # beat prepares its file after that
+    before = {name: usage(child.pid) for name, child in children.items()}
+    time.sleep(seconds)
+    for name, child in children.items():
         after = usage(child.pid)
-        child.kill()
-        yield name, after.rss / 1e6, 100 * (after.cpu - before.cpu) / seconds
+        yield name, after.rss / 1e6, 100 * (after.cpu - before[name].cpu) / seconds
 
 
 def main(name: str, number: int, due: float) -> None:
