@@ -127,8 +127,11 @@ class LeaderStore(PlacementStore, Protocol):
     def read_runs(self, run_ids: Sequence[str]) -> list[ActiveRun]:
         """These runs as they are now, final ones included; unknown ids are left out."""
 
-    def due_runs(self, until: Instant, limit: int) -> list[ActiveRun]:
-        """Runs scheduled or retrying with due_at < until, at most `limit` of each queue, most urgent first."""
+    def due_runs(self, until: Instant, limit: int, *, asked_for: bool = False) -> list[ActiveRun]:
+        """Runs scheduled or retrying with due_at < until, at most `limit` of each queue, most urgent first.
+
+        `asked_for`: only those that no schedule made.
+        """
 
     def cancel_requests(self, limit: int) -> list[ActiveRun]:
         """Pending and running runs whose cancel is requested, at most `limit`."""

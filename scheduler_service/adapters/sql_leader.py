@@ -50,7 +50,7 @@ class SqlLeaderStore:
         """See LeaderStore. What moves meanwhile is seen in its later state."""
         with self._database.read() as connection:
             soon = self._database.read_clock(connection) + MINUTE
-            waiting = sql_reads.due_runs(connection, soon, _NO_LIMIT)
+            waiting = sql_reads.due_runs(connection, soon, _NO_LIMIT, asked_for=True)
             led = sql_reads.led_runs(connection)
         return list({run.run_id: run for run in (*waiting, *led)}.values())
 
@@ -100,10 +100,10 @@ class SqlLeaderStore:
         with self._database.read() as connection:
             return sql_reads.runs_by_id(connection, self._dialect, run_ids)
 
-    def due_runs(self, until: Instant, limit: int) -> list[ActiveRun]:
+    def due_runs(self, until: Instant, limit: int, *, asked_for: bool = False) -> list[ActiveRun]:
         """See LeaderStore."""
         with self._database.read() as connection:
-            return sql_reads.due_runs(connection, until, limit)
+            return sql_reads.due_runs(connection, until, limit, asked_for=asked_for)
 
     def cancel_requests(self, limit: int) -> list[ActiveRun]:
         """See LeaderStore."""

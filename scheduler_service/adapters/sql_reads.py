@@ -1,19 +1,20 @@
 """What the leader reads of runs: what it must know when it takes over, and what falls due.
 
 Promises that a million runs of the far future cost nothing: due ones are found queue by queue and priority by
-priority in the partial index of waiting runs.
+priority in the partial index of waiting runs; and that whoever looks for what was asked for walks past no planned run.
 """
 
 from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import CTE, BigInteger, Connection, Select, Text, bindparam, func, select, union_all
+from sqlalchemy import CTE, BigInteger, ColumnElement, Connection, Select, Text, bindparam, func, select, union_all
 
 from scheduler_service.adapters.batch import Batch
 from scheduler_service.adapters.run_rows import ACTIVE_COLUMNS, active_run
 from scheduler_service.adapters.tables import (
     IS_ACTIVE,
+    IS_ASKED_FOR,
     IS_MANUAL,
     IS_OCCURRENCE,
     IS_OUT,
@@ -37,12 +38,12 @@ def led_runs(connection: Connection) -> list[ActiveRun]:
     return _active(connection.execute(out.union_all(waiting, retrying)))
 
 
-def due_runs(connection: Connection, until: Instant, limit: int) -> list[ActiveRun]:
+def due_runs(connection: Connection, until: Instant, limit: int, *, asked_for: bool = False) -> list[ActiveRun]:
     """Waiting runs due before `until`, at most `limit` of each queue, by priority and time."""
     found: list[ActiveRun] = []
-    for queue in connection.execute(_waiting_queues()).scalars():
+    for queue in connection.execute(_waiting_queues(asked_for)).scalars().all():
         asked = {"queue": queue, "until": until, "limit": limit}
-        found += _active(connection.execute(_due_of_queue(), asked))
+        found += _active(connection.execute(_due_of_queue(asked_for), asked))
     return found
 
 
@@ -64,23 +65,28 @@ def _active(rows: Iterable[Any]) -> list[ActiveRun]:
     return [active_run(row) for row in rows]
 
 
+def _of_kind(asked_for: bool) -> tuple[ColumnElement[bool], ...]:
+    return (WAITS, IS_ASKED_FOR) if asked_for else (WAITS,)
+
+
 @cache
-def _waiting_queues() -> Select[Any]:
+def _waiting_queues(asked_for: bool) -> Select[Any]:
     """One step through the index for each queue, however many runs it has."""
-    first = select(func.min(runs.c.queue).label("queue")).where(WAITS).cte("queues", recursive=True)
-    following = select(func.min(runs.c.queue)).where(WAITS, runs.c.queue > first.c.queue).scalar_subquery()
+    waits = _of_kind(asked_for)
+    first = select(func.min(runs.c.queue).label("queue")).where(*waits).cte("queues", recursive=True)
+    following = select(func.min(runs.c.queue)).where(*waits, runs.c.queue > first.c.queue).scalar_subquery()
     queues: CTE = first.union_all(select(following).where(first.c.queue.is_not(None)))
     return select(queues.c.queue).where(queues.c.queue.is_not(None))
 
 
 @cache
-def _due_of_queue() -> Select[Any]:
+def _due_of_queue(asked_for: bool) -> Select[Any]:
     """Each priority apart: a condition on the time narrows the index only once the priority is given."""
     limit = bindparam("limit", type_=BigInteger)
     due = [
         select(*ACTIVE_COLUMNS, runs.c.id)
         .where(
-            WAITS,
+            *_of_kind(asked_for),
             runs.c.queue == bindparam("queue", type_=Text),
             runs.c.priority == priority,
             runs.c.due_at < bindparam("until", type_=InstantColumn),

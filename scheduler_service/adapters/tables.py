@@ -25,6 +25,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    and_,
     literal_column,
     text,
 )
@@ -257,6 +258,7 @@ def among(column: ColumnElement[Any], values: frozenset[Any]) -> ColumnElement[b
 WAITS: Final = among(runs.c.state, WAITING)
 IS_OUT: Final = among(runs.c.state, frozenset({RunState.PENDING, RunState.RUNNING}))
 IS_OCCURRENCE: Final = runs.c.kind == literal_column(f"'{RunKind.OCCURRENCE}'")
+IS_ASKED_FOR: Final = runs.c.kind != literal_column(f"'{RunKind.OCCURRENCE}'")
 IS_MANUAL: Final = runs.c.kind == literal_column(f"'{RunKind.MANUAL}'")
 IS_RETRYING: Final = runs.c.state == literal_column(f"'{RunState.RETRYING}'")
 IS_ACTIVE: Final = among(runs.c.state, ACTIVE)
@@ -271,9 +273,9 @@ def partial_index(name: str, *columns: ColumnElement[Any], where: ColumnElement[
     return Index(name, *columns, unique=unique, sqlite_where=where, postgresql_where=where)
 
 
-WAITING_INDEX: Final = partial_index(
-    "ix_runs_waiting", runs.c.queue, runs.c.priority, runs.c.due_at, runs.c.id, where=WAITS
-)
+_IN_TURN: Final = (runs.c.queue, runs.c.priority, runs.c.due_at, runs.c.id)
+WAITING_INDEX: Final = partial_index("ix_runs_waiting", *_IN_TURN, where=WAITS)
+partial_index("ix_runs_waiting_asked_for", *_IN_TURN, where=and_(WAITS, IS_ASKED_FOR))
 partial_index("uq_runs_occurrence", runs.c.job_id, runs.c.scheduled_at, where=IS_OCCURRENCE, unique=True)
 partial_index("ix_runs_active", runs.c.state, runs.c.kind, where=IS_ACTIVE)
 partial_index("uq_runs_idempotency_key", runs.c.idempotency_key, where=runs.c.idempotency_key.is_not(None), unique=True)

@@ -127,10 +127,11 @@ class ReadRuns:
 
 @dataclass(frozen=True, slots=True)
 class ReadDue:
-    """Bring runs that wait in the database and are due before `until`, whoever made them."""
+    """Bring runs that wait in the database and are due before `until`; `asked_for`: only what no schedule made."""
 
     until: Instant
     limit: int
+    asked_for: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,7 @@ class RunsRead:
 
 @dataclass(frozen=True, slots=True)
 class DueRead:
-    """Runs that wait in the database and fall due soon; `full`: there may be more."""
+    """Runs that wait in the database and fall due soon; `full`: there may be more that were asked for."""
 
     runs: tuple[ActiveRun, ...]
     full: bool

@@ -14,6 +14,7 @@ from scheduler_service.core.settling import settle
 from scheduler_service.core.state import SchedulerState, Step
 
 _DUE_LIMIT: Final = 10_000
+_OVERDUE_LIMIT: Final = 1_000
 _CANCEL_LIMIT: Final = 1_000
 _PAUSE: Final = 20 * MILLISECOND
 _PAUSE_A_ROW: Final = 100 * MICROSECOND
@@ -25,10 +26,12 @@ def poll(state: SchedulerState, step: Step) -> None:
     if by_time:
         state.next_due_poll_at = step.now + state.settings.due_poll_interval
         step.others.append(ReadCancels(_CANCEL_LIMIT))
+        # Planned runs are known to who planned them: one that is overdue and is not was lost from memory.
+        step.others.append(ReadDue(step.now - state.settings.due_poll_interval, _OVERDUE_LIMIT))
     if by_time or (state.look_wanted and step.now >= state.next_look_at):
         state.look_wanted = False
         state.next_look_at = step.now + SECOND  # sooner, once this look has come back
-        step.others.append(ReadDue(step.now + state.settings.pre_schedule_interval, _DUE_LIMIT))
+        step.others.append(ReadDue(step.now + state.settings.pre_schedule_interval, _DUE_LIMIT, asked_for=True))
 
 
 def woken(state: SchedulerState) -> None:

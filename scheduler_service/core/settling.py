@@ -13,7 +13,7 @@ from scheduler_service.core.effects import (
 )
 from scheduler_service.core.feedback import Applied, FloorsRaised, RunsRead
 from scheduler_service.core.instants import MILLISECOND, SECOND
-from scheduler_service.core.model import ActiveRun
+from scheduler_service.core.model import ActiveRun, RunKind
 from scheduler_service.core.planning import is_fresh
 from scheduler_service.core.reporting import cancel, end
 from scheduler_service.core.run_state import FINAL, WAITING, Event, RunState
@@ -111,9 +111,9 @@ def settle(state: SchedulerState, step: Step, row: ActiveRun) -> None:
 
 
 def _settle_waiting(state: SchedulerState, step: Step, row: ActiveRun, *, again: bool) -> None:
-    # A retry, however far away, is live: its job's overlap rule asks for it.
-    is_live = row.state is RunState.RETRYING and row.job_id is not None
-    if row.due_at > step.now + state.settings.lookahead_window and not (is_live or row.cancel_requested):
+    # A retry, however far away, is live: its job's overlap rule asks for it. What a schedule made is found only here.
+    is_led = row.kind is RunKind.OCCURRENCE or (row.state is RunState.RETRYING and row.job_id is not None)
+    if row.due_at > step.now + state.settings.lookahead_window and not (is_led or row.cancel_requested):
         state.runs.drop(row.run_id)
         return
     keep(state, row, step.now)

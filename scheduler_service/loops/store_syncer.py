@@ -106,9 +106,9 @@ class StoreSyncer:
                 put(Applied(effect, store.apply(lease, effect)))
             case ReadRuns(run_ids=run_ids):
                 put(RunsRead(run_ids, tuple(store.read_runs(run_ids))))
-            case ReadDue(until=until, limit=limit):
-                due = tuple(store.due_runs(until, limit))
-                put(DueRead(due, full=len(due) >= limit))
+            case ReadDue(until=until, limit=limit, asked_for=asked_for):
+                due = tuple(store.due_runs(until, limit, asked_for=asked_for))
+                put(DueRead(due, full=asked_for and len(due) >= limit))
             case ReadCancels(limit=limit):
                 requests = tuple(store.cancel_requests(limit))
                 if requests:

@@ -170,6 +170,13 @@ def test_due_runs_are_scheduled_or_retrying(bed: StoreBed) -> None:
     assert out.run_id != run.run_id
 
 
+def test_due_runs_that_were_asked_for_are_found_apart_from_planned_ones(bed: StoreBed) -> None:
+    lease = bed.lead()
+    job = bed.planned_job(lease)
+    asked, _, _ = bed.make(lease, one_off(lease.now), occurrence(job, lease.now), one_off(lease.now + DAY))
+    assert [run.run_id for run in bed.leader.due_runs(lease.now + 1, 10, asked_for=True)] == [asked.run_id]
+
+
 def test_active_runs_are_those_out_those_of_schedules_and_those_due_within_a_minute(bed: StoreBed) -> None:
     lease = bed.lead()
     job = bed.planned_job(lease)

@@ -99,6 +99,7 @@ def assert_hot_statements_use_their_indexes(bed: StoreBed, lease: Lease) -> None
     retracting = MakeRuns((), cursor=0, retracts=(Retract("job7", 2, lease.now),))
     expected: dict[str, tuple[Callable[[], object], str]] = {
         "due": (lambda: bed.leader.due_runs(lease.now + 1, 100), "ix_runs_waiting"),
+        "asked for": (lambda: bed.leader.due_runs(lease.now + 1, 100, asked_for=True), "ix_runs_waiting_asked_for"),
         "active": (lambda: bed.leader.active_runs(), "ix_runs_active"),
         "move": (lambda: bed.leader.move_runs(lease, [release(run) for run in runs], lease.now), "runs_run_id"),
         "cancels": (lambda: bed.leader.cancel_requests(10), "ix_runs_active"),

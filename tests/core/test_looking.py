@@ -66,3 +66,18 @@ def test_without_a_wakeup_it_looks_by_its_own_clock() -> None:
     leader = Looking()
     assert not leader.looks(T0 + 4 * SECOND)
     assert leader.looks(T0 + 5 * SECOND)
+
+
+def test_a_planned_run_that_its_jitter_puts_off_beyond_the_window_is_kept_by_the_next_leader() -> None:
+    at = T0 + 3600 * SECOND
+    planned = ActiveRun("job_1", RunKind.OCCURRENCE, "job", 1, "default", 5, T0, at, RunState.SCHEDULED)
+    state, _ = take_over(CoreSettings(), 1, Cursor(T0, "0-0"), (), (planned, far(1)), T0)
+    assert state.runs.get("job_1") == planned
+    assert state.runs.get("adhoc_1") is None, "what was asked for is found again in time"
+
+
+def test_planned_runs_are_looked_for_only_when_they_are_overdue() -> None:
+    state, effects = take_over(CoreSettings(), 1, Cursor(T0, "0-0"), (), (), T0)
+    state, effects = iterate(state, (), T0)
+    looks = [effect for effect in effects if isinstance(effect, ReadDue)]
+    assert [(look.asked_for, look.until) for look in looks] == [(False, T0 - 5 * SECOND), (True, T0 + 10 * SECOND)]

@@ -115,9 +115,11 @@ class FakeLeaderStore:
         with self._tables.lock:
             return [self._tables.runs[run_id].active() for run_id in run_ids if run_id in self._tables.runs]
 
-    def due_runs(self, until: Instant, limit: int) -> list[ActiveRun]:
+    def due_runs(self, until: Instant, limit: int, *, asked_for: bool = False) -> list[ActiveRun]:
         with self._tables.lock:
             due = [row for row in self._tables.runs.values() if row.state in WAITING and row.due_at < until]
+            if asked_for:
+                due = [row for row in due if row.kind is not RunKind.OCCURRENCE]
             due.sort(key=lambda row: (row.queue, row.priority, row.due_at, row.id))
             queues = sorted({row.queue for row in due})
             return [row.active() for queue in queues for row in [r for r in due if r.queue == queue][:limit]]
