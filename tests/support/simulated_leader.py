@@ -56,12 +56,12 @@ class _Unsure:
         simulation = self._leader.simulation
         wanted = getattr(simulation.store.leader, name)
 
-        def call(*args: Any) -> Any:
+        def call(*args: Any, **more: Any) -> Any:
             chance = simulation.random.random()
             if chance < simulation.unsure / 2:
                 simulation.note(f"{self._leader.name}: connection broke before {name}")
                 raise StoreUnavailable("broke before")
-            answer = wanted(*args)
+            answer = wanted(*args, **more)
             if chance < simulation.unsure:
                 simulation.note(f"{self._leader.name}: connection broke after {name}")
                 raise StoreUnavailable("broke after")
