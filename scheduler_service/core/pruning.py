@@ -8,9 +8,10 @@ from scheduler_service.core.instants import DAY, MILLISECOND, Duration, Instant
 
 AUDIT_KEPT: Final = 90 * DAY
 """The database refuses to delete a younger row of the audit log."""
-_LONG: Final = 25 * MILLISECOND
-_FEWEST, _MOST = 10, 1_000
-_REST: Final = 3
+_LONG: Final = 50 * MILLISECOND
+# Fewer would not be done much sooner: then it is the commit that takes long, or the machine is busy.
+_FEWEST, _MOST = 500, 1_000
+_REST, _LONGEST_REST = 2, 100 * MILLISECOND
 
 
 class Past(StrEnum):
@@ -53,16 +54,15 @@ def horizon_of(past: Past, before: Instant, kept: Duration) -> Instant:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How many rows the next transaction deletes: about as many as take 25 ms, whatever the database is busy with."""
+    """How many rows the next transaction deletes: about as many as take 50 ms, within bounds."""
 
-    rows: int = 100
+    rows: int = _FEWEST
 
     def after(self, took: Duration) -> "Pace":
-        """The pace after a transaction of so many rows took so long; it doubles at most."""
-        fitting = self.rows * _LONG // max(took, _LONG // 2)
-        return Pace(min(_MOST, max(_FEWEST, fitting)))
+        """The pace after a transaction of so many rows took so long."""
+        return Pace(min(_MOST, max(_FEWEST, self.rows * _LONG // max(took, 1))))
 
     @staticmethod
     def rest(took: Duration) -> Duration:
         """How long to leave the database to others then."""
-        return _REST * took
+        return min(_REST * took, _LONGEST_REST)

@@ -1,6 +1,6 @@
 """The pruner's thread: now and then it deletes what is older than `kept`, a little at a time, while all else goes on.
 
-Nobody waits for it: it never speaks to the loop, its transactions are short, and it rests longer than it works.
+Nobody waits for it: it never speaks to the loop, its transactions are short, and it rests in between.
 Killed anywhere, the next sweep goes on: what is gone is gone, and what is left is old still.
 """
 

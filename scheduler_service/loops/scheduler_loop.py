@@ -169,6 +169,7 @@ class SchedulerLoop:
     def _flush(self, state: SchedulerState) -> None:
         """Bring what is in hand to its end: moved runs are published, what was read is committed."""
         log.info("told to stop, finishing what is in hand", term=self._keeper.lease.term)
+        self._stop_besides()
         self._reader.stop(_JOIN_SECONDS)
         self._mailbox.put(Shutdown())
         deadline = time.monotonic() + _FLUSH_SECONDS
@@ -180,8 +181,7 @@ class SchedulerLoop:
         log.warning("stopped before everything in hand was done; the next leader takes it up")
 
     def _stop_threads(self) -> None:
-        for beside in self._besides:
-            beside.stop(_JOIN_SECONDS)
+        self._stop_besides()
         for part in (
             self._reader,
             self._watcher,
@@ -191,6 +191,10 @@ class SchedulerLoop:
             self._syncer.thread,
         ):
             part.stop(_JOIN_SECONDS)
+
+    def _stop_besides(self) -> None:
+        for beside in self._besides:
+            beside.stop(_JOIN_SECONDS)
 
     def _broke(self, cause: BaseException) -> None:
         self._crash = cause

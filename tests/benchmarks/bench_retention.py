@@ -9,7 +9,7 @@ from tests.benchmarks.figures import Asked, Figure
 from tests.benchmarks.lives import Lives, watch
 from tests.support.processes import wait_until
 
-RATE: Final = 1_000
+RATE: Final = 500
 OLD: Final = 1_000_000
 DAYS: Final = 30
 _PRUNED: Final = 'scheduler_pruned_rows_total{table="runs"}'

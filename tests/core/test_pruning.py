@@ -40,14 +40,14 @@ def test_the_audit_log_is_kept_for_ninety_days_whatever_is_kept_of_runs() -> Non
     assert horizon_of(Past.AUDIT_LOG, NOW - 365 * DAY, 365 * DAY) == NOW - 365 * DAY
 
 
-def test_the_pace_finds_what_fits_into_a_short_transaction_and_rests_longer() -> None:
-    def after(pace: Pace, rows_a_ms: float, times: int) -> Pace:
-        for _ in range(times):
+def test_the_pace_finds_what_fits_into_a_short_transaction_within_bounds() -> None:
+    def after(pace: Pace, rows_a_ms: float) -> Pace:
+        for _ in range(5):
             pace = pace.after(int(pace.rows / rows_a_ms * MILLISECOND))
         return pace
 
-    assert after(Pace(), rows_a_ms=10, times=5).rows == 250
-    assert after(Pace(), rows_a_ms=1_000, times=5).rows == 1_000, "never more than a thousand"
-    assert after(Pace(1_000), rows_a_ms=0.01, times=2).rows == 10, "never less than ten"
-    assert Pace(100).after(0).rows == 200
-    assert Pace().rest(20 * MILLISECOND) == 60 * MILLISECOND
+    assert after(Pace(), rows_a_ms=14).rows == 700
+    assert after(Pace(), rows_a_ms=1_000).rows == after(Pace(), rows_a_ms=1e9).rows == 1_000
+    assert after(Pace(1_000), rows_a_ms=0.1).rows == 500, "a slow commit is no faster with fewer"
+    assert Pace().rest(20 * MILLISECOND) == 40 * MILLISECOND
+    assert Pace().rest(SECOND) == 100 * MILLISECOND, "what is slow already must not be late for ever"

@@ -34,7 +34,7 @@ def test_a_leader_prunes_what_is_old_and_counts_it_while_runs_go_out(database_ur
 def test_a_leader_stops_at_once_amid_a_sweep_and_the_next_one_goes_on(database_url: str, redis_url: str) -> None:
     with LeaderThread(database_url, redis_url, retention=30 * DAY) as one:
         now = one.now()
-        old = keep(one.database, *(old_run(now - 31 * DAY + n) for n in range(6_000)))
+        old = keep(one.database, *(old_run(now - 31 * DAY + n) for n in range(10_000)))
         wait_until(lambda: len(kept_of(one.database, old)) < len(old), 10, "the sweep to begin")
         one.stop()
         left = len(kept_of(one.database, old))
