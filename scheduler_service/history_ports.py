@@ -56,7 +56,8 @@ class HistoryStore(Protocol):
         """Runs that failed for good or were missed at or after `since`, the latest first."""
 
     def gaps(self, since: Instant, limit: int) -> list[Gap]:
-        """Gaps that end at or after `since`, the latest end first."""
+        """Gaps that end at or after `since`, the latest end first; what a job's overlap rule skipped is as it should be
+        and not among them."""
 
     def gaps_of(self, job_id: str, limit: int) -> list[Gap]:
         """The newest gaps of a job, by their start; none where it never was."""

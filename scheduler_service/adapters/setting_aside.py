@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import structlog
 from sqlalchemy import Connection
 
-from scheduler_service.adapters import sql_apply, sql_planning, sql_reports
+from scheduler_service.adapters import sql_apply, sql_folding, sql_planning, sql_reports
 from scheduler_service.adapters.halving import write_halving
 from scheduler_service.core.effects import Apply, LateReport, PublishedMark, Transition
 from scheduler_service.core.errors import RowRefused
@@ -56,12 +56,14 @@ class Applying:
 
     def all(self, batch: Apply) -> set[str]:
         """Write them in few statements."""
-        refused = sql_apply.apply_transitions(self.connection, self.dialect, batch.transitions, self.published)
+        folded = sql_folding.fold(self.connection, self.dialect, batch.transitions)
+        kept = [t for t in batch.transitions if t.run_id not in folded]
+        refused = sql_apply.apply_transitions(self.connection, self.dialect, kept, self.published)
         sql_reports.keep_late_reports(self.connection, self.dialect, batch.late)
         return refused
 
     def sparing(self, batch: Apply) -> set[str]:
-        """The same, row by row where it must be."""
+        """The same, row by row where it must be; what could fold keeps its row."""
         sql_apply.mark_published(self.connection, self.dialect, self.published)
         refused = write_halving(self.connection, batch.transitions, self._move, self._move_bare)
         write_halving(self.connection, batch.late, self._keep, self._keep_bare)

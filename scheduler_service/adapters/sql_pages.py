@@ -15,6 +15,7 @@ from scheduler_service.core.errors import BadValue, BadValues
 from scheduler_service.core.explain_facts import Version
 from scheduler_service.core.instants import Instant
 from scheduler_service.core.model import Gap
+from scheduler_service.core.policies import OVERLAP_WORD
 from scheduler_service.core.run_state import ACTIVE, RunState
 from scheduler_service.history_ports import Outcome, Trouble
 
@@ -63,7 +64,9 @@ class SqlHistoryStore:
 
     def gaps(self, since: Instant, limit: int) -> list[Gap]:
         """See HistoryStore."""
-        latest_first = select(*_GAP).where(gaps.c.end_at >= since).order_by(gaps.c.end_at.desc(), gaps.c.id.desc())
+        unwanted = gaps.c.reason.not_like(f"{OVERLAP_WORD} %")
+        found = select(*_GAP).where(gaps.c.end_at >= since, unwanted)
+        latest_first = found.order_by(gaps.c.end_at.desc(), gaps.c.id.desc())
         with self._database.read() as connection:
             return [Gap(*row) for row in connection.execute(latest_first.limit(limit))]
 

@@ -3,7 +3,7 @@
 Promises that carrying out the same MakeRuns again changes nothing. Decides nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -58,10 +58,23 @@ def keep_gaps(connection: Connection, dialect: str, new: Sequence[Gap]) -> list[
     Returns those that were not recorded before.
     """
     kept: set[tuple[str, Instant]] = set()
-    for chunk in _GAPS.chunks([(g.job_id, g.start, g.end, g.count, g.reason) for g in new]):
+    for chunk in _chunks(new):
         kept.update(map(tuple, connection.execute(_lengthen(dialect), chunk)))
         kept.update(map(tuple, connection.execute(_insert_gaps(dialect), chunk)))
     return [gap for gap in new if (gap.job_id, gap.end) in kept]
+
+
+def add_to_gaps(connection: Connection, dialect: str, news: Sequence[Gap]) -> None:
+    """The same for what is known to be news, wherever other gaps lie."""
+    longer: set[tuple[str, Instant]] = set()
+    for chunk in _chunks(news):
+        longer.update(map(tuple, connection.execute(_lengthen(dialect), chunk)))
+    for chunk in _chunks([gap for gap in news if (gap.job_id, gap.end) not in longer]):
+        connection.execute(_add_gaps(dialect), chunk)
+
+
+def _chunks(new: Sequence[Gap]) -> Iterator[dict[str, Any]]:
+    return _GAPS.chunks([(g.job_id, g.start, g.end, g.count, g.reason) for g in new])
 
 
 def mark_planned(connection: Connection, dialect: str, planned: Sequence[tuple[str, int]]) -> None:
@@ -120,10 +133,19 @@ def _lengthen(dialect: str) -> Update:
 def _insert_gaps(dialect: str) -> Any:
     batch = _GAPS.rows(dialect)
     covered = exists().where(
-        gaps.c.job_id == batch.c.job_id, gaps.c.start_at <= batch.c.start_at, gaps.c.end_at >= batch.c.end_at
+        gaps.c.job_id == batch.c.job_id,
+        gaps.c.reason == batch.c.reason,
+        gaps.c.start_at <= batch.c.start_at,
+        gaps.c.end_at >= batch.c.end_at,
     )
     insert = insert_into(gaps, dialect).from_select(list(batch.c.keys()), select(*batch.c).where(~covered))
     return insert.returning(gaps.c.job_id, gaps.c.end_at)
+
+
+@cache
+def _add_gaps(dialect: str) -> Any:
+    batch = _GAPS.rows(dialect)
+    return insert_into(gaps, dialect).from_select(list(batch.c.keys()), select(*batch.c).where(true()))
 
 
 @cache

@@ -64,6 +64,9 @@ class Transition(NamedTuple):
     The guard is the table's sources of `event` and the attempt. `retrying` raises the attempt by one, keeps the
     ended attempt as a row of its own; where a cancel was requested meanwhile the run ends `cancelled` instead, with the
     same words, and the transition counts as refused. None leaves a column.
+
+    `fold`: a skipped occurrence may leave its row for this gap, which goes on where the last one of its reason ended;
+    the row is kept where the job was changed since, or the run's cancel was requested.
     """
 
     run_id: str
@@ -79,6 +82,7 @@ class Transition(NamedTuple):
     error: Mapping[str, Any] | None = None
     args: list[Any] | None = None
     kwargs: Mapping[str, Any] | None = None
+    fold: Gap | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,17 +274,9 @@ class RecordStatistics:
 
 
 StoreEffect = (
-    MakeRuns
-    | MoveRuns
-    | Republish
-    | Apply
-    | ReadRuns
-    | ReadDue
-    | ReadCancels
-    | ReadJobs
-    | RecordStatistics
+    MakeRuns | MoveRuns | Republish | Apply | ReadRuns | ReadDue | ReadCancels | ReadJobs | RecordStatistics
     | PlacementStoreEffect
-)
+)  # fmt: skip
 BrokerEffect = (
     Publish
     | TakeClaims

@@ -9,10 +9,12 @@ from scheduler_service.core.explain_terms import leader_at, unled
 from scheduler_service.core.explanation import Because, Explanation, Verdict, gap_row, version_row
 from scheduler_service.core.instants import DAY, Instant, format_instant
 from scheduler_service.core.model import Gap, Job
+from scheduler_service.core.policies import OVERLAP_WORD
 from scheduler_service.core.relative import rough
 from scheduler_service.core.schedule import latest, next_after, occurrences
 
 _LOOK_BACK: Final = 366 * DAY
+_BY_REASON: Final = {"row refused": Verdict.REFUSED, OVERLAP_WORD: Verdict.OVERLAP}
 _Found = tuple[Verdict, list[Because]]
 
 
@@ -113,7 +115,7 @@ def _out_of_bounds(holding: Version, at: Instant, facts: Facts) -> _Found | None
 def _in_a_gap(holding: Version, at: Instant, facts: Facts) -> _Found | None:
     if facts.gap is None:
         return None
-    verdict = Verdict.REFUSED if facts.gap.reason.startswith("row refused") else Verdict.MISFIRE
+    verdict = next((v for words, v in _BY_REASON.items() if facts.gap.reason.startswith(words)), Verdict.MISFIRE)
     nobody = led_or_not(facts, at) if verdict is Verdict.MISFIRE else []
     return verdict, [*nobody, Because(_gap_words(facts.gap), gap_row(facts.gap))]
 

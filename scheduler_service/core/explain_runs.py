@@ -16,6 +16,7 @@ from scheduler_service.core.explanation import (
 )
 from scheduler_service.core.instants import SECOND, Duration, Instant, format_instant
 from scheduler_service.core.model import Overlap, Run, RunKind
+from scheduler_service.core.policies import OVERLAP_WORD
 from scheduler_service.core.relative import rough
 from scheduler_service.core.run_state import RunState
 
@@ -194,7 +195,7 @@ def _failed(run: Run) -> _Found:
 
 
 def _skipped(run: Run, facts: Facts) -> _Found:
-    if (run.reason or "").startswith("overlap"):
+    if (run.reason or "").startswith(OVERLAP_WORD):
         holding = version_at(facts.versions, run.scheduled_at)
         row = None if holding is None else version_row(holding)
         return Verdict.OVERLAP, [Because(f"It was skipped at {_finished(run)}: {run.reason}.", row)]

@@ -1,6 +1,8 @@
 """The invariants of one job: every occurrence has one row or lies in one gap, and no two runs meet that must not."""
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from scheduler_service.core.history import Finding, History, Rule, RunFacts, Tolerance
 from scheduler_service.core.instants import DAY, Instant, format_instant
@@ -16,7 +18,8 @@ class JobCheck:
 
     def __init__(self, job: JobHistory, gaps: Sequence[Gap], history: History, tolerance: Tolerance) -> None:
         self._job = job
-        self._gaps = sorted(gaps, key=lambda gap: gap.start)
+        self._gaps = _apart(gaps)
+        self._starts = [gap.start for gap in self._gaps]
         self._now = history.now
         self._tolerance = tolerance
         self._since = history.since or 0
@@ -28,6 +31,9 @@ class JobCheck:
         # Where the database's clock was set back, a version begins in a past that was judged already.
         begins = [version.effective_from for version in job.versions]
         self._blurred = {gap for gap in self._gaps if any(gap.start - tolerance.skew < at < gap.end for at in begins)}
+        rhythms = filter(None, map(rhythm_of, job.versions))
+        placed_at = max((rhythm.first for rhythm in rhythms), default=0)  # where it was before that is not kept
+        self._blurred.update(gap for gap in self._gaps if gap.start < placed_at)
         self._recent: list[tuple[Instant, Instant, RunFacts]] = []
 
     def see(self, run: RunFacts) -> Iterator[Finding]:
@@ -73,15 +79,20 @@ class JobCheck:
     def _note_foreign(self, run: RunFacts) -> None:
         holds = max((job.version for job in self._job.versions if job.effective_from <= run.scheduled_at), default=0)
         if holds != run.job_version:
-            self._blurred.update(gap for gap in self._gaps if gap.start <= run.scheduled_at < gap.end)
+            self._blurred.update(self._gaps[n] for n in self._covering(run.scheduled_at))
 
     def _unowned(self, at: Instant) -> Iterator[Finding]:
-        covered = [n for n, gap in enumerate(self._gaps) if gap.start <= at < gap.end]
-        for n in covered:
+        covering = self._covering(at)
+        for n in covering:
             self._unmade[n] += 1
-        if not covered:
+        if not covering:
             words = f"the occurrence at {format_instant(at)} has neither a row nor a gap"
             yield Finding(Rule.LOST, self._job.job_id, words)
+
+    def _covering(self, at: Instant) -> list[int]:
+        """The number of the gap in which this instant lies, if it does."""
+        n = bisect_right(self._starts, at) - 1
+        return [n] if n >= 0 and at < self._gaps[n].end else []
 
     def _is_superseded(self, run: RunFacts) -> bool:
         """A newer, planned version holds at its time, and it waits still or was released after that one was made."""
@@ -119,6 +130,18 @@ class JobCheck:
     def _first_start(run: RunFacts) -> Instant | None:
         starts = [attempt.started_at for attempt in run.attempts if attempt.started_at is not None]
         return min(starts, default=run.started_at)
+
+
+def _apart(gaps: Sequence[Gap]) -> list[Gap]:
+    """The gaps in order, those that overlap as one: which of them an occurrence was counted in is not recorded."""
+    apart: list[Gap] = []
+    for gap in sorted(gaps, key=lambda gap: gap.start):
+        if apart and gap.start < apart[-1].end:
+            one = apart.pop()
+            count, reason = one.count + gap.count, f"{one.reason}; {gap.reason}"
+            gap = replace(one, end=max(one.end, gap.end), count=count, reason=reason)
+        apart.append(gap)
+    return apart
 
 
 def _judged_until(job: JobHistory, history: History) -> Instant:

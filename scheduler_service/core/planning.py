@@ -147,6 +147,8 @@ def make(
     planned: tuple[tuple[str, int], ...] = (),
 ) -> None:
     rows = tuple(new_occurrence(job, at) for job, at in pairs)
+    for gap in gaps:
+        state.skipping.pop(gap.job_id, None)  # what is skipped from now on does not go on where others went missing
     stale = step.now - state.cursor_saved_at > _CURSOR_SAVED_EVERY
     if not (rows or retracts or gaps or planned or stale):
         return

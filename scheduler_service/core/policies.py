@@ -4,11 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import blake2b
-from typing import assert_never
+from typing import Final, assert_never
 
 from scheduler_service.core.instants import Duration, Instant, format_duration
 from scheduler_service.core.model import ActiveRun, Misfire, MisfirePolicy, Overlap, RetryPolicy
 from scheduler_service.core.run_state import Event, RunState, next_state
+
+OVERLAP_WORD: Final = "overlap"
+"""How every reason of the overlap rule begins."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from collections import defaultdict, deque
 from typing import Final
 
 from scheduler_service.core.effects import MoveRuns, Release, Transition
-from scheduler_service.core.instants import MILLISECOND
-from scheduler_service.core.model import ActiveRun, Overlap
-from scheduler_service.core.planning import is_unjudged, miss
-from scheduler_service.core.policies import Admission, decide_overlap, judge_lateness
+from scheduler_service.core.instants import MICROSECOND, MILLISECOND
+from scheduler_service.core.model import ActiveRun, Gap, Overlap
+from scheduler_service.core.planning import is_fresh, is_unjudged, miss
+from scheduler_service.core.policies import OVERLAP_WORD, Admission, decide_overlap, judge_lateness
 from scheduler_service.core.run_state import WAITING, Event, RunState
 from scheduler_service.core.state import SchedulerState, Step
 
@@ -21,6 +21,7 @@ _LOOK_AGAIN: Final = 200 * MILLISECOND
 def release(state: SchedulerState, step: Step) -> None:
     """Admit what has fallen due and move as much as each queue's window lets out."""
     for job_id in state.runs.take_freed():
+        state.skipping.pop(job_id, None)
         let_next_in(state, job_id)
     for run in _in_time(state, step, _pop_due(state, step)):
         _admit(state, step, run)
@@ -85,7 +86,8 @@ def _admit(state: SchedulerState, step: Step, run: ActiveRun) -> None:
         case Admission.GO:
             _queue_up(state, run)
         case Admission.SKIP:
-            _skip(state, step, run, f"overlap {policy.value}: {(live or held)[0]} is not final")
+            reason = f"{OVERLAP_WORD} {policy.value}: {(live or held)[0]} is not final"
+            _skip(state, step, run, reason, reason)
         case Admission.HOLD:
             state.held.setdefault(run.job_id, deque()).append(run.run_id)
             state.waits_since = step.now
@@ -98,10 +100,26 @@ def _queue_up(state: SchedulerState, run: ActiveRun) -> None:
     heapq.heappush(state.waiting.setdefault(run.queue, []), (run.priority, run.due_at, run.run_id))
 
 
-def _skip(state: SchedulerState, step: Step, run: ActiveRun, reason: str) -> None:
+def _skip(state: SchedulerState, step: Step, run: ActiveRun, reason: str, in_common: str) -> None:
     state.counts["skip", "overlap"] += 1
-    change = Transition(run.run_id, run.attempt, Event.SKIP, RunState.SKIPPED, step.now, reason=reason)
+    fold = _fold(state, run, in_common)
+    change = Transition(run.run_id, run.attempt, Event.SKIP, RunState.SKIPPED, step.now, reason=reason, fold=fold)
     step.transition(state, run._replace(state=RunState.SKIPPED), change)
+
+
+def _fold(state: SchedulerState, run: ActiveRun, reason: str) -> Gap | None:
+    """The first of those that are skipped for one reason is seen as a run; the others behind it are one gap."""
+    if run.job_id is None or not is_fresh(run):
+        return None
+    at = run.scheduled_at
+    known, end = state.skipping.get(run.job_id, ("", 0))
+    if known != reason:
+        state.skipping[run.job_id] = (reason, 0)
+        return None
+    if at < end:  # jitter let a later one fall due before it
+        return None
+    state.skipping[run.job_id] = (reason, at + MICROSECOND)
+    return Gap(run.job_id, end or at, at + MICROSECOND, 1, reason)
 
 
 def _supersede(state: SchedulerState, step: Step, run: ActiveRun, live: list[str]) -> None:
@@ -110,7 +128,9 @@ def _supersede(state: SchedulerState, step: Step, run: ActiveRun, live: list[str
     while held:
         older = state.runs.get(held.popleft())
         if older is not None and older.state is RunState.SCHEDULED:
-            _skip(state, step, older, f"overlap cancel_running: {run.run_id} came after it")
+            rule = f"{OVERLAP_WORD} {Overlap.CANCEL_RUNNING}"
+            in_common = f"{rule}: newer ones came while {live[0]} was not final"
+            _skip(state, step, older, f"{rule}: {run.run_id} came after it", in_common)
     held.append(run.run_id)
     state.waits_since = step.now
     for run_id in live:

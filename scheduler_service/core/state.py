@@ -119,6 +119,7 @@ class SchedulerState:
     due: list[tuple[Instant, str]] = field(default_factory=list)
     waiting: dict[str, list[tuple[int, Instant, str]]] = field(default_factory=dict)
     held: dict[str, deque[str]] = field(default_factory=dict)
+    skipping: dict[str, tuple[str, Instant]] = field(default_factory=dict)
     moving: dict[str, str] = field(default_factory=dict)
     moving_in: dict[str, int] = field(default_factory=dict)
     refused: set[str] = field(default_factory=set)

@@ -137,6 +137,14 @@ def test_a_row_that_the_database_refused_is_no_misfire() -> None:
     assert asked(facts(gap=gap)).verdict is Verdict.REFUSED
 
 
+def test_an_occurrence_that_was_skipped_and_folded_says_behind_whom() -> None:
+    gap = Gap("a.job", AT - HOUR, AT + 1, 9, "overlap skip: a.job_x is not final")
+    explained = asked(facts(gap=gap))
+    assert explained.verdict is Verdict.OVERLAP
+    assert "one of 9" in words(explained)
+    assert "a.job_x is not final" in words(explained)
+
+
 def test_what_is_still_to_come_is_not_yet_due() -> None:
     explained = asked(facts(), NOW + 17 * MINUTE)
     assert explained.verdict is Verdict.NOT_YET_DUE

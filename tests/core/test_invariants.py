@@ -73,6 +73,13 @@ class TestOccurrences:
         gap = Gap("a", T0 + 25 * MINUTE, T0 + 45 * MINUTE, 2, "misfire")
         assert rules(history([WELL[0], WELL[1], WELL[4]], [gap])) == []
 
+    def test_gaps_that_overlap_are_counted_as_one(self) -> None:
+        wide = Gap("a", T0 + 15 * MINUTE, T0 + 45 * MINUTE, 2, "overlap skip")
+        inner = Gap("a", T0 + 25 * MINUTE, T0 + 35 * MINUTE, 1, "misfire")
+        assert rules(history([WELL[0], WELL[4]], [wide, inner])) == []
+        assert rules(history([WELL[0], WELL[4]], [wide, replace(inner, count=0)])) == [Rule.LOST]
+        assert rules(history([WELL[0], WELL[1], WELL[4]], [wide, inner])) == [Rule.CONTRADICTION]
+
     def test_a_gap_that_counts_too_few_hides_a_loss(self) -> None:
         gap = Gap("a", T0 + 25 * MINUTE, T0 + 45 * MINUTE, 1, "misfire")
         assert rules(history([WELL[0], WELL[1], WELL[4]], [gap])) == [Rule.LOST]

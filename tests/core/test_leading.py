@@ -6,6 +6,7 @@ import pytest
 
 from scheduler_service.core.identity import occurrence_run_id
 from scheduler_service.core.instants import HOUR, MINUTE, SECOND, Instant
+from scheduler_service.core.model import Gap
 from scheduler_service.core.run_state import RunState
 from scheduler_service.core.state import CoreSettings
 from tests.support.world import MONDAY, World, attempt_of
@@ -328,9 +329,9 @@ class TestMisfire:
 
 
 class TestOverlap:
-    def long_runs(self, world: World, overlap: str) -> list[str]:
+    def long_runs(self, world: World, overlap: str, every: str = "10s") -> list[str]:
         world.workers.seconds = 25
-        world.every("a", "10s", overlap=overlap)
+        world.every("a", every, overlap=overlap)
         for _ in range(7):
             world.advance(10 * SECOND)
             world.workers.beat()
@@ -338,8 +339,39 @@ class TestOverlap:
 
     def test_skip_lets_the_running_one_finish_and_says_why(self, world: World) -> None:
         states = self.long_runs(world, "skip")
-        assert states[:6] == ["completed", "skipped", "skipped", "completed", "skipped", "skipped"]
+        assert states[:4] == ["completed", "skipped", "completed", "skipped"]
         assert world.runs("a")[1].reason == f"overlap skip: {world.runs('a')[0].run_id} is not final"
+
+    def test_what_is_skipped_behind_the_first_for_the_same_reason_is_one_gap(self, world: World) -> None:
+        world.workers.behave = lambda attempt: None
+        world.every("a", "1s")
+        for _ in range(60):
+            world.advance(10 * SECOND)
+            world.workers.beat()
+        past = [run for run in world.runs("a") if run.scheduled_at < world.now]
+        assert [run.state.value for run in past] == ["running", "skipped"]
+        (gap,) = world.store.tables.gaps
+        reason = f"overlap skip: {past[0].run_id} is not final"
+        first = past[1].scheduled_at
+        assert gap == Gap("a", first + SECOND, first + gap.count * SECOND + 1, gap.count, reason)
+        assert gap.count > 590
+        assert f'scheduler_skips_total{{reason="overlap"}} {gap.count + 1}.0' in world.meter.exposition()
+
+    def test_another_run_in_the_way_is_another_row_and_another_gap(self, world: World) -> None:
+        states = self.long_runs(world, "skip", every="5s")
+        assert states[:4] == ["completed", "skipped", "completed", "skipped"]
+        assert [gap.count for gap in world.store.tables.gaps[:2]] == [4, 4]
+        assert len({gap.reason for gap in world.store.tables.gaps[:2]}) == 2
+
+    def test_cancel_running_folds_what_newer_ones_replaced(self, world: World) -> None:
+        world.workers.behave = lambda attempt: None
+        world.every("a", "1s", overlap="cancel_running")
+        world.advance(30 * SECOND)
+        past = [run for run in world.runs("a") if run.scheduled_at < world.now - SECOND]
+        assert [run.state.value for run in past] == ["running", "skipped"]
+        (gap,) = world.store.tables.gaps
+        assert gap.reason == f"overlap cancel_running: newer ones came while {past[0].run_id} was not final"
+        assert gap.count > 20
 
     def test_allow_runs_them_side_by_side(self, world: World) -> None:
         assert "skipped" not in self.long_runs(world, "allow")

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from scheduler_service.core.explain_facts import Version
 from scheduler_service.core.instants import Instant
 from scheduler_service.core.model import Gap
+from scheduler_service.core.policies import OVERLAP_WORD
 from scheduler_service.core.run_state import ACTIVE, RunState
 from scheduler_service.history_ports import Outcome, Trouble
 from tests.support.fake_rows import RunRow, Tables
@@ -37,7 +38,8 @@ class FakeHistoryStore:
 
     def gaps(self, since: Instant, limit: int) -> list[Gap]:
         with self._tables.lock:
-            found = [(gap.end, place, gap) for place, gap in enumerate(self._tables.gaps) if gap.end >= since]
+            gaps = [gap for gap in self._tables.gaps if not gap.reason.startswith(f"{OVERLAP_WORD} ")]
+        found = [(gap.end, place, gap) for place, gap in enumerate(gaps) if gap.end >= since]
         return [gap for *_, gap in sorted(found, key=lambda item: item[:2], reverse=True)[:limit]]
 
     def gaps_of(self, job_id: str, limit: int) -> list[Gap]:

@@ -187,13 +187,17 @@ class FakeLeaderStore:
                 del self._tables.runs[row.run_id]
 
     def _keep_gap(self, gap: Gap) -> None:
+        alike = [old for old in self._tables.gaps if (old.job_id, old.reason) == (gap.job_id, gap.reason)]
+        if not any(old.start <= gap.start and old.end >= gap.end for old in alike):
+            self._add_to_gaps(gap)
+
+    def _add_to_gaps(self, gap: Gap) -> None:
         gaps = self._tables.gaps
         for place, old in enumerate(gaps):
             if (old.job_id, old.reason, old.end) == (gap.job_id, gap.reason, gap.start):
                 gaps[place] = replace(old, end=gap.end, count=old.count + gap.count)
                 return
-        if not any(old.job_id == gap.job_id and old.start <= gap.start and old.end >= gap.end for old in gaps):
-            gaps.append(gap)
+        gaps.append(gap)
 
     def _move(self, lease: Lease, release: Release, now: Instant) -> bool:
         row = self._tables.runs.get(release.run_id)
@@ -236,8 +240,18 @@ class FakeLeaderStore:
             return False
         if change.to is RunState.RETRYING:
             return self._retry(row, change)
+        if change.fold is not None and self._may_fold(row):
+            del self._tables.runs[row.run_id]
+            self._add_to_gaps(change.fold)
+            return True
         self._write(row, change)
         return True
+
+    def _may_fold(self, row: RunRow) -> bool:
+        job = self._tables.jobs.get(row.job_id or "")
+        unchanged = job is not None and not job.current.deleted and job.current.version == row.job_version
+        occurs = row.kind is RunKind.OCCURRENCE and row.state is RunState.SCHEDULED
+        return unchanged and occurs and row.cancel_requested_at is None
 
     def _write(self, row: RunRow, change: Transition) -> None:
         started_at = change.at if change.to is RunState.RUNNING and change.started_at is None else change.started_at
