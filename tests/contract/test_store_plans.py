@@ -9,7 +9,7 @@ from sqlalchemy import event, text
 
 from scheduler_service.core.effects import Apply, MakeRuns, Retract, Transition
 from scheduler_service.core.instants import DAY
-from scheduler_service.core.model import Lease
+from scheduler_service.core.model import Gap, Lease
 from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.ports import RunFilter
 from tests.support.store_bed import StoreBed, occurrence, one_off, release, sql_bed
@@ -96,6 +96,9 @@ def assert_hot_statements_use_their_indexes(bed: StoreBed, lease: Lease) -> None
     runs = bed.make(lease, occurrence(job, lease.now), *(one_off(lease.now) for _ in range(20)))
     done = tuple(Transition(r.run_id, 1, Event.SUCCEED, RunState.COMPLETED, lease.now) for r in runs)
     again = tuple(Transition(r.run_id, 1, Event.FAIL, RunState.RETRYING, lease.now) for r in runs)
+    (skipped,) = bed.make(lease, occurrence(job, lease.now + 1))
+    gap = Gap("job", lease.now + 1, lease.now + 2, 1, "overlap")
+    folding = Transition(skipped.run_id, 1, Event.SKIP, RunState.SKIPPED, lease.now, fold=gap)
     retracting = MakeRuns((), cursor=0, retracts=(Retract("job7", 2, lease.now),))
     expected: dict[str, tuple[Callable[[], object], str]] = {
         "due": (lambda: bed.leader.due_runs(lease.now + 1, 100), "ix_runs_waiting"),
@@ -105,6 +108,7 @@ def assert_hot_statements_use_their_indexes(bed: StoreBed, lease: Lease) -> None
         "cancels": (lambda: bed.leader.cancel_requests(10), "ix_runs_active"),
         "again": (lambda: bed.leader.apply(lease, Apply(again[:9])), "runs_run_id"),
         "done": (lambda: bed.leader.apply(lease, Apply(done)), "runs_run_id"),
+        "fold": (lambda: bed.leader.apply(lease, Apply((folding,))), "runs_run_id"),
         "read": (lambda: bed.leader.read_runs([run.run_id for run in runs]), "runs_run_id"),
         "retract": (lambda: bed.leader.make_runs(lease, retracting), "ix_runs_active"),
         "counts": (lambda: bed.runs.counts(), "ix_runs_active"),

@@ -91,14 +91,16 @@ def test_a_task_that_will_not_be_terminated_is_listed_until_it_ends_and_its_own_
 def test_duplicates_over_two_workers_start_once_each(bench: Bench) -> None:
     bench.worker("-c", "2", name="one")
     bench.worker("-c", "2", name="two")
-    runs = [released(f"job_{n}", "user.who") for n in range(40)]
+    runs = [released(f"job_{n}", "user.gated", bench.gate()) for n in range(40)]
     bench.publish(*runs, *runs, *runs)
+    wait_until(lambda: len(bench.truth) == 4, 15, "every process of both workers to run one")
+    bench.open_gate()
     for run in runs:
         bench.report_of(run.run_id, Succeeded)
     wait_until(lambda: bench.dispatcher.heads(["default"])["default"].length == 0, what="an empty queue")
     settle(bench)
-    assert [line for line in sorted(bench.truth) if line.startswith("who")] == sorted(
-        f"who {run.run_id}~1" for run in runs
+    assert [line for line in sorted(bench.truth) if line.startswith("gated")] == sorted(
+        f"gated {run.run_id}~1" for run in runs
     )
     assert {report.worker for report in bench.messages if isinstance(report, Succeeded)} == {"one@here", "two@here"}
 
