@@ -33,14 +33,16 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """How many deliveries wait to be tried (again), how many were given up, and what was said of the last of those."""
+    """How many deliveries wait to be tried (again), how many were given up, and what was said last of those given up
+    and of those that failed and wait."""
 
     waiting: int
     dead: int
-    last_dead: str | None
+    last_dead: str | None = None
+    last_failed: str | None = None
 
 
-NOTHING: Final = Backlog(0, 0, None)
+NOTHING: Final = Backlog(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +77,11 @@ class Outbox(Protocol):
     def seal(
         self,
         targets: Sequence[str],
+        quiet: Duration,
         decide: Callable[[Sequence[Waiting], Mapping[Topic, Instant], Instant], Sequence[Message]],
     ) -> int:
-        """Turn what `decide` picks of the untold notices into deliveries to each target; returns the messages."""
+        """Turn what `decide` picks of the notices whose subjects were quiet for so long into deliveries to each target;
+        returns how many messages that makes."""
 
     def claim(self, targets: Sequence[str], hold: Duration) -> Delivery | None:
         """The delivery to one of these targets that has been due for longest; nobody else is given it for `hold`."""

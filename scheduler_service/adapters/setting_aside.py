@@ -5,7 +5,7 @@ cannot be made is a gap, a transition loses what came with it but not its state,
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import structlog
 from sqlalchemy import Connection
@@ -23,11 +23,15 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Making:
-    """Inserting runs inside one transaction; both ways return the ids that were made."""
+    """Inserting runs inside one transaction; both ways return the ids that were made.
+
+    `gaps` are those that stand for runs which were set aside.
+    """
 
     connection: Connection
     dialect: str
     now: Instant
+    gaps: list[Gap] = field(default_factory=list)
 
     def all(self, runs: Sequence[NewRun]) -> set[str]:
         """Insert what is not there."""
@@ -42,7 +46,7 @@ class Making:
         if run.job_id is not None:
             at = run.scheduled_at
             gap = Gap(run.job_id, at, at + MICROSECOND, 1, f"row refused: {storable(str(refused))}")
-            sql_planning.keep_gaps(self.connection, self.dialect, [gap])
+            self.gaps.extend(sql_planning.keep_gaps(self.connection, self.dialect, [gap]))
         return set()
 
 

@@ -135,7 +135,8 @@ class SqlLeaderStore:
             sql_planning.retract(connection, self._dialect, batch.retracts)
             making = Making(connection, self._dialect, self._database.read_clock(connection))
             made = making.sparing(batch.runs) if sparing else making.all(batch.runs)
-            self._notices.gaps(connection, sql_planning.keep_gaps(connection, self._dialect, batch.gaps))
+            new_gaps = sql_planning.keep_gaps(connection, self._dialect, batch.gaps)
+            self._notices.gaps(connection, [*making.gaps, *new_gaps])
             sql_planning.mark_planned(connection, self._dialect, batch.planned)
             sql_planning.advance(connection, lease.shard, batch.cursor, back=batch.set_back)
         return made

@@ -14,7 +14,7 @@ from scheduler_service.adapters.database import Database
 from scheduler_service.adapters.notice_tables import UNTOLD, deliveries, notices
 from scheduler_service.adapters.tables import dump_json
 from scheduler_service.core.instants import DAY, Duration, Instant
-from scheduler_service.core.notices import GIVE_UP_AFTER, Message, Notice, Topic, Waiting
+from scheduler_service.core.notices import GIVE_UP_AFTER, TOPIC_GAP, Message, Notice, Topic, Waiting
 from scheduler_service.notice_ports import Backlog, Delivery
 
 _D: Final = deliveries.c
@@ -56,14 +56,15 @@ class SqlOutbox:
                 connection.execute(ended)
             sql_notices.add(connection, self._dialect, new, holds=True)
 
-    def seal(self, targets: Sequence[str], decide: Decide) -> int:
-        """See Outbox."""
+    def seal(self, targets: Sequence[str], quiet: Duration, decide: Decide) -> int:
+        """See Outbox. Locks nothing while nothing may be told: the leader counts on meanwhile."""
         with self._database.read() as connection:
-            if connection.execute(select(_N.topic).where(UNTOLD).limit(1)).first() is None:
+            now = self._database.read_clock(connection)
+            ripe = _ripe(now, quiet, _last_told(connection))
+            if connection.execute(select(_N.topic).where(ripe).limit(1)).first() is None:
                 return 0
         with self._database.write() as connection:
-            now = self._database.read_clock(connection)
-            messages = decide(_untold(connection), _last_told(connection), now)
+            messages = decide(_untold(connection, ripe), _last_told(connection), now)
             for message in messages:
                 _tell(connection, message, targets, now)
         return len(messages)
@@ -101,11 +102,13 @@ class SqlOutbox:
         """See Outbox."""
         waits, is_dead = _D.next_at.is_not(None), _D.state == "dead"
         newest = select(_D.target, _D.said).where(is_dead).order_by(_D.ended_at.desc()).limit(1)
+        failing = select(_D.target, _D.said).where(waits, _D.said.is_not(None)).order_by(_D.next_at.desc()).limit(1)
         with self._database.read() as connection:
             waiting = connection.execute(select(func.count()).select_from(deliveries).where(waits)).scalar_one()
             dead = connection.execute(select(func.count()).select_from(deliveries).where(is_dead)).scalar_one()
             last = connection.execute(newest).first()
-        return Backlog(waiting, dead, None if last is None else f"{last.target}: {last.said}")
+            tried = connection.execute(failing).first()
+        return Backlog(waiting, dead, _words(last), _words(tried))
 
     def tidy(self, quiet: Duration) -> None:
         """See Outbox."""
@@ -135,10 +138,16 @@ class SqlOutbox:
             connection.execute(over)
 
 
-def _untold(connection: Connection) -> list[Waiting]:
+def _ripe(now: Instant, quiet: Duration, last: Mapping[Topic, Instant]) -> ColumnElement[bool]:
+    """What `decide` may pick, roughly: in a storm most of what is untold must wait, and is not even read."""
+    just_told = [topic.value for topic, at in last.items() if at + TOPIC_GAP > now]
+    return and_(UNTOLD, or_(_N.told_at.is_(None), _N.told_at <= now - quiet), _N.topic.not_in(just_told))
+
+
+def _untold(connection: Connection, ripe: ColumnElement[bool]) -> list[Waiting]:
     """Locked; what another process is just sealing is left to it."""
     found = (
-        select(*_NOTICE, _N.told_at).where(UNTOLD).order_by(_N.first_at).limit(_MOST_NOTICES)
+        select(*_NOTICE, _N.told_at).where(ripe).order_by(_N.first_at).limit(_MOST_NOTICES)
         .with_for_update(skip_locked=True)
     )  # fmt: skip
     return [Waiting(_notice(row), row.told_at) for row in connection.execute(found)]
@@ -160,6 +169,10 @@ def _tell(connection: Connection, message: Message, targets: Sequence[str], now:
     for start in range(0, len(subjects), 500):
         told = and_(_N.topic == message.topic.value, _N.subject.in_(subjects[start : start + 500]))
         connection.execute(update(notices).where(told).values({"count": 0, "told_at": now}))
+
+
+def _words(row: Any) -> str | None:
+    return None if row is None else f"{row.target}: {row.said}"
 
 
 def _within(after: str | None, until: str | None) -> ColumnElement[bool]:

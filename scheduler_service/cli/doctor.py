@@ -169,7 +169,8 @@ def _notices(settings: Settings) -> str:
     if backlog.dead:
         raise _NotWell(f"{backlog.dead} given up, the last for {backlog.last_dead}")
     told = ", ".join(target.name for target in targets_of(settings))
-    return f"{told} told; {backlog.waiting} to be delivered"
+    failing = f", the last try failed, {backlog.last_failed}" if backlog.last_failed else ""
+    return f"{told} told; {backlog.waiting} to be delivered{failing}"
 
 
 def _statistics(settings: Settings) -> Any:

@@ -40,7 +40,7 @@ class Courier:
     def round(self) -> None:
         """Seal what may be told, try what is due."""
         names = [target.name for target in self.targets]
-        sealed = self.outbox.seal(names, self._decide)
+        sealed = self.outbox.seal(names, self.quiet, self._decide)
         if sealed:
             log.info("notifications made", count=sealed)
         asked = {target.name: target for target in self.targets}

@@ -40,7 +40,7 @@ def give_up(outbox: SqlOutbox, told: Settings) -> None:
     """A message to the webhook that nobody will bring."""
     name = targets_of(told)[0].name
     outbox.hold(Topic.LEADER_ABSENT, [Notice(Topic.LEADER_ABSENT, "leader", 1, 1, 1, {})])
-    assert outbox.seal([name], lambda w, *_: [Message("m-1", Topic.LEADER_ABSENT, {"a": 1}, (w[0].notice,))]) == 1
+    assert outbox.seal([name], 0, lambda w, *_: [Message("m-1", Topic.LEADER_ABSENT, {"a": 1}, (w[0].notice,))]) == 1
     delivery = outbox.claim([name], MINUTE)
     assert delivery is not None
     outbox.failed(delivery, "hooks.example answered 410", None)

@@ -68,7 +68,7 @@ def new_ids() -> Any:
 def seal(outbox: SqlOutbox, *targets: str, quiet: int = HOUR) -> int:
     """Tell everything that may be told."""
     ids = new_ids()
-    return outbox.seal(targets or ("a",), lambda w, last, now: messages(ready(w, last, now, quiet), now, ids))
+    return outbox.seal(targets or ("a",), quiet, lambda w, last, now: messages(ready(w, last, now, quiet), now, ids))
 
 
 def test_failures_are_counted_by_job_or_task_with_what_was_said_last(bed: StoreBed) -> None:
@@ -140,6 +140,14 @@ def test_missed_occurrences_are_told_once_whether_they_had_rows_or_lie_in_a_gap(
     assert rows(bed)[0].said["reason"] == gap.reason
 
 
+def test_an_occurrence_whose_row_is_refused_is_missed(bed: StoreBed) -> None:
+    lease = bed.lead()
+    bad = replace(occurrence(bed.planned_job(lease), lease.now), queue="\udc80")
+    for _ in range(2):
+        bed.leader.make_runs(lease, MakeRuns((bad,), cursor=lease.now))
+    assert told(bed) == {("run.missed", "job"): 1}
+
+
 def test_without_a_topic_nothing_is_written(sql_stores: StoreBed) -> None:
     lease = sql_stores.lead()
     (run,) = sql_stores.released(lease, one_off(lease.now))
@@ -199,7 +207,7 @@ def test_a_storm_is_one_message_and_then_one_with_a_count_after_the_quiet_time(
         connection.execute(notices.update().values(told_at=outbox.now() - HOUR))
     ids = iter(["later"])
     decide = lambda w, last, now: messages(ready(w, last, now, HOUR), now, lambda: next(ids))  # noqa: E731
-    assert outbox.seal(("a",), decide) == 1
+    assert outbox.seal(("a",), HOUR, decide) == 1
     assert told(bed) == {("run.failed", "job"): 0}
     assert sorted(row.message_id for row in rows(bed, deliveries)) == ["1", "later"]
 
@@ -225,7 +233,8 @@ def test_each_target_gets_its_own_delivery_with_the_same_id_and_body(bed: StoreB
     outbox.failed(of_b, "HTTP 500\x00", outbox.now() - 1)
     again = claimed(outbox, "a", "b")
     assert (again.target, again.attempts, again.body) == ("b", 2, of_b.body)
-    assert outbox.backlog().waiting == 1
+    backlog = outbox.backlog()
+    assert (backlog.waiting, backlog.dead, backlog.last_failed) == (1, 0, "b: HTTP 500 ")
     outbox.failed(again, "gone", None)
     backlog = outbox.backlog()
     assert (backlog.waiting, backlog.dead, backlog.last_dead) == (0, 1, "b: gone")
