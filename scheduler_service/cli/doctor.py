@@ -54,7 +54,7 @@ def examine(settings: Settings, *, as_json: bool = False) -> int:
     findings = [
         Finding("settings", True, "accepted"),
         _found("database", lambda: _database(settings), "see that it is there, then run `itinerary migrate`"),
-        _found("history", lambda: _history(settings), "its leader's log says why it is not pruned"),
+        _found("history", lambda: history(settings), "its leader's log says why it is not pruned"),
         _found("redis", lambda: _redis(settings), "start it, or set ITINERARY_REDIS_URL"),
         _found("redis data", lambda: _redis_keeps(settings), "change it in Redis's own configuration"),
         _found("leader", lambda: _leader(settings), "start one with `itinerary leader`"),
@@ -106,7 +106,8 @@ def _database(settings: Settings) -> str:
     return f"{shown_url(settings.database_url)}, schema up to date"
 
 
-def _history(settings: Settings) -> str:
+def history(settings: Settings) -> str:
+    """How much of the past is there that should be gone."""
     kept = f"finished runs are kept for {format_duration(settings.retention)}"
     with opened(settings) as database:
         check_schema(database)

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from scheduler_service.cli.doctor import history
+from scheduler_service.config import Settings
 from scheduler_service.core.instants import DAY
 from tests.support.command_line import Itinerary
 from tests.support.old_runs import keep, kept_of, old_run
@@ -23,9 +25,10 @@ def test_what_is_old_is_counted_then_deleted_and_a_day_is_the_least(sqlite_url: 
         ids = keep(bed.database, *(old_run(lease.now - age * DAY) for age in (1, 8, 9, 31)))
         counted = json.loads(itinerary.done("prune", "--older-than", "7d", "--dry-run", "--json"))
         assert (counted["dry_run"], counted["rows"]["runs"], len(kept_of(bed.database, ids))) == (True, 3, 4)
-        assert "finished runs are kept for 30d; 1 are older; sweeps: none ended so far" in itinerary("doctor").stdout
+        settings = Settings(database_url=sqlite_url)
+        assert history(settings) == "finished runs are kept for 30d; 1 are older; sweeps: none ended so far"
         assert "deleted 3 of runs, 0 of gaps" in itinerary.done("prune", "--older-than", "7d")
         assert kept_of(bed.database, ids) == ids[:1]
-        assert "0 are older; sweeps: the last ended" in itinerary("doctor").stdout
+        assert "0 are older; sweeps: the last ended" in history(settings)
         refused = itinerary("prune", "--older-than", "23h")
         assert (refused.returncode, "--older-than" in refused.stderr) == (2, True)
