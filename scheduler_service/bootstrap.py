@@ -30,15 +30,16 @@ from scheduler_service.adapters.sql_runs import SqlRunStore
 from scheduler_service.config import Settings
 from scheduler_service.core.job_plan import JobSets
 from scheduler_service.core.state import CoreSettings
-from scheduler_service.history_ports import HistoryStore
 from scheduler_service.leader_port import leader_port
 from scheduler_service.loops.leader import Leader
 from scheduler_service.loops.pruner import Retention
 from scheduler_service.loops.scheduler_loop import Outside
-from scheduler_service.notice_ports import Outbox
 from scheduler_service.notifying import leader_notifies
-from scheduler_service.ports import Dispatcher, Inbox, JobStore, LeaseStore, RunStore
-from scheduler_service.record_ports import AuditLog, Evidence, Wakeups
+from scheduler_service.ports.broker import Dispatcher, Inbox
+from scheduler_service.ports.history import HistoryStore
+from scheduler_service.ports.notices import Outbox
+from scheduler_service.ports.records import AuditLog, Evidence, Wakeups
+from scheduler_service.ports.stores import JobStore, LeaseStore, RunStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from scheduler_service.adapters.webhook import Webhook
 from scheduler_service.config import Settings
 from scheduler_service.loops.courier import Courier
 from scheduler_service.loops.notifier import LeadersNotifier, Notifying, Rules, Watchman
-from scheduler_service.notice_ports import NoticeMeter, Target
 from scheduler_service.notify_settings import read_smtp_url, signing_key
+from scheduler_service.ports.notices import NoticeMeter, Target
 
 ABSENT_AFTER_TTLS: Final = 6
 """Nobody has led for so many lease_ttl: a takeover would have come long ago."""

@@ -22,7 +22,7 @@ from scheduler_service.core.errors import BrokerUnavailable
 from scheduler_service.core.feedback import ServerGeneration
 from scheduler_service.core.model import ReleasedRun
 from scheduler_service.core.wire import GENERATION_OF_BROKER, HEADER_SEQ
-from scheduler_service.ports import QueueHead
+from scheduler_service.ports.broker import QueueHead
 
 _PUSHED_AT_ONCE: Final = 500
 _PUSHED_BYTES: Final = 4 * 1024 * 1024

@@ -13,8 +13,8 @@ from email.utils import format_datetime
 from typing import Any, Final
 
 from scheduler_service.core.instants import to_datetime
-from scheduler_service.notice_ports import Delivery, DeliveryFailed, DeliveryRefused
 from scheduler_service.notify_settings import SmtpServer
+from scheduler_service.ports.notices import Delivery, DeliveryFailed, DeliveryRefused
 
 TIMEOUT: Final = 10.0
 _PERMANENT: Final = 500

@@ -2,7 +2,7 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from scheduler_service.notice_ports import Backlog
+from scheduler_service.ports.notices import Backlog
 
 
 class NoticeMetrics:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from scheduler_service.adapters.database import can_hold
 from scheduler_service.adapters.tables import FIRST_INSTANT, LAST_INSTANT
 from scheduler_service.core.errors import BadValue
-from scheduler_service.ports import Page
+from scheduler_service.ports.stores import Page
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ import psycopg
 from scheduler_service.adapters.database import read_url
 from scheduler_service.core.errors import StoreUnavailable
 from scheduler_service.core.instants import SECOND, Duration
-from scheduler_service.record_ports import News
+from scheduler_service.ports.records import News
 
 CHANNEL: Final = "itinerary"
 _ALL: Final[frozenset[News]] = frozenset({"runs", "jobs"})

@@ -14,7 +14,7 @@ from scheduler_service.adapters.redis_client import ANSWER_TIMEOUT, connect, red
 from scheduler_service.core.errors import BrokerUnavailable
 from scheduler_service.core.instants import MILLISECOND, SECOND, Duration, Instant
 from scheduler_service.core.wire import INBOX, INBOX_DEAD, entry, reply_key
-from scheduler_service.ports import InboxBatch
+from scheduler_service.ports.broker import InboxBatch
 
 _LONGEST_WAIT: Final = 5 * SECOND
 _REPLY_LIVES: Final = 60

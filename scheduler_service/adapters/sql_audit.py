@@ -14,8 +14,8 @@ from scheduler_service.adapters.record_tables import audit_log
 from scheduler_service.core.audit import AuditEntry, Deed
 from scheduler_service.core.instants import Instant, format_instant
 from scheduler_service.core.model import NewRun
-from scheduler_service.ports import Page
-from scheduler_service.record_ports import AuditFilter
+from scheduler_service.ports.records import AuditFilter
+from scheduler_service.ports.stores import Page
 
 _A: Final = audit_log.c
 AUDIT_COLUMNS: Final = (_A.id, _A.at, _A.actor, _A.role, _A.action, _A.subject, _A.before, _A.after)

@@ -15,7 +15,7 @@ from scheduler_service.core.model import Job
 from scheduler_service.core.notice_conditions import Pending, Running, may_end
 from scheduler_service.core.notices import Named
 from scheduler_service.core.run_state import RunState
-from scheduler_service.notice_ports import Page
+from scheduler_service.ports.notices import Page
 
 _R: Final = runs.c
 

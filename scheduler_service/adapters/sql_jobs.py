@@ -24,7 +24,7 @@ from scheduler_service.core.instants import MICROSECOND, Instant
 from scheduler_service.core.job_body import definition_of, job_body
 from scheduler_service.core.model import Job
 from scheduler_service.core.placements import carry_place
-from scheduler_service.ports import Page
+from scheduler_service.ports.stores import Page
 
 
 class _MadeMeanwhile(Conflict):

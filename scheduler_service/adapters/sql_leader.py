@@ -23,7 +23,7 @@ from scheduler_service.core.instants import DAY, MINUTE, Instant
 from scheduler_service.core.model import ActiveRun, Cursor, JobHistory, Lease
 from scheduler_service.core.notices import Topic
 from scheduler_service.core.placements import MovedBefore, PlaceJobs
-from scheduler_service.ports import Moved
+from scheduler_service.ports.stores import Moved
 
 STATISTICS_KEPT: Final = 7 * DAY
 _NO_LIMIT: Final = 2**31 - 1

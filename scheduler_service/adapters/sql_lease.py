@@ -18,7 +18,7 @@ from scheduler_service.core.errors import LeaseLost
 from scheduler_service.core.instants import MILLISECOND, Duration, Instant, format_instant
 from scheduler_service.core.model import Lease
 from scheduler_service.core.notices import Notice, Topic
-from scheduler_service.ports import LeaseView
+from scheduler_service.ports.stores import LeaseView
 
 # A takeover may have to wait until the database ends a frozen leader's idle transaction (Bounds.idle).
 LEASE_BOUNDS: Final = Bounds(statement=4_000 * MILLISECOND, lock=3_500 * MILLISECOND)

@@ -33,7 +33,7 @@ from scheduler_service.core.effects import Release
 from scheduler_service.core.instants import Instant
 from scheduler_service.core.model import ReleasedRun
 from scheduler_service.core.run_state import RunState
-from scheduler_service.ports import Moved
+from scheduler_service.ports.stores import Moved
 
 _RELEASES: Final = Batch(run_id=Text, attempt=Integer, seq=BigInteger)
 _NOW: Final = bindparam("now", type_=InstantColumn)

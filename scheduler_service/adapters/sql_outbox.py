@@ -15,7 +15,7 @@ from scheduler_service.adapters.notice_tables import UNTOLD, deliveries, notices
 from scheduler_service.adapters.tables import dump_json
 from scheduler_service.core.instants import DAY, Duration, Instant
 from scheduler_service.core.notices import GIVE_UP_AFTER, TOPIC_GAP, Message, Notice, Topic, Waiting
-from scheduler_service.notice_ports import Backlog, Delivery
+from scheduler_service.ports.notices import Backlog, Delivery
 
 _D: Final = deliveries.c
 _N: Final = notices.c

@@ -17,7 +17,7 @@ from scheduler_service.core.instants import Instant
 from scheduler_service.core.model import Gap
 from scheduler_service.core.policies import OVERLAP_WORD
 from scheduler_service.core.run_state import ACTIVE, RunState
-from scheduler_service.history_ports import Outcome, Trouble
+from scheduler_service.ports.history import Outcome, Trouble
 
 _R: Final = runs.c
 _BONES: Final = (_R.run_id, _R.job_id, _R.state, _R.scheduled_at, _R.started_at, _R.finished_at)

@@ -33,7 +33,7 @@ from scheduler_service.adapters.tables import IS_FINAL, IS_UNPLANNED, cursors, g
 from scheduler_service.core.instants import Instant
 from scheduler_service.core.model import Lease
 from scheduler_service.core.pruning import Needs, Past
-from scheduler_service.pruning_ports import Sweep, Walked
+from scheduler_service.ports.pruning import Sweep, Walked
 
 _SHARD: Final = 0
 _IDS: Final = Batch(row=BigInteger)

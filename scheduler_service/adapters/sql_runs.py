@@ -36,7 +36,7 @@ from scheduler_service.core.audit import Deed
 from scheduler_service.core.errors import Conflict, NotFound, StoreUnavailable
 from scheduler_service.core.model import NewRun, Run
 from scheduler_service.core.run_state import ACTIVE, RunState
-from scheduler_service.ports import Page, RunFilter
+from scheduler_service.ports.stores import Page, RunFilter
 
 CANCELLED_EARLY: Final = "cancelled on request, before it was released"
 _NAMES: Final = Batch(name=Text)

@@ -20,7 +20,8 @@ from scheduler_service.core.instants import format_instant
 from scheduler_service.core.model import NewRun, ReleasedRun, Run
 from scheduler_service.core.trace_ids import trace_id_of
 from scheduler_service.core.wire import HEADER_TRACE
-from scheduler_service.ports import Dispatcher, RunStore
+from scheduler_service.ports.broker import Dispatcher
+from scheduler_service.ports.stores import RunStore
 from scheduler_service.tracer import next_trace_id
 from scheduler_service.tracing import traceparent_of
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from scheduler_service import safe_http
 from scheduler_service.core.instants import SECOND, Instant
-from scheduler_service.notice_ports import Delivery, DeliveryFailed, DeliveryRefused
+from scheduler_service.ports.notices import Delivery, DeliveryFailed, DeliveryRefused
 from scheduler_service.safe_http import CallFailed, CallRefused, Reach
 from scheduler_service.version import VERSION
 

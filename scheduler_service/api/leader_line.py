@@ -15,7 +15,7 @@ from uuid_utils.compat import uuid7
 from scheduler_service.api.problems import unavailable
 from scheduler_service.core.errors import BrokerUnavailable
 from scheduler_service.core.instants import SECOND, Duration, Instant
-from scheduler_service.ports import Inbox
+from scheduler_service.ports.broker import Inbox
 
 ANSWER_WITHIN: Final[Duration] = SECOND
 _SPARED: Final = 1.0

@@ -13,7 +13,7 @@ from scheduler_service.api.routes_jobs import Cursor, Limit
 from scheduler_service.core.audit import audit_body
 from scheduler_service.core.fields import read_text
 from scheduler_service.core.instants import parse_instant
-from scheduler_service.record_ports import AuditFilter
+from scheduler_service.ports.records import AuditFilter
 
 router = APIRouter(prefix="/api/v1", tags=["audit"], dependencies=[Depends(require("operator"))])
 Time = Annotated[str | None, Query(description="An RFC 3339 time.", examples=["2026-12-01T01:00:00Z"])]

@@ -23,7 +23,7 @@ from scheduler_service.core.model import Run
 from scheduler_service.core.run_body import run_body
 from scheduler_service.core.run_requests import again, read_batch, read_run
 from scheduler_service.core.run_state import FINAL, RunState
-from scheduler_service.ports import RunFilter
+from scheduler_service.ports.stores import RunFilter
 
 router = APIRouter(prefix="/api/v1", tags=["runs"], dependencies=[Depends(require("viewer"))])
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,299}")

@@ -10,7 +10,7 @@ from scheduler_service.core.errors import BadValue
 
 if TYPE_CHECKING:
     from scheduler_service.config import Settings
-    from scheduler_service.notice_ports import Delivery, Target
+    from scheduler_service.ports.notices import Delivery, Target
 
 notify = typer.Typer(help="Try the notifications, and send anew what was given up.", no_args_is_help=True)
 
@@ -60,7 +60,7 @@ def _test_delivery() -> "Delivery":
     from scheduler_service.adapters.database import host_now
     from scheduler_service.adapters.tables import dump_json
     from scheduler_service.core.notices import test_message
-    from scheduler_service.notice_ports import Delivery
+    from scheduler_service.ports.notices import Delivery
 
     now = host_now()
     message = test_message(now, str(uuid7()))
@@ -68,7 +68,7 @@ def _test_delivery() -> "Delivery":
 
 
 def _result(target: "Target", delivery: "Delivery") -> dict[str, Any]:
-    from scheduler_service.notice_ports import DeliveryFailed, DeliveryRefused
+    from scheduler_service.ports.notices import DeliveryFailed, DeliveryRefused
 
     try:
         return {"target": target.name, "well": True, "words": target.deliver(delivery)}

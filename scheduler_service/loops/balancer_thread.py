@@ -8,7 +8,7 @@ from scheduler_service.core.placements import BalancerEffect, PlacesFound, Surve
 from scheduler_service.loops.effect_thread import EffectThread
 from scheduler_service.loops.mailbox import Mailbox
 from scheduler_service.loops.placement_log import log_survey
-from scheduler_service.ports import Meter
+from scheduler_service.ports.stores import Meter
 
 
 class BalancerThread:

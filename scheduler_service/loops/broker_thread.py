@@ -42,7 +42,8 @@ from scheduler_service.core.messages import Failed, Report, RetryAsked, Succeede
 from scheduler_service.loops.effect_thread import EffectThread
 from scheduler_service.loops.lease_keeper import LeaseKeeper
 from scheduler_service.loops.mailbox import Mailbox
-from scheduler_service.ports import Claims, Dispatcher, Inbox, Meter
+from scheduler_service.ports.broker import Claims, Dispatcher, Inbox
+from scheduler_service.ports.stores import Meter
 
 log = structlog.get_logger(__name__)
 

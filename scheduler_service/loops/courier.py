@@ -12,7 +12,7 @@ import structlog
 
 from scheduler_service.core.instants import SECOND, Duration, Instant
 from scheduler_service.core.notices import Message, Topic, Waiting, messages, next_try, ready
-from scheduler_service.notice_ports import (
+from scheduler_service.ports.notices import (
     Delivery,
     DeliveryFailed,
     DeliveryRefused,

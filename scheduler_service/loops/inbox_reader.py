@@ -14,7 +14,8 @@ from scheduler_service.core.messages import InboxMessage, decode
 from scheduler_service.core.wire import AGAIN_FIELD
 from scheduler_service.loops.mailbox import Mailbox
 from scheduler_service.loops.repeating import Repeating
-from scheduler_service.ports import Inbox, InboxBatch, Meter
+from scheduler_service.ports.broker import Inbox, InboxBatch
+from scheduler_service.ports.stores import Meter
 
 log = structlog.get_logger(__name__)
 

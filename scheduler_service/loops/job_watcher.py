@@ -9,7 +9,7 @@ from scheduler_service.core.errors import StoreUnavailable
 from scheduler_service.core.feedback import JobsRead
 from scheduler_service.core.instants import Instant
 from scheduler_service.loops.mailbox import Mailbox
-from scheduler_service.ports import LeaderStore
+from scheduler_service.ports.stores import LeaderStore
 
 log = structlog.get_logger(__name__)
 

@@ -14,7 +14,7 @@ from scheduler_service.core.state import CoreSettings
 from scheduler_service.loops.lease_keeper import LeaseKeeper
 from scheduler_service.loops.mailbox import Mailbox, monotonic
 from scheduler_service.loops.scheduler_loop import Outside, SchedulerLoop
-from scheduler_service.ports import LeaseStore, LeaseView
+from scheduler_service.ports.stores import LeaseStore, LeaseView
 
 log = structlog.get_logger(__name__)
 

@@ -18,8 +18,8 @@ from scheduler_service.core.pruning import Pace, Past, horizon, horizon_of
 from scheduler_service.loops.lease_keeper import LeaseKeeper
 from scheduler_service.loops.mailbox import monotonic
 from scheduler_service.loops.repeating import Repeating
-from scheduler_service.ports import Meter
-from scheduler_service.pruning_ports import Pruning
+from scheduler_service.ports.pruning import Pruning
+from scheduler_service.ports.stores import Meter
 
 log = structlog.get_logger(__name__)
 

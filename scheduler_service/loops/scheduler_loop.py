@@ -29,8 +29,9 @@ from scheduler_service.loops.pruner import Pruner, Retention
 from scheduler_service.loops.repeating import Repeating
 from scheduler_service.loops.store_syncer import StoreSyncer
 from scheduler_service.loops.wakeup_listener import WakeupListener
-from scheduler_service.ports import Claims, Dispatcher, Inbox, LeaderStore, Meter
-from scheduler_service.record_ports import Wakeups
+from scheduler_service.ports.broker import Claims, Dispatcher, Inbox
+from scheduler_service.ports.records import Wakeups
+from scheduler_service.ports.stores import LeaderStore, Meter
 
 log = structlog.get_logger(__name__)
 

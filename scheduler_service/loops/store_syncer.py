@@ -38,7 +38,7 @@ from scheduler_service.loops.effect_thread import EffectThread
 from scheduler_service.loops.lease_keeper import LeaseKeeper
 from scheduler_service.loops.mailbox import Mailbox
 from scheduler_service.loops.placement_log import log_placed
-from scheduler_service.ports import LeaderStore
+from scheduler_service.ports.stores import LeaderStore
 
 log = structlog.get_logger(__name__)
 

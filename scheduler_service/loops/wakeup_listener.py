@@ -12,7 +12,7 @@ from scheduler_service.core.feedback import Woken
 from scheduler_service.core.instants import SECOND
 from scheduler_service.loops.mailbox import Mailbox
 from scheduler_service.loops.repeating import Repeating
-from scheduler_service.record_ports import Wakeups
+from scheduler_service.ports.records import Wakeups
 
 log = structlog.get_logger(__name__)
 

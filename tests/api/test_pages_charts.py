@@ -7,7 +7,7 @@ from scheduler_service.api.pages.moments import length
 from scheduler_service.api.pages.policy_words import changes
 from scheduler_service.core.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND, Duration
 from scheduler_service.core.run_state import RunState
-from scheduler_service.history_ports import Outcome
+from scheduler_service.ports.history import Outcome
 
 NOW = 1_800_000_000 * SECOND
 

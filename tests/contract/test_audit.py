@@ -12,7 +12,7 @@ from scheduler_service.core.audit import AuditEntry, Deed
 from scheduler_service.core.errors import Conflict, RowRefused, StoreUnavailable
 from scheduler_service.core.instants import MINUTE
 from scheduler_service.core.job_plan import JobSet
-from scheduler_service.record_ports import AuditFilter
+from scheduler_service.ports.records import AuditFilter
 from tests.support.fake_leader import FakeLeaderStore
 from tests.support.store_bed import StoreBed, a_job, one_off
 

@@ -12,7 +12,7 @@ from scheduler_service.core.errors import BrokerUnavailable
 from scheduler_service.core.instants import SECOND
 from scheduler_service.core.messages import Succeeded, decode
 from scheduler_service.core.wire import INBOX, cancel_key, claim_key, entry, result_key
-from scheduler_service.ports import Claims
+from scheduler_service.ports.broker import Claims
 from tests.support.fakes_redis import FakeClaims
 from tests.support.processes import free_port
 from workers.claim import claim

@@ -16,7 +16,7 @@ from scheduler_service.core.feedback import ServerGeneration
 from scheduler_service.core.identity import task_id
 from scheduler_service.core.instants import SECOND, parse_instant
 from scheduler_service.core.model import ReleasedRun
-from scheduler_service.ports import Dispatcher
+from scheduler_service.ports.broker import Dispatcher
 from tests.support.fakes_redis import FakeDispatcher
 from tests.support.processes import free_port
 from tests.support.redis_server import RedisServer

@@ -14,7 +14,7 @@ from scheduler_service.core.errors import BrokerUnavailable
 from scheduler_service.core.instants import SECOND
 from scheduler_service.core.messages import RunEnqueued, decode
 from scheduler_service.core.wire import INBOX, INBOX_DEAD, reply_key
-from scheduler_service.ports import Inbox
+from scheduler_service.ports.broker import Inbox
 from tests.support.fakes_redis import FakeInbox
 from tests.support.processes import free_port
 

@@ -18,7 +18,7 @@ from scheduler_service.core.instants import DAY, HOUR, MINUTE, SECOND
 from scheduler_service.core.model import Gap, Lease, NewRun
 from scheduler_service.core.notices import TOPICS, Notice, Topic, messages, ready
 from scheduler_service.core.run_state import Event, RunState
-from scheduler_service.notice_ports import Delivery
+from scheduler_service.ports.notices import Delivery
 from tests.contract.test_store_lost_reply import lost_reply
 from tests.support.store_bed import StoreBed, a_job, occurrence, one_off
 

@@ -13,7 +13,7 @@ from scheduler_service.core.instants import MINUTE
 from scheduler_service.core.job_plan import JobSet, JobSets
 from scheduler_service.core.model import Job
 from scheduler_service.core.placements import PlaceJobs, Placement
-from scheduler_service.record_ports import AuditFilter
+from scheduler_service.ports.records import AuditFilter
 from tests.support.store_bed import StoreBed, a_job
 
 

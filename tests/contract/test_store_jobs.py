@@ -11,7 +11,7 @@ from scheduler_service.core.errors import BadValue, Conflict, NotFound, StaleVer
 from scheduler_service.core.instants import HOUR, SECOND
 from scheduler_service.core.job_body import definition_of
 from scheduler_service.core.model import Job
-from scheduler_service.ports import Page
+from scheduler_service.ports.stores import Page
 from tests.support.store_bed import StoreBed, a_job
 
 

@@ -21,7 +21,7 @@ from scheduler_service.core.placements import (
     Skip,
 )
 from scheduler_service.core.schedule import UNPLACED, upcoming
-from scheduler_service.record_ports import AuditFilter
+from scheduler_service.ports.records import AuditFilter
 from tests.support.fake_leader import FakeLeaderStore
 from tests.support.store_bed import StoreBed, a_job
 

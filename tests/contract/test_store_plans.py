@@ -11,7 +11,7 @@ from scheduler_service.core.effects import Apply, MakeRuns, Retract, Transition
 from scheduler_service.core.instants import DAY
 from scheduler_service.core.model import Gap, Lease
 from scheduler_service.core.run_state import Event, RunState
-from scheduler_service.ports import RunFilter
+from scheduler_service.ports.stores import RunFilter
 from tests.support.store_bed import StoreBed, occurrence, one_off, release, sql_bed
 
 pytestmark = pytest.mark.slow  # whole processes, or real servers for long

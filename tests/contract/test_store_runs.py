@@ -12,7 +12,7 @@ from scheduler_service.core.errors import BadValue, Conflict, NotFound, RowRefus
 from scheduler_service.core.instants import DAY, MINUTE, SECOND
 from scheduler_service.core.model import NewRun, RetryPolicy, RunKind
 from scheduler_service.core.run_state import ACTIVE, Event, RunState
-from scheduler_service.ports import RunFilter
+from scheduler_service.ports.stores import RunFilter
 from tests.support.store_bed import StoreBed, occurrence, one_off, release
 
 AT = 1_900_000_000 * SECOND

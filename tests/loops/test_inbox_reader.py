@@ -12,7 +12,7 @@ from scheduler_service.core.messages import CancelRun
 from scheduler_service.core.wire import AGAIN_FIELD, entry
 from scheduler_service.loops.inbox_reader import InboxReader, parts
 from scheduler_service.loops.mailbox import Mailbox
-from scheduler_service.ports import InboxBatch
+from scheduler_service.ports.broker import InboxBatch
 from tests.support.fakes_redis import FakeInbox
 
 AT = 1_800_000_000 * SECOND

@@ -11,7 +11,7 @@ from scheduler_service.core.instants import SECOND
 from scheduler_service.core.job_body import read_job
 from scheduler_service.core.model import NewRun, RunKind
 from scheduler_service.core.run_state import RunState
-from scheduler_service.ports import RunFilter
+from scheduler_service.ports.stores import RunFilter
 from tests.support.leading import LeaderThread
 from tests.support.processes import wait_until
 from tests.support.redis_server import RedisServer

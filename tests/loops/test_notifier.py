@@ -29,8 +29,8 @@ from scheduler_service.core.topics import TOPICS, Topic
 from scheduler_service.loops import notifier
 from scheduler_service.loops.courier import Courier
 from scheduler_service.loops.notifier import LeadersNotifier, Rules, Watchman
-from scheduler_service.notice_ports import Backlog, Target
 from scheduler_service.notify_settings import signing_key
+from scheduler_service.ports.notices import Backlog, Target
 from tests.support.processes import wait_until
 from tests.support.store_bed import a_job, occurrence, one_off, sql_bed
 from tests.support.webhook_receiver import SECRET, WebhookReceiver, is_signed

@@ -23,8 +23,8 @@ from scheduler_service.adapters.webhook import Webhook, signature
 from scheduler_service.core.instants import SECOND, parse_instant
 from scheduler_service.core.notices import test_message as a_test_message
 from scheduler_service.core.topics import Topic
-from scheduler_service.notice_ports import Delivery, DeliveryFailed, DeliveryRefused
 from scheduler_service.notify_settings import SmtpServer, read_smtp_url, signing_key
+from scheduler_service.ports.notices import Delivery, DeliveryFailed, DeliveryRefused
 from tests.support.processes import free_port
 from tests.support.webhook_receiver import SECRET, WebhookReceiver, is_signed
 

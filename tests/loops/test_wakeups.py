@@ -11,7 +11,7 @@ from sqlalchemy import make_url
 from scheduler_service.client import enqueue_in
 from scheduler_service.core.job_body import read_job
 from scheduler_service.core.run_state import RunState
-from scheduler_service.ports import RunFilter
+from scheduler_service.ports.stores import RunFilter
 from tests.support.leading import LeaderThread
 from tests.support.processes import Child, project_env, wait_until
 

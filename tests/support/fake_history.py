@@ -7,7 +7,7 @@ from scheduler_service.core.instants import Instant
 from scheduler_service.core.model import Gap
 from scheduler_service.core.policies import OVERLAP_WORD
 from scheduler_service.core.run_state import ACTIVE, RunState
-from scheduler_service.history_ports import Outcome, Trouble
+from scheduler_service.ports.history import Outcome, Trouble
 from tests.support.fake_rows import RunRow, Tables
 
 _SAID = 200

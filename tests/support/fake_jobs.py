@@ -10,7 +10,7 @@ from scheduler_service.core.instants import MICROSECOND, Instant
 from scheduler_service.core.job_body import definition_of, job_body, read_job
 from scheduler_service.core.model import Job
 from scheduler_service.core.placements import carry_place
-from scheduler_service.ports import Page
+from scheduler_service.ports.stores import Page
 from tests.support.fake_rows import JobRow, Tables, as_json
 
 

@@ -20,7 +20,7 @@ from scheduler_service.core.model import ActiveRun, Attempt, Cursor, Gap, JobHis
 from scheduler_service.core.placements import MovedBefore, PlaceJobs, Placement, placed
 from scheduler_service.core.rebalance_record import last_moved, record_body
 from scheduler_service.core.run_state import ACTIVE, FINAL, WAITING, Event, RunState, can_move
-from scheduler_service.ports import Moved
+from scheduler_service.ports.stores import Moved
 from tests.support.fake_rows import AttemptRow, JobRow, RunRow, Tables, as_json, refuse_unstorable, task_error
 
 _OUTCOMES = {Event.FAIL: "failed", Event.RETRY: "retried", Event.LOSE: "lost", Event.TIME_OUT: "timed_out"}

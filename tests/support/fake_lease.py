@@ -6,7 +6,7 @@ from scheduler_service.core.errors import LeaseLost
 from scheduler_service.core.explain_facts import Term
 from scheduler_service.core.instants import Duration, Instant
 from scheduler_service.core.model import Lease
-from scheduler_service.ports import LeaseView
+from scheduler_service.ports.stores import LeaseView
 from tests.support.fake_rows import LeaseRow, Tables
 
 

@@ -9,7 +9,7 @@ from scheduler_service.core.errors import Conflict, NotFound
 from scheduler_service.core.instants import format_instant
 from scheduler_service.core.model import NewRun, Run
 from scheduler_service.core.run_state import ACTIVE, FINAL, WAITING, RunState
-from scheduler_service.ports import Page, RunFilter
+from scheduler_service.ports.stores import Page, RunFilter
 from tests.support.fake_rows import RunRow, Tables, refuse_unstorable
 
 

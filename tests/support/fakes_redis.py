@@ -13,7 +13,7 @@ from scheduler_service.core.identity import task_id
 from scheduler_service.core.instants import MILLISECOND, SECOND, Duration, Instant
 from scheduler_service.core.model import ReleasedRun
 from scheduler_service.core.wire import entry
-from scheduler_service.ports import InboxBatch, QueueHead
+from scheduler_service.ports.broker import InboxBatch, QueueHead
 
 
 class FakeInbox:

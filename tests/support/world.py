@@ -29,7 +29,7 @@ from scheduler_service.loops.inbox_reader import parts
 from scheduler_service.loops.lease_keeper import LeaseKeeper
 from scheduler_service.loops.mailbox import Mailbox
 from scheduler_service.loops.store_syncer import StoreSyncer
-from scheduler_service.ports import RunFilter
+from scheduler_service.ports.stores import RunFilter
 from tests.support.fake_store import FakeStore
 from tests.support.fakes_redis import FakeClaims, FakeDispatcher, FakeInbox
 

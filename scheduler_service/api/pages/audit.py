@@ -16,7 +16,7 @@ from scheduler_service.api.routes_jobs import Cursor
 from scheduler_service.core.audit import AuditEntry
 from scheduler_service.core.fields import read_text
 from scheduler_service.core.instants import Instant
-from scheduler_service.record_ports import AuditFilter
+from scheduler_service.ports.records import AuditFilter
 
 _ENTRIES: Final = 50
 _RUN: Final = re.compile(r"^adhoc_|_manual-[0-9a-f-]{36}$|_\d{4}-\d{2}-\d{2}T[\d:.]+Z$")

@@ -8,7 +8,7 @@ from typing import Final
 from scheduler_service.api.pages.moments import length
 from scheduler_service.core.instants import MILLISECOND, MINUTE, Duration, Instant, format_instant
 from scheduler_service.core.run_state import RunState
-from scheduler_service.history_ports import Outcome
+from scheduler_service.ports.history import Outcome
 
 _STEP: Final = 5
 _LOWEST: Final = 3

@@ -23,7 +23,7 @@ from scheduler_service.core.instants import DAY, HOUR, Instant
 from scheduler_service.core.model import NewRun, Run
 from scheduler_service.core.run_requests import again
 from scheduler_service.core.run_state import RunState
-from scheduler_service.history_ports import Trouble
+from scheduler_service.ports.history import Trouble
 
 WITHIN: Final = {"1h": HOUR, "24h": DAY, "7d": 7 * DAY}
 Within = Literal["1h", "24h", "7d"]

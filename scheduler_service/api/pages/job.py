@@ -24,7 +24,7 @@ from scheduler_service.core.explanation import Explanation
 from scheduler_service.core.instants import MICROSECOND, SECOND, Instant, format_instant, parse_instant
 from scheduler_service.core.model import Job, Overlap
 from scheduler_service.core.words import describe
-from scheduler_service.ports import RunFilter
+from scheduler_service.ports.stores import RunFilter
 
 _NEXT: Final = 10
 _HISTORY: Final = 20

@@ -21,7 +21,7 @@ from scheduler_service.core.fields import read_text
 from scheduler_service.core.instants import Instant, parse_instant
 from scheduler_service.core.model import Job
 from scheduler_service.core.words import describe
-from scheduler_service.history_ports import Outcome
+from scheduler_service.ports.history import Outcome
 
 _JOBS: Final = 50
 _SPARK: Final = 30

@@ -10,8 +10,8 @@ from scheduler_service.api.problems import Problem
 from scheduler_service.core.errors import BrokerUnavailable
 from scheduler_service.core.instants import HOUR, SECOND, Instant, parse_instant
 from scheduler_service.core.run_state import RunState
-from scheduler_service.history_ports import Trouble
-from scheduler_service.ports import LeaseView
+from scheduler_service.ports.history import Trouble
+from scheduler_service.ports.stores import LeaseView
 
 _LATE_AFTER: Final = 5 * SECOND
 TROUBLES: Final = 1000

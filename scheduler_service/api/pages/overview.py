@@ -18,7 +18,7 @@ from scheduler_service.core.errors import StoreUnavailable
 from scheduler_service.core.instants import DAY, HOUR, SECOND, Instant, parse_instant
 from scheduler_service.core.model import Job
 from scheduler_service.core.run_state import ACTIVE, RunState
-from scheduler_service.ports import RunFilter
+from scheduler_service.ports.stores import RunFilter
 
 _JOBS: Final = 200
 _COMING: Final = 10

@@ -13,7 +13,7 @@ from scheduler_service.api.routes_jobs import Cursor
 from scheduler_service.core.errors import BadValue
 from scheduler_service.core.fields import read_text
 from scheduler_service.core.run_state import RunState
-from scheduler_service.ports import RunFilter
+from scheduler_service.ports.stores import RunFilter
 
 _RUNS: Final = 50
 

@@ -1,4 +1,4 @@
-"""The port that old rows are deleted through, by the rules of ports.py: each call is short, whatever there is."""
+"""What old rows are deleted through: each call is short, whatever there is."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

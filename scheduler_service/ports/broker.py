@@ -1,4 +1,4 @@
-"""What the core needs of Redis and the broker; a part of ports.py, by the same rules, and imported from there."""
+"""Redis and the broker."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The part of the leader's store that places balanced jobs, and the meter of it; by the rules of ports.py."""
+"""The part of the leader's store that places balanced jobs, and the meter of it."""
 
 from typing import Protocol
 

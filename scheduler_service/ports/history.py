@@ -1,4 +1,4 @@
-"""The port that pages read history through, by the rules of ports.py: few columns, always bounded."""
+"""What pages read history through: few columns, always bounded."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

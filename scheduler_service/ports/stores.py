@@ -1,18 +1,9 @@
-"""What the core needs from outside. Each class states its duties; every implementation passes the same suite.
-
-Errors at every border: StoreUnavailable or BrokerUnavailable when the other side does not answer (the outcome of the
-last call is then unknown), LeaseLost when another term leads, RowRefused for a row that will never be accepted.
-"""
+"""The database as the leader and its users need it: jobs, runs, the lease; and the meter that watches the leader."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal, Protocol, TypeVar
 
-from scheduler_service.broker_ports import Claims as Claims
-from scheduler_service.broker_ports import Dispatcher as Dispatcher
-from scheduler_service.broker_ports import Inbox as Inbox
-from scheduler_service.broker_ports import InboxBatch as InboxBatch
-from scheduler_service.broker_ports import QueueHead as QueueHead
 from scheduler_service.core.audit import Deed
 from scheduler_service.core.effects import Apply, Effect, MakeRuns, RecordStatistics, Release
 from scheduler_service.core.instants import Duration, Instant
@@ -29,7 +20,7 @@ from scheduler_service.core.model import (
 from scheduler_service.core.pruning import Past
 from scheduler_service.core.run_state import RunState
 from scheduler_service.core.state import SchedulerState
-from scheduler_service.placement_ports import PlacementMeter, PlacementStore
+from scheduler_service.ports.placement import PlacementMeter, PlacementStore
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""Ports beside those of ports.py, by the same rules: the records that explain what happened, and news of commits."""
+"""The records that explain what happened, and news of commits."""
 
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol
 from scheduler_service.core.audit import AuditEntry, Deed
 from scheduler_service.core.explain_facts import Facts
 from scheduler_service.core.instants import Duration, Instant
-from scheduler_service.ports import Page
+from scheduler_service.ports.stores import Page
 
 News = Literal["runs", "jobs"]
 

@@ -1,4 +1,4 @@
-"""The ports of notifications, by the rules of ports.py: the outbox, who is told, and what a look finds."""
+"""Notifications: the outbox, who is told, and what a look finds."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
