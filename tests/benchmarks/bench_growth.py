@@ -39,7 +39,7 @@ def figures(asked: Asked) -> Iterator[Figure]:
     for name in (*SERIES, *PEERS):
         points = asked.series.get(name, {})
         if len(points) > 1:
-            target = WORST if name in SERIES else None
+            target = WORST if name in SERIES and not asked.quick else None
             span = f"N from {min(points):,} to {max(points):,}, {_steepest(points):.2f} at the steepest"
             yield Figure(f"{name} ~ N to the power of, {span}", exponent(points), "", target=target)
     if asked.plots:
