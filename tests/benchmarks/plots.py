@@ -34,7 +34,7 @@ def bars(path: Path, title: str, unit: str, values: Mapping[str, float], *, log:
     """One bar for each name."""
     axes, save = _figure(path, title)
     drawn = axes.barh(list(reversed(values)), list(reversed(values.values())))
-    axes.bar_label(drawn, fmt="{:,.4g}", padding=3)
+    axes.bar_label(drawn, fmt=lambda value: f"{value:,.0f}" if value >= 100 else f"{value:.3g}", padding=3)
     axes.margins(x=0.2)
     axes.set(xlabel=unit, xscale="log" if log else "linear")
     save()
@@ -56,6 +56,7 @@ def _figure(path: Path, title: str):  # type: ignore[no-untyped-def]  # matplotl
     figure, axes = plt.subplots(figsize=(8, 5), layout="constrained")
     axes.set_title(title)
     axes.grid(alpha=0.3)
+    axes.set_axisbelow(True)
 
     def save() -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
