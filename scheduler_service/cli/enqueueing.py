@@ -20,6 +20,7 @@ def enqueue(
     queue: Annotated[str | None, typer.Option(help="Queue.")] = None,
     priority: Annotated[int | None, typer.Option(help="0 (first) to 9 (last).")] = None,
     timeout: Annotated[str | None, typer.Option(help="How long an attempt may run.")] = None,
+    attempts: Annotated[int | None, typer.Option(help="How often it is tried.")] = None,
     key: Annotated[str | None, typer.Option(help="Idempotency key: the same again enqueues nothing new.")] = None,
     wait: Annotated[bool, typer.Option(help="Wait until the run is over; status 1 unless it completed.")] = False,
     as_json: Json = False,
@@ -38,6 +39,7 @@ def enqueue(
             queue=queue,
             priority=priority,
             timeout=timeout,
+            retry=None if attempts is None else {"max_attempts": attempts},
             idempotency_key=key,
         )
         if wait:

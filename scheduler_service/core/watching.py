@@ -214,7 +214,7 @@ def results_found(state: SchedulerState, step: Step, found: ResultsFound) -> Non
             state.watch_at(_next_look(state, run, silent_since, step.now), run_id)
             continue
         step.others.append(StopTasks(((run_id, attempt),)))
-        reason = f"lost: worker {run.worker} was not heard of any more"
+        reason = f"worker {run.worker} was not heard of any more"
         fail(state, step, run, Event.LOSE, _failure(run, step.now, "Lost", reason, "lost"))
 
 

@@ -51,9 +51,10 @@ def test_a_job_can_come_from_a_file_or_standard_input(itinerary: Itinerary, tmp_
 
 
 def test_enqueueing_with_a_key_twice_is_one_run_and_times_are_meant_in_the_readers_zone(itinerary: Itinerary) -> None:
-    words = ("enqueue", "itinerary.echo", "--at", "2999-07-01T12:00:00", "--key", "k", "--json")
+    words = ("enqueue", "itinerary.echo", "--at", "2999-07-01T12:00:00", "--attempts", "3", "--key", "k", "--json")
     first, again = (json.loads(itinerary.done(*words)) for _ in range(2))
     assert first == again
+    assert itinerary(*words, "--attempts", "4").returncode == 1  # the same key for another request
     assert first["due_at"] == "2999-07-01T10:00:00Z"
     assert "2999-07-01 12:00:00" in itinerary.done("runs", "list")
 
