@@ -43,13 +43,8 @@ def test_a_floating_image_is_not_taken_for_a_pinned_one() -> None:
     assert is_pinned("registry.example.org:5000/redis:8.2.1-bookworm")
 
 
-def test_the_manual_leads_to_files_that_are_there() -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", (DEPLOY / "README.md").read_text()):
-        assert (DEPLOY / target).exists(), target
-
-
 def test_the_tuning_table_tells_the_defaults_of_the_program() -> None:
-    rows = re.findall(r"^\| `ITINERARY_(\w+)` \| (\w+) \|", (DEPLOY / "README.md").read_text(), re.MULTILINE)
-    assert len(rows) >= 4
+    rows = re.findall(r"^\| `ITINERARY_(\w+)` \| (\w+) \|", (DEPLOY / "TUNING.md").read_text(), re.MULTILINE)
+    assert len(rows) >= 10
     shown = Settings().model_dump(mode="json")
-    assert {name: str(shown[name.lower()]) for name, _ in rows} == dict(rows)
+    assert {name: str(shown[name.lower()] or "none") for name, _ in rows} == dict(rows)

@@ -1,0 +1,77 @@
+"""The pages beside the code: each link leads somewhere; each setting, figure and command that they name is there."""
+
+import re
+from itertools import chain
+from pathlib import Path
+
+import pytest
+from click import Command, Group
+from typer.main import get_command
+
+from scheduler_service.cli.program import app
+from scheduler_service.config import OTHER_NAMES, PREFIX, Settings
+from tests.support.processes import REPOSITORY
+
+FOLDERS = ("deploy", "scheduler_service", "tests", "workers")
+PAGES = sorted(
+    path
+    for path in chain(REPOSITORY.glob("*.md"), *(REPOSITORY.glob(f"{folder}/**/*.md") for folder in FOLDERS))
+    if "static" not in path.parts
+)
+NAMES = [str(path.relative_to(REPOSITORY)) for path in PAGES]
+OF_TESTS = frozenset({"TEST_BROWSER"})
+SOURCES = "\n".join(
+    path.read_text("utf-8") for folder in ("scheduler_service", "workers") for path in REPOSITORY.glob(f"{folder}/**/*.py")
+)
+
+
+def anchors(page: Path) -> set[str]:
+    """What a link may name in a page: its headings, as a reader's browser gets them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def commands(page: Path) -> list[list[str]]:
+    """The words of each `itinerary ...` line of the page's blocks that names one command, without comments."""
+    blocks = re.findall(r"^```(?:sh)?\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    lines = re.findall(r"(?:^|\| )itinerary (.+)$", "\n".join(blocks), re.MULTILINE)
+    return [line.split(" #")[0].split() for line in lines if not re.match(r"\S+\|", line)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_a_link_leads_to_a_file_and_a_heading_that_are_there(page: Path) -> None:
+    for target, _, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)(#([^)]*))?\)", page.read_text("utf-8")):
+        there = page.parent / target if target else page
+        assert there.exists(), target
+        if anchor:
+            assert anchor in anchors(there), f"{target}#{anchor}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_a_setting_that_is_named_is_one(page: Path) -> None:
+    known = {name.upper() for name in Settings.model_fields} | OTHER_NAMES | OF_TESTS
+    named = set(re.findall(rf"{PREFIX}([A-Z]\w*[A-Z])\b(?!_)", page.read_text("utf-8")))
+    assert named <= known
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_a_figure_that_is_named_is_measured(page: Path) -> None:
+    for name in set(re.findall(r"`(scheduler_(?!service)\w+[a-z])\b", page.read_text("utf-8"))):
+        assert f'"{name}' in SOURCES, name
+
+
+@pytest.mark.parametrize(("page", "words"), [(page, words) for page in PAGES for words in commands(page)])
+def test_a_command_that_is_shown_is_one_with_its_options(page: Path, words: list[str]) -> None:
+    command: Command = get_command(app)
+    while isinstance(command, Group) and words:
+        found = {name: command.commands.get(name) for name in words[0].split("|")}
+        assert None not in found.values(), f"{page}: {words}"
+        command, words = next(one for one in found.values() if one is not None), words[1:]
+    known = {option for parameter in command.params for option in parameter.opts} | {"--help"}
+    passes_on = command.ignore_unknown_options
+    options = {word.strip("[]") for word in words if word.strip("[]").startswith("--")}
+    assert passes_on or options <= known, f"{page}: {options - known}"
+
+
+def test_commands_are_found_in_the_tour() -> None:
+    assert len(commands(REPOSITORY / "README.md")) > 20
