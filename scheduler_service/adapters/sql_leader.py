@@ -5,10 +5,12 @@ was, and carrying it out again changes nothing). A row that the database will ne
 and keeps no other row out.
 """
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Final
 
-from sqlalchemy import delete, select
+from sqlalchemy import Connection, delete, select
 
 from scheduler_service.adapters import job_rows, sql_moves, sql_placing, sql_planning, sql_reads, sql_reports
 from scheduler_service.adapters.batch import insert_into
@@ -36,13 +38,14 @@ class SqlLeaderStore:
         self._database = database
         self._dialect = database.dialect
         self._notices = FactNotices(database.dialect, topics)
+        self._open = threading.local()
 
     def cursor(self, lease: Lease) -> Cursor:
         """See LeaderStore."""
         first = insert_into(cursors, self._dialect).values(shard=lease.shard, inbox_position="0-0")
         columns = (cursors.c.materialised_until, cursors.c.inbox_position, cursors.c.judged_until)
         kept = select(*columns).where(cursors.c.shard == lease.shard)
-        with fenced(self._database, lease) as connection:
+        with self._fenced(lease) as connection:
             connection.execute(first.on_conflict_do_nothing())
             return Cursor(*connection.execute(kept).one())
 
@@ -69,22 +72,34 @@ class SqlLeaderStore:
         with self._database.read() as connection:
             return job_rows.unplanned(connection, limit)
 
+    @contextmanager
+    def together(self, lease: Lease) -> Iterator[None]:
+        """See LeaderStore."""
+        with self._fenced(lease) as connection:
+            self._open.connection = connection
+            try:
+                yield
+            finally:
+                self._open.connection = None
+
     def make_runs(self, lease: Lease, batch: MakeRuns) -> tuple[str, ...]:
         """See LeaderStore. A run whose row is refused counts as not made, and is recorded as a gap."""
         try:
             made = self._make(lease, batch, sparing=False)
         except RowRefused:
+            if self._shared is not None:
+                raise
             made = self._make(lease, batch, sparing=True)
         return tuple(run.run_id for run in batch.runs if run.run_id not in made)
 
     def move_runs(self, lease: Lease, releases: Sequence[Release], now: Instant) -> Moved:
         """See LeaderStore."""
-        with fenced(self._database, lease) as connection:
+        with self._fenced(lease) as connection:
             return sql_moves.move(connection, self._dialect, lease.term, releases, now)
 
     def renew_publish(self, lease: Lease, releases: Sequence[Release]) -> Moved:
         """See LeaderStore."""
-        with fenced(self._database, lease) as connection:
+        with self._fenced(lease) as connection:
             return sql_moves.renumber(connection, self._dialect, lease.term, releases)
 
     def apply(self, lease: Lease, batch: Apply) -> tuple[str, ...]:
@@ -92,6 +107,8 @@ class SqlLeaderStore:
         try:
             refused = self._apply(lease, batch, sparing=False)
         except RowRefused:
+            if self._shared is not None:
+                raise
             refused = self._apply(lease, batch, sparing=True)
         return tuple(dict.fromkeys(t.run_id for t in batch.transitions if t.run_id in refused))
 
@@ -122,7 +139,7 @@ class SqlLeaderStore:
 
     def place_jobs(self, lease: Lease, batch: PlaceJobs) -> frozenset[str]:
         """See PlacementStore."""
-        with fenced(self._database, lease) as connection:
+        with self._fenced(lease) as connection:
             return sql_placing.place_jobs(connection, self._dialect, batch, self._database.read_clock(connection))
 
     def last_rebalance(self) -> tuple[MovedBefore, ...] | None:
@@ -130,8 +147,17 @@ class SqlLeaderStore:
         with self._database.read() as connection:
             return sql_placing.last_rebalance(connection)
 
+    @property
+    def _shared(self) -> Connection | None:
+        """The transaction of this thread's `together`."""
+        return getattr(self._open, "connection", None)
+
+    def _fenced(self, lease: Lease) -> AbstractContextManager[Connection]:
+        shared = self._shared
+        return fenced(self._database, lease) if shared is None else nullcontext(shared)
+
     def _make(self, lease: Lease, batch: MakeRuns, *, sparing: bool) -> set[str]:
-        with fenced(self._database, lease) as connection:
+        with self._fenced(lease) as connection:
             sql_planning.retract(connection, self._dialect, batch.retracts)
             making = Making(connection, self._dialect, self._database.read_clock(connection))
             made = making.sparing(batch.runs) if sparing else making.all(batch.runs)
@@ -142,7 +168,7 @@ class SqlLeaderStore:
         return made
 
     def _apply(self, lease: Lease, batch: Apply, *, sparing: bool) -> set[str]:
-        with fenced(self._database, lease) as connection:
+        with self._fenced(lease) as connection:
             if batch.cancels:
                 now = self._database.read_clock(connection)
                 sql_reports.request_cancels(connection, self._dialect, batch.cancels, now)

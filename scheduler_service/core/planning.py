@@ -20,7 +20,7 @@ from scheduler_service.core.state import SchedulerState, Step
 
 _CURSOR_SAVED_EVERY = 10 * SECOND
 # Rows are made for a tenth of the interval at a time: many by one transaction, and the index is asked seldom.
-_STRIDES = 10
+_STRIDES = 100
 
 
 def spans(history: JobHistory, start: Instant, end: Instant) -> Iterator[tuple[Job, Instant, Instant]]:

@@ -5,6 +5,7 @@ A database that is away is waited for as long as the lease is trusted; a row tha
 
 import threading
 from collections.abc import Callable
+from itertools import groupby
 from typing import Any, assert_never
 
 import structlog
@@ -26,6 +27,7 @@ from scheduler_service.core.feedback import (
     Applied,
     CancelsRead,
     DueRead,
+    Feedback,
     JobsRead,
     RunsMade,
     RunsMoved,
@@ -44,6 +46,8 @@ log = structlog.get_logger(__name__)
 
 _MOST_TRANSITIONS = 2000
 _MOST_MOVES = 500
+_WRITES = (MakeRuns, Apply, MoveRuns, Republish)
+_SHARED_FROM, _SHARED_TO = 50, 1_000
 
 
 class StoreSyncer:
@@ -67,64 +71,116 @@ class StoreSyncer:
 
     def carry_out(self, effects: list[StoreEffect]) -> None:
         """Do these, in order; returns when all are done."""
-        for effect in merged(effects):
-            self._until_done(effect)
+        for group in grouped(merged(effects)):
+            self._until_done(group)
 
-    def _until_done(self, effect: StoreEffect) -> None:
+    def _until_done(self, group: list[StoreEffect]) -> None:
         delay = 0.05
         while True:
             if not self._keeper.trusted():
                 raise LeaseLost(f"term {self._keeper.lease.term} is not confirmed any more")
             try:
-                return self._do(effect)
+                return self._do(group)
             except RowRefused as exc:
-                log.error("row set aside", effect=type(effect).__name__, error=str(exc))
+                if len(group) == 1:
+                    log.error("row set aside", effect=type(group[0]).__name__, error=str(exc))
+                    return None
+                for effect in group:
+                    self._until_done([effect])
                 return None
             except StoreUnavailable as exc:
-                if isinstance(effect, RecordStatistics):
+                if isinstance(group[0], RecordStatistics):
                     return None
-                log.warning("database away, trying again", effect=type(effect).__name__, error=str(exc))
+                log.warning("database away, trying again", effect=type(group[0]).__name__, error=str(exc))
             self._stopping.wait(delay)
             delay = min(delay * 2, 1.0)
 
-    def _do(self, effect: StoreEffect) -> None:
-        store, lease, put = self._store, self._keeper.lease, self._mailbox.put
+    def _do(self, group: list[StoreEffect]) -> None:
+        if len(group) == 1:
+            answers = [self._done(group[0])]
+        else:
+            with self._store.together(self._keeper.lease):
+                answers = [self._done(effect) for effect in group]
+        for answer in answers:
+            if answer is not None:
+                self._say(answer)
+                self._mailbox.put(answer)
+
+    def _say(self, answer: Feedback) -> None:
+        term = self._keeper.lease.term
+        match answer:
+            case RunsMoved(released=released, refused=refused):
+                log.info("runs released", count=len(released), refused=len(refused), term=term)
+            case RunsRenewed(released=released, cause=cause):
+                log.info("runs republished", count=len(released), cause=cause, term=term)
+            case JobsPlaced():
+                log_placed(answer)
+
+    def _done(self, effect: StoreEffect) -> Feedback | None:
+        """What came of it, where the loop must know."""
+        store, lease = self._store, self._keeper.lease
         match effect:
             case MakeRuns():
                 existing = store.make_runs(lease, effect)
-                if existing:
-                    put(RunsMade(existing))
+                return RunsMade(existing) if existing else None
             case MoveRuns(releases=releases):
                 moved = store.move_runs(lease, releases, self._keeper.now())
-                log.info("runs released", count=len(moved.released), refused=len(moved.refused), term=lease.term)
-                put(RunsMoved(moved.released, moved.refused))
+                return RunsMoved(moved.released, moved.refused)
             case Republish(releases=releases, cause=cause):
                 renewed = store.renew_publish(lease, releases)
-                log.info("runs republished", count=len(renewed.released), cause=cause, term=lease.term)
-                put(RunsRenewed(renewed.released, renewed.refused, cause))
+                return RunsRenewed(renewed.released, renewed.refused, cause)
             case Apply():
-                put(Applied(effect, store.apply(lease, effect)))
+                return Applied(effect, store.apply(lease, effect))
             case ReadRuns(run_ids=run_ids):
-                put(RunsRead(run_ids, tuple(store.read_runs(run_ids))))
+                return RunsRead(run_ids, tuple(store.read_runs(run_ids)))
             case ReadDue(until=until, limit=limit, asked_for=asked_for):
                 due = tuple(store.due_runs(until, limit, asked_for=asked_for))
-                put(DueRead(due, full=asked_for and len(due) >= limit))
+                return DueRead(due, full=asked_for and len(due) >= limit)
             case ReadCancels(limit=limit):
                 requests = tuple(store.cancel_requests(limit))
-                if requests:
-                    put(CancelsRead(requests))
+                return CancelsRead(requests) if requests else None
             case ReadJobs(job_ids=job_ids):
-                put(JobsRead(tuple(store.histories_of(job_ids, self._since))))
+                return JobsRead(tuple(store.histories_of(job_ids, self._since)))
             case PlaceJobs():
-                placed = JobsPlaced(effect, store.place_jobs(lease, effect))
-                log_placed(placed)
-                put(placed)
+                return JobsPlaced(effect, store.place_jobs(lease, effect))
             case ReadRebalance(asked=asked):
-                put(RebalanceRead(asked, store.last_rebalance()))
+                return RebalanceRead(asked, store.last_rebalance())
             case RecordStatistics():
                 store.record_statistics(effect)
+                return None
             case _:
                 assert_never(effect)
+
+
+def grouped(effects: list[StoreEffect]) -> list[list[StoreEffect]]:
+    """Neighbouring writes of many rows together, as far as a transaction bears it; everything else by itself.
+
+    What a few rows are waited for is told sooner without the others.
+    """
+    groups: list[list[StoreEffect]] = []
+    for are_writes, run in groupby(effects, lambda effect: isinstance(effect, _WRITES)):
+        neighbours = list(run)
+        if not are_writes or sum(map(_rows, neighbours)) < _SHARED_FROM:
+            groups += [[effect] for effect in neighbours]
+            continue
+        rows = _SHARED_TO
+        for effect in neighbours:
+            if rows + _rows(effect) > _SHARED_TO:
+                groups.append([])
+                rows = 0
+            groups[-1].append(effect)
+            rows += _rows(effect)
+    return groups
+
+
+def _rows(effect: Any) -> int:
+    match effect:
+        case MakeRuns(runs=runs):
+            return len(runs)
+        case Apply(transitions=transitions):
+            return len(transitions)
+        case _:
+            return len(effect.releases)
 
 
 def merged(effects: list[StoreEffect]) -> list[StoreEffect]:

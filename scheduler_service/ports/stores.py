@@ -1,6 +1,7 @@
 """The database as the leader and its users need it: jobs, runs, the lease; and the meter that watches the leader."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Generic, Literal, Protocol, TypeVar
 
@@ -93,6 +94,13 @@ class LeaderStore(PlacementStore, Protocol):
 
     def unplanned_jobs(self, limit: int) -> list[str]:
         """Ids of jobs whose planned version is not their version."""
+
+    def together(self, lease: Lease) -> AbstractContextManager[None]:
+        """Runs that this thread makes, moves and applies to in the block are written in one transaction.
+
+        Their answers hold when the block has ended well. RowRefused in it: nothing was written; one by one, what can
+        be is.
+        """
 
     def make_runs(self, lease: Lease, batch: MakeRuns) -> tuple[str, ...]:
         """Carry out one MakeRuns; returns the ids that were there already (not made by this call).

@@ -2,7 +2,7 @@
 
 from scheduler_service.core.effects import Apply, MoveRuns, ReadRuns, Release, Transition
 from scheduler_service.core.run_state import Event, RunState
-from scheduler_service.loops.store_syncer import merged
+from scheduler_service.loops.store_syncer import grouped, merged
 
 
 def move(*run_ids: str) -> MoveRuns:
@@ -28,3 +28,16 @@ def test_a_transaction_stays_of_a_bearable_size() -> None:
     moves = [move(*(f"{number}-{i}" for i in range(300))) for number in range(3)]
     applies = [apply(*(f"{number}-{i}" for i in range(1_500))) for number in range(2)]
     assert merged([*moves, *applies]) == [*applies, *moves]
+
+
+def test_many_rows_of_neighbouring_writes_share_a_transaction_and_a_few_do_not() -> None:
+    few = [apply("x"), move("a", "b")]
+    assert grouped(few) == [[few[0]], [few[1]]]
+    many = [apply(*map(str, range(40))), move(*map(str, range(40)))]
+    read = ReadRuns(("a",))
+    assert grouped([*many, read, *few]) == [many, [read], [few[0]], [few[1]]]
+
+
+def test_a_shared_transaction_stays_of_a_bearable_size() -> None:
+    moves = [move(*(f"{number}-{i}" for i in range(400))) for number in range(3)]
+    assert grouped([*moves]) == [[moves[0], moves[1]], [moves[2]]]

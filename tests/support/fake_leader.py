@@ -1,6 +1,7 @@
 """LeaderStore in memory, by the same contract as the SQL one."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from scheduler_service.adapters.setting_aside import note, storable, without_payload
@@ -64,6 +65,11 @@ class FakeLeaderStore:
         with self._tables.lock:
             jobs = self._tables.jobs.items()
             return [job_id for job_id, row in jobs if row.planned_version != row.current.version][:limit]
+
+    @contextmanager
+    def together(self, lease: Lease) -> Iterator[None]:
+        with self._tables.lock:
+            yield
 
     def make_runs(self, lease: Lease, batch: MakeRuns) -> tuple[str, ...]:
         with self._tables.lock:
