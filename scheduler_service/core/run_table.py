@@ -15,6 +15,7 @@ class RunTable:
 
     def __init__(self) -> None:
         self._runs: dict[str, ActiveRun] = {}
+        self._ended: dict[str, ActiveRun] = {}
         self._of_job: dict[str, dict[str, None]] = {}
         self._live: dict[str, dict[str, None]] = {}
         self._admitted: set[str] = set()
@@ -23,19 +24,22 @@ class RunTable:
         self.states: Counter[RunState] = Counter()
 
     def __len__(self) -> int:
-        return len(self._runs)
+        return len(self._runs) + len(self._ended)
 
     def __iter__(self) -> Iterator[ActiveRun]:
+        """Those that are not final."""
         return iter(list(self._runs.values()))
 
     def get(self, run_id: str) -> ActiveRun | None:
         """The run, or None where it is not known."""
-        return self._runs.get(run_id)
+        return self._runs.get(run_id) or self._ended.get(run_id)
 
     def put(self, run: ActiveRun) -> None:
         """Keep `run` in place of what was known of it."""
-        self._count(self._runs.get(run.run_id), -1)
-        self._runs[run.run_id] = run
+        self._count(self.get(run.run_id), -1)
+        now, before = (self._ended, self._runs) if run.state in FINAL else (self._runs, self._ended)
+        before.pop(run.run_id, None)
+        now[run.run_id] = run
         if run.job_id is not None:
             self._of_job.setdefault(run.job_id, {})[run.run_id] = None
         self._count(run, 1)
@@ -46,7 +50,7 @@ class RunTable:
 
     def drop(self, run_id: str) -> None:
         """Forget the run."""
-        run = self._runs.pop(run_id, None)
+        run = self._runs.pop(run_id, None) or self._ended.pop(run_id, None)
         if run is not None:
             self._count(run, -1)
             self._retire(run)
@@ -68,7 +72,7 @@ class RunTable:
 
     def of_job(self, job_id: str) -> list[ActiveRun]:
         """All known runs of the job, final ones too."""
-        return [self._runs[run_id] for run_id in self._of_job.get(job_id, ())]
+        return [run for run_id in self._of_job.get(job_id, ()) if (run := self.get(run_id)) is not None]
 
     def take_freed(self) -> set[str]:
         """Jobs of which the last live run ended or was forgotten since this was last asked."""

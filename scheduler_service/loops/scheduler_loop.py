@@ -35,8 +35,9 @@ from scheduler_service.ports.stores import LeaderStore, Meter
 
 log = structlog.get_logger(__name__)
 
-# Passes are at least this far apart, so that what comes meanwhile shares a transaction instead of having its own.
-_PACE_SECONDS = 0.005
+# The loop rests after a pass, longer after a long one, so that the threads beside it come to work, and what comes
+# meanwhile shares a pass and a transaction.
+_REST_SECONDS, _LONGEST_REST_SECONDS = 0.005, 0.03
 _FLUSH_SECONDS = 8.0
 _JOIN_SECONDS = 2.0
 _BACKLOG = 200
@@ -67,7 +68,7 @@ class SchedulerLoop:
         self._mailbox = mailbox
         self._inbox_buffer = inbox_buffer
         self._stopping = threading.Event()
-        self._passed_at = float("-inf")
+        self._rests_until = float("-inf")
         self._crash: BaseException | None = None
 
     def stop(self) -> None:
@@ -131,17 +132,18 @@ class SchedulerLoop:
         return found
 
     def _pass(self, state: SchedulerState, wake_at: int) -> SchedulerState:
-        self._stopping.wait(max(0.0, self._passed_at + _PACE_SECONDS - time.monotonic()))
+        self._stopping.wait(max(0.0, self._rests_until - time.monotonic()))
         messages = self._mailbox.drain(wake_at - self._keeper.now())
         if self._crash is not None:
             raise self._crash
         if not self._keeper.trusted():
             raise LeaseLost(f"term {self._keeper.lease.term} is not confirmed any more")
-        self._passed_at = time.monotonic()
-        began = time.perf_counter()
+        began = time.monotonic()
         state, effects = iterate(state, messages, self._keeper.now())
         self._hand_out(effects)
-        self._outside.meter.iterated(state, time.perf_counter() - began, effects)
+        took = time.monotonic() - began
+        self._rests_until = began + took + min(max(took, _REST_SECONDS), _LONGEST_REST_SECONDS)
+        self._outside.meter.iterated(state, took, effects)
         self._keeper.loop_passed()
         return state
 
