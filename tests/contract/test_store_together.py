@@ -33,9 +33,14 @@ def test_a_row_that_is_refused_undoes_all_and_what_follows_is_written_alone_agai
     (due, other) = bed.make(lease, one_off(lease.now), one_off(lease.now))
     (out,) = bed.released(lease, one_off(lease.now))
     bad = Transition(out.run_id, 1, Event.SUCCEED, RunState.COMPLETED, lease.now, worker="\x00")
-    with pytest.raises(RowRefused), bed.leader.together(lease):
-        bed.leader.move_runs(lease, [release(due)], lease.now)
-        bed.leader.apply(lease, Apply((bad,)))
+
+    def write() -> None:
+        with bed.leader.together(lease):
+            bed.leader.move_runs(lease, [release(due)], lease.now)
+            bed.leader.apply(lease, Apply((bad,)))
+
+    with pytest.raises(RowRefused):
+        write()
     assert {run.state for run in bed.leader.read_runs([due.run_id])} == {RunState.SCHEDULED}
     assert bed.leader.apply(lease, Apply((bad,))) == ()
     assert bed.leader.move_runs(lease, [release(other)], lease.now).refused == ()
