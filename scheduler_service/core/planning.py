@@ -23,8 +23,16 @@ _CURSOR_SAVED_EVERY = 10 * SECOND
 _STRIDES = 100
 
 
-def spans(history: JobHistory, start: Instant, end: Instant) -> Iterator[tuple[Job, Instant, Instant]]:
+def spans(history: JobHistory, start: Instant, end: Instant) -> list[tuple[Job, Instant, Instant]]:
     """The parts of [start, end) in which each version lets its schedule fire."""
+    job = history.versions[-1]
+    if len(history.versions) > 1 or job.deleted or job.paused or job.start_at is not None or job.end_at is not None:
+        return list(_spans(history, start, end))
+    since = job.effective_from if job.effective_from > start else start
+    return [(job, since, end)] if since < end else []
+
+
+def _spans(history: JobHistory, start: Instant, end: Instant) -> Iterator[tuple[Job, Instant, Instant]]:
     for index, job in enumerate(history.versions):
         until = history.versions[index + 1].effective_from if index + 1 < len(history.versions) else end
         since = max(start, job.effective_from)

@@ -6,22 +6,24 @@ A rebuild never delays dispatch. Occurrences that fell due while nobody planned 
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
+from operator import is_
 from typing import Final
 
 from scheduler_service.core.effects import BuildIndex
-from scheduler_service.core.expansion import Entry
 from scheduler_service.core.feedback import IndexBuilt, Owed
 from scheduler_service.core.instants import HOUR, SECOND, Instant
 from scheduler_service.core.jitter import jitter_of
 from scheduler_service.core.model import Gap, Job, JobHistory
 from scheduler_service.core.planning import count_missed, make, miss, ripe_rows, spans
 from scheduler_service.core.policies import judge_lateness
+from scheduler_service.core.roster import Entry, Roster
 from scheduler_service.core.run_index import build_generation
 from scheduler_service.core.schedule import count, occurrences
 from scheduler_service.core.state import SchedulerState, Step
 
 # Edits do not wait for a rebuild, they are expanded by themselves: it only keeps that work small.
 _REST: Final = 5 * SECOND
+_FOREVER: Final[Instant] = 2**62
 
 
 def want_rebuild(state: SchedulerState, step: Step) -> None:
@@ -40,21 +42,42 @@ def want_rebuild(state: SchedulerState, step: Step) -> None:
         step.others.append(BuildIndex(jobs, state.cursor, step.now, end, state.revision))
 
 
-def build_index(order: BuildIndex) -> IndexBuilt:
-    """Carry out a BuildIndex; pure, but long: it has a thread of its own."""
-    start = max(order.cursor, order.now)
-    entries, job_ids, job_failures, owed = [], [], [], []
-    for ordinal, history in enumerate(sorted(order.jobs, key=lambda h: h.job_id)):
-        job_ids.append(history.job_id)
-        entries += [
-            Entry(ordinal, history.job_id, job.schedule, since, until)
-            for job, since, until in spans(history, start, order.end)
-        ]
+class IndexBuilder:
+    """Carries out BuildIndex after BuildIndex; long, so it has a thread of its own.
+
+    While no job changes, the roster that was made for one window serves the next ones.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: tuple[JobHistory, ...] = ()
+        self._roster = Roster.of(())
+        self._job_ids: tuple[str, ...] = ()
+        self._since: Instant = 0
+
+    def build(self, order: BuildIndex) -> IndexBuilt:
+        """The index of the order's jobs, and what is owed before it."""
+        start = max(order.cursor, order.now)
+        if start < self._since or len(order.jobs) != len(self._jobs) or not all(map(is_, order.jobs, self._jobs)):
+            self._read(order.jobs, start)
+        owed: list[Owed] = []
         if order.cursor < order.now:
-            owed += _owed(history, order.cursor, order.now)
-    generation = build_generation(entries, job_ids, start, order.end, order.revision)
-    job_failures += [(job_ids[ordinal], reason) for ordinal, reason in generation.failures]
-    return IndexBuilt(generation, order.revision, order.cursor, tuple(owed), tuple(job_failures))
+            for history in order.jobs:
+                owed += _owed(history, order.cursor, order.now)
+        generation = build_generation(self._roster, self._job_ids, start, order.end, order.revision)
+        failures = tuple((self._job_ids[ordinal], reason) for ordinal, reason in generation.failures)
+        return IndexBuilt(generation, order.revision, order.cursor, tuple(owed), failures)
+
+    def _read(self, jobs: tuple[JobHistory, ...], since: Instant) -> None:
+        ordered = sorted(jobs, key=lambda history: history.versions[-1].job_id)
+        self._roster = Roster.of(
+            [
+                Entry(ordinal, job.job_id, job.schedule, start, end)
+                for ordinal, history in enumerate(ordered)
+                for job, start, end in spans(history, since, _FOREVER)
+            ]
+        )
+        self._job_ids = tuple([history.versions[-1].job_id for history in ordered])
+        self._jobs, self._since = jobs, since
 
 
 def _owed(history: JobHistory, start: Instant, end: Instant) -> list[Owed]:

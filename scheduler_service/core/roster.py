@@ -8,7 +8,7 @@ in time order is already ordered by (time, job id). An entry that cannot be used
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Final, assert_never
+from typing import Any, Final, NamedTuple, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,8 +33,7 @@ Positions = NDArray[np.int32]
 ON_THE_MINUTE: Final = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One job's schedule, valid for occurrences in [start, end); a job may have one entry per version."""
 
     ordinal: int
@@ -116,7 +115,7 @@ class _Draft:
     """A roster while its entries are being read."""
 
     def __init__(self) -> None:
-        self.rows_of: dict[int, range] = {}
+        self.rows_of: dict[int, list[tuple[int, bool]]] = {}
         self.walls: list[WallTimes] = []
         self.blocks: list[Clockwork] = []
         self.begins: list[tuple[int, Instant]] = []
@@ -141,15 +140,14 @@ class _Draft:
         rows = self.rows_of.get(id(wall))
         if rows is None:
             rows = self._new_rows(wall)
-        for row in rows:
-            on_minute = self.blocks[row].seconds == ON_THE_MINUTE
+        for row, on_minute in rows:
             (self.minute if on_minute else self.second).append((position, row))
         if wall.not_before is not None:
             self.begins.append((position, wall.not_before))
 
-    def _new_rows(self, wall: WallTimes) -> range:
+    def _new_rows(self, wall: WallTimes) -> list[tuple[int, bool]]:
         zone(wall.zone)
-        rows = range(len(self.blocks), len(self.blocks) + len(wall.blocks))
+        rows = [(row, block.seconds == ON_THE_MINUTE) for row, block in enumerate(wall.blocks, len(self.blocks))]
         self.walls += [wall] * len(wall.blocks)
         self.blocks += wall.blocks
         self.rows_of[id(wall)] = rows

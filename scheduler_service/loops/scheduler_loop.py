@@ -16,7 +16,7 @@ from scheduler_service.core.feedback import Shutdown
 from scheduler_service.core.instants import SECOND
 from scheduler_service.core.iteration import iterate, next_wake, take_over
 from scheduler_service.core.placements import BalancerEffect
-from scheduler_service.core.rebuilding import build_index
+from scheduler_service.core.rebuilding import IndexBuilder
 from scheduler_service.core.state import CoreSettings, SchedulerState
 from scheduler_service.loops.balancer_thread import BalancerThread
 from scheduler_service.loops.broker_thread import BrokerThread
@@ -67,6 +67,7 @@ class SchedulerLoop:
         self._keeper = keeper
         self._mailbox = mailbox
         self._inbox_buffer = inbox_buffer
+        self._index = IndexBuilder()
         self._stopping = threading.Event()
         self._rests_until = float("-inf")
         self._crash: BaseException | None = None
@@ -163,7 +164,7 @@ class SchedulerLoop:
     def _build(self, orders: list[BuildIndex]) -> None:
         for order in orders:
             began = time.perf_counter()
-            built = build_index(order)
+            built = self._index.build(order)
             self._outside.meter.rebuilt(time.perf_counter() - began)
             for job_id, reason in built.failures:
                 log.error("job left out of the index", job_id=job_id, reason=reason)

@@ -11,7 +11,7 @@ from scheduler_service.core.instants import MINUTE, SECOND
 from scheduler_service.core.iteration import iterate, take_over
 from scheduler_service.core.messages import decode
 from scheduler_service.core.model import Cursor, ReleasedRun
-from scheduler_service.core.rebuilding import build_index
+from scheduler_service.core.rebuilding import IndexBuilder
 from scheduler_service.core.run_state import RunState
 from scheduler_service.core.state import CoreSettings
 from tests.support.world import MONDAY, World, attempt_of
@@ -148,7 +148,7 @@ class TestLatenessIsJudgedOnce:
         # The builder takes its time: meanwhile a pass goes over the late row and leaves it alone.
         state, early = iterate(state, [], now)
         (order,) = [effect for effect in effects if isinstance(effect, BuildIndex)]
-        state, late = iterate(state, [build_index(order)], now + SECOND)
+        state, late = iterate(state, [IndexBuilder().build(order)], now + SECOND)
         state, later = iterate(state, [], now + 2 * SECOND)
         moved = [r.run_id for e in (*early, *late, *later) if isinstance(e, MoveRuns) for r in e.releases]
         made = [run.run_id for effect in late if isinstance(effect, MakeRuns) for run in effect.runs]

@@ -18,7 +18,7 @@ from scheduler_service.core.iteration import iterate, next_wake, take_over
 from scheduler_service.core.messages import decode
 from scheduler_service.core.model import Lease
 from scheduler_service.core.placements import BalancerEffect
-from scheduler_service.core.rebuilding import build_index
+from scheduler_service.core.rebuilding import IndexBuilder
 from scheduler_service.loops.broker_thread import BrokerThread
 from scheduler_service.loops.inbox_reader import BEGINNING, parts
 from scheduler_service.loops.lease_keeper import LeaseKeeper
@@ -92,6 +92,7 @@ class SimLeader(Process):
         self._stores: deque[StoreEffect] = deque()
         self._brokers: deque[Any] = deque()
         self._builds: deque[BuildIndex] = deque()
+        self._index = IndexBuilder()
         self._position = cursor.inbox_position
         self._anew, self._read_to = False, BEGINNING
         self._at_end = False
@@ -194,7 +195,7 @@ class SimLeader(Process):
         return None if self._dies_now() else self._heard()
 
     def turn_build(self) -> None:
-        self.mailbox.put(build_index(self._builds.popleft()))
+        self.mailbox.put(self._index.build(self._builds.popleft()))
         self._heard()
 
     def turn_read(self) -> None:

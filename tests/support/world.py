@@ -20,7 +20,7 @@ from scheduler_service.core.job_body import read_job
 from scheduler_service.core.messages import decode
 from scheduler_service.core.model import Job, NewRun, Run, RunKind
 from scheduler_service.core.placements import BalancerEffect
-from scheduler_service.core.rebuilding import build_index
+from scheduler_service.core.rebuilding import IndexBuilder
 from scheduler_service.core.state import CoreSettings
 from scheduler_service.core.wire import AGAIN_FIELD, entry
 from scheduler_service.loops.balancer_thread import BalancerThread
@@ -146,6 +146,7 @@ class World:
             self.now += TTL
             lease = self.store.leases.acquire(0, f"leader-{self.now}", TTL)
         assert lease is not None
+        self._index = IndexBuilder()
         self.mailbox = Mailbox()
         self.keeper = LeaseKeeper(self.store.leases, lease, self.now, TTL, lambda: None, clock=lambda: self.now)
         store = self.store.leader
@@ -194,7 +195,7 @@ class World:
         """What the threads around the loop would do, one after the other."""
         for effect in effects:
             if isinstance(effect, BuildIndex):
-                self.mailbox.put(build_index(effect))
+                self.mailbox.put(self._index.build(effect))
             elif isinstance(effect, BalancerEffect) and self.hold_balancer:
                 self._held_orders.append(effect)
             elif isinstance(effect, BalancerEffect):
