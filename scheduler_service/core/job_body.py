@@ -31,6 +31,9 @@ _KEYS: Final = frozenset(
     {"job_id", "title", "task", "args", "kwargs", "queue", "priority", "schedule", "start_at", "end_at", "jitter"}
     | {"misfire", "overlap", "retry", "timeout", "tags", "description"}
 )
+# Shared by all jobs without arguments; nobody changes a job's.
+_NO_ARGS: Final[list[Any]] = []
+_NO_KWARGS: Final[dict[str, Any]] = {}
 _READ_ONLY: Final = frozenset({"paused", "pause_reason", "version", "next_runs", "warnings", "paused_until", "source"})
 
 
@@ -60,8 +63,8 @@ def read_job(body: Mapping[str, Any], *, made_at: Instant) -> tuple[Job, tuple[s
     job_id = _required(reader, "job_id", check_job_id)
     task = _required(reader, "task", read_task)
     parsed = _required(reader, "schedule", lambda v, k: _schedule(v, k, str(job_id), made_at))
-    args = reader.take("args", [], read_list)
-    kwargs = reader.take("kwargs", {}, read_object)
+    args = reader.take("args", _NO_ARGS, read_list) or _NO_ARGS
+    kwargs = reader.take("kwargs", _NO_KWARGS, read_object) or _NO_KWARGS
     start_at = reader.take("start_at", None, parse_instant)
     end_at = reader.take("end_at", None, parse_instant)
     if start_at is not None and end_at is not None and end_at <= start_at:

@@ -22,7 +22,7 @@ log = structlog.get_logger(__name__)
 
 BEGINNING = "0-0"
 # Short, since a leader that is told to stop waits for the read in hand before it resigns.
-_WAIT = SECOND // 5
+_WAIT = 2 * SECOND // 5
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,6 +173,7 @@ class SchedulerLoop:
     def _flush(self, state: SchedulerState) -> None:
         """Bring what is in hand to its end: moved runs are published, what was read is committed."""
         log.info("told to stop, finishing what is in hand", term=self._keeper.lease.term)
+        self._reader.stop(0)  # it has heard it while the others are waited for
         self._stop_besides()
         self._reader.stop(_JOIN_SECONDS)
         self._mailbox.put(Shutdown())
@@ -197,8 +198,9 @@ class SchedulerLoop:
             part.stop(_JOIN_SECONDS)
 
     def _stop_besides(self) -> None:
-        for beside in self._besides:
-            beside.stop(_JOIN_SECONDS)
+        for seconds in (0, _JOIN_SECONDS):
+            for beside in self._besides:
+                beside.stop(seconds)
 
     def _broke(self, cause: BaseException) -> None:
         self._crash = cause

@@ -18,7 +18,7 @@ log = structlog.get_logger(__name__)
 
 _AGAIN_SECONDS = 1.0
 # Short, since a leader that is told to stop waits for it before it resigns.
-_WAIT = SECOND // 5
+_WAIT = 2 * SECOND // 5
 
 
 class WakeupListener(Repeating):
