@@ -94,12 +94,12 @@ def claims_deferred(state: SchedulerState, message: ClaimsDeferred) -> None:
 
 def inbox_read(state: SchedulerState, step: Step, read: InboxRead) -> None:
     """Move the position, unless it is still that of the generation before; silence counts only at the end."""
-    if not read.at_end:
-        state.listening_since = None
-    elif state.listening_since is None:
-        state.listening_since = step.now
     if read.anew:
         state.generation.rereading = False
+    if not read.at_end:
+        state.listening_since = None
+    elif state.listening_since is None and not state.generation.rereading:
+        state.listening_since = step.now
     if not state.generation.rereading:
         state.position = read.position
     step.again = read.again

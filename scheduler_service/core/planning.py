@@ -19,7 +19,7 @@ from scheduler_service.core.schedule import occurrences
 from scheduler_service.core.state import SchedulerState, Step
 
 _CURSOR_SAVED_EVERY = 10 * SECOND
-# Rows are made for a tenth of the interval at a time: many by one transaction, and the index is asked seldom.
+# Rows are made for a hundredth of the interval at a time: many by one transaction, and the index is asked seldom.
 _STRIDES = 100
 
 

@@ -66,6 +66,8 @@ def take_released(state: SchedulerState, step: Step, released: tuple[ReleasedRun
             if run.attempt != sent.attempt or run.state not in _NOT_STARTED:
                 continue
             keep(state, run._replace(state=RunState.PENDING, seq=sent.seq, pending_at=step.now), step.now)
+        else:
+            step.read(state, sent.run_id)  # an edit took it out of memory while its move was under way
         if sent.seq < state.generation.floor:
             below.append(sent.run_id)
             continue

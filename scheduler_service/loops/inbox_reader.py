@@ -12,7 +12,7 @@ from scheduler_service.core.feedback import InboxRead, InboxSilent
 from scheduler_service.core.instants import SECOND
 from scheduler_service.core.messages import InboxMessage, decode
 from scheduler_service.core.wire import AGAIN_FIELD
-from scheduler_service.loops.mailbox import Mailbox
+from scheduler_service.loops.mailbox import Mailbox, monotonic
 from scheduler_service.loops.repeating import Repeating
 from scheduler_service.ports.broker import Inbox, InboxBatch
 from scheduler_service.ports.stores import Meter
@@ -23,6 +23,7 @@ log = structlog.get_logger(__name__)
 BEGINNING = "0-0"
 # Short, since a leader that is told to stop waits for the read in hand before it resigns.
 _WAIT = 2 * SECOND // 5
+_DEAF_AFTER = 2 * SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +57,25 @@ class InboxReader(Repeating):
         self._anew = False
         self._read_to = BEGINNING
         self._at_end = False
+        self._read_at = monotonic()
 
     def begin_anew(self) -> None:
         """After the read in hand, read from the start of the stream: it may be another one."""
         self._told_anew.set()
 
     def _once(self) -> None:
-        if self._enough():
-            self._stopped.wait(0.01)
-        else:
+        if not self._enough():
             self._read_once()
+            self._read_at = monotonic()
+            return
+        self._stopped.wait(0.01)
+        if self._at_end and monotonic() - self._read_at > _DEAF_AFTER:
+            # What workers say meanwhile waits unread: their silence is ours.
+            self._fall_silent()
+
+    def _fall_silent(self) -> None:
+        self._at_end = False
+        self._mailbox.put(InboxSilent())
 
     def _read_once(self) -> None:
         if self._told_anew.is_set():
@@ -76,8 +86,7 @@ class InboxReader(Repeating):
             heard = [(part, self._understood(part)) for part in parts(batch, self._read_to)]
         except BrokerUnavailable as exc:
             log.warning("inbox cannot be read", error=str(exc))
-            self._at_end = False
-            self._mailbox.put(InboxSilent())
+            self._fall_silent()
             self._stopped.wait(0.5)
             return
         self._position = batch.position

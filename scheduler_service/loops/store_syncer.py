@@ -163,14 +163,20 @@ def grouped(effects: list[StoreEffect]) -> list[list[StoreEffect]]:
         if not are_writes or sum(map(_rows, neighbours)) < _SHARED_FROM:
             groups += [[effect] for effect in neighbours]
             continue
-        rows = _SHARED_TO
+        groups.append([])
         for effect in neighbours:
-            if rows + _rows(effect) > _SHARED_TO:
+            if groups[-1] and not _may_join(groups[-1], effect):
                 groups.append([])
-                rows = 0
             groups[-1].append(effect)
-            rows += _rows(effect)
     return groups
+
+
+def _may_join(group: list[StoreEffect], effect: StoreEffect) -> bool:
+    if sum(map(_rows, group)) + _rows(effect) > _SHARED_TO:
+        return False
+    # Done again after a lost answer, a row that was made and folded away together would be made and counted once more.
+    folds = isinstance(effect, Apply) and any(change.fold is not None for change in effect.transitions)
+    return not (folds and any(isinstance(one, MakeRuns) for one in group))
 
 
 def _rows(effect: Any) -> int:

@@ -1,12 +1,12 @@
 """The inbox reader: everything once, and once more from the start when it is told so."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from scheduler_service.adapters.metrics import PrometheusMeter
-from scheduler_service.core.feedback import InboxRead
+from scheduler_service.core.feedback import Feedback, InboxRead, InboxSilent
 from scheduler_service.core.instants import SECOND
 from scheduler_service.core.messages import CancelRun
 from scheduler_service.core.wire import AGAIN_FIELD, entry
@@ -14,6 +14,7 @@ from scheduler_service.loops.inbox_reader import InboxReader, parts
 from scheduler_service.loops.mailbox import Mailbox
 from scheduler_service.ports.broker import InboxBatch
 from tests.support.fakes_redis import FakeInbox
+from tests.support.processes import wait_until
 
 AT = 1_800_000_000 * SECOND
 
@@ -21,8 +22,9 @@ AT = 1_800_000_000 * SECOND
 class Reading:
     def __init__(self) -> None:
         self.inbox, self.mailbox = FakeInbox(), Mailbox()
+        self.enough = threading.Event()
         self.reader = InboxReader(
-            self.inbox, self.mailbox, PrometheusMeter(), "0-0", 100, lambda: False, lambda exc: None
+            self.inbox, self.mailbox, PrometheusMeter(), "0-0", 100, self.enough.is_set, lambda exc: None
         )
 
     def send(self, *names: str) -> None:
@@ -87,3 +89,22 @@ def test_parts_are_cut_where_old_and_new_meet_and_end_where_the_batch_ends() -> 
     assert cut == [(1, "1-0", False, True), (1, "2-0", False, False), (1, "3-0", False, True), (1, "4-0", True, False)]
     (empty,) = parts(InboxBatch((), "9-0", True), "0-0")
     assert (empty.entries, empty.position, empty.at_end, empty.again) == ((), "9-0", True, False)
+
+
+def test_while_it_does_not_read_for_long_nobody_is_called_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scheduler_service.loops.inbox_reader._DEAF_AFTER", SECOND // 20)
+    reading = Reading()
+    reading.reader.start()
+    told: list[Feedback] = []
+
+    def hears(wanted: Callable[[Feedback], bool]) -> bool:
+        told.extend(reading.mailbox.drain(SECOND // 10))
+        return any(map(wanted, told))
+
+    wait_until(lambda: hears(lambda word: isinstance(word, InboxRead) and word.at_end), 5, "it reads to the end")
+    reading.enough.set()
+    wait_until(lambda: hears(lambda word: isinstance(word, InboxSilent)), 5, "it says that it does not read")
+    told.clear()
+    reading.enough.clear()
+    wait_until(lambda: hears(lambda word: isinstance(word, InboxRead) and word.at_end), 5, "it reads to the end again")
+    reading.reader.stop(5)

@@ -1,6 +1,15 @@
 """What is queued while the database is busy goes out in fewer transactions, and in an order that means the same."""
 
-from scheduler_service.core.effects import Apply, MoveRuns, ReadRuns, Release, Transition
+from scheduler_service.core.effects import (
+    Apply,
+    MakeRuns,
+    MoveRuns,
+    ReadRuns,
+    RecordStatistics,
+    Release,
+    Transition,
+)
+from scheduler_service.core.model import Gap, NewRun, RunKind
 from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.loops.store_syncer import grouped, merged
 
@@ -36,6 +45,20 @@ def test_many_rows_of_neighbouring_writes_share_a_transaction_and_a_few_do_not()
     many = [apply(*map(str, range(40))), move(*map(str, range(40)))]
     read = ReadRuns(("a",))
     assert grouped([*many, read, *few]) == [many, [read], [few[0]], [few[1]]]
+
+
+def test_writes_without_rows_are_grouped_with_their_neighbours_and_with_nothing_before_them() -> None:
+    rows, nothing = move(*map(str, range(60))), apply(judged_until=7)
+    statistics = RecordStatistics(1, 2, 3, 4)
+    assert grouped([nothing, rows]) == [[nothing, rows]]
+    assert grouped([statistics, nothing, rows, statistics]) == [[statistics], [nothing, rows], [statistics]]
+
+
+def test_what_is_made_and_folded_away_is_not_made_again_in_one_transaction() -> None:
+    run = NewRun("job_1", RunKind.OCCURRENCE, "pkg.task", 1, 1, "job", 1)
+    made = MakeRuns((run,) * 60, cursor=9)
+    folded = Transition("job_1", 1, Event.SKIP, RunState.SKIPPED, 5, fold=Gap("job", 1, 2, 1, "overlap"))
+    assert grouped([made, Apply((folded,))]) == [[made], [Apply((folded,))]]
 
 
 def test_a_shared_transaction_stays_of_a_bearable_size() -> None:

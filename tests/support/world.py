@@ -192,7 +192,8 @@ class World:
             self.settle()
 
     def carry_out(self, effects: list[Effect]) -> None:
-        """What the threads around the loop would do, one after the other."""
+        """What the threads around the loop would do, one after the other: the database's first, all at once."""
+        self._syncer.carry_out([effect for effect in effects if isinstance(effect, StoreEffect)])
         for effect in effects:
             if isinstance(effect, BuildIndex):
                 self.mailbox.put(self._index.build(effect))
@@ -202,9 +203,7 @@ class World:
                 self._balancer.carry_out([effect])
             elif isinstance(effect, ReadInboxAnew):
                 self._position, self._anew, self._read_to = "0-0", True, self._position
-            elif isinstance(effect, StoreEffect):
-                self._syncer.carry_out([effect])
-            else:
+            elif not isinstance(effect, StoreEffect):
                 self._broker.carry_out([effect])
 
     def release_balancer(self) -> None:
