@@ -84,9 +84,16 @@ def mark_planned(connection: Connection, dialect: str, planned: Sequence[tuple[s
 
 
 def advance(connection: Connection, shard: int, cursor: Instant, *, back: bool) -> None:
-    """Move the cursor of this shard; it never goes back unless that is what is asked for."""
+    """Move the cursor of this shard; it never goes back unless that is what is asked for.
+
+    Where it does, its clock had jumped ahead: what was pruned by that clock ends there too, since what is planned from
+    now on is not pruned.
+    """
     behind = cursors.c.materialised_until.is_(None) | (cursors.c.materialised_until < cursor) | literal(back)
     connection.execute(update(cursors).where(cursors.c.shard == shard, behind).values(materialised_until=cursor))
+    if back:
+        too_far = (cursors.c.shard == shard, cursors.c.pruned_until > cursor)
+        connection.execute(update(cursors).where(*too_far).values(pruned_until=cursor))
 
 
 @cache

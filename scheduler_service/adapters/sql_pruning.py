@@ -81,7 +81,9 @@ class SqlPruning:
 
     def needs(self) -> Needs:
         """See Pruning."""
-        planned = select(cursors.c.materialised_until).where(cursors.c.shard == _SHARD)
+        oldest = select(runs.c.scheduled_at).order_by(runs.c.scheduled_at, runs.c.id).limit(1).scalar_subquery()
+        since = func.coalesce(cursors.c.pruned_until, oldest)
+        planned = select(cursors.c.materialised_until, since).where(cursors.c.shard == _SHARD)
         unplanned = (
             select(func.min(job_versions.c.effective_from))
             .join(jobs, jobs.c.job_id == job_versions.c.job_id)
@@ -89,7 +91,8 @@ class SqlPruning:
         )
         with self._database.read() as connection:
             now = self._database.read_clock(connection)
-            return Needs(now, connection.execute(planned).scalar(), connection.execute(unplanned).scalar())
+            cursor, history_since = connection.execute(planned).first() or (None, None)
+            return Needs(now, cursor, connection.execute(unplanned).scalar(), history_since)
 
     def walk(self, past: Past, before: Instant, after: tuple[int, ...] | None, limit: int) -> Walked:
         """See Pruning."""

@@ -24,7 +24,7 @@ from scheduler_service.api.leader_line import LeaderLine
 from scheduler_service.cli.output import print_json
 from scheduler_service.config import Settings, shown_url
 from scheduler_service.core.errors import ItineraryError
-from scheduler_service.core.instants import DAY, format_duration
+from scheduler_service.core.instants import DAY, HOUR, format_duration
 from scheduler_service.core.pruning import Past, horizon
 from scheduler_service.core.relative import relative
 from scheduler_service.logs import escaped
@@ -117,7 +117,8 @@ def history(settings: Settings) -> str:
         too_old = 0 if before is None else store.count(Past.RUNS, before, _MOST_COUNTED)
     last = "none ended so far" if swept.ended_at is None else f"the last ended {relative(swept.ended_at, needs.now)}"
     words = f"{kept}; {too_old:,}{'+' if too_old == _MOST_COUNTED else ''} are older; sweeps: {last}"
-    if before is not None and too_old == _MOST_COUNTED and (swept.pruned_until or 0) < before - DAY:
+    is_behind = before is not None and (swept.pruned_until or 0) < before - DAY
+    if is_behind and too_old == _MOST_COUNTED and (swept.ended_at or 0) < needs.now - HOUR:
         raise _NotWell(words)
     return words
 

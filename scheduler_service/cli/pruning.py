@@ -4,7 +4,13 @@ from typing import Annotated
 
 import typer
 
-OlderThan = Annotated[str | None, typer.Option(help="Such as 30d; a day at least. Default: the setting RETENTION.")]
+OlderThan = Annotated[
+    str | None,
+    typer.Option(
+        help="Such as 30d, a day at least: all that is older goes at once. Default: the setting RETENTION, and like a"
+        " leader's sweep at most a day further than the last one."
+    ),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")]
 
@@ -24,7 +30,7 @@ def prune(older_than: OlderThan = None, dry_run: DryRun = False, as_json: Json =
     from scheduler_service.config import load_settings
     from scheduler_service.core.errors import BadValue
     from scheduler_service.core.instants import DAY, SECOND, Duration, format_instant, parse_duration
-    from scheduler_service.core.pruning import Past, horizon, horizon_of
+    from scheduler_service.core.pruning import Past, horizon, horizon_of, next_horizon
     from scheduler_service.loops.pruner import sweep
 
     settings = load_settings()
@@ -40,7 +46,7 @@ def prune(older_than: OlderThan = None, dry_run: DryRun = False, as_json: Json =
     with opened(settings, HISTORY_BOUNDS) as database, spinner("pruning") as say:
         check_schema(database)
         store = SqlPruning(database)
-        before = horizon(store.needs(), host_now(), kept)
+        before = (next_horizon if older_than is None else horizon)(store.needs(), host_now(), kept)
         if before is not None and dry_run:
             gone.update({past: store.count(past, horizon_of(past, before, kept), 2**31) for past in Past})
         elif before is not None:

@@ -1,6 +1,7 @@
 """The pruner's thread: now and then it deletes what is older than `kept`, a little at a time, while all else goes on.
 
-Nobody waits for it: it never speaks to the loop, its transactions are short, and it rests in between.
+Nobody waits for it: it never speaks to the loop, its transactions are short, and it rests in between. A sweep goes at
+most a day further than the one before: after a long rest it catches up day by day.
 Killed anywhere, the next sweep goes on: what is gone is gone, and what is left is old still.
 """
 
@@ -11,10 +12,10 @@ from typing import Final
 
 import structlog
 
-from scheduler_service.core.errors import StoreUnavailable
+from scheduler_service.core.errors import RowRefused, StoreUnavailable
 from scheduler_service.core.instants import MINUTE, SECOND, Duration, Instant, format_instant
 from scheduler_service.core.model import Lease
-from scheduler_service.core.pruning import Pace, Past, horizon, horizon_of
+from scheduler_service.core.pruning import Pace, Past, horizon_of, next_horizon
 from scheduler_service.loops.lease_keeper import LeaseKeeper
 from scheduler_service.loops.mailbox import monotonic
 from scheduler_service.loops.repeating import Repeating
@@ -56,12 +57,12 @@ class Pruner(Repeating):
         self._wait = self._retention.every
         try:
             self._sweep()
-        except StoreUnavailable as exc:
+        except (StoreUnavailable, RowRefused) as exc:  # refused: by a clock that went back, the row is too young now
             log.warning("pruning put off", error=str(exc))
 
     def _sweep(self) -> None:
         store, kept = self._retention.store, self._retention.kept
-        before = horizon(store.needs(), self._retention.host_clock(), kept)
+        before = next_horizon(store.needs(), self._retention.host_clock(), kept)
         if before is None:
             return
         began, gone = monotonic(), Counter[str]()
@@ -83,7 +84,7 @@ def sweep(
 
     `go_on` waits so long and says whether to go on; where not, the sweep ends unfinished.
     """
-    begun = False
+    store.begin(lease, before)  # though nothing may be found: the next one goes on from there
     for past in Past:
         of_past = horizon_of(past, before, kept)
         after, pace = None, Pace()
@@ -91,9 +92,6 @@ def sweep(
             looked_at = monotonic()
             found = store.walk(past, of_past, after, pace.rows)
             if found.may_go:
-                if not begun:
-                    store.begin(lease, before)
-                    begun = True
                 asked_at = monotonic()
                 yield past, store.prune(lease, past, found.may_go, of_past)
                 pace = pace.after(monotonic() - asked_at)

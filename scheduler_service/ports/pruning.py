@@ -36,7 +36,7 @@ class Pruning(Protocol):
     """
 
     def needs(self) -> Needs:
-        """What planning may still look back to."""
+        """What planning may still look back to, and where history begins."""
 
     def walk(self, past: Past, before: Instant, after: tuple[int, ...] | None, limit: int) -> Walked:
         """Look at the next `limit` rows whose time lies before the horizon, from the key `after` on."""

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from scheduler_service.adapters.sql_pruning import SqlPruning
 from scheduler_service.core.effects import Apply, MakeRuns, RecordStatistics, Retract, Transition
 from scheduler_service.core.errors import LeaseLost
 from scheduler_service.core.instants import DAY, HOUR, MINUTE, SECOND
@@ -109,6 +110,16 @@ def test_the_cursor_goes_back_where_that_is_asked_for(bed: StoreBed) -> None:
     bed.leader.make_runs(lease, MakeRuns((), cursor=lease.now + HOUR))
     bed.leader.make_runs(lease, MakeRuns((), cursor=lease.now, set_back=True))
     assert bed.leader.cursor(lease).materialised_until == lease.now
+
+
+def test_what_was_pruned_by_a_clock_ahead_ends_where_the_cursor_is_set_back(sql_stores: StoreBed) -> None:
+    assert sql_stores.database is not None
+    lease, store = sql_stores.lead(), SqlPruning(sql_stores.database)
+    for cursor, pruned_until in ((lease.now, lease.now), (lease.now + HOUR, lease.now + 1)):
+        sql_stores.leader.make_runs(lease, MakeRuns((), cursor=lease.now + DAY))
+        store.begin(lease, lease.now + 1)
+        sql_stores.leader.make_runs(lease, MakeRuns((), cursor=cursor, set_back=True))
+        assert store.last_sweep().pruned_until == pruned_until
 
 
 def test_a_lease_that_is_over_plans_nothing(bed: StoreBed) -> None:

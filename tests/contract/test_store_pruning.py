@@ -18,7 +18,7 @@ from scheduler_service.core.errors import Conflict, LeaseLost, StoreUnavailable
 from scheduler_service.core.instants import DAY, HOUR, SECOND, Duration, Instant
 from scheduler_service.core.invariants import violations
 from scheduler_service.core.model import Lease, NewRun, RunKind
-from scheduler_service.core.pruning import Past, horizon
+from scheduler_service.core.pruning import Past, horizon, next_horizon
 from scheduler_service.loops.pruner import sweep
 from tests.support.old_runs import keep, kept_of, old_run
 from tests.support.store_bed import StoreBed
@@ -185,6 +185,21 @@ def test_what_is_not_planned_yet_holds_back_the_horizon(sql_stores: StoreBed) ->
     assert store.needs().unplanned_since == changed.effective_from
     sql_stores.leader.make_runs(lease, MakeRuns((), lease.now, planned=(("job", changed.version),)))
     assert store.needs().unplanned_since is None
+
+
+def test_a_year_that_the_only_clock_jumps_ahead_costs_a_day_of_the_oldest_history_a_sweep(sql_stores: StoreBed) -> None:
+    lease, database = sql_stores.lead(), database_of(sql_stores)
+    store, jumped = SqlPruning(database), lease.now + 365 * DAY
+    ids = keep(database, *(old_run(lease.now - 20 * DAY + n * HOUR) for n in (0, 23, 47, 60, 300)))
+    sql_stores.leader.make_runs(lease, MakeRuns((), jumped))
+    for left in (3, 2, 1, 1):
+        before = next_horizon(replace(store.needs(), now=jumped), jumped, KEPT)
+        assert before is not None
+        for _ in sweep(store, lease, before, KEPT, go_on):
+            pass
+        assert kept_of(database, ids) == ids[-left:]
+    assert store.needs().history_since == lease.now - 16 * DAY, "also where a day had nothing"
+    assert next_horizon(store.needs(), lease.now, KEPT) == lease.now - KEPT
 
 
 def test_the_invariants_do_not_call_lost_what_was_pruned(sql_stores: StoreBed) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from scheduler_service.core.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND
-from scheduler_service.core.pruning import Needs, Pace, Past, horizon, horizon_of
+from scheduler_service.core.pruning import Needs, Pace, Past, horizon, horizon_of, next_horizon
 
 NOW = 1_800_000_000 * SECOND
 
@@ -11,18 +11,18 @@ NOW = 1_800_000_000 * SECOND
 @pytest.mark.parametrize(
     ("needs", "host_now", "found"),
     [
-        (Needs(NOW, NOW, None), NOW, NOW - 30 * DAY),
-        (Needs(NOW, NOW, None), NOW - HOUR, NOW - HOUR - 30 * DAY),
-        (Needs(NOW + 365 * DAY, NOW + 365 * DAY, None), NOW, NOW - 30 * DAY),
-        (Needs(NOW, NOW - 40 * DAY, None), NOW, NOW - 40 * DAY),
-        (Needs(NOW, NOW, NOW - 31 * DAY), NOW, NOW - 31 * DAY),
-        (Needs(NOW, NOW, NOW - MINUTE), NOW, NOW - 30 * DAY),
-        (Needs(NOW, None, None), NOW, None),
+        (Needs(NOW, NOW, None, NOW - 99 * DAY), NOW, NOW - 30 * DAY),
+        (Needs(NOW, NOW, None, NOW - 99 * DAY), NOW - HOUR, NOW - HOUR - 30 * DAY),
+        (Needs(NOW + 365 * DAY, NOW + 365 * DAY, None, NOW - 99 * DAY), NOW, NOW - 30 * DAY),
+        (Needs(NOW, NOW - 40 * DAY, None, NOW - 99 * DAY), NOW, NOW - 40 * DAY),
+        (Needs(NOW, NOW, NOW - 31 * DAY, NOW - 99 * DAY), NOW, NOW - 31 * DAY),
+        (Needs(NOW, NOW, NOW - MINUTE, NOW - 99 * DAY), NOW, NOW - 30 * DAY),
+        (Needs(NOW, None, None, NOW - 99 * DAY), NOW, None),
     ],
     ids=[
         "so long ago",
         "by the earlier of two clocks",
-        "a database's clock that jumped a year ahead destroys nothing",
+        "a database's clock that jumped a year ahead of the host's destroys nothing",
         "what is still to be planned after an outage goes nowhere",
         "nor what a version reaches back to that is not planned yet",
         "one of a minute ago is no matter",
@@ -31,6 +31,27 @@ NOW = 1_800_000_000 * SECOND
 )
 def test_the_horizon_is(needs: Needs, host_now: int, found: int | None) -> None:
     assert horizon(needs, host_now, 30 * DAY) == found
+
+
+@pytest.mark.parametrize(
+    ("now", "history_since", "found"),
+    [
+        (NOW, NOW - 30 * DAY - MINUTE, NOW - 30 * DAY),
+        (NOW + 365 * DAY, NOW - 30 * DAY, NOW - 29 * DAY),
+        (NOW, NOW - 99 * DAY, NOW - 98 * DAY),
+        (NOW, NOW - 7 * DAY, NOW - 30 * DAY),
+        (NOW, None, None),
+    ],
+    ids=[
+        "what grew old since the last one",
+        "a day further where the only clock jumped a year ahead",
+        "a day further after a long rest",
+        "no further than ever where less was kept before",
+        "nothing where there is no history",
+    ],
+)
+def test_the_horizon_of_one_sweep_is(now: int, history_since: int | None, found: int | None) -> None:
+    assert next_horizon(Needs(now, now, None, history_since), now, 30 * DAY) == found
 
 
 def test_the_audit_log_is_kept_for_ninety_days_whatever_is_kept_of_runs() -> None:

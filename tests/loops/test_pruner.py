@@ -1,15 +1,28 @@
 """The leader's pruner: it deletes what is old while runs go out, and ends with its leader."""
 
-import pytest
+from contextlib import closing
+from types import SimpleNamespace
+from typing import cast
 
+import pytest
+from sqlalchemy import insert
+from structlog.testing import capture_logs
+
+from scheduler_service.adapters.database import Database, host_now
+from scheduler_service.adapters.metrics import PrometheusMeter
+from scheduler_service.adapters.record_tables import audit_log
 from scheduler_service.adapters.sql_pruning import SqlPruning
+from scheduler_service.core.effects import MakeRuns
 from scheduler_service.core.identity import adhoc_run_id
-from scheduler_service.core.instants import DAY
+from scheduler_service.core.instants import DAY, SECOND, Instant
 from scheduler_service.core.model import NewRun, RunKind
 from scheduler_service.core.run_state import RunState
+from scheduler_service.loops.lease_keeper import LeaseKeeper
+from scheduler_service.loops.pruner import Pruner, Retention
 from tests.support.leading import LeaderThread
 from tests.support.old_runs import keep, kept_of, old_run
 from tests.support.processes import wait_until
+from tests.support.store_bed import sql_bed
 
 pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
@@ -29,6 +42,27 @@ def test_a_leader_prunes_what_is_old_and_counts_it_while_runs_go_out(database_ur
         wait_until(lambda: store.last_sweep().ended_at, 5, "the sweep to be noted")
         again = keep(one.database, old_run(now - 31 * DAY))
         wait_until(lambda: not kept_of(one.database, again), 10, "the next sweep")
+
+
+def test_a_record_that_is_young_again_since_the_clock_went_back_ends_no_leadership(sqlite_url: str) -> None:
+    def ahead() -> Instant:
+        return host_now() + 10 * DAY
+
+    with sql_bed(sqlite_url) as bed, closing(Database(sqlite_url, clock=ahead)) as database, capture_logs() as said:
+        lease, crashes = bed.lead(), list[BaseException]()
+        keep(database, old_run(lease.now - 21 * DAY))
+        bed.leader.make_runs(lease, MakeRuns((), ahead()))
+        with database.write() as connection:
+            deed = {"at": lease.now - 85 * DAY, "actor": "ann", "role": "admin", "action": "x", "subject": "x"}
+            connection.execute(insert(audit_log), deed)
+        keeper = cast(LeaseKeeper, SimpleNamespace(lease=lease, trusted=lambda: True))
+        retention = Retention(SqlPruning(database), 30 * DAY, ahead, first=0, every=SECOND // 20)
+        pruner = Pruner(retention, keeper, PrometheusMeter(), crashes.append)
+        pruner.start()
+        wait_until(lambda: crashes or len(said) > 1, 5, "it to be refused again and again")
+        pruner.stop(5)
+    assert crashes == []
+    assert {(entry["event"], entry["error"]) for entry in said} == {("pruning put off", "audit_log is append-only")}
 
 
 def test_a_leader_stops_at_once_amid_a_sweep_and_the_next_one_goes_on(database_url: str, redis_url: str) -> None:
