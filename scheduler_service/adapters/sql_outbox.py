@@ -14,7 +14,7 @@ from scheduler_service.adapters.database import Database
 from scheduler_service.adapters.notice_tables import UNTOLD, deliveries, notices
 from scheduler_service.adapters.tables import dump_json
 from scheduler_service.core.instants import DAY, Duration, Instant
-from scheduler_service.core.notices import GIVE_UP_AFTER, TOPIC_GAP, Message, Notice, Topic, Waiting
+from scheduler_service.core.notices import GIVE_UP_AFTER, LONGEST_PAUSE, TOPIC_GAP, Message, Notice, Topic, Waiting
 from scheduler_service.ports.notices import Backlog, Delivery
 
 _D: Final = deliveries.c
@@ -60,18 +60,19 @@ class SqlOutbox:
         """See Outbox. Locks nothing while nothing may be told: the leader counts on meanwhile."""
         with self._database.read() as connection:
             now = self._database.read_clock(connection)
-            ripe = _ripe(now, quiet, _last_told(connection))
+            ripe = _ripe(now, quiet, _last_told(connection, now))
             if connection.execute(select(_N.topic).where(ripe).limit(1)).first() is None:
                 return 0
         with self._database.write() as connection:
-            messages = decide(_untold(connection, ripe), _last_told(connection), now)
+            messages = decide(_untold(connection, ripe), _last_told(connection, now), now)
             for message in messages:
                 _tell(connection, message, targets, now)
         return len(messages)
 
     def claim(self, targets: Sequence[str], hold: Duration) -> Delivery | None:
-        """See Outbox. The claim is the time of the next try."""
-        due = and_(_D.next_at <= self._database.now(), _D.target.in_(targets))
+        """See Outbox. The claim is the time of the next try; one beyond any pause is from a clock that ran ahead."""
+        is_time = or_(_D.next_at <= self._database.now(), _D.next_at > self._database.now(LONGEST_PAUSE))
+        due = and_(is_time, _D.target.in_(targets))
         keys = select(_D.message_id, _D.target).where(due).order_by(_D.next_at, _D.message_id).limit(1)
         with self._database.read() as connection:
             if connection.execute(keys).first() is None:
@@ -141,7 +142,8 @@ class SqlOutbox:
 def _ripe(now: Instant, quiet: Duration, last: Mapping[Topic, Instant]) -> ColumnElement[bool]:
     """What `decide` may pick, roughly: in a storm most of what is untold must wait, and is not even read."""
     just_told = [topic.value for topic, at in last.items() if at + TOPIC_GAP > now]
-    return and_(UNTOLD, or_(_N.told_at.is_(None), _N.told_at <= now - quiet), _N.topic.not_in(just_told))
+    may_be = or_(_N.told_at.is_(None), _N.told_at <= now - quiet, _N.told_at > now)
+    return and_(UNTOLD, may_be, _N.topic.not_in(just_told))
 
 
 def _untold(connection: Connection, ripe: ColumnElement[bool]) -> list[Waiting]:
@@ -153,8 +155,9 @@ def _untold(connection: Connection, ripe: ColumnElement[bool]) -> list[Waiting]:
     return [Waiting(_notice(row), row.told_at) for row in connection.execute(found)]
 
 
-def _last_told(connection: Connection) -> dict[Topic, Instant]:
-    last = select(_N.topic, func.max(_N.told_at)).where(_N.told_at.is_not(None)).group_by(_N.topic)
+def _last_told(connection: Connection, now: Instant) -> dict[Topic, Instant]:
+    """What was told later than now, by a clock that ran ahead, is none of it."""
+    last = select(_N.topic, func.max(_N.told_at)).where(_N.told_at <= now).group_by(_N.topic)
     return {Topic(topic): at for topic, at in connection.execute(last)}
 
 

@@ -20,6 +20,7 @@ TOPIC_GAP: Final = MINUTE
 """Between two messages of one topic: a thousand jobs that fail one after the other are no thousand mails."""
 
 GIVE_UP_AFTER: Final[Duration] = 24 * HOUR
+LONGEST_PAUSE: Final[Duration] = HOUR
 _NAMED: Final = 50
 _LETTERS: Final = 500
 
@@ -126,12 +127,15 @@ def folded(notices: Iterable[Notice]) -> list[Notice]:
 def ready(
     waiting: Sequence[Waiting], last_told: Mapping[Topic, Instant], now: Instant, quiet: Duration
 ) -> list[Notice]:
-    """What may be told now: its subject was not told of for `quiet`, its topic not for a minute."""
+    """What may be told now: its subject was not told of for `quiet`, its topic not for a minute.
+
+    What was told later than `now`, by a clock that ran ahead, counts as never told.
+    """
+    just_told = {topic for topic, at in last_told.items() if now - TOPIC_GAP < at <= now}
     return [
         one.notice
         for one in waiting
-        if (one.told_at is None or one.told_at + quiet <= now)
-        and last_told.get(one.notice.topic, now - TOPIC_GAP) + TOPIC_GAP <= now
+        if (one.told_at is None or not now - quiet < one.told_at <= now) and one.notice.topic not in just_told
     ]
 
 
@@ -144,7 +148,7 @@ def messages(notices: Sequence[Notice], now: Instant, new_id: Callable[[], str])
 def next_try(attempts: int, made_at: Instant, now: Instant) -> Instant | None:
     """When a delivery that failed `attempts` times is tried again: after 10 s, thrice that and so on up to an hour;
     None once it is a day old."""
-    at = now + min(10 * SECOND * 3 ** min(attempts - 1, 6), HOUR)
+    at = now + min(10 * SECOND * 3 ** min(attempts - 1, 6), LONGEST_PAUSE)
     return at if at <= made_at + GIVE_UP_AFTER else None
 
 

@@ -224,6 +224,24 @@ def a_message(outbox: SqlOutbox, *targets: str) -> None:
     assert seal(outbox, *targets) == 1
 
 
+def test_a_clock_that_ran_ahead_mutes_nothing(bed: StoreBed, outbox: SqlOutbox) -> None:
+    a_message(outbox, "a")
+    outbox.failed(claimed(outbox, "a"), "HTTP 500", outbox.now() + HOUR - SECOND)
+    assert outbox.claim(["a"], MINUTE) is None
+    assert bed.database is not None
+    with bed.database.write() as connection:
+        connection.execute(deliveries.update().values(next_at=outbox.now() + DAY))
+        connection.execute(notices.update().values(told_at=outbox.now() + DAY))
+    assert claimed(outbox, "a").attempts == 2
+    outbox.hold(Topic.LEADER_ABSENT, [])
+    others = [Notice(Topic.LEADER_ABSENT, name, 1, 1, 1, {}) for name in ("leader", "other")]
+    for found, sealed in ((others[:1], 1), (others, 0)):
+        outbox.hold(Topic.LEADER_ABSENT, found)
+        ids = iter([f"again-{sealed}"])
+        decide = lambda w, last, now: messages(ready(w, last, now, HOUR), now, lambda: next(ids))  # noqa: B023, E731
+        assert outbox.seal(("a",), HOUR, decide) == sealed
+
+
 def test_each_target_gets_its_own_delivery_with_the_same_id_and_body(bed: StoreBed, outbox: SqlOutbox) -> None:
     a_message(outbox, "a", "b")
     of_a, of_b = claimed(outbox, "a", "c"), claimed(outbox, "a", "b")

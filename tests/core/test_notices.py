@@ -84,6 +84,12 @@ def test_a_subject_is_quiet_for_its_time_and_a_topic_for_a_minute() -> None:
     assert len(ready(waiting, {Topic.RUN_LATE: NOW}, NOW, HOUR)) == 1
 
 
+def test_what_was_told_by_a_clock_that_ran_ahead_was_never_told() -> None:
+    waiting = [Waiting(notice(), NOW + DAY)]
+    assert len(ready(waiting, {Topic.RUN_FAILED: NOW + 1}, NOW, HOUR)) == 1
+    assert ready(waiting, {Topic.RUN_FAILED: NOW}, NOW, HOUR) == []
+
+
 def test_what_is_ready_is_one_message_a_topic_the_most_frequent_first() -> None:
     ids = count(1)
     found = [notice("a"), notice("b", number=3), notice("c", Topic.RUN_LATE)]
