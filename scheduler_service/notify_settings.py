@@ -12,7 +12,7 @@ from pydantic import BeforeValidator
 from pydantic_settings import NoDecode
 
 from scheduler_service.core.topics import TOPICS, Topic
-from scheduler_service.safe_http import CallRefused, checked_url
+from scheduler_service.safe_http import PRINTABLE, CallRefused, checked_url
 
 _PREFIX: Final = "whsec_"
 _SHORTEST_KEY: Final = 24
@@ -35,6 +35,8 @@ class SmtpServer:
 def read_smtp_url(text: str) -> SmtpServer:
     """`smtps://user:password@host:port` and its like; ValueError with what is allowed."""
     allowed = "give smtps://user:password@host, smtp+starttls://user:password@host or smtp://host, also with :port"
+    if not PRINTABLE.fullmatch(text):
+        raise ValueError(f"must be printable ASCII without spaces; {allowed}")
     try:
         parts = urlsplit(text)
         port = parts.port
@@ -45,6 +47,9 @@ def read_smtp_url(text: str) -> SmtpServer:
     if parts.scheme == "smtp" and parts.password:
         raise ValueError("smtp:// would send the password in the clear; give smtp+starttls:// or smtps://")
     user, password = (None if part is None else unquote(part) for part in (parts.username, parts.password))
+    for name, part in (("user", user), ("password", password)):
+        if part is not None and not (part.isascii() and part.isprintable()):
+            raise ValueError(f"its {name} must be printable ASCII")
     return SmtpServer(parts.scheme, parts.hostname, port or _PORTS[parts.scheme], user, password)  # type: ignore[arg-type]  # one of _PORTS
 
 

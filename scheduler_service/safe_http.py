@@ -8,6 +8,7 @@ puts a URL's path or query into an error. Shared by the workers' HTTP task and b
 import http.client
 import ipaddress
 import json
+import re
 import socket
 import ssl
 import threading
@@ -23,6 +24,7 @@ _LONGEST: Final = 3600.0
 _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _OURS: Final = {"host", "content-length", "transfer-encoding", "connection", "expect", "upgrade"}
 _SECRET: Final = {"authorization", "cookie", "proxy-authorization"}
+PRINTABLE: Final = re.compile(r"[!-~]+")
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -96,6 +98,8 @@ def _checked(url: str, method: str, headers: Mapping[str, str], body: Any, reach
 
 def checked_url(url: str) -> SplitResult:
     """The parts of a URL that may be called; CallRefused."""
+    if not PRINTABLE.fullmatch(url):
+        raise CallRefused("url must be printable ASCII without spaces; write anything else as %XX")
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -213,7 +217,12 @@ def checked_addresses(host: str, port: int, reach: Reach) -> list[str]:
 def is_public(text: str) -> bool:
     """Whether an address, and any address wrapped in it, is one of the open internet."""
     address = ipaddress.ip_address(text.partition("%")[0])
-    return all(one.is_global and not one.is_multicast and not one.is_reserved for one in _unwrapped(address))
+    return all(map(_is_public, _unwrapped(address)))
+
+
+def _is_public(address: Address) -> bool:
+    is_site_local = isinstance(address, ipaddress.IPv6Address) and address.is_site_local  # is_global calls it public
+    return address.is_global and not (address.is_multicast or address.is_reserved or is_site_local)
 
 
 def _unwrapped(address: Address) -> list[Address]:

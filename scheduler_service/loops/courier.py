@@ -64,6 +64,10 @@ class Courier:
             return self._failed(delivery, str(exc), next_try(delivery.attempts, delivery.made_at, self.outbox.now()))
         except DeliveryRefused as exc:
             return self._failed(delivery, str(exc), None)
+        except Exception as exc:  # whatever it is, the others are told
+            log.exception("notification failed unforeseen", **about)
+            following = next_try(delivery.attempts, delivery.made_at, self.outbox.now())
+            return self._failed(delivery, type(exc).__name__, following)
         # If we die here, it is sent again with the same id.
         self.outbox.sent(delivery)
         self.meter.delivered("sent")

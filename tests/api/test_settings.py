@@ -198,6 +198,23 @@ def test_who_is_told_of_what_is_read_from_lists() -> None:
     assert "p@ss" not in repr(server)
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("notify_webhooks", "https://a.example/hunter2/a b", "printable ASCII"),
+        ("notify_webhooks", "https://a.example/hunter2/\xe4", "printable ASCII"),
+        ("smtp_url", "smtps://me:hunter2\xe4@mail.example", "printable ASCII"),
+        ("smtp_url", "smtps://me:hunter2%C3%A4@mail.example", "password must be printable ASCII"),
+        ("smtp_url", "smtps://m%C3%A4:hunter2@mail.example", "user must be printable ASCII"),
+    ],
+)
+def test_what_no_header_or_login_could_hold_is_refused_without_being_shown(field: str, value: str, said: str) -> None:
+    with pytest.raises(BadValues, match=said) as refused:
+        load_settings(notify_secret=SIGNING, notify_email_to="ops@example.org", **{field: value})
+    assert field.upper() in str(refused.value)
+    assert "hunter2" not in str(refused.value)
+
+
 def test_without_anybody_to_tell_nothing_is_told() -> None:
     assert load_settings().notify_topics == frozenset()
     assert load_settings().notify_events == TOPICS

@@ -192,6 +192,7 @@ def test_a_redirect_to_a_private_address_is_refused(server: Any, monkeypatch: py
         "::ffff:127.0.0.1",
         "::ffff:10.0.0.1",
         "fe80::1%eth0",
+        "fec0::1",
         "fc00::1",
         "fd00:ec2::254",
         "ff02::1",
