@@ -4,15 +4,19 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import delete
 
 from scheduler_service.adapters.database import Database
 from scheduler_service.adapters.sql_leader import SqlLeaderStore
 from scheduler_service.adapters.sql_lease import SqlLeaseStore
+from scheduler_service.adapters.sql_pages import SqlHistoryStore
+from scheduler_service.adapters.tables import runs
 from scheduler_service.config import Settings
 from scheduler_service.core.effects import Apply, MakeRuns, Release, Transition
 from scheduler_service.core.instants import MINUTE, SECOND
 from scheduler_service.core.model import Gap
 from scheduler_service.core.run_state import Event, RunState
+from scheduler_service.ports.history import Trouble
 from tests.support.forms import submit
 from tests.support.old_runs import keep, old_run
 
@@ -108,9 +112,28 @@ def test_a_group_is_tried_again_once_however_often_that_is_asked(api: TestClient
     group = {"within": "1h", "job_id": "", "task": "pkg.task", "error_type": "ValueError"}
     assert submit(api, "/failures/retry", **group).headers["location"].endswith("done=all-retried")
     assert submit(api, "/failures/retry", **group).headers["location"].endswith("done=none-retried")
-    runs = api.get("/api/v1/runs?state=scheduled").json()["items"]
-    assert sorted(run["retry_of"] for run in runs) == sorted(ended[:2])
+    made = api.get("/api/v1/runs?state=scheduled").json()["items"]
+    assert sorted(run["retry_of"] for run in made) == sorted(ended[:2])
     assert submit(api, "/failures/retry", **{**group, "within": "1y"}).status_code == 422
+
+
+def test_a_run_that_is_pruned_meanwhile_is_left_out_of_its_group(
+    api: TestClient, settings: Settings, ended: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = SqlHistoryStore.troubles
+
+    def troubles(history: SqlHistoryStore, *within: Any) -> list[Trouble]:
+        found = look(history, *within)
+        database = Database(settings.database_url, pool_size=1)
+        with database.write() as connection:
+            connection.execute(delete(runs).where(runs.c.run_id == ended[0]))
+        database.close()
+        return found
+
+    monkeypatch.setattr(SqlHistoryStore, "troubles", troubles)
+    group = {"within": "1h", "job_id": "", "task": "pkg.task", "error_type": "ValueError"}
+    assert submit(api, "/failures/retry", **group).headers["location"].endswith("done=all-retried")
+    assert [run["retry_of"] for run in api.get("/api/v1/runs?state=scheduled").json()["items"]] == [ended[1]]
 
 
 def test_a_run_is_shown_with_its_gaps_its_error_and_why(api: TestClient, ended: list[str]) -> None:

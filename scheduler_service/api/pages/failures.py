@@ -19,8 +19,9 @@ from scheduler_service.api.pages.live import TROUBLES
 from scheduler_service.api.pages.moments import SHAPES, Moment, moment
 from scheduler_service.api.pages.shell import CHANGER, READER, PageRoute, go, page
 from scheduler_service.api.problems import Problem
+from scheduler_service.core.errors import NotFound
 from scheduler_service.core.instants import DAY, HOUR, Instant
-from scheduler_service.core.model import NewRun, Run
+from scheduler_service.core.model import NewRun
 from scheduler_service.core.run_requests import again
 from scheduler_service.core.run_state import RunState
 from scheduler_service.ports.history import Trouble
@@ -79,7 +80,7 @@ def retry_group(context: Context, who: Who, form: FormBody) -> Response:
         raise Problem(422, f"within: known are {', '.join(WITHIN)}")
     troubles = context.stores.history.troubles(context.clock() - WITHIN[within], TROUBLES)
     chosen = [trouble.run_id for trouble in troubles if _kind(trouble) == wanted][:_AT_ONCE]
-    new = [_again(context, context.stores.runs.get(run_id)) for run_id in chosen]
+    new = [anew for run_id in chosen if (anew := _again(context, run_id)) is not None]
     enqueued = context.stores.runs.enqueue(new, by=who.deed("run.retry")) if new else []
     made = [run.run_id for run, is_new in enqueued if is_new]
     if made:
@@ -115,6 +116,11 @@ def _read_kind(job_id: str, task: str, error_type: str) -> Kind:
     return Kind(job_id or None, task, RunState.FAILED, error_type)
 
 
-def _again(context: ApiContext, run: Run) -> NewRun:
+def _again(context: ApiContext, run_id: str) -> NewRun | None:
+    """None where the run was pruned meanwhile."""
+    try:
+        run = context.stores.runs.get(run_id)
+    except NotFound:
+        return None
     anew = again(run, str(uuid7()), context.clock())
     return replace(anew, idempotency_key=f"again:{run.run_id}"[:255], request_hash=_HASH)
