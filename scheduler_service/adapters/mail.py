@@ -1,13 +1,16 @@
 """E-mail as a Target: one plain-text message to all addresses through one SMTP server.
 
-Promises: every try of a message bears the same Message-ID; TLS is checked against the host's name.
+Promises: every try of a message bears the same Message-ID; TLS is checked against the host's name; a server that drips
+is cut off.
 """
 
 import json
 import smtplib
+import socket
 import ssl
+import threading
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from email.message import EmailMessage
 from email.utils import format_datetime
 from typing import Any, Final
@@ -17,6 +20,9 @@ from scheduler_service.notify_settings import SmtpServer
 from scheduler_service.ports.notices import Delivery, DeliveryFailed, DeliveryRefused
 
 TIMEOUT: Final = 10.0
+LONGEST: Final = 20.0
+"""For all of a mail; shorter than a claim, so that nobody else sends it meanwhile."""
+
 _PERMANENT: Final = 500
 
 
@@ -39,7 +45,8 @@ class Mail:
         try:
             with closing(self._connection()) as smtp:
                 refused = smtp.send_message(message, self._sender, self._to)
-                smtp.quit()
+                with suppress(OSError, smtplib.SMTPException):  # it was taken
+                    smtp.quit()
         except smtplib.SMTPRecipientsRefused as exc:
             for_good = all(code >= _PERMANENT for code, _ in exc.recipients.values())
             raise (DeliveryRefused if for_good else DeliveryFailed)(_reasons(exc.recipients)) from exc
@@ -53,9 +60,9 @@ class Mail:
         server, context = self._server, ssl.create_default_context()
         smtp: smtplib.SMTP
         if server.security == "smtps":
-            smtp = smtplib.SMTP_SSL(server.host, server.port, timeout=TIMEOUT, context=context)
+            smtp = _BoundedTls(server.host, server.port, timeout=TIMEOUT, context=context)
         else:
-            smtp = smtplib.SMTP(server.host, server.port, timeout=TIMEOUT)
+            smtp = _Bounded(server.host, server.port, timeout=TIMEOUT)
         try:
             if server.security == "smtp+starttls":
                 smtp.starttls(context=context)
@@ -65,6 +72,49 @@ class Mail:
             smtp.close()
             raise
         return smtp
+
+
+class _Bounded(smtplib.SMTP):
+    """Cut off when its time is over: the timeout of smtplib is that of one read."""
+
+    _watchdog: threading.Timer | None = None
+    _cut_off = False
+
+    def connect(self, *args: Any, **more: Any) -> tuple[int, bytes]:
+        self._watchdog = threading.Timer(LONGEST, self._cut)
+        self._watchdog.daemon = True
+        self._watchdog.start()
+        try:
+            return super().connect(*args, **more)
+        except BaseException:
+            self.close()
+            raise
+
+    def getreply(self) -> tuple[int, bytes]:
+        try:
+            self._go_on()
+            return super().getreply()
+        finally:
+            self._go_on()
+
+    def close(self) -> None:
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+        super().close()
+
+    def _go_on(self) -> None:
+        if self._cut_off:
+            raise TimeoutError("no answer in time")
+
+    def _cut(self) -> None:
+        self._cut_off = True
+        if (sock := self.sock) is not None:
+            with suppress(OSError):  # closed in the same moment
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)
+
+
+class _BoundedTls(_Bounded, smtplib.SMTP_SSL):
+    """The same inside TLS."""
 
 
 def mail_of(delivery: Delivery, sender: str, to: Sequence[str]) -> EmailMessage:

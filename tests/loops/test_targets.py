@@ -6,8 +6,10 @@ import re
 import socket
 import ssl
 import subprocess
+import threading
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from email.message import EmailMessage
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +19,7 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, Session
 
 from scheduler_service import api
-from scheduler_service.adapters import webhook
+from scheduler_service.adapters import mail, webhook
 from scheduler_service.adapters.mail import Mail, mail_of
 from scheduler_service.adapters.webhook import Webhook, signature
 from scheduler_service.core.instants import SECOND, parse_instant
@@ -197,6 +199,30 @@ def test_a_server_that_is_away_or_knows_no_login_or_tls_fails_without_its_passwo
         with pytest.raises(DeliveryFailed) as failed:
             Mail(one, "it@example.org", ["ops@example.org"]).deliver(delivery())
         assert "hunter2" not in str(failed.value) + repr(one)
+
+
+@pytest.mark.parametrize("greeting", [b"", b"220 here\r\n"])
+def test_a_server_that_drips_is_cut_off(monkeypatch: pytest.MonkeyPatch, greeting: bytes) -> None:
+    monkeypatch.setattr(mail, "LONGEST", 0.3)
+    over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def drip() -> None:
+            peer, _ = listening.accept()
+            with peer, suppress(OSError):
+                peer.sendall(greeting)
+                while not over.wait(0.05):
+                    peer.sendall(b".")
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        try:
+            server = SmtpServer("smtp", *listening.getsockname(), None, None)
+            with pytest.raises(DeliveryFailed, match="in time"):
+                Mail(server, "it@example.org", ["ops@example.org"]).deliver(delivery())
+        finally:
+            over.set()
+            thread.join(10)
 
 
 @pytest.fixture(scope="module")
