@@ -4,7 +4,7 @@ Promises: a message exists exactly when its notices were marked as told; of seve
 to one for the time of its claim. If we die after a claim, its delivery is due again when the claim ends.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, false, func, insert, or_, select, update
@@ -20,6 +20,7 @@ from scheduler_service.ports.notices import Backlog, Delivery
 _D: Final = deliveries.c
 _N: Final = notices.c
 _MOST_NOTICES: Final = 10_000
+_AT_ONCE: Final = 500
 _SENT_KEPT: Final = DAY
 _DEAD_KEPT: Final = 30 * DAY
 _SAID: Final = 300
@@ -51,9 +52,8 @@ class SqlOutbox:
         if not (new or over):
             return
         with self._database.write() as connection:
-            if over:
-                ended = update(notices).where(held_now, _N.subject.in_(sorted(over))).values(holds=False)
-                connection.execute(ended)
+            for these in _parts(sorted(over)):
+                connection.execute(update(notices).where(held_now, _N.subject.in_(these)).values(holds=False))
             sql_notices.add(connection, self._dialect, new, holds=True)
 
     def seal(self, targets: Sequence[str], quiet: Duration, decide: Decide) -> int:
@@ -168,10 +168,13 @@ def _tell(connection: Connection, message: Message, targets: Sequence[str], now:
         "next_at": now, "state": "waiting",
     }  # fmt: skip
     connection.execute(insert(deliveries), [{**row, "target": target} for target in targets])
-    subjects = [notice.subject for notice in message.notices]
-    for start in range(0, len(subjects), 500):
-        told = and_(_N.topic == message.topic.value, _N.subject.in_(subjects[start : start + 500]))
+    for these in _parts([notice.subject for notice in message.notices]):
+        told = and_(_N.topic == message.topic.value, _N.subject.in_(these))
         connection.execute(update(notices).where(told).values({"count": 0, "told_at": now}))
+
+
+def _parts(subjects: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (subjects[start : start + _AT_ONCE] for start in range(0, len(subjects), _AT_ONCE))
 
 
 def _words(row: Any) -> str | None:

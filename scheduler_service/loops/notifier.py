@@ -95,12 +95,20 @@ class LeadersNotifier(Notifying):
             self._courier.meter.backlogged(NOTHING)  # what is not delivered is another's to show
             self._tidied_at = None
             return
+        self._deliver()
         if self._looked_at is None or monotonic() - self._looked_at > _LOOK_EVERY:
             self._looked_at = monotonic()
             for topic, look in self._looks.items():
                 if topic in self._rules.topics:
-                    look(lease.now)
-        self._deliver()
+                    self._try(topic, look, lease.now)
+
+    def _try(self, topic: Topic, look: Callable[[Instant], None], now: Instant) -> None:
+        try:
+            look(now)
+        except StoreUnavailable as exc:
+            log.warning("a look for what to tell waits, the database is away", topic=topic.value, error=str(exc))
+        except Exception:  # whatever it is, the others are looked for
+            log.exception("a look for what to tell failed", topic=topic.value)
 
     def _look_for_late(self, now: Instant) -> None:
         pending = self._conditions.pending(now - self._rules.late_after, _MOST_RUNS)
@@ -112,8 +120,8 @@ class LeadersNotifier(Notifying):
 
     def _look_for_ended(self, now: Instant) -> None:
         page = self._conditions.jobs(self._job, _JOBS_A_LOOK)
+        self._job = page.until  # first: a page that cannot be judged keeps no other from it
         self._courier.outbox.hold(Topic.JOB_ENDED, ended(page.jobs, now), page.after, page.until)
-        self._job = page.until
 
 
 class Watchman(Notifying):

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
@@ -30,7 +30,7 @@ from scheduler_service.loops import notifier
 from scheduler_service.loops.courier import Courier
 from scheduler_service.loops.notifier import LeadersNotifier, Rules, Watchman
 from scheduler_service.notify_settings import signing_key
-from scheduler_service.ports.notices import Backlog, Target
+from scheduler_service.ports.notices import Backlog, Delivery, Target
 from tests.support.processes import wait_until
 from tests.support.store_bed import a_job, occurrence, one_off, sql_bed
 from tests.support.webhook_receiver import SECRET, WebhookReceiver, is_signed
@@ -121,6 +121,25 @@ def test_one_who_is_gone_keeps_nobody_else_waiting_and_is_given_up(sqlite_url: s
         assert "answered 410" in last
         mine.courier.round()
         assert len(gone.posts) == 1
+
+
+class Broken:
+    """A target that raises what no target should."""
+
+    name = "a"  # before any other
+
+    def deliver(self, delivery: Delivery) -> str:
+        return "\xe4".encode("ascii").decode()
+
+
+def test_a_target_that_raises_anything_else_has_failed_and_keeps_nobody_waiting(sqlite_url: str) -> None:
+    with WebhookReceiver() as receiver, process(sqlite_url, receiver) as mine:
+        courier = replace(mine.courier, targets=[Broken(), *mine.courier.targets])
+        mine.tell()
+        courier.round()
+        assert len(receiver.posts) == 1
+        assert mine.outbox.backlog() == Backlog(1, 0, last_failed="a: UnicodeEncodeError")
+        assert courier.outbox.claim(["a"], MINUTE) is None
 
 
 def test_who_dies_between_sending_and_noting_it_sends_the_same_id_again(
@@ -221,6 +240,26 @@ def test_a_leader_tells_of_late_and_overlong_runs_and_of_jobs_that_ended_and_ano
                 for post in receiver.posts}  # fmt: skip
         assert len(receiver.posts) == len(told)
         assert told == {"run.late": ["job"], "run.overlong": ["pkg.task"], "job.no_next_run": ["over"]}
+
+
+def test_a_look_that_fails_keeps_neither_another_nor_a_delivery_waiting(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        sql_bed(sqlite_url) as bed,
+        WebhookReceiver() as receiver,
+        process(sqlite_url, receiver) as mine,
+    ):
+        assert mine.leases.acquire(0, "me", MINUTE) is not None
+        bed.jobs.create(a_job("over", end_at="2026-01-01T00:00:00Z"))
+        monkeypatch.setattr(SqlConditions, "pending", lambda *_: 1 / 0)
+        monkeypatch.setattr(SqlConditions, "running", lambda *_: 1 / 0)
+        leaders = LeadersNotifier(mine.leases, mine.courier, RULES, SqlConditions(mine.database), "me")
+        mine.tell()
+        leaders.round(mine.leases.peek(0))
+        assert [post.body["type"] for post in receiver.posts] == ["leader.absent"]
+        leaders.round(mine.leases.peek(0))
+        assert [post.body["type"] for post in receiver.posts] == ["leader.absent", "job.no_next_run"]
 
 
 def test_a_round_that_fails_is_logged_and_the_next_one_comes(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
