@@ -28,9 +28,10 @@ class JobCheck:
         self._next = next(self._owed, None)
         self._last_row: Instant | None = None
         self._unmade = [0] * len(self._gaps)
-        # Where the database's clock was set back, a version begins in a past that was judged already.
+        # Where the database's clock was set back, a version begins in a past that was judged already; and what was
+        # skipped in the instant in which an edit came, the edit takes back.
         begins = [version.effective_from for version in job.versions]
-        self._blurred = {gap for gap in self._gaps if any(gap.start - tolerance.skew < at < gap.end for at in begins)}
+        self._blurred = {gap for gap in self._gaps if any(gap.start - tolerance.skew <= at < gap.end for at in begins)}
         rhythms = filter(None, map(rhythm_of, job.versions))
         placed_at = max((rhythm.first for rhythm in rhythms), default=0)  # where it was before that is not kept
         self._blurred.update(gap for gap in self._gaps if gap.start < placed_at)

@@ -149,7 +149,7 @@ def test_readers_always_see_one_whole_generation_while_others_are_swapped_in() -
     for reader in readers:
         reader.start()
     revision = 0
-    while min(looks) < 50 and revision < 20_000:
+    while revision == 0 or (min(looks) < 50 and revision < 20_000):
         revision += 1
         index.swap(_uniform(revision))
     done.set()
@@ -157,4 +157,3 @@ def test_readers_always_see_one_whole_generation_while_others_are_swapped_in() -
         reader.join()
     assert not torn
     assert min(looks) > 0
-    assert revision > 0
