@@ -4,25 +4,34 @@ Promises: every item that can be written is written, in order; each that cannot 
 """
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import Connection
 
 from scheduler_service.adapters.database import savepoint
 from scheduler_service.core.errors import RowRefused
 
+
+class Joinable(Protocol):
+    """What two halves did, joined by `|`."""
+
+    def __or__(self, other: Any, /) -> Any:
+        """What both did."""
+
+
 T = TypeVar("T")
+R = TypeVar("R", bound=Joinable)
 
 
 def write_halving(
     connection: Connection,
     items: Sequence[T],
-    write: Callable[[Sequence[T]], set[str]],
-    set_aside: Callable[[T, RowRefused], set[str]],
-) -> set[str]:
+    write: Callable[[Sequence[T]], R],
+    set_aside: Callable[[T, RowRefused], R],
+) -> R:
     """What `write` (and `set_aside`) return for all items together; refused batches are undone and halved."""
     if not items:
-        return set()
+        return write(items)
     try:
         with savepoint(connection):
             return write(items)
@@ -31,4 +40,5 @@ def write_halving(
             return set_aside(items[0], refused)
         middle = len(items) // 2
         first = write_halving(connection, items[:middle], write, set_aside)
-        return first | write_halving(connection, items[middle:], write, set_aside)
+        both: R = first | write_halving(connection, items[middle:], write, set_aside)
+        return both

@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 
 from scheduler_service.adapters import sql_apply, sql_folding, sql_planning, sql_reports
 from scheduler_service.adapters.halving import write_halving
+from scheduler_service.adapters.sql_apply import Applied
 from scheduler_service.core.effects import Apply, LateReport, PublishedMark, Transition
 from scheduler_service.core.errors import RowRefused
 from scheduler_service.core.instants import MICROSECOND, Instant
@@ -52,37 +53,37 @@ class Making:
 
 @dataclass(frozen=True, slots=True)
 class Applying:
-    """Transitions and late reports inside one transaction; both ways return the runs whose guard did not match."""
+    """Transitions and late reports inside one transaction; both ways return what became of them."""
 
     connection: Connection
     dialect: str
     published: Sequence[PublishedMark]
 
-    def all(self, batch: Apply) -> set[str]:
+    def all(self, batch: Apply) -> Applied:
         """Write them in few statements."""
         folded = sql_folding.fold(self.connection, self.dialect, batch.transitions)
         kept = [t for t in batch.transitions if t.run_id not in folded]
-        refused = sql_apply.apply_transitions(self.connection, self.dialect, kept, self.published)
+        applied = sql_apply.apply_transitions(self.connection, self.dialect, kept, self.published)
         sql_reports.keep_late_reports(self.connection, self.dialect, batch.late)
-        return refused
+        return applied
 
-    def sparing(self, batch: Apply) -> set[str]:
+    def sparing(self, batch: Apply) -> Applied:
         """The same, row by row where it must be; what could fold keeps its row."""
         sql_apply.mark_published(self.connection, self.dialect, self.published)
-        refused = write_halving(self.connection, batch.transitions, self._move, self._move_bare)
+        applied = write_halving(self.connection, batch.transitions, self._move, self._move_bare)
         write_halving(self.connection, batch.late, self._keep, self._keep_bare)
-        return refused
+        return applied
 
-    def _move(self, transitions: Sequence[Transition]) -> set[str]:
+    def _move(self, transitions: Sequence[Transition]) -> Applied:
         return sql_apply.apply_transitions(self.connection, self.dialect, transitions, ())
 
-    def _move_bare(self, transition: Transition, refused: RowRefused) -> set[str]:
+    def _move_bare(self, transition: Transition, refused: RowRefused) -> Applied:
         log.error("report set aside, its row was refused", run_id=transition.run_id, reason=str(refused))
         return write_halving(self.connection, [without_payload(transition, refused)], self._move, self._give_up)
 
-    def _give_up(self, transition: Transition, refused: RowRefused) -> set[str]:
+    def _give_up(self, transition: Transition, refused: RowRefused) -> Applied:
         log.error("transition given up, even its bare row was refused", run_id=transition.run_id, reason=str(refused))
-        return {transition.run_id}
+        return Applied({transition.run_id}, [])
 
     def _keep(self, late: Sequence[LateReport]) -> set[str]:
         sql_reports.keep_late_reports(self.connection, self.dialect, late)

@@ -6,6 +6,7 @@ Never decides what a report means.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
@@ -53,24 +54,35 @@ _OUTCOMES: Final = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """Runs of which a transition did not match its guard, and the transitions that ended theirs."""
+
+    refused: set[str]
+    ended: list[Transition]
+
+    def __or__(self, other: "Applied") -> "Applied":
+        return Applied(self.refused | other.refused, self.ended + other.ended)
+
+
 def apply_transitions(
     connection: Connection,
     dialect: str,
     transitions: Sequence[Transition],
     published: Sequence[PublishedMark],
-) -> set[str]:
-    """Carry them out, the marks first; returns the runs of which a transition did not match its guard.
+) -> Applied:
+    """Carry them out, the marks first.
 
     A mark of an attempt that a transition names is written along with that one.
     """
     marks = {(mark.run_id, mark.attempt): mark.at for mark in published}
     named = {(t.run_id, t.attempt) for t in transitions}
     mark_published(connection, dialect, [mark for mark in published if (mark.run_id, mark.attempt) not in named])
-    refused: set[str] = set()
+    applied = Applied(set(), [])
     for turn in _turns(transitions):
-        refused |= _apply_turn(connection, dialect, turn, marks)
-    mark_published(connection, dialect, [mark for mark in published if mark.run_id in refused])
-    return refused
+        applied |= _apply_turn(connection, dialect, turn, marks)
+    mark_published(connection, dialect, [mark for mark in published if mark.run_id in applied.refused])
+    return applied
 
 
 def mark_published(connection: Connection, dialect: str, marks: Sequence[PublishedMark]) -> None:
@@ -94,7 +106,7 @@ def _turns(transitions: Sequence[Transition]) -> Iterator[list[Transition]]:
 
 def _apply_turn(
     connection: Connection, dialect: str, turn: Sequence[Transition], marks: dict[tuple[str, int], Instant]
-) -> set[str]:
+) -> Applied:
     retrying = [t for t in turn if t.to is RunState.RETRYING]
     moving = [t for t in turn if t.to is not RunState.RETRYING]
     moved: set[str] = set()
@@ -107,7 +119,8 @@ def _apply_turn(
         connection.execute(_cancel(dialect), chunk)
     for chunk in _TRANSITIONS.chunks(_rows(moving, marks)):
         moved.update(connection.execute(_move(dialect), chunk).scalars().all())
-    return {t.run_id for t in turn} - moved
+    ended = [t for t in moving if t.to in FINAL and t.run_id in moved]
+    return Applied({t.run_id for t in turn} - moved, ended)
 
 
 def _given_up(retry: Transition) -> Transition:

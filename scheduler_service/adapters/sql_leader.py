@@ -173,7 +173,7 @@ class SqlLeaderStore:
                 now = self._database.read_clock(connection)
                 sql_reports.request_cancels(connection, self._dialect, batch.cancels, now)
             applying = Applying(connection, self._dialect, batch.published)
-            refused = applying.sparing(batch) if sparing else applying.all(batch)
-            self._notices.ended(connection, batch.transitions, refused)
+            applied = applying.sparing(batch) if sparing else applying.all(batch)
+            self._notices.ended(connection, applied.ended)
             sql_reports.commit_progress(connection, lease.shard, batch)
-        return refused
+        return applied.refused

@@ -27,7 +27,7 @@ _NOTICES: Final = Batch(
     holds=Boolean,
 )  # fmt: skip
 _IDS: Final = Batch(run_id=Text)
-_NAMED: Final = (runs.c.run_id, runs.c.job_id, runs.c.task, runs.c.state, runs.c.attempt, runs.c.finished_at)
+_NAMED: Final = (runs.c.run_id, runs.c.job_id, runs.c.task)
 
 
 class FactNotices:
@@ -42,12 +42,12 @@ class FactNotices:
         """Whether gaps are told of at all."""
         return Topic.RUN_MISSED in self._topics
 
-    def ended(self, connection: Connection, transitions: Sequence[Transition], refused: set[str]) -> None:
-        """Runs that failed for good or were missed; `refused` as `apply_transitions` said."""
+    def ended(self, connection: Connection, transitions: Sequence[Transition]) -> None:
+        """Runs that failed for good or were missed, of transitions that were carried out."""
         ended = told_of(transitions, self._topics) if self._topics else []
         if ended:
             runs_of = named_runs(connection, self._dialect, [change.run_id for change in ended])
-            self._add(connection, ended_notices(transitions, ended, refused, runs_of))
+            self._add(connection, ended_notices(ended, runs_of))
 
     def gaps(self, connection: Connection, new: Sequence[Gap]) -> None:
         """Occurrences that will not run."""

@@ -4,7 +4,6 @@ A notice is kept per topic and subject (a job, mostly) and counts: a job that fa
 with its count after the quiet time. What is ready of one topic goes out as one message.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -59,14 +58,11 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A run as notices name it, and how it stands."""
+    """A run as notices name it."""
 
     run_id: str
     job_id: str | None
     task: str
-    state: str = ""
-    attempt: int = 1
-    finished_at: Instant | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,21 +87,12 @@ def told_of(transitions: Sequence[Transition], topics: frozenset[Topic]) -> list
     return [t for t in transitions if _TOPIC_OF.get(t.to) in topics]
 
 
-def ended_notices(
-    batch: Sequence[Transition], ended: Sequence[Transition], refused: set[str], runs: Mapping[str, Named]
-) -> list[Notice]:
-    """Of transitions into `failed` or `missed`, those that this batch carried out.
-
-    `refused` names runs of which some transition did not match. Where that was the only one, the end was carried out
-    before or never; where a start that came twice stood before the end, the row itself says whether it ended so.
-    """
-    behind = Counter(change.run_id for change in batch if change.run_id in refused) if refused else {}
+def ended_notices(ended: Iterable[Transition], runs: Mapping[str, Named]) -> list[Notice]:
+    """Of transitions into `failed` or `missed` that were carried out just now; `runs` names theirs."""
     found = []
-    for change in ended:
-        run = runs.get(change.run_id)
-        if run is not None and (change.run_id not in refused or (behind[change.run_id] > 1 and _is_so(change, run))):
-            words = {"reason": _short(change.reason), "error": _error(change.error), "attempt": change.attempt}
-            found.append(run_notice(_TOPIC_OF[change.to], run, change.at, **words))
+    for change in sorted(ended, key=lambda change: change.at):
+        words = {"reason": _short(change.reason), "error": _error(change.error), "attempt": change.attempt}
+        found.append(run_notice(_TOPIC_OF[change.to], runs[change.run_id], change.at, **words))
     return folded(found)
 
 
@@ -164,10 +151,6 @@ _TOPIC_OF: Final = {"failed": Topic.RUN_FAILED, "missed": Topic.RUN_MISSED}
 def _gap_notice(gap: Gap) -> Notice:
     said = {"job_id": gap.job_id, "task": None, "run_id": None, "reason": _short(gap.reason)}
     return Notice(Topic.RUN_MISSED, gap.job_id, gap.count, gap.start, gap.end, said)
-
-
-def _is_so(change: Transition, run: Named) -> bool:
-    return (run.state, run.attempt, run.finished_at) == (change.to.value, change.attempt, change.at)
 
 
 def _joined(before: Notice, after: Notice) -> Notice:

@@ -102,7 +102,7 @@ def test_what_ends_well_or_is_tried_again_is_nothing_to_tell(bed: StoreBed) -> N
 def test_a_failure_is_counted_once_however_often_it_is_applied(bed: StoreBed, monkeypatch: pytest.MonkeyPatch) -> None:
     lease = bed.lead()
     (run,) = bed.released(lease, one_off(lease.now))
-    batch = Apply((failure(run, lease.now, error={"type": "E", "message": "m"}),))
+    batch = Apply((started(run, lease.now), failure(run, lease.now, error={"type": "E", "message": "m"})))
     with lost_reply(bed, monkeypatch):
         bed.leader.apply(lease, batch)
     bed.leader.apply(lease, batch)

@@ -48,7 +48,7 @@ def test_only_failed_and_missed_are_told(state: RunState) -> None:
 
 def test_a_notice_says_which_run_failed_and_why_but_not_its_traceback() -> None:
     change = ending(reason="r" * 1000, error={"type": "E", "message": "m" * 1000, "traceback": "secret"})
-    (found,) = ended_notices([change], [change], set(), {"r1": RUN})
+    (found,) = ended_notices([change], {"r1": RUN})
     assert (found.topic, found.subject, found.count) == (Topic.RUN_FAILED, "billing.close", 1)
     assert found.said == {
         "job_id": "billing.close", "task": "billing.close_month", "run_id": "r1", "attempt": 1, "reason": "r" * 500,
@@ -59,7 +59,7 @@ def test_a_notice_says_which_run_failed_and_why_but_not_its_traceback() -> None:
 def test_a_job_and_a_task_of_one_name_are_two_subjects() -> None:
     runs = {"r1": Named("r1", "a", "a"), "r2": Named("r2", None, "a")}
     changes = [ending("r1"), ending("r2")]
-    assert {n.subject for n in ended_notices(changes, changes, set(), runs)} == {"a", "task:a"}
+    assert {n.subject for n in ended_notices(changes, runs)} == {"a", "task:a"}
 
 
 def test_notices_of_one_subject_become_one_that_spans_them_and_says_the_last() -> None:
