@@ -38,7 +38,7 @@ def upgrade() -> None:
 def downgrade() -> None:
     """Drop them."""
     if _on_postgres():
-        op.execute("DROP STATISTICS st_runs_queue_state")
+        op.execute("DROP STATISTICS IF EXISTS st_runs_queue_state")
     for name in reversed(INDEXES):
         if not _on_postgres():
             op.drop_index(name, "runs")

@@ -2,7 +2,8 @@
 
 Promises: several processes may migrate at once (one does, the others wait and find it done); a version that was cut off
 is begun anew (on PostgreSQL each is a transaction, on SQLite all together are one); a schema that a newer program made
-is never touched. Never run by the leader itself: it only asks.
+is never touched; and nobody else waits long for it: a version that finds a table in use (by a backup, say) steps back
+after a second and tries again. Never run by the leader itself: it only asks.
 """
 
 import time
@@ -15,21 +16,26 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import Script, ScriptDirectory
-from sqlalchemy import Connection, Engine, func, select
+from sqlalchemy import Connection, Engine, event, exc, func, select
 
 import scheduler_service
 from scheduler_service.adapters.database import Bounds, Database
 from scheduler_service.core.errors import BadValue, StoreUnavailable
-from scheduler_service.core.instants import MINUTE
+from scheduler_service.core.instants import MILLISECOND, MINUTE, SECOND
 
 # Rewriting a table may take long, and so may waiting for another process that does it.
 MIGRATION_BOUNDS: Final = Bounds(statement=60 * MINUTE, lock=60 * MINUTE, idle=60 * MINUTE)
 _ASKED_EVERY_SECONDS: Final = 0.1
+# Behind a statement that waits for a whole table everybody waits: for less than a leader's own bound, and then none for
+# a while. CREATE INDEX CONCURRENTLY, outside of transactions, holds up nobody and waits as long as it must.
+_IN_LINE: Final = SECOND
+_OUT_OF_LINE_SECONDS: Final = 2
+_LOCK_NOT_AVAILABLE: Final = "55P03"
 _ADVISORY_LOCK: Final = 0x17_1EAA_2D
 
 
 def upgrade(database_url: str, report: Callable[[str], None] = lambda line: None) -> None:
-    """Migrate to this program's schema; `report` is given one line for each version and one at the end."""
+    """Migrate to this program's schema; `report` is given one line for each version and wait, and one at the end."""
     migrate_to(database_url, ScriptDirectory.from_config(alembic_config()).get_current_head() or "base", report)
 
 
@@ -46,9 +52,34 @@ def migrate_to(database_url: str, wanted: str, report: Callable[[str], None] = l
         _refuse_newer(current)
         if database.dialect == "postgresql":
             connection.commit()  # Alembic must begin its transactions itself to leave them where a version asks for it
+            event.listen(connection, "begin", _wait_in_line_briefly)
         move = command.upgrade if known.index(wanted) >= known.index(current or "base") else command.downgrade
-        move(alembic_config(connection=connection, on_version_apply=_teller(report)), wanted)
+        config = alembic_config(connection=connection, on_version_apply=_teller(report))
+        _until_nothing_is_in_use(connection, lambda: move(config, wanted), report)
     report(f"the schema is at version {wanted}" + (", as it was" if current == wanted else ""))
+
+
+def _wait_in_line_briefly(connection: Connection) -> None:
+    if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = {_IN_LINE // MILLISECOND}")
+
+
+def _until_nothing_is_in_use(connection: Connection, move: Callable[[], None], report: Callable[[str], None]) -> None:
+    """Go on from the version that could not have a lock, again and again; what was done before it stays done."""
+    gives_up_at = time.monotonic() + MIGRATION_BOUNDS.lock / SECOND
+    told = ""
+    while True:
+        try:
+            return move()
+        except exc.DBAPIError as error:
+            if getattr(error.orig, "sqlstate", None) != _LOCK_NOT_AVAILABLE or time.monotonic() > gives_up_at:
+                raise
+            statement = " ".join((error.statement or "").split())
+        connection.rollback()
+        if statement != told:
+            report(f"waiting for a lock, held by others, and trying again: {statement}")
+            told = statement
+        time.sleep(_OUT_OF_LINE_SECONDS)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from scheduler_service.cli.progress import spinner
+from scheduler_service.cli.progress import shown, spinner
 from scheduler_service.core.errors import BadValue
 
 if TYPE_CHECKING:
@@ -103,10 +103,11 @@ def migrate(
         raise BadValue("--to", to, "that would drop every table; name a version, such as 0006")
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     with spinner("migrating") as say:
+        tell = say if shown() else lambda line: print(line, flush=True)  # into a job's log
         if to is None:
-            upgrade(settings.database_url, say)
+            upgrade(settings.database_url, tell)
         else:
-            migrate_to(settings.database_url, to, say)
+            migrate_to(settings.database_url, to, tell)
     print(f"the schema of {shown_url(settings.database_url)} is {'up to date' if to is None else f'at version {to}'}")
 
 

@@ -13,13 +13,13 @@ RATE: Final = 500
 OLD: Final = 1_000_000
 DAYS: Final = 30
 _PRUNED: Final = 'scheduler_pruned_rows_total{table="runs"}'
-# Of the same jobs as the runs that fall due; one in fifty needed a second attempt.
+# Of the same jobs as the runs that fall due, within a day, which one sweep goes; one in fifty needed a second attempt.
 _RUNS: Final = """
 INSERT INTO runs (run_id, kind, job_id, job_version, task, args, kwargs, queue, priority, scheduled_at, due_at, state,
                   attempt, pending_at, published_at, started_at, finished_at, worker, term, created_at)
 SELECT job || '_' || n, 'occurrence', job, 1, 'itinerary.echo', '[]', '{"name": "value"}', 'default', 5, at, at,
        'completed', 1, at, at, at, at, 'celery@host', 1, at
-FROM (SELECT n, now() - interval '90 days' + n * interval '2 s' AS at, 'job-' || lpad((n %% %s)::text, 7, '0') AS job
+FROM (SELECT n, now() - interval '90 days' + n * interval '80 ms' AS at, 'job-' || lpad((n %% %s)::text, 7, '0') AS job
       FROM generate_series(1, %s) n) AS made
 """
 _ATTEMPTS: Final = (

@@ -17,7 +17,7 @@ from sqlalchemy import Boolean, Column, DateTime, Integer, MetaData, Table, inse
 from sqlalchemy.dialects.postgresql import JSON
 
 from scheduler_service.adapters.database import Database
-from scheduler_service.adapters.migrations import alembic_config, migrate_to, schema_is_current
+from scheduler_service.adapters.migrations import MIGRATION_BOUNDS, alembic_config, migrate_to, schema_is_current
 from scheduler_service.adapters.notice_tables import metadata
 from scheduler_service.adapters.tables import runs
 from scheduler_service.core.errors import BadValue
@@ -163,20 +163,49 @@ def test_an_index_that_a_killed_migration_left_half_made_is_made_anew(empty_post
 def test_indexes_are_made_while_another_writes_runs(empty_postgres_url: str) -> None:
     """A plain CREATE INDEX would wait for the open transaction, and every other writer for it."""
     migrate_to(empty_postgres_url, "0009")
-    making = "query LIKE 'CREATE INDEX CONCURRENTLY%' AND wait_event_type = 'Lock'"
     with closing(Database(empty_postgres_url, pool_size=2)) as database, ThreadPoolExecutor(1) as pool:
         with database.write() as open_one:
             open_one.execute(insert(runs), old_run(1))
             migrating = pool.submit(migrate_to, empty_postgres_url, VERSIONS[-1])
-
-            def waits() -> bool:
-                with database.read() as connection:
-                    return bool(
-                        connection.execute(text(f"SELECT count(*) FROM pg_stat_activity WHERE {making}")).scalar()
-                    )
-
-            wait_until(waits, 20, "the migration to wait for the open transaction", every=0.02)
+            making = "CREATE INDEX CONCURRENTLY"
+            wait_until(lambda: _waits(database, making), 20, "the migration to wait for the open transaction")
             keep(database, old_run(2))
             assert not migrating.done()
         migrating.result(20)
         assert schema_is_current(database.engine)
+
+
+@pytest.mark.postgres
+@pytest.mark.slow
+def test_a_version_that_waits_for_a_table_in_use_holds_up_no_writer(empty_postgres_url: str) -> None:
+    """As while pg_dump reads: a statement that waits for the whole table has every later one wait behind it."""
+    migrate_to(empty_postgres_url, "0008")
+    said: list[str] = []
+    backup = Database(empty_postgres_url, pool_size=1, bounds=MIGRATION_BOUNDS)
+    with closing(Database(empty_postgres_url, pool_size=1)) as database, closing(backup), ThreadPoolExecutor(1) as pool:
+        old_runs = tables_of(database)["runs"]
+        with backup.session() as reading:
+            reading.execute(text("LOCK TABLE runs IN ACCESS SHARE MODE"))
+            migrating = pool.submit(migrate_to, empty_postgres_url, "0009", said.append)
+            wait_until(lambda: _waits(database, "ALTER TABLE runs"), 20, "the version to wait for the table")
+            add(database, {"runs": old_runs}, {"runs": row_for(old_runs, 1)})  # refused after two seconds of waiting
+            assert not migrating.done()
+            assert "ALTER TABLE runs ADD COLUMN traceparent" in wait_until(lambda: said, 5, "it to step back")[0]
+        migrating.result(20)
+        assert said[1:] == ["migrated to version 0009", "the schema is at version 0009"]
+
+
+def _waits(database: Database, statement: str) -> bool:
+    """Whether one that begins so waits for a lock."""
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE :begins AND wait_event_type = 'Lock'"
+    with database.read() as connection:
+        return bool(connection.execute(text(waiting), {"begins": f"{statement}%"}).scalar())
+
+
+@pytest.mark.postgres
+def test_a_way_down_that_was_killed_goes_on(empty_postgres_url: str) -> None:
+    migrate_to(empty_postgres_url, "0010")
+    with closing(Database(empty_postgres_url, pool_size=1)) as database, database.write() as connection:
+        connection.execute(text("DROP STATISTICS st_runs_queue_state"))  # committed before the indexes go, one by one
+        connection.execute(text("DROP INDEX ix_runs_of_queue_otherwise"))
+    migrate_to(empty_postgres_url, "0009")
