@@ -1,6 +1,7 @@
 """`itinerary notify`, and what doctor and dashboard say of notifications."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
@@ -10,6 +11,7 @@ from fastapi.testclient import TestClient
 from scheduler_service.adapters.database import Database
 from scheduler_service.adapters.sql_outbox import SqlOutbox
 from scheduler_service.cli.doctor import examine
+from scheduler_service.cli.notify import try_out
 from scheduler_service.config import Settings, load_settings
 from scheduler_service.core.instants import MINUTE
 from scheduler_service.core.notices import Message, Notice
@@ -78,6 +80,16 @@ def test_the_first_page_names_notifications_that_were_given_up(
     page = api.get("/").text
     assert "1 notification was given up, the last for hooks.example#" in page
     assert "s3cret" not in page
+
+
+def test_a_target_that_raises_what_none_should_is_shown_as_failed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ITINERARY_NOTIFY_EMAIL_TO", "ops@example.org")
+    monkeypatch.setenv("ITINERARY_SMTP_URL", f"smtp://{'a' * 64}.example")  # no name that could be looked up
+    with pytest.raises(SystemExit):
+        try_out()
+    assert re.fullmatch(r"FAIL  mail by a+\.example  Unicode\w*Error\n", capsys.readouterr().out)
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from scheduler_service.adapters import sql_outbox
 from scheduler_service.adapters.notice_tables import deliveries, notices
 from scheduler_service.adapters.sql_conditions import SqlConditions
 from scheduler_service.adapters.sql_leader import SqlLeaderStore
@@ -182,7 +183,10 @@ def test_a_condition_is_told_once_while_it_holds_and_again_when_it_comes_back(be
     assert told(bed) == {("run.late", "a"): 0, ("run.late", "b"): 2}
 
 
-def test_a_look_at_a_part_says_nothing_of_the_rest(bed: StoreBed, outbox: SqlOutbox) -> None:
+def test_a_look_at_a_part_says_nothing_of_the_rest(
+    bed: StoreBed, outbox: SqlOutbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql_outbox, "_AT_ONCE", 1)
     found = {subject: Notice(Topic.JOB_ENDED, subject, 1, 1, 1, {}) for subject in "abcd"}
     outbox.hold(Topic.JOB_ENDED, list(found.values()))
     outbox.hold(Topic.JOB_ENDED, [], "a", "c")

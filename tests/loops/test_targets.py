@@ -201,6 +201,20 @@ def test_a_server_that_is_away_or_knows_no_login_or_tls_fails_without_its_passwo
         assert "hunter2" not in str(failed.value) + repr(one)
 
 
+def test_a_mail_that_was_taken_is_not_sent_again_because_the_server_hung_up_on_quit(
+    smtp: tuple[SmtpServer, Inbox], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, inbox = smtp
+
+    async def hang_up(of_server: SMTP, *_: Any) -> None:
+        assert of_server.transport is not None
+        of_server.transport.close()
+
+    monkeypatch.setattr(SMTP, "smtp_QUIT", hang_up)
+    assert Mail(server, "it@example.org", ["ops@example.org"]).deliver(delivery()) == "taken"
+    assert len(inbox.envelopes) == 1
+
+
 @pytest.mark.parametrize("greeting", [b"", b"220 here\r\n"])
 def test_a_server_that_drips_is_cut_off(monkeypatch: pytest.MonkeyPatch, greeting: bytes) -> None:
     monkeypatch.setattr(mail, "LONGEST", 0.3)
