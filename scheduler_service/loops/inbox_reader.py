@@ -81,7 +81,6 @@ class InboxReader(Repeating):
         if self._told_anew.is_set():
             self._told_anew.clear()
             self._position, self._read_to, self._anew = BEGINNING, self._position, True
-        asked_at = monotonic()
         try:
             batch = self._inbox.read(self._position, self._most, 0 if self._anew else _WAIT)
             heard = [(part, self._understood(part)) for part in parts(batch, self._read_to)]
@@ -90,7 +89,7 @@ class InboxReader(Repeating):
             self._fall_silent()
             self._stopped.wait(0.5)
             return
-        if monotonic() - asked_at > _DEAF_AFTER:
+        if monotonic() - self._read_at > _DEAF_AFTER:
             self._fall_silent()  # Redis stood still meanwhile: nobody could be heard
         self._position = batch.position
         if batch.entries or self._anew or batch.at_end != self._at_end:
