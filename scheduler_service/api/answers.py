@@ -209,7 +209,7 @@ class Status(BaseModel):
     last_iteration_at: Time | None
     oldest_due_at: Time | None
     active_runs: int | None
-    inbox_depth: int | None
+    inbox_depth: int | None = Field(description="Entries of the inbox; what was read stays up to ten seconds")
     workers: int | None
 
 

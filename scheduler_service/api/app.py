@@ -35,8 +35,8 @@ def build_app(context: ApiContext) -> FastAPI:
     check_exposure(context.settings)
     app = _with_routes(with_tokens=bool(context.settings.api_tokens))
     app.state.context = context
-    dashboard.install_assets(app)
     install_problem_handlers(app)
+    dashboard.install(app)
     app.add_middleware(BodyLimit)
     rate = rate_of(context.settings)
     if rate:

@@ -12,11 +12,13 @@ from fastapi import Depends, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from scheduler_service.api.problems import Problem, malformed, problem_response
+from scheduler_service.core.errors import BadValue
 
 MAX_BODY: Final = 1024 * 1024
 MAX_DEPTH: Final = 64
 _SECONDS_TO_SEND: Final = 30
 _TOO_LARGE: Final = f"the body may have {MAX_BODY} bytes"
+_TOO_DEEP: Final = f"the JSON may be nested {MAX_DEPTH} levels deep"
 
 
 class BodyLimit:
@@ -82,22 +84,35 @@ OptionalJsonObject = Annotated[dict[str, Any], Depends(optional_object)]
 def read_object(raw: bytes) -> dict[str, Any]:
     """Parse strictly: Problem 400 for what is not JSON as described above, 422 for text that cannot be stored."""
     try:
-        value = json.loads(
-            raw.decode("utf-8"),
-            parse_constant=_no_constant,
-            parse_float=_finite,
-            parse_int=_bounded,
-            object_pairs_hook=_unique,
-        )
+        value = _parsed(raw.decode("utf-8"))
     except UnicodeDecodeError as exc:
         raise malformed("the body is not UTF-8") from exc
-    except RecursionError as exc:
-        raise malformed(f"the JSON may be nested {MAX_DEPTH} levels deep") from exc
     except ValueError as exc:
-        raise malformed(f"the body is not JSON: {str(exc)[:200]}") from exc
+        raise malformed(f"the body is not JSON: {exc}") from exc
     if not isinstance(value, dict):
         raise malformed("the body must be a JSON object")
-    _check(value)
+    return value
+
+
+def read_json(text: str, field: str) -> Any:
+    """The JSON in a field of a form, read as strictly as a body; BadValue."""
+    try:
+        return _parsed(text)
+    except ValueError as exc:
+        raise BadValue(field, text[:100], f"give JSON ({exc})") from exc
+    except Problem as exc:
+        raise BadValue(field, text[:100], str(exc.errors[0]["msg"] if exc.errors else exc.detail)) from exc
+
+
+def _parsed(text: str) -> Any:
+    try:
+        value = json.loads(
+            text, parse_constant=_no_constant, parse_float=_finite, parse_int=_bounded, object_pairs_hook=_unique
+        )
+    except RecursionError as exc:
+        raise malformed(_TOO_DEEP) from exc
+    if isinstance(value, dict | list):
+        _check(value)
     return value
 
 
@@ -126,13 +141,13 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return value
 
 
-def _check(value: dict[str, Any]) -> None:
+def _check(value: dict[str, Any] | list[Any]) -> None:
     """Walk without recursion; the parser's own limit is far above ours."""
     waiting: list[tuple[Any, tuple[str, ...]]] = [(value, ())]
     while waiting:
         item, loc = waiting.pop()
         if len(loc) >= MAX_DEPTH:
-            raise malformed(f"the JSON may be nested {MAX_DEPTH} levels deep")
+            raise malformed(_TOO_DEEP)
         for key, child in item.items() if isinstance(item, dict) else enumerate(item):
             if isinstance(key, str):
                 check_text(key, loc, key)

@@ -1,6 +1,7 @@
 """The dashboard: its pages, the API's documentation at `/docs`, and the files that they load. Puts together only."""
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
+from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, JSONResponse
 from starlette.staticfiles import StaticFiles
 
@@ -18,6 +19,8 @@ from scheduler_service.api.pages import (
     runs,
     workers,
 )
+from scheduler_service.api.pages.shell import trouble
+from scheduler_service.api.problems import Problem, problem_response
 from scheduler_service.api.templating import DOCS_HEADERS, HERE, templates
 from scheduler_service.version import VERSION
 
@@ -38,6 +41,19 @@ def document(request: Request) -> Response:
     return JSONResponse(request.app.openapi())
 
 
-def install_assets(app: FastAPI) -> None:
-    """Serve the files beside this module; they are the same for everybody."""
+def install(app: FastAPI) -> None:
+    """Serve the files beside this module, the same for everybody; what is not there is a page to a browser."""
     app.mount("/static", StaticFiles(directory=HERE / "static"), name="static")
+    app.add_exception_handler(404, _nowhere)
+
+
+def _nowhere(request: Request, exc: Exception) -> Response:
+    """A page for a browser, a problem document for a program."""
+    assert isinstance(exc, HTTPException)
+    if request.url.path.startswith("/api/") or "text/html" not in request.headers.get("accept", ""):
+        return problem_response(exc)
+    try:
+        require_page(request)
+    except Problem as refused:
+        return problem_response(refused)
+    return trouble(request, Problem(404, f"there is no page {request.url.path}"))

@@ -100,6 +100,11 @@ def problem_of(error: ItineraryError) -> Problem:
             return Problem(500, "this is an error of ours; the log names it")
 
 
+def words_of(error: Mapping[str, Any]) -> str:
+    """What is wrong with a parameter, its name first, of FastAPI's complaint: its place is `query`, the name, ..."""
+    return f"{error['loc'][:2][-1]}: {error['msg']}"
+
+
 def install_problem_handlers(app: FastAPI) -> None:
     """Answer every error of this application with a problem document."""
     app.add_exception_handler(ItineraryError, _on_itinerary_error)
@@ -122,7 +127,7 @@ def _on_itinerary_error(request: Request, exc: Exception) -> Response:
 
 def _on_validation_error(_request: Request, exc: Exception) -> Response:
     assert isinstance(exc, RequestValidationError)
-    errors = [{"loc": [str(part) for part in e["loc"]], "msg": str(e["msg"])} for e in exc.errors()]
+    errors = [{"loc": [str(part) for part in error["loc"]], "msg": words_of(error)} for error in exc.errors()]
     return problem_response(Problem(422, "some values are not accepted", errors))
 
 

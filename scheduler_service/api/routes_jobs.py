@@ -130,7 +130,7 @@ def delete_job(context: Context, who: Who, job_id: str, if_match: IfMatch = None
 )  # fmt: skip
 def pause_job(context: Context, who: Who, job_id: str, body: OptionalJsonObject) -> Response:
     """Let a job make no more runs, for good or until a time."""
-    reason, until = _read_pause(body)
+    reason, until = _read_pause(body, context.clock())
     known_job(context, job_id)
     return _paused(context, context.stores.jobs.set_paused(job_id, True, reason, until, by=who.deed("job.pause")))
 
@@ -235,12 +235,12 @@ def _merge(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _read_pause(body: dict[str, Any]) -> tuple[str | None, Instant | None]:
+def _read_pause(body: dict[str, Any], now: Instant) -> tuple[str | None, Instant | None]:
     unknown = [BadValue(name, body[name], "known are reason, until") for name in sorted({*body} - {"reason", "until"})]
     if unknown:
         raise BadValues(unknown)
-    reason, until = body.get("reason"), body.get("until")
-    return (
-        None if reason is None else read_text(reason, "reason"),
-        None if until is None else parse_instant(until, "until"),
-    )
+    reason = None if body.get("reason") is None else read_text(body["reason"], "reason")
+    until = None if body.get("until") is None else parse_instant(body["until"], "until")
+    if until is not None and until <= now:
+        raise BadValue("until", body["until"], "give a time to come, or none: until somebody resumes it")
+    return reason, until

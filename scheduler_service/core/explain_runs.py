@@ -82,7 +82,8 @@ def _origin(run: Run) -> str:
 
 def _tries(run: Run) -> Iterator[Because]:
     for attempt in run.attempts:
-        why = attempt.reason or (f"{attempt.error.type}: {attempt.error.message}" if attempt.error else None)
+        failed = f"{attempt.error.type}: {attempt.error.message}" if attempt.error else None
+        why = failed if attempt.reason in (None, attempt.outcome) else attempt.reason
         ended = "" if attempt.finished_at is None else f" at {format_instant(attempt.finished_at)}"
         said = f": {why}" if why else ""
         row = attempt_row(run, attempt.attempt)

@@ -298,3 +298,10 @@ def test_jobs_at_the_end_of_time_can_be_seen(api: TestClient, job: dict[str, Any
         assert answer.status_code in (201, 422), answer.text
     assert api.get("/").status_code == 200
     assert api.get(JOBS).status_code == 200
+
+
+def test_a_pause_ends_in_the_time_to_come(api: TestClient, job: dict[str, Any]) -> None:
+    api.post("/api/v1/jobs", json=job)
+    answer = api.post("/api/v1/jobs/a.job/pause", json={"until": "2020-01-01T00:00:00Z"})
+    assert (answer.status_code, answer.json()["errors"][0]["loc"]) == (422, ["until"])
+    assert api.get("/api/v1/jobs/a.job").json()["paused"] is False

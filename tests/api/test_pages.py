@@ -139,3 +139,14 @@ def test_everything_that_a_page_loads_is_in_the_package(api: TestClient, path: s
 def test_every_vendored_file_has_its_licence_beside_it(api: TestClient) -> None:
     for name in ("pico.LICENSE.md", "htmx.LICENSE", "swagger-ui.LICENSE"):
         assert api.get(f"/static/vendor/{name}").status_code == 200
+
+
+def test_an_address_that_is_not_there_is_a_page_to_a_browser_and_a_document_to_a_program(api: TestClient) -> None:
+    browser = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    page = api.get(f"/odd{NASTY}", headers=browser)
+    assert (page.status_code, page.headers["content-type"]) == (404, "text/html; charset=utf-8")
+    assert "To the overview" in page.text
+    assert NASTY not in page.text
+    for path, headers in (("/odd", {}), ("/api/v1/odd", browser)):
+        answer = api.get(path, headers=headers)
+        assert (answer.status_code, answer.headers["content-type"]) == (404, "application/problem+json")

@@ -235,3 +235,27 @@ def test_a_run_is_cancelled_and_tried_again(api: TestClient) -> None:
 def test_a_body_that_is_no_form_is_refused(api: TestClient, body: bytes) -> None:
     answer = api.post("/new-job", content=body, headers=token(api))
     assert answer.status_code in (400, 422)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": 1, "a": 2}',
+        '{"a": 99999999999999999999}',
+        '{"a": NaN}',
+        '{"a": "\\ud800"}',
+        f'{{"a": {"[" * 5000}{"]" * 5000}}}',
+        "[1]",
+    ],
+)
+def test_a_form_takes_no_json_that_the_api_would_refuse(api: TestClient, made: str, text: str) -> None:
+    assert submit(api, f"{made}/trigger", kwargs=text).status_code == 422
+    assert submit(api, "/new-job", **{**JOB, "kwargs": text}).status_code == 422
+    assert api.get("/api/v1/runs").json()["items"] == []
+
+
+def test_a_text_of_several_lines_is_kept_as_it_was(api: TestClient, made: str) -> None:
+    api.patch("/api/v1/jobs/a.job", json={"description": "one\ntwo"})
+    shown = _shown(api.get(f"{made}/edit").text)
+    as_browsers_send_it = {**shown, "description": shown["description"].replace("\n", "\r\n")}
+    assert submit(api, f"{made}/edit", **as_browsers_send_it).headers["location"].endswith("done=unchanged")

@@ -1,5 +1,6 @@
 """Pages over history: filters that are deep links, pages by key, failures in groups that are tried again together."""
 
+import re
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from scheduler_service.adapters.sql_leader import SqlLeaderStore
 from scheduler_service.adapters.sql_lease import SqlLeaseStore
 from scheduler_service.adapters.sql_pages import SqlHistoryStore
 from scheduler_service.adapters.tables import runs
+from scheduler_service.api.pages import failures
 from scheduler_service.config import Settings
 from scheduler_service.core.effects import Apply, MakeRuns, Release, Transition
 from scheduler_service.core.instants import MINUTE, SECOND
@@ -203,3 +205,29 @@ def test_changes_are_listed_with_who_made_them_and_what_they_changed(api: TestCl
     for text in ("job.patch", "loopback", "New name", "/jobs/a.job"):
         assert text in page
     assert "No change is like this" in api.get("/audit?actor=nobody").text
+
+
+def test_a_group_of_more_than_one_click_takes_is_tried_again_by_the_next(
+    api: TestClient, ended: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(failures, "_AT_ONCE", 1)
+    group = {"within": "1h", "job_id": "", "task": "pkg.task", "error_type": "ValueError"}
+    answers = [submit(api, "/failures/retry", **group).headers["location"].rpartition("=")[2] for _ in range(3)]
+    assert answers == ["all-retried", "all-retried", "none-retried"]
+    assert len(api.get("/api/v1/runs?state=scheduled").json()["items"]) == 2
+
+
+def test_a_change_leads_to_what_was_changed_whatever_it_is_called(api: TestClient, job: dict[str, Any]) -> None:
+    api.post("/api/v1/jobs", json={**job, "job_id": "adhoc_report"})
+    run_id = api.post("/api/v1/jobs/adhoc_report/trigger").json()["run_id"]
+    api.post(f"/api/v1/runs/{run_id}/cancel")
+    api.post(f"/api/v1/runs/{run_id}/retry")
+    one = api.post("/api/v1/runs", json={"task": "t"}).json()["run_id"]
+    links = re.findall(r'data-label="What"><a href="([^"]+)"', api.get("/audit").text)
+    assert links == [
+        f"/runs/{one}",
+        "/jobs/adhoc_report",
+        f"/runs/{run_id}",
+        "/jobs/adhoc_report",
+        "/jobs/adhoc_report",
+    ]

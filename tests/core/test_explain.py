@@ -247,6 +247,9 @@ def test_a_retrying_run_tells_its_tries_and_when_the_next_is_due() -> None:
     assert verdict is Verdict.RETRYING
     assert "Attempt 1 ended as failed at 2026-11-27T10:17:01Z: ValueError: no such order." in said
     assert "That is in 1 min." in said
+    lost = replace(tried, outcome="lost", reason="lost", error=TaskError("Lost", "celery@a was not heard of"))
+    _, said = explained_now(run(RunState.RETRYING, attempt=2, due_at=NOW + MINUTE, attempts=(lost,)))
+    assert "Attempt 1 ended as lost at 2026-11-27T10:17:01Z: Lost: celery@a was not heard of." in said
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Who changed what, newest first: filtered by deep links, paged by key. For operators, as the log is over HTTP."""
 
-import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 from urllib.parse import urlencode
@@ -19,7 +18,6 @@ from scheduler_service.core.instants import Instant
 from scheduler_service.ports.records import AuditFilter
 
 _ENTRIES: Final = 50
-_RUN: Final = re.compile(r"^adhoc_|_manual-[0-9a-f-]{36}$|_\d{4}-\d{2}-\d{2}T[\d:.]+Z$")
 
 router = APIRouter(include_in_schema=False, dependencies=[Depends(require_operator_page)], route_class=PageRoute)
 
@@ -61,15 +59,18 @@ def show_audit(
 
 def _line(entry: AuditEntry, now: Instant) -> Line:
     return Line(
-        moment(entry.at, now), entry.actor, entry.role, entry.action, entry.subject, _link(entry.subject),
+        moment(entry.at, now), entry.actor, entry.role, entry.action, entry.subject, _link(entry),
         _changes(entry.before, entry.after),
     )  # fmt: skip
 
 
-def _link(subject: str | None) -> str | None:
-    if subject is None:
+def _link(entry: AuditEntry) -> str | None:
+    """A new run of a job is noted under the job's id, any other under its own."""
+    if entry.subject is None:
         return None
-    return f"/runs/{subject}" if _RUN.search(subject) else f"/jobs/{subject}"
+    made = entry.after.get("run_id") if isinstance(entry.after, dict) else None
+    is_run = entry.action.startswith("run.") and made in (None, entry.subject)
+    return f"/runs/{entry.subject}" if is_run else f"/jobs/{entry.subject}"
 
 
 def _changes(before: Any, after: Any) -> list[Change]:

@@ -60,7 +60,8 @@ def form_of(raw: Annotated[bytes, Depends(raw_body)]) -> Form:
         raise malformed("the body is not a form") from exc
     for name, value in fields:
         check_text(value, (), name)
-    return Form(fields)
+    # Browsers send each line's end as CR LF, whatever it was.
+    return Form([(name, value.replace("\r\n", "\n")) for name, value in fields])
 
 
 FormBody = Annotated[Form, Depends(form_of)]

@@ -19,6 +19,7 @@ from scheduler_service.api.pages.live import TROUBLES
 from scheduler_service.api.pages.moments import SHAPES, Moment, moment
 from scheduler_service.api.pages.shell import CHANGER, READER, PageRoute, go, page
 from scheduler_service.api.problems import Problem
+from scheduler_service.core.audit import Caller
 from scheduler_service.core.errors import NotFound
 from scheduler_service.core.instants import DAY, HOUR, Instant
 from scheduler_service.core.model import NewRun
@@ -74,18 +75,24 @@ def show_failures(request: Request, context: Context, within: Annotated[Within, 
 
 @router.post("/failures/retry", dependencies=CHANGER)
 def retry_group(context: Context, who: Who, form: FormBody) -> Response:
-    """Try the newest runs of a group again."""
+    """Try the newest runs of a group again that were not yet."""
     within, wanted = form.one("within"), _read_kind(form.one("job_id"), form.one("task"), form.one("error_type"))
     if within not in WITHIN:
         raise Problem(422, f"within: known are {', '.join(WITHIN)}")
     troubles = context.stores.history.troubles(context.clock() - WITHIN[within], TROUBLES)
-    chosen = [trouble.run_id for trouble in troubles if _kind(trouble) == wanted][:_AT_ONCE]
-    new = [anew for run_id in chosen if (anew := _again(context, run_id)) is not None]
-    enqueued = context.stores.runs.enqueue(new, by=who.deed("run.retry")) if new else []
-    made = [run.run_id for run, is_new in enqueued if is_new]
+    chosen = [trouble.run_id for trouble in troubles if _kind(trouble) == wanted]
+    parts = (chosen[first : first + _AT_ONCE] for first in range(0, len(chosen), _AT_ONCE))
+    made = next(filter(None, (_tried_again(context, who, part) for part in parts)), [])
     if made:
         context.leader.tell("run_enqueued", {"run_ids": made})
     return go(f"/failures?within={within}", "all-retried" if made else "none-retried")
+
+
+def _tried_again(context: ApiContext, who: Caller, run_ids: Sequence[str]) -> list[str]:
+    """The new runs; none for those that were tried again before."""
+    new = [anew for run_id in run_ids if (anew := _again(context, run_id)) is not None]
+    enqueued = context.stores.runs.enqueue(new, by=who.deed("run.retry")) if new else []
+    return [run.run_id for run, is_new in enqueued if is_new]
 
 
 def grouped(troubles: Iterable[Trouble], now: Instant) -> list[Group]:

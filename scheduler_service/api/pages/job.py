@@ -1,12 +1,12 @@
 """One job: its next runs, how its last ones went, its policies in words, its versions; paused, run, deleted."""
 
-import json
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request, Response
 
 from scheduler_service.api.auth import Who, demand
+from scheduler_service.api.bodies import read_json
 from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.pages.charts import Health, RunChart, duration_chart, health
 from scheduler_service.api.pages.csrf import Form, FormBody
@@ -145,12 +145,7 @@ def _utc(text: str) -> str:
 def _asked(form: Form) -> dict[str, Any]:
     body: dict[str, Any] = {"overlap": form.one("overlap") or None}
     text = form.one("kwargs")
-    if text:
-        try:
-            body["kwargs"] = json.loads(text)
-        except ValueError as exc:
-            raise BadValue("kwargs", text[:100], f"give a JSON object ({exc})") from exc
-    return body
+    return {**body, "kwargs": read_json(text, "kwargs")} if text else body
 
 
 def _view(context: ApiContext, job: Job) -> JobView:

@@ -1,9 +1,9 @@
 """The fields of the form of a job: from a job's JSON to texts, and back. Pure; core.job_body judges the values."""
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from scheduler_service.api.bodies import read_json
 from scheduler_service.api.pages.csrf import Form
 from scheduler_service.api.pages.moments import pretty
 from scheduler_service.core.errors import BadValue
@@ -121,12 +121,7 @@ def _number(text: str, field: str) -> int:
 
 
 def _json(text: str, field: str) -> Any:
-    if not text:
-        return None
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as exc:
-        raise BadValue(field, text[:100], f"give JSON ({str(exc)[:100]})") from exc
+    return read_json(text, field) if text else None
 
 
 def _parts(text: str) -> list[str]:

@@ -18,7 +18,7 @@ from scheduler_service.api.auth import may, require_operator_page, require_page
 from scheduler_service.api.context import ApiContext
 from scheduler_service.api.pages.csrf import COOKIE, csrf_of, fresh_seed, require_csrf
 from scheduler_service.api.pages.moments import moment
-from scheduler_service.api.problems import Problem, problem_of
+from scheduler_service.api.problems import Problem, problem_of, words_of
 from scheduler_service.api.templating import part
 from scheduler_service.core.errors import ItineraryError
 from scheduler_service.version import VERSION
@@ -63,8 +63,7 @@ class PageRoute(APIRoute):
             except ItineraryError as exc:
                 return trouble(request, problem_of(exc))
             except RequestValidationError as exc:
-                said = "; ".join(f"{error['loc'][-1]}: {error['msg']}" for error in exc.errors())
-                return trouble(request, Problem(422, said))
+                return trouble(request, Problem(422, "; ".join(map(words_of, exc.errors()))))
             except HTTPException as exc:
                 if exc.status_code == 401:
                     raise
