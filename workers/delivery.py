@@ -20,6 +20,7 @@ from kombu.utils.json import dumps as celerys_json
 
 from scheduler_service.core.errors import BadValue
 from scheduler_service.core.instants import SECOND, Instant, from_datetime, parse_instant, to_datetime
+from scheduler_service.core.nesting import MOST_LEVELS, is_deep
 from scheduler_service.core.wire import (
     HEADER_ATTEMPT,
     HEADER_DUE_AT,
@@ -222,5 +223,7 @@ def _arguments(signature: Any, request: Any) -> tuple[list[Any] | None, dict[str
         if args == list(request.args or ()) and kwargs == dict(request.kwargs or {}):
             return None, None
         raise ValueError(f"retry() was given {len(text)} bytes of arguments, over {ARGUMENTS_LIMIT}")
+    if is_deep(text):
+        raise ValueError(f"retry() was given arguments that nest more than {MOST_LEVELS} levels deep")
     plain_args, plain_kwargs = json.loads(text)
     return plain_args, plain_kwargs

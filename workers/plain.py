@@ -11,6 +11,8 @@ from types import TracebackType
 from typing import Any, Final
 from uuid import UUID
 
+from scheduler_service.core.nesting import is_deep
+
 RESULT_LIMIT: Final = 64 * 1024
 ARGUMENTS_LIMIT: Final = 320 * 1024
 MESSAGE_LIMIT: Final = 4 * 1024
@@ -21,12 +23,12 @@ _TYPE_SHOWN: Final = 200
 
 
 def plain_result(result: object) -> Any:
-    """The result as JSON; `{"$repr": ..}` stands for what is not, `{"$cut": ..}` for what is too long."""
+    """The result as JSON; `{"$repr": ..}` stands for what is not, `{"$cut": ..}` for what is too long or deep."""
     try:
         text = json.dumps(result, default=_plain, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
         return _marked(result)
-    if len(text) > RESULT_LIMIT:
+    if len(text) > RESULT_LIMIT or is_deep(text):
         return {"$cut": {"size": len(text), "start": text[:_START_SHOWN]}}
     return json.loads(text)
 

@@ -9,6 +9,7 @@ from scheduler_service.core.errors import BadValue, TooLarge
 from scheduler_service.core.identity import QUEUE, TASK
 from scheduler_service.core.instants import DAY, SECOND, format_duration, parse_duration
 from scheduler_service.core.model import Misfire, MisfirePolicy, Overlap, RetryPolicy
+from scheduler_service.core.nesting import MOST_LEVELS, is_deep
 from scheduler_service.core.sharing import shared
 
 MAX_PAYLOAD: Final = 256 * 1024
@@ -90,13 +91,15 @@ def read_text(value: Any, field: str) -> str:
 
 
 def check_payload(errors: list[BadValue], args: Any, kwargs: Any) -> None:
-    """Complain where args and kwargs together are over 256 KiB of JSON, or hold what JSON or a database cannot."""
+    """Complain where args and kwargs together are over 256 KiB of JSON, nest too deep, or hold what cannot be kept."""
     try:
         text = json.dumps([args, kwargs], allow_nan=False, ensure_ascii=False)
         size = len(text.encode("utf-8"))
     except (ValueError, TypeError, RecursionError, UnicodeEncodeError) as exc:
         errors.append(BadValue("args", "...", f"args and kwargs must be plain JSON ({str(exc)[:80]})"))
         return
+    if is_deep(text):
+        errors.append(BadValue("args", "...", f"args and kwargs may nest {MOST_LEVELS} levels deep"))
     if _NUL.search(text):
         errors.append(BadValue("args", "...", "args and kwargs must hold no NUL character"))
     if size > MAX_PAYLOAD:

@@ -12,6 +12,7 @@ from scheduler_service.core.errors import BadValue, MalformedEntry
 from scheduler_service.core.identity import split_task_id
 from scheduler_service.core.instants import Instant, parse_instant
 from scheduler_service.core.placements import RebalanceAsked, read_asked
+from scheduler_service.core.storable import is_plain, made_storable
 from scheduler_service.core.wire import ENTRY_VERSION
 
 MAX_BODY: Final = 512 * 1024
@@ -141,31 +142,15 @@ def decode(fields: Mapping[str, str]) -> InboxMessage:
     if not isinstance(body, dict):
         raise MalformedEntry("body is not a JSON object")
     try:
-        return decoder(body if _is_plain(text) else _storable(body), parse_instant(fields.get("at"), "at"))
+        return decoder(body if is_plain(text) else made_storable(body), parse_instant(fields.get("at"), "at"))
     except BadValue as exc:
         raise MalformedEntry(str(exc)) from exc
+    except RecursionError as exc:
+        raise MalformedEntry("body is nested too deeply") from exc
 
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
-
-
-def _is_plain(text: str) -> bool:
-    """Whether no text in this JSON can hold a NUL or a surrogate."""
-    return text.isascii() and "\\u0000" not in text and "\\ud" not in text and "\\uD" not in text
-
-
-def _storable(value: Any) -> Any:
-    """The value with text that every database takes: no NUL, no lone surrogates."""
-    match value:
-        case str():
-            return value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
-        case list():
-            return [_storable(item) for item in value]
-        case dict():
-            return {_storable(key): _storable(item) for key, item in value.items()}
-        case _:
-            return value
 
 
 def _name(body: Mapping[str, Any], key: str) -> str:

@@ -24,6 +24,7 @@ from scheduler_service.core.messages import (
 from scheduler_service.core.wire import entry
 
 AT = parse_instant("2026-11-27T10:00:00Z")
+KINDS = ["started", "succeeded", "failed", "retry", "heartbeat", "job_changed", "cancel_run", "run_enqueued", "query"]
 TASK = {"task_id": "billing.close_2026-11-27T10:00:00Z~2", "worker": "celery@host"}
 
 
@@ -66,6 +67,34 @@ def test_text_that_no_database_takes_is_made_storable() -> None:
     lone.result.encode("utf-8")
 
 
+def nested(levels: int, inside: Any) -> Any:
+    for _ in range(levels):
+        inside = [inside]
+    return inside
+
+
+def test_a_deep_result_is_understood_whatever_text_lies_in_it() -> None:
+    message = decode(entry("succeeded", AT, {**TASK, "result": nested(800, {"a\x00": "\U0001f600"})}))
+    assert isinstance(message, Succeeded)
+    innermost = message.result
+    while isinstance(innermost, list):
+        (innermost,) = innermost
+    assert innermost == {"a\ufffd": "\U0001f600"}
+
+
+@pytest.mark.parametrize("key", ["task_id", "worker", "started_at", "error", "due_at", "running", "result"])
+@pytest.mark.parametrize("levels", [200, 500, 900, 980])
+def test_however_deep_a_value_is_nobody_meets_more_than_a_malformed_entry(key: str, levels: int) -> None:
+    text = "[" * levels + json.dumps("\U0001f600") + "]" * levels
+    for kind in KINDS:
+        body = {**TASK, "error": {"type": "E", "message": None}, key: "HERE"}
+        with suppress(MalformedEntry):
+            decode({**entry(kind, AT, {}), "body": json.dumps(body).replace('"HERE"', text)})
+    error = json.dumps({**TASK, "error": {"type": "E", "message": "HERE"}}).replace('"HERE"', text)
+    with suppress(MalformedEntry):
+        decode({**entry("failed", AT, {}), "body": error})
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -90,7 +119,6 @@ def test_what_cannot_be_understood_is_refused_with_its_reason(change: dict[str, 
         decode(fields)
 
 
-KINDS = ["started", "succeeded", "failed", "retry", "heartbeat", "job_changed", "cancel_run", "run_enqueued", "query"]
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),

@@ -3,6 +3,7 @@
 import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from scheduler_service.core.instants import SECOND
 from scheduler_service.core.messages import MAX_BODY, Failed, RetryAsked, Succeeded, decode
 from scheduler_service.core.wire import entry
+from workers.delivery import _arguments
 from workers.plain import ARGUMENTS_LIMIT, RESULT_LIMIT, cut, plain_error, plain_result, printable
 from workers.reporting import Report, Told
 
@@ -86,6 +88,25 @@ def test_a_result_over_the_limit_is_cut_and_says_how_long_it_was() -> None:
     short = plain_result(text)
     assert short["$cut"]["size"] == len(json.dumps(text))
     assert len(json.dumps(short)) < 10_000
+
+
+def test_a_result_that_nests_too_deep_to_be_read_everywhere_is_cut() -> None:
+    deep: Any = "]]]] \U0001f600"
+    for _ in range(100):
+        deep = [deep]
+    assert plain_result(deep) == deep
+    wide = [[]] * 1_000
+    assert plain_result(wide) == wide
+    assert set(plain_result({"one more": deep})) == {"$cut"}
+
+
+def test_a_retry_with_arguments_that_nest_too_deep_is_refused_where_it_is_asked_for() -> None:
+    deep: list[Any] = []
+    for _ in range(100):
+        deep = [deep]
+    asked, request = SimpleNamespace(args=[deep], kwargs={}), SimpleNamespace(args=[], kwargs={})
+    with pytest.raises(ValueError, match="100 levels"):
+        _arguments(asked, request)
 
 
 def test_text_is_cut_in_the_middle() -> None:
