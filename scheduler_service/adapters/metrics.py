@@ -10,6 +10,7 @@ from scheduler_service.adapters.notice_metrics import NoticeMetrics
 from scheduler_service.adapters.placement_metrics import PlacementMetrics
 from scheduler_service.core.effects import Apply, Effect
 from scheduler_service.core.instants import MILLISECOND, SECOND, Duration, Instant
+from scheduler_service.core.listening import PAUSE
 from scheduler_service.core.model import MisfirePolicy, ReleasedRun
 from scheduler_service.core.pruning import Past
 from scheduler_service.core.queries import alive_workers, oldest_due
@@ -162,7 +163,6 @@ class PrometheusMeter:
 
 def _inbox_lag(state: SchedulerState, now: Instant) -> Duration:
     """How far the reading is behind, by the time in an entry's id: 0 at the end, growing while Redis is away."""
-    if state.listening_since is not None:
-        return 0
     milliseconds = int(state.position.partition("-")[0] or 0)
-    return max(0, now - max(state.since, milliseconds * MILLISECOND))
+    behind = now - max(state.since, state.listened.until, milliseconds * MILLISECOND)
+    return behind if behind > PAUSE else 0

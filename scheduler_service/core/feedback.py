@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from scheduler_service.core.effects import Apply
 from scheduler_service.core.instants import Instant
+from scheduler_service.core.listening import Listened
 from scheduler_service.core.messages import InboxMessage, Report
 from scheduler_service.core.model import ActiveRun, JobHistory, ReleasedRun
 from scheduler_service.core.placements import PlacementFeedback
@@ -177,21 +178,15 @@ class QueuesSeen:
 
 @dataclass(frozen=True, slots=True)
 class InboxRead:
-    """Messages of the stream up to `position`; `at_end`: the reader stood at the stream's end.
+    """Messages of the stream up to `position`.
 
     `anew`: the first since the reader was told to begin anew; `again`: they may have been read before.
     """
 
     messages: tuple[InboxMessage, ...]
     position: str
-    at_end: bool
     anew: bool = False
     again: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class InboxSilent:
-    """The stream cannot be read for now: silence of a worker means nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +219,7 @@ Feedback = (
     | ResultsFound
     | QueuesSeen
     | InboxRead
-    | InboxSilent
+    | Listened
     | Woken
     | PlacementFeedback
     | Shutdown

@@ -45,7 +45,7 @@ def look(state: SchedulerState, step: Step) -> None:
         step.others.append(LookAtGeneration())
     if present.accepting or step.now < present.next_try_at:
         return
-    claims = present.gathering if _ready(state, step) else None
+    claims = present.gathering if _ready(state) else None
     broker = _broker_to_accept(state)
     if claims is not None or (broker is not None and present.gathering is None):
         present.accepting = True
@@ -93,13 +93,10 @@ def claims_deferred(state: SchedulerState, message: ClaimsDeferred) -> None:
 
 
 def inbox_read(state: SchedulerState, step: Step, read: InboxRead) -> None:
-    """Move the position, unless it is still that of the generation before; silence counts only at the end."""
+    """Move the position, unless it is still that of the generation before."""
     if read.anew:
         state.generation.rereading = False
-    if not read.at_end:
-        state.listening_since = None
-    elif state.listening_since is None and not state.generation.rereading:
-        state.listening_since = step.now
+        state.generation.reread_at = step.now
     if not state.generation.rereading:
         state.position = read.position
     step.again = read.again
@@ -109,30 +106,18 @@ def _gather(state: SchedulerState, step: Step, name: str) -> None:
     present = state.generation
     present.gathering, present.since = name, step.now
     present.knows_all = step.now - state.since >= GATHER_AT_MOST and step.now - present.heard_at < _HEARD_LATELY
-    present.committed = present.closing = False
+    present.committed = False
     present.positions.clear()
-    _read_anew(state, step)
-
-
-def _read_anew(state: SchedulerState, step: Step) -> None:
-    state.generation.rereading = True
-    state.listening_since = None
+    # Until then words are read that another stream held, or none.
+    present.rereading, present.reread_at = True, step.now
     step.others.append(ReadInboxAnew())
 
 
-def _ready(state: SchedulerState, step: Step) -> bool:
+def _ready(state: SchedulerState) -> bool:
     present = state.generation
     if present.gathering is None or present.rereading or not present.committed:
         return False
-    if _nothing_is_out(state) or _all_have_spoken(state):
-        return True
-    if state.listening_since is None or present.closing:
-        return state.listening_since is not None
-    if step.now - max(present.since, state.listening_since) >= GATHER_AT_MOST:
-        # What was said in time may still lie unread, should this process have stood still: once more to the end.
-        present.closing = True
-        _read_anew(state, step)
-    return False
+    return _nothing_is_out(state) or _all_have_spoken(state) or state.silence(present.since) >= GATHER_AT_MOST
 
 
 def _nothing_is_out(state: SchedulerState) -> bool:

@@ -20,7 +20,6 @@ from scheduler_service.core.feedback import (
     GenerationAccepted,
     GenerationSeen,
     InboxRead,
-    InboxSilent,
     IndexBuilt,
     JobsRead,
     Published,
@@ -35,6 +34,7 @@ from scheduler_service.core.feedback import (
     Woken,
 )
 from scheduler_service.core.instants import Instant
+from scheduler_service.core.listening import Listened
 from scheduler_service.core.messages import (
     CancelRun,
     Failed,
@@ -157,8 +157,8 @@ def _take(state: SchedulerState, step: Step, message: Feedback) -> None:
             _inbox(state, step, message)
         case Shutdown():
             state.stopping = True
-        case InboxSilent():
-            state.listening_since = None
+        case Listened():
+            state.listened = message
         case Woken():
             looking.woken(state)
         case RunsMoved():

@@ -20,6 +20,7 @@ from scheduler_service.core.effects import (
 from scheduler_service.core.feedback import ServerGeneration
 from scheduler_service.core.floor import Floors
 from scheduler_service.core.instants import MINUTE, SECOND, Duration, Instant
+from scheduler_service.core.listening import NEVER, Listened
 from scheduler_service.core.model import ActiveRun, JobHistory
 from scheduler_service.core.placements import RebalancePlan
 from scheduler_service.core.run_index import ScheduledRunIndex
@@ -64,8 +65,8 @@ class GenerationState:
 
     `floor`: pending runs are sent by messages from there on. `gathering`: the one that is not accepted yet, found at
     `since`; `positions` of its inbox are on their way to the database, `committed` once one of them is there.
-    `knows_all`: the leader had heard every worker shortly before. `closing`: time is up, the inbox is read once more.
-    `deferred`: claims to take once it is accepted.
+    `reread_at`: since then the inbox is read from its start.
+    `knows_all`: the leader had heard every worker shortly before. `deferred`: claims to take once it is accepted.
     """
 
     floor: int = 0
@@ -77,9 +78,9 @@ class GenerationState:
     since: Instant = 0
     knows_all: bool = False
     rereading: bool = False
+    reread_at: Instant = 0
     positions: set[str] = field(default_factory=set)
     committed: bool = False
-    closing: bool = False
     accepting: bool = False
     next_try_at: Instant = 0
     deferred: list[tuple[str, int]] = field(default_factory=list)
@@ -142,7 +143,7 @@ class SchedulerState:
     received: dict[str, Instant] = field(default_factory=dict)
     watch: list[tuple[Instant, str]] = field(default_factory=list)
     looking: set[str] = field(default_factory=set)
-    listening_since: Instant | None = None
+    listened: Listened = NEVER
     workers: dict[str, WorkerView] = field(default_factory=dict)
 
     plans: dict[str, RebalancePlan] = field(default_factory=dict)
@@ -172,6 +173,11 @@ class SchedulerState:
     def coming_seq(self) -> int:
         """The number that `next_seq` will give: no message from there on exists."""
         return max(self.seq, self.term << 32) + 1
+
+    def silence(self, since: Instant) -> Duration:
+        """How long nobody has spoken since then, as far as it would have been heard."""
+        could_speak = max(since, self.listened.since, self.generation.reread_at)
+        return max(0, self.listened.until - could_speak)
 
     def wait_until(self, run: ActiveRun, at: Instant | None = None) -> None:
         """Look at this waiting run again at its due time, or at `at`."""

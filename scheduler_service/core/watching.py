@@ -1,6 +1,6 @@
 """Runs that are out: is the message still there, does the worker still live, is the time up?
 
-Silence counts only while the inbox is read up to its end; a publish error means unknown; a backlog is no loss.
+Silence counts only as far as the inbox is known to have been read; a publish error means unknown; a backlog is no loss.
 """
 
 import heapq
@@ -18,7 +18,7 @@ from scheduler_service.core.effects import (
     TakeClaims,
 )
 from scheduler_service.core.feedback import ClaimsTaken, Published, QueuesSeen, ResultsFound
-from scheduler_service.core.instants import SECOND, Instant
+from scheduler_service.core.instants import SECOND, Duration, Instant
 from scheduler_service.core.messages import Failed
 from scheduler_service.core.model import ActiveRun, ReleasedRun
 from scheduler_service.core.reporting import cancel, fail, report
@@ -167,12 +167,12 @@ def check_running(state: SchedulerState, step: Step) -> None:
         if _time_is_up(run, step.now):
             _time_out(state, step, run)
             continue
-        silent_since = _silent_since(state, run, step.now)
-        if silent_since is not None and step.now - silent_since >= state.settings.lost_after:
+        silence = _silence(state, run, step.now)
+        if silence >= state.settings.lost_after:
             state.looking.add(run_id)
             doubtful.append((run_id, run.attempt))
         else:
-            state.watch_at(_next_look(state, run, silent_since, step.now), run_id)
+            state.watch_at(_next_look(state, run, silence, step.now), run_id)
     if doubtful:
         step.others.append(LookUpResults(tuple(doubtful)))
 
@@ -181,14 +181,12 @@ def _time_is_up(run: ActiveRun, now: Instant) -> bool:
     return run.timeout is not None and run.started_at is not None and now > run.started_at + run.timeout + _LIMIT_SLACK
 
 
-def _silent_since(state: SchedulerState, run: ActiveRun, now: Instant) -> Instant | None:
-    if state.listening_since is None:
-        return None
-    return max(state.heard.get(run.run_id, now), state.listening_since)
+def _silence(state: SchedulerState, run: ActiveRun, now: Instant) -> Duration:
+    return state.silence(state.heard.get(run.run_id, now))
 
 
-def _next_look(state: SchedulerState, run: ActiveRun, silent_since: Instant | None, now: Instant) -> Instant:
-    look = (now if silent_since is None else silent_since) + state.settings.lost_after
+def _next_look(state: SchedulerState, run: ActiveRun, silence: Duration, now: Instant) -> Instant:
+    look = now + state.settings.lost_after - silence
     if run.timeout is not None and run.started_at is not None:
         look = min(look, run.started_at + run.timeout + _LIMIT_SLACK + 1)
     return max(look, now + SECOND)
@@ -211,9 +209,9 @@ def results_found(state: SchedulerState, step: Step, found: ResultsFound) -> Non
         if left is not None:
             report(state, step, left)
             continue
-        silent_since = _silent_since(state, run, step.now)
-        if silent_since is None or step.now - silent_since < state.settings.lost_after:
-            state.watch_at(_next_look(state, run, silent_since, step.now), run_id)
+        silence = _silence(state, run, step.now)
+        if silence < state.settings.lost_after:
+            state.watch_at(_next_look(state, run, silence, step.now), run_id)
             continue
         step.others.append(StopTasks(((run_id, attempt),)))
         reason = f"worker {run.worker} was not heard of any more"

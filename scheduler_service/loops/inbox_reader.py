@@ -1,18 +1,19 @@
 """Reads the inbox ahead of the loop, and stops reading while the loop has enough. Drops nothing."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
 import structlog
 
 from scheduler_service.core.errors import BrokerUnavailable, MalformedEntry
-from scheduler_service.core.feedback import InboxRead, InboxSilent
-from scheduler_service.core.instants import SECOND
+from scheduler_service.core.feedback import InboxRead
+from scheduler_service.core.instants import SECOND, Instant
+from scheduler_service.core.listening import NEVER
 from scheduler_service.core.messages import InboxMessage, decode
 from scheduler_service.core.wire import AGAIN_FIELD
-from scheduler_service.loops.mailbox import Mailbox, monotonic
+from scheduler_service.loops.mailbox import Mailbox
 from scheduler_service.loops.repeating import Repeating
 from scheduler_service.ports.broker import Inbox, InboxBatch
 from scheduler_service.ports.stores import Meter
@@ -23,18 +24,22 @@ log = structlog.get_logger(__name__)
 BEGINNING = "0-0"
 # Short, since a leader that is told to stop waits for the read in hand before it resigns.
 _WAIT = 2 * SECOND // 5
-_DEAF_AFTER = 2 * SECOND
 
 
 @dataclass(frozen=True, slots=True)
-class Part(InboxBatch):
-    """Entries that may have been heard before (`again`), or entries that were not."""
+class Part:
+    """Entries up to `position` that may have been heard before (`again`), or entries that were not."""
 
-    again: bool = False
+    entries: tuple[tuple[str, Mapping[str, str]], ...]
+    position: str
+    again: bool
 
 
 class InboxReader(Repeating):
-    """One thread; from `position` on, `most` entries at a time, pausing while `enough()` says so."""
+    """One thread; from `position` on, `most` entries at a time, pausing while `enough()` says so.
+
+    `listened` tells how far reads are confirmed, by the leader's clock `now`; it is set after what was read is told.
+    """
 
     def __init__(
         self,
@@ -44,6 +49,7 @@ class InboxReader(Repeating):
         position: str,
         most: int,
         enough: Callable[[], bool],
+        now: Callable[[], Instant],
         on_crash: Callable[[BaseException], None],
     ) -> None:
         self._inbox = inbox
@@ -52,55 +58,46 @@ class InboxReader(Repeating):
         self._position = position
         self._most = most
         self._enough = enough
+        self._now = now
+        self.listened = NEVER
         super().__init__("inbox-reader", on_crash)
         self._told_anew = threading.Event()
         self._anew = False
         self._read_to = BEGINNING
-        self._at_end = False
-        self._read_at = monotonic()
 
     def begin_anew(self) -> None:
         """After the read in hand, read from the start of the stream: it may be another one."""
         self._told_anew.set()
 
     def _once(self) -> None:
-        if not self._enough():
+        if self._enough():
+            self._stopped.wait(0.01)
+        else:
             self._read_once()
-            self._read_at = monotonic()
-            return
-        self._stopped.wait(0.01)
-        if self._at_end and monotonic() - self._read_at > _DEAF_AFTER:
-            # What workers say meanwhile waits unread: their silence is ours.
-            self._fall_silent()
-
-    def _fall_silent(self) -> None:
-        self._at_end = False
-        self._mailbox.put(InboxSilent())
 
     def _read_once(self) -> None:
         if self._told_anew.is_set():
             self._told_anew.clear()
             self._position, self._read_to, self._anew = BEGINNING, self._position, True
+        asked_at = self._now()
         try:
             batch = self._inbox.read(self._position, self._most, 0 if self._anew else _WAIT)
             heard = [(part, self._understood(part)) for part in parts(batch, self._read_to)]
         except BrokerUnavailable as exc:
             log.warning("inbox cannot be read", error=str(exc))
-            self._fall_silent()
             self._stopped.wait(0.5)
             return
-        if monotonic() - self._read_at > _DEAF_AFTER:
-            self._fall_silent()  # Redis stood still meanwhile: nobody could be heard
         self._position = batch.position
-        if batch.entries or self._anew or batch.at_end != self._at_end:
-            self._at_end = batch.at_end
+        if batch.entries or self._anew:
             for part, messages in heard:
-                self._mailbox.put(InboxRead(tuple(messages), part.position, part.at_end, self._anew, part.again))
+                self._mailbox.put(InboxRead(tuple(messages), part.position, self._anew, part.again))
                 self._anew = False
+        if batch.at_end:
+            self.listened = self.listened.confirmed(asked_at)
 
-    def _understood(self, batch: InboxBatch) -> list[InboxMessage]:
+    def _understood(self, part: Part) -> list[InboxMessage]:
         messages = []
-        for entry_id, fields in batch.entries:
+        for entry_id, fields in part.entries:
             try:
                 messages.append(decode(fields))
             except MalformedEntry as exc:
@@ -121,9 +118,9 @@ def parts(batch: InboxBatch, read_to: str) -> Iterator[Part]:
         )
     ]
     for again, entries in runs[:-1]:
-        yield Part(entries, entries[-1][0], False, again)
+        yield Part(entries, entries[-1][0], again)
     again, entries = runs[-1] if runs else (False, ())
-    yield Part(entries, batch.position, batch.at_end, again)
+    yield Part(entries, batch.position, again)
 
 
 def _numbers(position: str) -> tuple[int, int]:

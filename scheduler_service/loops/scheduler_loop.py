@@ -105,7 +105,7 @@ class SchedulerLoop:
         self._watcher = JobWatcher(store, self._mailbox, since, self._broke)
         self._reader = InboxReader(
             self._outside.inbox, self._mailbox, self._outside.meter, cursor.inbox_position,
-            self._inbox_buffer, lambda: self._syncer.thread.backlog() > _BACKLOG, self._broke,
+            self._inbox_buffer, lambda: self._syncer.thread.backlog() > _BACKLOG, self._keeper.now, self._broke,
         )  # fmt: skip
         state, effects = take_over(self._settings, lease.term, cursor, jobs, runs, self._keeper.now())
         self._besides = self._besides_the_loop()
@@ -134,7 +134,8 @@ class SchedulerLoop:
 
     def _pass(self, state: SchedulerState, wake_at: int) -> SchedulerState:
         self._stopping.wait(max(0.0, self._rests_until - time.monotonic()))
-        messages = self._mailbox.drain(wake_at - self._keeper.now())
+        listened = self._reader.listened  # before the mailbox is emptied: all that was read by then lies in it
+        messages = [*self._mailbox.drain(wake_at - self._keeper.now()), listened]
         if self._crash is not None:
             raise self._crash
         if not self._keeper.trusted():

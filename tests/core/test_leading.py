@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from scheduler_service.core.feedback import ResultsFound
 from scheduler_service.core.identity import occurrence_run_id
 from scheduler_service.core.instants import HOUR, MINUTE, SECOND, Instant
 from scheduler_service.core.model import Gap
@@ -488,14 +489,39 @@ class TestLost:
         assert world.run(run_id).state is RunState.COMPLETED
 
     def test_silence_means_nothing_while_the_inbox_cannot_be_read(self, world: World) -> None:
-        from scheduler_service.core.feedback import InboxSilent
-
         world.workers.behave = lambda attempt: None
         run_id = world.enqueue()
-        for _ in range(20):
-            world.mailbox.put(InboxSilent())
-            world.state.listening_since = None
-            world.advance(5 * SECOND)
+        world.deaf = True
+        world.advance(100 * SECOND)
+        assert world.run(run_id).state is RunState.RUNNING
+        world.deaf = False
+        world.advance(29 * SECOND)
+        assert world.run(run_id).state is RunState.RUNNING
+        world.advance(3 * SECOND)
+        assert world.run(run_id).reason == "lost"
+
+    def test_an_answer_that_comes_before_the_inbox_is_heard_again_loses_no_attempt(self, world: World) -> None:
+        world.workers.behave = lambda attempt: None
+        run_id = world.enqueue()
+        world.deaf = world.claims.away = True
+        world.advance(50 * SECOND)
+        world.claims.away = False
+        world.mailbox.put(ResultsFound(((run_id, 1, None),)))
+        world.settle()
+        world.deaf = False
+        world.workers.beat()
+        world.advance(SECOND)
+        assert world.run(run_id).state is RunState.RUNNING
+        assert attempt_of(run_id) not in world.claims.flagged
+
+    def test_a_clock_that_jumps_is_no_silence(self, world: World) -> None:
+        world.workers.behave = lambda attempt: None
+        run_id = world.enqueue()
+        world.advance(SECOND)
+        world.database_ahead = 10 * MINUTE
+        world.advance(SECOND)
+        world.workers.beat()
+        world.advance(2 * SECOND)
         assert world.run(run_id).state is RunState.RUNNING
 
     def test_a_report_left_beside_the_stream_is_found_before_the_verdict(self, world: World) -> None:

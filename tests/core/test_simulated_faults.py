@@ -204,7 +204,7 @@ def test_the_end_of_an_unwanted_attempt_is_committed_with_the_position_that_brou
     world.tell("failed", task_id=attempt_of(run_id), worker="w1", error={"type": "E", "message": "", "traceback": None})
     batch = world.inbox.read(world.state.position, 10, 0)
     messages = tuple(decode(fields) for _, fields in batch.entries)
-    _, effects = iterate(world.state, [InboxRead(messages, batch.position, at_end=True)], world.now)
+    _, effects = iterate(world.state, [InboxRead(messages, batch.position)], world.now)
     # The leader dies after the first commit: nobody reads this report again.
     for effect in effects:
         if isinstance(effect, Apply):

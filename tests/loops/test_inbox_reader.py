@@ -1,31 +1,42 @@
 """The inbox reader: everything once, and once more from the start when it is told so."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
 from scheduler_service.adapters.metrics import PrometheusMeter
-from scheduler_service.core.feedback import Feedback, InboxRead, InboxSilent
+from scheduler_service.adapters.redis_inbox import RedisInbox
+from scheduler_service.core.feedback import InboxRead
 from scheduler_service.core.instants import SECOND
+from scheduler_service.core.listening import Listened
 from scheduler_service.core.messages import CancelRun
 from scheduler_service.core.wire import AGAIN_FIELD, entry
 from scheduler_service.loops.inbox_reader import InboxReader, parts
 from scheduler_service.loops.mailbox import Mailbox
-from scheduler_service.ports.broker import InboxBatch
+from scheduler_service.ports.broker import Inbox, InboxBatch
 from tests.support.fakes_redis import FakeInbox
 from tests.support.processes import wait_until
+from tests.support.redis_server import RedisServer
 
 AT = 1_800_000_000 * SECOND
 
 
 class Reading:
-    def __init__(self) -> None:
+    def __init__(self, inbox: Inbox | None = None) -> None:
         self.inbox, self.mailbox = FakeInbox(), Mailbox()
-        self.enough = threading.Event()
+        self.enough, self.paused = threading.Event(), threading.Event()
+        self.now = AT
         self.reader = InboxReader(
-            self.inbox, self.mailbox, PrometheusMeter(), "0-0", 100, self.enough.is_set, lambda exc: None
-        )
+            inbox or self.inbox, self.mailbox, PrometheusMeter(), "0-0", 100, self._is_enough, lambda: self.now,
+            lambda exc: None,
+        )  # fmt: skip
+
+    def _is_enough(self) -> bool:
+        if self.enough.is_set():
+            self.paused.set()
+        return self.enough.is_set()
 
     def send(self, *names: str) -> None:
         for name in names:
@@ -77,7 +88,7 @@ def test_beginning_anew_is_told_though_nothing_is_there(reading: Reading) -> Non
         reads = [read for read in reading.mailbox.drain(5 * SECOND) if isinstance(read, InboxRead)]
         assert reads, "nothing was told"
         if reads[-1].anew:
-            assert (reads[-1].messages, reads[-1].position, reads[-1].at_end) == ((), "0-0", True)
+            assert (reads[-1].messages, reads[-1].position) == ((), "0-0")
             return
 
 
@@ -85,26 +96,48 @@ def test_parts_are_cut_where_old_and_new_meet_and_end_where_the_batch_ends() -> 
     fields = entry("cancel_run", AT, {"run_id": "a"})
     sent_again = {**fields, AGAIN_FIELD: "1"}
     batch = InboxBatch((("1-0", fields), ("2-0", fields), ("3-0", sent_again), ("4-0", fields)), "4-0", True)
-    cut = [(len(part.entries), part.position, part.at_end, part.again) for part in parts(batch, "1-5")]
-    assert cut == [(1, "1-0", False, True), (1, "2-0", False, False), (1, "3-0", False, True), (1, "4-0", True, False)]
+    cut = [(len(part.entries), part.position, part.again) for part in parts(batch, "1-5")]
+    assert cut == [(1, "1-0", True), (1, "2-0", False), (1, "3-0", True), (1, "4-0", False)]
     (empty,) = parts(InboxBatch((), "9-0", True), "0-0")
-    assert (empty.entries, empty.position, empty.at_end, empty.again) == ((), "9-0", True, False)
+    assert (empty.entries, empty.position, empty.again) == ((), "9-0", False)
 
 
-def test_while_it_does_not_read_for_long_nobody_is_called_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scheduler_service.loops.inbox_reader._DEAF_AFTER", SECOND // 20)
-    reading = Reading()
-    reading.reader.start()
-    told: list[Feedback] = []
+def listens(reading: Reading, since: int, until: int) -> None:
+    """It is known to have read to the end between these seconds."""
+    wanted = Listened(AT + since * SECOND, AT + until * SECOND)
+    wait_until(lambda: reading.reader.listened == wanted, 5, lambda: f"{wanted}, not {reading.reader.listened}")
 
-    def hears(wanted: Callable[[Feedback], bool]) -> bool:
-        told.extend(reading.mailbox.drain(SECOND // 10))
-        return any(map(wanted, told))
 
-    wait_until(lambda: hears(lambda word: isinstance(word, InboxRead) and word.at_end), 5, "it reads to the end")
+@pytest.mark.redis
+def test_while_redis_is_frozen_nothing_is_confirmed_and_the_time_of_it_is_no_silence(redis_server: RedisServer) -> None:
+    with closing(RedisInbox(redis_server.url)) as inbox:
+        reading = Reading(inbox)
+        reading.reader.start()
+        listens(reading, 0, 0)
+        reading.now += SECOND
+        listens(reading, 0, 1)
+        redis_server.freeze()
+        reading.now += 30 * SECOND
+        assert reading.reader.listened == Listened(AT, AT + SECOND)
+        redis_server.thaw()
+        listens(reading, 31, 31)
+        reading.reader.stop(5)
+
+
+def test_while_it_pauses_nothing_is_confirmed(reading: Reading) -> None:
+    listens(reading, 0, 0)
     reading.enough.set()
-    wait_until(lambda: hears(lambda word: isinstance(word, InboxSilent)), 5, "it says that it does not read")
-    told.clear()
+    assert reading.paused.wait(5)
+    reading.now += 30 * SECOND
+    reading.send("a")
+    assert reading.reader.listened == Listened(AT, AT)
     reading.enough.clear()
-    wait_until(lambda: hears(lambda word: isinstance(word, InboxRead) and word.at_end), 5, "it reads to the end again")
-    reading.reader.stop(5)
+    listens(reading, 30, 30)
+
+
+def test_what_is_confirmed_was_told_before(reading: Reading) -> None:
+    listens(reading, 0, 0)
+    reading.send("a")
+    reading.now += SECOND
+    listens(reading, 0, 1)
+    assert [name for name, _, _ in reading.heard(1)] == ["a"]

@@ -10,15 +10,18 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from scheduler_service.adapters.metrics import PrometheusMeter
-from scheduler_service.core.effects import BuildIndex, Effect, ReadInboxAnew, StoreEffect
+from scheduler_service.core.effects import Apply, BuildIndex, Effect, ReadInboxAnew, StoreEffect
 from scheduler_service.core.errors import BrokerUnavailable, LeaseLost, StoreUnavailable
-from scheduler_service.core.feedback import InboxRead, InboxSilent, JobsRead, Shutdown
-from scheduler_service.core.instants import MILLISECOND, SECOND
+from scheduler_service.core.feedback import InboxRead, JobsRead, Shutdown
+from scheduler_service.core.identity import task_id
+from scheduler_service.core.instants import MILLISECOND, SECOND, Instant
 from scheduler_service.core.iteration import iterate, next_wake, take_over
+from scheduler_service.core.listening import NEVER
 from scheduler_service.core.messages import decode
 from scheduler_service.core.model import Lease
 from scheduler_service.core.placements import BalancerEffect
 from scheduler_service.core.rebuilding import IndexBuilder
+from scheduler_service.core.run_state import Event
 from scheduler_service.loops.broker_thread import BrokerThread
 from scheduler_service.loops.inbox_reader import BEGINNING, parts
 from scheduler_service.loops.lease_keeper import LeaseKeeper
@@ -95,7 +98,8 @@ class SimLeader(Process):
         self._index = IndexBuilder()
         self._position = cursor.inbox_position
         self._anew, self._read_to = False, BEGINNING
-        self._at_end = False
+        self._listened = NEVER
+        self._asked_at: Instant | None = None
         self.stopping = False
         self._effects_left: int | None = None
         jobs, runs = store.job_histories(self._since), store.active_runs()
@@ -130,14 +134,21 @@ class SimLeader(Process):
             return self.step_down("its lease is not confirmed")
         messages = self.mailbox.drain(0)
         now = self.keeper.now()
-        self.state, effects = iterate(self.state, messages, now)
+        self.state, effects = iterate(self.state, [*messages, self._listened], now)
         self.simulation.note_pass(self.name, messages, effects)
         self.simulation.patience.see(effects, now)
+        self._see_lost(effects)
         self._hand_out(effects)
         if self.stopping and not (messages or effects or self._stores or self._brokers):
             self.keeper.stop(resign=True)
             return self.die("stopped cleanly")
         return self.kick("loop", max(next_wake(self.state, now) - now, MILLISECOND))
+
+    def _see_lost(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            for change in effect.transitions if isinstance(effect, Apply) else ():
+                if change.event is Event.LOSE:
+                    self.simulation.called_lost(task_id(change.run_id, change.attempt))
 
     def step_down(self, why: str) -> None:
         """What the dispatcher thread has in hand by then still goes out; nothing else does."""
@@ -200,23 +211,26 @@ class SimLeader(Process):
 
     def turn_read(self) -> None:
         if self.stopping:
-            return
+            return None
+        if self._asked_at is None:
+            self._asked_at = self.keeper.now()
+        if self.simulation.redis_frozen:
+            return self.kick("read", 200 * MILLISECOND)
+        asked_at, self._asked_at = self._asked_at, None
         try:
             batch = self.simulation.inbox.read(self._position, self.simulation.random.randint(1, 20), 0)
         except BrokerUnavailable:
-            self._at_end = False
-            self.mailbox.put(InboxSilent())
-            self.kick("read", 500 * MILLISECOND)
-            return
+            return self.kick("read", 500 * MILLISECOND)
         self._position = batch.position
-        if batch.entries or self._anew or batch.at_end != self._at_end:
-            self._at_end = batch.at_end
+        if batch.entries or self._anew:
             for part in parts(batch, self._read_to):
                 messages = tuple(decode(fields) for _, fields in part.entries)
-                self.mailbox.put(InboxRead(messages, part.position, part.at_end, self._anew, part.again))
+                self.mailbox.put(InboxRead(messages, part.position, self._anew, part.again))
                 self._anew = False
             self._heard()
-        self.kick("read", 0 if not batch.at_end else SECOND)
+        if batch.at_end:
+            self._listened = self._listened.confirmed(asked_at)
+        return self.kick("read", 0 if not batch.at_end else SECOND)
 
     def turn_watch(self) -> None:
         self.kick("watch", 2 * SECOND)

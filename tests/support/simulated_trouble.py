@@ -153,7 +153,7 @@ class Faults:
     def begin(self, length: Duration) -> None:
         faults = (
             self.kill_leader, self.cut_leader, self.cut_leader, self.cut_leader, self.freeze_leader,
-            self.stop_leader, self.kill_worker, self.freeze_worker, self.redis_away,
+            self.stop_leader, self.kill_worker, self.freeze_worker, self.redis_away, self.freeze_redis,
             self.database_away, self.step_clock, self.freeze_all, self.wipe_redis, self.wipe_redis, self.restart_redis,
         )  # fmt: skip
         for _ in range(self._dice.randint(0, 6)):
@@ -167,6 +167,7 @@ class Faults:
         simulation.after_next.clear()
         simulation.unsure = simulation.losing = simulation.doubling = simulation.shuffling = 0
         simulation.set_redis_away(False)
+        simulation.set_redis_frozen(False)
         simulation.database_away = False
         for worker in list(simulation.workers):
             worker.frozen_until = min(worker.frozen_until, simulation.t)
@@ -214,6 +215,22 @@ class Faults:
         if not simulation.redis_away:
             simulation.set_redis_away(True)
             simulation.push(simulation.t + self._length(), lambda: simulation.set_redis_away(False))
+
+    def freeze_redis(self) -> None:
+        """Nobody is answered, and nobody is told so: at once, or when a task has begun."""
+        if self._dice.random() < 0.5:
+            self._freeze()
+        else:
+            self._simulation.after_next["start"] = lambda: self._simulation.push(
+                self._simulation.t + self._dice.randrange(2 * SECOND), self._freeze
+            )
+
+    def _freeze(self) -> None:
+        simulation = self._simulation
+        if not (simulation.redis_away or simulation.calm):
+            simulation.set_redis_frozen(True)
+            length = self._dice.randrange(12 * SECOND)
+            simulation.push(simulation.t + length, lambda: simulation.set_redis_frozen(False))
 
     def wipe_redis(self) -> None:
         """All data of Redis are gone, at once, or just when the leader was about to hear of a start or an end."""
@@ -270,6 +287,7 @@ class Faults:
         simulation.note(f"the database's clock steps by {step / SECOND:.3f} s")
         simulation.offset += step
         simulation.stepped += abs(step)
+        simulation.steps += 1
 
     def _length(self) -> Duration:
         return int(self._dice.choice((0.3, 1, 3, 8, 15)) * self._dice.uniform(0.5, 1.5) * SECOND)

@@ -51,24 +51,27 @@ SETTINGS: Final = CoreSettings(
 class Outcome:
     """What came of one seed; `trace` is empty unless asked for.
 
-    `stuck` are runs that never ended, `impatient` occurrences that were given up as late and were not.
+    `stuck` are runs that never ended, `impatient` occurrences that were given up as late and were not, `hasty` attempts
+    that were given up as lost while their worker lived and said so.
     """
 
     seed: int
     findings: tuple[Finding, ...]
     stuck: tuple[str, ...]
     impatient: tuple[str, ...]
+    hasty: tuple[str, ...]
     runs: int
     trace: tuple[str, ...]
 
     @property
     def well(self) -> bool:
-        return not (self.findings or self.stuck or self.impatient)
+        return not (self.findings or self.stuck or self.impatient or self.hasty)
 
     def __str__(self) -> str:
         lines = [f"{finding.rule}: {finding.subject}: {finding.words}" for finding in self.findings]
         lines += [f"never ended: {run_id}" for run_id in self.stuck]
         lines += [f"given up in time: {run_id}" for run_id in self.impatient]
+        lines += [f"called lost, yet heard: {attempt}" for attempt in self.hasty]
         return "\n".join([f"seed {self.seed}:", *lines, f"replay: python -m tests.support.simulation {self.seed}"])
 
 
@@ -83,6 +86,7 @@ class Simulation:
         self.t: Instant = START
         self.offset: Duration = 0
         self.stepped: Duration = 0
+        self.steps = 0
         self._latest: Instant = START
         self._events: list[tuple[Instant, float, int, Callable[[], None]]] = []
         self._numbers = itertools.count(1)
@@ -99,6 +103,10 @@ class Simulation:
         self.workers: list[SimWorker] = []
         self.log: ExecutionLog = {}
         self.patience = Patience(self.store)
+        self.spoke: dict[str, Instant] = {}
+        self.redis_frozen = False
+        self.redis_back_at: Instant = START
+        self.hasty: list[str] = []
         self.calm = False
         self.undisturbed_until: Instant = 0
         self.after_next: dict[str, Callable[[], None]] = {}
@@ -159,11 +167,28 @@ class Simulation:
 
     @property
     def redis_away(self) -> bool:
-        return self.inbox.away
+        return self.inbox.away or self.redis_frozen
 
     def set_redis_away(self, away: bool) -> None:
         self.note(f"redis {'goes away' if away else 'is back'}")
+        if self.inbox.away:
+            self.redis_back_at = self.t
         self.inbox.away = self.claims.away = self.dispatcher.away = away
+
+    def set_redis_frozen(self, frozen: bool) -> None:
+        self.note(f"redis {'freezes' if frozen else 'thaws'}")
+        if self.redis_frozen:
+            self.redis_back_at = self.t
+        self.redis_frozen = frozen
+
+    def called_lost(self, attempt: str) -> None:
+        """A leader gives it up: not while its worker says again and again that it runs, or nobody can hear it."""
+        awake = any(attempt in worker.running and worker.frozen_until <= self.t for worker in self.workers)
+        unheard = self.t - max(self.spoke.get(attempt, self.t), self.redis_back_at)
+        # A clock that steps by less than a leader takes note of may lengthen the silence.
+        if awake and unheard < self.settings.lost_after - self.steps * 2 * SECOND:
+            self.hasty.append(attempt)
+            self.note(f"HASTY {attempt}")
 
     def send(self, kind: str, body: dict[str, Any]) -> None:
         """An entry into the inbox: at once, late or twice."""
@@ -256,7 +281,8 @@ class Simulation:
         history = history_of(self.store, now=self.database_now())
         tolerance = Tolerance(skew=self.stepped, stuck_after=60 * SECOND, window=self.settings.publish_window)
         findings = tuple(violations(history, self.log, tolerance))
-        return Outcome(self.seed, findings, stuck, tuple(self.patience.given_up), len(rows), tuple(self._trace or ()))
+        impatient, hasty = tuple(self.patience.given_up), tuple(self.hasty)
+        return Outcome(self.seed, findings, stuck, impatient, hasty, len(rows), tuple(self._trace or ()))
 
 
 def simulate(seed: int, *, tracing: bool = False) -> Outcome:

@@ -17,6 +17,7 @@ from scheduler_service.core.identity import adhoc_run_id, split_task_id, task_id
 from scheduler_service.core.instants import MILLISECOND, MINUTE, SECOND, Duration, Instant, parse_instant
 from scheduler_service.core.iteration import iterate, next_wake, take_over
 from scheduler_service.core.job_body import read_job
+from scheduler_service.core.listening import NEVER
 from scheduler_service.core.messages import decode
 from scheduler_service.core.model import Job, NewRun, Run, RunKind
 from scheduler_service.core.placements import BalancerEffect
@@ -122,7 +123,8 @@ class Workers:
 class World:
     """One leader over fakes; `advance` moves the clock, `settle` lets everything due happen.
 
-    `now` is time as it passes; the database's clock may be `database_ahead` of it.
+    `now` is time as it passes; the database's clock may be `database_ahead` of it. While it is `deaf`, no read of the
+    inbox comes back.
     """
 
     def __init__(self, at: Instant = MONDAY + MILLISECOND, settings: CoreSettings = CoreSettings()) -> None:  # noqa: B008
@@ -135,6 +137,7 @@ class World:
         self.meter = PrometheusMeter()
         self.made = 0
         self.hold_balancer = False
+        self.deaf = False
         self._held_orders: list[BalancerEffect] = []
         self.lead()
 
@@ -162,6 +165,7 @@ class World:
             self.settings, lease.term, cursor, store.job_histories(since), store.active_runs(), self.keeper.now()
         )
         self._position, self._anew, self._read_to = cursor.inbox_position, False, "0-0"
+        self._listened = NEVER
         self.carry_out(effects)
         self.settle()
 
@@ -172,7 +176,7 @@ class World:
             self.workers.end()
             self._read_inbox()
             messages = self.mailbox.drain(0)
-            self.state, effects = iterate(self.state, messages, self.keeper.now())
+            self.state, effects = iterate(self.state, [*messages, self._listened], self.keeper.now())
             self.meter.iterated(self.state, 0, effects)
             self.carry_out(effects)
             self.workers.take()
@@ -218,16 +222,20 @@ class World:
         self.inbox.send(kind, self.now, body)
 
     def _read_inbox(self) -> None:
+        if self.deaf:
+            return
+        asked_at = self.keeper.now()
         batch = self.inbox.read(self._position, 1000, 0)
-        if batch.entries or self._anew or self.state.listening_since is None:
+        if batch.entries or self._anew:
             self._position = batch.position
             for part in parts(batch, self._read_to):
                 messages = tuple(decode(fields) for _, fields in part.entries)
-                self.mailbox.put(InboxRead(messages, part.position, part.at_end, self._anew, part.again))
+                self.mailbox.put(InboxRead(messages, part.position, self._anew, part.again))
                 self._anew = False
+        self._listened = self._listened.confirmed(asked_at)
 
     def _quiet(self) -> bool:
-        return not self.inbox.read(self._position, 1, 0).entries and not (
+        return (self.deaf or not self.inbox.read(self._position, 1, 0).entries) and not (
             self.workers.endings and self.workers.endings[0].at <= self.now
         )
 
