@@ -30,7 +30,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import TypeEngine
 
-from scheduler_service.adapters.tables import FIRST_INSTANT, LAST_INSTANT, InstantColumn, Payload
+from scheduler_service.adapters.column_types import FIRST_INSTANT, LAST_INSTANT, InstantColumn, Payload
 from scheduler_service.core.errors import RowRefused
 
 PARAMETER: Final = "batch"

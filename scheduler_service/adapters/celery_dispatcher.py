@@ -20,6 +20,7 @@ from scheduler_service.adapters.celery_message import SHOWN, SendOptions, Templa
 from scheduler_service.adapters.redis_client import ANSWER_TIMEOUT, CONNECT_TIMEOUT
 from scheduler_service.core.errors import BrokerUnavailable
 from scheduler_service.core.feedback import ServerGeneration
+from scheduler_service.core.instants import Duration
 from scheduler_service.core.model import ReleasedRun
 from scheduler_service.core.wire import GENERATION_OF_BROKER, HEADER_SEQ
 from scheduler_service.ports.broker import QueueHead
@@ -66,7 +67,7 @@ class CeleryDispatcher:
         self._app = app
         self._connection: Connection | None = None
         self._channel: Any = None
-        self._templates: dict[SendOptions, Template] = {}
+        self._templates: dict[tuple[str, str, Duration | None], Template] = {}
 
     def close(self) -> None:
         """Give the connections back."""
@@ -140,12 +141,12 @@ class CeleryDispatcher:
             pipe.execute()
 
     def _template(self, channel: Any, run: ReleasedRun) -> Template:
-        options = SendOptions.of(run)
-        template = self._templates.get(options)
+        kind = (run.task, run.queue, run.timeout)
+        template = self._templates.get(kind)
         if template is None:
             if len(self._templates) >= _TEMPLATES_KEPT:
                 self._templates.clear()
-            template = self._templates[options] = record_template(self._app, channel, run)
+            template = self._templates[kind] = record_template(self._app, channel, run)
         return template
 
     def _send(self, channel: Any, runs: Sequence[ReleasedRun]) -> None:

@@ -6,9 +6,10 @@ to a broker by itself.
 
 import base64
 import json
-import uuid
+import os
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -31,6 +32,8 @@ from scheduler_service.core.wire import (
 
 _HARD_AFTER_SOFT: Final = 10.0
 SHOWN: Final = 200
+# Names that no message has, as JSON writes them; a hole that is a name stands for whole members.
+_HOLE: Final = re.compile(rb'"\\u0000(\w+)\\u0000"(?::null)?')
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,38 +93,39 @@ def headers_of(run: ReleasedRun) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """One message as kombu would have pushed it, and the list that it goes to."""
+    """One message as kombu would have pushed it, with holes where runs differ, and the list that it goes to."""
 
     key: str
-    message: Mapping[str, Any]
+    pattern: bytes
 
     def fill(self, run: ReleasedRun) -> bytes:
         """The message of another run of the same kind."""
-        own_id = task_id(run.run_id, run.attempt)
-        args, kwargs = list(run.args), dict(run.kwargs)
-        embed = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
-        body = json.dumps([args, kwargs, embed]).encode()
-        headers = {
-            **self.message["headers"],
-            **headers_of(run),
-            "id": own_id,
-            "root_id": own_id,
-            "retries": run.retries,
-            "argsrepr": _shown(args or ()),
-            "kwargsrepr": _shown(kwargs),
+        return self.pattern % {
+            b"id": orjson.dumps(task_id(run.run_id, run.attempt)),
+            b"own_headers": orjson.dumps(headers_of(run))[1:-1],
+            b"retries": b"%d" % run.retries,
+            b"delivery_tag": b'"%s"' % os.urandom(16).hex().encode(),
+            **(_arguments(run.args, run.kwargs) if run.args or run.kwargs else _NO_ARGUMENTS),
         }
-        properties = {
-            **self.message["properties"],
-            "correlation_id": own_id,
-            "delivery_tag": str(uuid.uuid4()),
-        }
-        message = {
-            **self.message,
-            "body": base64.b64encode(body).decode(),
-            "headers": headers,
-            "properties": properties,
-        }
-        return orjson.dumps(message)
+
+
+def _arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[bytes, bytes]:
+    embed = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
+    body = json.dumps([list(args), dict(kwargs), embed]).encode()
+    return {
+        b"body": b'"%s"' % base64.b64encode(body),
+        b"argsrepr": orjson.dumps(_shown(list(args) or ())),
+        b"kwargsrepr": orjson.dumps(_shown(dict(kwargs))),
+    }
+
+
+def _shown(value: Sequence[Any] | Mapping[str, Any]) -> str:
+    """The short text by which Flower and logs show arguments."""
+    text = repr(value)
+    return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
+
+
+_NO_ARGUMENTS: Final = _arguments((), {})
 
 
 def record_template(app: Celery, channel: Any, run: ReleasedRun) -> Template:
@@ -129,9 +133,22 @@ def record_template(app: Celery, channel: Any, run: ReleasedRun) -> Template:
     producer: Any = app.amqp.Producer(channel, auto_declare=False)
     recorder = _Recorder()
     producer._batch_local.current = recorder  # where Producer.batch() keeps the batch that publish() goes into
-    SendOptions.of(run).send(app, producer, replace(run, traceparent=None))  # not every run has one
+    SendOptions.of(run).send(app, producer, run)
     [(key, text)] = recorder.pushed
-    return Template(key, json.loads(text))
+    return Template(key, _with_holes(json.loads(text), headers_of(run)))
+
+
+def _with_holes(message: dict[str, Any], own_headers: Mapping[str, Any]) -> bytes:
+    headers = {name: value for name, value in message["headers"].items() if name not in own_headers}
+    headers |= {name: _hole(name) for name in ("id", "retries", "argsrepr", "kwargsrepr")}
+    headers |= {"root_id": _hole("id"), _hole("own_headers"): None}
+    properties = message["properties"] | {"correlation_id": _hole("id"), "delivery_tag": _hole("delivery_tag")}
+    holed = message | {"body": _hole("body"), "headers": headers, "properties": properties}
+    return _HOLE.sub(rb"%(\1)b", orjson.dumps(holed).replace(b"%", b"%%"))
+
+
+def _hole(name: str) -> str:
+    return f"\0{name}\0"
 
 
 class _Recorder:
@@ -148,9 +165,3 @@ class _Recorder:
             raise NotImplementedError(f"kombu would send {command}: queues that expire have no template")
         key, text = args
         self.pushed.append((key, text))
-
-
-def _shown(value: Sequence[Any] | Mapping[str, Any]) -> str:
-    """The short text by which Flower and logs show arguments."""
-    text = repr(value)
-    return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."

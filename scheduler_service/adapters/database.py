@@ -28,7 +28,7 @@ from sqlalchemy import (
     select,
 )
 
-from scheduler_service.adapters.tables import InstantColumn, dump_json
+from scheduler_service.adapters.column_types import InstantColumn, dump_json, load_json
 from scheduler_service.core.errors import BadValue, RowRefused, StoreUnavailable
 from scheduler_service.core.instants import MILLISECOND, SECOND, Duration, Instant
 
@@ -253,6 +253,7 @@ def _postgres_engine(url: URL, pool_size: int, bounds: Bounds) -> Engine:
             **_KEEPALIVES,
         },
         json_serializer=dump_json,
+        json_deserializer=load_json,
     )
     event.listen(engine, "do_execute", _execute_unprepared)
     return engine

@@ -4,8 +4,9 @@ from typing import Final
 
 from sqlalchemy import BigInteger, Boolean, Column, Integer, Table, Text, literal_column
 
+from scheduler_service.adapters.column_types import InstantColumn
 from scheduler_service.adapters.record_tables import leaderships
-from scheduler_service.adapters.tables import KEY, PAYLOAD, InstantColumn, partial_index
+from scheduler_service.adapters.tables import KEY, PAYLOAD, partial_index
 
 metadata: Final = leaderships.metadata
 

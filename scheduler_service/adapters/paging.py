@@ -9,8 +9,8 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from scheduler_service.adapters.column_types import FIRST_INSTANT, LAST_INSTANT
 from scheduler_service.adapters.database import can_hold
-from scheduler_service.adapters.tables import FIRST_INSTANT, LAST_INSTANT
 from scheduler_service.core.errors import BadValue
 from scheduler_service.ports.stores import Page
 

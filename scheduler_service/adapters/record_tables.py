@@ -7,7 +7,8 @@ from typing import Final
 
 from sqlalchemy import BigInteger, Column, Identity, Index, Integer, Table, Text
 
-from scheduler_service.adapters.tables import KEY, PAYLOAD, ROW_ID, InstantColumn, metadata
+from scheduler_service.adapters.column_types import InstantColumn
+from scheduler_service.adapters.tables import KEY, PAYLOAD, ROW_ID, metadata
 
 audit_log: Final = Table(
     "audit_log",

@@ -8,7 +8,8 @@ from typing import Any, Final
 from sqlalchemy import BigInteger, Integer, Text
 
 from scheduler_service.adapters.batch import Batch
-from scheduler_service.adapters.tables import InstantColumn, Payload, dump_json, run_attempts, runs
+from scheduler_service.adapters.column_types import InstantColumn, Payload, dump_json
+from scheduler_service.adapters.tables import run_attempts, runs
 from scheduler_service.core.fields import read_retry
 from scheduler_service.core.instants import Instant
 from scheduler_service.core.job_body import retry_body
@@ -84,8 +85,7 @@ def active_run(row: Sequence[Any]) -> ActiveRun:
 
 def released_run(row: Sequence[Any]) -> ReleasedRun:
     """What a message needs, from RELEASED_COLUMNS."""
-    run_id, attempt, seq, term, *rest = row
-    return ReleasedRun(run_id, attempt, seq, term, *rest)
+    return ReleasedRun._make(row)
 
 
 def whole_run(row: Sequence[Any], attempts: tuple[Attempt, ...] = ()) -> Run:

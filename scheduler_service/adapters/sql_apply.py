@@ -28,14 +28,8 @@ from sqlalchemy import (
 )
 
 from scheduler_service.adapters.batch import Batch, insert_into, judged
-from scheduler_service.adapters.tables import (
-    InstantColumn,
-    Payload,
-    among,
-    dump_json,
-    run_attempts,
-    runs,
-)
+from scheduler_service.adapters.column_types import InstantColumn, Payload, dump_json
+from scheduler_service.adapters.tables import among, run_attempts, runs
 from scheduler_service.core.effects import PublishedMark, Transition
 from scheduler_service.core.instants import Instant
 from scheduler_service.core.run_state import FINAL, MOVES, Event, RunState

@@ -27,8 +27,9 @@ from sqlalchemy import (
 )
 
 from scheduler_service.adapters.batch import Batch, judged
+from scheduler_service.adapters.column_types import InstantColumn
 from scheduler_service.adapters.run_rows import RELEASED_COLUMNS, released_run
-from scheduler_service.adapters.tables import IS_OCCURRENCE, WAITS, InstantColumn, jobs, runs
+from scheduler_service.adapters.tables import IS_OCCURRENCE, WAITS, jobs, runs
 from scheduler_service.core.effects import Release
 from scheduler_service.core.instants import Instant
 from scheduler_service.core.model import ReleasedRun

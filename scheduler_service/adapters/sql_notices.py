@@ -12,9 +12,10 @@ import structlog
 from sqlalchemy import BigInteger, Boolean, Connection, Select, Text, case, select, true
 
 from scheduler_service.adapters.batch import Batch, insert_into
+from scheduler_service.adapters.column_types import InstantColumn, Payload, dump_json
 from scheduler_service.adapters.database import savepoint
 from scheduler_service.adapters.notice_tables import notices
-from scheduler_service.adapters.tables import InstantColumn, Payload, dump_json, runs
+from scheduler_service.adapters.tables import runs
 from scheduler_service.core.effects import Transition
 from scheduler_service.core.errors import RowRefused
 from scheduler_service.core.model import Gap

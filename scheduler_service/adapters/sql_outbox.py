@@ -10,9 +10,9 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, and_, delete, false, func, insert, or_, select, update
 
 from scheduler_service.adapters import sql_notices
+from scheduler_service.adapters.column_types import dump_json
 from scheduler_service.adapters.database import Database
 from scheduler_service.adapters.notice_tables import UNTOLD, deliveries, notices
-from scheduler_service.adapters.tables import dump_json
 from scheduler_service.core.instants import DAY, Duration, Instant
 from scheduler_service.core.notices import GIVE_UP_AFTER, LONGEST_PAUSE, TOPIC_GAP, Message, Notice, Topic, Waiting
 from scheduler_service.ports.notices import Backlog, Delivery

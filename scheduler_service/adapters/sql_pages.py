@@ -8,9 +8,10 @@ import structlog
 from sqlalchemy import BigInteger, ColumnElement, Select, Text, bindparam, func, literal_column, select, union_all
 from sqlalchemy.sql.selectable import CompoundSelect
 
+from scheduler_service.adapters.column_types import InstantColumn
 from scheduler_service.adapters.database import Database, Dialect, can_hold
 from scheduler_service.adapters.job_rows import VERSION_COLUMNS, job_of
-from scheduler_service.adapters.tables import IS_TROUBLE, InstantColumn, gaps, job_versions, runs
+from scheduler_service.adapters.tables import IS_TROUBLE, gaps, job_versions, runs
 from scheduler_service.core.errors import BadValue, BadValues
 from scheduler_service.core.explain_facts import Version
 from scheduler_service.core.instants import Instant

@@ -23,9 +23,10 @@ from sqlalchemy import (
 )
 
 from scheduler_service.adapters.batch import Batch
+from scheduler_service.adapters.column_types import InstantColumn
 from scheduler_service.adapters.record_tables import audit_log
 from scheduler_service.adapters.sql_audit import record
-from scheduler_service.adapters.tables import InstantColumn, job_versions, jobs
+from scheduler_service.adapters.tables import job_versions, jobs
 from scheduler_service.core.instants import Instant
 from scheduler_service.core.placements import MovedBefore, PlaceJobs, RebalanceOrder
 from scheduler_service.core.rebalance_record import REBALANCE, UNDO, last_moved, record_body

@@ -25,8 +25,9 @@ from sqlalchemy import (
 )
 
 from scheduler_service.adapters.batch import Batch, insert_into
+from scheduler_service.adapters.column_types import InstantColumn
 from scheduler_service.adapters.run_rows import NEW_RUNS, new_run_row
-from scheduler_service.adapters.tables import IS_ACTIVE, IS_OCCURRENCE, InstantColumn, cursors, gaps, jobs, runs
+from scheduler_service.adapters.tables import IS_ACTIVE, IS_OCCURRENCE, cursors, gaps, jobs, runs
 from scheduler_service.core.effects import Retract
 from scheduler_service.core.instants import Instant
 from scheduler_service.core.model import Gap, NewRun

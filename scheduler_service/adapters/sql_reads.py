@@ -11,6 +11,7 @@ from typing import Any, Final
 from sqlalchemy import CTE, BigInteger, ColumnElement, Connection, Select, Text, bindparam, func, select, union_all
 
 from scheduler_service.adapters.batch import Batch
+from scheduler_service.adapters.column_types import InstantColumn
 from scheduler_service.adapters.run_rows import ACTIVE_COLUMNS, active_run
 from scheduler_service.adapters.tables import (
     IS_ACTIVE,
@@ -20,7 +21,6 @@ from scheduler_service.adapters.tables import (
     IS_OUT,
     IS_RETRYING,
     WAITS,
-    InstantColumn,
     runs,
 )
 from scheduler_service.core.instants import Instant

@@ -11,15 +11,8 @@ from typing import Any, Final
 from sqlalchemy import Connection, Integer, Text, Update, and_, bindparam, not_, or_, select, true, update
 
 from scheduler_service.adapters.batch import Batch, insert_into, judged
-from scheduler_service.adapters.tables import (
-    IS_ACTIVE,
-    InstantColumn,
-    Payload,
-    cursors,
-    dump_json,
-    run_attempts,
-    runs,
-)
+from scheduler_service.adapters.column_types import InstantColumn, Payload, dump_json
+from scheduler_service.adapters.tables import IS_ACTIVE, cursors, run_attempts, runs
 from scheduler_service.core.effects import Apply, LateReport
 
 _LATE: Final = Batch(

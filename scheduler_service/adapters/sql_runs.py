@@ -27,11 +27,12 @@ from sqlalchemy import tuple_ as row_of
 
 from scheduler_service.adapters import sql_planning
 from scheduler_service.adapters.batch import Batch
+from scheduler_service.adapters.column_types import InstantColumn
 from scheduler_service.adapters.database import PLANNED_EACH_TIME, Database, can_hold
 from scheduler_service.adapters.paging import page_of, read_cursor
 from scheduler_service.adapters.run_rows import ATTEMPT_COLUMNS, RUN_COLUMNS, ended_attempt, whole_run
 from scheduler_service.adapters.sql_audit import record, record_enqueue
-from scheduler_service.adapters.tables import IS_ACTIVE, WAITS, InstantColumn, among, run_attempts, runs
+from scheduler_service.adapters.tables import IS_ACTIVE, WAITS, among, run_attempts, runs
 from scheduler_service.core.audit import Deed
 from scheduler_service.core.errors import Conflict, NotFound, StoreUnavailable
 from scheduler_service.core.model import NewRun, Run

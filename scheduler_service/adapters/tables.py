@@ -1,22 +1,16 @@
 """The database's tables, as SQLAlchemy Core metadata for SQLite and PostgreSQL.
 
-Owns names, types, keys and indexes; the migrations build the same (a test compares them). Core code only ever sees
-instants as integers: `InstantColumn` is timestamptz on PostgreSQL and whole microseconds on SQLite.
-Payloads are `json`, not `jsonb`: what a user gave comes back as given, while jsonb makes 1e16 an integer.
+Owns names, keys and indexes; the migrations build the same (a test compares them).
 """
 
-import json
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from sqlalchemy import (
-    JSON,
     BigInteger,
     Boolean,
     CheckConstraint,
     Column,
     ColumnElement,
-    Dialect,
     ForeignKey,
     Identity,
     Index,
@@ -30,64 +24,10 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects import postgresql
-from sqlalchemy.types import TypeDecorator, TypeEngine
 
-from scheduler_service.core.errors import RowRefused
-from scheduler_service.core.instants import Instant, from_datetime, to_datetime
+from scheduler_service.adapters.column_types import InstantColumn, Payload
 from scheduler_service.core.model import RunKind
 from scheduler_service.core.run_state import ACTIVE, FINAL, WAITING, RunState
-
-# The years 1 to 9999: a later time could be written to some databases, and then no driver could read the row.
-FIRST_INSTANT: Final = from_datetime(datetime.min.replace(tzinfo=UTC))
-LAST_INSTANT: Final = from_datetime(datetime.max.replace(tzinfo=UTC))
-
-
-class InstantColumn(TypeDecorator[int]):
-    """An Instant: timestamptz on PostgreSQL, BIGINT microseconds on SQLite; always an int in Python."""
-
-    impl = BigInteger
-    cache_ok = True
-
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        """The column type of this database."""
-        native = postgresql.TIMESTAMP(timezone=True) if dialect.name == "postgresql" else BigInteger()
-        return dialect.type_descriptor(native)
-
-    def process_bind_param(self, value: Instant | None, dialect: Dialect) -> Any:
-        """What the driver takes."""
-        return to_datetime(value) if value is not None and dialect.name == "postgresql" else value
-
-    def process_result_value(self, value: datetime | int | None, dialect: Dialect) -> Instant | None:
-        """What the core sees."""
-        return from_datetime(value) if isinstance(value, datetime) else value
-
-
-class Payload(TypeDecorator[Any]):
-    """Plain JSON values: `json` on PostgreSQL, TEXT on SQLite, where a column called JSON makes 1e16 an integer too."""
-
-    impl = JSON
-    cache_ok = True
-
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        """The column type of this database."""
-        return dialect.type_descriptor(Text() if dialect.name == "sqlite" else JSON(none_as_null=True))
-
-    def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
-        """What the driver takes."""
-        return dump_json(value) if value is not None and dialect.name == "sqlite" else value
-
-    def process_result_value(self, value: Any, dialect: Dialect) -> Any:
-        """What the core sees."""
-        return json.loads(value) if isinstance(value, str) and dialect.name == "sqlite" else value
-
-
-def dump_json(value: Any) -> str:
-    """JSON that every database can keep: plain ASCII, no NaN; RowRefused for a value that has none."""
-    try:
-        return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise RowRefused(f"not storable: {str(error)[:200]}") from error
-
 
 NAMES: Final = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",

@@ -71,7 +71,7 @@ class TracedDispatcher:
         now = time.time_ns()
         spans = [self._start(run, now) for run in runs]
         with _ended(spans):
-            marked = [replace(run, traceparent=traceparent_of(span)) for run, span in zip(runs, spans, strict=True)]
+            marked = [run._replace(traceparent=traceparent_of(span)) for run, span in zip(runs, spans, strict=True)]
             self._dispatcher.publish(marked)
 
     def _start(self, run: ReleasedRun, now: int) -> Span:

@@ -57,8 +57,8 @@ def _settings() -> "Settings":
 def _test_delivery() -> "Delivery":
     from uuid_utils.compat import uuid7
 
+    from scheduler_service.adapters.column_types import dump_json
     from scheduler_service.adapters.database import host_now
-    from scheduler_service.adapters.tables import dump_json
     from scheduler_service.core.notices import test_message
     from scheduler_service.ports.notices import Delivery
 

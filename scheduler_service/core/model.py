@@ -171,8 +171,7 @@ class ActiveRun(NamedTuple):
     worker: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ReleasedRun:
+class ReleasedRun(NamedTuple):
     """A run that this leader moved to `pending`: all that its message needs. Only such runs are published."""
 
     run_id: str

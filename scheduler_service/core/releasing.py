@@ -4,11 +4,11 @@ A run that waits for its job's other runs or for the window stays `scheduled` in
 """
 
 import heapq
-from collections import defaultdict, deque
+from collections import deque
 from typing import Final
 
 from scheduler_service.core.effects import MoveRuns, Release, Transition
-from scheduler_service.core.instants import MICROSECOND, MILLISECOND
+from scheduler_service.core.instants import MICROSECOND, MILLISECOND, Instant
 from scheduler_service.core.model import ActiveRun, Gap, Overlap
 from scheduler_service.core.planning import is_fresh, is_unjudged, miss
 from scheduler_service.core.policies import OVERLAP_WORD, Admission, decide_overlap, judge_lateness
@@ -48,15 +48,17 @@ def _pop_due(state: SchedulerState, step: Step) -> list[ActiveRun]:
 
 def _in_time(state: SchedulerState, step: Step, ripe: list[ActiveRun]) -> list[ActiveRun]:
     """What is left after the misfire rule has judged the late occurrences among `ripe`."""
-    late_jobs: dict[str, list[ActiveRun]] = defaultdict(list)
+    late_jobs: dict[str, list[ActiveRun]] = {
+        run.job_id: [] for run in ripe if run.job_id and _is_beyond_grace(state, run, step.now)
+    }
+    if not late_jobs:
+        return ripe
     for run in ripe:
-        if run.job_id and is_unjudged(state, run) and run.job_id in state.jobs:
+        if run.job_id in late_jobs and is_unjudged(state, run):
             late_jobs[run.job_id].append(run)
     put_off: set[str] = set()
     for job_id, runs in late_jobs.items():
         misfire = state.jobs[job_id].current.misfire
-        if step.now - runs[0].due_at <= misfire.grace:
-            continue
         if state.cursor < step.now:
             # Late rows are judged together with what was not even made, once the index brings that.
             put_off.update(run.run_id for run in runs)
@@ -71,8 +73,16 @@ def _in_time(state: SchedulerState, step: Step, ripe: list[ActiveRun]) -> list[A
     return [run for run in ripe if run.run_id not in put_off]
 
 
+def _is_beyond_grace(state: SchedulerState, run: ActiveRun, now: Instant) -> bool:
+    history = state.jobs.get(run.job_id or "")
+    return history is not None and now - run.due_at > history.current.misfire.grace and is_unjudged(state, run)
+
+
 def _admit(state: SchedulerState, step: Step, run: ActiveRun) -> None:
     if run.job_id is None or run.state is RunState.RETRYING or state.runs.is_admitted(run.run_id):
+        _queue_up(state, run)
+        return
+    if run.job_id not in state.held and not state.runs.has_live(run.job_id):
         _queue_up(state, run)
         return
     if run.run_id in state.held.get(run.job_id, ()):
@@ -143,7 +153,7 @@ def _supersede(state: SchedulerState, step: Step, run: ActiveRun, live: list[str
 def let_next_in(state: SchedulerState, job_id: str) -> None:
     """Where no run of the job is live, what was held back may go, one behind the other."""
     held = state.held.get(job_id)
-    while held and not state.runs.live_of(job_id):
+    while held and not state.runs.has_live(job_id):
         run = state.runs.get(held.popleft())
         if run is not None and run.state is RunState.SCHEDULED:
             _queue_up(state, run)
@@ -153,24 +163,33 @@ def let_next_in(state: SchedulerState, job_id: str) -> None:
 
 def _let_out(state: SchedulerState, step: Step, queue: str) -> None:
     heap = state.waiting[queue]
-    room = state.settings.publish_window - state.runs.pending[queue] - state.moving_in.get(queue, 0)
+    moving = state.moving_in.get(queue, 0)
+    room = state.settings.publish_window - state.runs.pending[queue] - moving
     batch: list[Release] = []
-    while heap and room > 0:
-        _, _, run_id = heapq.heappop(heap)
-        run = state.runs.get(run_id)
-        if run is None or run.state not in WAITING or run_id in state.moving or run.due_at > step.now:
-            continue
-        batch.append(Release(run_id, run.attempt, state.next_seq()))
-        state.floors.out(queue, run_id, state.seq)
-        state.moving[run_id] = queue
-        state.moving_in[queue] = state.moving_in.get(queue, 0) + 1
-        room -= 1
+    while heap and len(batch) < room:
+        for _, _, run_id in _first(heap, room - len(batch)):
+            run = state.runs.get(run_id)
+            if run is None or run.state not in WAITING or run_id in state.moving or run.due_at > step.now:
+                continue
+            batch.append(Release(run_id, run.attempt, state.next_seq()))
+            state.floors.out(queue, run_id, state.seq)
+            state.moving[run_id] = queue
+    state.moving_in[queue] = moving + len(batch)
     size = state.settings.move_batch
     step.moving += [MoveRuns(tuple(batch[i : i + size])) for i in range(0, len(batch), size)]
     if heap:
         state.waits_since = step.now
     else:
         del state.waiting[queue]
+
+
+def _first(heap: list[tuple[int, Instant, str]], number: int) -> list[tuple[int, Instant, str]]:
+    """Take the smallest out, in order; all of them by one sort."""
+    if number < len(heap):
+        return [heapq.heappop(heap) for _ in range(number)]
+    taken = sorted(heap)
+    heap.clear()
+    return taken
 
 
 def settle_move(state: SchedulerState, run_id: str) -> None:

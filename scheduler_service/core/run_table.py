@@ -2,9 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Final
 
 from scheduler_service.core.model import ActiveRun
 from scheduler_service.core.run_state import FINAL, RunState
+
+_LIVE: Final = frozenset({RunState.PENDING, RunState.RUNNING, RunState.RETRYING})
 
 
 class RunTable:
@@ -36,14 +39,16 @@ class RunTable:
 
     def put(self, run: ActiveRun) -> None:
         """Keep `run` in place of what was known of it."""
-        self._count(self.get(run.run_id), -1)
+        old = self.get(run.run_id)
+        if old is None or old.state is not run.state or old.queue != run.queue:
+            self._count(old, -1)
+            self._count(run, 1)
         now, before = (self._ended, self._runs) if run.state in FINAL else (self._runs, self._ended)
         before.pop(run.run_id, None)
         now[run.run_id] = run
-        if run.job_id is not None:
+        if old is None and run.job_id is not None:
             self._of_job.setdefault(run.job_id, {})[run.run_id] = None
-        self._count(run, 1)
-        if run.state in (RunState.PENDING, RunState.RUNNING, RunState.RETRYING):
+        if run.state in _LIVE:
             self.admit(run)
         elif run.state in FINAL:
             self._retire(run)
@@ -58,6 +63,8 @@ class RunTable:
 
     def admit(self, run: ActiveRun) -> None:
         """From now on the run counts as live for its job."""
+        if run.run_id in self._admitted:
+            return
         self._admitted.add(run.run_id)
         if run.job_id is not None:
             self._live.setdefault(run.job_id, {})[run.run_id] = None
@@ -65,6 +72,10 @@ class RunTable:
     def is_admitted(self, run_id: str) -> bool:
         """Whether the run passed its overlap rule."""
         return run_id in self._admitted
+
+    def has_live(self, job_id: str) -> bool:
+        """Whether any run of the job is live."""
+        return job_id in self._live
 
     def live_of(self, job_id: str) -> list[str]:
         """Ids of the job's live runs, oldest admission first."""

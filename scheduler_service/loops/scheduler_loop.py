@@ -27,6 +27,7 @@ from scheduler_service.loops.lease_keeper import LeaseKeeper
 from scheduler_service.loops.mailbox import Mailbox
 from scheduler_service.loops.pruner import Pruner, Retention
 from scheduler_service.loops.repeating import Repeating
+from scheduler_service.loops.side_by_side import side_by_side
 from scheduler_service.loops.store_syncer import StoreSyncer
 from scheduler_service.loops.wakeup_listener import WakeupListener
 from scheduler_service.ports.broker import Claims, Dispatcher, Inbox
@@ -95,7 +96,9 @@ class SchedulerLoop:
         runs = store.active_runs()
         since = cursor.materialised_until
         log.info("took over", term=lease.term, jobs=len(jobs), active_runs=len(runs), position=cursor.inbox_position)
-        self._syncer = StoreSyncer(store, self._keeper, self._mailbox, since, self._stopping, self._broke)
+        self._syncer = StoreSyncer(
+            store, self._keeper, self._mailbox, since, self._stopping, self._broke, side_by_side
+        )  # fmt: skip
         self._broker = BrokerThread(
             self._outside.dispatcher, self._outside.claims, self._outside.inbox, self._outside.meter,
             self._keeper, self._mailbox, self._stopping, self._broke,

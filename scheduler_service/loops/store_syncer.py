@@ -4,7 +4,7 @@ A database that is away is waited for as long as the lease is trusted; a row tha
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, assert_never
 
@@ -49,6 +49,9 @@ _MOST_MOVES = 500
 _WRITES = (MakeRuns, Apply, MoveRuns, Republish)
 _SHARED_FROM, _SHARED_TO = 50, 1_000
 
+Group = list[StoreEffect]
+Answers = list[Feedback]
+
 
 class StoreSyncer:
     """Carries out StoreEffects and reports what came of them."""
@@ -61,20 +64,29 @@ class StoreSyncer:
         since: Instant | None,
         stopping: threading.Event,
         on_crash: Callable[[BaseException], None],
+        at_once: Callable[[Callable[[Group], Answers], Sequence[Group]], Iterator[Answers]] = map,
     ) -> None:
         self._store = store
         self._keeper = keeper
         self._mailbox = mailbox
         self._since = since
         self._stopping = stopping
+        self._at_once = at_once
         self.thread: EffectThread[StoreEffect] = EffectThread("run-syncer", self.carry_out, on_crash)
 
     def carry_out(self, effects: list[StoreEffect]) -> None:
-        """Do these, in order; returns when all are done."""
-        for group in grouped(merged(effects)):
-            self._until_done(group)
+        """Do these, in order, and say what came of them; returns when all are done.
 
-    def _until_done(self, group: list[StoreEffect]) -> None:
+        Transactions that only move runs are many where many fall due at once, and do not depend on each other.
+        """
+        for only_moves, groups in groupby(grouped(merged(effects)), _only_moves):
+            each = self._at_once if only_moves else map
+            for answers in each(self._until_done, list(groups)):
+                for answer in answers:
+                    self._say(answer)
+                    self._mailbox.put(answer)
+
+    def _until_done(self, group: Group) -> Answers:
         delay = 0.05
         while True:
             if not self._keeper.trusted():
@@ -84,27 +96,22 @@ class StoreSyncer:
             except RowRefused as exc:
                 if len(group) == 1:
                     log.error("row set aside", effect=type(group[0]).__name__, error=str(exc))
-                    return None
-                for effect in group:
-                    self._until_done([effect])
-                return None
+                    return []
+                return [answer for effect in group for answer in self._until_done([effect])]
             except StoreUnavailable as exc:
                 if isinstance(group[0], RecordStatistics):
-                    return None
+                    return []
                 log.warning("database away, trying again", effect=type(group[0]).__name__, error=str(exc))
             self._stopping.wait(delay)
             delay = min(delay * 2, 1.0)
 
-    def _do(self, group: list[StoreEffect]) -> None:
+    def _do(self, group: Group) -> Answers:
         if len(group) == 1:
             answers = [self._done(group[0])]
         else:
             with self._store.together(self._keeper.lease):
                 answers = [self._done(effect) for effect in group]
-        for answer in answers:
-            if answer is not None:
-                self._say(answer)
-                self._mailbox.put(answer)
+        return [answer for answer in answers if answer is not None]
 
     def _say(self, answer: Feedback) -> None:
         term = self._keeper.lease.term
@@ -152,12 +159,12 @@ class StoreSyncer:
                 assert_never(effect)
 
 
-def grouped(effects: list[StoreEffect]) -> list[list[StoreEffect]]:
+def grouped(effects: list[StoreEffect]) -> list[Group]:
     """Neighbouring writes of many rows together, as far as a transaction bears it; everything else by itself.
 
-    What a few rows are waited for is told sooner without the others.
+    What a few rows are waited for is told sooner without the others; moves behind moves go side by side.
     """
-    groups: list[list[StoreEffect]] = []
+    groups: list[Group] = []
     for are_writes, run in groupby(effects, lambda effect: isinstance(effect, _WRITES)):
         neighbours = list(run)
         if not are_writes or sum(map(_rows, neighbours)) < _SHARED_FROM:
@@ -171,7 +178,13 @@ def grouped(effects: list[StoreEffect]) -> list[list[StoreEffect]]:
     return groups
 
 
-def _may_join(group: list[StoreEffect], effect: StoreEffect) -> bool:
+def _only_moves(group: Group) -> bool:
+    return all(isinstance(effect, MoveRuns) for effect in group)
+
+
+def _may_join(group: Group, effect: StoreEffect) -> bool:
+    if isinstance(effect, MoveRuns) and isinstance(group[-1], MoveRuns):
+        return False
     if sum(map(_rows, group)) + _rows(effect) > _SHARED_TO:
         return False
     # Done again after a lost answer, a row that was made and folded away together would be made and counted once more.

@@ -4,7 +4,7 @@ import base64
 import json
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pytest
@@ -40,7 +40,7 @@ def released(name: str = "billing.close_2026-12-01T12:00:00Z", **changes: Any) -
         due_at=NOON + SECOND,
         timeout=None,
     )
-    return replace(run, **changes)
+    return run._replace(**changes)
 
 
 class Broker(Protocol):
@@ -238,7 +238,7 @@ def test_a_message_equals_the_one_that_celery_sends(
     real: RealBroker, redis_url: str, run: ReleasedRun, earlier: list[ReleasedRun]
 ) -> None:
     for other in earlier:
-        real.dispatcher.publish([replace(other, task=run.task, queue=run.queue, timeout=run.timeout)])
+        real.dispatcher.publish([other._replace(task=run.task, queue=run.queue, timeout=run.timeout)])
         real.pop_raw(run.queue)
     real.dispatcher.publish([run])
     ours = real.pop_raw(run.queue)

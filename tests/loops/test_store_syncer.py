@@ -62,5 +62,10 @@ def test_what_is_made_and_folded_away_is_not_made_again_in_one_transaction() -> 
 
 
 def test_a_shared_transaction_stays_of_a_bearable_size() -> None:
-    moves = [move(*(f"{number}-{i}" for i in range(400))) for number in range(3)]
-    assert grouped([*moves]) == [[moves[0], moves[1]], [moves[2]]]
+    applies = [apply(*(f"{number}-{i}" for i in range(400))) for number in range(3)]
+    assert grouped([*applies]) == [[applies[0], applies[1]], [applies[2]]]
+
+
+def test_moves_behind_moves_are_transactions_of_their_own() -> None:
+    done, *moves = apply(*map(str, range(60))), *(move(*(f"{number}-{i}" for i in range(400))) for number in range(3))
+    assert grouped([done, *moves]) == [[done, moves[0]], [moves[1]], [moves[2]]]

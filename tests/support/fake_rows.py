@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from scheduler_service.adapters.column_types import FIRST_INSTANT, LAST_INSTANT, dump_json
 from scheduler_service.adapters.database import can_hold
-from scheduler_service.adapters.tables import FIRST_INSTANT, LAST_INSTANT, dump_json
 from scheduler_service.core.audit import AuditEntry, Deed
 from scheduler_service.core.effects import LateReport, RecordStatistics
 from scheduler_service.core.errors import LeaseLost, RowRefused

@@ -7,7 +7,7 @@ import pytest
 
 from scheduler_service.core.messages import Succeeded
 from tests.support.otlp_receiver import OtlpReceiver
-from tests.support.processes import REPOSITORY, Child, project_env
+from tests.support.processes import REPOSITORY, Child, free_port, project_env
 from tests.support.redis_server import RedisServer
 from tests.support.worker_process import Bench, released
 
@@ -103,6 +103,7 @@ def test_an_exporter_that_is_not_there_is_refused_at_start(
     redis_url: str, command: str, name: str, value: str, allowed: str
 ) -> None:
     settings = {"ITINERARY_REDIS_URL": redis_url, "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", name: value}
+    settings["ITINERARY_API_PORT"] = str(free_port())
     with Child([sys.executable, "-m", "scheduler_service.cli", command], env=project_env(**settings)) as part:
         assert part.wait(30) in (1, 2)
         assert name in part.output

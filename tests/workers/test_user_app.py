@@ -1,7 +1,6 @@
 """A user's own app under a real Celery worker: what the leader hears, and what really ran."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 from celery import Celery
@@ -229,5 +228,5 @@ def test_a_heartbeat_names_queues_and_slots(bench: Bench) -> None:
 
 
 def test_times_of_the_message_are_those_of_the_run(bench: Bench) -> None:
-    bench.publish(replace(released("times", "user.who"), scheduled_at=NOON + SECOND // 2))
+    bench.publish(released("times", "user.who", scheduled_at=NOON + SECOND // 2))
     assert bench.report_of("times", Succeeded).result["scheduled_at"] == "2026-12-01T12:00:00.500000+00:00"
