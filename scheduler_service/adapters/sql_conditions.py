@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from sqlalchemy import Connection, Select, false, literal_column, select
+from sqlalchemy import ColumnElement, false, literal_column, select
 
 from scheduler_service.adapters import sql_reads
 from scheduler_service.adapters.database import Database
@@ -11,6 +11,7 @@ from scheduler_service.adapters.sql_notices import named_runs
 from scheduler_service.adapters.tables import IS_ACTIVE, jobs, runs
 from scheduler_service.core.errors import BadValue, BadValues
 from scheduler_service.core.instants import Duration, Instant
+from scheduler_service.core.looks import Place
 from scheduler_service.core.model import Job
 from scheduler_service.core.notice_conditions import Pending, Running, may_end
 from scheduler_service.core.notices import Named
@@ -26,20 +27,38 @@ class SqlConditions:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def pending(self, due_before: Instant, limit: int) -> list[Pending]:
+    def waiting(self, due_before: Instant, limit: int, after: Place | None) -> tuple[list[Pending], Place | None]:
         """See Conditions."""
         with self._database.read() as connection:
-            due = {run.run_id: run.due_at for run in sql_reads.due_runs(connection, due_before, limit)}
-            waiting = named_runs(connection, self._database.dialect, due)
-            out = _in_state(RunState.PENDING, _R.due_at).where(_R.due_at < due_before).limit(limit)
-            sent = [Pending(run, due_at) for run, due_at, _ in _rows(connection, out)]
-        return [*sent, *(Pending(run, due[run_id]) for run_id, run in waiting.items())]
+            runs_due, place = sql_reads.overdue(connection, due_before, limit, after)
+            due = {run.run_id: run.due_at for run in runs_due}
+            named = named_runs(connection, self._database.dialect, due)
+        return [Pending(run, due[run_id]) for run_id, run in named.items()], place
 
-    def running(self, limit: int) -> list[Running]:
+    def out(self, due_before: Instant, limit: int, after: Place | None) -> tuple[list[Pending], Place | None]:
         """See Conditions."""
-        started = _in_state(RunState.RUNNING, _R.started_at).where(_R.started_at.is_not(None)).limit(limit)
+        found, place = self._in_state(RunState.PENDING, _R.due_at, _R.due_at < due_before, limit, after)
+        return [Pending(run, due_at) for run, due_at, _ in found], place
+
+    def running(self, limit: int, after: Place | None) -> tuple[list[Running], Place | None]:
+        """See Conditions."""
+        found, place = self._in_state(RunState.RUNNING, _R.started_at, _R.started_at.is_not(None), limit, after)
+        return [Running(*one) for one in found], place
+
+    def _in_state(
+        self, state: RunState, since: Any, wanted: ColumnElement[bool], limit: int, after: Place | None
+    ) -> tuple[list[tuple[Named, Instant, Duration | None]], Place | None]:
+        """The oldest first."""
+        found = (
+            select(_R.run_id, _R.job_id, _R.task, since.label("since"), _R.timeout, _R.id)
+            .where(IS_ACTIVE, _R.state == literal_column(f"'{state}'"), wanted, sql_reads.behind(since, after))
+            .order_by(since, _R.id)
+            .limit(limit)
+        )
         with self._database.read() as connection:
-            return [Running(*row) for row in _rows(connection, started)]
+            rows = connection.execute(found).all()
+        place = (rows[-1].since, rows[-1].id) if len(rows) == limit else None
+        return [(Named(row.run_id, row.job_id, row.task), row.since, row.timeout) for row in rows], place
 
     def jobs(self, after: str | None, limit: int) -> Page:
         """See Conditions. Only what could end is parsed."""
@@ -54,19 +73,6 @@ class SqlConditions:
             rows = connection.execute(wanted).all()
         found = [job for row in rows if may_end(row.definition) and (job := _job(row)) is not None]
         return Page(found, after, rows[-1].job_id if len(rows) == limit else None)
-
-
-def _in_state(state: RunState, since: Any) -> Select[Any]:
-    is_so = _R.state == literal_column(f"'{state}'")
-    return (
-        select(_R.run_id, _R.job_id, _R.task, since.label("since"), _R.timeout)
-        .where(IS_ACTIVE, is_so)
-        .order_by(since, _R.id)
-    )
-
-
-def _rows(connection: Connection, wanted: Select[Any]) -> list[tuple[Named, Instant, Duration | None]]:
-    return [(Named(*row[:3]), row.since, row.timeout) for row in connection.execute(wanted)]
 
 
 def _job(row: Any) -> Job | None:

@@ -22,6 +22,7 @@ from scheduler_service.adapters.tables import cursors, scheduler_statistics
 from scheduler_service.core.effects import Apply, MakeRuns, RecordStatistics, Release
 from scheduler_service.core.errors import RowRefused
 from scheduler_service.core.instants import DAY, MINUTE, Instant
+from scheduler_service.core.looks import CancelsRead, OverdueRead, Place
 from scheduler_service.core.model import ActiveRun, Cursor, JobHistory, Lease
 from scheduler_service.core.notices import Topic
 from scheduler_service.core.placements import MovedBefore, PlaceJobs
@@ -53,7 +54,7 @@ class SqlLeaderStore:
         """See LeaderStore. What moves meanwhile is seen in its later state."""
         with self._database.read() as connection:
             soon = self._database.read_clock(connection) + MINUTE
-            waiting = sql_reads.due_runs(connection, soon, _NO_LIMIT, asked_for=True)
+            waiting = sql_reads.due_runs(connection, soon, _NO_LIMIT)
             led = sql_reads.led_runs(connection)
         return list({run.run_id: run for run in (*waiting, *led)}.values())
 
@@ -117,15 +118,22 @@ class SqlLeaderStore:
         with self._database.read() as connection:
             return sql_reads.runs_by_id(connection, self._dialect, run_ids)
 
-    def due_runs(self, until: Instant, limit: int, *, asked_for: bool = False) -> list[ActiveRun]:
+    def due_runs(self, until: Instant, limit: int) -> list[ActiveRun]:
         """See LeaderStore."""
         with self._database.read() as connection:
-            return sql_reads.due_runs(connection, until, limit, asked_for=asked_for)
+            return sql_reads.due_runs(connection, until, limit)
 
-    def cancel_requests(self, limit: int) -> list[ActiveRun]:
+    def overdue_runs(self, until: Instant, limit: int, after: Place | None) -> OverdueRead:
         """See LeaderStore."""
         with self._database.read() as connection:
-            return sql_reads.cancel_requests(connection, limit)
+            found, place = sql_reads.overdue(connection, until, limit, after)
+        return OverdueRead(tuple(found), place)
+
+    def cancel_requests(self, limit: int, after: Place | None) -> CancelsRead:
+        """See LeaderStore."""
+        with self._database.read() as connection:
+            found, place = sql_reads.cancel_requests(connection, limit, after)
+        return CancelsRead(tuple(found), place)
 
     def record_statistics(self, row: RecordStatistics) -> None:
         """See LeaderStore. Rows older than a week go."""

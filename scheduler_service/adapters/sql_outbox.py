@@ -42,13 +42,21 @@ class SqlOutbox:
         with self._database.read() as connection:
             return self._database.read_clock(connection)
 
-    def hold(self, topic: Topic, found: Sequence[Notice], after: str | None = None, until: str | None = None) -> None:
+    def hold(
+        self,
+        topic: Topic,
+        found: Sequence[Notice],
+        after: str | None = None,
+        until: str | None = None,
+        *,
+        whole: bool = True,
+    ) -> None:
         """See Outbox. Where nothing changed, one read."""
         held_now = and_(_N.topic == topic.value, _N.holds, _within(after, until))
         with self._database.read() as connection:
             held = set(connection.execute(select(_N.subject).where(held_now)).scalars())
         new = [notice for notice in found if notice.subject not in held]
-        over = held - {notice.subject for notice in found}
+        over = held - {notice.subject for notice in found} if whole else set()
         if not (new or over):
             return
         with self._database.write() as connection:

@@ -6,14 +6,30 @@ priority in the partial index of waiting runs; and that whoever looks for what w
 
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-from sqlalchemy import CTE, BigInteger, ColumnElement, Connection, Select, Text, bindparam, func, select, union_all
+from sqlalchemy import (
+    CTE,
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    Text,
+    bindparam,
+    func,
+    literal,
+    select,
+    true,
+    union_all,
+)
+from sqlalchemy import tuple_ as row_of
 
 from scheduler_service.adapters.batch import Batch
 from scheduler_service.adapters.column_types import InstantColumn
 from scheduler_service.adapters.run_rows import ACTIVE_COLUMNS, active_run
 from scheduler_service.adapters.tables import (
+    FIRST_INSTANT,
     IS_ACTIVE,
     IS_ASKED_FOR,
     IS_MANUAL,
@@ -24,9 +40,12 @@ from scheduler_service.adapters.tables import (
     runs,
 )
 from scheduler_service.core.instants import Instant
+from scheduler_service.core.looks import Place
 from scheduler_service.core.model import ActiveRun
 
 PRIORITIES: Final = range(10)
+_OfKind: TypeAlias = tuple[ColumnElement[bool], ...]
+_FROM_THE_FIRST: Final = {f"due_{n}": FIRST_INSTANT for n in PRIORITIES} | {f"id_{n}": 0 for n in PRIORITIES}
 _IDS: Final = Batch(run_id=Text)
 
 
@@ -38,13 +57,31 @@ def led_runs(connection: Connection) -> list[ActiveRun]:
     return _active(connection.execute(out.union_all(waiting, retrying)))
 
 
-def due_runs(connection: Connection, until: Instant, limit: int, *, asked_for: bool = False) -> list[ActiveRun]:
-    """Waiting runs due before `until`, at most `limit` of each queue, by priority and time."""
+def due_runs(connection: Connection, until: Instant, limit: int) -> list[ActiveRun]:
+    """Waiting runs that no schedule made, due before `until`, at most `limit` of each queue, by priority and time."""
     found: list[ActiveRun] = []
-    for queue in connection.execute(_waiting_queues(asked_for)).scalars().all():
-        asked = {"queue": queue, "until": until, "limit": limit}
-        found += _active(connection.execute(_due_of_queue(asked_for), asked))
+    of_kind = (WAITS, IS_ASKED_FOR)
+    for queue in connection.execute(_waiting_queues(of_kind)).scalars().all():
+        asked = {"queue": queue, "until": until, "limit": limit, **_FROM_THE_FIRST}
+        found += _numbered(connection.execute(_due_of_queue(of_kind), asked))
     return found
+
+
+def overdue(
+    connection: Connection, until: Instant, limit: int, after: Place | None
+) -> tuple[list[ActiveRun], Place | None]:
+    """The next `limit` waiting runs due before `until`, by queue, priority and time; and where to go on."""
+    found: list[Row[Any]] = []
+    for queue in connection.execute(_waiting_queues((WAITS,))).scalars().all():
+        if after is not None and queue < after[0]:
+            continue
+        behind = _behind(after, until) if after is not None and queue == after[0] else _FROM_THE_FIRST
+        asked = {"queue": queue, "until": until, "limit": limit - len(found), **behind}
+        found += connection.execute(_due_of_queue((WAITS,)), asked)
+        if len(found) == limit:
+            last = found[-1]
+            return _numbered(found), (queue, last.priority, last.due_at, last.id)
+    return _numbered(found), None
 
 
 def runs_by_id(connection: Connection, dialect: str, run_ids: Sequence[str]) -> list[ActiveRun]:
@@ -55,41 +92,66 @@ def runs_by_id(connection: Connection, dialect: str, run_ids: Sequence[str]) -> 
     return found
 
 
-def cancel_requests(connection: Connection, limit: int) -> list[ActiveRun]:
-    """Runs that are out and not wanted any more."""
-    wanted = select(*ACTIVE_COLUMNS).where(IS_ACTIVE, IS_OUT, runs.c.cancel_requested_at.is_not(None)).limit(limit)
-    return _active(connection.execute(wanted))
+def cancel_requests(connection: Connection, limit: int, after: Place | None) -> tuple[list[ActiveRun], Place | None]:
+    """The next `limit` runs that are out and not wanted any more; and where to go on."""
+    asked_at = runs.c.cancel_requested_at
+    wanted = (
+        select(*ACTIVE_COLUMNS, runs.c.id)
+        .where(IS_ACTIVE, IS_OUT, asked_at.is_not(None), behind(asked_at, after))
+        .order_by(asked_at, runs.c.id)
+        .limit(limit)
+    )
+    found = connection.execute(wanted).all()
+    return _numbered(found), (found[-1].cancel_requested_at, found[-1].id) if len(found) == limit else None
+
+
+def behind(since: ColumnElement[Any], place: Place | None) -> ColumnElement[bool]:
+    """What follows this place of (`since`, id)."""
+    if place is None:
+        return true()
+    return row_of(since, runs.c.id) > row_of(literal(place[0], InstantColumn), literal(place[1], BigInteger))
 
 
 def _active(rows: Iterable[Any]) -> list[ActiveRun]:
     return [active_run(row) for row in rows]
 
 
-def _of_kind(asked_for: bool) -> tuple[ColumnElement[bool], ...]:
-    return (WAITS, IS_ASKED_FOR) if asked_for else (WAITS,)
+def _numbered(rows: Iterable[Any]) -> list[ActiveRun]:
+    """Of rows with their `id` behind the run."""
+    return [active_run(row[:-1]) for row in rows]
 
 
 @cache
-def _waiting_queues(asked_for: bool) -> Select[Any]:
+def _waiting_queues(waits: _OfKind) -> Select[Any]:
     """One step through the index for each queue, however many runs it has."""
-    waits = _of_kind(asked_for)
     first = select(func.min(runs.c.queue).label("queue")).where(*waits).cte("queues", recursive=True)
     following = select(func.min(runs.c.queue)).where(*waits, runs.c.queue > first.c.queue).scalar_subquery()
     queues: CTE = first.union_all(select(following).where(first.c.queue.is_not(None)))
     return select(queues.c.queue).where(queues.c.queue.is_not(None))
 
 
+def _behind(place: Place, until: Instant) -> dict[str, int]:
+    """Where the runs of each priority begin that lie behind this place of their queue."""
+    _, priority, due_at, row_id = place
+    firsts = dict(_FROM_THE_FIRST)
+    for passed in range(priority):
+        firsts[f"due_{passed}"] = until
+    return firsts | {f"due_{priority}": due_at, f"id_{priority}": row_id}
+
+
 @cache
-def _due_of_queue(asked_for: bool) -> Select[Any]:
+def _due_of_queue(of_kind: _OfKind) -> Select[Any]:
     """Each priority apart: a condition on the time narrows the index only once the priority is given."""
     limit = bindparam("limit", type_=BigInteger)
     due = [
         select(*ACTIVE_COLUMNS, runs.c.id)
         .where(
-            *_of_kind(asked_for),
+            *of_kind,
             runs.c.queue == bindparam("queue", type_=Text),
             runs.c.priority == priority,
             runs.c.due_at < bindparam("until", type_=InstantColumn),
+            row_of(runs.c.due_at, runs.c.id)
+            > row_of(bindparam(f"due_{priority}", type_=InstantColumn), bindparam(f"id_{priority}", type_=BigInteger)),
         )
         .order_by(runs.c.due_at, runs.c.id)
         .limit(limit)
@@ -98,7 +160,7 @@ def _due_of_queue(asked_for: bool) -> Select[Any]:
     ]
     together = union_all(*(select(part) for part in due)).subquery("due")
     wanted = [together.c[column.name] for column in ACTIVE_COLUMNS]
-    return select(*wanted).order_by(together.c.priority, together.c.due_at, together.c.id).limit(limit)
+    return select(*wanted, together.c.id).order_by(together.c.priority, together.c.due_at, together.c.id).limit(limit)
 
 
 @cache

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from scheduler_service.core.instants import Instant
+from scheduler_service.core.looks import ReadCancels, ReadDue, ReadOverdue
 from scheduler_service.core.model import Gap, JobHistory, NewRun, ReleasedRun
 from scheduler_service.core.placements import BalancerEffect, PlacementStoreEffect
 from scheduler_service.core.run_state import Event, RunState
@@ -127,22 +128,6 @@ class ReadRuns:
     """Bring these runs as the database has them."""
 
     run_ids: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ReadDue:
-    """Bring runs that wait in the database and are due before `until`; `asked_for`: only what no schedule made."""
-
-    until: Instant
-    limit: int
-    asked_for: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ReadCancels:
-    """Bring runs that are out and whose cancel is requested, in case the word of it was lost."""
-
-    limit: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,8 +259,8 @@ class RecordStatistics:
 
 
 StoreEffect = (
-    MakeRuns | MoveRuns | Republish | Apply | ReadRuns | ReadDue | ReadCancels | ReadJobs | RecordStatistics
-    | PlacementStoreEffect
+    MakeRuns | MoveRuns | Republish | Apply | ReadRuns | ReadDue | ReadOverdue | ReadCancels | ReadJobs
+    | RecordStatistics | PlacementStoreEffect
 )  # fmt: skip
 BrokerEffect = (
     Publish

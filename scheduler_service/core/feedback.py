@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from scheduler_service.core.effects import Apply
 from scheduler_service.core.instants import Instant
 from scheduler_service.core.listening import Listened
+from scheduler_service.core.looks import CancelsRead, DueRead, OverdueRead
 from scheduler_service.core.messages import InboxMessage, Report
 from scheduler_service.core.model import ActiveRun, JobHistory, ReleasedRun
 from scheduler_service.core.placements import PlacementFeedback
@@ -82,21 +83,6 @@ class RunsRead:
     """Runs as the database has them; an id that was asked for and is not here does not exist."""
 
     asked: tuple[str, ...]
-    runs: tuple[ActiveRun, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class DueRead:
-    """Runs that wait in the database and fall due soon; `full`: there may be more that were asked for."""
-
-    runs: tuple[ActiveRun, ...]
-    full: bool
-
-
-@dataclass(frozen=True, slots=True)
-class CancelsRead:
-    """Runs that are out and whose cancel is requested."""
-
     runs: tuple[ActiveRun, ...]
 
 
@@ -208,6 +194,7 @@ Feedback = (
     | Applied
     | RunsRead
     | DueRead
+    | OverdueRead
     | CancelsRead
     | Published
     | PublishUncertain

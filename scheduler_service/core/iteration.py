@@ -11,10 +11,8 @@ from scheduler_service.core import generation, looking, placing
 from scheduler_service.core.effects import Effect, MakeRuns, ReadJobs, RecordStatistics, Reply, ReplyMetrics
 from scheduler_service.core.feedback import (
     Applied,
-    CancelsRead,
     ClaimsDeferred,
     ClaimsTaken,
-    DueRead,
     Feedback,
     FloorsRaised,
     GenerationAccepted,
@@ -35,6 +33,7 @@ from scheduler_service.core.feedback import (
 )
 from scheduler_service.core.instants import Instant
 from scheduler_service.core.listening import Listened
+from scheduler_service.core.looks import CancelsRead, DueRead, OverdueRead
 from scheduler_service.core.messages import (
     CancelRun,
     Failed,
@@ -174,6 +173,8 @@ def _take(state: SchedulerState, step: Step, message: Feedback) -> None:
             runs_read(state, step, message)
         case DueRead():
             looking.due_read(state, step, message)
+        case OverdueRead():
+            looking.overdue_read(state, step, message)
         case CancelsRead():
             looking.cancels_read(state, step, message)
         case Published():

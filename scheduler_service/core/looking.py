@@ -1,14 +1,15 @@
 """When to look into the database for what others wrote there: runs to come, cancel requests.
 
-A look costs what it finds. One that a wakeup asks for is taken at once, and the next one not before a pause in
-proportion to what the last one found, so that a flood of wakeups or a long backlog is looked at now and then only.
+A look costs what it finds, and what does not fit into one is found by the next. One that a wakeup asks for is taken
+at once, and the next one not before a pause in proportion to what the last one found, so that a flood of wakeups or a
+long backlog is looked at now and then only.
 """
 
 from typing import Final
 
-from scheduler_service.core.effects import ReadCancels, ReadDue
-from scheduler_service.core.feedback import CancelsRead, DueRead
 from scheduler_service.core.instants import MICROSECOND, MILLISECOND, SECOND, Instant
+from scheduler_service.core.looks import CancelsRead, DueRead, OverdueRead, ReadCancels, ReadDue, ReadOverdue
+from scheduler_service.core.model import ActiveRun, RunKind
 from scheduler_service.core.run_state import RunState
 from scheduler_service.core.settling import settle
 from scheduler_service.core.state import SchedulerState, Step
@@ -16,6 +17,7 @@ from scheduler_service.core.state import SchedulerState, Step
 _DUE_LIMIT: Final = 10_000
 _OVERDUE_LIMIT: Final = 1_000
 _CANCEL_LIMIT: Final = 1_000
+_GO_ON: Final = 500 * MILLISECOND
 _PAUSE: Final = 20 * MILLISECOND
 _PAUSE_A_ROW: Final = 100 * MICROSECOND
 
@@ -25,13 +27,18 @@ def poll(state: SchedulerState, step: Step) -> None:
     by_time = step.now >= state.next_due_poll_at
     if by_time:
         state.next_due_poll_at = step.now + state.settings.due_poll_interval
-        step.others.append(ReadCancels(_CANCEL_LIMIT))
+        step.others.append(ReadCancels(_CANCEL_LIMIT, state.cancels_after))
+        state.cancels_after = None
+    if step.now >= state.next_overdue_at:
         # Planned runs are known to who planned them: one that is overdue and is not was lost from memory.
-        step.others.append(ReadDue(step.now - state.settings.due_poll_interval, _OVERDUE_LIMIT))
+        state.next_overdue_at = step.now + state.settings.due_poll_interval
+        until = step.now - state.settings.due_poll_interval
+        step.others.append(ReadOverdue(until, _OVERDUE_LIMIT, state.overdue_after))
+        state.overdue_after = None
     if by_time or (state.look_wanted and step.now >= state.next_look_at):
         state.look_wanted = False
         state.next_look_at = step.now + SECOND  # sooner, once this look has come back
-        step.others.append(ReadDue(step.now + state.settings.pre_schedule_interval, _DUE_LIMIT, asked_for=True))
+        step.others.append(ReadDue(step.now + state.settings.pre_schedule_interval, _DUE_LIMIT))
 
 
 def woken(state: SchedulerState) -> None:
@@ -47,11 +54,25 @@ def look_at(state: SchedulerState) -> Instant | None:
 def due_read(state: SchedulerState, step: Step, read: DueRead) -> None:
     """Take over what memory does not have yet."""
     for run in read.runs:
-        if state.runs.get(run.run_id) is None and run.run_id not in state.reading:
-            settle(state, step, run)
+        _take_over(state, step, run)
     if read.full:
-        state.next_due_poll_at = min(state.next_due_poll_at, step.now + 500 * MILLISECOND)
+        state.next_due_poll_at = min(state.next_due_poll_at, step.now + _GO_ON)
     state.next_look_at = min(state.next_look_at, step.now + _PAUSE + len(read.runs) * _PAUSE_A_ROW)
+
+
+def overdue_read(state: SchedulerState, step: Step, read: OverdueRead) -> None:
+    """Take over what memory lost; what was asked for, only as far as its queue has not enough of it that waits."""
+    for run in read.runs:
+        if run.kind is RunKind.OCCURRENCE or len(state.waiting.get(run.queue, ())) < _DUE_LIMIT:
+            _take_over(state, step, run)
+    state.overdue_after = read.after
+    if read.after is not None:
+        state.next_overdue_at = min(state.next_overdue_at, step.now + _GO_ON)
+
+
+def _take_over(state: SchedulerState, step: Step, run: ActiveRun) -> None:
+    if state.runs.get(run.run_id) is None and run.run_id not in state.reading:
+        settle(state, step, run)
 
 
 def cancels_read(state: SchedulerState, step: Step, read: CancelsRead) -> None:
@@ -60,3 +81,4 @@ def cancels_read(state: SchedulerState, step: Step, read: CancelsRead) -> None:
         run = state.runs.get(row.run_id)
         if run is None or (not run.cancel_requested and run.state in (RunState.PENDING, RunState.RUNNING)):
             step.read(state, row.run_id)
+    state.cancels_after = read.after

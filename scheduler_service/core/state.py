@@ -21,6 +21,7 @@ from scheduler_service.core.feedback import ServerGeneration
 from scheduler_service.core.floor import Floors
 from scheduler_service.core.instants import MINUTE, SECOND, Duration, Instant
 from scheduler_service.core.listening import NEVER, Listened
+from scheduler_service.core.looks import Place
 from scheduler_service.core.model import ActiveRun, JobHistory
 from scheduler_service.core.placements import RebalancePlan
 from scheduler_service.core.run_index import ScheduledRunIndex
@@ -156,6 +157,9 @@ class SchedulerState:
     trimmed_at: Instant = 0
     ended: deque[tuple[Instant, str]] = field(default_factory=deque)
     next_due_poll_at: Instant = 0
+    next_overdue_at: Instant = 0
+    overdue_after: Place | None = None
+    cancels_after: Place | None = None
     look_wanted: bool = False
     next_look_at: Instant = 0
     next_check_at: Instant = 0

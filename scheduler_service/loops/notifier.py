@@ -6,19 +6,20 @@ Promises: nothing that goes wrong here stops a leader or an API; it is logged an
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 import structlog
 
 from scheduler_service.core.errors import StoreUnavailable
 from scheduler_service.core.instants import MINUTE, SECOND, Duration, Instant, format_instant
+from scheduler_service.core.looks import Place
 from scheduler_service.core.notice_conditions import ended, late, overlong
-from scheduler_service.core.notices import Notice
+from scheduler_service.core.notices import Notice, folded
 from scheduler_service.core.topics import Topic
 from scheduler_service.loops.courier import Courier
 from scheduler_service.loops.mailbox import monotonic
 from scheduler_service.loops.repeating import Repeating
-from scheduler_service.ports.notices import NOTHING, Conditions
+from scheduler_service.ports.notices import NOTHING, Conditions, Outbox
 from scheduler_service.ports.stores import LeaseStore, LeaseView
 
 log = structlog.get_logger(__name__)
@@ -27,7 +28,8 @@ _EVERY_SECONDS: Final = 2.0
 _AFTER_AN_ERROR: Final = 10.0
 _LOOK_EVERY: Final[Duration] = 10 * SECOND
 _TIDY_EVERY: Final[Duration] = MINUTE
-_MOST_RUNS: Final = 1_000
+_RUNS_A_PAGE: Final = 1_000
+_PAGES_A_LOOK: Final = 10
 _JOBS_A_LOOK: Final = 1_000
 _SHARD: Final = 0
 
@@ -40,6 +42,37 @@ class Rules:
     late_after: Duration
     long_after: Duration
     absent_after: Duration
+
+
+Found: TypeAlias = tuple[list[Notice], Place | None]
+
+
+class Walk:
+    """Looks through the runs of one topic, part by part, some pages a look; not before all are seen, what was not found
+    is over. A page that fails is looked at again."""
+
+    def __init__(self, topic: Topic, outbox: Outbox, *parts: Callable[[Instant, Place | None], Found]) -> None:
+        self._topic = topic
+        self._outbox = outbox
+        self._parts = parts
+        self._begin()
+
+    def _begin(self) -> None:
+        self._part = 0
+        self._after: Place | None = None
+        self._found: list[Notice] = []
+
+    def __call__(self, now: Instant) -> None:
+        """One look."""
+        for _ in range(_PAGES_A_LOOK):
+            found, self._after = self._parts[self._part](now, self._after)
+            self._found = folded([*found, *self._found])  # what is said is of the first
+            self._part += self._after is None
+            if self._part == len(self._parts):
+                all_found = self._found
+                self._begin()
+                return self._outbox.hold(self._topic, all_found)
+        return self._outbox.hold(self._topic, self._found, whole=False)
 
 
 class Notifying(Repeating):
@@ -84,8 +117,8 @@ class LeadersNotifier(Notifying):
         self._holder = holder
         self._looked_at: Duration | None = None
         self._looks: dict[Topic, Callable[[Instant], None]] = {
-            Topic.RUN_LATE: self._look_for_late,
-            Topic.RUN_OVERLONG: self._look_for_overlong,
+            Topic.RUN_LATE: Walk(Topic.RUN_LATE, courier.outbox, self._late_waiting, self._late_out),
+            Topic.RUN_OVERLONG: Walk(Topic.RUN_OVERLONG, courier.outbox, self._overlong),
             Topic.JOB_ENDED: self._look_for_ended,
         }
         self._job: str | None = None
@@ -110,13 +143,17 @@ class LeadersNotifier(Notifying):
         except Exception:  # whatever it is, the others are looked for
             log.exception("a look for what to tell failed", topic=topic.value)
 
-    def _look_for_late(self, now: Instant) -> None:
-        pending = self._conditions.pending(now - self._rules.late_after, _MOST_RUNS)
-        self._courier.outbox.hold(Topic.RUN_LATE, late(pending, now, self._rules.late_after))
+    def _late_waiting(self, now: Instant, after: Place | None) -> Found:
+        waiting, place = self._conditions.waiting(now - self._rules.late_after, _RUNS_A_PAGE, after)
+        return late(waiting, now, self._rules.late_after), place
 
-    def _look_for_overlong(self, now: Instant) -> None:
-        running = self._conditions.running(_MOST_RUNS)
-        self._courier.outbox.hold(Topic.RUN_OVERLONG, overlong(running, now, self._rules.long_after))
+    def _late_out(self, now: Instant, after: Place | None) -> Found:
+        out, place = self._conditions.out(now - self._rules.late_after, _RUNS_A_PAGE, after)
+        return late(out, now, self._rules.late_after), place
+
+    def _overlong(self, now: Instant, after: Place | None) -> Found:
+        running, place = self._conditions.running(_RUNS_A_PAGE, after)
+        return overlong(running, now, self._rules.long_after), place
 
     def _look_for_ended(self, now: Instant) -> None:
         page = self._conditions.jobs(self._job, _JOBS_A_LOOK)

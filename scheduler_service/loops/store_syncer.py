@@ -14,8 +14,6 @@ from scheduler_service.core.effects import (
     Apply,
     MakeRuns,
     MoveRuns,
-    ReadCancels,
-    ReadDue,
     ReadJobs,
     ReadRuns,
     RecordStatistics,
@@ -25,8 +23,6 @@ from scheduler_service.core.effects import (
 from scheduler_service.core.errors import LeaseLost, RowRefused, StoreUnavailable
 from scheduler_service.core.feedback import (
     Applied,
-    CancelsRead,
-    DueRead,
     Feedback,
     JobsRead,
     RunsMade,
@@ -35,6 +31,7 @@ from scheduler_service.core.feedback import (
     RunsRenewed,
 )
 from scheduler_service.core.instants import Instant
+from scheduler_service.core.looks import DueRead, ReadCancels, ReadDue, ReadOverdue
 from scheduler_service.core.placements import JobsPlaced, PlaceJobs, ReadRebalance, RebalanceRead
 from scheduler_service.loops.effect_thread import EffectThread
 from scheduler_service.loops.lease_keeper import LeaseKeeper
@@ -140,12 +137,15 @@ class StoreSyncer:
                 return Applied(effect, store.apply(lease, effect))
             case ReadRuns(run_ids=run_ids):
                 return RunsRead(run_ids, tuple(store.read_runs(run_ids)))
-            case ReadDue(until=until, limit=limit, asked_for=asked_for):
-                due = tuple(store.due_runs(until, limit, asked_for=asked_for))
-                return DueRead(due, full=asked_for and len(due) >= limit)
-            case ReadCancels(limit=limit):
-                requests = tuple(store.cancel_requests(limit))
-                return CancelsRead(requests) if requests else None
+            case ReadDue(until=until, limit=limit):
+                due = tuple(store.due_runs(until, limit))
+                return DueRead(due, full=len(due) >= limit)
+            case ReadOverdue(until=until, limit=limit, after=after):
+                overdue = store.overdue_runs(until, limit, after)
+                return overdue if overdue.runs else None
+            case ReadCancels(limit=limit, after=after):
+                requests = store.cancel_requests(limit, after)
+                return requests if requests.runs else None
             case ReadJobs(job_ids=job_ids):
                 return JobsRead(tuple(store.histories_of(job_ids, self._since)))
             case PlaceJobs():

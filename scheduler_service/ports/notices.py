@@ -6,6 +6,7 @@ from typing import Final, Protocol
 
 from scheduler_service.core.errors import ItineraryError
 from scheduler_service.core.instants import Duration, Instant
+from scheduler_service.core.looks import Place
 from scheduler_service.core.model import Job
 from scheduler_service.core.notice_conditions import Pending, Running
 from scheduler_service.core.notices import Message, Notice, Topic, Waiting
@@ -71,8 +72,17 @@ class Outbox(Protocol):
     def now(self) -> Instant:
         """The database's clock."""
 
-    def hold(self, topic: Topic, found: Sequence[Notice], after: str | None = None, until: str | None = None) -> None:
-        """These conditions hold, of subjects in (`after`, `until`]: new ones are to be told, others are over."""
+    def hold(
+        self,
+        topic: Topic,
+        found: Sequence[Notice],
+        after: str | None = None,
+        until: str | None = None,
+        *,
+        whole: bool = True,
+    ) -> None:
+        """These conditions hold, of subjects in (`after`, `until`]: new ones are to be told, others are over, unless
+        these are not the `whole`."""
 
     def seal(
         self,
@@ -103,13 +113,17 @@ class Outbox(Protocol):
 
 
 class Conditions(Protocol):
-    """Bounded looks at what notices are made of. Only reads."""
+    """Bounded looks at what notices are made of: of runs the next `limit` behind `after`, and where to go on, which is
+    None at the end. Only reads."""
 
-    def pending(self, due_before: Instant, limit: int) -> list[Pending]:
-        """Runs due before then and not started, at most `limit` of each queue."""
+    def waiting(self, due_before: Instant, limit: int, after: Place | None) -> tuple[list[Pending], Place | None]:
+        """Runs due before then that wait for their turn."""
 
-    def running(self, limit: int) -> list[Running]:
-        """Runs that were started, the oldest first."""
+    def out(self, due_before: Instant, limit: int, after: Place | None) -> tuple[list[Pending], Place | None]:
+        """Runs due before then that are published and not started."""
+
+    def running(self, limit: int, after: Place | None) -> tuple[list[Running], Place | None]:
+        """Runs that were started."""
 
     def jobs(self, after: str | None, limit: int) -> Page:
         """The next jobs by id."""

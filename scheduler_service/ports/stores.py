@@ -8,6 +8,7 @@ from typing import Generic, Literal, Protocol, TypeVar
 from scheduler_service.core.audit import Deed
 from scheduler_service.core.effects import Apply, Effect, MakeRuns, RecordStatistics, Release
 from scheduler_service.core.instants import Duration, Instant
+from scheduler_service.core.looks import CancelsRead, OverdueRead, Place
 from scheduler_service.core.model import (
     ActiveRun,
     Cursor,
@@ -126,14 +127,15 @@ class LeaderStore(PlacementStore, Protocol):
     def read_runs(self, run_ids: Sequence[str]) -> list[ActiveRun]:
         """These runs as they are now, final ones included; unknown ids are left out."""
 
-    def due_runs(self, until: Instant, limit: int, *, asked_for: bool = False) -> list[ActiveRun]:
-        """Runs scheduled or retrying with due_at < until, at most `limit` of each queue, most urgent first.
+    def due_runs(self, until: Instant, limit: int) -> list[ActiveRun]:
+        """Runs that no schedule made, scheduled or retrying with due_at < until, at most `limit` of each queue, most
+        urgent first."""
 
-        `asked_for`: only those that no schedule made.
-        """
+    def overdue_runs(self, until: Instant, limit: int, after: Place | None) -> OverdueRead:
+        """Runs scheduled or retrying with due_at < until, whoever made them, at most `limit` behind `after`."""
 
-    def cancel_requests(self, limit: int) -> list[ActiveRun]:
-        """Pending and running runs whose cancel is requested, at most `limit`."""
+    def cancel_requests(self, limit: int, after: Place | None) -> CancelsRead:
+        """Pending and running runs whose cancel is requested, at most `limit` behind `after`."""
 
     def record_statistics(self, row: RecordStatistics) -> None:
         """One row of statistics; old rows are pruned by the same call now and then."""

@@ -1,6 +1,6 @@
 """Notices are committed with their facts, counted once, and become deliveries that each go to one process at a time."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -16,8 +16,10 @@ from scheduler_service.adapters.sql_outbox import SqlOutbox
 from scheduler_service.core.effects import Apply, MakeRuns, Transition
 from scheduler_service.core.errors import LeaseLost
 from scheduler_service.core.instants import DAY, HOUR, MINUTE, SECOND
+from scheduler_service.core.looks import Place
 from scheduler_service.core.model import Gap, Lease, NewRun
-from scheduler_service.core.notices import TOPICS, Notice, Topic, messages, ready
+from scheduler_service.core.notice_conditions import Pending
+from scheduler_service.core.notices import TOPICS, Named, Notice, Topic, messages, ready
 from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.ports.notices import Delivery
 from tests.contract.test_store_lost_reply import lost_reply
@@ -327,13 +329,35 @@ def test_a_look_finds_due_runs_that_wait_or_are_out_and_running_ones(bed: StoreB
     waits, _ = bed.make(lease, occurrence(job, lease.now - HOUR), one_off(lease.now + HOUR))
     sent, running = bed.released(lease, one_off(lease.now - MINUTE), one_off(lease.now - HOUR, timeout=9 * SECOND))
     bed.leader.apply(lease, Apply((started(running, lease.now - MINUTE),)))
-    seen = {one.run.run_id: (one.run.job_id, one.run.task, one.due_at) for one in conditions.pending(lease.now, 10)}
-    assert seen == {
-        waits.run_id: ("job", "pkg.task", waits.due_at),
-        sent.run_id: (None, "pkg.task", sent.due_at),
-    }
-    (one,) = conditions.running(10)
+    waiting, end = conditions.waiting(lease.now, 10, None)
+    assert (waiting, end) == ([Pending(Named(waits.run_id, "job", "pkg.task"), waits.due_at)], None)
+    out, end = conditions.out(lease.now, 10, None)
+    assert (out, end) == ([Pending(Named(sent.run_id, None, "pkg.task"), sent.due_at)], None)
+    ((one,), end) = conditions.running(10, None)
     assert (one.run.run_id, one.started_at, one.timeout) == (running.run_id, lease.now - MINUTE, 9 * SECOND)
+    assert end is None
+
+
+def test_runs_are_looked_through_by_pages(bed: StoreBed) -> None:
+    lease = bed.lead()
+    assert bed.database is not None
+    conditions = SqlConditions(bed.database)
+    waits = bed.make(lease, *(one_off(lease.now - n * SECOND) for n in (3, 2, 2)))
+    sent = bed.released(lease, *(one_off(lease.now - n * SECOND) for n in (9, 8, 8)))
+    runs = bed.released(lease, *(one_off(lease.now - HOUR) for _ in range(3)))
+    bed.leader.apply(lease, Apply(tuple(started(run, lease.now - MINUTE) for run in runs)))
+
+    def walk(look: Callable[[Place | None], tuple[list[Any], Place | None]]) -> list[str]:
+        found, after = look(None)
+        while after is not None:
+            page, after = look(after)
+            assert len(page) == 1 or after is None
+            found += page
+        return [one.run.run_id for one in found]
+
+    assert sorted(walk(lambda after: conditions.waiting(lease.now, 1, after))) == sorted(run.run_id for run in waits)
+    assert sorted(walk(lambda after: conditions.out(lease.now, 1, after))) == sorted(run.run_id for run in sent)
+    assert sorted(walk(lambda after: conditions.running(1, after))) == sorted(run.run_id for run in runs)
 
 
 def test_jobs_are_looked_through_by_pages_and_only_those_that_could_end_are_parsed(bed: StoreBed) -> None:

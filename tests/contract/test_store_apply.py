@@ -234,7 +234,7 @@ def test_the_leaders_own_cancel_request_is_noted_once_and_only_on_runs_that_are_
     assert noted is not None
     assert bed.runs.get(running).cancel_requested_at == noted
     assert bed.runs.get(done).cancel_requested_at is None
-    assert [run.run_id for run in bed.leader.cancel_requests(10)] == [running]
+    assert [run.run_id for run in bed.leader.cancel_requests(10, None).runs] == [running]
 
 
 def test_a_late_report_changes_neither_the_run_nor_its_attempts_outcome(bed: StoreBed) -> None:

@@ -185,7 +185,46 @@ def test_due_runs_that_were_asked_for_are_found_apart_from_planned_ones(bed: Sto
     lease = bed.lead()
     job = bed.planned_job(lease)
     asked, _, _ = bed.make(lease, one_off(lease.now), occurrence(job, lease.now), one_off(lease.now + DAY))
-    assert [run.run_id for run in bed.leader.due_runs(lease.now + 1, 10, asked_for=True)] == [asked.run_id]
+    assert [run.run_id for run in bed.leader.due_runs(lease.now + 1, 10)] == [asked.run_id]
+
+
+def test_overdue_runs_are_walked_through_a_page_at_a_time_by_queue_priority_and_time(bed: StoreBed) -> None:
+    lease = bed.lead()
+    now = lease.now
+    job = bed.planned_job(lease)
+    same = [one_off(now - 9) for _ in range(3)]
+    turns = [
+        one_off(now - 1, queue="a", priority=9), one_off(now, priority=0), replace(occurrence(job, now - 20)), *same,
+        one_off(now - 8), one_off(now - 30, priority=7), one_off(now - 40, queue="z", priority=2),
+    ]  # fmt: skip
+    bed.make(lease, *reversed(turns), one_off(now + 2), one_off(now + DAY, queue="future"))
+    # Those that are equal come by the number of their row.
+    turns[3:6] = turns[3:6][::-1]
+
+    def walk(limit: int) -> list[list[str]]:
+        pages, after = [], None
+        while True:
+            page = bed.leader.overdue_runs(now + 1, limit, after)
+            pages.append([run.run_id for run in page.runs])
+            if page.after is None:
+                return pages
+            after = page.after
+
+    wanted = [run.run_id for run in turns]
+    for limit in (1, 2, 4, 9, 10):
+        pages = walk(limit)
+        assert [run_id for page in pages for run_id in page] == wanted
+        assert all(len(page) == limit for page in pages[:-1])
+    assert bed.leader.overdue_runs(now - DAY, 10, None).after is None
+
+
+def test_a_walk_goes_on_though_the_place_where_it_stopped_is_no_more(bed: StoreBed) -> None:
+    lease = bed.lead()
+    first, second = one_off(lease.now - 2, queue="a"), one_off(lease.now - 1, queue="b")
+    bed.make(lease, first, second)
+    page = bed.leader.overdue_runs(lease.now, 1, None)
+    bed.leader.move_runs(lease, [release(first)], lease.now)
+    assert [run.run_id for run in bed.leader.overdue_runs(lease.now, 1, page.after).runs] == [second.run_id]
 
 
 def test_active_runs_are_those_out_those_of_schedules_and_those_due_within_a_minute(bed: StoreBed) -> None:
@@ -235,10 +274,14 @@ def test_cancel_requests_are_of_runs_that_are_out(bed: StoreBed) -> None:
     bed.leader.apply(lease, Apply((Transition(running.run_id, 1, Event.START, RunState.RUNNING, lease.now),)))
     for run in (pending, running, waiting):
         bed.runs.request_cancel(run.run_id)
-    asked = bed.leader.cancel_requests(10)
-    assert {run.run_id for run in asked} == {pending.run_id, running.run_id}
-    assert all(run.cancel_requested for run in asked)
-    assert len(bed.leader.cancel_requests(1)) == 1
+    asked = bed.leader.cancel_requests(10, None)
+    assert [run.run_id for run in asked.runs] == [pending.run_id, running.run_id]
+    assert asked.after is None
+    assert all(run.cancel_requested for run in asked.runs)
+    first = bed.leader.cancel_requests(1, None)
+    second = bed.leader.cancel_requests(1, first.after)
+    assert [*first.runs, *second.runs] == list(asked.runs)
+    assert bed.leader.cancel_requests(1, second.after).runs == ()
     assert not bed.leader.read_runs([wanted.run_id])[0].cancel_requested
 
 

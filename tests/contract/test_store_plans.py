@@ -99,13 +99,15 @@ def assert_hot_statements_use_their_indexes(bed: StoreBed, lease: Lease) -> None
     (skipped,) = bed.make(lease, occurrence(job, lease.now + 1))
     gap = Gap("job", lease.now + 1, lease.now + 2, 1, "overlap")
     folding = Transition(skipped.run_id, 1, Event.SKIP, RunState.SKIPPED, lease.now, fold=gap)
+    place = bed.leader.overdue_runs(lease.now + 1, 3, None)
     retracting = MakeRuns((), cursor=0, retracts=(Retract("job7", 2, lease.now),))
     expected: dict[str, tuple[Callable[[], object], str]] = {
-        "due": (lambda: bed.leader.due_runs(lease.now + 1, 100), "ix_runs_waiting"),
-        "asked for": (lambda: bed.leader.due_runs(lease.now + 1, 100, asked_for=True), "ix_runs_waiting_asked_for"),
+        "due": (lambda: bed.leader.due_runs(lease.now + 1, 100), "ix_runs_waiting_asked_for"),
+        "overdue": (lambda: bed.leader.overdue_runs(lease.now + 1, 3, None), "ix_runs_waiting"),
+        "and behind": (lambda: bed.leader.overdue_runs(lease.now + 1, 3, place.after), "ix_runs_waiting"),
         "active": (lambda: bed.leader.active_runs(), "ix_runs_active"),
         "move": (lambda: bed.leader.move_runs(lease, [release(run) for run in runs], lease.now), "runs_run_id"),
-        "cancels": (lambda: bed.leader.cancel_requests(10), "ix_runs_active"),
+        "cancels": (lambda: bed.leader.cancel_requests(10, None), "ix_runs_active"),
         "again": (lambda: bed.leader.apply(lease, Apply(again[:9])), "runs_run_id"),
         "done": (lambda: bed.leader.apply(lease, Apply(done)), "runs_run_id"),
         "fold": (lambda: bed.leader.apply(lease, Apply((folding,))), "runs_run_id"),

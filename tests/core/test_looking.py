@@ -1,12 +1,14 @@
 """Looks into the database: at once when woken, and never so often that they are the work."""
 
-from scheduler_service.core.effects import Effect, ReadDue
-from scheduler_service.core.feedback import DueRead, Feedback, Woken
+from scheduler_service.core.effects import Effect
+from scheduler_service.core.feedback import Feedback, Woken
 from scheduler_service.core.instants import MILLISECOND, SECOND, Instant
 from scheduler_service.core.iteration import iterate, next_wake, take_over
-from scheduler_service.core.model import ActiveRun, Cursor, RunKind
+from scheduler_service.core.looks import CancelsRead, DueRead, OverdueRead, ReadCancels, ReadDue, ReadOverdue
+from scheduler_service.core.model import ActiveRun, Cursor, NewRun, Overlap, RunKind
 from scheduler_service.core.run_state import RunState
 from scheduler_service.core.state import CoreSettings, SchedulerState
+from tests.support.world import World
 
 T0 = 1_800_000_000 * SECOND
 
@@ -79,5 +81,56 @@ def test_a_planned_run_that_its_jitter_puts_off_beyond_the_window_is_kept_by_the
 def test_planned_runs_are_looked_for_only_when_they_are_overdue() -> None:
     state, effects = take_over(CoreSettings(), 1, Cursor(T0, "0-0"), (), (), T0)
     state, effects = iterate(state, (), T0)
-    looks = [effect for effect in effects if isinstance(effect, ReadDue)]
-    assert [(look.asked_for, look.until) for look in looks] == [(False, T0 - 5 * SECOND), (True, T0 + 10 * SECOND)]
+    assert [look.until for look in effects if isinstance(look, ReadDue)] == [T0 + 10 * SECOND]
+    assert [look.until for look in effects if isinstance(look, ReadOverdue)] == [T0 - 5 * SECOND]
+
+
+def test_a_look_at_what_is_overdue_goes_on_where_the_last_one_stopped_and_then_begins_anew() -> None:
+    state, _ = take_over(CoreSettings(), 1, Cursor(T0, "0-0"), (), (), T0)
+    asked = []
+    answers = {1: OverdueRead((), ("q", 5)), 2: OverdueRead((), ("q", 9))}
+    for second in (0, 1, 2, 8, 15):
+        answer = answers.get(second)
+        state, effects = iterate(state, [answer] if answer else [], T0 + second * SECOND)
+        asked += [(second, look.after) for look in effects if isinstance(look, ReadOverdue)]
+        state, effects = iterate(state, [], T0 + second * SECOND + 600 * MILLISECOND)
+        asked += [(second, look.after) for look in effects if isinstance(look, ReadOverdue)]
+    assert asked == [(0, None), (1, ("q", 5)), (2, ("q", 9)), (8, None), (15, None)]
+
+
+def test_a_look_at_cancel_requests_goes_on_where_the_last_one_stopped() -> None:
+    state, _ = take_over(CoreSettings(), 1, Cursor(T0, "0-0"), (), (), T0)
+    asked = []
+    for second, answer in ((0, None), (1, CancelsRead((), (7,))), (5, None), (10, None)):
+        state, effects = iterate(state, [answer] if answer else [], T0 + second * SECOND)
+        asked += [look.after for look in effects if isinstance(look, ReadCancels)]
+    assert asked == [None, (7,), None]
+
+
+def test_of_what_was_asked_for_no_more_is_taken_over_than_may_go_out_soon() -> None:
+    state, _ = take_over(CoreSettings(publish_window=0), 1, Cursor(T0, "0-0"), (), (), T0)
+    state.waiting["default"] = [(5, T0, f"adhoc_{n}") for n in range(10_000)]
+    behind = ActiveRun("adhoc_late", RunKind.ADHOC, None, None, "default", 5, T0, T0, RunState.SCHEDULED)
+    planned = ActiveRun("job_1", RunKind.OCCURRENCE, "job", 1, "default", 5, T0, T0, RunState.SCHEDULED)
+    elsewhere = behind._replace(run_id="adhoc_elsewhere", queue="other")
+    state, _ = iterate(state, [OverdueRead((behind, planned, elsewhere), None)], T0)
+    assert [state.runs.get(run.run_id) is not None for run in (behind, planned, elsewhere)] == [False, True, True]
+
+
+def test_a_planned_run_that_memory_lost_is_found_behind_a_thousand_that_are_held() -> None:
+    world = World()
+    world.workers.behave = lambda attempt: None
+    world.every("held", "1h")
+    job = world.store.jobs.get("held")
+    at = world.now
+    world.store.runs.enqueue([
+        NewRun(f"held_manual-{n:04}", RunKind.MANUAL, job.task, at, at, job_id="held", job_version=1, priority=0,
+               overlap=Overlap.QUEUE_ALL)
+        for n in range(1_100)
+    ])  # fmt: skip
+    world.every("lost", "1m")
+    world.advance(55 * SECOND)
+    (run, *_) = world.runs("lost")
+    world.state.runs.drop(run.run_id)
+    world.advance(20 * SECOND)
+    assert world.run(run.run_id).state is RunState.RUNNING

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from scheduler_service.core.effects import Apply, BuildIndex, MakeRuns, MoveRuns
-from scheduler_service.core.feedback import DueRead, InboxRead, JobsRead, RunsRead, RunsRenewed
+from scheduler_service.core.feedback import InboxRead, JobsRead, RunsRead, RunsRenewed
 from scheduler_service.core.instants import MINUTE, SECOND
 from scheduler_service.core.iteration import iterate, take_over
+from scheduler_service.core.looks import OverdueRead
 from scheduler_service.core.messages import decode
 from scheduler_service.core.model import Cursor, ReleasedRun
 from scheduler_service.core.rebuilding import IndexBuilder
@@ -91,9 +92,9 @@ def test_a_takeover_settles_no_row_that_an_edit_of_the_leaderless_time_replaced(
 def test_an_end_that_came_to_nothing_is_forgotten_with_the_row_it_was_meant_for(world: World) -> None:
     world.every("a", "10s")
     world.advance(5 * SECOND)
-    stale = tuple(world.store.leader.due_runs(world.now + 10 * SECOND, 10))
+    stale = world.store.leader.overdue_runs(world.now + 10 * SECOND, 10, None).runs
     world.pause("a")
-    world.mailbox.put(DueRead(stale, full=False))
+    world.mailbox.put(OverdueRead(stale, None))
     world.settle()
     world.resume("a")
     world.workers.behave = never

@@ -22,7 +22,7 @@ from scheduler_service.adapters.webhook import Webhook
 from scheduler_service.core.effects import Apply, Transition
 from scheduler_service.core.errors import StoreUnavailable
 from scheduler_service.core.instants import HOUR, MINUTE, SECOND
-from scheduler_service.core.model import Lease
+from scheduler_service.core.model import Lease, NewRun
 from scheduler_service.core.notices import Notice
 from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.core.topics import TOPICS, Topic
@@ -242,6 +242,37 @@ def test_a_leader_tells_of_late_and_overlong_runs_and_of_jobs_that_ended_and_ano
         assert told == {"run.late": ["job"], "run.overlong": ["pkg.task"], "job.no_next_run": ["over"]}
 
 
+def test_a_flood_of_late_runs_of_one_job_hides_no_other_and_what_is_not_seen_yet_is_not_over(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notifier, "_RUNS_A_PAGE", 2)
+    monkeypatch.setattr(notifier, "_PAGES_A_LOOK", 2)
+    with process(sqlite_url) as mine, sql_bed(sqlite_url) as bed:
+        lease = bed.lead("me")
+
+        def run(task: str, minutes: int, **more: Any) -> NewRun:
+            return replace(one_off(lease.now - minutes * MINUTE, **more), task=task)
+
+        flood = [run("flood", 60, priority=0) for _ in range(9)]
+        bed.make(lease, *flood, run("waits", 2, queue="z"))
+        bed.released(lease, run("sent", 2))
+        parts = (mine.leases, mine.courier, RULES, SqlConditions(mine.database))
+        walk = LeadersNotifier(*parts, "me")._looks[Topic.RUN_LATE]
+
+        def look() -> set[str]:
+            walk(lease.now)
+            held = notices.select().where(notices.c.holds, notices.c.topic == Topic.RUN_LATE.value)
+            with mine.database.read() as connection:
+                return {row.subject.removeprefix("task:") for row in connection.execute(held)}
+
+        everybody = {"flood", "waits", "sent"}
+        assert [look() for _ in range(4)] == [{"flood"}, {"flood"}, everybody - {"sent"}, everybody]
+        assert [look() for _ in range(3)] == [everybody] * 3, "a walk that begins anew ends nothing"
+        ends = [Transition(one.run_id, 1, Event.CANCEL, RunState.CANCELLED, lease.now) for one in flood]
+        bed.leader.apply(lease, Apply(tuple(ends)))
+        assert [look() for _ in range(5)][-1] == everybody - {"flood"}, "once the walk in hand and another are done"
+
+
 def test_a_look_that_fails_keeps_neither_another_nor_a_delivery_waiting(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,7 +283,7 @@ def test_a_look_that_fails_keeps_neither_another_nor_a_delivery_waiting(
     ):
         assert mine.leases.acquire(0, "me", MINUTE) is not None
         bed.jobs.create(a_job("over", end_at="2026-01-01T00:00:00Z"))
-        monkeypatch.setattr(SqlConditions, "pending", lambda *_: 1 / 0)
+        monkeypatch.setattr(SqlConditions, "waiting", lambda *_: 1 / 0)
         monkeypatch.setattr(SqlConditions, "running", lambda *_: 1 / 0)
         leaders = LeadersNotifier(mine.leases, mine.courier, RULES, SqlConditions(mine.database), "me")
         mine.tell()

@@ -8,10 +8,10 @@ import pytest
 
 from scheduler_service.adapters.metrics import PrometheusMeter
 from scheduler_service.config import load_settings
-from scheduler_service.core.effects import ReadDue
 from scheduler_service.core.errors import BadValue, BadValues, LeaseLost
 from scheduler_service.core.instants import HOUR, MINUTE, SECOND, Instant
 from scheduler_service.core.job_body import read_job
+from scheduler_service.core.looks import ReadDue
 from scheduler_service.core.run_state import RunState
 from scheduler_service.core.state import CoreSettings
 from scheduler_service.loops.leader import Leader

@@ -22,12 +22,13 @@ from scheduler_service.core.placements import MovedBefore, PlaceJobs, Placement,
 from scheduler_service.core.rebalance_record import last_moved, record_body
 from scheduler_service.core.run_state import ACTIVE, FINAL, WAITING, Event, RunState, can_move
 from scheduler_service.ports.stores import Moved
+from tests.support.fake_looks import FakeLooks
 from tests.support.fake_rows import AttemptRow, JobRow, RunRow, Tables, as_json, refuse_unstorable, task_error
 
 _OUTCOMES = {Event.FAIL: "failed", Event.RETRY: "retried", Event.LOSE: "lost", Event.TIME_OUT: "timed_out"}
 
 
-class FakeLeaderStore:
+class FakeLeaderStore(FakeLooks):
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
@@ -120,21 +121,6 @@ class FakeLeaderStore:
     def read_runs(self, run_ids: Sequence[str]) -> list[ActiveRun]:
         with self._tables.lock:
             return [self._tables.runs[run_id].active() for run_id in run_ids if run_id in self._tables.runs]
-
-    def due_runs(self, until: Instant, limit: int, *, asked_for: bool = False) -> list[ActiveRun]:
-        with self._tables.lock:
-            due = [row for row in self._tables.runs.values() if row.state in WAITING and row.due_at < until]
-            if asked_for:
-                due = [row for row in due if row.kind is not RunKind.OCCURRENCE]
-            due.sort(key=lambda row: (row.queue, row.priority, row.due_at, row.id))
-            queues = sorted({row.queue for row in due})
-            return [row.active() for queue in queues for row in [r for r in due if r.queue == queue][:limit]]
-
-    def cancel_requests(self, limit: int) -> list[ActiveRun]:
-        with self._tables.lock:
-            rows = self._tables.runs.values()
-            wanted = [r for r in rows if r.state in ACTIVE - WAITING and r.cancel_requested_at is not None]
-            return [row.active() for row in wanted][:limit]
 
     def place_jobs(self, lease: Lease, batch: PlaceJobs) -> frozenset[str]:
         with self._tables.lock:

@@ -1,0 +1,62 @@
+"""Looks into the database for what others wrote there: the questions, and what they found.
+
+A long list is looked at a part at a time; the next look goes on behind the place where the last one stopped.
+"""
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from scheduler_service.core.instants import Instant
+from scheduler_service.core.model import ActiveRun
+
+Place: TypeAlias = tuple[Any, ...]
+"""Where a look stopped; only who looked can read it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadDue:
+    """Bring runs that no schedule made, wait in the database and are due before `until`, `limit` of each queue."""
+
+    until: Instant
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class DueRead:
+    """Runs that wait in the database and fall due soon; `full`: there may be more."""
+
+    runs: tuple[ActiveRun, ...]
+    full: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOverdue:
+    """Bring the next `limit` runs that wait in the database and were due before `until`, whoever made them."""
+
+    until: Instant
+    limit: int
+    after: Place | None
+
+
+@dataclass(frozen=True, slots=True)
+class OverdueRead:
+    """Overdue runs; `after`: where to go on, None at the end."""
+
+    runs: tuple[ActiveRun, ...]
+    after: Place | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCancels:
+    """Bring the next `limit` runs that are out and whose cancel is requested, in case the word of it was lost."""
+
+    limit: int
+    after: Place | None
+
+
+@dataclass(frozen=True, slots=True)
+class CancelsRead:
+    """Runs that are out and whose cancel is requested; `after`: where to go on, None at the end."""
+
+    runs: tuple[ActiveRun, ...]
+    after: Place | None

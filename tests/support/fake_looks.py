@@ -1,0 +1,51 @@
+"""Looks of the leader into the fake database, a part at a time."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from scheduler_service.core.instants import Instant
+from scheduler_service.core.looks import CancelsRead, OverdueRead, Place
+from scheduler_service.core.model import ActiveRun, RunKind
+from scheduler_service.core.run_state import ACTIVE, WAITING
+from tests.support.fake_rows import RunRow, Tables
+
+
+class FakeLooks:
+    """A part of LeaderStore."""
+
+    _tables: Tables
+
+    def due_runs(self, until: Instant, limit: int) -> list[ActiveRun]:
+        with self._tables.lock:
+            due = [row for row in self._in_turn(until) if row.kind is not RunKind.OCCURRENCE]
+            queues = sorted({row.queue for row in due})
+            return [row.active() for queue in queues for row in [r for r in due if r.queue == queue][:limit]]
+
+    def overdue_runs(self, until: Instant, limit: int, after: Place | None) -> OverdueRead:
+        with self._tables.lock:
+            return OverdueRead(*_next(self._in_turn(until), limit, after, _turn))
+
+    def cancel_requests(self, limit: int, after: Place | None) -> CancelsRead:
+        with self._tables.lock:
+            rows = self._tables.runs.values()
+            wanted = [r for r in rows if r.state in ACTIVE - WAITING and r.cancel_requested_at is not None]
+            return CancelsRead(*_next(sorted(wanted, key=_number), limit, after, _number))
+
+    def _in_turn(self, until: Instant) -> list[RunRow]:
+        due = [row for row in self._tables.runs.values() if row.state in WAITING and row.due_at < until]
+        return sorted(due, key=_turn)
+
+
+def _turn(row: RunRow) -> Place:
+    return row.queue, row.priority, row.due_at, row.id
+
+
+def _number(row: RunRow) -> Place:
+    return (row.id,)
+
+
+def _next(
+    rows: Sequence[RunRow], limit: int, after: Place | None, key: Callable[[RunRow], Place]
+) -> tuple[tuple[Any, ...], Place | None]:
+    found = [row for row in rows if after is None or key(row) > after][:limit]
+    return tuple(row.active() for row in found), key(found[-1]) if len(found) == limit else None
