@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from scheduler_service.core.clock_rules import CatchUp, Span, Timeline, timeline
 from scheduler_service.core.days import Dates
-from scheduler_service.core.roster import Rows
+from scheduler_service.core.roster_rows import Rows
 from scheduler_service.core.zones import DAY_SECONDS
 
 HOUR_SECONDS: Final = 3_600

@@ -23,11 +23,18 @@ _CURSOR_SAVED_EVERY = 10 * SECOND
 _STRIDES = 100
 
 
+def is_plain(history: JobHistory) -> bool:
+    """Whether there is one version, whose schedule fires from when it is effective and without an end."""
+    job = history.versions[-1]
+    bounded = job.start_at is not None or job.end_at is not None
+    return len(history.versions) == 1 and not (job.deleted or job.paused or bounded)
+
+
 def spans(history: JobHistory, start: Instant, end: Instant) -> list[tuple[Job, Instant, Instant]]:
     """The parts of [start, end) in which each version lets its schedule fire."""
-    job = history.versions[-1]
-    if len(history.versions) > 1 or job.deleted or job.paused or job.start_at is not None or job.end_at is not None:
+    if not is_plain(history):
         return list(_spans(history, start, end))
+    job = history.versions[-1]
     since = job.effective_from if job.effective_from > start else start
     return [(job, since, end)] if since < end else []
 
@@ -218,6 +225,8 @@ def take_jobs(state: SchedulerState, step: Step, read: JobsRead) -> list[str]:
         planned = max(history.planned_version, known.planned_version if known is not None else 0)
         _plan_edit(state, step, replace(history, planned_version=planned))
         state.jobs[history.job_id] = replace(history, planned_version=history.current.version)
+        if len(history.versions) > 1 or history.current.deleted:
+            state.aging.add(history.job_id)
     return touched
 
 

@@ -5,25 +5,24 @@ A rebuild never delays dispatch. Occurrences that fell due while nobody planned 
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Sequence
-from operator import is_
-from typing import Final
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, Final
 
 from scheduler_service.core.effects import BuildIndex
 from scheduler_service.core.feedback import IndexBuilt, Owed
-from scheduler_service.core.instants import HOUR, SECOND, Instant
+from scheduler_service.core.instants import HOUR, SECOND, Duration, Instant
 from scheduler_service.core.jitter import jitter_of
+from scheduler_service.core.job_roster import JobRoster
 from scheduler_service.core.model import Gap, Job, JobHistory
 from scheduler_service.core.planning import count_missed, make, miss, ripe_rows, spans
 from scheduler_service.core.policies import judge_lateness
-from scheduler_service.core.roster import Entry, Roster
 from scheduler_service.core.run_index import build_generation
-from scheduler_service.core.schedule import count, occurrences
+from scheduler_service.core.schedule import Schedule, count, occurrences
 from scheduler_service.core.state import SchedulerState, Step
 
 # Edits do not wait for a rebuild, they are expanded by themselves: it only keeps that work small.
 _REST: Final = 5 * SECOND
-_FOREVER: Final[Instant] = 2**62
 
 
 def want_rebuild(state: SchedulerState, step: Step) -> None:
@@ -43,64 +42,52 @@ def want_rebuild(state: SchedulerState, step: Step) -> None:
 
 
 class IndexBuilder:
-    """Carries out BuildIndex after BuildIndex; long, so it has a thread of its own.
-
-    While no job changes, the roster that was made for one window serves the next ones.
-    """
+    """Carries out BuildIndex after BuildIndex; long, so it has a thread of its own."""
 
     def __init__(self) -> None:
-        self._jobs: tuple[JobHistory, ...] = ()
-        self._roster = Roster.of(())
-        self._job_ids: tuple[str, ...] = ()
-        self._since: Instant = 0
+        self._known = JobRoster()
 
     def build(self, order: BuildIndex) -> IndexBuilt:
         """The index of the order's jobs, and what is owed before it."""
-        start = max(order.cursor, order.now)
-        if start < self._since or len(order.jobs) != len(self._jobs) or not all(map(is_, order.jobs, self._jobs)):
-            self._read(order.jobs, start)
-        owed: list[Owed] = []
-        if order.cursor < order.now:
-            for history in order.jobs:
-                owed += _owed(history, order.cursor, order.now)
-        generation = build_generation(self._roster, self._job_ids, start, order.end, order.revision)
-        failures = tuple((self._job_ids[ordinal], reason) for ordinal, reason in generation.failures)
-        return IndexBuilt(generation, order.revision, order.cursor, tuple(owed), failures)
+        known, start = self._known, max(order.cursor, order.now)
+        known.follow(order.jobs, min(order.cursor, order.now))
+        owed = self._owed(order) if order.cursor < order.now else ()
+        generation = build_generation(known.roster, known.job_ids, start, order.end, order.revision)
+        failures = tuple((known.job_ids[ordinal], reason) for ordinal, reason in generation.failures)
+        return IndexBuilt(generation, order.revision, order.cursor, owed, failures)
 
-    def _read(self, jobs: tuple[JobHistory, ...], since: Instant) -> None:
-        ordered = sorted(jobs, key=lambda history: history.versions[-1].job_id)
-        self._roster = Roster.of(
-            [
-                Entry(ordinal, job.job_id, job.schedule, start, end)
-                for ordinal, history in enumerate(ordered)
-                for job, start, end in spans(history, since, _FOREVER)
-            ]
+    def _owed(self, order: BuildIndex) -> tuple[Owed, ...]:
+        # Few jobs fire in a short time, and many of those alike.
+        owing, past = self._known.firing(order.cursor, order.now), cache(_past)
+        return tuple(
+            owed
+            for history in order.jobs
+            if history.versions[-1].job_id in owing
+            for owed in _owed(history, order.cursor, order.now, past)
         )
-        self._job_ids = tuple([history.versions[-1].job_id for history in ordered])
-        self._jobs, self._since = jobs, since
 
 
-def _owed(history: JobHistory, start: Instant, end: Instant) -> list[Owed]:
+def _past(schedule: Schedule, start: Instant, end: Instant, in_time: Duration, most: int) -> tuple[int, list[Instant]]:
+    """How many occurrences [start, end) holds, and the newest: all of the last `in_time`, and `most` at least."""
+    total, since, width = count(schedule, start, end), max(start, end - in_time), HOUR
+    while total:
+        begin = max(start, end - width)
+        found = occurrences(schedule, begin, end)
+        if (len(found) >= most and begin <= since) or begin == start:
+            late = bisect_left(found, since)
+            return total, found[max(0, min(late, len(found) - most)) :]
+        width *= 4
+    return 0, []
+
+
+def _owed(history: JobHistory, start: Instant, end: Instant, past: Callable[..., Any] = _past) -> list[Owed]:
     found = []
     for job, since, until in spans(history, start, end):
-        total = count(job.schedule, since, until)
+        misfire = job.misfire
+        total, newest = past(job.schedule, since, until, misfire.grace + job.jitter, misfire.max_catch_up)
         if total:
-            latest = _newest(job, since, until)
-            found.append(Owed(job.job_id, job.version, since, until, total, tuple(latest)))
+            found.append(Owed(job.job_id, job.version, since, until, total, tuple(newest)))
     return found
-
-
-def _newest(job: Job, start: Instant, end: Instant) -> list[Instant]:
-    """The newest occurrences in [start, end): those that are in time, and `max_catch_up` of all at least."""
-    in_time = max(start, end - job.misfire.grace - job.jitter)
-    width = HOUR
-    while True:
-        since = max(start, end - width)
-        found = occurrences(job.schedule, since, end)
-        if (len(found) >= job.misfire.max_catch_up and since <= in_time) or since == start:
-            late = bisect_left(found, in_time)
-            return found[max(0, min(late, len(found) - job.misfire.max_catch_up)) :]
-        width *= 4
 
 
 def take_index(state: SchedulerState, step: Step, built: IndexBuilt) -> None:
@@ -163,10 +150,14 @@ def _judge_owed(
 
 def _forget_old_versions(state: SchedulerState) -> None:
     """Versions that ended before the cursor hold nothing to plan; a deleted job goes altogether."""
-    for job_id, history in list(state.jobs.items()):
-        if len(history.versions) > 1 and history.current.effective_from <= state.cursor:
-            history = JobHistory(history.versions[-1:], history.planned_version)
-            state.jobs[job_id] = history
-        over = history.current.deleted and history.current.effective_from <= state.cursor
-        if over and job_id not in state.changed and not state.runs.live_of(job_id):
+    for job_id in list(state.aging):
+        history = state.jobs[job_id]
+        if history.current.effective_from > state.cursor:
+            continue
+        if not history.current.deleted:
+            state.jobs[job_id] = JobHistory(history.versions[-1:], history.planned_version)
+        elif job_id in state.changed or state.runs.live_of(job_id):
+            continue
+        else:
             del state.jobs[job_id]
+        state.aging.discard(job_id)

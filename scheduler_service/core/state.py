@@ -93,7 +93,10 @@ class GenerationState:
 
 @dataclass(slots=True)
 class SchedulerState:
-    """Everything the leader knows. `cursor`: planned up to there. `position`: inbox read up to there."""
+    """Everything the leader knows. `cursor`: planned up to there. `position`: inbox read up to there.
+
+    `aging`: the jobs of which the cursor will leave something behind, versions or all.
+    """
 
     settings: CoreSettings
     term: int
@@ -106,6 +109,7 @@ class SchedulerState:
     index: ScheduledRunIndex = field(default_factory=ScheduledRunIndex)
     revision: int = 0
     changed: dict[str, int] = field(default_factory=dict)
+    aging: set[str] = field(default_factory=set)
     building: bool = False
     last_rebuild_at: Instant | None = None
     rebuild_asked_at: Instant = 0
