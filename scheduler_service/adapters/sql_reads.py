@@ -26,10 +26,9 @@ from sqlalchemy import (
 from sqlalchemy import tuple_ as row_of
 
 from scheduler_service.adapters.batch import Batch
-from scheduler_service.adapters.column_types import InstantColumn
+from scheduler_service.adapters.column_types import FIRST_INSTANT, InstantColumn
 from scheduler_service.adapters.run_rows import ACTIVE_COLUMNS, active_run
 from scheduler_service.adapters.tables import (
-    FIRST_INSTANT,
     IS_ACTIVE,
     IS_ASKED_FOR,
     IS_MANUAL,
