@@ -32,8 +32,8 @@ from scheduler_service.core.topics import TOPICS, Topic
 from scheduler_service.notify_settings import Address, Addresses, Secret, SmtpUrl, Topics, Webhooks
 
 PREFIX: Final = "ITINERARY_"
-OTHER_NAMES: Final = frozenset({"CONFIG", "HTTP_ALLOW_PRIVATE", "API_URL", "API_TOKEN"})
-"""Variables of the worker's HTTP task and of the command line's client, and the settings file's name."""
+OTHER_NAMES: Final = frozenset({"CONFIG", "HTTP_ALLOW_PRIVATE", "API_URL", "API_TOKEN", "TEST_BROWSER"})
+"""The settings file's name, and variables of the worker's HTTP task, the command line's client and the tests."""
 
 Role = Literal["viewer", "operator", "admin"]
 
@@ -223,8 +223,9 @@ def load_settings(config: Path | str | None = None, **given: Any) -> Settings:
 
 
 def shown_url(url: str) -> str:
-    """An address without its password, for people and logs."""
-    return re.sub(r"(?<=://)([^/@:]*):[^/@]*@", r"\1:***@", url)
+    """An address without its passwords, for people and logs."""
+    bare = re.sub(r"(?<=://)([^/@:]*):[^/@]*@", r"\1:***@", url)
+    return re.sub(r"([?&][^=&]*password=)[^&]*", r"\1***", bare, flags=re.IGNORECASE)
 
 
 def _refuse_unknown_variables(environ: Mapping[str, str]) -> None:

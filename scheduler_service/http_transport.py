@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import httpx2
 
-from scheduler_service.core.errors import ItineraryError
+from scheduler_service.core.errors import BadValue, ItineraryError
 from scheduler_service.tracing import caller_traceparent
 
 _PREFIX: Final = "/api/v1"
@@ -40,10 +40,15 @@ class Transport:
     """One API; `retries` is how often a request may be sent again. Threads may share it."""
 
     def __init__(self, base_url: str, token: str | None, timeout: float, retries: int) -> None:
+        if token and not (token.isascii() and token.isprintable()):
+            raise BadValue("token", "...", "give printable ASCII")
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.base_url = base_url.rstrip("/")
         self._retries = retries
-        self._http = httpx2.Client(base_url=self.base_url, headers=headers, timeout=timeout, trust_env=False)
+        try:
+            self._http = httpx2.Client(base_url=self.base_url, headers=headers, timeout=timeout, trust_env=False)
+        except httpx2.InvalidURL as exc:
+            raise BadValue("base_url", base_url, f"give an address such as http://127.0.0.1:8080 ({exc})") from exc
 
     def close(self) -> None:
         """Give the connections back."""
@@ -51,7 +56,9 @@ class Transport:
 
     def object(self, method: str, path: str, *, again: bool = False, **request: Any) -> dict[str, Any]:
         """The JSON object that the API answers with."""
-        answer: dict[str, Any] = self.send(method, path, again=again, **request).json()
+        answer = _object(self.send(method, path, again=again, **request))
+        if answer is None:
+            raise NoAnswer(f"what answers at {self.base_url} is not Itinerary's API")
         return answer
 
     def send(self, method: str, path: str, *, again: bool = False, **request: Any) -> httpx2.Response:
@@ -103,8 +110,12 @@ def _asked_for(response: httpx2.Response) -> float:
 
 
 def _problem(response: httpx2.Response) -> dict[str, Any]:
+    return _object(response) or {"title": f"{response.reason_phrase}, and not by Itinerary's API, at {response.url}"}
+
+
+def _object(response: httpx2.Response) -> dict[str, Any] | None:
     try:
-        problem = response.json()
+        found = response.json()
     except ValueError:
-        problem = None
-    return problem if isinstance(problem, dict) else {"title": response.reason_phrase}
+        return None
+    return found if isinstance(found, dict) else None

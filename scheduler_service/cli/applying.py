@@ -117,7 +117,7 @@ def carry_out(client: "Client", wanted: JobsToApply, *, dry_run: bool, yes: bool
 
 def _ask() -> None:
     if not sys.stdin.isatty():
-        raise BadValue("--yes", False, "nobody can be asked here: give --yes, or --dry-run to look only")
+        raise BadValue("--yes", None, "nobody can be asked here: give --yes, or --dry-run to look only")
     if not typer.confirm("Apply?", err=True):
         raise ItineraryError("nothing was applied")
 

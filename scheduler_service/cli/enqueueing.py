@@ -1,7 +1,8 @@
 """`itinerary enqueue TASK`: run a task once."""
 
+import json
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -48,6 +49,14 @@ def enqueue(
     if as_json:
         print_json(run)
     else:
-        say(f"{run['run_id']} {run['state']}")
+        outcome = _outcome(run)
+        say(f"{run['run_id']} {run['state']}{f': {outcome}' if outcome else ''}")
     if wait and run["state"] != "completed":
         sys.exit(1)
+
+
+def _outcome(run: dict[str, Any]) -> str:
+    """What it gave, or why it gave nothing."""
+    if run["result"] is not None:
+        return json.dumps(run["result"], ensure_ascii=False)
+    return (run["error"] or {}).get("message") or run["reason"] or ""

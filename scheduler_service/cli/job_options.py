@@ -16,7 +16,7 @@ Every = Annotated[str | None, typer.Option(help="Interval, such as 25m.")]
 Offset = Annotated[str | None, typer.Option(help="Shift of an interval, such as 2m.")]
 Balanced = Annotated[bool | None, typer.Option("--balanced", help="Let the scheduler place the interval.")]
 Minute = Annotated[int | None, typer.Option(help="Hourly, at this minute.")]
-At = Annotated[str | None, typer.Option(help="Once, at this time; without an offset in your zone.")]
+At = Annotated[str | None, typer.Option(help="Once, at this time; without an offset in --timezone, else in your zone.")]
 Schedule = Annotated[str | None, typer.Option(help="Any schedule, as JSON.")]
 Timezone = Annotated[str | None, typer.Option(help="IANA name of the schedule's zone.")]
 Args = Annotated[str | None, typer.Option(help="Positional arguments, a JSON list.")]
@@ -57,7 +57,8 @@ def _schedule(options: dict[str, Any]) -> Any:
     if options["minute"] is not None:
         given["--minute"] = {"kind": "hourly", "minute": options["minute"]}
     if options["at"] is not None:
-        given["--at"] = {"kind": "once", "at": instant_text(options["at"], "--at")}
+        of_zone = options["timezone"] is not None  # the API reads it there
+        given["--at"] = {"kind": "once", "at": options["at"] if of_zone else instant_text(options["at"], "--at")}
     if options["schedule"] is not None:
         given["--schedule"] = json_value(options["schedule"], "--schedule")
     if len(given) > 1:

@@ -99,6 +99,8 @@ def edit(
 ) -> None:  # fmt: skip
     """Change what the options name; the rest stays. Runs of the past are left as they were."""
     change = options.fields_of(locals())
+    if not change:
+        raise typer.BadParameter("name what is to change")
     with open_client() as client:
         _tell(client.patch_job(job_id, change), as_json, "changed")
 
@@ -202,8 +204,13 @@ def _tell(job: dict[str, Any], as_json: bool, done: str) -> None:
         print_json(job)
         return
     upcoming = job.get("next_runs") or []
-    to_be_placed = job["schedule"].get("balanced") and not job["paused"]
-    none = "to be placed by the scheduler in a moment" if to_be_placed else "never"
-    say(f"{job['job_id']} {done}, version {job['version']}; next run {when(upcoming[0]) if upcoming else none}")
-    for warning in job.get("warnings") or []:
+    if upcoming:
+        coming = f"next run {when(upcoming[0])}"
+    elif job["paused"]:
+        coming = "no run until it is resumed"
+    else:
+        balanced = job["schedule"].get("balanced")
+        coming = f"next run {'to be placed by the scheduler in a moment' if balanced else 'never'}"
+    say(f"{job['job_id']} {done}, version {job['version']}; {coming}")
+    for warning in () if done in ("paused", "resumed") else job.get("warnings") or ():
         say(f"mind: {warning}")

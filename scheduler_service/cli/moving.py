@@ -1,5 +1,9 @@
 """`jobs import-beat`, `jobs import-crontab` and `shadow`: moving in, looked at on paper first."""
 
+import getpass
+import os
+import re
+import socket
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -23,6 +27,8 @@ Apply = Annotated[bool, typer.Option("--apply", help="Make the jobs; without it 
 Partly = Annotated[bool, typer.Option("--partly", help="Apply although some entries cannot be moved.")]
 Source = Annotated[str | None, typer.Option(help="Who owns the jobs here.", show_default=False)]
 _MOST_HOURS = 24 * 400
+_FOREIGN = re.compile(r"[^A-Za-z0-9._:/@-]+")
+_LONGEST_PLACE = 120
 
 
 def import_beat(
@@ -62,8 +68,7 @@ def import_crontab(
     found = read_crontab(
         _text_of(file), task=task, timezone=local_zone(timezone), now=_now(), system=of_system, queue=queue
     )
-    name = "stdin" if file == "-" else Path(file).name
-    _finish(found, NOTES, source or f"crontab:{name}", apply, partly, take_over, as_json)
+    _finish(found, NOTES, source or _owner_of(file), apply, partly, take_over, as_json)
 
 
 def shadow(
@@ -124,6 +129,20 @@ def _finish(
 
 def _now() -> int:
     return time.time_ns() // 1_000
+
+
+def _owner_of(file: str) -> str:
+    """A crontab is one machine's and one user's: applying it must not delete what another's became."""
+    host = socket.gethostname()
+    place = f"{host}:{Path(file).absolute()}" if file != "-" else f"{_user()}@{host}"
+    return f"crontab:{_FOREIGN.sub('-', place)[-_LONGEST_PLACE:]}"
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user without a name
+        return str(os.getuid())
 
 
 def _text_of(file: str) -> str:

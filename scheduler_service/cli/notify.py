@@ -50,7 +50,7 @@ def _settings() -> "Settings":
     settings = load_settings()
     if not settings.notify_topics:
         allowed = "name somebody there, or in ITINERARY_NOTIFY_EMAIL_TO"
-        raise BadValue("ITINERARY_NOTIFY_WEBHOOKS", "", allowed)
+        raise BadValue("ITINERARY_NOTIFY_WEBHOOKS", None, allowed)
     return settings
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from scheduler_service.cli.completing import job_ids, states
-from scheduler_service.cli.connect import instant_text, open_client
+from scheduler_service.cli.connect import after, instant_text, open_client
 from scheduler_service.cli.progress import counted
 from scheduler_service.cli.status import Json
 
@@ -122,10 +122,13 @@ def _looks_at(client: "Client", run_id: str, every: float) -> Iterator[dict[str,
 
 
 def _looks(client: "Client", every: float, **filters: Any) -> Iterator[dict[str, Any]]:
-    """Every run among the newest hundred whose state changed since the last look, oldest first."""
+    """Every run among the newest hundred, up to a minute ahead, whose state changed since the last look, oldest first.
+
+    What is asked for further ahead would hide what goes on.
+    """
     seen: dict[str, tuple[str, int]] = {}
     while True:
-        page = client.runs(limit=100, **filters)["items"]
+        page = client.runs(limit=100, until=after("1m", "until"), **filters)["items"]
         now_seen = {run["run_id"]: (run["state"], run["attempt"]) for run in page}
         yield from (run for run in reversed(page) if seen.get(run["run_id"]) != now_seen[run["run_id"]])
         seen = now_seen

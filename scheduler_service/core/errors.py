@@ -18,7 +18,8 @@ class BadValue(ItineraryError):
         shown = repr(value)
         if len(shown) > 80:
             shown = shown[:77] + "..."
-        super().__init__(f"{field}: {shown} is not accepted; {allowed}")
+        # What is not there at all needs no showing.
+        super().__init__(f"{field}: {allowed}" if value is None else f"{field}: {shown} is not accepted; {allowed}")
 
     def under(self, prefix: str) -> "BadValue":
         """The same complaint, its field named from one level further out."""

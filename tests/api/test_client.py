@@ -8,8 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from scheduler_service.api.serve import listening
+from scheduler_service.cli.runs import _looks
 from scheduler_service.client import ApiError, Client, NoAnswer, WaitTimeout
 from scheduler_service.config import Settings
+from scheduler_service.core.errors import BadValue
 from tests.support.command_line import Itinerary
 from tests.support.processes import REPOSITORY, free_port, project_env
 
@@ -66,6 +68,20 @@ def test_an_id_with_odd_characters_stays_one_segment_of_the_address(client: Clie
 def test_no_answer_is_an_error_of_its_own() -> None:
     with Client(f"http://127.0.0.1:{free_port()}") as nobody, pytest.raises(NoAnswer, match="no answer"):
         nobody.status()
+
+
+@pytest.mark.parametrize("arguments", [{"base_url": "http://[::1"}, {"token": "s\u00e9same"}])
+def test_what_no_request_could_be_made_with_is_refused_by_name(arguments: dict[str, str]) -> None:
+    (name,) = arguments
+    with pytest.raises(BadValue, match=f"^{name}: "):
+        Client(**arguments)  # type: ignore[arg-type]
+
+
+def test_watching_sees_what_goes_on_however_much_is_asked_for_later(client: Client) -> None:
+    later = {"task": "t", "queue": "watched", "run_at": "2999-01-01T00:00:00Z"}
+    client.enqueue_batch([later] * 100)
+    run_id = client.enqueue("t", queue="watched")["run_id"]
+    assert next(_looks(client, 60, queue="watched"))["run_id"] == run_id
 
 
 def test_its_import_is_light() -> None:

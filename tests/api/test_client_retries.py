@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from scheduler_service.client import ApiError, Client, NoAnswer, WaitTimeout
+from scheduler_service.core.errors import ItineraryError
 from tests.support.stub_server import Answer, StubServer
 
 pytestmark = pytest.mark.slow  # real processes, or many round trips
@@ -98,3 +99,11 @@ def test_waiting_ends_in_time() -> None:
         client.wait("adhoc_1", timeout=0.1)
     with Client("http://127.0.0.1:1", retries=0) as nobody, pytest.raises(NoAnswer):
         nobody.wait("adhoc_1", timeout=0.1)
+
+
+@pytest.mark.parametrize("answer", [Answer(200, ["a list"]), Answer(404, "no such page")])
+def test_another_program_at_the_address_is_told_from_the_api(answer: Answer) -> None:
+    with StubServer([answer]) as stub, Client(stub.url) as client, pytest.raises(ItineraryError) as told:
+        client.status()
+    assert "Itinerary's API" in str(told.value)
+    assert stub.url in str(told.value)

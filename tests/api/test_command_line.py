@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from scheduler_service.core.instants import MINUTE
 from tests.support.answering_leader import AnsweringLeader
 from tests.support.command_line import COMMAND, Itinerary
 from tests.support.processes import REPOSITORY, Child, free_port, project_env
+from tests.support.stub_server import Answer, StubServer
 
 pytestmark = pytest.mark.slow  # whole processes, or real servers for long
 
@@ -28,7 +30,8 @@ def test_a_job_is_made_shown_changed_paused_triggered_and_deleted(itinerary: Iti
     assert (job["kwargs"], job["tags"], job["retry"]["max_attempts"]) == ({"a": 1}, ["x"], 3)
     assert "02:00" in itinerary.done("jobs", "preview", "a.job", "--count", "2")
     assert "version 2" in itinerary.done("jobs", "edit", "a.job", "--title", "Mine")
-    assert "paused" in itinerary.done("jobs", "pause", "a.job", "--reason", "audit")
+    paused = itinerary.done("jobs", "pause", "a.job", "--reason", "audit")
+    assert paused == "a.job paused, version 3; no run until it is resumed\n"
     assert "audit" in itinerary.done("jobs", "list")
     itinerary.done("jobs", "resume", "a.job")
     run_id = itinerary.done("jobs", "trigger", "a.job").split()[0]
@@ -57,6 +60,25 @@ def test_enqueueing_with_a_key_twice_is_one_run_and_times_are_meant_in_the_reade
     assert itinerary(*words, "--attempts", "4").returncode == 1  # the same key for another request
     assert first["due_at"] == "2999-07-01T10:00:00Z"
     assert "2999-07-01 12:00:00" in itinerary.done("runs", "list")
+    itinerary.done("jobs", "add", "once", "t", "--at", "2999-07-01T12:00:00", "--timezone", "America/New_York")
+    assert json.loads(itinerary.done("jobs", "show", "once", "--json"))["schedule"]["at"] == "2999-07-01T16:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("run", "status", "said"),
+    [
+        ({"state": "completed", "result": {"a": 1}}, 0, 'r completed: {"a": 1}\n'),
+        ({"state": "completed"}, 0, "r completed\n"),
+        ({"state": "failed", "error": {"type": "E", "message": "no"}}, 1, "r failed: no\n"),
+    ],
+)
+def test_whoever_waits_for_a_run_is_told_what_it_gave(
+    itinerary: Itinerary, run: dict[str, Any], status: int, said: str
+) -> None:
+    whole = {"run_id": "r", "result": None, "error": None, "reason": None, **run}
+    with StubServer([Answer(200, whole)]) as stub:
+        ended = itinerary("enqueue", "t", "--wait", ITINERARY_API_URL=stub.url)
+    assert (ended.returncode, ended.stdout) == (status, said)
 
 
 def test_the_status_is_told_to_people_and_to_programs(itinerary: Itinerary) -> None:

@@ -1,6 +1,7 @@
 """`import-beat`, `import-crontab` and `shadow` against a real API process."""
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -44,9 +45,15 @@ def test_a_crontab_is_shown_first_and_moved_in_when_asked(itinerary: Itinerary, 
     assert "+ backup  from line 3" in shown
     assert "At 02:30 (Asia/Tokyo)" in shown
     assert shown.count("(in ") >= 3
-    assert jobs_of(itinerary, "crontab:crontab") == []
+    owner = f"crontab:{socket.gethostname()}:{file}"
+    assert jobs_of(itinerary, owner) == []
     itinerary.done(*words, "--apply")
-    assert jobs_of(itinerary, "crontab:crontab") == ["backup"]
+    assert jobs_of(itinerary, owner) == ["backup"]
+    of_another = tmp_path / "other" / "crontab"
+    of_another.parent.mkdir()
+    of_another.write_text("@daily report\n")
+    itinerary.done("jobs", "import-crontab", str(of_another), "--task", "ops.run", "--apply")
+    assert jobs_of(itinerary, owner) == ["backup"]
     piped = itinerary("jobs", "import-crontab", "-", "--task", "ops.run", stdin="@reboot x\n")
     assert (piped.returncode, "@reboot names no time" in piped.stdout) == (0, True)
 

@@ -148,6 +148,9 @@ def test_no_secret_is_shown() -> None:
     assert SIGNING not in shown
     assert shown_url(settings.database_url) == "postgresql://u:***@h/d"
     assert shown_url(settings.redis_url) == "redis://:***@h/0"
+    assert shown_url("postgresql://h/d?user=u&password=secret6&sslpassword=secret7") == (
+        "postgresql://h/d?user=u&password=***&sslpassword=***"
+    )
 
 
 def test_settings_do_not_change() -> None:
@@ -156,7 +159,7 @@ def test_settings_do_not_change() -> None:
 
 
 def test_variables_of_other_parts_are_let_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("ITINERARY_HTTP_ALLOW_PRIVATE", "ITINERARY_API_URL", "ITINERARY_API_TOKEN"):
+    for name in ("ITINERARY_HTTP_ALLOW_PRIVATE", "ITINERARY_API_URL", "ITINERARY_API_TOKEN", "ITINERARY_TEST_BROWSER"):
         monkeypatch.setenv(name, "x")
     load_settings()
 

@@ -24,7 +24,7 @@ def test_a_file_parses_and_names_only_settings_that_exist(path: Path) -> None:
         assert documents(path)
     if path.suffix == ".json":
         json.loads(text)
-    known = {name.upper() for name in Settings.model_fields} | OTHER_NAMES | {"IMAGE", "TEST_BROWSER"}
+    known = {name.upper() for name in Settings.model_fields} | OTHER_NAMES | {"IMAGE"}
     assert set(re.findall(r"\bITINERARY_([A-Z_]+[A-Z])\b", text)) <= known
 
 

@@ -19,7 +19,6 @@ PAGES = sorted(
     if "static" not in path.parts
 )
 NAMES = [str(path.relative_to(REPOSITORY)) for path in PAGES]
-OF_TESTS = frozenset({"TEST_BROWSER"})
 CODE = chain.from_iterable((REPOSITORY / folder).rglob("*.py") for folder in ("scheduler_service", "workers"))
 SOURCES = "\n".join(path.read_text("utf-8") for path in CODE)
 
@@ -49,7 +48,7 @@ def test_a_link_leads_to_a_file_and_a_heading_that_are_there(page: Path) -> None
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_a_setting_that_is_named_is_one(page: Path) -> None:
-    known = {name.upper() for name in Settings.model_fields} | OTHER_NAMES | OF_TESTS
+    known = {name.upper() for name in Settings.model_fields} | OTHER_NAMES
     named = set(re.findall(rf"{PREFIX}([A-Z]\w*[A-Z])\b(?!_)", page.read_text("utf-8")))
     assert named <= known
 
