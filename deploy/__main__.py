@@ -57,8 +57,11 @@ def test(arguments: list[str]) -> None:
     browser_for_ci()
     if arguments:
         become(python, [*pytest, *arguments])
-    # Two at once, file by file; what measures delays runs after that, with nothing beside it.
-    first = run(python, [*pytest, "-m", "not alone", "-n", "2", "--dist", "loadfile"])
+    # File by file in the order of tests/conftest.py, more at once than there are cores, since most of them wait;
+    # what measures delays runs after that, with nothing beside it.
+    at_once = str(min(2 * (os.cpu_count() or 1), 8))
+    by_file = ["-n", at_once, "--dist", "loadfile", "--no-loadscope-reorder"]
+    first = run(python, [*pytest, "-m", "not alone", *by_file])
     second = run(python, [*pytest, "-m", "alone"]) if first in (0, 1) else 0
     sys.exit(first or second)
 

@@ -18,6 +18,8 @@ from scheduler_service.adapters.embedded_redis import find_server
 from tests.support.postgres_server import PostgresServer, create_database, drop_database
 from tests.support.redis_server import RedisServer
 
+LONGEST_FIRST = {"replay": 0, "e2e": 1, "workers": 2, "api": 3}
+
 
 def pytest_configure() -> None:
     """Let SIGTERM end a run as Ctrl-C does: the servers are stopped and their files removed.
@@ -27,6 +29,12 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("any machine")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The folders of the longest files first: side by side, none of those is then left to the end."""
+    tests = Path(__file__).parent
+    items.sort(key=lambda item: LONGEST_FIRST.get(item.path.relative_to(tests).parts[0], len(LONGEST_FIRST)))
 
 
 @pytest.fixture(scope="session")

@@ -138,7 +138,7 @@ def test_writers_of_one_process_take_turns_in_the_order_they_came() -> None:
     with queue.turn(5 * SECOND):
         for before, thread in enumerate(threads):
             thread.start()
-            wait_until(partial(_queued, queue, before + 1), 5, "the writer to queue up")
+            wait_until(partial(_queued, queue, before + 1), 20, "the writer to queue up")
     for thread in threads:
         thread.join(5)
     assert order == list(range(8))
@@ -167,7 +167,7 @@ def test_a_lease_renewal_shares_the_writers_queue_of_its_process(sqlite_url: str
         beside = database.beside()
         with database.write():
             waiting = pool.submit(touch, beside)
-            wait_until(partial(_queued, database.queue, 1), 5, "the second writer to queue up")
+            wait_until(partial(_queued, database.queue, 1), 20, "the second writer to queue up")
             assert not waiting.done()
         waiting.result(5)
 

@@ -190,7 +190,7 @@ def test_a_version_that_waits_for_a_table_in_use_holds_up_no_writer(empty_postgr
             wait_until(lambda: _waits(database, "ALTER TABLE runs"), 20, "the version to wait for the table")
             add(database, {"runs": old_runs}, {"runs": row_for(old_runs, 1)})  # refused after two seconds of waiting
             assert not migrating.done()
-            assert "ALTER TABLE runs ADD COLUMN traceparent" in wait_until(lambda: said, 5, "it to step back")[0]
+            assert "ALTER TABLE runs ADD COLUMN traceparent" in wait_until(lambda: said, 20, "it to step back")[0]
         migrating.result(20)
         assert said[1:] == ["migrated to version 0009", "the schema is at version 0009"]
 

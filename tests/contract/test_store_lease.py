@@ -153,7 +153,7 @@ def test_a_takeover_waits_for_an_open_write_and_comes_after_its_commit(postgres_
         with open_write(postgres_stores, lease) as connection:
             postgres_stores.beside().leases.resign(lease)
             taking = pool.submit(postgres_stores.beside().leases.acquire, 0, "b", MINUTE)
-            wait_until(lambda: _is_waited_for(postgres_stores), 5, "the takeover to wait for the lease row")
+            wait_until(lambda: _is_waited_for(postgres_stores), 20, "the takeover to wait for the lease row")
             assert not taking.done()
             connection.execute(cursors.update().values(inbox_position="9-9"))
         successor = taking.result(5)
@@ -170,7 +170,7 @@ def test_a_write_that_meets_a_takeover_in_progress_is_refused(postgres_stores: S
         with postgres_stores.database.write() as takeover:
             takeover.execute(text("UPDATE leases SET term = term + 1, holder = 'b'"))
             writing = pool.submit(postgres_stores.beside().leader.apply, lease, Apply((), position="9-9"))
-            wait_until(lambda: _is_waited_for(postgres_stores), 5, "the write to wait for the lease row")
+            wait_until(lambda: _is_waited_for(postgres_stores), 20, "the write to wait for the lease row")
         with pytest.raises(LeaseLost):
             writing.result(5)
 

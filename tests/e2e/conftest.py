@@ -1,4 +1,4 @@
-"""Databases and a Redis for the systems that a whole module shares."""
+"""What a whole module shares: a database, a Redis, and whole systems."""
 
 from collections.abc import Iterator
 
@@ -7,6 +7,7 @@ from sqlalchemy import make_url
 
 from tests.support.postgres_server import create_database, drop_database
 from tests.support.redis_server import RedisServer
+from tests.support.whole_system import System, apart, on_one_machine
 
 
 @pytest.fixture(scope="module")
@@ -26,3 +27,15 @@ def module_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServ
     """A running Redis for all tests of this module."""
     with RedisServer(tmp_path_factory.mktemp("redis")) as server:
         yield server
+
+
+@pytest.fixture(scope="module", params=["up", pytest.param("apart", marks=pytest.mark.postgres)])
+def system(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    """The same tests on one machine by `itinerary up`, and on parts that were started one by one."""
+    folder = tmp_path_factory.mktemp("system")
+    if request.param == "up":
+        with on_one_machine(folder) as running:
+            yield running
+    else:
+        with apart(folder, request.getfixturevalue("module_postgres_url")) as running:
+            yield running

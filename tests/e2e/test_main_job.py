@@ -1,130 +1,29 @@
 """The main job, end to end: on one machine by `itinerary up`, and apart on PostgreSQL with two leaders."""
 
-import itertools
 import json
-import statistics
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any
 
 import pytest
-from sqlalchemy import make_url
 
-from scheduler_service.adapters.database import Database
-from scheduler_service.cli.invariants import findings, read_record
 from scheduler_service.client import Client
-from tests.support.deployment import Deployment
-from tests.support.postgres_server import create_database, drop_database
 from tests.support.processes import wait_until
-from tests.support.records import Truth, occurrences, read_truth, seconds
-from tests.support.running import Running
+from tests.support.records import occurrences, steps
+from tests.support.whole_system import System
 
-pytestmark = [pytest.mark.e2e, pytest.mark.alone, pytest.mark.timeout(300)]
-
-APP = "tests.e2e.recording_app:app"
-QUICK = {"ITINERARY_LOST_AFTER": "6s", "ITINERARY_REDISPATCH_AFTER": "3s"}
-
-
-@dataclass(frozen=True)
-class System:
-    client: Client
-    kill: Callable[[str], object]
-    record: Path
-    database_url: str
-    output: Callable[[], str]
-
-    def truth(self) -> Truth:
-        return read_truth(self.record)
-
-    def runs(self, job_id: str) -> list[dict[str, Any]]:
-        """All runs of the job, over all pages."""
-        found: list[dict[str, Any]] = []
-        cursor = None
-        while True:
-            page = self.client.runs(job_id=job_id, limit=200, cursor=cursor)
-            found += page["items"]
-            cursor = page["next_cursor"]
-            if cursor is None:
-                return found
-
-    def all_final(self, job_id: str) -> bool:
-        return all(run["finished_at"] for run in self.runs(job_id))
-
-
-@pytest.fixture(scope="module")
-def module_postgres_url(_session_postgres: str, _postgres_template: str, worker_number: int) -> Iterator[str]:
-    """A migrated PostgreSQL database for all tests of this module."""
-    admin = make_url(_session_postgres)
-    url = create_database(admin, f"itinerary_main_job_{worker_number}", _postgres_template)
-    yield url
-    drop_database(admin, url)
-
-
-@pytest.fixture(scope="module", params=["up", pytest.param("apart", marks=pytest.mark.postgres)])
-def system(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
-    folder = tmp_path_factory.mktemp("main job")
-    record = folder / "record.jsonl"
-    if request.param == "up":
-        with (
-            Running(folder / ".itinerary", "--app", APP, RECORD_FILE=str(record), **QUICK) as up,
-            up.client() as client,
-        ):
-            yield System(client, up.kill_part, record, f"sqlite:///{up.data_dir}/itinerary.db", lambda: up.output)
-            return
-    url = request.getfixturevalue("module_postgres_url")
-    with (
-        Deployment(folder, url, app=APP, RECORD_FILE=str(record), **QUICK) as apart,
-        apart.client() as client,
-    ):
-        yield System(client, apart.kill, record, url, lambda: apart.output)
-
-
-def steps(times: list[float]) -> list[float]:
-    """The distances between neighbouring instants."""
-    return [later - earlier for earlier, later in itertools.pairwise(times)]
-
-
-def completed(system: System, job_id: str) -> int:
-    return sum(run["state"] == "completed" for run in system.runs(job_id))
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 
 def goes_on_after(system: System, part: str) -> None:
     """kill -9 of `part`, then four more runs complete."""
-    wanted = completed(system, "tick") + 4
+    wanted = system.completed("tick") + 4
     system.kill(part)
     said = lambda: f"runs to go on after {part} was killed:\n{system.output()}"  # noqa: E731
-    wait_until(lambda: completed(system, "tick") >= wanted, 60, said, 0.5)
-
-
-def make_job(system: System, job_id: str, every: str, task: str = "recording.note", **more: Any) -> None:
-    schedule = {"kind": "interval", "every": every}
-    system.client.create_job({"job_id": job_id, "task": task, "schedule": schedule, **more})
-
-
-def test_an_interval_job_runs_each_occurrence_once_never_early_and_at_once(system: System) -> None:
-    make_job(system, "beat", "2s")
-    wait_until(lambda: completed(system, "beat") >= 10, 60, system.output, 0.5)
-    system.client.pause_job("beat", "seen enough")
-    wait_until(lambda: system.all_final("beat"), 20, system.output, 0.2)
-
-    runs = [run for run in system.runs("beat") if run["state"] == "completed"]
-    times = occurrences(runs, "beat")
-    assert steps(times) == [2.0] * (len(times) - 1)
-    truth = system.truth()
-    assert [truth.starts_of(run["run_id"]) for run in runs] == [1] * len(runs)
-    waits = [seconds(run["started_at"]) - seconds(run["due_at"]) for run in runs]
-    assert min(waits) >= 0
-    assert statistics.median(waits) < 0.1, waits
+    wait_until(lambda: system.completed("tick") >= wanted, 60, said, 0.5)
 
 
 def test_a_failing_task_is_retried_as_its_job_says_and_keeps_its_traceback(system: System) -> None:
-    make_job(
-        system, "doomed", "1d", "recording.explode", retry={"max_attempts": 3, "initial": "200ms", "jitter": False}
-    )
+    system.make_job("doomed", "1d", "recording.explode", retry={"max_attempts": 3, "initial": "200ms", "jitter": False})
     run = system.client.trigger("doomed")
     wait_until(lambda: system.client.run(run["run_id"])["state"] == "failed", 30, system.output, 0.2)
 
@@ -164,9 +63,7 @@ def test_a_thousand_runs_of_eight_clients_complete_each_started_once(system: Sys
 
 def test_kill_minus_nine_of_each_part_loses_nothing_and_starts_nothing_twice(system: System) -> None:
     retry = {"max_attempts": 4, "initial": "100ms", "jitter": False}
-    make_job(
-        system, "tick", "1s", kwargs={"seconds": 0.3}, retry=retry, overlap="allow", misfire={"policy": "fire_all"}
-    )
+    system.make_job("tick", "1s", kwargs={"seconds": 0.3}, retry=retry, overlap="allow", misfire={"policy": "fire_all"})
     wait_until(lambda: system.truth().starts and len(system.runs("tick")) > 3, 30, system.output, 0.2)
     for part in ("worker", "leader", "redis", "worker", "leader"):
         goes_on_after(system, part)
@@ -187,6 +84,4 @@ def test_kill_minus_nine_of_each_part_loses_nothing_and_starts_nothing_twice(sys
 
 
 def test_every_invariant_holds_over_all_that_these_tests_did(system: System) -> None:
-    with closing(Database(system.database_url)) as database:
-        found = list(findings(database, read_record(system.record)))
-    assert not found, "\n".join(f"{one.rule}: {one.subject}: {one.words}" for one in found)
+    assert not system.violations()

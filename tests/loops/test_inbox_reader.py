@@ -105,7 +105,7 @@ def test_parts_are_cut_where_old_and_new_meet_and_end_where_the_batch_ends() -> 
 def listens(reading: Reading, since: int, until: int) -> None:
     """It is known to have read to the end between these seconds."""
     wanted = Listened(AT + since * SECOND, AT + until * SECOND)
-    wait_until(lambda: reading.reader.listened == wanted, 5, lambda: f"{wanted}, not {reading.reader.listened}")
+    wait_until(lambda: reading.reader.listened == wanted, 20, lambda: f"{wanted}, not {reading.reader.listened}")
 
 
 @pytest.mark.redis

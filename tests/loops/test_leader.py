@@ -35,15 +35,15 @@ def state_of(contender: LeaderThread, run_id: str) -> Callable[[], RunState]:
 
 def test_a_run_that_is_enqueued_is_out_in_a_moment(database_url: str, redis_url: str) -> None:
     with LeaderThread(database_url, redis_url) as one:
-        wait_until(lambda: leads(one), 5, "a leader")
+        wait_until(lambda: leads(one), 20, "a leader")
         run_id = enqueue(one, "first")
-        wait_until(lambda: one.runs.get(run_id).published_at, 5, "the run to be published and marked")
+        wait_until(lambda: one.runs.get(run_id).published_at, 20, "the run to be published and marked")
         assert one.runs.get(run_id).state is RunState.PENDING
 
 
 def test_planned_occurrences_are_released_at_their_time(database_url: str, redis_url: str) -> None:
     with LeaderThread(database_url, redis_url) as one:
-        wait_until(lambda: leads(one), 5, "a leader")
+        wait_until(lambda: leads(one), 20, "a leader")
         body = {"job_id": "a", "task": "demo.task", "schedule": {"kind": "interval", "every": "1s"}, "overlap": "allow"}
         one.jobs.create(read_job(body, made_at=time.time_ns() // 1000)[0])
 
@@ -53,38 +53,38 @@ def test_planned_occurrences_are_released_at_their_time(database_url: str, redis
         wait_until(lambda: len(pending()) >= 3, 15, "three occurrences to be released, though nobody told the leader")
         for run in one.runs.list(RunFilter(job_id="a", states=(RunState.PENDING,)), 100, None).items:
             assert run.pending_at is not None
-            assert 0 <= run.pending_at - run.due_at < 2 * SECOND
+            assert 0 <= run.pending_at - run.due_at < 5 * SECOND
 
 
 def test_only_one_of_two_leads_and_a_clean_stop_hands_over_without_waiting_for_the_ttl(
     database_url: str, redis_url: str
 ) -> None:
     with LeaderThread(database_url, redis_url, holder="one") as one:
-        wait_until(lambda: leads(one), 5, "the first to lead")
+        wait_until(lambda: leads(one), 20, "the first to lead")
         with LeaderThread(database_url, redis_url, holder="two") as two:
             run_id = enqueue(one, "before")
-            wait_until(lambda: state_of(one, run_id)() is RunState.PENDING, 5, "the run to go out")
+            wait_until(lambda: state_of(one, run_id)() is RunState.PENDING, 20, "the run to go out")
             assert not leads(two)
             one.stop()
             # Its ttl is not awaited: the lease was resigned.
             wait_until(lambda: leads(two), 3, "the second to lead")
             again = enqueue(two, "after")
-            wait_until(lambda: state_of(two, again)() is RunState.PENDING, 5, "the next run to go out")
+            wait_until(lambda: state_of(two, again)() is RunState.PENDING, 20, "the next run to go out")
 
 
 def test_a_leader_whose_lease_was_taken_steps_down(database_url: str, redis_url: str) -> None:
     with LeaderThread(database_url, redis_url, holder="one") as one:
-        wait_until(lambda: leads(one), 5, "a leader")
+        wait_until(lambda: leads(one), 20, "a leader")
         with one.database.write() as connection:
             connection.execute(text("UPDATE leases SET term = term + 7, holder = 'thief'"))
-        wait_until(lambda: not leads(one), 5, "it to step down")
+        wait_until(lambda: not leads(one), 20, "it to step down")
 
 
 def test_a_broker_that_is_away_leaves_runs_pending_and_publishing_resumes_by_itself(
     sqlite_url: str, redis_server: RedisServer
 ) -> None:
     with LeaderThread(sqlite_url, redis_server.url) as one:
-        wait_until(lambda: leads(one), 5, "a leader")
+        wait_until(lambda: leads(one), 20, "a leader")
         redis_server.kill()
         ((run, _),) = one.runs.enqueue([NewRun(adhoc_run_id("away"), RunKind.ADHOC, "demo.task", 0, 0)])
         wait_until(lambda: state_of(one, run.run_id)() is RunState.PENDING, 15, "the poll to find and move it")
@@ -96,7 +96,7 @@ def test_a_broker_that_is_away_leaves_runs_pending_and_publishing_resumes_by_its
 
 def test_a_clean_stop_leaves_nothing_half_done(database_url: str, redis_url: str) -> None:
     with LeaderThread(database_url, redis_url) as one:
-        wait_until(lambda: leads(one), 5, "a leader")
+        wait_until(lambda: leads(one), 20, "a leader")
         ids = [enqueue(one, f"n{number}") for number in range(50)]
         one.stop()
         with LeaderThread(database_url, redis_url, holder="two") as two:

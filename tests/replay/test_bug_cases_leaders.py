@@ -51,13 +51,13 @@ def test_a_leader_whose_host_slept_goes_back_into_the_election_by_itself() -> No
     shift = [0]
     store = FakeStore(lambda: START + monotonic() + shift[0])
     with candidate(store, "the one that slept", SECOND):
-        wait_until(lambda: _holder(store) == "the one that slept", 5, "it leads")
+        wait_until(lambda: _holder(store) == "the one that slept", 20, "it leads")
         other = None
         while other is None:  # 60 s of sleep: the lease lapsed and somebody else took it
             shift[0] += 60 * SECOND
             other = store.leases.acquire(0, "another", SECOND)
         assert _holder(store) == "another"
-        wait_until(lambda: _holder(store) == "the one that slept", 5, "it leads again")
+        wait_until(lambda: _holder(store) == "the one that slept", 20, "it leads again")
         view = store.leases.peek(0)
         assert view is not None
         assert view.term == other.term + 1

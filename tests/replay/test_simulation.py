@@ -5,6 +5,7 @@ A failing seed says how to play it again, with everything that happened: `python
 
 import pytest
 
+from tests.support import simulation
 from tests.support.simulation import simulate
 
 _FAST = 100
@@ -33,3 +34,13 @@ def test_the_same_seed_is_the_same_history() -> None:
     first, second = (simulate(7, tracing=True) for _ in range(2))
     assert first.trace
     assert first == second
+
+
+def test_a_replay_says_by_its_status_whether_all_is_well(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert simulation.main(7) == 0
+    assert "never ended" not in capsys.readouterr().out
+    monkeypatch.setattr(simulation, "PATIENCE", 0)  # nobody waits for what is still under way
+    assert simulation.main(7) == 1
+    assert "never ended" in capsys.readouterr().out

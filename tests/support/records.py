@@ -1,5 +1,6 @@
 """What the recording app wrote: the truth about starts and ends, apart from the product's own history."""
 
+import itertools
 import json
 from collections import Counter
 from dataclasses import dataclass
@@ -43,3 +44,8 @@ def seconds(text: str) -> float:
 def occurrences(runs: list[dict[str, Any]], job_id: str) -> list[float]:
     """The nominal times of the job's planned runs, ascending."""
     return sorted(seconds(r["scheduled_at"]) for r in runs if r["job_id"] == job_id and "_manual-" not in r["run_id"])
+
+
+def steps(times: list[float]) -> list[float]:
+    """The distances between neighbouring instants."""
+    return [later - earlier for earlier, later in itertools.pairwise(times)]

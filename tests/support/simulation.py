@@ -305,11 +305,13 @@ def _short(value: object) -> str:
     return text if len(text) < 4000 else f"{text[:4000]}..."
 
 
-def main() -> None:
-    outcome = simulate(int(sys.argv[1]), tracing=True)
+def main(seed: int) -> int:
+    """Play the seed and print all that happened; 1 where a rule was broken, else 0."""
+    outcome = simulate(seed, tracing=True)
     print("\n".join(outcome.trace))
     print(outcome)
+    return 0 if outcome.well else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(int(sys.argv[1])))
