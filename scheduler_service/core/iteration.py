@@ -62,7 +62,8 @@ from scheduler_service.core.watching import (
     claims_taken,
     forget_workers,
     note_published,
-    republish,
+    publish_uncertain,
+    resend,
     results_found,
     take_claims,
     take_queues,
@@ -121,6 +122,7 @@ def iterate(state: SchedulerState, messages: Sequence[Feedback], now: Instant) -
         release(state, step)
     for message in messages:
         _take(state, step, message)
+    resend(state, step)
     if not state.stopping:
         check_running(state, step)
         check_queues(state, step)
@@ -137,8 +139,9 @@ def iterate(state: SchedulerState, messages: Sequence[Feedback], now: Instant) -
 def next_wake(state: SchedulerState, now: Instant) -> Instant:
     """When the loop must look again, if no message comes before: the next due time, `loop_interval` at most."""
     wake = now + state.settings.loop_interval
-    if state.due:
-        wake = min(wake, state.due[0][0])
+    for planned in (state.due, state.resend):
+        if planned:
+            wake = min(wake, planned[0][0])
     look_at = looking.look_at(state)
     if look_at is not None:
         wake = min(wake, look_at)
@@ -180,8 +183,7 @@ def _take(state: SchedulerState, step: Step, message: Feedback) -> None:
         case Published():
             note_published(state, message)
         case PublishUncertain():
-            state.publishing.difference_update(run.run_id for run in message.runs)
-            republish(state, step, [run.run_id for run in message.runs], "unconfirmed")
+            publish_uncertain(state, step, message)
         case ClaimsTaken():
             claims_taken(state, step, message)
         case ResultsFound():

@@ -127,8 +127,7 @@ def end(state: SchedulerState, step: Step, run: ActiveRun, change: Transition) -
         state.wait_until(after)
     else:
         after = run._replace(state=change.to)
-    for tracked in (state.published, state.heard, state.received):
-        tracked.pop(run.run_id, None)
+    state.attempt_over(run.run_id)
     if run.state in OUT and change.event not in (Event.LOSE, Event.TIME_OUT):
         # A worker that was given up may live: its claim and its cancel flag stay for their day.
         state.floors.ended(run.queue, run.seq, run.run_id, run.attempt)

@@ -136,6 +136,8 @@ class SchedulerState:
     published: dict[str, Instant] = field(default_factory=dict)
     republished: dict[str, int] = field(default_factory=dict)
     suspects: dict[str, Instant] = field(default_factory=dict)
+    unsure: dict[str, int] = field(default_factory=dict)
+    resend: list[tuple[Instant, str]] = field(default_factory=list)
     renewing: set[str] = field(default_factory=set)
     claiming: dict[str, str] = field(default_factory=dict)
     reading: dict[str, bool] = field(default_factory=dict)
@@ -147,7 +149,6 @@ class SchedulerState:
     heard: dict[str, Instant] = field(default_factory=dict)
     received: dict[str, Instant] = field(default_factory=dict)
     watch: list[tuple[Instant, str]] = field(default_factory=list)
-    looking: set[str] = field(default_factory=set)
     listened: Listened = NEVER
     workers: dict[str, WorkerView] = field(default_factory=dict)
 
@@ -190,6 +191,11 @@ class SchedulerState:
     def wait_until(self, run: ActiveRun, at: Instant | None = None) -> None:
         """Look at this waiting run again at its due time, or at `at`."""
         heapq.heappush(self.due, (run.due_at if at is None else at, run.run_id))
+
+    def attempt_over(self, run_id: str) -> None:
+        """Forget what was kept of the run's attempt: the next one begins anew."""
+        for kept in (self.published, self.republished, self.suspects, self.unsure, self.heard, self.received):
+            kept.pop(run_id, None)
 
     def watch_at(self, at: Instant, run_id: str) -> None:
         """Look at `at` whether this running run is still heard of."""
@@ -285,6 +291,4 @@ def keep(state: SchedulerState, run: ActiveRun, now: Instant) -> None:
         state.floors.gone(run.run_id)
     if run.state in FINAL:
         state.ended.append((now, run.run_id))
-        tracks = (state.published, state.republished, state.suspects, state.heard, state.received)
-        for tracked in tracks:
-            tracked.pop(run.run_id, None)
+        state.attempt_over(run.run_id)

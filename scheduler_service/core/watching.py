@@ -4,6 +4,7 @@ Silence counts only as far as the inbox is known to have been read; a publish er
 """
 
 import heapq
+from collections import defaultdict
 from dataclasses import replace
 from typing import Final
 
@@ -17,7 +18,7 @@ from scheduler_service.core.effects import (
     StopTasks,
     TakeClaims,
 )
-from scheduler_service.core.feedback import ClaimsTaken, Published, QueuesSeen, ResultsFound
+from scheduler_service.core.feedback import ClaimsTaken, Published, PublishUncertain, QueuesSeen, ResultsFound
 from scheduler_service.core.instants import SECOND, Duration, Instant
 from scheduler_service.core.messages import Failed
 from scheduler_service.core.model import ActiveRun, ReleasedRun
@@ -26,6 +27,7 @@ from scheduler_service.core.run_state import WAITING, Event, RunState
 from scheduler_service.core.state import SchedulerState, Step, keep
 
 _CHECK_EVERY: Final = 5 * SECOND
+_LONGEST_PAUSE: Final = 30 * SECOND
 _SUSPECT_FOR: Final = 5 * SECOND
 _LIMIT_SLACK: Final = 30 * SECOND
 _RECEIVED_COUNTS_FOR: Final = 10 * SECOND
@@ -37,10 +39,32 @@ def note_published(state: SchedulerState, published: Published) -> None:
     """The broker took these; the mark rides along on a later write."""
     for sent in published.runs:
         state.publishing.discard(sent.run_id)
+        state.unsure.pop(sent.run_id, None)
         state.marks.append(PublishedMark(sent.run_id, sent.attempt, published.at))
         run = state.runs.get(sent.run_id)
         if run is not None and run.state is RunState.PENDING and run.attempt == sent.attempt:
             state.published[sent.run_id] = published.at
+
+
+def publish_uncertain(state: SchedulerState, step: Step, uncertain: PublishUncertain) -> None:
+    """Nobody knows whether these were sent: they are sent again, the first time at once, then after growing pauses."""
+    for sent in uncertain.runs:
+        times = state.unsure[sent.run_id] = state.unsure.get(sent.run_id, 0) + 1
+        pause = 0 if times == 1 else min(SECOND << min(times - 2, 10), _LONGEST_PAUSE)
+        heapq.heappush(state.resend, (step.now + pause, sent.run_id))
+
+
+def resend(state: SchedulerState, step: Step) -> None:
+    """Send again what is still unsure, each queue by itself: one that takes nothing keeps no other waiting."""
+    of_queue: dict[str, list[str]] = defaultdict(list)
+    while state.resend and state.resend[0][0] <= step.now:
+        _, run_id = heapq.heappop(state.resend)
+        state.publishing.discard(run_id)
+        run = state.runs.get(run_id)
+        if run is not None and run_id in state.unsure:
+            of_queue[run.queue].append(run_id)
+    for run_ids in of_queue.values():
+        republish(state, step, run_ids, "unconfirmed")
 
 
 def republish(state: SchedulerState, step: Step, run_ids: list[str], cause: str) -> None:
@@ -169,7 +193,6 @@ def check_running(state: SchedulerState, step: Step) -> None:
             continue
         silence = _silence(state, run, step.now)
         if silence >= state.settings.lost_after:
-            state.looking.add(run_id)
             doubtful.append((run_id, run.attempt))
         else:
             state.watch_at(_next_look(state, run, silence, step.now), run_id)
@@ -202,7 +225,6 @@ def _time_out(state: SchedulerState, step: Step, run: ActiveRun) -> None:
 def results_found(state: SchedulerState, step: Step, found: ResultsFound) -> None:
     """The last look before a run is called lost; an attempt that is lost is told to stop, should it live."""
     for run_id, attempt, left in found.outcomes:
-        state.looking.discard(run_id)
         run = state.runs.get(run_id)
         if run is None or run.attempt != attempt or run.state is not RunState.RUNNING:
             continue

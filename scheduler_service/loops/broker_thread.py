@@ -4,6 +4,7 @@ A publish that failed is unknown, never "not sent": it waits until the broker an
 """
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import TypeVar, assert_never
 
@@ -72,6 +73,7 @@ class BrokerThread:
         self._mailbox = mailbox
         self._stopping = stopping
         self._policy_known = False
+        self._put_off: deque[TakeClaims | StopTasks | LookUpResults] = deque()
         self.thread: EffectThread[BrokerEffect] = EffectThread("dispatcher", self.carry_out, on_crash)
 
     def carry_out(self, effects: list[BrokerEffect]) -> None:
@@ -83,9 +85,11 @@ class BrokerThread:
                 case Publish():
                     self._publish(effect)
                 case TakeClaims() | StopTasks() | LookUpResults():
-                    self._until_answered(effect)
+                    self._put_off.append(effect)
+                    self._ask_all()
                 case LookAtGeneration():
                     self._look()
+                    self._ask_all()
                 case AcceptGeneration():
                     self._accept(effect)
                 case _:
@@ -114,16 +118,19 @@ class BrokerThread:
             delay = min(delay * 2, 2.0)
         return None
 
-    def _until_answered(self, effect: TakeClaims | StopTasks | LookUpResults) -> None:
-        while self._keeper.trusted():
+    def _ask_all(self) -> None:
+        """What must be answered, one after the other; after a failure again with the next look, a second later.
+
+        It keeps nothing else waiting: a Redis that is full takes it only when what is over was removed.
+        """
+        while self._put_off:
+            effect = self._put_off.popleft()
             try:
-                return self._ask(effect)
+                self._ask(effect)
             except BrokerUnavailable as exc:
                 log.warning("broker away", effect=type(effect).__name__, error=str(exc))
-                if self._stopping.is_set():
-                    return None
-                self._await_broker()
-        return None
+                self._put_off.append(effect)
+                return
 
     def _ask(self, effect: TakeClaims | StopTasks | LookUpResults) -> None:
         ids = [task_id(run_id, attempt) for run_id, attempt in effect.attempts]

@@ -194,7 +194,8 @@ class FakeClaims:
 class FakeDispatcher:
     """Queues as deques of runs; `published` keeps all that was ever sent.
 
-    The next `unanswered` publishes are lost with their answer, as by a broker that restarts or is full.
+    The next `unanswered` publishes are lost with their answer, as by a broker that restarts or is full. Of what goes to
+    a queue among `refused` nothing is taken, nor what goes with it.
     """
 
     def __init__(self) -> None:
@@ -202,12 +203,17 @@ class FakeDispatcher:
         self.revoked: list[str] = []
         self.away = False
         self.unanswered = 0
+        self.refused: set[str] = set()
+        self.asked = 0
         self.server = "broker1"
         self._accepted = ("", 0)
         self._queues: dict[str, deque[ReleasedRun | None]] = defaultdict(deque)
 
     def publish(self, runs: Sequence[ReleasedRun]) -> None:
         self._must_answer()
+        self.asked += 1
+        if any(run.queue in self.refused for run in runs):
+            raise BrokerUnavailable("the fake broker refuses the queue")
         if self.unanswered:
             self.unanswered -= 1
             raise BrokerUnavailable("the fake broker gave no answer")
