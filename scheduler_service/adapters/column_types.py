@@ -67,10 +67,13 @@ def _payload(text: str | None) -> Any:
     return None if text is None else load_json(text)
 
 
+_JSON: Final = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+
+
 def dump_json(value: Any) -> str:
     """JSON that every database can keep: plain ASCII, no NaN; RowRefused for a value that has none."""
     try:
-        return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+        return _JSON.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise RowRefused(f"not storable: {str(error)[:200]}") from error
 

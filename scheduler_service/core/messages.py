@@ -136,7 +136,7 @@ def decode(fields: Mapping[str, str]) -> InboxMessage:
     if len(text) > MAX_BODY:
         raise MalformedEntry(f"body of {len(text)} characters is over {MAX_BODY}")
     try:
-        body = json.loads(text, parse_constant=_refuse_constant)
+        body = _JSON.decode(text)
     except (ValueError, RecursionError) as exc:
         raise MalformedEntry(f"body is not JSON: {str(exc)[:100]}") from exc
     if not isinstance(body, dict):
@@ -151,6 +151,9 @@ def decode(fields: Mapping[str, str]) -> InboxMessage:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
+
+
+_JSON: Final = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def _name(body: Mapping[str, Any], key: str) -> str:

@@ -84,6 +84,8 @@ def plan(state: SchedulerState, step: Step) -> None:
 
 
 def _version_at(history: JobHistory, at: Instant) -> Job:
+    if history.current.effective_from <= at:
+        return history.current
     return next(job for job in reversed(history.versions) if job.effective_from <= at)
 
 

@@ -59,6 +59,9 @@ return {seen, accepted == server and 1 or 0, bottom or '0'}
 )
 
 
+_JSON: Final = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+
+
 def claim_key(task_id: str) -> str:
     """Holds the token of whoever claimed this attempt."""
     return f"itinerary:claim:{task_id}"
@@ -90,5 +93,5 @@ def entry(kind: str, at: Instant, body: dict[str, Any]) -> dict[str, str]:
         "v": ENTRY_VERSION,
         "type": kind,
         "at": format_instant(at),
-        "body": json.dumps(body, ensure_ascii=True, separators=(",", ":"), allow_nan=False),
+        "body": _JSON.encode(body),
     }
