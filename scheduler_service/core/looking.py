@@ -10,7 +10,7 @@ from typing import Final
 from scheduler_service.core.instants import MICROSECOND, MILLISECOND, SECOND, Instant
 from scheduler_service.core.looks import CancelsRead, DueRead, OverdueRead, ReadCancels, ReadDue, ReadOverdue
 from scheduler_service.core.model import ActiveRun, RunKind
-from scheduler_service.core.run_state import RunState
+from scheduler_service.core.run_state import FINAL, RunState
 from scheduler_service.core.settling import settle
 from scheduler_service.core.state import SchedulerState, Step
 
@@ -71,8 +71,11 @@ def overdue_read(state: SchedulerState, step: Step, read: OverdueRead) -> None:
 
 
 def _take_over(state: SchedulerState, step: Step, run: ActiveRun) -> None:
-    if state.runs.get(run.run_id) is None and run.run_id not in state.reading:
+    known = state.runs.get(run.run_id)
+    if known is None and run.run_id not in state.reading:
         settle(state, step, run)
+    elif known is not None and known.state in FINAL:
+        step.read(state, run.run_id)  # its end may be on its way to the database still, or came to nothing
 
 
 def cancels_read(state: SchedulerState, step: Step, read: CancelsRead) -> None:

@@ -172,7 +172,9 @@ def make(
     state.cursor_saved_at = step.now
     step.making.append(MakeRuns(rows, state.cursor, retracts, gaps, planned))
     for row in rows:
-        if state.runs.get(row.run_id) is None:
+        known = state.runs.get(row.run_id)
+        # What was skipped may have left its row for a gap, and then is made anew; where it did not, that comes back.
+        if known is None or known.state is RunState.SKIPPED:
             run = _active(row)
             state.runs.put(run)
             state.wait_until(run)

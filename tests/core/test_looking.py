@@ -117,6 +117,18 @@ def test_of_what_was_asked_for_no_more_is_taken_over_than_may_go_out_soon() -> N
     assert [state.runs.get(run.run_id) is not None for run in (behind, planned, elsewhere)] == [False, True, True]
 
 
+def test_a_run_that_is_over_in_memory_alone_is_found() -> None:
+    world = World()
+    world.every("a", "10s")
+    world.advance(5 * SECOND)
+    (run, *_) = world.runs("a")
+    known = world.state.runs.get(run.run_id)
+    assert known is not None
+    world.state.runs.put(known._replace(state=RunState.SKIPPED))
+    world.advance(20 * SECOND)
+    assert world.run(run.run_id).state is RunState.COMPLETED
+
+
 def test_a_planned_run_that_memory_lost_is_found_behind_a_thousand_that_are_held() -> None:
     world = World()
     world.workers.behave = lambda attempt: None

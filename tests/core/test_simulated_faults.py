@@ -7,7 +7,7 @@ import pytest
 
 from scheduler_service.core.effects import Apply, BuildIndex, MakeRuns, MoveRuns
 from scheduler_service.core.feedback import InboxRead, JobsRead, RunsRead, RunsRenewed
-from scheduler_service.core.instants import MINUTE, SECOND
+from scheduler_service.core.instants import MILLISECOND, MINUTE, SECOND, format_instant
 from scheduler_service.core.iteration import iterate, take_over
 from scheduler_service.core.looks import OverdueRead
 from scheduler_service.core.messages import decode
@@ -111,6 +111,23 @@ def test_an_occurrence_that_an_edit_made_anew_is_not_cleaned_up_as_the_ended_one
     world.state.ended.append((world.now, run_id))
     world.advance(15 * SECOND)
     assert world.run(run_id).state is RunState.COMPLETED
+
+
+def test_an_occurrence_that_was_folded_away_and_that_an_edit_of_its_instant_makes_anew_runs_at_once(
+    world: World,
+) -> None:
+    world.workers.behave = never
+    world.every("a", "10s", overlap="skip")
+    world.advance(30 * SECOND)  # one runs, one is skipped as a row, the third at this instant leaves its row for a gap
+    folded = f"a_{format_instant(world.now // SECOND * SECOND)}"
+    assert [gap.count for gap in world.store.tables.gaps] == [1]
+    assert folded not in world.store.tables.runs
+    world.now -= MILLISECOND  # the edit is dated into the instant of what was just folded
+    world.store.jobs.replace(_job(world, "a", "10s", overlap="allow"), None)
+    world.now += MILLISECOND
+    world.tell("job_changed", job_id="a", change="modified")
+    world.advance(SECOND)
+    assert world.run(folded).state is RunState.RUNNING
 
 
 class TestLatenessIsJudgedOnce:
