@@ -54,6 +54,10 @@ class PrometheusMeter:
         self._dead = self._counter("scheduler_inbox_dead_total", "Inbox entries set aside")
         self._lost = self._counter("scheduler_lost_runs_total", "Attempts whose worker was not heard of any more")
         self._pruned = self._counter("scheduler_pruned_rows_total", "Rows deleted because they were old", "table")
+        self._swept = self._gauge(
+            "scheduler_swept_timestamp_seconds",
+            "When the last whole sweep of what is old ended, since 1970; 0: unknown",
+        )
         self._placement = PlacementMetrics(self._registry)
         self.notices = NoticeMetrics(self._registry)
         self._oldest_at = 0
@@ -88,6 +92,7 @@ class PrometheusMeter:
         for gauge in (self._index_runs, self._oldest, self._active, self._workers, self._inbox_lag):
             gauge.set(0)
         self._pending.clear()
+        self._placement.forget()
 
     def iterated(self, state: SchedulerState, seconds: float, effects: Sequence[Effect]) -> None:
         """See Meter."""
@@ -155,6 +160,10 @@ class PrometheusMeter:
     def pruned(self, past: Past, rows: int) -> None:
         """See Meter."""
         self._pruned.labels(past.value).inc(rows)
+
+    def swept(self, ended_at: Instant) -> None:
+        """See Meter."""
+        self._swept.set(ended_at / SECOND)
 
     def exposition(self) -> str:
         """See Meter."""

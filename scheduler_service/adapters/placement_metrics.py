@@ -11,7 +11,7 @@ _FINE: Final = (0.00001, 0.00002, 0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.01, 
 
 
 class PlacementMetrics:
-    """Made once for each registry; `take` reads what the loop counted, `seen` what it last saw of the distribution."""
+    """Made once for each registry; `count` is told what the loop counted, `show` what it last saw."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._score = Gauge("scheduler_distribution_score", "Evenness of the coming day", registry=registry)
@@ -39,6 +39,13 @@ class PlacementMetrics:
             self._placements.labels(label).inc(number)
         elif name == "rebalanced" and label == "rebalance":
             self._rebalances.inc(number)
+
+    def forget(self) -> None:
+        """The distribution is another leader's to show."""
+        self._score.set(0)
+        self._peak.set(0)
+        self._hours.clear()
+        self._shown = None
 
     def show(self, state: SchedulerState) -> None:
         """What the loop saw last."""

@@ -56,9 +56,16 @@ class Pruner(Repeating):
             return
         self._wait = self._retention.every
         try:
+            self._show_last()
             self._sweep()
+            self._show_last()
         except (StoreUnavailable, RowRefused) as exc:  # refused: by a clock that went back, the row is too young now
             log.warning("pruning put off", error=str(exc))
+
+    def _show_last(self) -> None:
+        ended_at = self._retention.store.last_sweep().ended_at
+        if ended_at is not None:
+            self._meter.swept(ended_at)
 
     def _sweep(self) -> None:
         store, kept = self._retention.store, self._retention.kept

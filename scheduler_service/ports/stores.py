@@ -244,5 +244,8 @@ class Meter(PlacementMeter, Protocol):
     def pruned(self, past: Past, rows: int) -> None:
         """Old rows were deleted."""
 
+    def swept(self, ended_at: Instant) -> None:
+        """The last sweep that went through to its end, whoever's, ended then."""
+
     def exposition(self) -> str:
         """All figures in Prometheus text format."""

@@ -301,6 +301,11 @@ def test_the_figures_of_placement_are_told(world: World) -> None:
         "scheduler_peak_hour_job_count ",
     ):
         assert line in told
+    world.meter.standing_by()
+    told = world.meter.exposition()
+    assert "scheduler_distribution_score 0.0" in told
+    assert "scheduler_peak_hour_job_count 0.0" in told
+    assert "scheduler_slot_job_count{" not in told
 
 
 def test_a_place_that_comes_too_late_to_be_planned_is_looked_for_again(world: World) -> None:

@@ -32,6 +32,8 @@ LABELS = {
     "scheduler_queue_pending_runs": {"queue"},
     "scheduler_slot_job_count": {"hour"},
     "scheduler_placements_total": {"type"},
+    "scheduler_notifications_total": {"outcome"},
+    "scheduler_pruned_rows_total": {"table"},
 }
 SCRAPED = {"job", "instance"}
 """What Prometheus itself adds; `up` is its own, too."""

@@ -1,5 +1,6 @@
 """The leader's pruner: it deletes what is old while runs go out, and ends with its leader."""
 
+import re
 from contextlib import closing
 from types import SimpleNamespace
 from typing import cast
@@ -27,6 +28,10 @@ from tests.support.store_bed import sql_bed
 pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
 
+def swept(meter: PrometheusMeter) -> float:
+    return float(re.findall(r"^scheduler_swept_timestamp_seconds (\S+)$", meter.exposition(), re.MULTILINE)[0])
+
+
 def test_a_leader_prunes_what_is_old_and_counts_it_while_runs_go_out(database_url: str, redis_url: str) -> None:
     with LeaderThread(database_url, redis_url, retention=30 * DAY) as one:
         now = one.now()
@@ -39,7 +44,8 @@ def test_a_leader_prunes_what_is_old_and_counts_it_while_runs_go_out(database_ur
         assert one.runs.get(run.run_id).state is RunState.PENDING
         wait_until(lambda: 'pruned_rows_total{table="runs"} 3000.0' in one.meter.exposition(), 20, "them to be counted")
         store = SqlPruning(one.database)
-        wait_until(lambda: store.last_sweep().ended_at, 20, "the sweep to be noted")
+        ended_at = wait_until(lambda: store.last_sweep().ended_at, 20, "the sweep to be noted")
+        wait_until(lambda: swept(one.meter) >= ended_at / SECOND, 20, "its end to be shown")
         again = keep(one.database, old_run(now - 31 * DAY))
         wait_until(lambda: not kept_of(one.database, again), 10, "the next sweep")
 
