@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Select, Text, and_, not_, or_,
 
 from scheduler_service.adapters.batch import Batch
 from scheduler_service.adapters.tables import IS_UNPLANNED, job_versions, jobs
-from scheduler_service.core.errors import BadValue, BadValues
+from scheduler_service.core.errors import BadValue, BadValues, Conflict
 from scheduler_service.core.instants import Instant
 from scheduler_service.core.job_body import read_job
 from scheduler_service.core.model import Job, JobHistory
@@ -49,6 +49,24 @@ def job_of(row: Sequence[Any]) -> Job:
 def current_job_of(row: Sequence[Any]) -> Job:
     """The job as it is now, from JOB_COLUMNS."""
     return replace(job_of(row), source=row[10])
+
+
+def named_job_of(row: Sequence[Any]) -> Job:
+    """The same of a job that somebody named; Conflict where this program refuses what is stored of it."""
+    try:
+        return current_job_of(row)
+    except (BadValue, BadValues) as error:
+        refused = f"job {row[0].get('job_id')} is stored in a way that this program refuses, as of a newer one"
+        raise Conflict(f"{refused}: {error}") from error
+
+
+def listed_job_of(row: Sequence[Any]) -> Job | None:
+    """The same of one of many: one that a newer program made must not hide the others."""
+    try:
+        return named_job_of(row)
+    except Conflict as error:
+        log.warning("job left out of a list", error=str(error))
+        return None
 
 
 def search_columns(job: Job) -> dict[str, str]:

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Select, Text, bindparam, func,
 
 from scheduler_service.adapters.batch import Batch, insert_into
 from scheduler_service.adapters.database import Database
-from scheduler_service.adapters.job_rows import JOB_COLUMNS, current_job_of
+from scheduler_service.adapters.job_rows import JOB_COLUMNS, named_job_of
 from scheduler_service.adapters.sql_audit import record_all
 from scheduler_service.adapters.sql_jobs import audited, job_row, version_row
 from scheduler_service.adapters.tables import job_versions, jobs
@@ -73,7 +73,7 @@ class SqlJobSets:
     def _read(self, wanted: JobSet) -> _Stored:
         with self._database.read() as connection:
             rows = connection.execute(self._asked(wanted, *JOB_COLUMNS), _ids_of(wanted))
-            return _Stored({job.job_id: job for job in map(current_job_of, rows)})
+            return _Stored({job.job_id: job for job in map(named_job_of, rows)})
 
     def _is_still(self, connection: Connection, wanted: JobSet, stored: _Stored) -> bool:
         """Whether nothing of what was read has changed; from here on nobody else changes it."""

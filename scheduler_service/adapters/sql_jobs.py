@@ -14,7 +14,14 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from scheduler_service.adapters.batch import insert_into
 from scheduler_service.adapters.database import Database, can_hold
-from scheduler_service.adapters.job_rows import JOB_COLUMNS, current_job_of, job_of, search_columns, tag_line
+from scheduler_service.adapters.job_rows import (
+    JOB_COLUMNS,
+    job_of,
+    listed_job_of,
+    named_job_of,
+    search_columns,
+    tag_line,
+)
 from scheduler_service.adapters.paging import page_of, read_cursor
 from scheduler_service.adapters.sql_audit import record
 from scheduler_service.adapters.tables import job_versions, jobs
@@ -81,7 +88,7 @@ class SqlJobStore:
             row = connection.execute(select(*JOB_COLUMNS).where(jobs.c.job_id == job_id)).first()
         if row is None or row.deleted:
             raise NotFound(f"no job {job_id}")
-        return current_job_of(row)
+        return named_job_of(row)
 
     def list(
         self,
@@ -109,7 +116,8 @@ class SqlJobStore:
             wanted = wanted.where(jobs.c.job_id > read_cursor(cursor, str)[0])
         with self._database.read() as connection:
             rows = connection.execute(wanted.order_by(jobs.c.job_id).limit(limit + 1)).all()
-        return page_of(rows, limit, current_job_of, lambda row: [row.job_id])
+        page = page_of(rows, limit, listed_job_of, lambda row: [row.job_id])
+        return Page([job for job in page.items if job is not None], page.next_cursor)
 
     def set_paused(
         self, job_id: str, paused: bool, reason: str | None, until: Instant | None, *, by: Deed | None = None
@@ -135,7 +143,7 @@ class SqlJobStore:
     def _locked(self, connection: Connection, job_id: str) -> Job | None:
         """The job as it is, deleted ones too; until the end of the transaction nobody else changes it."""
         row = connection.execute(select(*JOB_COLUMNS).where(jobs.c.job_id == job_id).with_for_update()).first()
-        return None if row is None else current_job_of(row)
+        return None if row is None else named_job_of(row)
 
     def _there(self, connection: Connection, job_id: str) -> Job:
         _check_name(job_id)

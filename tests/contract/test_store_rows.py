@@ -3,14 +3,19 @@
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import select
+import pytest
+from sqlalchemy import select, update
 
-from scheduler_service.adapters.tables import gaps, run_attempts, scheduler_statistics
+from scheduler_service.adapters.sql_job_sets import SqlJobSets
+from scheduler_service.adapters.tables import gaps, jobs, run_attempts, scheduler_statistics
 from scheduler_service.core.effects import Apply, LateReport, MakeRuns, RecordStatistics, Transition
+from scheduler_service.core.errors import Conflict
 from scheduler_service.core.instants import DAY
+from scheduler_service.core.job_body import definition_of
+from scheduler_service.core.job_plan import JobSet
 from scheduler_service.core.model import Gap
 from scheduler_service.core.run_state import Event, RunState
-from tests.support.store_bed import StoreBed, occurrence, one_off
+from tests.support.store_bed import StoreBed, a_job, occurrence, one_off
 
 ERROR = {"type": "ValueError", "message": "too late"}
 
@@ -76,3 +81,22 @@ def test_statistics_older_than_a_week_go(sql_stores: StoreBed) -> None:
     assert rows(sql_stores, scheduler_statistics.c.at, scheduler_statistics.c.lag) == [
         (DAY, 3), (7 * DAY, 3), (8 * DAY, 3),
     ]  # fmt: skip
+
+
+def test_a_job_that_only_a_newer_program_understands_hides_no_other_and_is_named(sql_stores: StoreBed) -> None:
+    for job_id in ("a", "b", "c"):
+        sql_stores.jobs.create(a_job(job_id))
+    assert sql_stores.database is not None
+    newer = {**definition_of(a_job("b")), "moon_phase": "full"}
+    with sql_stores.database.write() as connection:
+        connection.execute(update(jobs).where(jobs.c.job_id == "b").values(definition=newer))
+    page = sql_stores.jobs.list(tag=None, text=None, paused=None, limit=2, cursor=None)
+    rest = sql_stores.jobs.list(tag=None, text=None, paused=None, limit=2, cursor=page.next_cursor)
+    assert [job.job_id for job in (*page.items, *rest.items)] == ["a", "c"]
+    for call in (
+        lambda: sql_stores.jobs.get("b"),
+        lambda: sql_stores.jobs.replace(a_job("b"), None),
+        lambda: SqlJobSets(sql_stores.database).apply(JobSet(None, [a_job("b")]), None),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(Conflict, match=r"^job b is stored .* moon_phase"):
+            call()
