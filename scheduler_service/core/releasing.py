@@ -91,6 +91,9 @@ def _admit(state: SchedulerState, step: Step, run: ActiveRun) -> None:
     policy = run.overlap or (history.current.overlap if history else Overlap.SKIP)
     let_next_in(state, run.job_id)
     live = state.runs.live_of(run.job_id)
+    for other in live:
+        if (known := state.runs.get(other)) is not None and known.state is RunState.RETRYING:
+            step.read(state, other)  # it may have been cancelled, and the word of it lost
     held = [i for i in state.held.get(run.job_id, ()) if (r := state.runs.get(i)) and r.state is RunState.SCHEDULED]
     match decide_overlap(policy, len(live), len(held)):
         case Admission.GO:

@@ -156,5 +156,6 @@ def heartbeat(state: SchedulerState, step: Step, message: Heartbeat) -> None:
         running=tuple(run_id for run_id, _ in message.running),
         left=message.concurrency == 0,
         generation=message.generation,
+        behind=step.now - message.at,
     )
     state.generation.heard_at = step.now

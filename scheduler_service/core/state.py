@@ -25,7 +25,7 @@ from scheduler_service.core.looks import Place
 from scheduler_service.core.model import ActiveRun, JobHistory
 from scheduler_service.core.placements import RebalancePlan
 from scheduler_service.core.run_index import ScheduledRunIndex
-from scheduler_service.core.run_state import FINAL, Event, RunState
+from scheduler_service.core.run_state import FINAL, Event, RunState, can_move
 from scheduler_service.core.run_table import RunTable
 
 
@@ -49,7 +49,7 @@ class CoreSettings:
 
 @dataclass(frozen=True, slots=True)
 class WorkerView:
-    """A worker process as its last heartbeat showed it; `left`: it said goodbye."""
+    """A worker process as its last heartbeat showed it; `left`: it said goodbye. Its clock is so far `behind` ours."""
 
     name: str
     last_seen_at: Instant
@@ -58,6 +58,7 @@ class WorkerView:
     running: tuple[str, ...]
     left: bool
     generation: str | None = None
+    behind: Duration = 0
 
 
 @dataclass(slots=True)
@@ -221,11 +222,11 @@ class Step:
     def transition(self, state: SchedulerState, run: ActiveRun, change: Transition) -> None:
         """Record one guarded write that leaves the run as `run`, in memory at once.
 
-        A start and the end of the same attempt within one iteration become one write.
+        A start and the end of the same attempt within one iteration become one write, if a pending run may end so.
         """
         key = (change.run_id, change.attempt)
         started = self._starts.pop(key, None)
-        if started is not None:
+        if started is not None and can_move(RunState.PENDING, change.event):
             start = self.transitions[started]
             self.transitions[started] = change._replace(
                 started_at=change.started_at or start.started_at, worker=change.worker or start.worker

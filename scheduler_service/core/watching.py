@@ -30,6 +30,7 @@ _CHECK_EVERY: Final = 5 * SECOND
 _LONGEST_PAUSE: Final = 30 * SECOND
 _SUSPECT_FOR: Final = 5 * SECOND
 _LIMIT_SLACK: Final = 30 * SECOND
+_NEVER: Final[Instant] = 2**62
 _RECEIVED_COUNTS_FOR: Final = 10 * SECOND
 _NOT_STARTED: Final = WAITING | {RunState.PENDING}
 _WORKER_FORGOTTEN_AFTER: Final = 600 * SECOND
@@ -86,12 +87,14 @@ def take_released(state: SchedulerState, step: Step, released: tuple[ReleasedRun
     wanted, below = [], []
     for sent in released:
         run = state.runs.get(sent.run_id)
-        if run is not None:
-            if run.attempt != sent.attempt or run.state not in _NOT_STARTED:
-                continue
-            keep(state, run._replace(state=RunState.PENDING, seq=sent.seq, pending_at=step.now), step.now)
-        else:
-            step.read(state, sent.run_id)  # an edit took it out of memory while its move was under way
+        if run is None:
+            # An edit took it out of memory while its move was under way. Sent before it is known again, it could be
+            # reported by then, and nobody would know of what.
+            step.read(state, sent.run_id)
+            continue
+        if run.attempt != sent.attempt or run.state not in _NOT_STARTED:
+            continue
+        keep(state, run._replace(state=RunState.PENDING, seq=sent.seq, pending_at=step.now), step.now)
         if sent.seq < state.generation.floor:
             below.append(sent.run_id)
             continue
@@ -188,7 +191,7 @@ def check_running(state: SchedulerState, step: Step) -> None:
         run = state.runs.get(run_id)
         if run is None or run.state is not RunState.RUNNING:
             continue
-        if _time_is_up(run, step.now):
+        if step.now > _time_is_up_at(state, run):
             _time_out(state, step, run)
             continue
         silence = _silence(state, run, step.now)
@@ -200,8 +203,15 @@ def check_running(state: SchedulerState, step: Step) -> None:
         step.others.append(LookUpResults(tuple(doubtful)))
 
 
-def _time_is_up(run: ActiveRun, now: Instant) -> bool:
-    return run.timeout is not None and run.started_at is not None and now > run.started_at + run.timeout + _LIMIT_SLACK
+def _time_is_up_at(state: SchedulerState, run: ActiveRun) -> Instant:
+    """When a running run has had its time. It is dated by its worker's clock, which may be hours off.
+
+    What a worker runs that is not heard of is lost in any case.
+    """
+    worker = state.workers.get(run.worker or "")
+    if run.timeout is None or run.started_at is None or worker is None:
+        return _NEVER
+    return run.started_at + worker.behind + run.timeout + _LIMIT_SLACK
 
 
 def _silence(state: SchedulerState, run: ActiveRun, now: Instant) -> Duration:
@@ -209,14 +219,12 @@ def _silence(state: SchedulerState, run: ActiveRun, now: Instant) -> Duration:
 
 
 def _next_look(state: SchedulerState, run: ActiveRun, silence: Duration, now: Instant) -> Instant:
-    look = now + state.settings.lost_after - silence
-    if run.timeout is not None and run.started_at is not None:
-        look = min(look, run.started_at + run.timeout + _LIMIT_SLACK + 1)
+    look = min(now + state.settings.lost_after - silence, _time_is_up_at(state, run) + 1)
     return max(look, now + SECOND)
 
 
 def _time_out(state: SchedulerState, step: Step, run: ActiveRun) -> None:
-    # The worker enforces the limit; this is for a worker whose main process is frozen.
+    # The worker enforces the limit; this is for one that cannot: a pool of threads, a task that ignores its signals.
     step.others.append(StopTasks(((run.run_id, run.attempt),)))
     reason = "timed out: it ran longer than its timeout"
     fail(state, step, run, Event.TIME_OUT, _failure(run, step.now, "TimedOut", reason, "timed_out"))

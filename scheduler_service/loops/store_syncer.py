@@ -4,6 +4,7 @@ A database that is away is waited for as long as the lease is trusted; a row tha
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, assert_never
@@ -99,7 +100,8 @@ class StoreSyncer:
                 if isinstance(group[0], RecordStatistics):
                     return []
                 log.warning("database away, trying again", effect=type(group[0]).__name__, error=str(exc))
-            self._stopping.wait(delay)
+            if self._stopping.wait(delay):
+                time.sleep(delay)  # told to stop, it has until the lease ends, and must not ask without a rest
             delay = min(delay * 2, 1.0)
 
     def _do(self, group: Group) -> Answers:

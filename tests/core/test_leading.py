@@ -544,6 +544,31 @@ class TestLost:
         assert (run.state, run.reason) == (RunState.FAILED, "timed_out")
 
 
+    @pytest.mark.parametrize("behind", [-2 * HOUR, 2 * HOUR])
+    def test_a_timeout_is_counted_by_the_leaders_clock_however_wrong_the_workers_is(
+        self, world: World, behind: int
+    ) -> None:
+        def tell(kind: str, **body: object) -> None:
+            world.inbox.send(kind, world.now - (behind if "worker" in body else 0), body)
+
+        world.tell = tell  # type: ignore[method-assign]
+        world.workers.behave = lambda attempt: None
+        run_id = world.enqueue(timeout=2 * MINUTE)
+
+        def run_on(seconds: int) -> RunState:
+            for _ in range(seconds // 5):
+                world.advance(5 * SECOND)
+                world.workers.beat()
+            world.settle()
+            return world.run(run_id).state
+
+        assert run_on(60) is RunState.RUNNING
+        world.lead()
+        assert run_on(60) is RunState.RUNNING
+        assert run_on(60) is RunState.FAILED
+        assert world.run(run_id).reason == "timed_out"
+
+
 class TestRepublish:
     def test_a_message_that_was_popped_and_lost_is_sent_again_with_the_same_task_id(self, world: World) -> None:
         world.workers.listening = False

@@ -1,5 +1,9 @@
 """What is queued while the database is busy goes out in fewer transactions, and in an order that means the same."""
 
+import threading
+
+import pytest
+
 from scheduler_service.core.effects import (
     Apply,
     MakeRuns,
@@ -9,9 +13,14 @@ from scheduler_service.core.effects import (
     Release,
     Transition,
 )
-from scheduler_service.core.model import Gap, NewRun, RunKind
+from scheduler_service.core.errors import LeaseLost, StoreUnavailable
+from scheduler_service.core.instants import SECOND
+from scheduler_service.core.model import Gap, Lease, NewRun, RunKind
 from scheduler_service.core.run_state import Event, RunState
-from scheduler_service.loops.store_syncer import grouped, merged
+from scheduler_service.loops.lease_keeper import LeaseKeeper
+from scheduler_service.loops.mailbox import Mailbox, monotonic
+from scheduler_service.loops.store_syncer import StoreSyncer, grouped, merged
+from tests.support.fake_store import FakeStore
 
 
 def move(*run_ids: str) -> MoveRuns:
@@ -21,6 +30,27 @@ def move(*run_ids: str) -> MoveRuns:
 def apply(*run_ids: str, position: str | None = None, judged_until: int | None = None) -> Apply:
     done = tuple(Transition(run_id, 1, Event.SUCCEED, RunState.COMPLETED, 5) for run_id in run_ids)
     return Apply(done, position=position, judged_until=judged_until)
+
+
+class Away:
+    """A database that does not answer; `asked` counts."""
+
+    asked = 0
+
+    def apply(self, *_: object) -> tuple[str, ...]:
+        self.asked += 1
+        raise StoreUnavailable("away")
+
+
+def test_a_database_that_is_away_is_asked_with_growing_pauses_by_a_leader_that_stops_too() -> None:
+    leases = FakeStore(lambda: 1).leases
+    keeper = LeaseKeeper(leases, Lease(0, 1, "a", 1), monotonic(), SECOND // 2, lambda: None)
+    stopping, away = threading.Event(), Away()
+    stopping.set()
+    syncer = StoreSyncer(away, keeper, Mailbox(), None, stopping, print)  # type: ignore[arg-type]
+    with pytest.raises(LeaseLost):
+        syncer.carry_out([apply("x")])
+    assert 1 < away.asked < 6
 
 
 def test_applies_and_moves_that_alternate_become_one_of_each_the_applies_first() -> None:

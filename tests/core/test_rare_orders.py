@@ -1,0 +1,67 @@
+"""What comes in an order that it seldom comes in, or does not come at all."""
+
+from typing import Any
+
+import pytest
+
+from scheduler_service.core.effects import Publish, ReadRuns, Transition
+from scheduler_service.core.feedback import RunsMoved
+from scheduler_service.core.instants import SECOND
+from scheduler_service.core.iteration import iterate
+from scheduler_service.core.run_state import Event, RunState
+from scheduler_service.core.state import Step
+from tests.support.world import World
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_move_that_comes_back_for_a_run_out_of_memory_is_sent_once_the_run_is_known_again(world: World) -> None:
+    # Sent at once, its report could come before the row: taken for one of the past, its result would be removed.
+    world.workers.listening = False
+    run_id = world.enqueue()
+    sent = world.dispatcher.published.pop()
+    world.state.runs.drop(run_id)
+    world.state.attempt_over(run_id)
+    world.state.marks.clear()
+    world.state, effects = iterate(world.state, [RunsMoved((sent,), ())], world.now)
+    assert not [one for one in effects if isinstance(one, Publish)]
+    assert [one.run_ids for one in effects if isinstance(one, ReadRuns)] == [(run_id,)]
+    world.carry_out(effects)
+    world.settle()
+    assert [run.run_id for run in world.dispatcher.published] == [run_id]
+
+
+def test_an_end_that_no_pending_run_may_come_to_is_written_behind_its_start(world: World) -> None:
+    world.workers.listening = False
+    run_ids = [world.enqueue() for _ in range(2)]
+    step = Step(world.now)
+    for run_id, event in zip(run_ids, (Event.TIME_OUT, Event.FAIL), strict=True):
+        run = world.state.runs.get(run_id)
+        assert run is not None
+        for change in (
+            Transition(run_id, 1, Event.START, RunState.RUNNING, world.now),
+            Transition(run_id, 1, event, RunState.FAILED, world.now),
+        ):
+            step.transition(world.state, run._replace(state=change.to), change)
+    assert [change.event for change in step.transitions] == [Event.START, Event.TIME_OUT, Event.FAIL]
+    world.carry_out(step.finish(world.state))
+    assert [world.run(run_id).state for run_id in run_ids] == [RunState.FAILED] * 2
+
+
+def test_a_retry_that_was_cancelled_without_a_word_holds_up_its_job_once_and_not_for_its_whole_pause(
+    world: World,
+) -> None:
+    def fails(attempt: str) -> tuple[str, dict[str, Any]]:
+        return "failed", {"error": {"type": "ValueError", "message": attempt, "traceback": None}}
+
+    world.workers.behave = fails
+    world.every("a", "10s", retry={"max_attempts": 2, "initial": "8m", "jitter": False})
+    world.advance(15 * SECOND)
+    first, *_ = world.runs("a")
+    assert first.state is RunState.RETRYING
+    world.store.runs.request_cancel(first.run_id)  # Redis is away: the leader is not told
+    world.advance(20 * SECOND)
+    assert world.states("a")[:3] == ["cancelled", "skipped", "retrying"]
