@@ -543,7 +543,6 @@ class TestLost:
         run = world.run(run_id)
         assert (run.state, run.reason) == (RunState.FAILED, "timed_out")
 
-
     @pytest.mark.parametrize("behind", [-2 * HOUR, 2 * HOUR])
     def test_a_timeout_is_counted_by_the_leaders_clock_however_wrong_the_workers_is(
         self, world: World, behind: int
