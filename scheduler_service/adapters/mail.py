@@ -146,7 +146,7 @@ def _details(item: Mapping[str, Any]) -> list[str]:
         when = f"at {item['last_at']}"
     else:
         when = f"{item['count']} times from {item['first_at']} to {item['last_at']}"
-    found = [when]
+    found = [f"{when}, over since" if item.get("over") else when]
     if item.get("run_id"):
         found.append(f"run {item['run_id']}")
     if item.get("reason"):

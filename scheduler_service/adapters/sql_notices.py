@@ -77,7 +77,8 @@ def named_runs(connection: Connection, dialect: str, run_ids: Iterable[str]) -> 
 
 
 def add(connection: Connection, dialect: str, found: Sequence[Notice], *, holds: bool = False) -> None:
-    """Count these in. With `holds` they are conditions, and one that held before is not told again."""
+    """Count these in. With `holds` they are conditions: one that held before is not told again, and of one that comes
+    back before it was told only what holds now is."""
     for chunk in _NOTICES.chunks(_rows(found, holds)):
         connection.execute(_add(dialect, holds), chunk)
 
@@ -106,7 +107,7 @@ def _add(dialect: str, holds: bool) -> Any:
     return insert.on_conflict_do_update(
         index_elements=[notices.c.topic, notices.c.subject],
         set_={
-            "count": untold + new["count"],
+            "count": new["count"] if holds else untold + new["count"],
             "first_at": case((untold > 0, notices.c.first_at), else_=new.first_at),
             "last_at": new.last_at,
             "said": new.said,

@@ -15,6 +15,7 @@ from scheduler_service.adapters.database import Database
 from scheduler_service.adapters.notice_tables import UNTOLD, deliveries, notices
 from scheduler_service.core.instants import DAY, Duration, Instant
 from scheduler_service.core.notices import GIVE_UP_AFTER, LONGEST_PAUSE, TOPIC_GAP, Message, Notice, Topic, Waiting
+from scheduler_service.core.topics import CONDITIONS
 from scheduler_service.ports.notices import Backlog, Delivery
 
 _D: Final = deliveries.c
@@ -24,7 +25,7 @@ _AT_ONCE: Final = 500
 _SENT_KEPT: Final = DAY
 _DEAD_KEPT: Final = 30 * DAY
 _SAID: Final = 300
-_NOTICE: Final = (_N.topic, _N.subject, _N["count"], _N.first_at, _N.last_at, _N.said)
+_NOTICE: Final = (_N.topic, _N.subject, _N["count"], _N.first_at, _N.last_at, _N.said, _N.holds)
 _DELIVERY: Final = (_D.message_id, _D.target, _D.topic, _D.body, _D.made_at, _D.attempts)
 
 Decide = Callable[[Sequence[Waiting], Mapping[Topic, Instant], Instant], Sequence[Message]]
@@ -201,8 +202,9 @@ def _is(delivery: Delivery) -> ColumnElement[bool]:
 
 
 def _notice(row: Any) -> Notice:
-    topic, subject, count, first_at, last_at, said = row[:6]
-    return Notice(Topic(topic), subject, count, first_at, last_at, said)
+    named, subject, count, first_at, last_at, said, holds = row[:7]
+    topic = Topic(named)
+    return Notice(topic, subject, count, first_at, last_at, said, over=topic in CONDITIONS and not holds)
 
 
 def _delivery(row: Any) -> Delivery:

@@ -36,9 +36,20 @@ _SAID: Final[Mapping[Topic, tuple[str, str]]] = {
 }
 
 
+_SAID_OVER: Final[Mapping[Topic, tuple[str, str]]] = {
+    Topic.RUN_LATE: ("1 run was late and is not any more", "{} runs were late and are not any more"),
+    Topic.RUN_OVERLONG: ("1 run took too long and is over", "{} runs took too long and are over"),
+    Topic.JOB_ENDED: ("a job had no next run for a time", "{} jobs had no next run for a time"),
+    Topic.LEADER_ABSENT: ("nobody led for a time, somebody leads again", "nobody led, {} times; somebody leads again"),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What happened to one subject, `count` times from `first_at` to `last_at`; `said` is of the latest, as JSON."""
+    """What happened to one subject, `count` times from `first_at` to `last_at`; `said` is of the latest, as JSON.
+
+    `over`: a condition that holds no more.
+    """
 
     topic: Topic
     subject: str
@@ -46,6 +57,7 @@ class Notice:
     first_at: Instant
     last_at: Instant
     said: Mapping[str, Any]
+    over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,13 +172,12 @@ def _joined(before: Notice, after: Notice) -> Notice:
 
 def _message(topic: Topic, notices: tuple[Notice, ...], now: Instant, message_id: str) -> Message:
     count = sum(notice.count for notice in notices)
-    one, many = _SAID[topic]
     names = [name for notice in notices[:3] if (name := notice.said.get("job_id") or notice.said.get("task"))]
     of_whom = f" ({', '.join(names)}{', ...' if len(notices) > len(names) else ''})" if names else ""
     body = {
         "type": topic.value,
         "timestamp": format_instant(now),
-        "text": f"{one if count == 1 else many.format(count)}{of_whom}",
+        "text": f"{_words(topic, notices)}{of_whom}",
         "data": {
             "count": count,
             "items": [_item(notice) for notice in notices[:_NAMED]],
@@ -176,9 +187,20 @@ def _message(topic: Topic, notices: tuple[Notice, ...], now: Instant, message_id
     return Message(message_id, topic, body, notices)
 
 
+def _words(topic: Topic, notices: Sequence[Notice]) -> str:
+    said = []
+    for over, words in ((False, _SAID), (True, _SAID_OVER)):
+        count = sum(notice.count for notice in notices if notice.over is over)
+        if count:
+            one, many = words[topic]
+            said.append(one if count == 1 else many.format(count))
+    return "; ".join(said)
+
+
 def _item(notice: Notice) -> dict[str, Any]:
     times = {"first_at": format_instant(notice.first_at), "last_at": format_instant(notice.last_at)}
-    return {**notice.said, "count": notice.count, **times}
+    over = {"over": True} if notice.over else {}
+    return {**notice.said, "count": notice.count, **times, **over}
 
 
 def _error(error: Mapping[str, Any] | None) -> dict[str, str | None] | None:

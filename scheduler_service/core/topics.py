@@ -17,4 +17,7 @@ class Topic(StrEnum):
     TEST = "notify.test"
 
 
+CONDITIONS: Final = frozenset({Topic.RUN_LATE, Topic.RUN_OVERLONG, Topic.JOB_ENDED, Topic.LEADER_ABSENT})
+"""What holds for a time and then is over; the others happen."""
+
 TOPICS: Final = frozenset(Topic) - {Topic.TEST}

@@ -1,5 +1,6 @@
 """Notices are committed with their facts, counted once, and become deliveries that each go to one process at a time."""
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -183,6 +184,29 @@ def test_a_condition_is_told_once_while_it_holds_and_again_when_it_comes_back(be
     outbox.hold(Topic.RUN_LATE, found[:1])
     outbox.hold(Topic.RUN_LATE, found)
     assert told(bed) == {("run.late", "a"): 0, ("run.late", "b"): 2}
+
+
+def test_what_began_and_ended_before_it_might_be_told_is_told_as_over(bed: StoreBed, outbox: SqlOutbox) -> None:
+    found = [Notice(Topic.RUN_LATE, subject, 2, 1, 2, {"job_id": subject}) for subject in ("a", "b")]
+    for held in (found, [], found[:1], []):  # in the quiet time
+        outbox.hold(Topic.RUN_LATE, held)
+    outbox.hold(Topic.RUN_LATE, [replace(found[1], count=5, first_at=7, last_at=8)])
+    assert seal(outbox) == 1
+    (sent,) = rows(bed, deliveries)
+    body = json.loads(sent.body)
+    assert body["text"] == "5 runs are due and have not started; 2 runs were late and are not any more (b, a)"
+    assert [(item["job_id"], item["count"], item.get("over")) for item in body["data"]["items"]] == [
+        ("b", 5, None),
+        ("a", 2, True),
+    ]
+
+
+def test_what_happens_is_never_over(bed: StoreBed, outbox: SqlOutbox) -> None:
+    lease = bed.lead()
+    (run,) = bed.released(lease, one_off(lease.now))
+    bed.leader.apply(lease, Apply((failure(run, lease.now),)))
+    assert seal(outbox) == 1
+    assert "over" not in json.loads(rows(bed, deliveries)[0].body)["data"]["items"][0]
 
 
 def test_a_look_at_a_part_says_nothing_of_the_rest(

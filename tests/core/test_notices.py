@@ -26,6 +26,7 @@ from scheduler_service.core.notices import (
     told_of,
 )
 from scheduler_service.core.run_state import Event, RunState
+from scheduler_service.core.topics import CONDITIONS
 
 NOW = parse_instant("2026-11-28T02:00:00Z")
 RUN = Named("r1", "billing.close", "billing.close_month")
@@ -111,6 +112,18 @@ def test_what_is_ready_is_one_message_a_topic_the_most_frequent_first() -> None:
             "more": 0,
         },
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("topic", sorted(CONDITIONS))
+def test_what_is_over_by_the_time_it_is_told_is_told_as_over(topic: Topic) -> None:
+    present, past = notice("a", topic), replace(notice("b", topic), over=True)
+    now, before, both = (
+        messages(these, NOW, lambda: "m")[0].body for these in ((present,), (past,), (present, past))
+    )  # fmt: skip
+    assert both["text"] == f"{now['text'].removesuffix(' (a)')}; {before['text'].removesuffix(' (b)')} (a, b)"
+    assert now["text"].removesuffix(" (a)") != before["text"].removesuffix(" (b)")
+    assert [item.get("over") for item in both["data"]["items"]] == [None, True]
+    assert both["data"]["count"] == 2
 
 
 def test_a_message_of_many_subjects_names_fifty_and_counts_the_rest() -> None:
