@@ -111,12 +111,12 @@ class InboxReader(Repeating):
 def parts(batch: InboxBatch, read_to: str) -> Iterator[Part]:
     """The batch cut where entries that may have been read before, or were sent again, meet others; never nothing."""
     limit = _numbers(read_to)
-    runs = [
-        (again, tuple(entries))
-        for again, entries in groupby(
-            batch.entries, lambda one: _numbers(one[0]) <= limit or one[1].get(AGAIN_FIELD) == "1"
-        )
-    ]
+    all_new = not batch.entries or _numbers(batch.entries[0][0]) > limit
+
+    def is_again(one: tuple[str, Mapping[str, str]]) -> bool:
+        return one[1].get(AGAIN_FIELD) == "1" or (not all_new and _numbers(one[0]) <= limit)
+
+    runs = [(again, tuple(entries)) for again, entries in groupby(batch.entries, is_again)]
     for again, entries in runs[:-1]:
         yield Part(entries, entries[-1][0], again)
     again, entries = runs[-1] if runs else (False, ())

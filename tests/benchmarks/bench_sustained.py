@@ -24,7 +24,7 @@ STEPS: Final = (1_000, 4_000, 5_000)
 
 def figures(asked: Asked) -> Iterator[Figure]:
     """The rate to reach, the most, and what real workers bear."""
-    steady, warm, step = (10, 5, 5) if asked.quick else (60, 35, 20)
+    steady, warm, step = (10, 5, 5) if asked.quick else (60, 75, 20)
     drawn: dict[str, list[Lives]] = {}
     with Bed() as bed:
         rate = 500 if asked.quick else RATE
@@ -58,7 +58,7 @@ def figures(asked: Asked) -> Iterator[Figure]:
 
 
 def _flow(bed: Bed, rate: int, seconds: float, warm: float) -> Lives:
-    """`warm`: finished runs are kept in memory for half a minute, so that only then it is full."""
+    """`warm`: ended runs are kept for half a minute, and after a minute a second index is built beside the first."""
     with flowing(bed, rate) as (scene, worker):
         time.sleep(warm)
         return watch(scene, worker, rate, seconds)
