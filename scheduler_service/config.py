@@ -149,11 +149,6 @@ class Settings(BaseSettings):
     log_level: Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)] = "info"
 
     @property
-    def lease_renew(self) -> Duration:
-        """How often the leader renews its lease: three tenths of its ttl, 1.5 s of 5 s."""
-        return self.lease_ttl * 3 // 10
-
-    @property
     def notify_topics(self) -> frozenset[Topic]:
         """What is told of: nothing where nobody is named to be told."""
         return self.notify_events if self.notify_webhooks or self.notify_email_to else frozenset()

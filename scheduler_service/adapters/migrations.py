@@ -16,7 +16,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import Script, ScriptDirectory
-from sqlalchemy import Connection, Engine, event, exc, func, select
+from sqlalchemy import Connection, event, exc, func, select
 
 import scheduler_service
 from scheduler_service.adapters.database import Bounds, Database
@@ -100,15 +100,8 @@ def alone(database: Database) -> Iterator[Connection]:
         yield connection  # the lock ends with the connection
 
 
-def schema_is_current(engine: Engine) -> bool:
-    """Whether the database has exactly this program's schema: neither an older nor a newer one may be led on."""
-    with engine.connect() as connection:
-        current, newest = _revisions(connection)
-    return current == newest
-
-
 def check_schema(database: Database) -> None:
-    """Return if the schema is this program's; StoreUnavailable saying what to do if not."""
+    """Return if the schema is this program's, neither an older nor a newer one; StoreUnavailable saying what to do."""
     with database.read() as connection:
         current, newest = _revisions(connection)
     _refuse_newer(current)

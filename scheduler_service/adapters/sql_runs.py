@@ -4,7 +4,7 @@ Promises: an idempotency key names one run for ever, whoever asks at the same ti
 between two states. Never moves a run except to `cancelled`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, Final
@@ -36,7 +36,7 @@ from scheduler_service.adapters.tables import IS_ACTIVE, WAITS, among, run_attem
 from scheduler_service.core.audit import Deed
 from scheduler_service.core.errors import Conflict, NotFound, StoreUnavailable
 from scheduler_service.core.model import NewRun, Run
-from scheduler_service.core.run_state import ACTIVE, RunState
+from scheduler_service.core.run_state import RunState
 from scheduler_service.ports.stores import Page, RunFilter
 
 CANCELLED_EARLY: Final = "cancelled on request, before it was released"
@@ -103,13 +103,6 @@ class SqlRunStore:
             if before is not None and before.cancel_requested_at != after.cancel_requested_at:
                 record(connection, now, by, run_id, {"state": before.state}, {"state": after.state.value})
             return after
-
-    def counts(self) -> Mapping[RunState, int]:
-        """See RunStore."""
-        counted = select(runs.c.state, func.count()).where(IS_ACTIVE).group_by(runs.c.state)
-        with self._database.read() as connection:
-            found = {RunState(state): number for state, number in connection.execute(counted)}
-        return {state: found.get(state, 0) for state in RunState if state in ACTIVE}
 
     def _by_id(self, connection: Connection, run_ids: Sequence[str]) -> dict[str, Run]:
         found: dict[str, Run] = {}

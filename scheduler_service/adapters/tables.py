@@ -214,7 +214,7 @@ def partial_index(name: str, *columns: ColumnElement[Any], where: ColumnElement[
 
 
 _IN_TURN: Final = (runs.c.queue, runs.c.priority, runs.c.due_at, runs.c.id)
-WAITING_INDEX: Final = partial_index("ix_runs_waiting", *_IN_TURN, where=WAITS)
+partial_index("ix_runs_waiting", *_IN_TURN, where=WAITS)
 partial_index("ix_runs_waiting_asked_for", *_IN_TURN, where=and_(WAITS, IS_ASKED_FOR))
 partial_index("uq_runs_occurrence", runs.c.job_id, runs.c.scheduled_at, where=IS_OCCURRENCE, unique=True)
 partial_index("ix_runs_active", runs.c.state, runs.c.kind, where=IS_ACTIVE)

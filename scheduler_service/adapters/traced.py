@@ -38,7 +38,6 @@ class TracedRuns:
         self.get = runs.get
         self.list = runs.list
         self.request_cancel = runs.request_cancel
-        self.counts = runs.counts
 
     def enqueue(self, runs: Sequence[NewRun], *, by: Deed | None = None) -> list[tuple[Run, bool]]:
         """See RunStore. The span of a run that was there already names that one."""

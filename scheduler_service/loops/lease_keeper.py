@@ -24,6 +24,11 @@ _JUMP: Final = 2 * SECOND
 _STUCK_AFTER: Final = 60 * SECOND
 
 
+def renewed_every(ttl: Duration) -> Duration:
+    """How often a lease is renewed: three tenths of its ttl, 1.5 s of 5 s."""
+    return ttl * 3 // 10
+
+
 class LeaseKeeper:
     """Renews one lease from a thread of its own until it is stopped or lost."""
 
@@ -112,14 +117,14 @@ class LeaseKeeper:
         self._behind = ahead < -_JUMP
 
     def _renew(self) -> None:
-        wait = self._ttl * 3 // 10
+        wait = renewed_every(self._ttl)
         while not self._stopped.wait(wait / SECOND):
             if self._passed_at is not None and self._clock() - self._passed_at > _STUCK_AFTER:
                 log.error("loop stands still", term=self._lease.term, stuck_s=_STUCK_AFTER // SECOND)
                 return self._give_up()
             try:
                 self.confirm()
-                wait = self._ttl * 3 // 10
+                wait = renewed_every(self._ttl)
             except LeaseLost as exc:
                 log.error("lease lost", term=self._lease.term, error=str(exc))
                 return self._give_up()

@@ -1,6 +1,6 @@
 """The database as the leader and its users need it: jobs, runs, the lease; and the meter that watches the leader."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Generic, Literal, Protocol, TypeVar
@@ -215,9 +215,6 @@ class RunStore(Protocol):
     def request_cancel(self, run_id: str, *, by: Deed | None = None) -> Run:
         """Scheduled and retrying end `cancelled` here; for pending and running cancel_requested_at is committed.
         A final run is returned as it is. NotFound."""
-
-    def counts(self) -> Mapping[RunState, int]:
-        """How many runs are in each state that is not final."""
 
 
 class Meter(PlacementMeter, Protocol):

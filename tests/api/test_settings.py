@@ -11,6 +11,7 @@ from scheduler_service.config import Settings, load_settings, shown_url
 from scheduler_service.core.errors import BadValues
 from scheduler_service.core.instants import DAY, MILLISECOND, MINUTE, SECOND, parse_duration
 from scheduler_service.core.notices import TOPICS, Topic
+from scheduler_service.loops.lease_keeper import renewed_every
 from scheduler_service.notify_settings import read_smtp_url
 
 DIGEST = "ab" * 32
@@ -32,7 +33,7 @@ def test_the_defaults_are_those_of_the_design(monkeypatch: pytest.MonkeyPatch, t
     assert settings.lookahead_window == 10 * MINUTE
     assert settings.grace_period == settings.lost_after == settings.redispatch_after == 30 * SECOND
     assert settings.loop_interval == SECOND
-    assert (settings.lease_ttl, settings.lease_renew) == (5 * SECOND, 1500 * MILLISECOND)
+    assert (settings.lease_ttl, renewed_every(settings.lease_ttl)) == (5 * SECOND, 1500 * MILLISECOND)
     assert (settings.inbox_buffer_size, settings.publish_window) == (1000, 10_000)
     assert settings.retention == 30 * DAY
     assert (settings.api_host, settings.api_port, settings.flower_port) == ("127.0.0.1", 8080, 5555)

@@ -17,7 +17,7 @@ from sqlalchemy import Boolean, Column, DateTime, Integer, MetaData, Table, inse
 from sqlalchemy.dialects.postgresql import JSON
 
 from scheduler_service.adapters.database import Database
-from scheduler_service.adapters.migrations import MIGRATION_BOUNDS, alembic_config, migrate_to, schema_is_current
+from scheduler_service.adapters.migrations import MIGRATION_BOUNDS, alembic_config, check_schema, migrate_to
 from scheduler_service.adapters.notice_tables import metadata
 from scheduler_service.adapters.tables import runs
 from scheduler_service.core.errors import BadValue
@@ -115,7 +115,7 @@ def test_every_version_up_and_down_and_up_again_keeps_the_rows(empty: Database, 
         add(empty, tables, {name: row_for(table, 2 * number + 1) for name, table in tables.items()})
         written_before = {name: row_for(table, 2 * number + 2) for name, table in tables.items()}
         present = rows_of(empty, tables)
-    assert schema_is_current(empty.engine)
+    check_schema(empty)
     assert _differences(empty) == []
     newest, made = present, indexes_of(empty)
 
@@ -172,7 +172,7 @@ def test_indexes_are_made_while_another_writes_runs(empty_postgres_url: str) -> 
             keep(database, old_run(2))
             assert not migrating.done()
         migrating.result(20)
-        assert schema_is_current(database.engine)
+        check_schema(database)
 
 
 @pytest.mark.postgres

@@ -11,7 +11,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import inspect, text
 
 from scheduler_service.adapters.database import Database
-from scheduler_service.adapters.migrations import check_schema, schema_is_current, upgrade
+from scheduler_service.adapters.migrations import check_schema, upgrade
 from scheduler_service.adapters.notice_tables import metadata
 from scheduler_service.core.errors import StoreUnavailable
 from scheduler_service.core.model import RunKind
@@ -84,7 +84,7 @@ def test_several_who_migrate_at_once_all_find_it_done(empty: Database, empty_dat
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(migrate, range(4)))
-    assert schema_is_current(empty.engine)
+    check_schema(empty)
     migrated = [line for line in lines if line.startswith("migrated to version")]
     assert len(migrated) == len(set(migrated)) == len(list((REPOSITORY / "alembic" / "versions").glob("*.py")))
     assert sum(line.startswith("the schema is at version") for line in lines) == 4
@@ -97,7 +97,6 @@ def test_a_schema_that_is_missing_or_of_a_newer_program_is_not_led_on(empty: Dat
     check_schema(empty)
     with empty.write() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    assert not schema_is_current(empty.engine)
     with pytest.raises(StoreUnavailable, match="newer program"):
         check_schema(empty)
     with pytest.raises(StoreUnavailable, match="newer program"):

@@ -113,7 +113,6 @@ def assert_hot_statements_use_their_indexes(bed: StoreBed, lease: Lease) -> None
         "fold": (lambda: bed.leader.apply(lease, Apply((folding,))), "runs_run_id"),
         "read": (lambda: bed.leader.read_runs([run.run_id for run in runs]), "runs_run_id"),
         "retract": (lambda: bed.leader.make_runs(lease, retracting), "ix_runs_active"),
-        "counts": (lambda: bed.runs.counts(), "ix_runs_active"),
         "newest": (lambda: bed.runs.list(RunFilter(), 50, None), "ix_runs_newest"),
         "of a job": (lambda: bed.runs.list(RunFilter(job_id="job7"), 50, None), "ix_runs_of_job"),
         "get": (lambda: bed.runs.get(runs[0].run_id), "runs_run_id"),

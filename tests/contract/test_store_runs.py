@@ -2,7 +2,6 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import pytest
 
@@ -11,7 +10,7 @@ from scheduler_service.core.effects import Apply, Transition
 from scheduler_service.core.errors import BadValue, Conflict, NotFound, RowRefused
 from scheduler_service.core.instants import DAY, MINUTE, SECOND
 from scheduler_service.core.model import NewRun, RetryPolicy, RunKind
-from scheduler_service.core.run_state import ACTIVE, Event, RunState
+from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.ports.stores import RunFilter
 from tests.support.store_bed import StoreBed, occurrence, one_off, release
 
@@ -217,12 +216,3 @@ def test_a_cancel_beside_a_release_is_either_in_time_or_noted(bed: StoreBed) -> 
         kept = bed.runs.get(run.run_id)
         assert kept.cancel_requested_at is not None
         assert kept.state is (RunState.PENDING if run.run_id in released else RunState.CANCELLED)
-
-
-def test_counts_are_of_the_states_that_are_not_final(bed: StoreBed) -> None:
-    assert bed.runs.counts() == dict.fromkeys(ACTIVE, 0)
-    lease = bed.lead()
-    bed.released(lease, one_off(lease.now), one_off(lease.now))
-    bed.make(lease, one_off(lease.now), one_off(lease.now + DAY), replace(one_off(AT), run_id="gone"))
-    bed.runs.request_cancel("gone")
-    assert bed.runs.counts() == {**dict.fromkeys(ACTIVE, 0), RunState.PENDING: 2, RunState.SCHEDULED: 2}

@@ -1,6 +1,6 @@
 """RunStore in memory, by the same contract as the SQL one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from scheduler_service.adapters.paging import page_of, read_cursor
@@ -8,7 +8,7 @@ from scheduler_service.core.audit import Deed
 from scheduler_service.core.errors import Conflict, NotFound
 from scheduler_service.core.instants import format_instant
 from scheduler_service.core.model import NewRun, Run
-from scheduler_service.core.run_state import ACTIVE, FINAL, WAITING, RunState
+from scheduler_service.core.run_state import FINAL, WAITING, RunState
 from scheduler_service.ports.stores import Page, RunFilter
 from tests.support.fake_rows import RunRow, Tables, refuse_unstorable
 
@@ -56,11 +56,6 @@ class FakeRunStore:
             if is_news:
                 self._tables.record(by, run_id, {"state": before}, {"state": row.state.value})
             return self.get(run_id)
-
-    def counts(self) -> Mapping[RunState, int]:
-        with self._tables.lock:
-            states = [row.state for row in self._tables.runs.values()]
-            return {state: states.count(state) for state in ACTIVE}
 
     def _record(self, made: Sequence[NewRun], by: Deed | None) -> None:
         if len(made) > 1:

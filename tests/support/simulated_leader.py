@@ -24,7 +24,7 @@ from scheduler_service.core.rebuilding import IndexBuilder
 from scheduler_service.core.run_state import Event
 from scheduler_service.loops.broker_thread import BrokerThread
 from scheduler_service.loops.inbox_reader import BEGINNING, parts
-from scheduler_service.loops.lease_keeper import LeaseKeeper
+from scheduler_service.loops.lease_keeper import LeaseKeeper, renewed_every
 from scheduler_service.loops.mailbox import Mailbox
 from scheduler_service.loops.store_syncer import StoreSyncer
 from tests.support.simulated_process import Process
@@ -107,7 +107,7 @@ class SimLeader(Process):
         simulation.note(f"{self.name} takes over: cursor {cursor}, {len(runs)} runs, {len(jobs)} jobs")
         self._hand_out(effects)
         self.kick("loop", 0)
-        self.kick("keep", simulation.ttl * 3 // 10)
+        self.kick("keep", renewed_every(simulation.ttl))
         self.kick("watch", 2 * SECOND)
         self.kick("read", 0)
 
@@ -249,7 +249,7 @@ class SimLeader(Process):
             self.keeper.confirm()
         except LeaseLost as lost:
             return self.step_down(str(lost))
-        return self.kick("keep", self.simulation.ttl * 3 // 10)
+        return self.kick("keep", renewed_every(self.simulation.ttl))
 
     def _heard(self) -> None:
         self.kick("loop", self.simulation.latency())
