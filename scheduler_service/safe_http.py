@@ -25,6 +25,8 @@ _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _OURS: Final = {"host", "content-length", "transfer-encoding", "connection", "expect", "upgrade"}
 _SECRET: Final = {"authorization", "cookie", "proxy-authorization"}
 PRINTABLE: Final = re.compile(r"[!-~]+")
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE: Final = re.compile("[\t -~\u00a0-\u00ff]*")
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -84,10 +86,12 @@ def call(url: str, method: str, headers: Mapping[str, str], body: Any, timeout: 
 def _checked(url: str, method: str, headers: Mapping[str, str], body: Any, reach: Reach) -> _Request:
     if method.upper() not in _METHODS:
         raise CallRefused(f"method must be one of {', '.join(_METHODS)}")
-    for name in headers:
+    sent = {name: str(value) for name, value in headers.items()}
+    for name, value in sent.items():
+        if not (_HEADER_NAME.fullmatch(name) and _HEADER_VALUE.fullmatch(value)):
+            raise CallRefused(f"header {name[:100]!r} cannot be sent: use one line of printable Latin-1")
         if name.lower() in _OURS:
             raise CallRefused(f"header {name} is set by the call itself")
-    sent = {name: str(value) for name, value in headers.items()}
     if body is None or isinstance(body, str):
         encoded = None if body is None else body.encode()
     else:
@@ -148,7 +152,11 @@ def _accepted(request: _Request, answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def _redirected(request: _Request, status: int, location: str) -> _Request:
-    target = checked_url(urljoin(request.url.geturl(), location))
+    try:
+        target = checked_url(urljoin(request.url.geturl(), location))
+    except ValueError as exc:  # CallRefused too: it is the other side's to mend
+        why = exc if isinstance(exc, CallRefused) else "url cannot be read"
+        raise CallFailed(f"{request.where} redirected to what cannot be called: {why}", status) from exc
     elsewhere = (target.scheme, target.netloc) != (request.url.scheme, request.url.netloc)
     kept = {n: v for n, v in request.headers.items() if not (elsewhere and n.lower() in _SECRET)}
     if status in (307, 308) or request.method in ("GET", "HEAD"):

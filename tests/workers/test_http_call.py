@@ -127,6 +127,17 @@ def test_redirects_are_followed_a_few_times(server: Any) -> None:
 
 
 @pytest.mark.usefixtures("allowed")
+@pytest.mark.parametrize(
+    "location", ["http://[::1", "//[x", "http://h:99999/", "http://h:x/", "ftp://h/", "http://u:p@h/", "http://a b/"]
+)
+def test_a_redirect_to_what_cannot_be_called_is_the_call_s_clear_failure(server: Any, location: str) -> None:
+    server.elsewhere = location
+    with pytest.raises(CallFailed, match=r"^http://127\.0\.0\.1 redirected to what cannot be called: url ") as failed:
+        get(f"{server.url}/away")
+    assert failed.value.status == 302
+
+
+@pytest.mark.usefixtures("allowed")
 @pytest.mark.parametrize(("status", "method", "body"), [(303, "GET", ""), (302, "GET", ""), (307, "POST", '"x"')])
 def test_a_redirected_post_keeps_its_body_only_where_the_status_says_so(
     server: Any, status: int, method: str, body: str
@@ -259,9 +270,22 @@ def test_headers_of_the_transport_are_refused(name: str) -> None:
 
 
 @pytest.mark.usefixtures("allowed")
-def test_a_header_cannot_carry_a_second_one(server: Any) -> None:
-    with pytest.raises(ValueError, match="Invalid header value"):
-        get(server.url, Accept="x\r\nX-Evil: 1")
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("X-A", "secret\r\nX-Evil: 1"), ("X-A", "secret\n"), ("X-A", "secret\u20ac"), ("X A", "secret"), ("", "secret"),
+     ("X\xe4", "secret"), ("X:A", "secret")],
+)  # fmt: skip
+def test_a_header_that_is_not_one_line_of_letters_is_refused_by_name(server: Any, name: str, value: str) -> None:
+    with pytest.raises(CallRefused, match=r"^header '.*' cannot be sent") as refusal:
+        get(server.url, **{name: value})
+    assert "secret" not in str(refusal.value)
+    assert server.seen == []
+
+
+@pytest.mark.usefixtures("allowed")
+def test_headers_may_be_latin_1(server: Any) -> None:
+    get(server.url, **{"X-A": "\xe4 b\tc", "X-B": ""})
+    assert server.seen[0][2]["X-A"] == "\xe4 b\tc"
 
 
 @pytest.mark.parametrize("timeout", [0, -1, 4000, float("nan")])
