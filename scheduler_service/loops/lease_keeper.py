@@ -20,6 +20,8 @@ log = structlog.get_logger(__name__)
 
 # More than this between two renewals is no drift: somebody set the database's clock.
 _JUMP: Final = 2 * SECOND
+# A host whose clock is faster than the database's loses what it is ahead at a five-hundredth of the speed of time.
+_SLEW: Final = 500
 # A loop that has not come round for so long is stuck: better a standby than a leader who only keeps the lease.
 _STUCK_AFTER: Final = 60 * SECOND
 
@@ -50,8 +52,9 @@ class LeaseKeeper:
         self._lost = threading.Event()
         self._stopped = threading.Event()
         self._passed_at: Duration | None = None
-        # (monotonic time before the last successful question, monotonic time of its answer, the database's time)
-        self._confirmed = (asked_at, clock(), lease.now)
+        # (monotonic time before the last successful question, and of its answer; the database's time, and how far
+        # ahead of that this leader was)
+        self._confirmed = (asked_at, clock(), lease.now, 0)
         self._jumped: Duration = 0
         self._behind = False
         self._thread = threading.Thread(target=self._renew, name="lease-keeper", daemon=True)
@@ -70,9 +73,13 @@ class LeaseKeeper:
         return not self._lost.is_set() and self._clock() < self._confirmed[0] + self._ttl - self._margin
 
     def now(self) -> Instant:
-        """The database's time at the last renewal plus monotonic time since."""
-        _, answered_at, database_now = self._confirmed
-        return database_now + self._clock() - answered_at
+        """The database's time at the last renewal plus monotonic time since; it never runs backwards."""
+        return self._now_at(self._clock())
+
+    def _now_at(self, clock: Duration) -> Instant:
+        _, answered_at, database_now, ahead = self._confirmed
+        since = clock - answered_at
+        return database_now + since + (ahead if ahead > _JUMP else max(0, ahead - since // _SLEW))
 
     @property
     def passed_at(self) -> Duration | None:
@@ -98,9 +105,10 @@ class LeaseKeeper:
         """Renew once; raises LeaseLost or StoreUnavailable."""
         asked_at = self._clock()
         lease = self._store.renew(self._lease, self._ttl)
-        self._follow(lease.now - self.now())
-        # Time never runs backwards here, whatever the database's clock does.
-        self._confirmed = (asked_at, self._clock(), max(lease.now, self.now()))
+        answered_at = self._clock()
+        ahead = self._now_at(answered_at) - lease.now
+        self._follow(-ahead)
+        self._confirmed = (asked_at, answered_at, lease.now, max(0, ahead))
 
     def _follow(self, ahead: Duration) -> None:
         """A clock that is set back is not followed, unless that takes back a jump ahead: then a new term begins.
