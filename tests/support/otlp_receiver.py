@@ -1,16 +1,14 @@
 """A receiver of OTLP over HTTP on loopback, as a collector is one: keeps the spans that it was sent."""
 
 import gzip
-import threading
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as WireSpan
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
+
+from tests.support.http_server import LoopbackServer, QuietHandler
 
 
 @dataclass(frozen=True)
@@ -31,33 +29,13 @@ class Received:
     event_times: dict[str, int] = field(default_factory=dict)
 
 
-class OtlpReceiver(AbstractContextManager["OtlpReceiver"]):
+class OtlpReceiver(LoopbackServer):
     """Listens on `endpoint` for the time of the block."""
 
     def __init__(self) -> None:
         self.spans: list[Received] = []
-        receiver = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                if self.headers.get("Content-Encoding") == "gzip":
-                    body = gzip.decompress(body)
-                assert self.path == "/v1/traces"
-                receiver.spans += _spans(ExportTraceServiceRequest.FromString(body))
-                self.send_response(200)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, format: str, *args: Any) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, name="OTLP receiver")
-
-    @property
-    def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}"
+        super().__init__(_handler(self))
+        self.endpoint = self.address
 
     def of_run(self, run_id: str) -> list[Received]:
         """All spans so far that name this run, by their begin."""
@@ -66,16 +44,20 @@ class OtlpReceiver(AbstractContextManager["OtlpReceiver"]):
             key=lambda span: span.start,
         )
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+def _handler(receiver: OtlpReceiver) -> type[QuietHandler]:
+    class Handler(QuietHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            if self.headers.get("Content-Encoding") == "gzip":
+                body = gzip.decompress(body)
+            assert self.path == "/v1/traces"
+            receiver.spans += _spans(ExportTraceServiceRequest.FromString(body))
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+    return Handler
 
 
 def _spans(request: ExportTraceServiceRequest) -> list[Received]:

@@ -5,11 +5,11 @@ import hashlib
 import hmac
 import json
 import threading
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
+
+from tests.support.http_server import LoopbackServer, QuietHandler
 
 SECRET = "whsec_" + base64.b64encode(b"a key of thirty-two bytes at all").decode()
 
@@ -32,17 +32,15 @@ class Post:
         return self.headers["webhook-id"]
 
 
-class WebhookReceiver(AbstractContextManager["WebhookReceiver"]):
+class WebhookReceiver(LoopbackServer):
     """Gives `answers` one after another, the last one for ever: a status, a Location to redirect to, "hang"."""
 
     def __init__(self, *answers: int | str) -> None:
         self.answers: list[int | str] = list(answers) or [200]
         self.posts: list[Post] = []
         self.over = threading.Event()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        self.url = f"http://127.0.0.1:{self._server.server_port}/hook"
+        super().__init__(_handler(self))
+        self.url = f"{self.address}/hook"
 
     @property
     def taken(self) -> list[Post]:
@@ -56,21 +54,15 @@ class WebhookReceiver(AbstractContextManager["WebhookReceiver"]):
     def next_answer(self) -> int | str:
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.over.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join(5)
+        super().__exit__(kind, error, trace)
 
 
-def _handler(receiver: WebhookReceiver) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
+def _handler(receiver: WebhookReceiver) -> type[QuietHandler]:
+    class Handler(QuietHandler):
         def do_POST(self) -> None:
             raw = self.rfile.read(int(self.headers.get("content-length", 0)))
             answer = receiver.next_answer()
@@ -85,8 +77,6 @@ def _handler(receiver: WebhookReceiver) -> type[BaseHTTPRequestHandler]:
                 self.send_header("Location", str(answer))
             self.send_header("Content-Length", "0")
             self.end_headers()
-
-        def log_message(self, format: str, *args: Any) -> None: ...
 
     return Handler
 
