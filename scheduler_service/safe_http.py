@@ -11,13 +11,13 @@ import json
 import re
 import socket
 import ssl
-import threading
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import SplitResult, urljoin, urlsplit
+
+from scheduler_service.bounded import Fuse, addresses_of, connected, left
 
 _BODY_LIMIT: Final = 32 * 1024
 _LONGEST: Final = 3600.0
@@ -167,54 +167,45 @@ def _redirected(request: _Request, status: int, location: str) -> _Request:
 
 class _Connection(http.client.HTTPConnection):
     """Connects to an address that was checked, speaks TLS for the name that was asked for, and is cut off at the
-    deadline: a timeout of the socket alone would let a server drip for ever."""
+    deadline."""
 
     def __init__(self, url: SplitResult, deadline: float, reach: Reach) -> None:
         self._tls = url.scheme == "https"
         super().__init__(url.hostname or "", url.port or (443 if self._tls else 80))
         self._deadline = deadline
         self._reach = reach
-        self._watchdog: threading.Timer | None = None
-        self.cut_off = False
+        self._fuse: Fuse | None = None
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether its time was over before it was."""
+        return self._fuse is not None and self._fuse.blown
 
     def connect(self) -> None:
         """Resolve, check all, connect to the first that answers."""
-        raw = self._first_of(checked_addresses(self.host, self.port, self._reach))
-        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.sock = ssl.create_default_context().wrap_socket(raw, server_hostname=self.host) if self._tls else raw
-        self.sock.settimeout(_left(self._deadline))
-        self._watchdog = threading.Timer(_left(self._deadline), self._cut, (self.sock,))
-        self._watchdog.daemon = True
-        self._watchdog.start()
+        addresses = checked_addresses(self.host, self.port, self._reach, self._deadline)
+        self.sock = connected(addresses, self.port, self._deadline)
+        self._fuse = Fuse(self.sock, self._deadline)
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.sock.settimeout(left(self._deadline))
+        if self._tls:
+            self.sock = ssl.create_default_context().wrap_socket(self.sock, server_hostname=self.host)
 
     def stand_down(self) -> None:
         """Everything was read, or nothing will be."""
-        if self._watchdog is not None:
-            self._watchdog.cancel()
+        if self._fuse is not None:
+            self._fuse.stand_down()
         self.close()
 
-    def _cut(self, sock: socket.socket) -> None:
-        self.cut_off = True
-        with suppress(OSError):  # closed in the same moment
-            socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
-    def _first_of(self, addresses: list[str]) -> socket.socket:
-        refused: OSError | None = None
-        for address in addresses:
-            try:
-                return socket.create_connection((address, self.port), timeout=_left(self._deadline))
-            except OSError as exc:
-                refused = exc
-        raise refused or OSError("the name has no address")
-
-
-def checked_addresses(host: str, port: int, reach: Reach) -> list[str]:
+def checked_addresses(host: str, port: int, reach: Reach, deadline: float) -> list[str]:
     """All addresses of `host`; CallRefused where one of them is not public and may not be called."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        addresses = addresses_of(host, port, deadline)
+    except TimeoutError:
+        raise
     except (OSError, UnicodeError) as exc:
         raise CallFailed(f"{host[:100]} cannot be resolved") from exc
-    addresses = list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
     if not reach.private:
         for address in addresses:
             if not is_public(address):
@@ -242,10 +233,3 @@ def _unwrapped(address: Address) -> list[Address]:
             return [ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)]
         inner.extend(one for one in (address.sixtofour, *(address.teredo or ())) if one is not None)
     return [address, *inner]
-
-
-def _left(deadline: float) -> float:
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise TimeoutError("out of time")
-    return left

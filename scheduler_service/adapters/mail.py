@@ -8,13 +8,14 @@ import json
 import smtplib
 import socket
 import ssl
-import threading
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from email.message import EmailMessage
 from email.utils import format_datetime
 from typing import Any, Final
 
+from scheduler_service.bounded import Fuse, addresses_of, connected, within
 from scheduler_service.core.instants import to_datetime
 from scheduler_service.notify_settings import SmtpServer
 from scheduler_service.ports.notices import Delivery, DeliveryFailed, DeliveryRefused
@@ -23,6 +24,7 @@ TIMEOUT: Final = 10.0
 LONGEST: Final = 20.0
 """For all of a mail; shorter than a claim, so that nobody else sends it meanwhile."""
 
+_OWN_NAME: Final = 2.0
 _PERMANENT: Final = 500
 
 
@@ -60,9 +62,9 @@ class Mail:
         server, context = self._server, ssl.create_default_context()
         smtp: smtplib.SMTP
         if server.security == "smtps":
-            smtp = _BoundedTls(server.host, server.port, timeout=TIMEOUT, context=context)
+            smtp = _BoundedTls(server.host, server.port, _own_name(), timeout=TIMEOUT, context=context)
         else:
-            smtp = _Bounded(server.host, server.port, timeout=TIMEOUT)
+            smtp = _Bounded(server.host, server.port, _own_name(), timeout=TIMEOUT)
         try:
             if server.security == "smtp+starttls":
                 smtp.starttls(context=context)
@@ -74,46 +76,52 @@ class Mail:
         return smtp
 
 
-class _Bounded(smtplib.SMTP):
-    """Cut off when its time is over: the timeout of smtplib is that of one read."""
+def _own_name() -> str:
+    """As which it greets; smtplib would ask the resolver for it, however long that takes."""
+    try:
+        name = within(_OWN_NAME, socket.getfqdn)
+    except TimeoutError:
+        name = ""
+    return name if "." in name else "[127.0.0.1]"
 
-    _watchdog: threading.Timer | None = None
-    _cut_off = False
+
+class _Bounded(smtplib.SMTP):
+    """Over when its time is over: the timeout of smtplib is that of one address, and of one read."""
+
+    _fuse: Fuse | None = None
 
     def connect(self, *args: Any, **more: Any) -> tuple[int, bytes]:
-        self._watchdog = threading.Timer(LONGEST, self._cut)
-        self._watchdog.daemon = True
-        self._watchdog.start()
         try:
             return super().connect(*args, **more)
-        except BaseException:
+        except BaseException as exc:
             self.close()
+            self._go_on(exc)
             raise
+
+    def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
+        deadline = time.monotonic() + LONGEST
+        connection = connected(addresses_of(host, port, deadline), port, deadline)
+        connection.settimeout(timeout)
+        self._fuse = Fuse(connection, deadline)
+        return connection
 
     def getreply(self) -> tuple[int, bytes]:
         try:
-            self._go_on()
             return super().getreply()
         finally:
-            self._go_on()
+            self._go_on(None)
 
     def close(self) -> None:
-        if self._watchdog is not None:
-            self._watchdog.cancel()
+        if self._fuse is not None:
+            self._fuse.stand_down()
         super().close()
 
-    def _go_on(self) -> None:
-        if self._cut_off:
-            raise TimeoutError("no answer in time")
-
-    def _cut(self) -> None:
-        self._cut_off = True
-        if (sock := self.sock) is not None:
-            with suppress(OSError):  # closed in the same moment
-                socket.socket.shutdown(sock, socket.SHUT_RDWR)
+    def _go_on(self, stopped_by: BaseException | None) -> None:
+        if self._fuse is not None and self._fuse.blown:
+            raise TimeoutError("no answer in time") from stopped_by
 
 
-class _BoundedTls(_Bounded, smtplib.SMTP_SSL):
+class _BoundedTls(smtplib.SMTP_SSL, _Bounded):
     """The same inside TLS."""
 
 

@@ -7,8 +7,9 @@ import socket
 import ssl
 import subprocess
 import threading
+import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from email.message import EmailMessage
 from pathlib import Path
@@ -27,6 +28,7 @@ from scheduler_service.core.notices import test_message as a_test_message
 from scheduler_service.core.topics import Topic
 from scheduler_service.notify_settings import SmtpServer, read_smtp_url, signing_key
 from scheduler_service.ports.notices import Delivery, DeliveryFailed, DeliveryRefused
+from tests.support.dead_hosts import dead_hosts, resolved_to
 from tests.support.processes import free_port
 from tests.support.webhook_receiver import SECRET, WebhookReceiver, is_signed
 
@@ -136,8 +138,10 @@ class Inbox:
 
     def __init__(self) -> None:
         self.envelopes: list[Envelope] = []
+        self.greeted_by: list[str | None] = []
 
     async def handle_RCPT(self, server: SMTP, session: Session, envelope: Envelope, address: str, options: Any) -> str:
+        self.greeted_by.append(session.host_name)
         if address.startswith("no"):
             return "550 no such mailbox"
         if address.startswith("later"):
@@ -215,8 +219,47 @@ def test_a_mail_that_was_taken_is_not_sent_again_because_the_server_hung_up_on_q
     assert len(inbox.envelopes) == 1
 
 
-@pytest.mark.parametrize("greeting", [b"", b"220 here\r\n"])
-def test_a_server_that_drips_is_cut_off(monkeypatch: pytest.MonkeyPatch, greeting: bytes) -> None:
+@pytest.mark.parametrize("security", ["smtp", "smtps"])
+def test_a_name_with_many_dead_addresses_takes_no_longer_than_a_mail_may(
+    monkeypatch: pytest.MonkeyPatch, security: Literal["smtp", "smtps"]
+) -> None:
+    dead, port = ["127.0.0.2", "127.0.0.3", "127.0.0.4"], free_port()
+    monkeypatch.setattr(mail, "LONGEST", 0.3)
+    with dead_hosts(dead, port):
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: resolved_to(dead, port))
+        began = time.monotonic()
+        with pytest.raises(DeliveryFailed, match=r"^mail\.example: TimeoutError"):
+            Mail(SmtpServer(security, "mail.example", port, None, None), "a@b.c", ["d@e.f"]).deliver(delivery())
+    assert time.monotonic() - began < 2
+
+
+def test_a_mail_goes_to_the_address_that_answers_whatever_the_resolver_says_of_its_sender(
+    smtp: tuple[SmtpServer, Inbox], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, inbox = smtp
+    monkeypatch.setattr(mail, "LONGEST", 1)
+    monkeypatch.setattr(mail, "_OWN_NAME", 0.01)
+    asked_by_us: Callable[[], bool] = lambda: threading.current_thread().name == "resolver"  # noqa: E731 - not the server
+    monkeypatch.setattr(socket, "getfqdn", lambda: (asked_by_us() and threading.Event().wait(1)) or "late.example")
+    with dead_hosts(["127.0.0.2"], server.port):
+        both = resolved_to(["127.0.0.2", server.host], server.port)
+        resolve: Callable[..., Any] = socket.getaddrinfo
+        monkeypatch.setattr(
+            socket, "getaddrinfo", lambda host, *a, **k: both if host == "mail.example" else resolve(host, *a, **k)
+        )
+        Mail(SmtpServer("smtp", "mail.example", server.port, None, None), "a@b.c", ["d@e.f"]).deliver(delivery())
+    assert inbox.greeted_by == ["[127.0.0.1]"]
+    assert len(inbox.envelopes) == 1
+
+
+@pytest.mark.parametrize(
+    ("security", "greeting"),
+    [("smtp", b""), ("smtp", b"220 here\r\n"), ("smtps", b"\x16\x03\x03\x40\x00")],
+    ids=["at once", "after the greeting", "in the TLS handshake"],
+)
+def test_a_server_that_drips_is_cut_off(
+    monkeypatch: pytest.MonkeyPatch, security: Literal["smtp", "smtps"], greeting: bytes
+) -> None:
     monkeypatch.setattr(mail, "LONGEST", 0.3)
     over = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -231,7 +274,7 @@ def test_a_server_that_drips_is_cut_off(monkeypatch: pytest.MonkeyPatch, greetin
         thread = threading.Thread(target=drip)
         thread.start()
         try:
-            server = SmtpServer("smtp", *listening.getsockname(), None, None)
+            server = SmtpServer(security, *listening.getsockname(), None, None)
             with pytest.raises(DeliveryFailed, match="in time"):
                 Mail(server, "it@example.org", ["ops@example.org"]).deliver(delivery())
         finally:

@@ -4,6 +4,7 @@ import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -165,6 +166,37 @@ def test_a_server_that_drips_is_cut_off_at_the_deadline(server: Any) -> None:
 def test_a_server_that_says_nothing_is_cut_off_at_the_deadline() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(CallFailed, match="in time"):
         get(f"http://127.0.0.1:{silent.getsockname()[1]}/", timeout=0.2)
+
+
+@pytest.mark.usefixtures("allowed")
+def test_a_server_that_drips_in_the_tls_handshake_is_cut_off_at_the_deadline() -> None:
+    over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def drip() -> None:
+            peer, _ = listening.accept()
+            with peer, suppress(OSError):
+                peer.sendall(b"\x16\x03\x03\x40\x00")
+                while not over.wait(0.05):
+                    peer.sendall(b".")
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        try:
+            with pytest.raises(CallFailed, match="in time"):
+                get(f"https://127.0.0.1:{listening.getsockname()[1]}/", timeout=0.3)
+        finally:
+            over.set()
+            thread.join(10)
+
+
+@pytest.mark.usefixtures("allowed")
+def test_a_name_that_is_not_resolved_in_time_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    over = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: over.wait(10) and [])
+    with pytest.raises(CallFailed, match="in time"):
+        get("http://slow.example/", timeout=0.1)
+    over.set()
 
 
 def test_a_redirect_to_a_private_address_is_refused(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
