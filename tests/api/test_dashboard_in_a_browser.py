@@ -110,5 +110,8 @@ def test_nothing_is_cut_off_at_any_width_and_the_panel_outlives_a_refresh(
     browser.wait_for(f"{DIALOG}.open")
     for part in ("document.documentElement", "document.querySelector('#rebalance-body')"):
         assert browser.run(f"{part}.scrollWidth <= {part}.clientWidth")
+    long = "e.textContent = '47 min 13 s'; return right(e) <= right(e.parentElement)"
+    browser.run("window.right = e => e.getBoundingClientRect().right")
+    assert browser.run(f"[...document.querySelectorAll('.figure .value')].every(e => {{ {long} }})")
     assert browser.run("document.querySelector('#confirm-rebalance').getBoundingClientRect().bottom <= innerHeight")
     assert browser.complaints == []
