@@ -55,7 +55,7 @@ class Client:
         self.close()
 
     def jobs(self, **filters: Any) -> dict[str, Any]:
-        """One page of jobs: `tag`, `q`, `paused`, `limit`, `cursor`."""
+        """One page of jobs: `tag`, `q`, `paused`, `source`, `limit`, `cursor`."""
         return self._api.object("GET", "/jobs", params=filters)
 
     def all_jobs(self, **filters: Any) -> Iterator[dict[str, Any]]:

@@ -82,6 +82,13 @@ def _url(*schemes: str) -> BeforeValidator:
     return BeforeValidator(check)
 
 
+def _broker(value: Any) -> Any:
+    """Celery takes an address without a scheme for that of an AMQP host."""
+    if not isinstance(value, str) or not re.match(r"[a-z][a-z0-9+.-]*://", value):
+        raise ValueError("give an address with its scheme, such as redis://host:6379/0 or amqp://user:password@host//")
+    return value
+
+
 def _lower(value: Any) -> Any:
     return value.lower() if isinstance(value, str) else value
 
@@ -92,7 +99,7 @@ DurationText = Annotated[
 Port = Annotated[int, Field(ge=1, le=65535)]
 DatabaseUrl = Annotated[str, _url("sqlite", "postgresql", "postgresql+psycopg", "postgres"), Field(repr=False)]
 RedisUrl = Annotated[str, _url("redis", "rediss", "unix", "redis+socket"), Field(repr=False)]
-BrokerUrl = Annotated[str, Field(repr=False, min_length=1)]
+BrokerUrl = Annotated[str, BeforeValidator(_broker), Field(repr=False)]
 
 
 class Settings(BaseSettings):

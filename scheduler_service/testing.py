@@ -42,7 +42,7 @@ def fires(
 ) -> list[datetime]:
     """When the schedule fires in [start, end), as datetimes in its zone.
 
-    `timezone` is for cron lines; a spec names its own. `made_at`, by default `start`, is the moment from
+    `timezone` holds for cron lines, and for a spec that names none. `made_at`, by default `start`, is the moment from
     which an interval without an anchor and a calendar without a start count.
     """
     schedule, found = _found(spec, start, end, timezone, job_id, made_at)
@@ -95,12 +95,12 @@ def _found(
 
 
 def _zone_name(spec: Spec, timezone: str) -> str:
-    return timezone if isinstance(spec, str) else str(spec.get("timezone", "UTC"))
+    return timezone if isinstance(spec, str) else str(spec.get("timezone", timezone))
 
 
 def _parsed(spec: Spec, timezone: str, job_id: str, made_at: Instant) -> ParsedSchedule:
-    full = {"kind": "cron", "expr": spec, "timezone": timezone} if isinstance(spec, str) else spec
-    return parse_schedule(full, job_id=job_id, made_at=made_at)
+    full = {"kind": "cron", "expr": spec} if isinstance(spec, str) else spec
+    return parse_schedule({"timezone": timezone, **full}, job_id=job_id, made_at=made_at)
 
 
 def _instant(at: Moment, timezone: str) -> Instant:

@@ -12,16 +12,17 @@ from scheduler_service.api.problems import Problem
 from scheduler_service.core.errors import BrokerUnavailable, StoreUnavailable
 
 router = APIRouter(include_in_schema=False)
+PROBED: Final = ["GET", "HEAD"]  # some monitors ask for the head alone
 _METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
-@router.get("/healthz")
+@router.api_route("/healthz", methods=PROBED)
 def healthz() -> Response:
     """This process answers."""
     return JSONResponse({"status": "ok"})
 
 
-@router.get("/readyz")
+@router.api_route("/readyz", methods=PROBED)
 def readyz(context: Context) -> Response:
     """Database, Redis and a live leader; 503 names what is missing."""
     checks = {"database": _said(_database, context), "redis": _said(_redis, context), "leader": _said(_leader, context)}

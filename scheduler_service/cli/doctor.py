@@ -57,6 +57,7 @@ def examine(settings: Settings, *, as_json: bool = False) -> int:
         _found("history", lambda: history(settings), "its leader's log says why it is not pruned"),
         _found("redis", lambda: _redis(settings), "start it, or set ITINERARY_REDIS_URL"),
         _found("redis data", lambda: _redis_keeps(settings), "change it in Redis's own configuration"),
+        *_of_broker(settings),
         _found("leader", lambda: _leader(settings), "start one with `itinerary leader`"),
         _found("workers", lambda: _workers(settings), "start one with `itinerary worker`"),
         _found("notices", lambda: _notices(settings), "mend it, then run `itinerary notify retry`"),
@@ -139,6 +140,20 @@ def _redis_keeps(settings: Settings) -> str:
     if append_only != "yes":
         raise _NotWell("appendonly is no: a restart of Redis would lose messages; set appendonly yes")
     return "noeviction, appendonly"
+
+
+def _of_broker(settings: Settings) -> Iterator[Finding]:
+    """The broker, where that is not the Redis that was looked at."""
+    if settings.broker_url != settings.redis_url:
+        yield _found("broker", lambda: _broker(settings), "start it, or set ITINERARY_BROKER_URL")
+
+
+def _broker(settings: Settings) -> str:
+    from scheduler_service.adapters.celery_dispatcher import CeleryDispatcher, publishing_app
+
+    with closing(CeleryDispatcher(publishing_app(settings.broker_url))) as dispatcher:
+        dispatcher.ping()
+    return f"{shown_url(settings.broker_url)} answers"
 
 
 def _ask_redis(settings: Settings, command: str, argument: str) -> dict[str, Any]:

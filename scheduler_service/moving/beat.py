@@ -77,7 +77,8 @@ def load_app(place: str) -> Celery:
         app.loader.import_default_modules()
         app.finalize()
     except (Exception, SystemExit) as exc:
-        raise ItineraryError(f"cannot load the app {place}: {type(exc).__name__}: {exc}") from exc
+        said = " ".join(str(exc).split())
+        raise ItineraryError(f"cannot load the app {place}: {type(exc).__name__}: {said}") from exc
     if not isinstance(app, Celery):
         raise BadValue("MODULE:APP", place, "it must name a Celery app")
     return app

@@ -136,6 +136,13 @@ def test_doctor_names_what_is_to_be_mended(itinerary: Itinerary, tmp_path: Path)
     away = itinerary("doctor", ITINERARY_REDIS_URL=f"redis://:secret@127.0.0.1:{free_port()}/0")
     assert "ITINERARY_REDIS_URL" in away.stdout
     assert "secret" not in away.stdout + away.stderr
+    broker = f"redis://:secret@127.0.0.1:{free_port()}/0"
+    apart = itinerary("doctor", ITINERARY_BROKER_URL=broker)
+    assert "FAIL  broker " in apart.stdout
+    assert "secret" not in apart.stdout + apart.stderr
+    assert (
+        "ok    broker " in itinerary("doctor", ITINERARY_BROKER_URL=itinerary.env["ITINERARY_REDIS_URL"] + "?").stdout
+    )
 
 
 @pytest.mark.slow

@@ -55,6 +55,7 @@ def test_with_a_leader_it_is_ready(api: TestClient, leader: AnsweringLeader) -> 
 
 def test_alive_asks_nobody(api: TestClient) -> None:
     assert api.get("/healthz").json() == {"status": "ok"}
+    assert (api.head("/healthz").status_code, api.head("/healthz").content) == (200, b"")
 
 
 def test_the_metrics_are_the_leaders_or_say_that_none_leads(api: TestClient, request: object) -> None:

@@ -72,6 +72,7 @@ def test_the_environment_goes_before_the_file_and_the_command_line_before_both(
         ("ITINERARY_LOG_LEVEL", "loud", "'debug'"),
         ("ITINERARY_DATABASE_URL", "mysql://u:secret@h/d", "postgresql://"),
         ("ITINERARY_REDIS_URL", "memory://secret", "redis://"),
+        ("ITINERARY_BROKER_URL", "me:secret@rabbit", "with its scheme"),
         ("ITINERARY_API_TOKENS", f"a:boss:{DIGEST}", "name:role:sha256"),
         ("ITINERARY_API_TOKENS", "a:viewer:secret", "name:role:sha256"),
         ("ITINERARY_INDEX_REBUILD_INTERVAL", "10m", "shorter than lookahead_window"),

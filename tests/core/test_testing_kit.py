@@ -46,5 +46,19 @@ def test_times_are_given_as_datetimes_too_and_come_back_in_the_schedules_zone() 
     assert next_fire("0 9 * * *", start, timezone="Asia/Tokyo") == datetime(2026, 11, 28, tzinfo=UTC)
 
 
+def test_the_zone_holds_for_a_spec_that_names_none() -> None:
+    nine = {"kind": "cron", "expr": "0 9 * * *"}
+    once = {"kind": "once", "at": "2026-11-27T09:00:00"}
+    for spec in (nine, once):
+        assert_fires(spec, "2026-11-27T00:00", "2026-11-28T00:00", ["2026-11-27T00:00:00Z"], timezone="Asia/Tokyo")
+    assert_fires(
+        {**nine, "timezone": "UTC"},
+        "2026-11-27T00:00",
+        "2026-11-28T00:00",
+        ["2026-11-27T09:00:00Z"],
+        timezone="Asia/Tokyo",
+    )
+
+
 def test_the_warnings_of_a_line_can_be_read() -> None:
     assert any("EITHER" in warning for warning in warnings_of("0 0 13 * 5"))
