@@ -40,6 +40,7 @@ from scheduler_service.ports.history import HistoryStore
 from scheduler_service.ports.notices import Outbox
 from scheduler_service.ports.records import AuditLog, Evidence, Wakeups
 from scheduler_service.ports.stores import JobStore, LeaseStore, RunStore
+from scheduler_service.stopping import from_signals
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,11 +152,12 @@ def run_leader(settings: Settings) -> None:
 
 def run_until_signalled(leader: Leader) -> None:
     """Run it in this, the main, thread; the first signal stops it cleanly, the second has its usual effect."""
+    with from_signals(leader.stop) as stop:
 
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        signal.signal(number, signal.SIG_DFL)
-        leader.stop()
+        def on_signal(number: int, frame: FrameType | None) -> None:
+            signal.signal(number, signal.SIG_DFL)
+            stop()
 
-    signal.signal(signal.SIGTERM, on_signal)
-    signal.signal(signal.SIGINT, on_signal)
-    leader.run()
+        signal.signal(signal.SIGTERM, on_signal)
+        signal.signal(signal.SIGINT, on_signal)
+        leader.run()

@@ -29,6 +29,7 @@ from scheduler_service.core.model import DEFAULT_QUEUE
 from scheduler_service.logs import configure_logs
 from scheduler_service.loops.leader import Leader
 from scheduler_service.run_file import only_one, read_run, write_run
+from scheduler_service.stopping import from_signals
 from scheduler_service.up import LOOPBACK, EmbeddedRedis, embedded_redis
 from workers.embedded import EmbeddedWorker
 
@@ -227,15 +228,16 @@ def _redis_of(settings: Settings) -> Iterator[_RedisServer | None]:
 def _stopped_by_signals(stopped: threading.Event) -> Iterator[None]:
     """Inside, the first SIGINT or SIGTERM asks for the stop; the second does what it did before."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    with from_signals(stopped.set) as stop:
 
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        signal.signal(number, before[signal.Signals(number)] or signal.SIG_DFL)
-        stopped.set()
+        def on_signal(number: int, frame: FrameType | None) -> None:
+            signal.signal(number, before[signal.Signals(number)] or signal.SIG_DFL)
+            stop()
 
-    for number in before:
-        signal.signal(number, on_signal)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler or signal.SIG_DFL)
+        for number in before:
+            signal.signal(number, on_signal)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler or signal.SIG_DFL)

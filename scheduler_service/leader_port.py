@@ -16,7 +16,7 @@ from scheduler_service.core.errors import ItineraryError
 from scheduler_service.core.instants import MINUTE, SECOND, Duration
 
 SILENT_FOR: Final = MINUTE
-"""As long as a leader's loop may stand still before its lease is given up; a takeover's reading fits well within."""
+"""As long as a leader's loop may stand still before its lease is given up."""
 
 _METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -48,16 +48,22 @@ class Leader:
         self._asked_at = monotonic()
 
     def stop(self) -> None:
-        """Finish what is in hand, resign and return from `run`; safe from a signal handler."""
+        """Finish what is in hand, resign and return from `run`. Not for a signal handler: it takes locks."""
         self._stopped.set()
         if self._loop is not None:
             self._loop.stop()
 
     def silent_for(self) -> Duration:
-        """Since when this process shows no sign of progress: a question for the lease, answered or not, or a pass."""
+        """Since when this process shows no sign of progress: a question for the lease, answered or not, or a pass.
+
+        A takeover reads all jobs, a million perhaps, before its first pass: its silence counts for a tenth.
+        """
         keeper = self._keeper
-        passed_at = keeper.passed_at if keeper is not None else None
-        return monotonic() - max(self._asked_at, passed_at or 0)
+        if keeper is None:
+            return monotonic() - self._asked_at
+        if keeper.passed_at is None:
+            return (monotonic() - self._asked_at) // 10
+        return monotonic() - keeper.passed_at
 
     def run(self) -> None:
         """Take part in the election until stopped."""
@@ -65,6 +71,7 @@ class Leader:
         log.info("standing by", holder=self._holder)
         while not self._stopped.is_set():
             asked_at = self._asked_at = monotonic()
+            self._keeper = None
             lease = self._acquire()
             if lease is not None:
                 self._lead(lease, asked_at)

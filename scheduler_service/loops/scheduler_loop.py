@@ -74,7 +74,7 @@ class SchedulerLoop:
         self._crash: BaseException | None = None
 
     def stop(self) -> None:
-        """Finish what is in hand and return from `run`; safe from a signal handler."""
+        """Finish what is in hand and return from `run`."""
         self._stopping.set()
         self._mailbox.wake()
 

@@ -9,7 +9,7 @@ import urllib.request
 import pytest
 
 from scheduler_service.core.errors import ItineraryError
-from scheduler_service.core.instants import SECOND
+from scheduler_service.core.instants import MINUTE, SECOND
 from scheduler_service.leader_port import SILENT_FOR, leader_port
 from tests.support.command_line import Itinerary
 from tests.support.leading import LeaderThread
@@ -61,6 +61,20 @@ def test_a_leader_and_a_standby_both_show_progress(sqlite_url: str, redis_url: s
             silent = contender.leader.silent_for()
             wait_until(lambda c=contender, s=silent: c.leader.silent_for() < s, 10, "another sign")
             assert contender.leader.silent_for() < 5 * SECOND
+
+
+@pytest.mark.redis
+@pytest.mark.slow
+def test_a_takeover_may_read_for_minutes_and_is_no_standing_still(sqlite_url: str, redis_url: str) -> None:
+    with LeaderThread(sqlite_url, redis_url) as one:
+        wait_until(lambda: one.leader._keeper is not None, 10, "a term")
+        keeper = one.leader._keeper
+        assert keeper is not None
+        wait_until(lambda: keeper.passed_at, 10, "its first pass")
+        one.leader._asked_at -= 9 * MINUTE
+        assert one.leader.silent_for() < 5 * SECOND
+        keeper._passed_at = None  # as before the first pass
+        assert one.leader.silent_for() < MINUTE
 
 
 @pytest.mark.redis
