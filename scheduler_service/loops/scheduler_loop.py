@@ -137,8 +137,9 @@ class SchedulerLoop:
 
     def _pass(self, state: SchedulerState, wake_at: int) -> SchedulerState:
         self._stopping.wait(max(0.0, self._rests_until - time.monotonic()))
+        messages = self._mailbox.drain(wake_at - self._keeper.now())
         listened = self._reader.listened  # before the mailbox is emptied: all that was read by then lies in it
-        messages = [*self._mailbox.drain(wake_at - self._keeper.now()), listened]
+        messages += [*self._mailbox.drain(0), listened]
         if self._crash is not None:
             raise self._crash
         if not self._keeper.trusted():
