@@ -79,7 +79,12 @@ def flower(port: Port = None) -> None:
     if not settings.flower_password and not is_loopback(settings.flower_host):
         allowed = "without ITINERARY_FLOWER_PASSWORD Flower listens on 127.0.0.1, ::1 or localhost only"
         raise BadValue("ITINERARY_FLOWER_HOST", settings.flower_host, allowed)
-    words = [f"--address={settings.flower_host}", f"--port={settings.flower_port}", "--loglevel=WARNING"]
+    words = [
+        f"--address={settings.flower_host}",
+        f"--port={settings.flower_port}",
+        "--loglevel=WARNING",
+        "--logging=warning",
+    ]
     environ = dict(os.environ)
     if settings.flower_password:
         environ["FLOWER_BASIC_AUTH"] = f"itinerary:{settings.flower_password}"  # not in argv: ps shows that

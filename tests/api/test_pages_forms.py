@@ -197,7 +197,7 @@ def test_the_next_run_alone_is_skipped_by_a_pause_that_ends_right_after_it(api: 
 def test_ticked_jobs_are_paused_together_and_the_filter_stays(api: TestClient, job: dict[str, Any]) -> None:
     for number in range(3):
         api.post("/api/v1/jobs", json={**job, "job_id": f"job-{number}"})
-    answer = submit(api, "/jobs", job=["job-0", "job-2"], do="pause", reason="why", back="q=job")
+    answer = submit(api, "/jobs", job=["job-0", "deleted-meanwhile", "job-2"], do="pause", reason="why", back="q=job")
     assert answer.headers["location"] == "/jobs?q=job&done=paused"
     paused = [item["job_id"] for item in api.get("/api/v1/jobs?paused=true").json()["items"]]
     assert paused == ["job-0", "job-2"]

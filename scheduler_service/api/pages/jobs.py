@@ -1,6 +1,7 @@
 """The list of jobs: filtered by deep links, paged by key, paused and resumed in bulk."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 from urllib.parse import urlencode
@@ -17,6 +18,7 @@ from scheduler_service.api.previews import next_runs
 from scheduler_service.api.problems import Problem
 from scheduler_service.api.routes_jobs import Cursor, pause_job, resume_job
 from scheduler_service.core.balancer import needs_place
+from scheduler_service.core.errors import NotFound
 from scheduler_service.core.fields import read_text
 from scheduler_service.core.instants import Instant, parse_instant
 from scheduler_service.core.model import Job
@@ -88,10 +90,11 @@ def change_jobs(context: Context, who: Who, form: FormBody) -> Response:
     if doing not in ("pause", "resume"):
         raise Problem(422, "choose to pause or to resume")
     for job_id in chosen[:_JOBS]:
-        if doing == "pause":
-            pause_job(context, who, job_id, {"reason": form.one("reason") or None})
-        else:
-            resume_job(context, who, job_id)
+        with suppress(NotFound):  # deleted meanwhile: the others are not
+            if doing == "pause":
+                pause_job(context, who, job_id, {"reason": form.one("reason") or None})
+            else:
+                resume_job(context, who, job_id)
     back = form.one("back")
     return go(f"/jobs?{back}" if back.isprintable() and back else "/jobs", f"{doing}d")
 
