@@ -227,8 +227,10 @@ def take_jobs(state: SchedulerState, step: Step, read: JobsRead) -> list[str]:
         state.changed[history.job_id] = state.revision
         # Memory has planned what may still be on its way to the database.
         planned = max(history.planned_version, known.planned_version if known is not None else 0)
-        _plan_edit(state, step, replace(history, planned_version=planned))
-        state.jobs[history.job_id] = replace(history, planned_version=history.current.version)
+        _plan_edit(state, step, history, planned)
+        if history.planned_version != history.current.version:
+            history = replace(history, planned_version=history.current.version)
+        state.jobs[history.job_id] = history
         if len(history.versions) > 1 or history.current.deleted:
             state.aging.add(history.job_id)
     return touched
@@ -240,9 +242,9 @@ def _is_no_news(known: JobHistory, read: JobHistory) -> bool:
     return older or (same and known.planned_version >= read.planned_version)
 
 
-def _plan_edit(state: SchedulerState, step: Step, history: JobHistory) -> None:
+def _plan_edit(state: SchedulerState, step: Step, history: JobHistory, planned_version: int) -> None:
     current = history.current
-    fresh = [job for job in history.versions if job.version > history.planned_version]
+    fresh = [job for job in history.versions if job.version > planned_version]
     if not fresh:
         return
     retracts = tuple(Retract(job.job_id, job.version, job.effective_from) for job in fresh)
@@ -250,7 +252,7 @@ def _plan_edit(state: SchedulerState, step: Step, history: JobHistory) -> None:
         if is_fresh(run) and any(_retracted(run, r) for r in retracts):
             state.runs.drop(run.run_id)
     start = min(job.effective_from for job in fresh)
-    pairs = [pair for pair in _fires(history, start, state.cursor) if pair[0].version > history.planned_version]
+    pairs = [pair for pair in _fires(history, start, state.cursor) if pair[0].version > planned_version]
     kept, gaps = _judged(state, step, pairs)
     make(state, step, kept, retracts, tuple(gaps), ((current.job_id, current.version),))
 

@@ -64,7 +64,7 @@ def counts_of_all(shares: Iterable[Share], base: int) -> Ints:
     """The sum over all shares; many together cost far less than one by one."""
     total = np.zeros(HORIZON_SLOTS, dtype=np.int64)
     intervals: list[tuple[int, int, int, int]] = []
-    endless: Counter[Schedule] = Counter()
+    endless: list[Schedule] = []
     start, end = base * SLOT, (base + HORIZON_SLOTS) * SLOT
     for share in shares:
         if isinstance(share.schedule, IntervalSchedule):
@@ -72,17 +72,20 @@ def counts_of_all(shares: Iterable[Share], base: int) -> Ints:
         elif isinstance(share.schedule, OnceSchedule) or share.start > start or share.end < end:
             total += counts_of(share, base)
         else:
-            endless[share.schedule] += 1
+            endless.append(share.schedule)
     for chunk in range(0, len(intervals), _ROWS_AT_ONCE):
         total += _interval_rows(np.asarray(intervals[chunk : chunk + _ROWS_AT_ONCE], dtype=np.int64), base)
     return total + np.tile(_days_of(endless, base), HORIZON_DAYS)
 
 
-def _days_of(endless: Counter[Schedule], base: int) -> Ints:
+def _days_of(endless: Sequence[Schedule], base: int) -> Ints:
     """The first day of wall-time schedules, each as often as it is used; hour by hour, since a day may be large."""
     start = base * SLOT
-    weights = np.fromiter(endless.values(), dtype=np.int64, count=len(endless))
-    roster = Roster.of([Entry(n, f"{n:09}", schedule, start, start + DAY) for n, schedule in enumerate(endless)])
+    # Equal schedules are one object, or as good as two others: looking into them takes longer than all else here.
+    used, distinct = Counter(map(id, endless)), {id(schedule): schedule for schedule in endless}
+    weights = np.fromiter(used.values(), dtype=np.int64, count=len(used))
+    entries = [Entry(n, f"{n:09}", schedule, start, start + DAY) for n, schedule in enumerate(distinct.values())]
+    roster = Roster.of(entries)
     slots = np.zeros(SLOTS_A_DAY, dtype=np.int64)
     for hour in range(start, start + DAY, HOUR):
         found = expand_roster(roster, hour, hour + HOUR)

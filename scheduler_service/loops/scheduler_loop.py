@@ -4,6 +4,7 @@ It sleeps until the next due instant, a message, or `loop_interval`, whichever i
 and hands its effects to the threads around it.
 """
 
+import gc
 import threading
 import time
 from dataclasses import dataclass
@@ -81,6 +82,8 @@ class SchedulerLoop:
     def run(self) -> None:
         """Lead; returns after `stop`, raises LeaseLost when the lease is not confirmed, or what broke a thread."""
         state = self._take_over()
+        # All threads stand still while garbage is looked for among all jobs: a second for a million, again and again.
+        gc.freeze()
         try:
             while not self._stopping.is_set():
                 state = self._pass(state, next_wake(state, self._keeper.now()))
@@ -88,6 +91,7 @@ class SchedulerLoop:
         finally:
             self._stopping.set()
             self._stop_threads()
+            gc.unfreeze()
 
     def _take_over(self) -> SchedulerState:
         store, lease = self._outside.store, self._keeper.lease
