@@ -6,6 +6,7 @@ Each xdist worker has its own. `TEST_REDIS_URL` and `TEST_DATABASE_URL` name run
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +28,9 @@ def pytest_configure() -> None:
     A slow machine makes no property false: hypothesis judges values, not times.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # Hundreds of processes are started: compiling the same modules in each of them would be half of the work.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("any machine")
 
