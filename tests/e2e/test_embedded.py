@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.command_line import COMMAND
 from tests.support.processes import Child, project_env, wait_until
-from tests.support.running import Running
+from tests.support.running import Running, own_redis_port
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 
@@ -47,6 +47,7 @@ if __name__ == "__main__":
 
 def program(folder: Path, *, celery: bool, waits: bool = True) -> Path:
     text = PROGRAM.replace("CELERY", 'schedule.interval("task", task=task, every="1s", args=[7])' if celery else "")
+    own_redis_port(folder / ".itinerary")
     path = folder / "my_program.py"
     path.write_text(text if waits else text.replace("sys.stdin.readline()", "return"))
     return path

@@ -9,8 +9,17 @@ from types import TracebackType
 from typing import Any, Self
 
 from scheduler_service.client import ApiError, Client, NoAnswer
-from scheduler_service.run_file import read_run
+from scheduler_service.run_file import read_run, write_run
 from tests.support.processes import Child, alive, free_port, project_env, wait_until
+
+
+def own_redis_port(data_dir: Path) -> None:
+    """Have the Redis of this new data folder on a port of its own.
+
+    All look at the same port first: two that start at once, or while one's Redis is killed, would both take it.
+    """
+    data_dir.mkdir(parents=True, exist_ok=True)
+    write_run(data_dir, {"redis_port": free_port()})
 
 
 class Running(AbstractContextManager["Running"]):
@@ -18,6 +27,7 @@ class Running(AbstractContextManager["Running"]):
 
     def __init__(self, data_dir: Path, *words: str, **settings: str) -> None:
         self.data_dir = data_dir
+        own_redis_port(data_dir)
         self._argv = [sys.executable, "-m", "scheduler_service.cli", "up", "--data-dir", str(data_dir), *words]
         ports = {"ITINERARY_API_PORT": str(free_port()), "ITINERARY_FLOWER_PORT": str(free_port())}
         self._env = project_env(**ports, NO_COLOR="1") | settings
