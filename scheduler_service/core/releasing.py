@@ -89,23 +89,33 @@ def _admit(state: SchedulerState, step: Step, run: ActiveRun) -> None:
         return
     history = state.jobs.get(run.job_id)
     policy = run.overlap or (history.current.overlap if history else Overlap.SKIP)
+    if policy is Overlap.ALLOW:  # of such a job thousands may be live: they are not looked at
+        _queue_up(state, run)
+        return
     let_next_in(state, run.job_id)
     live = state.runs.live_of(run.job_id)
-    for other in live:
-        if (known := state.runs.get(other)) is not None and known.state is RunState.RETRYING:
-            step.read(state, other)  # it may have been cancelled, and the word of it lost
     held = [i for i in state.held.get(run.job_id, ()) if (r := state.runs.get(i)) and r.state is RunState.SCHEDULED]
     match decide_overlap(policy, len(live), len(held)):
         case Admission.GO:
             _queue_up(state, run)
         case Admission.SKIP:
+            _doubt(state, step, live)
             reason = f"{OVERLAP_WORD} {policy.value}: {(live or held)[0]} is not final"
             _skip(state, step, run, reason, reason)
         case Admission.HOLD:
+            _doubt(state, step, live)
             state.held.setdefault(run.job_id, deque()).append(run.run_id)
             state.waits_since = step.now
         case Admission.CANCEL_OTHERS:
             _supersede(state, step, run, live)
+
+
+def _doubt(state: SchedulerState, step: Step, live: list[str]) -> None:
+    """A retry that holds others up may have been cancelled, and the word of it lost."""
+    for run_id in live:
+        run = state.runs.get(run_id)
+        if run is not None and run.state is RunState.RETRYING:
+            step.read(state, run_id)
 
 
 def _queue_up(state: SchedulerState, run: ActiveRun) -> None:
