@@ -120,11 +120,19 @@ class SqlJobStore:
         return Page([job for job in page.items if job is not None], page.next_cursor)
 
     def set_paused(
-        self, job_id: str, paused: bool, reason: str | None, until: Instant | None, *, by: Deed | None = None
+        self,
+        job_id: str,
+        paused: bool,
+        reason: str | None,
+        until: Instant | None,
+        if_version: int | None = None,
+        *,
+        by: Deed | None = None,
     ) -> Job:
         """See JobStore."""
         with self._database.write() as connection:
             there = self._there(connection, job_id)
+            _check_version(job_id, there, if_version)
             wanted = replace(
                 there,
                 paused=paused,

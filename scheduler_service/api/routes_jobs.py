@@ -126,13 +126,14 @@ def delete_job(context: Context, who: Who, job_id: str, if_match: IfMatch = None
 
 @router.post(
     "/jobs/{job_id}/pause", dependencies=OPERATOR, openapi_extra=body_of(schemas.PauseIn, required=False),
-    responses=answers({200: shapes.JobOut}, 400, 404, 413, 422),
+    responses=answers({200: shapes.JobOut}, 400, 404, 412, 413, 422),
 )  # fmt: skip
-def pause_job(context: Context, who: Who, job_id: str, body: OptionalJsonObject) -> Response:
+def pause_job(context: Context, who: Who, job_id: str, body: OptionalJsonObject, if_match: IfMatch = None) -> Response:
     """Let a job make no more runs, for good or until a time."""
     reason, until = _read_pause(body, context.clock())
-    known_job(context, job_id)
-    return _paused(context, context.stores.jobs.set_paused(job_id, True, reason, until, by=who.deed("job.pause")))
+    expected = _expected_version(if_match, known_job(context, job_id))
+    by = who.deed("job.pause")
+    return _paused(context, context.stores.jobs.set_paused(job_id, True, reason, until, expected, by=by))
 
 
 @router.post("/jobs/{job_id}/resume", dependencies=OPERATOR, responses=answers({200: shapes.JobOut}, 404))

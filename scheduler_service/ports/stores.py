@@ -180,9 +180,16 @@ class JobStore(Protocol):
         """Jobs by id, filtered; `text` is found in id, title, task; `source`: only what that file owns."""
 
     def set_paused(
-        self, job_id: str, paused: bool, reason: str | None, until: Instant | None, *, by: Deed | None = None
+        self,
+        job_id: str,
+        paused: bool,
+        reason: str | None,
+        until: Instant | None,
+        if_version: int | None = None,
+        *,
+        by: Deed | None = None,
     ) -> Job:
-        """Pause or resume; no version is made where nothing changes."""
+        """Pause or resume; no version is made where nothing changes. StaleVersion as `replace` has it."""
 
     def delete(self, job_id: str, if_version: int | None, *, by: Deed | None = None) -> None:
         """Mark deleted, as a last version; history stays; NotFound. Making it again goes on counting versions."""

@@ -115,3 +115,15 @@ def test_nothing_is_cut_off_at_any_width_and_the_panel_outlives_a_refresh(
     assert browser.run(f"[...document.querySelectorAll('.figure .value')].every(e => {{ {long} }})")
     assert browser.run("document.querySelector('#confirm-rebalance').getBoundingClientRect().bottom <= innerHeight")
     assert browser.complaints == []
+
+
+def test_a_form_is_sent_once_however_often_it_is_clicked(browser: Browser, site: Site) -> None:
+    browser.view(1280)
+    browser.open(f"{site.url}/jobs/{NAMES[0]}")
+    counted = "addEventListener('submit', e => { sent += e.defaultPrevented ? 0 : 1; e.preventDefault(); })"
+    asked = "const form = document.querySelector('#run-now').form"
+    browser.run(f"(() => {{ window.sent = 0; {counted}; {asked}; form.requestSubmit(); form.requestSubmit(); }})()")
+    assert browser.run("sent") == 1
+    browser.run("dispatchEvent(new Event('pageshow'))")
+    browser.run("document.querySelector('#run-now').form.requestSubmit()")
+    assert browser.run("sent") == 2

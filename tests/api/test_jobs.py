@@ -304,4 +304,5 @@ def test_a_pause_ends_in_the_time_to_come(api: TestClient, job: dict[str, Any]) 
     api.post("/api/v1/jobs", json=job)
     answer = api.post("/api/v1/jobs/a.job/pause", json={"until": "2020-01-01T00:00:00Z"})
     assert (answer.status_code, answer.json()["errors"][0]["loc"]) == (422, ["until"])
+    assert api.post("/api/v1/jobs/a.job/pause", headers={"If-Match": '"2"'}).status_code == 412
     assert api.get("/api/v1/jobs/a.job").json()["paused"] is False

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from scheduler_service.api import previews
+from scheduler_service.api.pages import job as job_page
 from scheduler_service.config import ApiToken, Settings
 from tests.support.answering_leader import AnsweringLeader
 from tests.support.forms import submit, token
@@ -192,6 +194,20 @@ def test_the_next_run_alone_is_skipped_by_a_pause_that_ends_right_after_it(api: 
     assert body["paused_until"] == first.replace("Z", ".000001Z")
     assert body["next_runs"][0] == second
     assert submit(api, f"{made}/skip-next").status_code == 409
+
+
+def test_skipping_the_next_run_ends_no_pause_that_began_in_the_same_moment(
+    api: TestClient, made: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def next_runs(*asked: Any) -> list[str]:
+        found = previews.next_runs(*asked)
+        api.post("/api/v1/jobs/a.job/pause", json={"reason": "for good"})
+        return found
+
+    monkeypatch.setattr(job_page, "next_runs", next_runs)
+    assert submit(api, f"{made}/skip-next").status_code == 412
+    body = api.get("/api/v1/jobs/a.job").json()
+    assert (body["pause_reason"], body["paused_until"]) == ("for good", None)
 
 
 def test_ticked_jobs_are_paused_together_and_the_filter_stays(api: TestClient, job: dict[str, Any]) -> None:

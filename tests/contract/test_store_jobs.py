@@ -97,7 +97,10 @@ def test_a_pause_is_a_version_with_its_reason_and_the_same_again_is_none(bed: St
     assert paused.version == 2
     assert bed.jobs.set_paused("job", True, "holidays", 2_000_000_000 * SECOND).version == 2
     assert bed.jobs.set_paused("job", True, "longer", None).version == 3
-    resumed = bed.jobs.set_paused("job", False, "ignored", HOUR)
+    with pytest.raises(StaleVersion):
+        bed.jobs.set_paused("job", True, "not over theirs", HOUR, 2)
+    assert bed.jobs.get("job").pause_reason == "longer"
+    resumed = bed.jobs.set_paused("job", False, "ignored", HOUR, 3)
     assert (resumed.paused, resumed.pause_reason, resumed.paused_until) == (False, None, None)
     assert bed.jobs.set_paused("job", False, None, None).version == resumed.version == 4
     assert bed.jobs.get("job") == resumed

@@ -77,10 +77,18 @@ class FakeJobStore:
         return page_of(found[: limit + 1], limit, lambda job: job, lambda job: [job.job_id])
 
     def set_paused(
-        self, job_id: str, paused: bool, reason: str | None, until: Instant | None, *, by: Deed | None = None
+        self,
+        job_id: str,
+        paused: bool,
+        reason: str | None,
+        until: Instant | None,
+        if_version: int | None = None,
+        *,
+        by: Deed | None = None,
     ) -> Job:
         with self._tables.lock:
             there = self.get(job_id)
+            self._check(there, if_version)
             pause_reason, paused_until = (reason, until) if paused else (None, None)
             wanted = replace(there, paused=paused, pause_reason=pause_reason, paused_until=paused_until)
             return there if wanted == there else self._add(wanted, by)

@@ -101,7 +101,8 @@ def skip_next(context: Context, who: Who, job_id: str) -> Response:
     if job.paused or not coming:
         raise Problem(409, f"{job_id} is paused or has no next run, so there is none to skip")
     until = format_instant(parse_instant(coming[0]) + MICROSECOND)
-    pause_job(context, who, job_id, {"reason": _SKIPPED, "until": until})
+    # Not over a pause that somebody else began in this moment: this one would end it.
+    pause_job(context, who, job_id, {"reason": _SKIPPED, "until": until}, f'"{job.version}"')
     return go(f"/jobs/{job_id}", "skipped")
 
 

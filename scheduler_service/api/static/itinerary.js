@@ -86,6 +86,14 @@ document.body.addEventListener("htmx:afterSwap", (event) => {
     event.detail.target.scrollTop = 0;
   }
 });
+// A second click, before the answer to the first, asks for nothing twice; a page that comes back may be used again.
+document.addEventListener("submit", (event) => {
+  if (event.target.dataset.sent) event.preventDefault();
+  event.target.dataset.sent = "yes";
+});
+addEventListener("pageshow", () => {
+  for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
+});
 if (dialog) {
   dialog.addEventListener("click", (event) => {
     if (event.target === dialog || event.target.closest("[data-close]")) dialog.close();
