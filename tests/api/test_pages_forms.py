@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -275,3 +276,11 @@ def test_a_text_of_several_lines_is_kept_as_it_was(api: TestClient, made: str) -
     shown = _shown(api.get(f"{made}/edit").text)
     as_browsers_send_it = {**shown, "description": shown["description"].replace("\n", "\r\n")}
     assert submit(api, f"{made}/edit", **as_browsers_send_it).headers["location"].endswith("done=unchanged")
+
+
+def test_a_line_with_seconds_has_the_fold_that_it_has_everywhere(api: TestClient) -> None:
+    chosen = re.search(r'name="cron.dst_fold"><option value="([^"]*)">default', api.get("/new-job").text)
+    assert chosen is not None
+    fields = {**JOB, "cron.expr": "30 2 * * * 15", "cron.dst_fold": chosen[1]}
+    assert submit(api, "/new-job", **fields).status_code == 303
+    assert api.get("/api/v1/jobs/made.here").json()["schedule"]["dst_fold"] == "both"

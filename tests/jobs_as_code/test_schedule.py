@@ -7,6 +7,7 @@ import pytest
 from celery import Celery
 
 from scheduler_service.core.errors import BadValue, BadValues
+from scheduler_service.core.job_body import definition_of, read_job
 from scheduler_service.jobs_as_code import Schedule
 
 app = Celery("shop")
@@ -93,3 +94,11 @@ def test_a_job_that_the_running_program_cannot_take_in_is_not_there() -> None:
         schedule.hourly("a", task="t", minute=1)
     schedule.watch(None)
     schedule.hourly("a", task="t", minute=1)
+
+
+def test_a_line_with_seconds_has_the_fold_that_it_has_everywhere() -> None:
+    schedule = Schedule()
+    schedule.cron("by-code", task="t", expr="30 2 * * * 15")
+    schedule.cron("as-said", task="t", expr="30 2 * * * 15", dst_fold="last")
+    folds = [definition_of(read_job(body, made_at=0)[0])["schedule"]["dst_fold"] for body in schedule.bodies]
+    assert folds == ["both", "last"]
