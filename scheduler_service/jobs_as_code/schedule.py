@@ -49,7 +49,7 @@ class Schedule:
         self, job_id: str, *, task: Any, expr: str, timezone: str | None = None, day_match: str = "or",
         dst_gap: str = "next_valid", dst_fold: str | None = None, **fields: Any,
     ) -> None:  # fmt: skip
-        """By a cron expression: five fields, or six with seconds last; `dst_fold` None is `first`, with seconds `both`."""
+        """By a cron line: five fields, or six with seconds last; `dst_fold` None is `first`, with seconds `both`."""
         choices = {"day_match": day_match, "dst_gap": dst_gap, **({} if dst_fold is None else {"dst_fold": dst_fold})}
         self._add(job_id, task, {"kind": "cron", "expr": expr, **choices, **self._zone(timezone)}, fields)
 
