@@ -38,21 +38,22 @@ class Dates:
         return cls(
             numbers,
             table[0].take(rest) + CYCLE_YEARS * cycles,
-            table[1].take(rest),
-            table[2].take(rest),
+            table[1].take(rest).astype(np.int64),
+            table[2].take(rest).astype(np.int64),
             (numbers + 4) % 7,
-            table[3].take(rest),
+            table[3].take(rest).astype(np.int64),
         )
 
 
 @lru_cache(maxsize=1)
-def _cycle() -> tuple[Ints, Ints, Ints, Ints]:
+def _cycle() -> tuple[NDArray[np.int16], NDArray[np.int8], NDArray[np.int8], NDArray[np.int8]]:
+    """Year, month, day and the month's length of each date; in few bytes, since they are held for ever."""
     dates = np.arange(CYCLE_DAYS).astype("M8[D]")
     months = dates.astype("M8[M]")
-    lengths = ((months + 1).astype("M8[D]") - months.astype("M8[D]")).astype(np.int64)
-    year = dates.astype("M8[Y]").astype(np.int64) + 1970
-    day = (dates - months.astype("M8[D]")).astype(np.int64) + 1
-    return year, months.astype(np.int64) % 12 + 1, day, lengths
+    lengths = ((months + 1).astype("M8[D]") - months.astype("M8[D]")).astype(np.int8)
+    year = dates.astype("M8[Y]").astype(np.int16) + np.int16(1970)
+    day = (dates - months.astype("M8[D]")).astype(np.int8) + np.int8(1)
+    return year, (months.astype(np.int64) % 12 + 1).astype(np.int8), day, lengths
 
 
 def _bit(mask: int, values: Ints) -> Flags:

@@ -34,6 +34,18 @@ def slot_time(key: int) -> Instant:
     return key * SLOT
 
 
+def _shares_of(jobs: Iterable[Job]) -> dict[str, Share]:
+    """The share of each job that has one; equal ones of one schedule are one object, since there are many."""
+    found: dict[str, Share] = {}
+    of_schedule: dict[int, Share] = {}
+    for job in jobs:
+        share = share_of(job)
+        if share is not None:
+            same = of_schedule.setdefault(id(share.schedule), share)
+            found[job.job_id] = same if (same.start, same.end) == (share.start, share.end) else share
+    return found
+
+
 def spread_of(job_id: str) -> Duration:
     """Where in its slot a job runs: whole seconds below 900, the same for everyone who works it out, ever."""
     return crc32(job_id.encode()) % (SLOT // SECOND) * SECOND
@@ -44,7 +56,7 @@ class BucketMap:
 
     def __init__(self, base: int, jobs: Iterable[Job] = ()) -> None:
         self.base = base
-        self._shares = {job.job_id: share for job in jobs if (share := share_of(job)) is not None}
+        self._shares = _shares_of(jobs)
         self._counts = counts_of_all(self._shares.values(), base)
 
     def __len__(self) -> int:
