@@ -119,6 +119,18 @@ class Client:
         """Run a job now; the new run."""
         return self._api.object("POST", f"/jobs/{segment(job_id)}/trigger", json=given(kwargs=kwargs, overlap=overlap))
 
+    def backfill(
+        self, job_id: str, start: str, end: str, overlap: str | None = None, *, dry_run: bool = False
+    ) -> dict[str, Any]:
+        """Run the job's occurrences in [start, end) that did not complete, each with its own time; what was made.
+
+        `overlap` is queue_all (one after the other, the default) or allow. A `dry_run` makes nothing. Asking again
+        makes no second run of what is under way.
+        """
+        window = {"from": start, "to": end, "dry_run": dry_run}
+        path = f"/jobs/{segment(job_id)}/backfill"
+        return self._api.object("POST", path, again=dry_run, json={**window, **given(overlap=overlap)})
+
     def preview_job(self, job_id: str, count: int = 10, start: str | None = None) -> dict[str, Any]:
         """The next `count` occurrences of a job after `start` (now)."""
         return self._api.object("GET", f"/jobs/{segment(job_id)}/preview", params=given(count=count, **{"from": start}))

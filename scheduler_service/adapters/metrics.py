@@ -11,7 +11,7 @@ from scheduler_service.adapters.placement_metrics import PlacementMetrics
 from scheduler_service.core.effects import Apply, Effect
 from scheduler_service.core.instants import MILLISECOND, SECOND, Duration, Instant
 from scheduler_service.core.listening import PAUSE
-from scheduler_service.core.model import MisfirePolicy, ReleasedRun
+from scheduler_service.core.model import MisfirePolicy, Overlap, ReleasedRun
 from scheduler_service.core.pruning import Past
 from scheduler_service.core.queries import alive_workers, oldest_due
 from scheduler_service.core.run_state import FINAL, Event
@@ -149,9 +149,10 @@ class PrometheusMeter:
         self._rebuild.observe(seconds)
 
     def published(self, runs: Sequence[ReleasedRun], at: Instant) -> None:
-        """See Meter."""
+        """See Meter. What was asked for to wait behind other runs is not late when it goes out."""
         for run in runs:
-            self._delay.observe(max(0, at - run.due_at) / SECOND)
+            if run.overlap != Overlap.QUEUE_ALL:
+                self._delay.observe(max(0, at - run.due_at) / SECOND)
 
     def buried(self) -> None:
         """See Meter."""

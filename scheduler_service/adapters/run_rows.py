@@ -39,7 +39,7 @@ ACTIVE_COLUMNS: Final = (
 )  # fmt: skip
 RELEASED_COLUMNS: Final = (
     _R.run_id, _R.attempt, _R.seq, _R.term, _R.job_id, _R.task, _R.args, _R.kwargs, _R.queue, _R.priority,
-    _R.scheduled_at, _R.due_at, _R.timeout, _R.retries, _R.traceparent,
+    _R.scheduled_at, _R.due_at, _R.timeout, _R.retries, _R.traceparent, _R.overlap,
 )  # fmt: skip
 RUN_COLUMNS: Final = (
     _R.run_id, _R.kind, _R.job_id, _R.job_version, _R.task, _R.args, _R.kwargs, _R.queue, _R.priority, _R.retry_of,

@@ -39,11 +39,14 @@ def record_all(connection: Connection, now: Instant, by: Deed | None, changes: S
 
 
 def record_enqueue(connection: Connection, now: Instant, by: Deed | None, made: Sequence[NewRun]) -> None:
-    """Note new runs: one by what was asked for, many by their ids; their rows have the rest."""
+    """Note new runs: one by what was asked for, many by their ids (and the job where it is one's); their rows have the
+    rest."""
     if len(made) == 1:
         record(connection, now, by, made[0].job_id or made[0].run_id, None, _asked(made[0]))
     else:
-        record(connection, now, by, None, None, {"run_ids": [run.run_id for run in made]})
+        of_jobs = {run.job_id for run in made}
+        job_id = of_jobs.pop() if len(of_jobs) == 1 else None
+        record(connection, now, by, job_id, None, {"run_ids": [run.run_id for run in made]})
 
 
 def _asked(run: NewRun) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from scheduler_service.core.looks import Place
 from scheduler_service.core.model import Job
 from scheduler_service.core.notice_conditions import Pending, Running, may_end
 from scheduler_service.core.notices import Named
+from scheduler_service.core.policies import waits_its_turn
 from scheduler_service.core.run_state import RunState
 from scheduler_service.ports.notices import Page
 
@@ -31,7 +32,7 @@ class SqlConditions:
         """See Conditions."""
         with self._database.read() as connection:
             runs_due, place = sql_reads.overdue(connection, due_before, limit, after)
-            due = {run.run_id: run.due_at for run in runs_due}
+            due = {run.run_id: run.due_at for run in runs_due if not waits_its_turn(run)}
             named = named_runs(connection, self._database.dialect, due)
         return [Pending(run, due[run_id]) for run_id, run in named.items()], place
 

@@ -1,22 +1,25 @@
 """Evidence in SQL: the rows that bear on one occurrence or one run, each found by an index. Only reads."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import structlog
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import ColumnElement, Connection, Row, select
 
 from scheduler_service.adapters.database import Database, can_hold
 from scheduler_service.adapters.job_rows import VERSION_COLUMNS, job_of
 from scheduler_service.adapters.record_tables import audit_log, leaderships
 from scheduler_service.adapters.sql_audit import AUDIT_COLUMNS
+from scheduler_service.adapters.sql_backfill import known_of
 from scheduler_service.adapters.sql_runs import read_whole
-from scheduler_service.adapters.tables import IS_OCCURRENCE, cursors, gaps, job_versions, leases, runs
+from scheduler_service.adapters.tables import IS_MANUAL, IS_OCCURRENCE, cursors, gaps, job_versions, leases, runs
 from scheduler_service.core.audit import AuditEntry
+from scheduler_service.core.backfill import Known
 from scheduler_service.core.errors import BadValue, BadValues, NotFound
 from scheduler_service.core.explain_facts import Facts, Term, Version
 from scheduler_service.core.instants import Instant
-from scheduler_service.core.model import Gap, Run
+from scheduler_service.core.model import Gap, Run, RunKind
 
 _SHARD: Final = 0
 _VERSIONS: Final = 50
@@ -42,10 +45,9 @@ class SqlEvidence:
             versions = _versions(connection, job_id, at)
             if not versions:
                 raise NotFound(f"no job {job_id}")
-            found_by = (runs.c.job_id == job_id, runs.c.scheduled_at == at, IS_OCCURRENCE)
-            run_id = connection.execute(select(runs.c.run_id).where(*found_by)).scalar()
-            run = None if run_id is None else read_whole(connection, run_id)
-            return self._facts(connection, at, job_id, versions, run)
+            run = _newest(connection, job_id, at, IS_OCCURRENCE)
+            facts = self._facts(connection, at, job_id, versions, run)
+            return replace(facts, backfilled=_newest(connection, job_id, at, IS_MANUAL))
 
     def of_run(self, run_id: str) -> Facts:
         """See Evidence."""
@@ -53,8 +55,17 @@ class SqlEvidence:
             raise NotFound(f"no run {run_id!r}")
         with self._database.read() as connection:
             run = read_whole(connection, run_id)
-            versions = () if run.job_id is None else _versions(connection, run.job_id, run.scheduled_at)
-            return self._facts(connection, run.scheduled_at, run.job_id, versions, run)
+            # A run for a time long past was asked for, and fell due, long after it.
+            at = run.scheduled_at if run.kind is RunKind.OCCURRENCE else run.due_at
+            versions = () if run.job_id is None else _versions(connection, run.job_id, at)
+            return self._facts(connection, at, run.job_id, versions, run)
+
+    def of_occurrences(self, job_id: str, times: Sequence[Instant]) -> Known:
+        """See Evidence."""
+        if not times or not can_hold(job_id):
+            return Known()
+        with self._database.read() as connection:
+            return known_of(connection, self._database.dialect, job_id, times)
 
     def _facts(
         self, connection: Connection, at: Instant, job_id: str | None, versions: tuple[Version, ...], run: Run | None
@@ -72,6 +83,14 @@ class SqlEvidence:
             terms=_terms(connection, min(at, now), now),
             deeds=() if run is None else _deeds(connection, run.run_id),
         )
+
+
+def _newest(connection: Connection, job_id: str, at: Instant, of_kind: ColumnElement[bool]) -> Run | None:
+    """The newest run of this kind that the job has for an instant."""
+    found_by = (runs.c.job_id == job_id, runs.c.scheduled_at == at, of_kind)
+    newest = select(runs.c.run_id).where(*found_by).order_by(runs.c.id.desc()).limit(1)
+    run_id = connection.execute(newest).scalar()
+    return None if run_id is None else read_whole(connection, run_id)
 
 
 def _versions(connection: Connection, job_id: str, at: Instant) -> tuple[Version, ...]:

@@ -198,6 +198,30 @@ class BatchOut(BaseModel):
     runs: list[RunOut]
 
 
+class LeftOut(BaseModel):
+    """Occurrences that are not run, by why: one of their runs completed, is on its way, or waits to be released."""
+
+    completed: int
+    active: int
+    planned: int
+
+
+class BackfillOut(BaseModel):
+    """What was made, or would be: `runs` of so many `occurrences`, of which `first` are the first ten."""
+
+    job_id: JobId
+    start: Time = Field(alias="from")
+    end: Time = Field(alias="to")
+    overlap: Literal["queue_all", "allow"]
+    dry_run: bool
+    occurrences: int
+    left_out: LeftOut
+    runs: int
+    first: list[Time]
+    run_ids: list[str]
+    warnings: list[str]
+
+
 class Status(BaseModel):
     """Who leads and what it sees; null is what nobody answers for."""
 

@@ -45,6 +45,13 @@ EXAMPLES: Final[dict[str, Any]] = {
     "JobPatch": {"priority": 2, "schedule": {"expr": "0 3 1 * *"}},
     "PauseIn": {"reason": "audit", "until": "2026-12-05T00:00:00Z"},
     "TriggerIn": {"kwargs": {"dry_run": True}},
+    "BackfillOut": {
+        "job_id": "billing.close", "from": "2026-09-01T00:00:00Z", "to": "2026-12-01T00:00:00Z",
+        "overlap": "queue_all", "dry_run": True, "occurrences": 3,
+        "left_out": {"completed": 2, "active": 0, "planned": 0}, "runs": 1, "first": ["2026-11-01T01:00:00Z"],
+        "run_ids": [],
+        "warnings": ["occurrences of the job that fall due meanwhile are skipped: its overlap rule is skip"],
+    },
     "Preview": {
         "occurrences": [
             {"at": "2026-12-01T01:00:00Z", "local": "2026-12-01T02:00:00", "offset": "+01:00", "dst": None}

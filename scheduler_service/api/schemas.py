@@ -204,6 +204,21 @@ class TriggerIn(Strict):
     overlap: OverlapChoice | None = None
 
 
+class BackfillIn(Strict):
+    """A window of the past: its occurrences that did not complete are run, each with its own time."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"from": "2026-11-01T00:00:00Z", "to": "2026-11-08T00:00:00Z", "dry_run": True}]
+        }
+    )
+
+    start: Time = Field(alias="from", description="The first instant that belongs to it, RFC 3339")
+    end: Time = Field(alias="to", description="The first instant that does not, not later than now")
+    dry_run: bool = Field(False, description="Only say what would be made")
+    overlap: Literal["queue_all", "allow"] = Field("queue_all", description="One after the other, or all at once")
+
+
 class PreviewIn(Strict):
     """A schedule to look ahead with; `job_id` is what `H` in a cron expression is made of."""
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from scheduler_service.cli import job_options as options
+from scheduler_service.cli.backfilling import print_backfill
 from scheduler_service.cli.completing import job_ids
 from scheduler_service.cli.connect import instant_text, json_value, open_client
 from scheduler_service.cli.progress import counted
@@ -140,6 +141,27 @@ def trigger(
         print_json(run)
     else:
         say(f"{run['run_id']} {run['state']}")
+
+
+@jobs.command("backfill")
+def backfill(
+    job_id: JobId,
+    start: Annotated[str, typer.Option("--from", help="The first time of the window.", show_default=False)],
+    end: Annotated[str, typer.Option("--to", help="Its end: the first time not in it.", show_default=False)],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be made.")] = False,
+    overlap: Annotated[str, typer.Option(help="queue_all: one after the other; allow: all at once.")] = "queue_all",
+    as_json: Json = False,
+) -> None:
+    """Run a past window's occurrences that did not complete, each with its own time."""
+    from scheduler_service.cli.output import print_json
+
+    window = (instant_text(start, "--from") or "", instant_text(end, "--to") or "")
+    with open_client() as client:
+        said = client.backfill(job_id, *window, overlap, dry_run=dry_run)
+    if as_json:
+        print_json(said)
+    else:
+        print_backfill(said)
 
 
 @jobs.command("delete")

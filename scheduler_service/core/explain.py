@@ -1,12 +1,13 @@
 """What was decided for an occurrence of a job, and why: from its row, its gap, or the rule that left it out. Pure."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from scheduler_service.core.explain_facts import Facts, Version
 from scheduler_service.core.explain_runs import explain_run, in_pause, led_or_not, pause_words, somebody, version_at
 from scheduler_service.core.explain_terms import leader_at, unled
-from scheduler_service.core.explanation import Because, Explanation, Verdict, gap_row, version_row
+from scheduler_service.core.explanation import Because, Explanation, Verdict, gap_row, run_row, version_row
 from scheduler_service.core.instants import DAY, Instant, format_instant
 from scheduler_service.core.model import Gap, Job
 from scheduler_service.core.policies import OVERLAP_WORD
@@ -20,6 +21,15 @@ _Found = tuple[Verdict, list[Because]]
 
 def explain_occurrence(job_id: str, at: Instant, facts: Facts) -> Explanation:
     """The verdict on a job's occurrence at `at`; `facts.versions` holds at least one version."""
+    explained = _explained(job_id, at, facts)
+    if facts.backfilled is None:
+        return explained
+    again = facts.backfilled
+    words = f"It was asked for by hand since, as run {again.run_id}, which is {again.state.value}."
+    return replace(explained, because=(*explained.because, Because(words, run_row(again))))
+
+
+def _explained(job_id: str, at: Instant, facts: Facts) -> Explanation:
     if facts.run is not None:
         return explain_run(facts.run, facts)
     holding = version_at(facts.versions, at)

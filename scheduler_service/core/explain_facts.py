@@ -51,7 +51,7 @@ class Facts:
     """Everything known. `versions` oldest first; `terms` oldest first; planned up to `cursor`, and pruned up to
     `pruned_until`, as far as it was over.
 
-    `live` None: the leader did not answer, or was not asked.
+    `live` None: the leader did not answer, or was not asked. `backfilled`: the newest run by hand for an occurrence.
     """
 
     now: Instant
@@ -63,3 +63,4 @@ class Facts:
     deeds: tuple[AuditEntry, ...] = ()
     live: Live | None = None
     pruned_until: Instant | None = None
+    backfilled: Run | None = None

@@ -70,7 +70,7 @@ def _origin(run: Run) -> str:
         case RunKind.OCCURRENCE:
             words = f"It is planned for {format_instant(run.scheduled_at)} by version {run.job_version} of {run.job_id}"
         case RunKind.MANUAL:
-            words = f"It was asked for by hand at {format_instant(run.scheduled_at)}, as job {run.job_id}"
+            words = f"It was asked for by hand, as job {run.job_id}, for {format_instant(run.scheduled_at)}"
         case RunKind.ADHOC:
             words = f"It was enqueued for {format_instant(run.scheduled_at)}"
         case _:

@@ -189,6 +189,7 @@ class ReleasedRun(NamedTuple):
     timeout: Duration | None
     retries: int = 0
     traceparent: str | None = None
+    overlap: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,6 +74,11 @@ def decide_overlap(policy: Overlap, live: int, held: int) -> Admission:
             assert_never(policy)
 
 
+def waits_its_turn(run: ActiveRun) -> bool:
+    """Whether somebody asked for it to go behind its job's other runs, however long they take: it is not late then."""
+    return run.overlap is Overlap.QUEUE_ALL and run.state is RunState.SCHEDULED
+
+
 def backoff(retry: RetryPolicy, run_id: str, attempt: int) -> Duration:
     """The pause after `attempt` failed: exponential, capped; with jitter the upper half of it, by a stable hash."""
     exponent = min(attempt - 1, 64)

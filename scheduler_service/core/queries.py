@@ -11,6 +11,7 @@ from typing import Any, Final
 from scheduler_service.core.instants import SECOND, Instant, format_instant
 from scheduler_service.core.messages import Query
 from scheduler_service.core.model import ActiveRun
+from scheduler_service.core.policies import waits_its_turn
 from scheduler_service.core.run_index import RunSlice
 from scheduler_service.core.run_state import FINAL, WAITING, RunState
 from scheduler_service.core.state import SchedulerState, WorkerView
@@ -42,7 +43,10 @@ def answer(state: SchedulerState, query: Query, now: Instant) -> dict[str, Any]:
 
 
 def oldest_due(state: SchedulerState, now: Instant) -> Instant | None:
-    """The due time of the run that waits longest beyond its time, in the database or in the broker's queue."""
+    """The due time of the run that waits longest beyond its time, in the database or in the broker's queue.
+
+    What was asked for to go behind its job's other runs has no such time.
+    """
     overdue = [run.due_at for run in state.runs if run.due_at <= now and _is_waiting(run)]
     return min(overdue, default=None)
 
@@ -53,7 +57,7 @@ def alive_workers(state: SchedulerState, now: Instant) -> int:
 
 
 def _is_waiting(run: ActiveRun) -> bool:
-    return run.state in WAITING or run.state is RunState.PENDING
+    return (run.state in WAITING and not waits_its_turn(run)) or run.state is RunState.PENDING
 
 
 def statistics(state: SchedulerState, now: Instant) -> dict[str, Any]:

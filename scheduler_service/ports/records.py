@@ -1,10 +1,12 @@
 """The records that explain what happened, and news of commits."""
 
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from scheduler_service.core.audit import AuditEntry, Deed
+from scheduler_service.core.backfill import Known
 from scheduler_service.core.explain_facts import Facts
 from scheduler_service.core.instants import Duration, Instant
 from scheduler_service.ports.stores import Page
@@ -41,6 +43,9 @@ class Evidence(Protocol):
 
     def of_run(self, run_id: str) -> Facts:
         """What bears on the run; NotFound."""
+
+    def of_occurrences(self, job_id: str, times: Sequence[Instant]) -> Known:
+        """What is known of the job's occurrences at these times, ascending."""
 
 
 class Wakeups(Protocol):

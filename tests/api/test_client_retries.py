@@ -28,6 +28,7 @@ REPEATABLE: dict[str, Call] = {
 ONCE: dict[str, Call] = {
     "trigger": lambda c: c.trigger("a"),
     "retry": lambda c: c.retry("adhoc_1"),
+    "backfill": lambda c: c.backfill("a", "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"),
     "create": lambda c: c.create_job({"job_id": "a"}),
     "put of a version": lambda c: c.put_job("a", {"task": "t"}, if_version=3),
     "delete": lambda c: c.delete_job("a"),

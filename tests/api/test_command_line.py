@@ -44,6 +44,24 @@ def test_a_job_is_made_shown_changed_paused_triggered_and_deleted(itinerary: Iti
 
 
 @pytest.mark.slow
+def test_a_backfill_is_told_before_it_is_made_and_makes_nothing_twice(itinerary: Itinerary) -> None:
+    itinerary.done("jobs", "add", "late.job", "t", "--cron", "0 2 * * *")
+    window = ("jobs", "backfill", "late.job", "--from", "2026-01-01T01:00:00", "--to", "2026-01-13T03:00:00")
+    told = itinerary.done(*window, "--dry-run").splitlines()
+    assert told[0].startswith("12 occurrences of late.job from 2026-01-01 01:00:00 (")
+    assert told[1] == "12 runs would be made, to go one after the other"
+    assert told[2].startswith("  2026-01-01 03:00:00 (")
+    assert told[12] == "  and 2 more"
+    assert told[13].startswith("mind: occurrences of the job that fall due meanwhile are skipped")
+    made = itinerary.done(*window, "--overlap", "allow").splitlines()
+    assert made[1] == "12 runs made, to go all at once"
+    assert itinerary.done(*window).splitlines()[1:] == ["left out: 12 waiting already", "there is nothing to run"]
+    assert json.loads(itinerary.done(*window, "--json"))["left_out"]["planned"] == 12
+    refused = itinerary("jobs", "backfill", "late.job", "--from", "2026-01-01", "--to", "2999-01-01")
+    assert (refused.returncode, "to: " in refused.stderr) == (1, True), refused.stderr
+
+
+@pytest.mark.slow
 def test_a_job_can_come_from_a_file_or_standard_input(itinerary: Itinerary, tmp_path: Path) -> None:
     body = {"task": "t", "schedule": {"kind": "hourly", "minute": 17}, "title": "from a file", "tags": ["of-a-file"]}
     (tmp_path / "job.json").write_text(json.dumps(body))

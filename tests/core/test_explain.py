@@ -304,7 +304,7 @@ def test_reports_that_came_too_late_are_told() -> None:
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        (RunKind.MANUAL, "asked for by hand at 2026-11-27T10:17:00Z"),
+        (RunKind.MANUAL, "asked for by hand, as job a.job, for 2026-11-27T10:17:00Z"),
         (RunKind.ADHOC, "enqueued for 2026-11-27T10:17:00Z"),
     ],
 )

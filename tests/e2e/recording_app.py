@@ -24,6 +24,14 @@ def note(self, seconds: float = 0) -> str:
     return "noted"
 
 
+@app.task(name="recording.time", bind=True)
+def tell_time(self) -> str:
+    record("start", self.request.id)
+    time.sleep(0.1)  # two at once would be seen to be
+    record("end", self.request.id)
+    return workers.current_run().scheduled_at.isoformat()
+
+
 @app.task(name="recording.explode", bind=True)
 def explode(self) -> None:
     record("start", self.request.id)

@@ -46,6 +46,26 @@ def test_a_run_cancelled_before_its_time_never_starts(system: System) -> None:
     assert system.truth().starts_of(kept["run_id"]) == 1
 
 
+def test_a_backfill_runs_each_occurrence_at_its_own_time_one_after_the_other_and_once(system: System) -> None:
+    schedule = {"kind": "cron", "expr": "30 2 * * *", "timezone": "Europe/Berlin"}
+    system.client.create_job({"job_id": "report", "task": "recording.time", "schedule": schedule})
+    system.client.pause_job("report", "it is backfilled all the same")
+    window = ("2026-10-23T00:00:00Z", "2026-10-28T00:00:00Z")
+    made = system.client.backfill("report", *window)
+    assert system.client.backfill("report", *window)["runs"] == 0, "asked twice"
+    wait_until(lambda: system.completed("report") == 5, 30, system.output, 0.2)
+    assert system.client.backfill("report", *window)["left_out"]["completed"] == 5
+
+    runs = [system.client.run(run_id) for run_id in made["run_ids"]]
+    days = ["23T00", "24T00", "25T00", "26T01", "27T01"]  # the clocks went back on the 25th
+    assert [run["result"] for run in runs] == [f"2026-10-{day}:30:00+00:00" for day in days]
+    ended = [run["finished_at"] for run in runs]
+    assert all(run["started_at"] >= before for run, before in zip(runs[1:], ended, strict=False))
+    assert len(system.runs("report")) == 5
+    why = system.client.explain_job("report", "2026-10-25T00:30:00Z")["text"]
+    assert f"as run {made['run_ids'][2]}, which is completed." in why
+
+
 def test_a_thousand_runs_of_eight_clients_complete_each_started_once(system: System) -> None:
     def enqueue(number: int) -> str:
         with Client(system.client.base_url, timeout=60) as client:

@@ -9,6 +9,7 @@ CALLS: Final = {
     "/api/v1/jobs/{job_id}/pause": {"post"},
     "/api/v1/jobs/{job_id}/resume": {"post"},
     "/api/v1/jobs/{job_id}/trigger": {"post"},
+    "/api/v1/jobs/{job_id}/backfill": {"post"},
     "/api/v1/jobs/{job_id}/preview": {"get"},
     "/api/v1/jobs/{job_id}/explain": {"get"},
     "/api/v1/preview": {"post"},

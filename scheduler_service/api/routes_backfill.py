@@ -1,0 +1,48 @@
+"""Backfill over HTTP: a job's occurrences of a past window, run with their own times. One transaction, or nothing."""
+
+from typing import Any
+
+from fastapi import APIRouter, Depends, Response
+from starlette.responses import JSONResponse
+from uuid_utils.compat import uuid7
+
+from scheduler_service.api import answers as shapes
+from scheduler_service.api import schemas
+from scheduler_service.api.auth import Who, require
+from scheduler_service.api.bodies import JsonObject
+from scheduler_service.api.context import ApiContext, Context
+from scheduler_service.api.documents import answers, body_of
+from scheduler_service.api.routes_jobs import OPERATOR, known_job
+from scheduler_service.core.audit import Caller
+from scheduler_service.core.backfill import backfill_body, backfill_runs, occurrences_of, plan_backfill, read_window
+
+router = APIRouter(prefix="/api/v1", tags=["jobs"], dependencies=[Depends(require("viewer"))])
+
+
+@router.post(
+    "/jobs/{job_id}/backfill", dependencies=OPERATOR, openapi_extra=body_of(schemas.BackfillIn),
+    responses=answers({200: shapes.BackfillOut, 202: shapes.BackfillOut}, 400, 404, 413, 422),
+)  # fmt: skip
+def backfill_job(context: Context, who: Who, job_id: str, body: JsonObject) -> Response:
+    """Run the job's occurrences of a past window that did not complete, each with its own time, paused or not.
+
+    202 where runs were made, 200 where none was: a dry run, or there is nothing to run any more.
+    """
+    said = backfilled(context, who, job_id, body)
+    return JSONResponse(said, 202 if said["run_ids"] else 200)
+
+
+def backfilled(context: ApiContext, who: Caller, job_id: str, body: dict[str, Any]) -> dict[str, Any]:
+    """What was made of the window that `body` asks for, or would be."""
+    job = known_job(context, job_id)
+    window = read_window(body, context.clock())
+    times = occurrences_of(job, window)
+    plan = plan_backfill(job, window, times, context.stores.evidence.of_occurrences(job_id, times))
+    if window.dry_run or not plan.wanted:
+        return backfill_body(plan, ())
+    new = backfill_runs(plan, [str(uuid7()) for _ in plan.wanted])
+    enqueued = context.stores.runs.enqueue(new, by=who.deed("job.backfill"))
+    made = [run.run_id for run, is_new in enqueued if is_new]
+    if made:
+        context.leader.tell("run_enqueued", {"run_ids": made})
+    return backfill_body(plan, made)
