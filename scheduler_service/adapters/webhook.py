@@ -6,9 +6,10 @@ Signed is `id.timestamp.body` with HMAC-SHA256; the receiver tells repetitions b
 import base64
 import hashlib
 import hmac
+import re
 from collections.abc import Callable
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from scheduler_service import safe_http
 from scheduler_service.core.instants import SECOND, Instant
@@ -18,6 +19,8 @@ from scheduler_service.version import VERSION
 
 TIMEOUT: Final = 10.0
 _GONE: Final = 410
+_TELLING: Final = 5
+"""Shorter pieces of an address are words such as `hook`, and no secrets."""
 
 
 class Webhook:
@@ -49,8 +52,16 @@ class Webhook:
         except CallRefused as exc:
             raise DeliveryRefused(str(exc)) from exc
         except CallFailed as exc:
-            raise (DeliveryRefused if exc.status == _GONE else DeliveryFailed)(str(exc)) from exc
+            raise (DeliveryRefused if exc.status == _GONE else DeliveryFailed)(self._bare(str(exc))) from exc
         return f"answered {answer['status']}"
+
+    def _bare(self, words: str) -> str:
+        """What came back, without the path and the query that many a server repeats: they may be secrets."""
+        parts = urlsplit(self._url)
+        pieces = {piece for piece in re.split("[/?&=]", f"{parts.path}?{parts.query}") if len(piece) >= _TELLING}
+        for piece in sorted({*pieces, *map(unquote, pieces)}, key=len, reverse=True):
+            words = words.replace(piece, "***")
+        return words
 
 
 def signature(key: bytes, message_id: str, timestamp: int, body: str) -> str:

@@ -105,6 +105,16 @@ def test_an_answer_that_is_no_yes_fails_and_gone_is_for_good(
     assert len(receiver.posts) == 1
 
 
+def test_a_receiver_that_repeats_the_address_gives_none_of_it_away() -> None:
+    for path in ("/services/T0secret/B0secret?key=a%20secret", "/a%20secret/hook"):
+        with WebhookReceiver(404) as receiver:
+            target = Webhook(f"{receiver.address}{path}", signing_key(SECRET), private=True, clock=lambda: NOW)
+            with pytest.raises(DeliveryFailed, match=r"answered 404: Cannot POST /") as failed:
+                target.deliver(delivery())
+        assert receiver.posts[0].path == path
+        assert "secret" not in str(failed.value)
+
+
 def test_a_receiver_that_hangs_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(webhook, "TIMEOUT", 0.3)
     with WebhookReceiver("hang") as receiver, pytest.raises(DeliveryFailed, match="in time"):

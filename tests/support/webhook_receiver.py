@@ -75,8 +75,10 @@ def _handler(receiver: WebhookReceiver) -> type[QuietHandler]:
             self.send_response(status)
             if status == 307:
                 self.send_header("Location", str(answer))
-            self.send_header("Content-Length", "0")
+            said = f"Cannot POST {self.path}".encode() if status >= 400 else b""  # as many a server says it
+            self.send_header("Content-Length", str(len(said)))
             self.end_headers()
+            self.wfile.write(said)
 
     return Handler
 
