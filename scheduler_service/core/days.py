@@ -33,27 +33,22 @@ class Dates:
     @classmethod
     def of(cls, numbers: Ints) -> Self:
         """The columns of these day numbers."""
-        table = _cycle()
         cycles, rest = np.divmod(numbers, CYCLE_DAYS)
-        return cls(
-            numbers,
-            table[0].take(rest) + CYCLE_YEARS * cycles,
-            table[1].take(rest).astype(np.int64),
-            table[2].take(rest).astype(np.int64),
-            (numbers + 4) % 7,
-            table[3].take(rest).astype(np.int64),
-        )
+        year, month, day, length = _cycle().take(rest, axis=1).astype(np.int64)
+        return cls(numbers, year + CYCLE_YEARS * cycles, month, day, (numbers + 4) % 7, length)
 
 
 @lru_cache(maxsize=1)
-def _cycle() -> tuple[NDArray[np.int16], NDArray[np.int8], NDArray[np.int8], NDArray[np.int8]]:
-    """Year, month, day and the month's length of each date; in few bytes, since they are held for ever."""
+def _cycle() -> NDArray[np.int16]:
+    """Year, month, day and the month's length of each date; in few bytes, since they are kept for ever."""
+    table = np.empty((4, CYCLE_DAYS), dtype=np.int16)
     dates = np.arange(CYCLE_DAYS).astype("M8[D]")
     months = dates.astype("M8[M]")
-    lengths = ((months + 1).astype("M8[D]") - months.astype("M8[D]")).astype(np.int8)
-    year = dates.astype("M8[Y]").astype(np.int16) + np.int16(1970)
-    day = (dates - months.astype("M8[D]")).astype(np.int8) + np.int8(1)
-    return year, (months.astype(np.int64) % 12 + 1).astype(np.int8), day, lengths
+    table[0] = dates.astype("M8[Y]").astype(np.int64) + 1970
+    table[1] = months.astype(np.int64) % 12 + 1
+    table[2] = (dates - months.astype("M8[D]")).astype(np.int64) + 1
+    table[3] = ((months + 1).astype("M8[D]") - months.astype("M8[D]")).astype(np.int64)
+    return table
 
 
 def _bit(mask: int, values: Ints) -> Flags:
