@@ -1,12 +1,16 @@
-"""Ports of this machine: which are free, and whether an HTTP server answers on one."""
+"""Ports of this machine: which are free, and whether an HTTP server answers on one; addresses as they may be shown."""
 
 import http.client
+import re
 import socket
 from collections.abc import Callable, Collection
+from typing import Final
 
 from scheduler_service.core.errors import ItineraryError
 
 NEAR = 20
+_BEFORE_HOST: Final = re.compile(r"(?<=://)([^/@:\s]*):[^/@\s]*@")
+_IN_QUERY: Final = re.compile(r"([?&][^=&\s]*password=)[^&\s]*", re.IGNORECASE)
 
 
 def is_free(port: int, host: str) -> bool:
@@ -48,6 +52,11 @@ def http_url(host: str, port: int) -> str:
 def reachable(host: str) -> str:
     """Where to connect to a server that listens on `host`."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+
+
+def shown_url(text: str) -> str:
+    """An address, or a text with addresses in it, without their passwords: for people and logs."""
+    return _IN_QUERY.sub(r"\1***", _BEFORE_HOST.sub(r"\1:***@", text))
 
 
 def _bound(port: int, host: str) -> int | None:

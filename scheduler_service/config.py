@@ -224,12 +224,6 @@ def load_settings(config: Path | str | None = None, **given: Any) -> Settings:
         raise BadValues([BadValue(f"{PREFIX}{exc.field.upper()}", exc.value, exc.allowed)]) from None
 
 
-def shown_url(url: str) -> str:
-    """An address without its passwords, for people and logs."""
-    bare = re.sub(r"(?<=://)([^/@:]*):[^/@]*@", r"\1:***@", url)
-    return re.sub(r"([?&][^=&]*password=)[^&]*", r"\1***", bare, flags=re.IGNORECASE)
-
-
 def _refuse_unknown_variables(environ: Mapping[str, str]) -> None:
     known = {name.upper() for name in Settings.model_fields} | OTHER_NAMES
     unknown = [name for name in sorted(environ) if name.upper().startswith(PREFIX)]

@@ -19,9 +19,10 @@ import structlog
 
 from scheduler_service.adapters.embedded_redis import server_argv, serves_folder
 from scheduler_service.adapters.migrations import upgrade
+from scheduler_service.addresses import shown_url
 from scheduler_service.bootstrap import Stores, open_leader, open_stores
 from scheduler_service.children import tethered
-from scheduler_service.config import Settings, load_settings, shown_url
+from scheduler_service.config import Settings, load_settings
 from scheduler_service.core.errors import BrokerUnavailable, ItineraryError
 from scheduler_service.core.job_body import read_job
 from scheduler_service.core.job_plan import JobSet, check_set

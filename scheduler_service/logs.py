@@ -13,10 +13,11 @@ from typing import Any, Final, Literal, TextIO
 import structlog
 from structlog.typing import Processor
 
+from scheduler_service.addresses import shown_url
+
 LogFormat = Literal["auto", "console", "json"]
 
 _SECRET_NAME: Final = re.compile(r"password|passwd|secret|token$|authorization|api_key|cookie", re.IGNORECASE)
-_SECRET_IN_URL: Final = re.compile(r"(?<=://)([^/@:\s]*):[^/@\s]*@")
 _QUIET: Final = ("uvicorn.access", "httpx2", "httpcore2", "alembic.runtime.migration", "celery.app.trace")
 _COLOURS: Final = {"debug": "2", "info": "32", "warning": "33", "error": "31", "critical": "31"}
 
@@ -68,9 +69,7 @@ def _redacted(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> Ma
 
 
 def _without_passwords(value: Any) -> Any:
-    if isinstance(value, str) and "://" in value:
-        return _SECRET_IN_URL.sub(r"\1:***@", value)
-    return value
+    return shown_url(value) if isinstance(value, str) and "://" in value else value
 
 
 def _console_line(coloured: bool) -> Processor:

@@ -21,8 +21,8 @@ from scheduler_service.adapters.embedded_redis import (
     serves_folder,
 )
 from scheduler_service.adapters.migrations import upgrade
-from scheduler_service.addresses import answers, free_from, http_url, is_free
-from scheduler_service.config import PREFIX, Settings, shown_url
+from scheduler_service.addresses import answers, free_from, http_url, is_free, shown_url
+from scheduler_service.config import PREFIX, Settings
 from scheduler_service.console import Console
 from scheduler_service.core.errors import BadValue, ItineraryError
 from scheduler_service.core.instants import SECOND, format_instant

@@ -19,10 +19,11 @@ from scheduler_service.adapters.redis_inbox import RedisInbox
 from scheduler_service.adapters.sql_lease import SqlLeaseStore
 from scheduler_service.adapters.sql_outbox import SqlOutbox
 from scheduler_service.adapters.sql_pruning import SqlPruning
+from scheduler_service.addresses import shown_url
 from scheduler_service.api.context import system_clock
 from scheduler_service.api.leader_line import LeaderLine
 from scheduler_service.cli.output import print_json
-from scheduler_service.config import Settings, shown_url
+from scheduler_service.config import Settings
 from scheduler_service.core.errors import ItineraryError
 from scheduler_service.core.instants import DAY, HOUR, format_duration
 from scheduler_service.core.pruning import Past, horizon

@@ -101,7 +101,7 @@ def migrate(
 ) -> None:
     """Bring the database's schema up to date."""
     from scheduler_service.adapters.migrations import migrate_to, upgrade
-    from scheduler_service.config import shown_url
+    from scheduler_service.addresses import shown_url
 
     settings = _settings()
     if to == "base":

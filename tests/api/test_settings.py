@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from scheduler_service import api
-from scheduler_service.config import Settings, load_settings, shown_url
+from scheduler_service.addresses import shown_url
+from scheduler_service.config import Settings, load_settings
 from scheduler_service.core.errors import BadValues
 from scheduler_service.core.instants import DAY, MILLISECOND, MINUTE, SECOND, parse_duration
 from scheduler_service.core.notices import TOPICS, Topic
