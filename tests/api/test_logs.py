@@ -55,6 +55,7 @@ def test_a_pipe_gets_json_with_its_values_to_the_letter() -> None:
 def test_no_secret_is_written(log_format: LogFormat) -> None:
     stream, log = lines_of(log_format)
     log.info("connected", url="redis://user:geheim@h/0", password="geheim", api_token="geheim", Authorization="geheim")
+    log.info("connected", url="postgresql://h/d?user=u&password=geheim")
     text = stream.getvalue()
     assert "geheim" not in text
     assert "redis://user:***@h/0" in text
