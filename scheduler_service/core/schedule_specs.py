@@ -54,7 +54,8 @@ def canonical_spec(spec: Mapping[str, Any], *, job_id: str = "") -> Mapping[str,
     With a `job_id`, an `H` in a cron line is replaced by what it stands for.
     """
     try:
-        return _canonical(spec, job_id if "H" in repr(spec) else "")
+        hashed = isinstance(spec, Mapping) and has_hash(str(spec.get("expr")))
+        return _canonical(spec, job_id if hashed else "")
     except BadValue as refused:
         raise refused.under("schedule") from None
 
