@@ -5,11 +5,13 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final
 
+import structlog
 from sqlalchemy import BigInteger, Integer, Text
 
 from scheduler_service.adapters.batch import Batch
 from scheduler_service.adapters.column_types import InstantColumn, Payload, dump_json
 from scheduler_service.adapters.tables import run_attempts, runs
+from scheduler_service.core.errors import BadValue
 from scheduler_service.core.fields import read_retry
 from scheduler_service.core.instants import Instant
 from scheduler_service.core.job_body import retry_body
@@ -26,6 +28,8 @@ from scheduler_service.core.model import (
     TaskError,
 )
 from scheduler_service.core.run_state import RunState
+
+log = structlog.get_logger(__name__)
 
 _R: Final = runs.c
 _NO_RETRY: Final = RetryPolicy()
@@ -78,7 +82,7 @@ def active_run(row: Sequence[Any]) -> ActiveRun:
     ) = row  # fmt: skip
     return ActiveRun(
         run_id, _KINDS[kind], job_id, job_version, queue, priority, scheduled_at, due_at, _STATES[state], attempt,
-        _retry(retry), timeout, Overlap(overlap) if overlap else None, cancel_requested_at is not None, seq,
+        _retry(retry), timeout, overlap_of(overlap), cancel_requested_at is not None, seq,
         pending_at, published_at, started_at, worker,
     )  # fmt: skip
 
@@ -137,4 +141,19 @@ def _retry_text(retry: RetryPolicy) -> str | None:
 
 @lru_cache(maxsize=4_096)
 def _retry(text: str | None) -> RetryPolicy:
-    return _NO_RETRY if text is None else read_retry(json.loads(text), "retry")
+    """Whoever may insert rows can write anything: what is not understood must not keep all others from being read."""
+    try:
+        return _NO_RETRY if text is None else read_retry(json.loads(text), "retry")
+    except (ValueError, RecursionError, BadValue) as error:
+        log.error("a run's retry policy is not understood, and none is taken", reason=str(error))
+        return _NO_RETRY
+
+
+@lru_cache(maxsize=64)
+def overlap_of(text: str | None) -> Overlap | None:
+    """A run's own overlap policy; None where it has none, or one that is not understood."""
+    try:
+        return Overlap(text) if text else None
+    except ValueError as error:
+        log.error("a run's overlap policy is not understood, and its job's is taken", reason=str(error))
+        return None

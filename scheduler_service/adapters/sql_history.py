@@ -13,11 +13,11 @@ from sqlalchemy import Connection, Row, Select, select
 
 from scheduler_service.adapters import job_rows
 from scheduler_service.adapters.database import Bounds, Database
-from scheduler_service.adapters.run_rows import ATTEMPT_COLUMNS, RUN_COLUMNS, ended_attempt, whole_run
+from scheduler_service.adapters.run_rows import ATTEMPT_COLUMNS, RUN_COLUMNS, ended_attempt, overlap_of, whole_run
 from scheduler_service.adapters.tables import cursors, gaps, run_attempts, runs
 from scheduler_service.core.history import History, RunFacts
 from scheduler_service.core.instants import MINUTE, Instant
-from scheduler_service.core.model import Gap, Overlap
+from scheduler_service.core.model import Gap
 
 # Reading everything takes its time, and the connection idles while what was read is judged.
 HISTORY_BOUNDS: Final = Bounds(statement=60 * MINUTE, idle=60 * MINUTE)
@@ -75,6 +75,6 @@ def _facts(rows: list[Row[Any]]) -> RunFacts:
     ended = [tuple(row[-len(ATTEMPT_COLUMNS) :]) for row in rows if row.of_attempt is not None]
     return RunFacts(
         run.run_id, run.kind, run.job_id, run.job_version, run.queue, run.scheduled_at, run.due_at, run.state,
-        run.attempt, run.retry.max_attempts, first.retries, first.overlap and Overlap(first.overlap), run.timeout,
+        run.attempt, run.retry.max_attempts, first.retries, overlap_of(first.overlap), run.timeout,
         run.reason, run.pending_at, run.started_at, run.finished_at, tuple(map(ended_attempt, ended)),
     )  # fmt: skip

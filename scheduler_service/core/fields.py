@@ -10,12 +10,11 @@ from scheduler_service.core.identity import QUEUE, TASK
 from scheduler_service.core.instants import DAY, SECOND, format_duration, parse_duration
 from scheduler_service.core.model import Misfire, MisfirePolicy, Overlap, RetryPolicy
 from scheduler_service.core.nesting import MOST_LEVELS, is_deep
+from scheduler_service.core.sendable import is_taken
 from scheduler_service.core.sharing import shared
 
 MAX_PAYLOAD: Final = 256 * 1024
 _MAX_TEXT: Final = 10_000
-# A queue is a key of its name, beside our own keys and those in which kombu keeps what is not acknowledged.
-_TAKEN: Final = re.compile(r"itinerary:.*|unacked(_index|_mutex)?")
 # As JSON writes a NUL; an even number of backslashes before it is text that only looks like one.
 _NUL: Final = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
@@ -53,7 +52,7 @@ def read_queue(value: Any, field: str) -> str:
     """A queue name."""
     if not isinstance(value, str) or not QUEUE.fullmatch(value):
         raise BadValue(field, value, "use letters, digits, '.', '_', ':' or '-', 128 characters at most")
-    if _TAKEN.fullmatch(value):
+    if is_taken(value):
         raise BadValue(field, value, "give it another name: Redis keeps something else under this one")
     return intern(value)
 

@@ -54,10 +54,13 @@ def canonical_spec(spec: Mapping[str, Any], *, job_id: str = "") -> Mapping[str,
     With a `job_id`, an `H` in a cron line is replaced by what it stands for.
     """
     try:
-        hashed = isinstance(spec, Mapping) and has_hash(str(spec.get("expr")))
-        return _canonical(spec, job_id if hashed else "")
+        return _canonical(spec, job_id if has_hash(_expr(spec)) else "")
     except BadValue as refused:
         raise refused.under("schedule") from None
+
+
+def _expr(spec: object) -> str:
+    return str(spec.get("expr")) if isinstance(spec, Mapping) else ""
 
 
 def _kind(spec: object) -> str:

@@ -24,6 +24,7 @@ from scheduler_service.core.messages import Failed
 from scheduler_service.core.model import ActiveRun, ReleasedRun
 from scheduler_service.core.reporting import cancel, fail, report
 from scheduler_service.core.run_state import WAITING, Event, RunState
+from scheduler_service.core.sendable import complaint
 from scheduler_service.core.state import SchedulerState, Step, keep
 
 _CHECK_EVERY: Final = 5 * SECOND
@@ -95,6 +96,9 @@ def take_released(state: SchedulerState, step: Step, released: tuple[ReleasedRun
         if run.attempt != sent.attempt or run.state not in _NOT_STARTED:
             continue
         keep(state, run._replace(state=RunState.PENDING, seq=sent.seq, pending_at=step.now), step.now)
+        if (why := complaint(sent)) is not None:
+            _give_up(state, step, sent.run_id, why, "malformed")
+            continue
         if sent.seq < state.generation.floor:
             below.append(sent.run_id)
             continue
@@ -177,10 +181,17 @@ def claims_taken(state: SchedulerState, step: Step, taken: ClaimsTaken) -> None:
         elif not unroutable:
             cancel(state, step, run, reason)
         else:
-            spent = run._replace(retry=replace(run.retry, max_attempts=run.attempt))
-            fail(state, step, spent, Event.FAIL, _failure(run, step.now, "Unroutable", reason, "unroutable"))
+            _give_up(state, step, run_id, reason, "unroutable")
     if stop:
         step.others.append(StopTasks(tuple(stop)))
+
+
+def _give_up(state: SchedulerState, step: Step, run_id: str, words: str, reason: str) -> None:
+    """End a pending run that no other attempt would help."""
+    run = state.runs.get(run_id)
+    if run is not None:
+        spent = run._replace(retry=replace(run.retry, max_attempts=run.attempt))
+        fail(state, step, spent, Event.FAIL, _failure(run, step.now, reason.capitalize(), words, reason))
 
 
 def check_running(state: SchedulerState, step: Step) -> None:

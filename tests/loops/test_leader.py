@@ -2,14 +2,17 @@
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import insert, text
 
+from scheduler_service.adapters.tables import runs
 from scheduler_service.core.identity import adhoc_run_id
 from scheduler_service.core.instants import SECOND
 from scheduler_service.core.job_body import read_job
 from scheduler_service.core.model import NewRun, RunKind
+from scheduler_service.core.run_body import run_body
 from scheduler_service.core.run_state import RunState
 from scheduler_service.ports.stores import RunFilter
 from tests.support.leading import LeaderThread
@@ -92,6 +95,30 @@ def test_a_broker_that_is_away_leaves_runs_pending_and_publishing_resumes_by_its
         assert one.runs.get(run.run_id).published_at is None
         redis_server.start()
         wait_until(lambda: one.runs.get(run.run_id).published_at, 20, "publishing to resume")
+
+
+def test_a_row_that_no_program_of_ours_would_write_ends_by_itself_and_no_leader_by_it(
+    database_url: str, redis_url: str
+) -> None:
+    wrong: list[dict[str, Any]] = [
+        {"args": 7}, {"kwargs": [1]}, {"kwargs": "x"}, {"run_id": "x" * 400}, {"timeout": -5},
+        {"queue": "itinerary:inbox"}, {"queue": "_kombu.binding.celery.pidbox"},
+    ]  # fmt: skip
+    odd: list[dict[str, Any]] = [{"retry": "nonsense"}, {"retry": '{"tries": 3}'}, {"overlap": "never"}]
+    plain = {"kind": "adhoc", "task": "shop.ship", "args": [], "kwargs": {}, "queue": "default", "priority": 5}
+    with LeaderThread(database_url, redis_url) as one:
+        wait_until(lambda: leads(one), 5, "a leader")
+        at = dict.fromkeys(("scheduled_at", "due_at", "created_at"), one.now())
+        rows = [{"run_id": f"adhoc_{n}", **plain, **at, **more} for n, more in enumerate([*wrong, *odd])]
+        with one.database.write() as connection:
+            for row in rows:
+                connection.execute(insert(runs).values(row))
+        for row in rows[: len(wrong)]:
+            wait_until(lambda r=row: state_of(one, r["run_id"])() is RunState.FAILED, 10, f"{row} to fail")
+            assert run_body(one.runs.get(row["run_id"]))["reason"] == "malformed"
+        for row in rows[len(wrong) :]:
+            wait_until(lambda r=row: one.runs.get(r["run_id"]).published_at, 10, f"{row} to go out")
+        assert leads(one)
 
 
 def test_a_clean_stop_leaves_nothing_half_done(database_url: str, redis_url: str) -> None:

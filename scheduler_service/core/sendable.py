@@ -1,0 +1,32 @@
+"""Whether a run can become a message. The API lets no other in; whoever may insert rows can write anything."""
+
+import re
+from functools import lru_cache
+from typing import Final
+
+from scheduler_service.core.instants import DAY
+from scheduler_service.core.model import ReleasedRun
+
+# A queue is a key of its name, beside our own keys and those in which kombu keeps bindings and what is unacknowledged.
+_TAKEN: Final = re.compile(r"itinerary:.*|_kombu\..*|unacked(_index|_mutex)?", re.DOTALL)
+_LONGEST_ID: Final = 280
+_LONGEST: Final = 366 * DAY
+
+
+@lru_cache(maxsize=1_024)
+def is_taken(queue: str) -> bool:
+    """Whether Redis keeps something else under a queue's name."""
+    return _TAKEN.fullmatch(queue) is not None
+
+
+def complaint(run: ReleasedRun) -> str | None:
+    """Why no worker could be given this run; None where one could."""
+    if not isinstance(run.args, list) or not isinstance(run.kwargs, dict):
+        return "args must be a list and kwargs an object"
+    if is_taken(run.queue):
+        return f"the queue must have another name than {run.queue}: Redis keeps something else under it"
+    if not 0 < len(run.run_id) <= _LONGEST_ID:
+        return f"run_id must have 1 to {_LONGEST_ID} characters"
+    if run.timeout is not None and not 0 < run.timeout <= _LONGEST:
+        return "the timeout must be above 0 and below a year"
+    return None
