@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, false, literal_column, select
+from sqlalchemy import ColumnElement, case, false, literal_column, select
 
 from scheduler_service.adapters import sql_reads
 from scheduler_service.adapters.database import Database
@@ -12,10 +12,10 @@ from scheduler_service.adapters.tables import IS_ACTIVE, jobs, runs
 from scheduler_service.core.errors import BadValue, BadValues
 from scheduler_service.core.instants import Duration, Instant
 from scheduler_service.core.looks import Place
-from scheduler_service.core.model import Job
+from scheduler_service.core.model import Job, Overlap
 from scheduler_service.core.notice_conditions import Pending, Running, may_end
 from scheduler_service.core.notices import Named
-from scheduler_service.core.policies import waits_its_turn
+from scheduler_service.core.policies import could_go_since
 from scheduler_service.core.run_state import RunState
 from scheduler_service.ports.notices import Page
 
@@ -32,13 +32,14 @@ class SqlConditions:
         """See Conditions."""
         with self._database.read() as connection:
             runs_due, place = sql_reads.overdue(connection, due_before, limit, after)
-            due = {run.run_id: run.due_at for run in runs_due if not waits_its_turn(run)}
+            due = {run.run_id: run.due_at for run in runs_due if could_go_since(run) is not None}
             named = named_runs(connection, self._database.dialect, due)
         return [Pending(run, due[run_id]) for run_id, run in named.items()], place
 
     def out(self, due_before: Instant, limit: int, after: Place | None) -> tuple[list[Pending], Place | None]:
         """See Conditions."""
-        found, place = self._in_state(RunState.PENDING, _R.due_at, _R.due_at < due_before, limit, after)
+        since = case((_R.overlap == literal_column(f"'{Overlap.QUEUE_ALL}'"), _R.pending_at), else_=_R.due_at)
+        found, place = self._in_state(RunState.PENDING, since, since < due_before, limit, after)
         return [Pending(run, due_at) for run, due_at, _ in found], place
 
     def running(self, limit: int, after: Place | None) -> tuple[list[Running], Place | None]:

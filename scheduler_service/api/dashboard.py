@@ -8,6 +8,7 @@ from starlette.staticfiles import StaticFiles
 from scheduler_service.api.auth import require_page
 from scheduler_service.api.pages import (
     audit,
+    backfill,
     explain,
     failures,
     job,
@@ -25,7 +26,7 @@ from scheduler_service.api.templating import DOCS_HEADERS, HERE, templates
 from scheduler_service.version import VERSION
 
 router = APIRouter(include_in_schema=False)
-for _part in (overview, jobs, job, job_form, runs, run, failures, workers, load, explain, audit):
+for _part in (overview, jobs, job, backfill, job_form, runs, run, failures, workers, load, explain, audit):
     router.include_router(_part.router)
 
 

@@ -74,9 +74,14 @@ def decide_overlap(policy: Overlap, live: int, held: int) -> Admission:
             assert_never(policy)
 
 
-def waits_its_turn(run: ActiveRun) -> bool:
-    """Whether somebody asked for it to go behind its job's other runs, however long they take: it is not late then."""
-    return run.overlap is Overlap.QUEUE_ALL and run.state is RunState.SCHEDULED
+def could_go_since(run: ActiveRun) -> Instant | None:
+    """From when on a run that is not started is late; None while it waits for its turn.
+
+    Whoever asks for a run to go behind its job's other runs, however long they take, calls it due when it is released.
+    """
+    if run.overlap is not Overlap.QUEUE_ALL or run.state is RunState.RETRYING:
+        return run.due_at
+    return run.pending_at
 
 
 def backoff(retry: RetryPolicy, run_id: str, attempt: int) -> Duration:

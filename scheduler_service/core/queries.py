@@ -11,7 +11,7 @@ from typing import Any, Final
 from scheduler_service.core.instants import SECOND, Instant, format_instant
 from scheduler_service.core.messages import Query
 from scheduler_service.core.model import ActiveRun
-from scheduler_service.core.policies import waits_its_turn
+from scheduler_service.core.policies import could_go_since
 from scheduler_service.core.run_index import RunSlice
 from scheduler_service.core.run_state import FINAL, WAITING, RunState
 from scheduler_service.core.state import SchedulerState, WorkerView
@@ -47,8 +47,8 @@ def oldest_due(state: SchedulerState, now: Instant) -> Instant | None:
 
     What was asked for to go behind its job's other runs has no such time.
     """
-    overdue = [run.due_at for run in state.runs if run.due_at <= now and _is_waiting(run)]
-    return min(overdue, default=None)
+    waiting = (could_go_since(run) for run in state.runs if _is_waiting(run))
+    return min((since for since in waiting if since is not None and since <= now), default=None)
 
 
 def alive_workers(state: SchedulerState, now: Instant) -> int:
@@ -57,7 +57,7 @@ def alive_workers(state: SchedulerState, now: Instant) -> int:
 
 
 def _is_waiting(run: ActiveRun) -> bool:
-    return (run.state in WAITING and not waits_its_turn(run)) or run.state is RunState.PENDING
+    return run.state in WAITING or run.state is RunState.PENDING
 
 
 def statistics(state: SchedulerState, now: Instant) -> dict[str, Any]:

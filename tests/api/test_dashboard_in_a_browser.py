@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from scheduler_service.adapters.database import host_now
+from scheduler_service.client import Client
 from tests.support.browser import Browser, find_browser
 from tests.support.leading import LeaderThread
 from tests.support.placed_jobs import cluster
@@ -96,6 +97,42 @@ def test_cancelling_changes_nothing(browser: Browser, site: Site) -> None:
     browser.wait_for(f"!{DIALOG}.open")
     assert browser.text("#notice") == ""
     assert score(browser) == before
+
+
+def fill_in(browser: Browser, name: str, value: str) -> None:
+    browser.run(f"document.querySelector('.filters [name={name}], details[open] [name={name}]').value = '{value}'")
+
+
+def test_a_backfill_is_looked_at_and_then_made_once(browser: Browser, site: Site) -> None:
+    schedule = {"kind": "cron", "expr": "30 2 * * *", "timezone": "Europe/Berlin"}
+    with Client(site.url) as client:
+        client.create_job({"job_id": "report", "task": "t", "schedule": schedule})
+    browser.view(1280)
+    browser.open(f"{site.url}/jobs/report")
+    browser.run("document.querySelector('#backfill').closest('details').open = true")
+    fill_in(browser, "from", "2026-10-20T00:00")
+    fill_in(browser, "to", "2026-11-01T00:00")
+    press(browser, "#backfill")
+    browser.wait_for("location.pathname === '/jobs/report/backfill' && document.querySelector('#make-backfill')")
+    assert browser.text("#would") == "12 of 12 occurrences would run, one after the other"
+    assert "2026-10-25 02:30:00" in browser.text(".times")
+    assert "fold: first pass" in browser.text(".times")
+    for width in (390, 1280):
+        for dark in (False, True):
+            browser.view(width, dark=dark)
+            assert browser.run("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    press(browser, "#make-backfill")
+    browser.wait_for("location.pathname === '/jobs/report' && document.readyState === 'complete'")
+    assert "The runs are made" in browser.text("#notice")
+    with Client(site.url) as client:
+        assert len(client.runs(job_id="report")["items"]) == 12
+    seen_again = "/jobs/report/backfill?from=2026-10-20T00:00&to=2026-11-01T00:00&overlap=allow"
+    browser.open(f"{site.url}{seen_again}")
+    assert browser.text("#would") == "0 of 12 occurrences would run, all at once"
+    assert not browser.run("!!document.querySelector('#make-backfill')")
+    browser.open(f"{site.url}/jobs/report/backfill?from=2026-10-20T00:00&to=2999-01-01T00:00")
+    assert "give a time that is over" in browser.text("[role=alert]")
+    assert browser.complaints == []
 
 
 @pytest.mark.parametrize("width", [390, 1280])

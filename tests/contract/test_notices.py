@@ -18,13 +18,13 @@ from scheduler_service.core.effects import Apply, MakeRuns, Transition
 from scheduler_service.core.errors import LeaseLost
 from scheduler_service.core.instants import DAY, HOUR, MINUTE, SECOND
 from scheduler_service.core.looks import Place
-from scheduler_service.core.model import Gap, Lease, NewRun
+from scheduler_service.core.model import Gap, Lease, NewRun, Overlap
 from scheduler_service.core.notice_conditions import Pending
 from scheduler_service.core.notices import TOPICS, Named, Notice, Topic, messages, ready
 from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.ports.notices import Delivery
 from tests.contract.test_store_lost_reply import lost_reply
-from tests.support.store_bed import StoreBed, a_job, occurrence, one_off
+from tests.support.store_bed import StoreBed, a_job, occurrence, one_off, release
 
 
 @pytest.fixture
@@ -343,6 +343,19 @@ def test_what_was_sent_and_told_long_ago_is_forgotten(bed: StoreBed, outbox: Sql
         connection.execute(notices.update().values(told_at=long_ago))
     outbox.tidy(HOUR)
     assert rows(bed) == rows(bed, deliveries) == []
+
+
+def test_what_was_asked_for_to_wait_its_turn_is_late_only_from_its_release_on(bed: StoreBed) -> None:
+    lease = bed.lead()
+    assert bed.database is not None
+    conditions = SqlConditions(bed.database)
+    in_turn = one_off(lease.now - HOUR, overlap=Overlap.QUEUE_ALL)
+    bed.make(lease, in_turn)
+    assert conditions.waiting(lease.now, 10, None) == ([], None)
+    assert not bed.leader.move_runs(lease, [release(in_turn)], lease.now).refused
+    assert conditions.out(lease.now, 10, None) == ([], None)
+    out, _ = conditions.out(lease.now + 1, 10, None)
+    assert out == [Pending(Named(in_turn.run_id, None, "pkg.task"), lease.now)]
 
 
 def test_a_look_finds_due_runs_that_wait_or_are_out_and_running_ones(bed: StoreBed) -> None:

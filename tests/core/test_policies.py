@@ -6,7 +6,14 @@ from hypothesis import strategies as st
 
 from scheduler_service.core.instants import MINUTE, SECOND
 from scheduler_service.core.model import ActiveRun, Misfire, MisfirePolicy, Overlap, RetryPolicy, RunKind
-from scheduler_service.core.policies import Admission, after_failure, backoff, decide_overlap, judge_lateness
+from scheduler_service.core.policies import (
+    Admission,
+    after_failure,
+    backoff,
+    could_go_since,
+    decide_overlap,
+    judge_lateness,
+)
 from scheduler_service.core.run_state import Event, RunState
 
 NOW = 1_000 * MINUTE
@@ -83,6 +90,22 @@ def test_every_owed_occurrence_runs_or_is_missed_and_what_is_within_the_grace_ru
 )
 def test_overlap_decides_by_what_is_live_and_what_waits(policy: str, live: int, held: int, expected: str) -> None:
     assert decide_overlap(Overlap(policy), live, held) is Admission(expected)
+
+
+@pytest.mark.parametrize(
+    ("overlap", "state", "since"),
+    [
+        (None, RunState.SCHEDULED, NOW), (Overlap.ALLOW, RunState.PENDING, NOW),
+        (Overlap.QUEUE_ALL, RunState.SCHEDULED, None), (Overlap.QUEUE_ALL, RunState.PENDING, NOW + MINUTE),
+        (Overlap.QUEUE_ALL, RunState.RETRYING, NOW),
+    ],
+)  # fmt: skip
+def test_what_was_asked_for_to_go_behind_others_is_late_only_once_it_is_released(
+    overlap: Overlap | None, state: RunState, since: int | None
+) -> None:
+    released_at = NOW + MINUTE if state is RunState.PENDING else None
+    run = running(1, most=2)._replace(state=state, overlap=overlap, due_at=NOW, pending_at=released_at)
+    assert could_go_since(run) == since
 
 
 def test_the_pause_doubles_up_to_its_cap() -> None:

@@ -88,7 +88,7 @@ def show_job(
 def pause(context: Context, who: Who, job_id: str, form: FormBody) -> Response:
     """Pause it, for good or until a time."""
     until = form.one("until")
-    body = {"reason": form.one("reason") or None, "until": _utc(until) if until else None}
+    body = {"reason": form.one("reason") or None, "until": utc_text(until) if until else None}
     pause_job(context, who, job_id, body)
     return go(f"/jobs/{job_id}", "paused")
 
@@ -132,10 +132,10 @@ def delete(context: Context, who: Who, job_id: str, form: FormBody) -> Response:
 
 def read_time(text: str, field: str) -> Instant:
     """A time of a form: RFC 3339, or without a zone, in UTC; BadValue."""
-    return parse_instant(_utc(text), field)
+    return parse_instant(utc_text(text), field)
 
 
-def _utc(text: str) -> str:
+def utc_text(text: str) -> str:
     """A browser's field for a time knows no zone; its page says that it means UTC."""
     plain = text.strip().replace(" ", "T")
     if len(plain) == 16:

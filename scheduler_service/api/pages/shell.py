@@ -43,6 +43,8 @@ _DONE: Final = {
     "resumed": "Resumed: it goes on from now.",
     "deleted": "Deleted. Its history stays.",
     "triggered": "This run was asked for just now.",
+    "backfilled": "The runs are made; they go out now, each with its own time.",
+    "none-backfilled": "There was nothing left to run.",
     "retried": "This run tries the earlier one again.",
     "cancelled": "Its end is asked for.",
     "all-retried": "New runs try the failed ones again.",

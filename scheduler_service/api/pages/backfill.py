@@ -1,0 +1,67 @@
+"""A job's backfill: what a past window would run, looked at first, and then made."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query, Request, Response
+
+from scheduler_service.api.auth import Who
+from scheduler_service.api.context import Context
+from scheduler_service.api.pages.csrf import FormBody
+from scheduler_service.api.pages.job import utc_text
+from scheduler_service.api.pages.moments import Moment, moment
+from scheduler_service.api.pages.shell import CHANGER, READER, PageRoute, go, page
+from scheduler_service.api.routes_backfill import backfilled
+from scheduler_service.api.routes_jobs import known_job
+from scheduler_service.core.backfill import OVERLAPS
+from scheduler_service.core.errors import BadValue, BadValues
+from scheduler_service.core.instants import parse_instant
+from scheduler_service.core.preview import Occurrence, occurrence
+
+_WHY: Final = (("completed", "completed"), ("active", "under way"), ("planned", "waiting already"))
+_HOW: Final = {"queue_all": "one after the other", "allow": "all at once"}
+
+router = APIRouter(include_in_schema=False, dependencies=READER, route_class=PageRoute)
+Asked = Annotated[str, Query(max_length=40)]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a dry run said, for the page; `first` are the first times, as the job's zone has them."""
+
+    said: dict[str, Any]
+    left_out: str
+    first: list[tuple[Moment, Occurrence]]
+
+
+@router.get("/jobs/{job_id}/backfill")
+def look_at_backfill(
+    request: Request, context: Context, who: Who, job_id: str,
+    start: Annotated[Asked, Query(alias="from")] = "", end: Annotated[Asked, Query(alias="to")] = "",
+    overlap: Asked = OVERLAPS[0].value,
+) -> Response:  # fmt: skip
+    """The form, and where a window is given, what it would run; nothing is made."""
+    job = known_job(context, job_id)
+    seen, complaint = None, None
+    if start or end:
+        asked = {"from": utc_text(start), "to": utc_text(end), "overlap": overlap, "dry_run": True}
+        try:
+            said = backfilled(context, who, job_id, asked)
+        except (BadValue, BadValues) as exc:
+            complaint = str(exc)
+        else:
+            now, times = context.clock(), [parse_instant(at) for at in said["first"]]
+            first = [(moment(at, now), occurrence(job.schedule, at)) for at in times]
+            left_out = [f"{said['left_out'][name]:,} {words}" for name, words in _WHY if said["left_out"][name]]
+            seen = Look(said, ", ".join(left_out), first)
+    return page(
+        request, "backfill.html", job=job, seen=seen, complaint=complaint, choices=_HOW,
+        fields={"from": start, "to": end, "overlap": overlap},
+    )  # fmt: skip
+
+
+@router.post("/jobs/{job_id}/backfill", dependencies=CHANGER)
+def make_backfill(context: Context, who: Who, job_id: str, form: FormBody) -> Response:
+    """Make what was looked at; to the page of the job."""
+    said = backfilled(context, who, job_id, {name: form.one(name) for name in ("from", "to", "overlap")})
+    return go(f"/jobs/{job_id}", "backfilled" if said["run_ids"] else "none-backfilled")
