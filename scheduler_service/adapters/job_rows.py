@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Select, Text, and_, not_, or_,
 from scheduler_service.adapters.batch import Batch
 from scheduler_service.adapters.tables import IS_UNPLANNED, job_versions, jobs
 from scheduler_service.core.errors import BadValue, BadValues, Conflict
+from scheduler_service.core.explain_facts import Version
 from scheduler_service.core.instants import Instant
 from scheduler_service.core.job_body import read_job
 from scheduler_service.core.model import Job, JobHistory
@@ -66,6 +67,15 @@ def listed_job_of(row: Sequence[Any]) -> Job | None:
         return named_job_of(row)
     except Conflict as error:
         log.warning("job left out of a list", error=str(error))
+        return None
+
+
+def version_of(job_id: str, row: Sequence[Any]) -> Version | None:
+    """A version and who made it, from VERSION_COLUMNS and the actor; None of one that a newer program made."""
+    try:
+        return Version(job_of(row), row[-1])
+    except (BadValue, BadValues) as error:
+        log.error("version left out, its stored definition is refused", job_id=job_id, error=str(error))
         return None
 
 

@@ -8,7 +8,7 @@ import structlog
 from sqlalchemy import ColumnElement, Connection, Row, select
 
 from scheduler_service.adapters.database import Database, can_hold
-from scheduler_service.adapters.job_rows import VERSION_COLUMNS, job_of
+from scheduler_service.adapters.job_rows import VERSION_COLUMNS, version_of
 from scheduler_service.adapters.record_tables import audit_log, leaderships
 from scheduler_service.adapters.sql_audit import AUDIT_COLUMNS
 from scheduler_service.adapters.sql_backfill import known_of
@@ -16,7 +16,7 @@ from scheduler_service.adapters.sql_runs import read_whole
 from scheduler_service.adapters.tables import IS_MANUAL, IS_OCCURRENCE, cursors, gaps, job_versions, leases, runs
 from scheduler_service.core.audit import AuditEntry
 from scheduler_service.core.backfill import Known
-from scheduler_service.core.errors import BadValue, BadValues, NotFound
+from scheduler_service.core.errors import NotFound
 from scheduler_service.core.explain_facts import Facts, Term, Version
 from scheduler_service.core.instants import Instant
 from scheduler_service.core.model import Gap, Run, RunKind
@@ -100,15 +100,7 @@ def _versions(connection: Connection, job_id: str, at: Instant) -> tuple[Version
     since, number = job_versions.c.effective_from, job_versions.c.version
     before = connection.execute(of_job.where(since <= at).order_by(number.desc()).limit(_VERSIONS)).all()
     after = connection.execute(of_job.where(since > at).order_by(number).limit(_VERSIONS)).all()
-    return tuple(version for row in (*reversed(before), *after) if (version := _version(job_id, row)) is not None)
-
-
-def _version(job_id: str, row: Sequence[Any]) -> Version | None:
-    try:
-        return Version(job_of(row), row[-1])
-    except (BadValue, BadValues) as error:  # a definition that a newer program refuses
-        log.error("version left out, its stored definition is refused", job_id=job_id, error=str(error))
-        return None
+    return tuple(version for row in (*reversed(before), *after) if (version := version_of(job_id, row)) is not None)
 
 
 def _gap(connection: Connection, job_id: str, at: Instant) -> Gap | None:

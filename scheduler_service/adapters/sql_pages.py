@@ -10,9 +10,8 @@ from sqlalchemy.sql.selectable import CompoundSelect
 
 from scheduler_service.adapters.column_types import InstantColumn
 from scheduler_service.adapters.database import Database, Dialect, can_hold
-from scheduler_service.adapters.job_rows import VERSION_COLUMNS, job_of
+from scheduler_service.adapters.job_rows import VERSION_COLUMNS, version_of
 from scheduler_service.adapters.tables import IS_TROUBLE, gaps, job_versions, runs
-from scheduler_service.core.errors import BadValue, BadValues
 from scheduler_service.core.explain_facts import Version
 from scheduler_service.core.instants import Instant
 from scheduler_service.core.model import Gap
@@ -89,7 +88,7 @@ class SqlHistoryStore:
         )
         with self._database.read() as connection:
             rows = connection.execute(newest_first).all()
-        return [version for row in rows if (version := _version(job_id, row)) is not None]
+        return [version for row in rows if (version := version_of(job_id, row)) is not None]
 
     def active_counts(self, most: int) -> Mapping[RunState, int]:
         """See HistoryStore."""
@@ -106,14 +105,6 @@ def _outcome(row: Sequence[Any]) -> Outcome:
 def _trouble(row: Sequence[Any]) -> Trouble:
     run_id, job_id, task, state, reason, error_type, message, finished_at = row
     return Trouble(run_id, job_id, task, RunState(state), reason, error_type, message, finished_at)
-
-
-def _version(job_id: str, row: Sequence[Any]) -> Version | None:
-    try:
-        return Version(job_of(row), row[-1])
-    except (BadValue, BadValues) as error:  # a definition that a newer program refuses
-        log.error("version left out, its stored definition is refused", job_id=job_id, error=str(error))
-        return None
 
 
 @cache

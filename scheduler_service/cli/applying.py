@@ -59,7 +59,7 @@ def export(
     from scheduler_service.jobs_as_code.writing import short_body
 
     with open_client() as client:
-        jobs = [short_body(job) for job in _all_jobs(client, source)]
+        jobs = [short_body(job) for job in client.all_jobs(source=source)]
     text = write_text_as(format, source or "", jobs)
     if output is None:
         print(text, end="")
@@ -120,14 +120,3 @@ def _ask() -> None:
         raise BadValue("--yes", None, "nobody can be asked here: give --yes, or --dry-run to look only")
     if not typer.confirm("Apply?", err=True):
         raise ItineraryError("nothing was applied")
-
-
-def _all_jobs(client: "Client", source: str | None) -> list[dict[str, Any]]:
-    jobs: list[dict[str, Any]] = []
-    cursor = None
-    while True:
-        page = client.jobs(source=source, limit=1000, cursor=cursor)
-        jobs += page["items"]
-        cursor = page["next_cursor"]
-        if cursor is None:
-            return jobs

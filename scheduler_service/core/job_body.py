@@ -34,7 +34,7 @@ _KEYS: Final = frozenset(
 # Shared by all jobs without arguments; nobody changes a job's.
 _NO_ARGS: Final[list[Any]] = []
 _NO_KWARGS: Final[dict[str, Any]] = {}
-_READ_ONLY: Final = frozenset({"paused", "pause_reason", "version", "next_runs", "warnings", "paused_until", "source"})
+READ_ONLY: Final = frozenset({"paused", "pause_reason", "version", "next_runs", "warnings", "paused_until", "source"})
 
 
 class _Reader:
@@ -58,7 +58,7 @@ class _Reader:
 def read_job(body: Mapping[str, Any], *, made_at: Instant) -> tuple[Job, tuple[str, ...]]:
     """A job from its JSON, with the schedule's warnings. Read-only keys are ignored, unknown ones refused."""
     reader = _Reader(body)
-    for key in sorted(set(body) - _KEYS - _READ_ONLY):
+    for key in sorted(set(body) - _KEYS - READ_ONLY):
         reader.errors.append(BadValue(key, body[key], f"this field is not known; known are {', '.join(sorted(_KEYS))}"))
     job_id = _required(reader, "job_id", check_job_id)
     task = _required(reader, "task", read_task)

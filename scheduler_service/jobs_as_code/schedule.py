@@ -12,16 +12,15 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from scheduler_service.core.errors import BadValue, ItineraryError
 from scheduler_service.core.identity import TASK, check_job_id
 from scheduler_service.core.instants import MICROSECOND, format_duration, format_instant, from_datetime
-from scheduler_service.core.job_body import read_job
+from scheduler_service.core.job_body import READ_ONLY, read_job
 from scheduler_service.core.job_plan import read_source
 
 Function = Callable[..., Any]
-READ_ONLY: Final = ("paused", "pause_reason", "paused_until", "version", "source", "next_runs", "warnings")
 
 being_loaded: ContextVar[str | None] = ContextVar("itinerary_being_loaded", default=None)
 """The file that `itinerary jobs apply` reads just now: a `run()` in it would never let it end."""
@@ -181,8 +180,8 @@ def program_name() -> str:
 
 def refuse_read_only(fields: Mapping[str, Any]) -> None:
     """BadValue where a job's file names what only the service may set."""
-    for name in READ_ONLY:
-        if name in fields:
+    for name in fields:
+        if name in READ_ONLY:
             raise BadValue(name, fields[name], "leave it out: it is the service's, see `itinerary jobs --help`")
 
 
