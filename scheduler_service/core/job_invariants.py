@@ -1,8 +1,11 @@
 """The invariants of one job: every occurrence has one row or lies in one gap, and no two runs meet that must not."""
 
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain, takewhile
+from operator import attrgetter
+from typing import NamedTuple
 
 from scheduler_service.core.history import Finding, History, Rule, RunFacts, Tolerance
 from scheduler_service.core.instants import DAY, Instant, format_instant
@@ -11,6 +14,14 @@ from scheduler_service.core.placements import rhythm_of
 from scheduler_service.core.planning import spans
 from scheduler_service.core.run_state import RunState
 from scheduler_service.core.schedule import occurrences
+
+
+class _Ran(NamedTuple):
+    """From the first start of a run to its end."""
+
+    start: Instant
+    end: Instant
+    run: RunFacts
 
 
 class JobCheck:
@@ -35,7 +46,8 @@ class JobCheck:
         rhythms = filter(None, map(rhythm_of, job.versions))
         placed_at = max((rhythm.first for rhythm in rhythms), default=0)  # where it was before that is not kept
         self._blurred.update(gap for gap in self._gaps if gap.start < placed_at)
-        self._recent: list[tuple[Instant, Instant, RunFacts]] = []
+        self._recent: list[_Ran] = []
+        self._to_come: list[_Ran] = []  # by their start: what was run long after its time meets few of the runs between
 
     def see(self, run: RunFacts) -> Iterator[Finding]:
         """The next run of the job."""
@@ -110,16 +122,19 @@ class JobCheck:
 
     def _meet(self, run: RunFacts) -> Iterator[Finding]:
         """No run starts before its scheduled time: what was over by then meets none of the runs to come."""
-        start, skew = self._first_start(run) or 0, self._tolerance.skew
-        end = self._now if run.finished_at is None else run.finished_at
-        self._recent = [one for one in self._recent if one[1] > run.scheduled_at - skew]
-        for other_start, other_end, other in self._recent:
-            meet = start + skew < other_end and other_start + skew < end
+        skew = self._tolerance.skew
+        one = _Ran(self._first_start(run) or 0, self._now if run.finished_at is None else run.finished_at, run)
+        begun = bisect_right(self._to_come, run.scheduled_at, key=attrgetter("start"))
+        self._recent += self._to_come[:begun]
+        del self._to_come[:begun]
+        self._recent = [other for other in self._recent if other.end > run.scheduled_at - skew]
+        for other in chain(self._recent, takewhile(lambda other: other.start < one.end, self._to_come)):
+            meet = one.start + skew < other.end and other.start + skew < one.end
             # The one let in first asked nobody, and which one that was is not recorded.
-            if meet and not self._may_overlap(run) and not self._may_overlap(other):
-                words = f"ran at the same time as {other.run_id}, which its job forbids"
+            if meet and not self._may_overlap(run) and not self._may_overlap(other.run):
+                words = f"ran at the same time as {other.run.run_id}, which its job forbids"
                 yield Finding(Rule.OVERLAP, run.run_id, words)
-        self._recent.append((start, end, run))
+        insort(self._to_come, one, key=attrgetter("start"))
 
     def _may_overlap(self, run: RunFacts) -> bool:
         if run.overlap is not None:

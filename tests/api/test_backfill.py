@@ -195,6 +195,15 @@ def test_a_thousand_at_once_are_one_transaction(api: TestClient, hourly: Led, st
     assert SqlConditions(hourly.database).waiting(hourly.lease.now + HOUR, 2000, None)[0] == [], "none is late"
 
 
+def test_one_that_cannot_be_made_leaves_none_half_made(api: TestClient, hourly: Led) -> None:
+    taken = f"backfill:{format_instant(hourly.at(1))}:a.job"
+    api.post("/api/v1/runs", json={"task": "t", "idempotency_key": taken})
+    refused = asked(api, hourly, 3, status=409)
+    assert taken in refused["detail"]
+    assert runs_of(api) == []
+    assert api.get("/api/v1/audit?action=job.backfill").json()["items"] == []
+
+
 def test_a_paused_job_is_backfilled_and_a_deleted_one_is_not(api: TestClient, hourly: Led) -> None:
     api.post("/api/v1/jobs/a.job/pause", json={"reason": "audit"})
     hourly.plan(planned=(("a.job", 2),))

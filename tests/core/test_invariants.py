@@ -8,7 +8,7 @@ import pytest
 
 from scheduler_service.core.history import Execution, ExecutionLog, History, Rule, RunFacts, Tolerance
 from scheduler_service.core.identity import occurrence_run_id
-from scheduler_service.core.instants import HOUR, MINUTE, SECOND, Instant, parse_instant
+from scheduler_service.core.instants import HOUR, MINUTE, SECOND, Duration, Instant, parse_instant
 from scheduler_service.core.invariants import violations
 from scheduler_service.core.job_body import read_job
 from scheduler_service.core.model import Attempt, Gap, JobHistory, Overlap, RunKind
@@ -55,6 +55,25 @@ def recorded(runs: Sequence[RunFacts]) -> ExecutionLog:
 
 def ended(number: int, at: Instant, outcome: str = "failed") -> Attempt:
     return Attempt(number, outcome, None, at, at, at, at + SECOND, "w", None)
+
+
+def backfilled(number: int, started_at: Instant, took: Duration = SECOND) -> RunFacts:
+    """A run by hand of an occurrence long past."""
+    return run(
+        -10 * (9 - number), run_id=f"a_manual-{number}", kind=RunKind.MANUAL, overlap=Overlap.QUEUE_ALL,
+        due_at=T0, pending_at=started_at, started_at=started_at, finished_at=started_at + took,
+    )  # fmt: skip
+
+
+def test_what_is_run_long_after_its_time_meets_what_runs_then_and_nothing_between() -> None:
+    one_by_one = [backfilled(n, T0 + (30 + n) * MINUTE, MINUTE) for n in range(9)]
+    assert rules(history([*one_by_one, *WELL])) == []
+    at_thirty = run(30, finished_at=T0 + 31 * MINUTE)
+    into_it = [backfilled(0, T0 + 30 * MINUTE + 30 * SECOND)]
+    assert rules(history([*into_it, *WELL[:2], at_thirty, *WELL[3:]])) == [Rule.OVERLAP]
+    assert rules(
+        history([backfilled(0, T0 + 35 * MINUTE, MINUTE), backfilled(1, T0 + 34 * MINUTE, 2 * MINUTE), *WELL])
+    ) == [Rule.OVERLAP]
 
 
 def test_a_history_that_is_well_has_no_finding() -> None:
