@@ -54,6 +54,8 @@ class JobRoster:
         fires = np.zeros(len(self.job_ids), dtype=np.bool_)
         for begin in range(start, end, _STRETCH):
             fires[expand_roster(self.roster, begin, min(begin + _STRETCH, end)).ordinals] = True
+            if fires.all():  # after a clock that jumped, `end` may be years away
+                break
         return set(compress(self.job_ids, fires))
 
     def _read(self, jobs: tuple[JobHistory, ...], since: Instant) -> None:
