@@ -58,7 +58,7 @@ def _value(table: Table, column: Column[Any], number: int) -> Any:
         case Boolean():
             return False
         case Integer():
-            return number
+            return number % 10 if column.name == "priority" else number
         case JSON():
             return {"number": number}
         case _:
@@ -102,6 +102,8 @@ def indexes_of(database: Database) -> dict[str, list[str]]:
     }
 
 
+# SQLAlchemy's own, of a constraint that is not valid for all rows.
+@pytest.mark.filterwarnings("ignore:Can't validate argument 'dialect_options'")
 @pytest.mark.slow
 def test_every_version_up_and_down_and_up_again_keeps_the_rows(empty: Database, empty_database_url: str) -> None:
     written_before: dict[str, dict[str, Any]] = {}

@@ -13,7 +13,7 @@ from sqlalchemy import inspect, text
 from scheduler_service.adapters.database import Database
 from scheduler_service.adapters.migrations import check_schema, upgrade
 from scheduler_service.adapters.notice_tables import metadata
-from scheduler_service.core.errors import StoreUnavailable
+from scheduler_service.core.errors import RowRefused, StoreUnavailable
 from scheduler_service.core.model import RunKind
 from scheduler_service.core.run_state import RunState
 from tests.support.processes import REPOSITORY
@@ -30,6 +30,8 @@ def tables_of(database: Database) -> set[str]:
     return set(inspect(database.engine).get_table_names())
 
 
+# SQLAlchemy's own, of a constraint that is not valid for all rows.
+@pytest.mark.filterwarnings("ignore:Can't validate argument 'dialect_options'")
 def test_the_migrations_make_what_the_tables_say(empty: Database, empty_database_url: str) -> None:
     upgrade(empty_database_url)
     assert tables_of(empty) == {*metadata.tables, "alembic_version"}
@@ -52,6 +54,26 @@ def test_the_databases_check_knows_exactly_the_states_and_kinds_of_the_core(
     checks = {check["name"]: check["sqltext"] for check in inspect(empty.engine).get_check_constraints("runs")}
     for name, words in (("ck_runs_state", RunState), ("ck_runs_kind", RunKind)):
         assert sorted(checks[name].replace("::text", "").split("'")[1::2]) == sorted(word.value for word in words)
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("scheduled_at", "infinity"), ("due_at", "-infinity"), ("scheduled_at", "20000-01-01"), ("priority", "10")],
+)
+def test_other_programs_insert_no_run_that_leaders_could_not_read_or_would_not_find(
+    postgres_url: str, column: str, value: str
+) -> None:
+    row = dict.fromkeys(("scheduled_at", "due_at", "created_at"), "now()") | {"priority": "5", column: f"'{value}'"}
+    kept = (
+        "INSERT INTO runs (run_id, kind, task, args, kwargs, queue, {}) VALUES ('a', 'adhoc', 't', '1', '1', 'q', {})"
+    )
+    with closing(Database(postgres_url)) as database:
+        with pytest.raises(RowRefused, match="ck_runs_bounds"), database.write() as connection:
+            connection.execute(text(kept.format(", ".join(row), ", ".join(row.values()))))
+        row[column] = "5" if column == "priority" else "now()"
+        with database.write() as connection:
+            connection.execute(text(kept.format(", ".join(row), ", ".join(row.values()))))
 
 
 def test_partial_indexes_are_the_same_in_migrations_and_tables(empty: Database, empty_database_url: str) -> None:
