@@ -27,7 +27,8 @@ def pytest_configure() -> None:
 
     A slow machine makes no property false: hypothesis judges values, not times.
     """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGINT):  # in a shell's background SIGINT is ignored, and so in all children
+        signal.signal(number, signal.default_int_handler)
     # Hundreds of processes are started: compiling the same modules in each of them would be half of the work.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
