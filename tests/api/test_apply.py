@@ -91,6 +91,7 @@ def test_what_may_surprise_is_told_with_the_plan(api: TestClient, jobs: list[dic
     assert "EITHER" in warning["msg"]
 
 
+@pytest.mark.slow
 def test_a_thousand_jobs_are_applied_at_once(api: TestClient) -> None:
     jobs = [{"job_id": f"j{n}", "task": "t", "schedule": {"kind": "interval", "every": "25m"}} for n in range(1000)]
     assert len(api.post(APPLY, json={"source": "many", "jobs": jobs}).json()["added"]) == 1000

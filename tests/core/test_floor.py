@@ -258,6 +258,7 @@ class _Plain:
         return passed
 
 
+@pytest.mark.slow
 def test_an_hour_of_runs_leaves_nothing_behind(world: World) -> None:
     world.every("a", "20s")
     world.advance(HOUR + SECOND)

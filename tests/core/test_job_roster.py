@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -87,6 +88,7 @@ def owed_by_each(order: BuildIndex) -> list[tuple[str, int, Instant, Instant, in
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 2**48))
 def test_an_index_that_follows_changes_is_the_one_made_from_nothing(seed: int) -> None:

@@ -59,6 +59,7 @@ def anchors(world: World) -> dict[str, Instant | None]:
     return {job_id: row.current.placed_anchor for job_id, row in world.store.tables.jobs.items()}
 
 
+@pytest.mark.slow
 def test_ten_new_jobs_of_one_interval_are_placed_in_ten_slots_and_run_in_their_rhythm(world: World) -> None:
     jobs = [balanced(world, f"job{n}", "3h") for n in range(10)]
     assert len({slot_key(job.placed_anchor or 0) for job in jobs}) == 10
@@ -102,6 +103,7 @@ def test_an_edit_that_leaves_the_interval_alone_keeps_the_place(world: World) ->
     assert {run.scheduled_at for run in world.runs("a")} == set(range(before.placed_anchor or 0, world.now, HOUR))
 
 
+@pytest.mark.slow
 def test_a_changed_interval_is_placed_afresh_and_nothing_of_the_old_rhythm_is_left(world: World) -> None:
     before = balanced(world, "a", "1h")
     for n in range(4):
@@ -187,6 +189,7 @@ def test_preview_and_execution_are_one_plan_and_the_distribution_afterwards_is_a
     assert [slot["job_count"] for slot in distribution(world)["slot_distribution"]] == plan["projected_slots"]
 
 
+@pytest.mark.slow
 def test_a_moved_job_runs_once_at_its_new_time_and_not_at_its_old_one(world: World) -> None:
     clustered(world)
     moves = {m["job_id"]: m for m in asks(world, "rebalance", "p1")["moved"]}

@@ -129,6 +129,7 @@ def next_of(job: Job) -> Instant:
     return next(at for at in occurrences(job.schedule, NOW, NOW + 2 * every + 1))
 
 
+@pytest.mark.slow
 @RELAXED
 @given(populations())
 def test_a_rebalance_never_lowers_the_score_and_does_what_it_projected(jobs: list[Job]) -> None:
@@ -151,6 +152,7 @@ def test_no_occurrence_is_lost_or_doubled_by_a_move(jobs: list[Job]) -> None:
         assert move.new_time - (move.old_time - every) >= every // 2
 
 
+@pytest.mark.slow
 @RELAXED
 @given(populations())
 def test_the_same_schedule_gives_the_same_plan_whatever_the_order_of_its_jobs(jobs: list[Job]) -> None:

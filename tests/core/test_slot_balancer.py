@@ -131,6 +131,7 @@ def jobs_of(choices: list[tuple[int, int]]) -> list[Job]:
 CHOICES = st.lists(st.tuples(INTERVALS, st.integers(0, 3 * DAY // SECOND)), max_size=12)
 
 
+@pytest.mark.slow
 @RELAXED
 @given(CHOICES, st.integers(0, 99))
 def test_the_map_made_of_jobs_one_by_one_is_the_one_made_of_all_of_them(

@@ -109,7 +109,7 @@ def test_the_random_cases_fire_and_meet_the_jumps_often_enough_to_show_anything(
     assert met > 30
 
 
-@settings(RELAXED, max_examples=400)
+@settings(RELAXED, max_examples=200)
 @given(cases())
 def test_every_engine_fires_when_the_plain_model_does(case: Case) -> None:
     _hold_against_the_model(case)

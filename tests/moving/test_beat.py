@@ -162,6 +162,7 @@ def test_the_paper_beat_leaves_the_apps_schedule_as_it_was() -> None:
     assert given.__dict__ == before
 
 
+@pytest.mark.slow
 def test_without_changes_of_the_clocks_both_run_at_the_same_times() -> None:
     app = zoned("Asia/Tokyo")
     for fields in (
@@ -186,6 +187,7 @@ def test_an_interval_of_another_phase_is_told_once_not_instant_by_instant() -> N
     assert "the same rhythm" in str(found.note)
 
 
+@pytest.mark.slow
 def test_every_difference_at_a_change_of_the_clocks_is_explained_by_it() -> None:
     app = zoned("America/New_York")
     start = parse_instant("2027-03-10T00:00:00Z")

@@ -19,6 +19,7 @@ ROOT: Final = Path(__file__).parents[2]
 YEARS: Final = 2 * 365 * DAY
 
 
+@pytest.mark.slow
 def test_a_clock_that_is_set_back_stops_no_rhythm_and_repeats_no_cron_run() -> None:
     """B32, celery/celery#3685, celery/celery#6742, celery/celery#4920, quartznet/quartznet#1440."""
     world = world_at("2026-11-30T10:59:50Z")
@@ -82,6 +83,7 @@ def test_an_outage_after_a_jump_is_caught_up_like_any_other() -> None:
     assert at("2026-11-30T11:00:00Z") in [run.scheduled_at for run in world.runs("hourly") if world.starts(run.run_id)]
 
 
+@pytest.mark.slow
 def test_a_cursor_from_the_future_is_put_aside_and_the_run_of_today_is_caught_up() -> None:
     """B34, Szotasz/marveen#781."""
     world = world_at("2026-11-30T03:59:30Z", MINUTE)
@@ -124,6 +126,7 @@ def test_no_rule_and_no_loop_reads_the_host_s_wall_clock() -> None:
             assert not reads.search(file.read_text()), file.name
 
 
+@pytest.mark.slow
 def test_a_late_run_moves_no_later_one() -> None:
     """B37, rq/rq-scheduler#57, agronholm/apscheduler#320, kelektiv/node-cron#279."""
     world = world_at("2026-11-30T09:00:00Z", 15 * MINUTE)
@@ -136,6 +139,7 @@ def test_a_late_run_moves_no_later_one() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_thousand_runs_of_a_rhythm_add_up_no_error() -> None:
     """B37, rq/rq-scheduler#57, agronholm/apscheduler#320, kelektiv/node-cron#279."""
     world = world_at("2026-11-30T10:00:01Z", 5 * SECOND)
@@ -145,6 +149,7 @@ def test_a_thousand_runs_of_a_rhythm_add_up_no_error() -> None:
     assert [at(text) for text in starts_of(world, "poll")] == [first + n * 5 * SECOND for n in range(1000)]
 
 
+@pytest.mark.slow
 def test_another_zone_for_a_job_moves_its_next_run_and_starts_none() -> None:
     """B66, celery/celery#3219, celery/django-celery-beat#133."""
     world = world_at("2016-05-01T04:59:00Z", HOUR)

@@ -1,5 +1,7 @@
 """Reported failures in which one planned instant ran twice, each replayed to its right outcome."""
 
+import pytest
+
 from scheduler_service.core.identity import occurrence_run_id
 from scheduler_service.core.instants import HOUR, MILLISECOND, MINUTE, SECOND
 from tests.support.moments import at
@@ -7,6 +9,7 @@ from tests.support.replay import beating, cron, starts_of, world_at
 from tests.support.world import attempt_of
 
 
+@pytest.mark.slow
 def test_a_run_of_four_hours_that_is_delivered_again_each_hour_is_started_once() -> None:
     """B18, celery/celery#5935, pretix/pretix#2058."""
     world = world_at("2026-11-30T20:59:50Z", MINUTE)

@@ -13,6 +13,7 @@ from tests.support.moments import at, schedule_of, texts
 from tests.support.replay import cron, starts_of, world_at
 
 
+@pytest.mark.slow
 def test_the_week_after_the_clocks_went_back_a_weekly_job_runs_once_at_its_wall_time() -> None:
     """B01, celery/celery#1604."""
     world = world_at("2013-10-21T11:59:00+02:00", HOUR)

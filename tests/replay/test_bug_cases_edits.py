@@ -92,6 +92,7 @@ def test_moving_today_s_run_to_a_later_hour_starts_nothing_now() -> None:
     assert starts_of(world, "report") == ["2026-11-30T16:00:00Z"]
 
 
+@pytest.mark.slow
 def test_moving_today_s_run_to_an_hour_that_is_over_starts_nothing_now() -> None:
     """B57, celery/django-celery-beat#683, celery/celery#2531, celery/django-celery#264."""
     world = world_at("2026-11-30T12:00:00Z", MINUTE)

@@ -145,6 +145,7 @@ def test_jobs_of_every_service_run_whoever_leads() -> None:
     assert (starts_of(world, "of-a"), starts_of(world, "of-b")) == (hours, hours)
 
 
+@pytest.mark.slow
 def test_the_leader_s_memory_of_what_is_over_does_not_grow_with_time() -> None:
     """B83, mher/flower#134, mher/flower#770, mher/flower#1305."""
     world = world_at("2026-11-30T10:00:01Z", 5 * SECOND)

@@ -67,6 +67,7 @@ def test_a_run_that_was_done_before_the_crash_is_not_done_again_by_the_next_lead
     assert world.states("nightly") == ["completed"]
 
 
+@pytest.mark.slow
 def test_a_daily_rhythm_runs_each_day_though_the_leader_is_restarted_every_ten_minutes() -> None:
     """B42, riverqueue/river#791, PostHog/posthog#42607, sibson/redbeat#151."""
     world = world_at("2026-11-30T10:00:00Z", MINUTE)
