@@ -218,11 +218,12 @@ def _expected_version(if_match: str | None, current: Job | None) -> int | None:
 
 
 def _merged(definition: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
-    """JSON merge patch (RFC 7396); null takes a field back to its default."""
+    """JSON merge patch (RFC 7396); null takes a field back to its default, and names no field that there is not."""
     schedule, wanted = definition["schedule"], patch.get("schedule")
     if isinstance(wanted, dict) and wanted.get("kind", schedule["kind"]) != schedule["kind"]:
         definition = {**definition, "schedule": {}}
-    return _merge(definition, patch)
+    unknown = {key: None for key in patch if key not in definition}
+    return unknown | _merge(definition, patch)
 
 
 def _merge(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:

@@ -126,6 +126,14 @@ def test_patch_changes_what_it_names_and_null_takes_the_default_back(api: TestCl
     assert seen["version"] == 2
 
 
+@pytest.mark.parametrize("name", ["", "colour"])
+def test_patch_refuses_a_field_that_there_is_not_even_as_null(api: TestClient, job: dict[str, Any], name: str) -> None:
+    api.post(JOBS, json=job)
+    answer = api.patch(f"{JOBS}/a.job", json={name: None})
+    assert answer.status_code == 422
+    assert [one["field"] for one in answer.json()["errors"]] == [name]
+
+
 def test_patching_the_schedule_of_the_same_kind_keeps_its_other_fields(api: TestClient, job: dict[str, Any]) -> None:
     api.post(JOBS, json={**job, "schedule": {"kind": "cron", "expr": "0 2 * * *", "timezone": "Europe/Berlin"}})
     seen = api.patch(f"{JOBS}/a.job", json={"schedule": {"expr": "0 3 * * *"}}).json()["schedule"]
