@@ -131,7 +131,7 @@ def test_patch_refuses_a_field_that_there_is_not_even_as_null(api: TestClient, j
     api.post(JOBS, json=job)
     answer = api.patch(f"{JOBS}/a.job", json={name: None})
     assert answer.status_code == 422
-    assert [one["field"] for one in answer.json()["errors"]] == [name]
+    assert [error["loc"] for error in answer.json()["errors"]] == [[name] if name else []]
 
 
 def test_patching_the_schedule_of_the_same_kind_keeps_its_other_fields(api: TestClient, job: dict[str, Any]) -> None:
