@@ -122,6 +122,10 @@ def iterate(state: SchedulerState, messages: Sequence[Feedback], now: Instant) -
         release(state, step)
     for message in messages:
         _take(state, step, message)
+    for message in messages:
+        if isinstance(message, ResultsFound):
+            # Last, since nobody is lost who was heard in this very pass.
+            results_found(state, step, message)
     resend(state, step)
     if not state.stopping:
         check_running(state, step)
@@ -153,7 +157,7 @@ def _take(state: SchedulerState, step: Step, message: Feedback) -> None:
         placing.take(state, step, message)
         return
     match message:
-        case IndexBuilt() | JobsRead():
+        case IndexBuilt() | JobsRead() | ResultsFound():
             pass
         case InboxRead():
             _inbox(state, step, message)
@@ -186,8 +190,6 @@ def _take(state: SchedulerState, step: Step, message: Feedback) -> None:
             publish_uncertain(state, step, message)
         case ClaimsTaken():
             claims_taken(state, step, message)
-        case ResultsFound():
-            results_found(state, step, message)
         case ClaimsDeferred():
             generation.claims_deferred(state, message)
         case FloorsRaised():

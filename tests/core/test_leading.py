@@ -4,9 +4,10 @@ import itertools
 
 import pytest
 
-from scheduler_service.core.feedback import ResultsFound
+from scheduler_service.core.feedback import InboxRead, ResultsFound
 from scheduler_service.core.identity import occurrence_run_id
 from scheduler_service.core.instants import HOUR, MINUTE, SECOND, Instant
+from scheduler_service.core.messages import Heartbeat
 from scheduler_service.core.model import Gap
 from scheduler_service.core.run_state import RunState
 from scheduler_service.core.state import CoreSettings
@@ -513,6 +514,17 @@ class TestLost:
         world.advance(SECOND)
         assert world.run(run_id).state is RunState.RUNNING
         assert attempt_of(run_id) not in world.claims.flagged
+
+    def test_who_is_heard_in_the_pass_of_the_verdict_is_not_lost(self, world: World) -> None:
+        world.workers.behave = lambda attempt: None
+        run_id = world.enqueue()
+        world.claims.away = True
+        world.advance(50 * SECOND)
+        beat = Heartbeat("w", world.now, ((run_id, 1),), (), 1, ("default",), None)
+        world.mailbox.put(ResultsFound(((run_id, 1, None),)))
+        world.mailbox.put(InboxRead((beat,), world.state.position))
+        world.settle()
+        assert world.run(run_id).state is RunState.RUNNING
 
     def test_a_clock_that_jumps_is_no_silence(self, world: World) -> None:
         world.workers.behave = lambda attempt: None

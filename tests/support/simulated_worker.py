@@ -65,7 +65,7 @@ class SimWorker(Process):
             simulation.send("started", body)
             simulation.log_start(attempt)
             self.running[attempt] = simulation.host_now()
-            simulation.spoke[attempt] = simulation.t
+            simulation.said([attempt])
             simulation.happened("start")
             simulation.push(simulation.t + simulation.lasting(), lambda a=attempt: self._come_to_end(a, None))
         return None
@@ -134,4 +134,4 @@ class SimWorker(Process):
             "concurrency": self.SLOTS, "queues": ["default"], "generation": self._generation,
         }  # fmt: skip
         self.simulation.send("heartbeat", body)
-        self.simulation.spoke.update(dict.fromkeys(self.running, self.simulation.t))
+        self.simulation.said(self.running)

@@ -9,7 +9,7 @@ import itertools
 import logging
 import random
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -18,7 +18,7 @@ import structlog
 
 from scheduler_service.core.history import Execution, ExecutionLog, Finding, Tolerance
 from scheduler_service.core.identity import split_task_id
-from scheduler_service.core.instants import MILLISECOND, SECOND, Duration, Instant, format_instant, parse_instant
+from scheduler_service.core.instants import DAY, MILLISECOND, SECOND, Duration, Instant, format_instant, parse_instant
 from scheduler_service.core.invariants import violations
 from scheduler_service.core.run_state import FINAL
 from scheduler_service.core.state import CoreSettings
@@ -104,6 +104,7 @@ class Simulation:
         self.log: ExecutionLog = {}
         self.patience = Patience(self.store)
         self.spoke: dict[str, Instant] = {}
+        self.woke: dict[str, Instant] = {}
         self.redis_frozen = False
         self.redis_back_at: Instant = START
         self.hasty: list[str] = []
@@ -181,8 +182,17 @@ class Simulation:
             self.redis_back_at = self.t
         self.redis_frozen = frozen
 
+    def said(self, attempts: Iterable[str]) -> None:
+        """A worker says that it has these attempts."""
+        for attempt in attempts:
+            if self.t - self.spoke.get(attempt, self.t) >= self.settings.lost_after:
+                self.woke[attempt] = self.t
+            self.spoke[attempt] = self.t
+
     def called_lost(self, attempt: str) -> None:
         """A leader gives it up: not while its worker says again and again that it runs, or nobody can hear it."""
+        if self.t - self.woke.get(attempt, -DAY) < SECOND:
+            return  # silent for long enough; what it says since then is not read yet
         awake = any(attempt in worker.running and worker.frozen_until <= self.t for worker in self.workers)
         unheard = self.t - max(self.spoke.get(attempt, self.t), self.redis_back_at)
         # A clock that steps by less than a leader takes note of may lengthen the silence.
