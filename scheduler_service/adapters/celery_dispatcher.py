@@ -169,6 +169,8 @@ class CeleryDispatcher:
             self._connection = self._app.connection_for_write()
             self._connection.ensure_connection(max_retries=0, reraise_as_library_errors=False)
             self._channel = self._connection.channel()
+            # Celery wants one for whatever it sends, and looks through every installed package for it.
+            _ = self._app.backend
         return self._channel
 
     def _errors(self) -> tuple[type[BaseException], ...]:
