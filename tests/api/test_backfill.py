@@ -11,8 +11,6 @@ from sqlalchemy import update
 
 from scheduler_service.adapters.database import Database
 from scheduler_service.adapters.sql_conditions import SqlConditions
-from scheduler_service.adapters.sql_leader import SqlLeaderStore
-from scheduler_service.adapters.sql_lease import SqlLeaseStore
 from scheduler_service.adapters.tables import cursors, jobs
 from scheduler_service.bootstrap import Stores
 from scheduler_service.cli.invariants import findings
@@ -20,27 +18,22 @@ from scheduler_service.config import Settings
 from scheduler_service.core.effects import Apply, MakeRuns, Release, Transition
 from scheduler_service.core.instants import HOUR, MINUTE, SECOND, Instant, format_instant
 from scheduler_service.core.messages import RunEnqueued
-from scheduler_service.core.model import Lease
 from scheduler_service.core.planning import new_occurrence
 from scheduler_service.core.run_state import Event, RunState
 from tests.api.test_auth import bearer, guarded_settings
 from tests.support.answering_leader import AnsweringLeader
+from tests.support.led import Led
 
 BACKFILL = "/api/v1/jobs/a.job/backfill"
 HOURLY = {"kind": "cron", "expr": "0 * * * *"}
 
 
-class Led:
-    """A leader's own writes, beside an API over the same database."""
+class Planned(Led):
+    """Knows the hour, and what a leader does with the job's runs."""
 
-    def __init__(self, database: Database) -> None:
-        self.database = database
-        lease = SqlLeaseStore(database).acquire(0, "one", MINUTE)
-        assert lease is not None
-        self.lease: Lease = lease
-        self.store = SqlLeaderStore(database)
-        self.store.cursor(lease)
-        self.hour = lease.now - lease.now % HOUR
+    @property
+    def hour(self) -> Instant:
+        return self.lease.now - self.lease.now % HOUR
 
     def at(self, hours_ago: int) -> Instant:
         """The start of an hour."""
@@ -66,20 +59,22 @@ def settings(database_url: str, redis_url: str) -> Settings:
 
 
 @pytest.fixture
-def led(settings: Settings) -> Iterator[Led]:
+def led(settings: Settings) -> Iterator[Planned]:
     with closing(Database(settings.database_url, pool_size=2)) as database:
-        yield Led(database)
+        yield Planned(database)
 
 
 @pytest.fixture
-def hourly(api: TestClient, led: Led) -> Led:
+def hourly(api: TestClient, led: Planned) -> Planned:
     """An hourly job whose past is decided on."""
     assert api.post("/api/v1/jobs", json={"job_id": "a.job", "task": "t", "schedule": HOURLY}).status_code == 201
     led.plan()
     return led
 
 
-def asked(api: TestClient, led: Led, hours_ago: int, until: int = 0, status: int = 202, **more: Any) -> dict[str, Any]:
+def asked(
+    api: TestClient, led: Planned, hours_ago: int, until: int = 0, status: int = 202, **more: Any
+) -> dict[str, Any]:
     body = {"from": format_instant(led.at(hours_ago)), "to": format_instant(led.at(until)), **more}
     answer = api.post(BACKFILL, json=body)
     assert answer.status_code == status, answer.text
@@ -93,7 +88,7 @@ def runs_of(api: TestClient) -> list[dict[str, Any]]:
 
 
 def test_a_dry_run_counts_and_makes_nothing_and_then_each_occurrence_gets_a_run_of_its_time(
-    api: TestClient, hourly: Led
+    api: TestClient, hourly: Planned
 ) -> None:
     dry = asked(api, hourly, 24, dry_run=True, status=200)
     assert (dry["occurrences"], dry["runs"], len(dry["first"]), dry["run_ids"]) == (24, 24, 10, [])
@@ -119,7 +114,7 @@ def test_the_leader_is_told_once_it_is_in_the_database(api: TestClient, leader: 
     assert [message for message in leader.told() if isinstance(message, RunEnqueued)] == [RunEnqueued(tuple(made))]
 
 
-def test_asking_again_makes_nothing_and_a_failure_is_run_once_more(api: TestClient, hourly: Led) -> None:
+def test_asking_again_makes_nothing_and_a_failure_is_run_once_more(api: TestClient, hourly: Planned) -> None:
     first = asked(api, hourly, 3)
     again = asked(api, hourly, 3, status=200)
     assert (again["runs"], again["left_out"]["planned"], again["run_ids"]) == (0, 3, [])
@@ -135,7 +130,7 @@ def test_asking_again_makes_nothing_and_a_failure_is_run_once_more(api: TestClie
     assert asked(api, hourly, 3, status=200)["runs"] == 0
 
 
-def test_of_many_who_ask_at_once_each_occurrence_gets_one_run(api: TestClient, hourly: Led) -> None:
+def test_of_many_who_ask_at_once_each_occurrence_gets_one_run(api: TestClient, hourly: Planned) -> None:
     body = {"from": format_instant(hourly.at(50)), "to": format_instant(hourly.at(0))}
     with ThreadPoolExecutor(4) as pool:
         answers = [answer.json() for answer in pool.map(lambda _: api.post(BACKFILL, json=body), range(4))]
@@ -144,7 +139,7 @@ def test_of_many_who_ask_at_once_each_occurrence_gets_one_run(api: TestClient, h
 
 
 def test_a_planned_run_that_completed_or_that_somebody_ran_again_is_left_out(
-    api: TestClient, hourly: Led, stores: Stores
+    api: TestClient, hourly: Planned, stores: Stores
 ) -> None:
     job = stores.jobs.get("a.job")
     runs = [new_occurrence(job, hourly.at(hour)) for hour in (3, 2, 1)]
@@ -161,7 +156,7 @@ def test_a_planned_run_that_completed_or_that_somebody_ran_again_is_left_out(
     assert said["first"] == [format_instant(hourly.at(4)), format_instant(hourly.at(1))]
 
 
-def test_what_no_leader_has_decided_on_is_left_to_it(api: TestClient, led: Led) -> None:
+def test_what_no_leader_has_decided_on_is_left_to_it(api: TestClient, led: Planned) -> None:
     api.post("/api/v1/jobs", json={"job_id": "a.job", "task": "t", "schedule": {"kind": "cron", "expr": "* * * * * *"}})
     end = led.lease.now - led.lease.now % SECOND
     with led.database.write() as connection:  # an outage of twenty seconds
@@ -171,7 +166,7 @@ def test_what_no_leader_has_decided_on_is_left_to_it(api: TestClient, led: Led) 
     assert (said["occurrences"], said["left_out"]["planned"]) == (30, 20)
 
 
-def test_where_history_was_pruned_it_is_refused_with_the_time_that_would_do(api: TestClient, hourly: Led) -> None:
+def test_where_history_was_pruned_it_is_refused_with_the_time_that_would_do(api: TestClient, hourly: Planned) -> None:
     with hourly.database.write() as connection:
         connection.execute(update(cursors).values(pruned_until=hourly.at(2)))
     assert asked(api, hourly, 4, dry_run=True, status=200)["runs"] == 4, "the job was made after that"
@@ -183,7 +178,7 @@ def test_where_history_was_pruned_it_is_refused_with_the_time_that_would_do(api:
     assert asked(api, hourly, 2)["runs"] == 2
 
 
-def test_a_thousand_at_once_are_one_transaction(api: TestClient, hourly: Led, stores: Stores) -> None:
+def test_a_thousand_at_once_are_one_transaction(api: TestClient, hourly: Planned, stores: Stores) -> None:
     said = asked(api, hourly, 1000)
     assert (said["runs"], len(set(said["run_ids"]))) == (1000, 1000)
     due = hourly.store.due_runs(hourly.lease.now + MINUTE, 10_000)
@@ -195,7 +190,7 @@ def test_a_thousand_at_once_are_one_transaction(api: TestClient, hourly: Led, st
     assert SqlConditions(hourly.database).waiting(hourly.lease.now + HOUR, 2000, None)[0] == [], "none is late"
 
 
-def test_one_that_cannot_be_made_leaves_none_half_made(api: TestClient, hourly: Led) -> None:
+def test_one_that_cannot_be_made_leaves_none_half_made(api: TestClient, hourly: Planned) -> None:
     taken = f"backfill:{format_instant(hourly.at(1))}:a.job"
     api.post("/api/v1/runs", json={"task": "t", "idempotency_key": taken})
     refused = asked(api, hourly, 3, status=409)
@@ -204,7 +199,7 @@ def test_one_that_cannot_be_made_leaves_none_half_made(api: TestClient, hourly: 
     assert api.get("/api/v1/audit?action=job.backfill").json()["items"] == []
 
 
-def test_a_paused_job_is_backfilled_and_a_deleted_one_is_not(api: TestClient, hourly: Led) -> None:
+def test_a_paused_job_is_backfilled_and_a_deleted_one_is_not(api: TestClient, hourly: Planned) -> None:
     api.post("/api/v1/jobs/a.job/pause", json={"reason": "audit"})
     hourly.plan(planned=(("a.job", 2),))
     made = asked(api, hourly, 2)
@@ -214,7 +209,7 @@ def test_a_paused_job_is_backfilled_and_a_deleted_one_is_not(api: TestClient, ho
     asked(api, hourly, 5, status=404)
 
 
-def test_it_is_for_operators_and_recorded(client_of: Any, settings: Settings, led: Led) -> None:
+def test_it_is_for_operators_and_recorded(client_of: Any, settings: Settings, led: Planned) -> None:
     api = client_of(guarded_settings(settings))
     operator, viewer = bearer("operator"), bearer("viewer")
     api.post("/api/v1/jobs", json={"job_id": "a.job", "task": "t", "schedule": HOURLY}, headers=operator)
@@ -227,7 +222,7 @@ def test_it_is_for_operators_and_recorded(client_of: Any, settings: Settings, le
 
 
 def test_its_runs_are_named_where_an_occurrence_is_explained_and_contradict_nothing(
-    api: TestClient, hourly: Led
+    api: TestClient, hourly: Planned
 ) -> None:
     made = asked(api, hourly, 2)
     first, second = made["run_ids"]

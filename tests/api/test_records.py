@@ -8,35 +8,16 @@ import pytest
 from fastapi.testclient import TestClient
 
 from scheduler_service.adapters.database import Database
-from scheduler_service.adapters.sql_leader import SqlLeaderStore
-from scheduler_service.adapters.sql_lease import SqlLeaseStore
 from scheduler_service.config import Settings
 from scheduler_service.core.effects import Apply, LateReport, MakeRuns, Release, Transition
-from scheduler_service.core.instants import HOUR, MINUTE, SECOND, Instant, format_instant
-from scheduler_service.core.model import Gap, Lease
+from scheduler_service.core.instants import HOUR, MINUTE, SECOND, format_instant
+from scheduler_service.core.model import Gap
 from scheduler_service.core.run_state import Event, RunState
 from tests.api.test_auth import bearer, guarded_settings
 from tests.support.answering_leader import AnsweringLeader
+from tests.support.led import Led
 
 HOURLY = {"kind": "hourly", "minute": 17}
-
-
-class Led:
-    """A leader's own writes, beside an API over the same database."""
-
-    def __init__(self, database: Database) -> None:
-        self.leases = SqlLeaseStore(database)
-        self.store = SqlLeaderStore(database)
-        self.lease = self.lead("one")
-
-    def lead(self, holder: str) -> Lease:
-        lease = self.leases.acquire(0, holder, MINUTE)
-        assert lease is not None
-        self.store.cursor(lease)
-        return lease
-
-    def plan(self, until: Instant, *gaps: Gap) -> None:
-        self.store.make_runs(self.lease, MakeRuns((), until, gaps=gaps))
 
 
 @pytest.fixture
@@ -82,7 +63,8 @@ def test_a_misfire_names_its_gap_and_the_time_without_a_leader(api: TestClient, 
     led.lease = led.lead("two")
     api.put("/api/v1/jobs/b", json={"task": "t", "schedule": {"kind": "interval", "every": "1s"}})
     at = led.lease.now // SECOND * SECOND + 2 * SECOND
-    led.plan(at + MINUTE, Gap("b", at, at + 3 * SECOND, 3, "misfire skip: later than 30s"))
+    gap = Gap("b", at, at + 3 * SECOND, 3, "misfire skip: later than 30s")
+    led.store.make_runs(led.lease, MakeRuns((), at + MINUTE, gaps=(gap,)))
     answer = api.get("/api/v1/jobs/b/explain", params={"at": format_instant(at)}).json()
     assert answer["verdict"] == "misfire"
     assert answer["because"][-1]["row"]["table"] == "gaps"
