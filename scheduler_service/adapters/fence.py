@@ -6,8 +6,10 @@ which a takeover waits for and a renewal does not; SQLite: BEGIN IMMEDIATE), and
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, case, false, select, update
+from sqlalchemy import ColumnElement, Connection, Select, and_, case, false, func, select, update
 
 from scheduler_service.adapters.database import Database
 from scheduler_service.adapters.tables import leases
@@ -37,9 +39,19 @@ def is_still(lease: Lease) -> ColumnElement[bool]:
 
 def _hold(database: Database, connection: Connection, lease: Lease) -> bool:
     if database.dialect == "postgresql":
-        lock = select(leases.c.term).where(is_still(lease)).with_for_update(read=True, key_share=True)
-        return connection.execute(lock).first() is not None
+        return connection.execute(_lock(lease.shard, lease.term, lease.holder)).first() is not None
     return _renew_along(connection, lease, database.read_clock(connection))
+
+
+@lru_cache(maxsize=8)
+def _lock(shard: int, term: int, holder: str) -> Select[Any]:
+    """Locks the lease row, and keeps the transaction's statements to the keys of the rows that they name.
+
+    Before the statistics know of the newest rows, a planner would rather read the whole table for every batch.
+    """
+    by_keys = func.set_config("enable_seqscan", "off", True)
+    held = is_still(Lease(shard, term, holder, now=0))
+    return select(leases.c.term, by_keys).where(held).with_for_update(read=True, key_share=True)
 
 
 def _renew_along(connection: Connection, lease: Lease, now: Instant) -> bool:

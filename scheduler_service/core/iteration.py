@@ -128,6 +128,7 @@ def iterate(state: SchedulerState, messages: Sequence[Feedback], now: Instant) -
             results_found(state, step, message)
     resend(state, step)
     if not state.stopping:
+        plan(state, step)  # what was put off while runs were released
         check_running(state, step)
         check_queues(state, step)
         raise_floors(state, step)

@@ -21,6 +21,8 @@ from scheduler_service.core.state import SchedulerState, Step
 _CURSOR_SAVED_EVERY = 10 * SECOND
 # Rows are made for a hundredth of the interval at a time: many by one transaction, and the index is asked seldom.
 _STRIDES = 100
+# Behind by so many of these while runs are released: at a full second many are due, and as many come into sight.
+_LAG = 12
 
 
 def is_plain(history: JobHistory) -> bool:
@@ -58,11 +60,13 @@ def plan(state: SchedulerState, step: Step) -> None:
     """Make the rows of the occurrences up to `pre_schedule_interval` ahead, as far as the index reaches."""
     index = state.index
     reach = index.generation
-    until = min(step.now + state.settings.pre_schedule_interval, reach.end)
+    stride = state.settings.pre_schedule_interval // _STRIDES
+    lag = _LAG * stride if is_releasing(state, step.now) else 0
+    until = min(step.now + state.settings.pre_schedule_interval - lag, reach.end)
     # An index that ends in the past is left alone: the next one's maker judges all that is owed at once.
     if reach.end < step.now or not reach.start <= state.cursor < until:
         return
-    if state.cursor > until - state.settings.pre_schedule_interval // _STRIDES and state.cursor > step.now:
+    if step.now < state.cursor > until - stride:
         return
     by_job: dict[str, list[tuple[Job, Instant]]] = defaultdict(list)
     for job_id, at in index.query(state.cursor, until):
@@ -81,6 +85,11 @@ def plan(state: SchedulerState, step: Step) -> None:
         rows += kept
         gaps += missed
     make(state, step, rows, gaps=tuple(gaps))
+
+
+def is_releasing(state: SchedulerState, now: Instant) -> bool:
+    """Whether runs fall due just now, or are on their way into the broker."""
+    return bool(state.moving or state.publishing or (state.due and state.due[0][0] <= now))
 
 
 def _version_at(history: JobHistory, at: Instant) -> Job:

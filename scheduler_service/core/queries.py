@@ -47,7 +47,7 @@ def oldest_due(state: SchedulerState, now: Instant) -> Instant | None:
 
     What was asked for to go behind its job's other runs has no such time.
     """
-    waiting = (could_go_since(run) for run in state.runs if _is_waiting(run))
+    waiting = (could_go_since(run) for run in state.runs if run.due_at <= now and _is_waiting(run))
     return min((since for since in waiting if since is not None and since <= now), default=None)
 
 

@@ -21,8 +21,9 @@ class EffectThread(Generic[E]):
         self._queue: queue.Queue[E | None] = queue.Queue()
         self._carry_out = carry_out
         self._on_crash = on_crash
-        self._unfinished = 0
-        self._lock = threading.Lock()
+        self.done = 0
+        self._handed = 0
+        self._finished = threading.Condition()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -30,14 +31,20 @@ class EffectThread(Generic[E]):
         self._thread.start()
 
     def put(self, effect: E) -> None:
-        """Queue one effect."""
-        with self._lock:
-            self._unfinished += 1
+        """Queue one effect; only one thread may."""
+        self._handed += 1
         self._queue.put(effect)
 
     def backlog(self) -> int:
         """How many effects are queued or in hand."""
-        return self._unfinished
+        return self._handed - self.done
+
+    def wait_until_done(self, number: int, timeout: float) -> bool:
+        """Wait up to `timeout` seconds until the first `number` effects are done; whether they are."""
+        if self.done >= number:
+            return True
+        with self._finished:
+            return self._finished.wait_for(lambda: self.done >= number, timeout)
 
     def stop(self, timeout: float) -> None:
         """End after what is in hand; queued effects that were not begun are dropped."""
@@ -48,8 +55,9 @@ class EffectThread(Generic[E]):
         try:
             while (batch := self._next()) is not None:
                 self._carry_out(batch)
-                with self._lock:
-                    self._unfinished -= len(batch)
+                with self._finished:
+                    self.done += len(batch)
+                    self._finished.notify_all()
         except BaseException as exc:  # noqa: BLE001 - whatever it is, the leader must not go on without this thread
             self._on_crash(exc)
 

@@ -112,12 +112,12 @@ class SchedulerLoop:
         self._watcher = JobWatcher(store, self._mailbox, since, self._broke)
         self._reader = InboxReader(
             self._outside.inbox, self._mailbox, self._outside.meter, cursor.inbox_position,
-            self._inbox_buffer, lambda: self._syncer.thread.backlog() > _BACKLOG, self._keeper.now, self._broke,
+            self._inbox_buffer, lambda: self._syncer.backlog() > _BACKLOG, self._keeper.now, self._broke,
         )  # fmt: skip
         state, effects = take_over(self._settings, lease.term, cursor, jobs, runs, self._keeper.now())
         self._besides = self._besides_the_loop()
         for part in (
-            self._syncer.thread,
+            *self._syncer.threads,
             self._broker.thread,
             self._builder,
             self._balancer.thread,
@@ -166,7 +166,7 @@ class SchedulerLoop:
             elif isinstance(effect, BalancerEffect):
                 self._balancer.thread.put(effect)
             elif isinstance(effect, StoreEffect):
-                self._syncer.thread.put(effect)
+                self._syncer.put(effect)
             else:
                 self._broker.thread.put(effect)
 
@@ -188,9 +188,9 @@ class SchedulerLoop:
         self._mailbox.put(Shutdown())
         deadline = time.monotonic() + _FLUSH_SECONDS
         while time.monotonic() < deadline:
-            busy = self._syncer.thread.backlog() or self._broker.thread.backlog()
+            busy = self._syncer.backlog() or self._broker.thread.backlog()
             state = self._pass(state, self._keeper.now() + (SECOND // 50 if busy else 0))
-            if not (busy or self._syncer.thread.backlog() or self._broker.thread.backlog()):
+            if not (busy or self._syncer.backlog() or self._broker.thread.backlog()):
                 return
         log.warning("stopped before everything in hand was done; the next leader takes it up")
 
@@ -202,7 +202,7 @@ class SchedulerLoop:
             self._builder,
             self._balancer.thread,
             self._broker.thread,
-            self._syncer.thread,
+            *self._syncer.threads,
         ):
             part.stop(_JOIN_SECONDS)
 

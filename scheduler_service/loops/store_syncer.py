@@ -1,4 +1,4 @@
-"""The run syncer: the only thread that writes runs for the leader, in the order that the loop decided.
+"""The leader's writes: due runs are moved by one thread, everything else is done by another, each in the loop's order.
 
 A database that is away is waited for as long as the lease is trusted; a row that it will never take is set aside.
 """
@@ -37,14 +37,16 @@ from scheduler_service.core.placements import JobsPlaced, PlaceJobs, ReadRebalan
 from scheduler_service.loops.effect_thread import EffectThread
 from scheduler_service.loops.lease_keeper import LeaseKeeper
 from scheduler_service.loops.mailbox import Mailbox
+from scheduler_service.loops.move_order import MoveOrder
 from scheduler_service.loops.placement_log import log_placed
 from scheduler_service.ports.stores import LeaderStore
 
 log = structlog.get_logger(__name__)
 
 _MOST_TRANSITIONS = 2000
-_MOST_MOVES = 500
-_WRITES = (MakeRuns, Apply, MoveRuns, Republish)
+_FIRST_MOVES, _MOST_MOVES = 125, 500
+_LOOK_AT_LEASE = 0.2
+_SHARING = (MakeRuns, Apply, Republish)
 _SHARED_FROM, _SHARED_TO = 50, 1_000
 
 Group = list[StoreEffect]
@@ -70,25 +72,52 @@ class StoreSyncer:
         self._since = since
         self._stopping = stopping
         self._at_once = at_once
-        self.thread: EffectThread[StoreEffect] = EffectThread("run-syncer", self.carry_out, on_crash)
+        self._order = MoveOrder()
+        self._writer: EffectThread[StoreEffect] = EffectThread("run-syncer", self.carry_out, on_crash)
+        self._mover: EffectThread[tuple[int, MoveRuns]] = EffectThread("run-mover", self._move_in_order, on_crash)
+        self.threads = (self._writer, self._mover)
+
+    def put(self, effect: StoreEffect) -> None:
+        """Queue one effect; only the loop's thread may."""
+        if isinstance(effect, MoveRuns):
+            self._mover.put((self._order.before(effect), effect))
+        else:
+            self._order.hand(effect, self._writer.done)
+            self._writer.put(effect)
+
+    def backlog(self) -> int:
+        """How many effects are queued or in hand."""
+        return self._writer.backlog() + self._mover.backlog()
 
     def carry_out(self, effects: list[StoreEffect]) -> None:
-        """Do these, in order, and say what came of them; returns when all are done.
+        """Do these, in order, and say what came of them; returns when all are done."""
+        for group in grouped(merged(effects)):
+            self._tell(self._until_done(group))
 
-        Transactions that only move runs are many where many fall due at once, and do not depend on each other.
-        """
-        for only_moves, groups in groupby(grouped(merged(effects)), _only_moves):
-            each = self._at_once if only_moves else map
-            for answers in each(self._until_done, list(groups)):
-                for answer in answers:
-                    self._say(answer)
-                    self._mailbox.put(answer)
+    def move(self, moves: list[MoveRuns]) -> None:
+        """Move these runs and say so in order; where many fall due at once, those that go first soon."""
+        for answers in self._at_once(self._until_done, [[move] for move in in_growing_parts(moves)]):
+            self._tell(answers)
+
+    def _move_in_order(self, orders: list[tuple[int, MoveRuns]]) -> None:
+        number = max(number for number, _ in orders)
+        while not self._writer.wait_until_done(number, _LOOK_AT_LEASE):
+            self._check_lease()
+        self.move([move for _, move in orders])
+
+    def _tell(self, answers: Answers) -> None:
+        for answer in answers:
+            self._log(answer)
+            self._mailbox.put(answer)
+
+    def _check_lease(self) -> None:
+        if not self._keeper.trusted():
+            raise LeaseLost(f"term {self._keeper.lease.term} is not confirmed any more")
 
     def _until_done(self, group: Group) -> Answers:
         delay = 0.05
         while True:
-            if not self._keeper.trusted():
-                raise LeaseLost(f"term {self._keeper.lease.term} is not confirmed any more")
+            self._check_lease()
             try:
                 return self._do(group)
             except RowRefused as exc:
@@ -112,7 +141,7 @@ class StoreSyncer:
                 answers = [self._done(effect) for effect in group]
         return [answer for answer in answers if answer is not None]
 
-    def _say(self, answer: Feedback) -> None:
+    def _log(self, answer: Feedback) -> None:
         term = self._keeper.lease.term
         match answer:
             case RunsMoved(released=released, refused=refused):
@@ -164,12 +193,12 @@ class StoreSyncer:
 def grouped(effects: list[StoreEffect]) -> list[Group]:
     """Neighbouring writes of many rows together, as far as a transaction bears it; everything else by itself.
 
-    What a few rows are waited for is told sooner without the others; moves behind moves go side by side.
+    What few rows are waited for is told sooner without the others.
     """
     groups: list[Group] = []
-    for are_writes, run in groupby(effects, lambda effect: isinstance(effect, _WRITES)):
+    for may_share, run in groupby(effects, lambda effect: isinstance(effect, _SHARING)):
         neighbours = list(run)
-        if not are_writes or sum(map(_rows, neighbours)) < _SHARED_FROM:
+        if not may_share or sum(map(_rows, neighbours)) < _SHARED_FROM:
             groups += [[effect] for effect in neighbours]
             continue
         groups.append([])
@@ -180,13 +209,7 @@ def grouped(effects: list[StoreEffect]) -> list[Group]:
     return groups
 
 
-def _only_moves(group: Group) -> bool:
-    return all(isinstance(effect, MoveRuns) for effect in group)
-
-
 def _may_join(group: Group, effect: StoreEffect) -> bool:
-    if isinstance(effect, MoveRuns) and isinstance(group[-1], MoveRuns):
-        return False
     if sum(map(_rows, group)) + _rows(effect) > _SHARED_TO:
         return False
     # Done again after a lost answer, a row that was made and folded away together would be made and counted once more.
@@ -205,36 +228,31 @@ def _rows(effect: Any) -> int:
 
 
 def merged(effects: list[StoreEffect]) -> list[StoreEffect]:
-    """The same effects in fewer transactions: neighbouring Applies are one, and so are neighbouring MoveRuns.
-
-    Moves are put behind the Applies after them: those say nothing of a run whose move is under way.
-    """
+    """The same effects in fewer transactions: neighbouring Applies are one."""
     out: list[StoreEffect] = []
-    moves: list[MoveRuns] = []
     for effect in effects:
-        if isinstance(effect, MoveRuns):
-            _join(moves, effect)
-        elif isinstance(effect, Apply):
-            _join(out, effect)
-        else:
-            out += [*moves, effect]
-            moves.clear()
-    return [*out, *moves]
+        match out[-1] if out else None, effect:
+            case Apply() as last, Apply() if len(last.transitions) + len(effect.transitions) <= _MOST_TRANSITIONS:
+                out[-1] = Apply(
+                    last.transitions + effect.transitions,
+                    last.published + effect.published,
+                    last.late + effect.late,
+                    last.cancels + effect.cancels,
+                    effect.position or last.position,
+                    effect.judged_until if effect.judged_until is not None else last.judged_until,
+                )
+            case _:
+                out.append(effect)
+    return out
 
 
-def _join(out: list[Any], effect: Apply | MoveRuns) -> None:
-    last = out[-1] if out else None
-    match last, effect:
-        case Apply(), Apply() if len(last.transitions) + len(effect.transitions) <= _MOST_TRANSITIONS:
-            out[-1] = Apply(
-                last.transitions + effect.transitions,
-                last.published + effect.published,
-                last.late + effect.late,
-                last.cancels + effect.cancels,
-                effect.position or last.position,
-                effect.judged_until if effect.judged_until is not None else last.judged_until,
-            )
-        case MoveRuns(), MoveRuns() if len(last.releases) + len(effect.releases) <= _MOST_MOVES:
-            out[-1] = MoveRuns(last.releases + effect.releases)
-        case _:
-            out.append(effect)
+def in_growing_parts(moves: list[MoveRuns]) -> list[MoveRuns]:
+    """The same moves in transactions that are small at first, so that the first messages need not wait for all."""
+    releases = [release for move in moves for release in move.releases]
+    parts: list[MoveRuns] = []
+    at = 0
+    while at < len(releases):
+        size = min(_FIRST_MOVES << len(parts) // 2, _MOST_MOVES)  # they are carried out two at a time
+        parts.append(MoveRuns(tuple(releases[at : at + size])))
+        at += size
+    return parts

@@ -3,6 +3,7 @@
 import pytest
 from structlog.testing import capture_logs
 
+from scheduler_service.core.effects import MoveRuns
 from scheduler_service.core.generation import GATHER_AT_MOST
 from scheduler_service.core.instants import MINUTE, SECOND, Instant
 from scheduler_service.core.iteration import iterate
@@ -291,13 +292,13 @@ def test_a_leader_that_dies_once_it_has_accepted_leaves_the_sending_to_the_next(
 
 def test_a_move_that_comes_back_after_the_floor_was_set_is_sent_by_a_new_message(world: World) -> None:
     run_id = world.enqueue(after=2 * SECOND)
-    kept: list[object] = []
-    do, world._syncer.carry_out = world._syncer.carry_out, kept.extend  # type: ignore[method-assign]
+    kept: list[MoveRuns] = []
+    do, world._syncer.move = world._syncer.move, kept.extend  # type: ignore[method-assign]
     world.advance(2 * SECOND)
-    world._syncer.carry_out = do  # type: ignore[method-assign]
+    world._syncer.move = do  # type: ignore[method-assign]
     world.claims.accept(world.claims.look().name, 1 << 50)
     world.advance(SECOND)
-    world._syncer.carry_out(kept)  # type: ignore[arg-type]
+    world._syncer.move(kept)
     world.advance(3 * SECOND)
     assert world.run(run_id).state is RunState.COMPLETED
     assert len(world.starts(run_id)) == 1

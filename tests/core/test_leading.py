@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from scheduler_service.core.effects import MakeRuns, MoveRuns, Publish
 from scheduler_service.core.feedback import InboxRead, ResultsFound
 from scheduler_service.core.identity import occurrence_run_id
 from scheduler_service.core.instants import HOUR, MINUTE, SECOND, Instant
@@ -41,6 +42,16 @@ def test_rows_are_made_ahead_by_the_pre_schedule_interval_and_not_further(world:
     scheduled = [run.scheduled_at for run in world.runs("a") if run.state is RunState.SCHEDULED]
     assert min(scheduled) > world.now
     assert max(scheduled) < world.now + 10 * SECOND + SECOND
+
+
+def test_at_a_full_second_what_is_due_leaves_before_what_comes_into_sight_is_made(world: World) -> None:
+    for number in range(20):
+        world.every(f"job{number}", "1s")
+    world.advance(3 * SECOND)
+    world.effects.clear()
+    world.advance(10 * SECOND)
+    kinds = [type(effect) for effect in world.effects if isinstance(effect, MakeRuns | MoveRuns | Publish)]
+    assert kinds == [MoveRuns, Publish, MakeRuns] * 10
 
 
 def test_five_one_offs_of_which_one_is_due_give_one_start_over_three_passes(world: World) -> None:

@@ -1,6 +1,8 @@
 """What is queued while the database is busy goes out in fewer transactions, and in an order that means the same."""
 
+import queue
 import threading
+from collections.abc import Iterator
 
 import pytest
 
@@ -11,6 +13,7 @@ from scheduler_service.core.effects import (
     ReadRuns,
     RecordStatistics,
     Release,
+    StoreEffect,
     Transition,
 )
 from scheduler_service.core.errors import LeaseLost, StoreUnavailable
@@ -19,7 +22,8 @@ from scheduler_service.core.model import Gap, Lease, NewRun, RunKind
 from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.loops.lease_keeper import LeaseKeeper
 from scheduler_service.loops.mailbox import Mailbox, monotonic
-from scheduler_service.loops.store_syncer import StoreSyncer, grouped, merged
+from scheduler_service.loops.store_syncer import StoreSyncer, grouped, in_growing_parts, merged
+from scheduler_service.ports.stores import Moved
 from tests.support.fake_store import FakeStore
 
 
@@ -30,6 +34,10 @@ def move(*run_ids: str) -> MoveRuns:
 def apply(*run_ids: str, position: str | None = None, judged_until: int | None = None) -> Apply:
     done = tuple(Transition(run_id, 1, Event.SUCCEED, RunState.COMPLETED, 5) for run_id in run_ids)
     return Apply(done, position=position, judged_until=judged_until)
+
+
+def made_rows(*run_ids: str) -> MakeRuns:
+    return MakeRuns(tuple(NewRun(run_id, RunKind.OCCURRENCE, "pkg.task", 1, 1, "job", 1) for run_id in run_ids), 9)
 
 
 class Away:
@@ -53,40 +61,97 @@ def test_a_database_that_is_away_is_asked_with_growing_pauses_by_a_leader_that_s
     assert 1 < away.asked < 6
 
 
-def test_applies_and_moves_that_alternate_become_one_of_each_the_applies_first() -> None:
-    queued = [move("a"), apply("x", position="1-1", judged_until=3), move("b"), apply("y", position="2-1")]
-    assert merged(queued) == [apply("x", "y", position="2-1", judged_until=3), move("a", "b")]
-
-
-def test_nothing_is_carried_past_a_read() -> None:
+def test_neighbouring_applies_become_one_and_a_read_stays_between_them() -> None:
+    queued = [apply("x", position="1-1", judged_until=3), apply("y", position="2-1")]
+    assert merged(queued) == [apply("x", "y", position="2-1", judged_until=3)]
     read = ReadRuns(("a",))
-    assert merged([move("a"), read, move("b"), apply("x")]) == [move("a"), read, apply("x"), move("b")]
+    assert merged([*queued, read, apply("z")]) == [apply("x", "y", position="2-1", judged_until=3), read, apply("z")]
 
 
 def test_a_transaction_stays_of_a_bearable_size() -> None:
-    moves = [move(*(f"{number}-{i}" for i in range(300))) for number in range(3)]
     applies = [apply(*(f"{number}-{i}" for i in range(1_500))) for number in range(2)]
-    assert merged([*moves, *applies]) == [*applies, *moves]
+    assert merged([*applies]) == applies
+
+
+def test_many_moves_begin_with_small_transactions_and_keep_their_order() -> None:
+    moves = [move(*(f"{number}-{i}" for i in range(500))) for number in range(4)]
+    parts = in_growing_parts(moves)
+    assert [len(part.releases) for part in parts] == [125, 125, 250, 250, 500, 500, 250]
+    assert [one for part in parts for one in part.releases] == [one for some in moves for one in some.releases]
+
+
+class Slow:
+    """A database in which `apply` takes as long as the test wants; `done` lists what was committed."""
+
+    def __init__(self) -> None:
+        self.begun, self.may_end = threading.Event(), threading.Event()
+        self.done: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def apply(self, *_: object) -> tuple[str, ...]:
+        self.begun.set()
+        assert self.may_end.wait(10)
+        self.done.put("applied")
+        return ()
+
+    def move_runs(self, _: Lease, releases: tuple[Release, ...], now: int) -> Moved:
+        self.done.put(",".join(release.run_id for release in releases))
+        return Moved((), ())
+
+
+@pytest.fixture
+def slow() -> Iterator[tuple[Slow, StoreSyncer]]:
+    leases, database = FakeStore(lambda: 1).leases, Slow()
+    keeper = LeaseKeeper(leases, Lease(0, 1, "a", 1), monotonic(), 60 * SECOND, lambda: None)
+    syncer = StoreSyncer(database, keeper, Mailbox(), None, threading.Event(), print)  # type: ignore[arg-type]
+    for thread in syncer.threads:
+        thread.start()
+    yield database, syncer
+    database.may_end.set()
+    for thread in syncer.threads:
+        thread.stop(10)
+
+
+def test_what_is_due_does_not_wait_for_a_long_write(slow: tuple[Slow, StoreSyncer]) -> None:
+    database, syncer = slow
+    syncer.put(apply("x"))
+    assert database.begun.wait(10)
+    syncer.put(move("a"))
+    assert database.done.get(timeout=10) == "a"
+    database.may_end.set()
+    assert database.done.get(timeout=10) == "applied"
+
+
+def test_a_move_waits_for_the_write_that_concerns_it(slow: tuple[Slow, StoreSyncer]) -> None:
+    database, syncer = slow
+    syncer.put(apply("x"))
+    assert database.begun.wait(10)
+    syncer.put(move("x"))
+    syncer.put(move("a"))
+    with pytest.raises(queue.Empty):
+        database.done.get(timeout=0.3)
+    database.may_end.set()
+    assert database.done.get(timeout=10) == "applied"
+    moved = database.done.get(timeout=10)  # both at once, if they were queued by then
+    assert moved == "x,a" or (moved, database.done.get(timeout=10)) == ("x", "a")
 
 
 def test_many_rows_of_neighbouring_writes_share_a_transaction_and_a_few_do_not() -> None:
-    few = [apply("x"), move("a", "b")]
+    few: list[StoreEffect] = [apply("x"), made_rows("a", "b")]
     assert grouped(few) == [[few[0]], [few[1]]]
-    many = [apply(*map(str, range(40))), move(*map(str, range(40)))]
+    many: list[StoreEffect] = [apply(*map(str, range(40))), made_rows(*map(str, range(40)))]
     read = ReadRuns(("a",))
     assert grouped([*many, read, *few]) == [many, [read], [few[0]], [few[1]]]
 
 
 def test_writes_without_rows_are_grouped_with_their_neighbours_and_with_nothing_before_them() -> None:
-    rows, nothing = move(*map(str, range(60))), apply(judged_until=7)
+    rows, nothing = made_rows(*map(str, range(60))), apply(judged_until=7)
     statistics = RecordStatistics(1, 2, 3, 4)
     assert grouped([nothing, rows]) == [[nothing, rows]]
     assert grouped([statistics, nothing, rows, statistics]) == [[statistics], [nothing, rows], [statistics]]
 
 
 def test_what_is_made_and_folded_away_is_not_made_again_in_one_transaction() -> None:
-    run = NewRun("job_1", RunKind.OCCURRENCE, "pkg.task", 1, 1, "job", 1)
-    made = MakeRuns((run,) * 60, cursor=9)
+    made = made_rows(*["job_1"] * 60)
     folded = Transition("job_1", 1, Event.SKIP, RunState.SKIPPED, 5, fold=Gap("job", 1, 2, 1, "overlap"))
     assert grouped([made, Apply((folded,))]) == [[made], [Apply((folded,))]]
 
@@ -94,8 +159,3 @@ def test_what_is_made_and_folded_away_is_not_made_again_in_one_transaction() -> 
 def test_a_shared_transaction_stays_of_a_bearable_size() -> None:
     applies = [apply(*(f"{number}-{i}" for i in range(400))) for number in range(3)]
     assert grouped([*applies]) == [[applies[0], applies[1]], [applies[2]]]
-
-
-def test_moves_behind_moves_are_transactions_of_their_own() -> None:
-    done, *moves = apply(*map(str, range(60))), *(move(*(f"{number}-{i}" for i in range(400))) for number in range(3))
-    assert grouped([done, *moves]) == [[done, moves[0]], [moves[1]], [moves[2]]]

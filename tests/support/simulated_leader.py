@@ -7,10 +7,11 @@ overtaken.
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from scheduler_service.adapters.metrics import PrometheusMeter
-from scheduler_service.core.effects import Apply, BuildIndex, Effect, ReadInboxAnew, StoreEffect
+from scheduler_service.core.effects import Apply, BuildIndex, Effect, MoveRuns, ReadInboxAnew, StoreEffect
 from scheduler_service.core.errors import BrokerUnavailable, LeaseLost, StoreUnavailable
 from scheduler_service.core.feedback import InboxRead, JobsRead, Shutdown
 from scheduler_service.core.identity import task_id
@@ -26,6 +27,7 @@ from scheduler_service.loops.broker_thread import BrokerThread
 from scheduler_service.loops.inbox_reader import BEGINNING, parts
 from scheduler_service.loops.lease_keeper import LeaseKeeper, renewed_every
 from scheduler_service.loops.mailbox import Mailbox
+from scheduler_service.loops.move_order import MoveOrder
 from scheduler_service.loops.store_syncer import StoreSyncer
 from tests.support.simulated_process import Process
 
@@ -93,6 +95,8 @@ class SimLeader(Process):
             self._broke,
         )  # fmt: skip
         self._stores: deque[StoreEffect] = deque()
+        self._moves: deque[tuple[int, MoveRuns]] = deque()
+        self._order, self._stores_done = MoveOrder(), 0
         self._brokers: deque[Any] = deque()
         self._builds: deque[BuildIndex] = deque()
         self._index = IndexBuilder()
@@ -139,7 +143,7 @@ class SimLeader(Process):
         self.simulation.patience.see(effects, now)
         self._see_lost(effects)
         self._hand_out(effects)
-        if self.stopping and not (messages or effects or self._stores or self._brokers):
+        if self.stopping and not (messages or effects or self._stores or self._moves or self._brokers):
             self.keeper.stop(resign=True)
             return self.die("stopped cleanly")
         return self.kick("loop", max(next_wake(self.state, now) - now, MILLISECOND))
@@ -167,7 +171,10 @@ class SimLeader(Process):
                 continue  # no job here is balanced, and counting a whole day's load for nothing is slow
             elif isinstance(effect, ReadInboxAnew):
                 self._position, self._anew, self._read_to = BEGINNING, True, self._position
+            elif isinstance(effect, MoveRuns):
+                self._moves.append((self._order.before(effect), effect))
             elif isinstance(effect, StoreEffect):
+                self._order.hand(effect, self._stores_done)
                 self._stores.append(effect)
             else:
                 self._brokers.append(effect)
@@ -177,6 +184,8 @@ class SimLeader(Process):
         latency = self.simulation.latency
         if self._stores:
             self.kick("store", latency())
+        if self._moves and self._moves[0][0] <= self._stores_done:
+            self.kick("move", latency())
         if self._brokers:
             self.kick("broker", latency())
         if self._builds:
@@ -189,6 +198,19 @@ class SimLeader(Process):
         batch = [self._stores.popleft() for _ in range(several)]
         try:
             self._syncer.carry_out(batch)
+        except LeaseLost as lost:
+            return self.step_down(str(lost))
+        self._stores_done += several
+        return None if self._dies_now() else self._heard()
+
+    def turn_move(self) -> None:
+        if self.simulation.database_away:
+            return self.kick("move", 200 * MILLISECOND)
+        free = len(list(takewhile(lambda order: order[0] <= self._stores_done, self._moves)))
+        several = 1 if self._effects_left is not None else self.simulation.random.randint(1, free)
+        batch = [self._moves.popleft()[1] for _ in range(several)]
+        try:
+            self._syncer.move(batch)
         except LeaseLost as lost:
             return self.step_down(str(lost))
         return None if self._dies_now() else self._heard()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from scheduler_service.adapters.metrics import PrometheusMeter
-from scheduler_service.core.effects import BuildIndex, Effect, ReadInboxAnew, StoreEffect
+from scheduler_service.core.effects import BuildIndex, Effect, MoveRuns, ReadInboxAnew, StoreEffect
 from scheduler_service.core.feedback import InboxRead
 from scheduler_service.core.identity import adhoc_run_id, split_task_id, task_id
 from scheduler_service.core.instants import MILLISECOND, MINUTE, SECOND, Duration, Instant, parse_instant
@@ -138,6 +138,7 @@ class World:
         self.made = 0
         self.hold_balancer = False
         self.deaf = False
+        self.effects: list[Effect] = []
         self._held_orders: list[BalancerEffect] = []
         self.lead()
 
@@ -197,7 +198,10 @@ class World:
 
     def carry_out(self, effects: list[Effect]) -> None:
         """What the threads around the loop would do, one after the other: the database's first, all at once."""
-        self._syncer.carry_out([effect for effect in effects if isinstance(effect, StoreEffect)])
+        self.effects += effects
+        for_store = [effect for effect in effects if isinstance(effect, StoreEffect)]
+        self._syncer.carry_out([effect for effect in for_store if not isinstance(effect, MoveRuns)])
+        self._syncer.move([effect for effect in for_store if isinstance(effect, MoveRuns)])
         for effect in effects:
             if isinstance(effect, BuildIndex):
                 self.mailbox.put(self._index.build(effect))

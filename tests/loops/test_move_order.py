@@ -1,0 +1,69 @@
+"""Moves of due runs go ahead of every write that does not concern them, and come after those that do."""
+
+import pytest
+
+from scheduler_service.core.effects import (
+    Apply,
+    MakeRuns,
+    MoveRuns,
+    ReadRuns,
+    RecordStatistics,
+    Release,
+    Republish,
+    Retract,
+    StoreEffect,
+    Transition,
+)
+from scheduler_service.core.model import NewRun, RunKind
+from scheduler_service.core.placements import PlaceJobs
+from scheduler_service.core.run_state import Event, RunState
+from scheduler_service.loops.move_order import MoveOrder
+
+MOVE = MoveRuns((Release("b", 1, 7), Release("a", 1, 8)))
+
+
+def made(*run_ids: str) -> MakeRuns:
+    return MakeRuns(tuple(NewRun(run_id, RunKind.OCCURRENCE, "pkg.task", 1, 1, "job", 1) for run_id in run_ids), 9)
+
+
+def ended(*run_ids: str) -> Apply:
+    return Apply(tuple(Transition(run_id, 1, Event.RETRY, RunState.RETRYING, 5, due_at=5) for run_id in run_ids))
+
+
+CONCERNS = [
+    made("x", "a"),
+    ended("x", "a"),
+    Apply((), cancels=("a",)),
+    MakeRuns((), cursor=9, planned=(("job", 2),)),
+    MakeRuns((), cursor=9, retracts=(Retract("job", 2, 5),)),
+    Republish((Release("z", 1, 6),), "lost"),
+    PlaceJobs((), 5),
+]
+DOES_NOT = [made("x"), ended("x"), ReadRuns(("a",)), RecordStatistics(1, 2, 3, 4)]
+
+
+@pytest.mark.parametrize("effect", CONCERNS)
+def test_a_move_comes_after_what_concerns_it_and_not_after_what_came_later(effect: StoreEffect) -> None:
+    order = MoveOrder()
+    for one in (*DOES_NOT, effect, *DOES_NOT):
+        order.hand(one, done=0)
+    assert order.before(MOVE) == len(DOES_NOT) + 1
+
+
+@pytest.mark.parametrize("effect", DOES_NOT)
+def test_a_move_goes_ahead_of_what_does_not_concern_it(effect: StoreEffect) -> None:
+    order = MoveOrder()
+    order.hand(effect, done=0)
+    assert order.before(MOVE) == 0
+
+
+def test_the_last_that_names_a_run_counts_and_what_is_done_is_forgotten() -> None:
+    order = MoveOrder()
+    order.hand(made("a"), done=0)
+    order.hand(ended("a"), done=0)
+    assert order.before(MOVE) == 2
+    order.hand(ended("x"), done=1)
+    assert order.before(MOVE) == 2
+    order.hand(ended("x"), done=3)
+    assert order.before(MOVE) == 0
+    assert order._named == {"x": 4}
