@@ -1,6 +1,7 @@
 """Jobs over HTTP: made, changed, paused, triggered, looked ahead. The store decides; the leader is told after it."""
 
 import re
+from collections.abc import Container
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Response
@@ -24,11 +25,13 @@ from scheduler_service.core.job_body import definition_of, job_body, read_job
 from scheduler_service.core.model import Job, Run
 from scheduler_service.core.run_body import run_body
 from scheduler_service.core.run_requests import read_trigger
+from scheduler_service.core.schedule import SPEC_FIELDS
 
 router = APIRouter(prefix="/api/v1", tags=["jobs"], dependencies=[Depends(require("viewer"))])
 OPERATOR = [Depends(require("operator"))]
 ADMIN = [Depends(require("admin"))]
 _PATCH_TRIES = 5
+_WITH_FIELDS = ("schedule", "misfire", "retry")  # kwargs may hold anything
 
 Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
 Cursor = Annotated[str | None, Query(max_length=500, description="`next_cursor` of the page before.")]
@@ -220,10 +223,19 @@ def _expected_version(if_match: str | None, current: Job | None) -> int | None:
 def _merged(definition: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
     """JSON merge patch (RFC 7396); null takes a field back to its default, and names no field that there is not."""
     schedule, wanted = definition["schedule"], patch.get("schedule")
-    if isinstance(wanted, dict) and wanted.get("kind", schedule["kind"]) != schedule["kind"]:
-        definition = {**definition, "schedule": {}}
-    unknown = {key: None for key in patch if key not in definition}
-    return unknown | _merge(definition, patch)
+    kind = wanted.get("kind", schedule["kind"]) if isinstance(wanted, dict) else schedule["kind"]
+    kept = definition if kind == schedule["kind"] else {**definition, "schedule": {}}
+    merged = _unknown(patch, definition) | _merge(kept, patch)
+    of_kind = SPEC_FIELDS.get(kind, ()) if isinstance(kind, str) else ()
+    for name, known in {**definition, "schedule": {*schedule, *of_kind}}.items():
+        if name in _WITH_FIELDS and isinstance(patch.get(name), dict):
+            merged[name] = _unknown(patch[name], known) | merged[name]
+    return merged
+
+
+def _unknown(patch: dict[str, Any], known: Container[str]) -> dict[str, None]:
+    """What the reader is to refuse: a null would leave nothing of it."""
+    return {key: None for key in patch if key not in known}
 
 
 def _merge(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:

@@ -25,14 +25,14 @@ from scheduler_service.core.spec_reading import (
 from scheduler_service.core.wall_times import Clockwork, WallTimes
 from scheduler_service.core.zones import DAY_SECONDS, first_instant_from, offset_at
 
-_KEYS: Final = ("every", "unit", "at", "days", "weekdays", "start", "timezone")
+KEYS: Final = ("every", "unit", "at", "days", "weekdays", "start", "timezone")
 _WEEKDAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _MOST: Final = {"day": 3_660, "week": 520, "month": 120, "year": 10}
 
 
 def canonical(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The spec of a calendar with its defaults."""
-    only_known(spec, _KEYS)
+    only_known(spec, KEYS)
     unit = choice(spec, "unit", tuple(_MOST))
     every = whole(spec, "every", 1, _MOST[unit], 1)
     start = _start(spec)

@@ -16,13 +16,13 @@ from scheduler_service.core.schedule_kinds import UNPLACED, IntervalSchedule, sh
 from scheduler_service.core.spec_reading import duration, flag, moment, only_known, zone_name
 from scheduler_service.core.zones import DAY_SECONDS, first_instant_from, offset_at
 
-_KEYS: Final = ("every", "offset", "anchor", "balanced", "pinned", "timezone")
+KEYS: Final = ("every", "offset", "anchor", "balanced", "pinned", "timezone")
 _LONGEST: Final = 3_660 * DAY
 
 
 def canonical(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The spec of an interval with its defaults."""
-    only_known(spec, _KEYS)
+    only_known(spec, KEYS)
     timezone, every = zone_name(spec), _every(spec)
     offset, anchor = _offset(spec, every), spec.get("anchor")
     balanced, pinned = flag(spec, "balanced"), flag(spec, "pinned")

@@ -14,10 +14,11 @@ from scheduler_service.core.schedule_kinds import (
     Schedule,
     zone_of,
 )
-from scheduler_service.core.schedule_specs import ParsedSchedule, canonical_spec, parse_schedule
+from scheduler_service.core.schedule_specs import SPEC_FIELDS, ParsedSchedule, canonical_spec, parse_schedule
 from scheduler_service.core.walk import count, latest, next_after, occurrences, upcoming
 
 __all__ = [
+    "SPEC_FIELDS",
     "UNPLACED",
     "CalendarSchedule",
     "CronSchedule",

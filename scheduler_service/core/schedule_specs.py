@@ -21,7 +21,15 @@ from scheduler_service.core.sharing import shared
 from scheduler_service.core.spec_reading import choice, moment, month_start, only_known, whole, zone_name
 from scheduler_service.core.wall_times import Clockwork, WallTimes
 
-KINDS: Final = ("cron", "hourly", "interval", "calendar", "once")
+SPEC_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "cron": ("expr", "timezone", "day_match", "dst_gap", "dst_fold"),
+    "hourly": ("minute", "timezone"),
+    "interval": interval_specs.KEYS,
+    "calendar": calendar_specs.KEYS,
+    "once": ("at", "timezone"),
+}
+"""What a spec of each kind may hold beside `kind`."""
+KINDS: Final = tuple(SPEC_FIELDS)
 _DAY_MATCH: Final = ("or", "and")
 _GAPS: Final = ("next_valid", "shift", "skip")
 _FOLDS: Final = ("first", "last", "both")
@@ -94,19 +102,19 @@ def _canonical(spec: Mapping[str, Any], job_id: str) -> Mapping[str, Any]:
     if kind == "cron":
         return _canonical_cron(spec, job_id)
     if kind == "hourly":
-        only_known(spec, ("minute", "timezone"))
+        only_known(spec, SPEC_FIELDS[kind])
         return {"kind": kind, "minute": whole(spec, "minute", 0, 59), "timezone": zone_name(spec)}
     if kind == "interval":
         return interval_specs.canonical(spec)
     if kind == "calendar":
         return calendar_specs.canonical(spec)
-    only_known(spec, ("at", "timezone"))
+    only_known(spec, SPEC_FIELDS[kind])
     timezone = zone_name(spec) if spec.get("timezone") is not None else None
     return {"kind": kind, "at": format_instant(moment(spec.get("at"), "at", timezone))}
 
 
 def _canonical_cron(spec: Mapping[str, Any], job_id: str) -> dict[str, Any]:
-    only_known(spec, ("expr", "timezone", "day_match", "dst_gap", "dst_fold"))
+    only_known(spec, SPEC_FIELDS["cron"])
     expr = spec.get("expr")
     day_match = choice(spec, "day_match", _DAY_MATCH)
     # An `H` is looked at with any id, so that only its syntax is judged here.

@@ -134,6 +134,36 @@ def test_patch_refuses_a_field_that_there_is_not_even_as_null(api: TestClient, j
     assert [error["loc"] for error in answer.json()["errors"]] == [[name] if name else []]
 
 
+@pytest.mark.parametrize("name", ["retry", "misfire", "schedule"])
+def test_patch_refuses_a_field_that_there_is_not_inside_another_even_as_null(
+    api: TestClient, job: dict[str, Any], name: str
+) -> None:
+    api.post(JOBS, json=job)
+    answer = api.patch(f"{JOBS}/a.job", json={name: {"colour": None}})
+    assert answer.status_code == 422
+    assert [error["loc"] for error in answer.json()["errors"]] == [[name, "colour"]]
+    assert api.get(f"{JOBS}/a.job").json()["version"] == 1
+
+
+def test_patch_with_null_takes_what_there_is_inside_a_field_back_to_its_default(
+    api: TestClient, job: dict[str, Any]
+) -> None:
+    api.post(JOBS, json={**job, "retry": {"factor": 3}, "misfire": {"grace": "5m"}, "kwargs": {"a": 1}})
+    nulls = {"retry": {"factor": None}, "misfire": {"grace": None}, "kwargs": {"a": None, "b": None}}
+    seen = api.patch(f"{JOBS}/a.job", json={**nulls, "schedule": {"offset": None}}).json()
+    assert (seen["retry"]["factor"], seen["misfire"]["grace"], seen["kwargs"]) == (2, "30s", {})
+
+
+def test_patch_to_another_kind_of_schedule_may_name_with_null_what_either_kind_has(
+    api: TestClient, job: dict[str, Any]
+) -> None:
+    api.post(JOBS, json=job)
+    to_cron = {"kind": "cron", "expr": "0 2 * * *", "dst_gap": None, "every": None}
+    assert api.patch(f"{JOBS}/a.job", json={"schedule": to_cron}).status_code == 200
+    answer = api.patch(f"{JOBS}/a.job", json={"schedule": {"kind": "hourly", "minute": 1, "every": None}})
+    assert [error["loc"] for error in answer.json()["errors"]] == [["schedule", "every"]]
+
+
 def test_patching_the_schedule_of_the_same_kind_keeps_its_other_fields(api: TestClient, job: dict[str, Any]) -> None:
     api.post(JOBS, json={**job, "schedule": {"kind": "cron", "expr": "0 2 * * *", "timezone": "Europe/Berlin"}})
     seen = api.patch(f"{JOBS}/a.job", json={"schedule": {"expr": "0 3 * * *"}}).json()["schedule"]
