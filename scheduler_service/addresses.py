@@ -1,14 +1,15 @@
-"""Ports of this machine: which are free, and whether an HTTP server answers on one; addresses as they may be shown."""
+"""Ports of this machine: which are free, and for whom; whether HTTP is answered; addresses as they may be shown."""
 
+import errno
 import http.client
 import re
 import socket
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Final
 
 from scheduler_service.core.errors import ItineraryError
 
-NEAR = 20
+_NEAR: Final = 20
 _BEFORE_HOST: Final = re.compile(r"(?<=://)([^/@:\s]*):[^/@\s]*@")
 _IN_QUERY: Final = re.compile(r"([?&][^=&\s]*password=)[^&\s]*", re.IGNORECASE)
 
@@ -18,13 +19,49 @@ def is_free(port: int, host: str) -> bool:
     return _bound(port, host) is not None
 
 
-def free_from(first: int, host: str, taken: Collection[int] = ()) -> int:
-    """The first free port from `first` on that is not `taken`; any free one where the next few are not."""
-    near = (port for port in range(first, min(first + NEAR, 65536)) if port not in taken)
-    found = next((port for port in near if is_free(port, host)), None) or _bound(0, host)
-    if found is None:
-        raise ItineraryError(f"no port can be opened on {host}: is it an address of this machine?")
-    return found
+class Ports:
+    """The ports that this process chose and that its parts will listen on, kept from others who choose like this.
+
+    What is held is the UDP port of the same number: whoever was chosen for it opens the TCP port itself, and whatever
+    becomes of this process, nothing is left to clear away.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[int, socket.socket] = {}
+
+    def __enter__(self) -> "Ports":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for holder in self._held.values():
+            holder.close()
+        self._held.clear()
+
+    def take(self, port: int, host: str) -> bool:
+        """Take just this one, whoever holds its number; whether it is free."""
+        if port in self._held or not is_free(port, host):
+            return False
+        self._hold(port)
+        return True
+
+    def take_from(self, first: int, host: str) -> int:
+        """Take the first from `first` on that is free and that nobody holds; any free one where none is near."""
+        near = range(first, min(first + _NEAR, 65536))
+        found = next((port for port in near if is_free(port, host) and self._hold(port)), None) or _bound(0, host)
+        if found is None:
+            raise ItineraryError(f"no port can be opened on {host}: is it an address of this machine?")
+        return found
+
+    def _hold(self, port: int) -> bool:
+        """Whether nobody else held it; where this cannot be known, nobody did."""
+        holder = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            holder.bind(("127.0.0.1", port))
+        except OSError as exc:
+            holder.close()
+            return exc.errno != errno.EADDRINUSE
+        self._held[port] = holder
+        return True
 
 
 def answers(host: str, port: int, path: str) -> Callable[[], bool]:

@@ -19,7 +19,7 @@ import structlog
 
 from scheduler_service.adapters.embedded_redis import server_argv, serves_folder
 from scheduler_service.adapters.migrations import upgrade
-from scheduler_service.addresses import shown_url
+from scheduler_service.addresses import Ports, shown_url
 from scheduler_service.bootstrap import Stores, open_leader, open_stores
 from scheduler_service.children import tethered
 from scheduler_service.config import Settings, load_settings
@@ -216,13 +216,14 @@ def _redis_of(settings: Settings) -> Iterator[_RedisServer | None]:
     if "redis_url" in settings.model_fields_set:
         yield None
         return
-    planned = embedded_redis(settings.data_dir, read_run(settings.data_dir), ())
-    server = _RedisServer(planned)
-    write_run(settings.data_dir, {"redis_port": planned.port})
-    try:
-        yield server
-    finally:
-        server.stop()
+    with Ports() as ports:
+        planned = embedded_redis(settings.data_dir, read_run(settings.data_dir), ports)
+        server = _RedisServer(planned)
+        write_run(settings.data_dir, {"redis_port": planned.port})
+        try:
+            yield server
+        finally:
+            server.stop()
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from scheduler_service.adapters.embedded_redis import (
     serves_folder,
 )
 from scheduler_service.adapters.migrations import upgrade
-from scheduler_service.addresses import answers, free_from, http_url, is_free, shown_url
+from scheduler_service.addresses import Ports, answers, http_url, shown_url
 from scheduler_service.config import PREFIX, Settings
 from scheduler_service.console import Console
 from scheduler_service.core.errors import BadValue, ItineraryError
@@ -72,8 +72,8 @@ def run_up(settings: Settings, *, demo: bool = False, app: str | None = None) ->
 
     Call it from the main thread.
     """
-    with only_one(settings.data_dir):
-        plan = make_plan(settings, read_run(settings.data_dir))
+    with only_one(settings.data_dir), Ports() as ports:
+        plan = make_plan(settings, read_run(settings.data_dir), ports)
         parts = parts_of(plan, demo=demo, app=app)
         console = Console([part.name for part in parts])
         try:
@@ -86,10 +86,10 @@ def run_up(settings: Settings, *, demo: bool = False, app: str | None = None) ->
     return 0
 
 
-def make_plan(settings: Settings, last_run: Mapping[str, Any]) -> Plan:
+def make_plan(settings: Settings, last_run: Mapping[str, Any], ports: Ports) -> Plan:
     """Choose the ports: what was asked for or BadValue, the usual ones where free, others else, with a note."""
-    api_port = _choose(settings, "api_port", settings.api_host, ())
-    flower_port = _choose(settings, "flower_port", LOOPBACK, (api_port,))
+    api_port = _choose(settings, "api_port", settings.api_host, ports)
+    flower_port = _choose(settings, "flower_port", LOOPBACK, ports)
     notes = [
         f"port {usual} is in use: {name} is on {port}"
         for name, usual, port in (
@@ -100,22 +100,22 @@ def make_plan(settings: Settings, last_run: Mapping[str, Any]) -> Plan:
     ]
     redis = None
     if "redis_url" not in settings.model_fields_set:
-        redis = embedded_redis(settings.data_dir, last_run, (api_port, flower_port))
+        redis = embedded_redis(settings.data_dir, last_run, ports)
         notes.append(f"Redis is {redis.binary}")
     return Plan(settings, redis, api_port, flower_port, tuple(notes))
 
 
-def _choose(settings: Settings, name: str, host: str, taken: tuple[int, ...]) -> int:
+def _choose(settings: Settings, name: str, host: str, ports: Ports) -> int:
     wanted: int = getattr(settings, name)
     if name not in settings.model_fields_set:
-        return free_from(wanted, host, taken)
-    if wanted in taken or not is_free(wanted, host):
+        return ports.take_from(wanted, host)
+    if not ports.take(wanted, host):
         advice = f"this port of {host} is in use: give another, or none to have one chosen"
         raise BadValue(f"{PREFIX}{name.upper()}", wanted, advice)
     return wanted
 
 
-def embedded_redis(data_dir: Path, last_run: Mapping[str, Any], taken: tuple[int, ...]) -> EmbeddedRedis:
+def embedded_redis(data_dir: Path, last_run: Mapping[str, Any], ports: Ports) -> EmbeddedRedis:
     """The same port as the last time if it is free, so that whoever was told it finds Redis again."""
     binary = find_server()
     folder = server_folder(binary, data_dir)
@@ -125,7 +125,7 @@ def embedded_redis(data_dir: Path, last_run: Mapping[str, Any], taken: tuple[int
     elif serves_folder(last, folder):
         # Where the kernel does not end it with its parent, it may survive a kill -9; two would ruin the folder.
         raise ItineraryError(f"a server of an earlier run still keeps {folder}: stop what listens on port {last}")
-    return EmbeddedRedis(binary, folder, free_from(last, LOOPBACK, taken))
+    return EmbeddedRedis(binary, folder, ports.take_from(last, LOOPBACK))
 
 
 def parts_of(plan: Plan, *, demo: bool, app: str | None = None) -> list[Part]:

@@ -4,12 +4,13 @@ import os
 import re
 import socket
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from scheduler_service.addresses import free_from, http_url, is_free
+from scheduler_service.addresses import Ports, http_url, is_free
 from scheduler_service.config import Settings
 from scheduler_service.core.errors import BadValue, ItineraryError
 from scheduler_service.core.job_body import read_job
@@ -26,50 +27,56 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
-def test_a_usual_port_that_is_taken_gives_way_to_another_and_is_told(tmp_path: Path) -> None:
+@pytest.fixture
+def ports() -> Iterator[Ports]:
+    with Ports() as held:
+        yield held
+
+
+def test_a_usual_port_that_is_taken_gives_way_to_another_and_is_told(tmp_path: Path, ports: Ports) -> None:
     with socket.create_server(("127.0.0.1", 0)) as holder:
         taken = holder.getsockname()[1]
         settings = Settings.model_construct(
             **{**Settings(data_dir=tmp_path).__dict__, "api_port": taken}, _fields_set={"data_dir"}
         )
-        plan = make_plan(settings, {})
+        plan = make_plan(settings, {}, ports)
     assert plan.api_port != taken
     assert f"port {taken} is in use: the API is on {plan.api_port}" in plan.notes
 
 
-def test_a_port_that_was_asked_for_and_is_taken_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_port_that_was_asked_for_and_is_taken_is_refused_by_name(tmp_path: Path, ports: Ports) -> None:
     with socket.create_server(("127.0.0.1", 0)) as holder:
         taken = holder.getsockname()[1]
         with pytest.raises(BadValue, match=rf"ITINERARY_API_PORT: {taken} .*in use"):
-            make_plan(Settings(data_dir=tmp_path, api_port=taken), {})
+            make_plan(Settings(data_dir=tmp_path, api_port=taken), {}, ports)
 
 
-def test_the_api_and_flower_never_share_a_port(tmp_path: Path) -> None:
+def test_the_api_and_flower_never_share_a_port(tmp_path: Path, ports: Ports) -> None:
     port = free_port()
     with pytest.raises(BadValue, match="ITINERARY_FLOWER_PORT"):
-        make_plan(Settings(data_dir=tmp_path, api_port=port, flower_port=port), {})
+        make_plan(Settings(data_dir=tmp_path, api_port=port, flower_port=port), {}, ports)
 
 
-def test_redis_keeps_its_port_from_one_start_to_the_next(tmp_path: Path) -> None:
+def test_redis_keeps_its_port_from_one_start_to_the_next(tmp_path: Path, ports: Ports) -> None:
     port = free_port()
-    plan = make_plan(Settings(data_dir=tmp_path), {"redis_port": port})
+    plan = make_plan(Settings(data_dir=tmp_path), {"redis_port": port}, ports)
     assert plan.redis_url == f"redis://127.0.0.1:{port}/0"
 
 
-def test_a_redis_that_is_named_is_used_and_none_is_started(tmp_path: Path) -> None:
-    plan = make_plan(Settings(data_dir=tmp_path, redis_url="redis://elsewhere:6379/3"), {})
+def test_a_redis_that_is_named_is_used_and_none_is_started(tmp_path: Path, ports: Ports) -> None:
+    plan = make_plan(Settings(data_dir=tmp_path, redis_url="redis://elsewhere:6379/3"), {}, ports)
     assert plan.redis_url == "redis://elsewhere:6379/3"
     assert [part.name for part in parts_of(plan, demo=False)] == ["leader", "worker", "api", "flower"]
 
 
-def test_the_parts_start_in_the_order_of_what_they_need(tmp_path: Path) -> None:
-    plan = make_plan(Settings(data_dir=tmp_path), {})
+def test_the_parts_start_in_the_order_of_what_they_need(tmp_path: Path, ports: Ports) -> None:
+    plan = make_plan(Settings(data_dir=tmp_path), {}, ports)
     names = [part.name for part in parts_of(plan, demo=True)]
     assert names == ["redis", "leader", "worker", "api", "flower", "demo"]
 
 
-def test_the_parts_are_given_what_was_chosen(tmp_path: Path) -> None:
-    plan = make_plan(Settings(data_dir=tmp_path), {})
+def test_the_parts_are_given_what_was_chosen(tmp_path: Path, ports: Ports) -> None:
+    plan = make_plan(Settings(data_dir=tmp_path), {}, ports)
     env = child_env(plan, {"ITINERARY_API_PORT": "1", "PATH": "/bin"})
     assert env["ITINERARY_API_PORT"] == str(plan.api_port)
     assert env["ITINERARY_REDIS_URL"] == plan.redis_url
@@ -77,14 +84,14 @@ def test_the_parts_are_given_what_was_chosen(tmp_path: Path) -> None:
     assert env["PATH"] == "/bin"
 
 
-def test_two_servers_never_keep_one_folder(tmp_path: Path) -> None:
-    plan = make_plan(Settings(data_dir=tmp_path), {})
+def test_two_servers_never_keep_one_folder(tmp_path: Path, ports: Ports) -> None:
+    plan = make_plan(Settings(data_dir=tmp_path), {}, ports)
     assert plan.redis is not None
     with (
         RedisServer(tmp_path, plan.redis.binary) as left_over,
         pytest.raises(ItineraryError, match=f"stop what listens on port {left_over.port}"),
     ):
-        make_plan(Settings(data_dir=tmp_path), {"redis_port": left_over.port})
+        make_plan(Settings(data_dir=tmp_path), {"redis_port": left_over.port}, ports)
 
 
 def test_a_second_up_on_the_same_folder_is_refused_and_names_the_first(tmp_path: Path) -> None:
@@ -107,13 +114,13 @@ def test_an_unreadable_run_file_counts_as_none(tmp_path: Path) -> None:
     assert read_run(tmp_path) == {"redis_port": 1}
 
 
-def test_no_password_is_shown_among_the_addresses(tmp_path: Path) -> None:
+def test_no_password_is_shown_among_the_addresses(tmp_path: Path, ports: Ports) -> None:
     settings = Settings(
         data_dir=tmp_path,
         redis_url="redis://me:secret@elsewhere:6379/3",
         database_url="postgresql://me:secret@elsewhere/it",
     )
-    table = address_table(make_plan(settings, {}))
+    table = address_table(make_plan(settings, {}, ports))
     assert "secret" not in table
     assert re.search(r"Redis +redis://me:\*\*\*@elsewhere:6379/3", table)
 
@@ -124,11 +131,25 @@ def test_an_address_of_every_interface_is_reached_on_loopback() -> None:
     assert http_url("10.0.0.7", 80) == "http://10.0.0.7:80"
 
 
-def test_the_next_free_port_skips_what_is_taken() -> None:
+def test_the_next_free_port_skips_what_is_taken(ports: Ports) -> None:
     with socket.create_server(("127.0.0.1", 0)) as holder:
         taken = holder.getsockname()[1]
         assert not is_free(taken, "127.0.0.1")
-        assert free_from(taken, "127.0.0.1") != taken
+        assert ports.take_from(taken, "127.0.0.1") != taken
+
+
+def test_of_two_that_start_at_one_moment_each_has_ports_of_its_own(tmp_path: Path) -> None:
+    with Ports() as ours, Ports() as theirs:
+        plans = [make_plan(Settings(data_dir=tmp_path / name), {}, own) for name, own in (("a", ours), ("b", theirs))]
+        chosen = {(plan.api_port, plan.flower_port, plan.redis and plan.redis.port) for plan in plans}
+    assert len({port for three in chosen for port in three}) == 6
+
+
+def test_a_port_that_nobody_holds_any_more_can_be_chosen_again() -> None:
+    wanted = free_port()
+    for _ in range(2):
+        with Ports() as ports:
+            assert ports.take_from(wanted, "127.0.0.1") == wanted
 
 
 def test_every_demo_job_is_a_job_and_each_kind_is_there() -> None:
