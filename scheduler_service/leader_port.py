@@ -31,7 +31,7 @@ def leader_port(
     except OSError as exc:
         message = f"port {port} of {host} cannot be listened on ({exc.strerror}); set another ITINERARY_METRICS_PORT"
         raise ItineraryError(message) from exc
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, name="leader-port")
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.3}, name="leader-port")
     thread.start()
     try:
         yield server.server_address[1]

@@ -5,8 +5,10 @@ rows and trusts no payload but the two words that the triggers send. Through a p
 somebody else after each transaction nothing is heard; then the leader's own looks find what was committed.
 """
 
+import time
 from collections.abc import Iterator, Set
 from contextlib import contextmanager
+from multiprocessing.connection import wait as wait_for
 from typing import Any, Final
 
 import psycopg
@@ -40,9 +42,11 @@ class PgWakeups:
             if self._connection is None:
                 self._connection = self._listening()
                 return _ALL
-            heard = {n.payload for n in self._connection.notifies(timeout=timeout / SECOND, stop_after=1)}
-            if heard:  # what else has come already, in one go
-                heard.update(n.payload for n in self._connection.notifies(timeout=0))
+            until = time.monotonic() + timeout / SECOND
+            heard: set[str] = set()
+            # The driver's own waiting wakes ten times a second.
+            while not heard and wait_for([self._connection.fileno()], max(0.0, until - time.monotonic())):
+                heard = {notify.payload for notify in self._connection.notifies(timeout=0)}
             self._check_life(bool(heard), timeout)
             return _ALL & heard
 

@@ -50,7 +50,7 @@ STAGES: Final = {
     "effect_thread._next": _RESTING,
     "mailbox.drain": _RESTING,
 }
-THREADS: Final = ("MainThread", "run-syncer", "dispatcher", "inbox-reader")
+THREADS: Final = ("MainThread", "run-syncer", "run-mover", "dispatcher", "inbox-reader")
 
 
 def figures(asked: Asked) -> Iterator[Figure]:
