@@ -172,7 +172,8 @@ class SqlLeaderStore:
             new_gaps = sql_planning.keep_gaps(connection, self._dialect, batch.gaps)
             self._notices.gaps(connection, [*making.gaps, *new_gaps])
             sql_planning.mark_planned(connection, self._dialect, batch.planned)
-            sql_planning.advance(connection, lease.shard, batch.cursor, back=batch.set_back)
+            if batch.cursor is not None:
+                sql_planning.advance(connection, lease.shard, batch.cursor, back=batch.set_back)
         return made
 
     def _apply(self, lease: Lease, batch: Apply, *, sparing: bool) -> set[str]:

@@ -40,7 +40,7 @@ _NOW: Final = bindparam("now", type_=InstantColumn)
 
 
 def retract(connection: Connection, dialect: str, retracts: Sequence[Retract]) -> None:
-    """Delete occurrences of older versions that were not released yet."""
+    """Delete occurrences of older versions that were not released yet, and that nobody asked to cancel."""
     for chunk in _RETRACTS.chunks([(r.job_id, r.version, r.start) for r in retracts]):
         connection.execute(_retract(dialect), chunk)
 
@@ -109,6 +109,7 @@ def _retract(dialect: str) -> Delete:
             IS_OCCURRENCE,
             runs.c.scheduled_at >= batch.c.start,
             runs.c.job_version < batch.c.version,
+            runs.c.cancel_requested_at.is_(None),
         )
     )
     return delete(runs).where(runs.c.id.in_(older))

@@ -1,14 +1,16 @@
 """What the pure step wants done. Values only: the loop hands each to the thread that owns the I/O."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from scheduler_service.core.instants import Instant
 from scheduler_service.core.looks import ReadCancels, ReadDue, ReadOverdue
 from scheduler_service.core.model import Gap, JobHistory, NewRun, ReleasedRun
 from scheduler_service.core.placements import BalancerEffect, PlacementStoreEffect
 from scheduler_service.core.run_state import Event, RunState
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +26,12 @@ class Retract:
 class MakeRuns:
     """One transaction: retract, insert what is not there, write gaps, mark planned versions, the cursor last.
 
-    The cursor never goes back, but where `set_back` says so.
+    The cursor never goes back, but where `set_back` says so. Where it is None, more runs follow and it comes with the
+    last of them; none is moved before. If we die in between, the next leader takes back what lies behind the cursor.
     """
 
     runs: tuple[NewRun, ...]
-    cursor: Instant
+    cursor: Instant | None
     retracts: tuple[Retract, ...] = ()
     gaps: tuple[Gap, ...] = ()
     planned: tuple[tuple[str, int], ...] = ()
@@ -278,3 +281,8 @@ BrokerEffect = (
     | ReplyMetrics
 )
 Effect = StoreEffect | BrokerEffect | BuildIndex | BalancerEffect | ReadInboxAnew
+
+
+def in_parts(rows: Sequence[T], size: int) -> list[tuple[T, ...]]:
+    """The rows in parts of at most `size`; of none, one empty part."""
+    return [tuple(rows[i : i + size]) for i in range(0, len(rows), size)] or [()]

@@ -48,7 +48,7 @@ from scheduler_service.core.messages import (
 )
 from scheduler_service.core.model import ActiveRun, Cursor, JobHistory
 from scheduler_service.core.placements import PlacementFeedback, RebalanceAsked, Survey
-from scheduler_service.core.planning import plan, take_jobs
+from scheduler_service.core.planning import plan, take_jobs, without_unfinished
 from scheduler_service.core.queries import answer, oldest_due
 from scheduler_service.core.rebuilding import take_index, want_rebuild
 from scheduler_service.core.releasing import release, settle_move
@@ -92,7 +92,7 @@ def take_over(
     step = Step(now)
     if went_back:
         step.making.append(MakeRuns((), planned_until, set_back=True))
-    found = tuple(runs)
+    found = tuple(runs) if went_back else without_unfinished(step, tuple(runs), planned_until)
     for run in found:
         state.runs.put(run)
     take_jobs(state, step, JobsRead(tuple(jobs)))

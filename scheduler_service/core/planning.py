@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from scheduler_service.core.effects import MakeRuns, Retract, Transition
+from scheduler_service.core.effects import MakeRuns, Retract, Transition, in_parts
 from scheduler_service.core.feedback import JobsRead
 from scheduler_service.core.identity import occurrence_run_id
 from scheduler_service.core.instants import SECOND, Instant
@@ -179,7 +179,10 @@ def make(
     if not (rows or retracts or gaps or planned or stale):
         return
     state.cursor_saved_at = step.now
-    step.making.append(MakeRuns(rows, state.cursor, retracts, gaps, planned))
+    # An edit is marked as planned in the transaction of its rows.
+    *early, last = [rows] if planned else in_parts(rows, state.settings.write_batch)
+    step.making += [MakeRuns(part, None) for part in early]
+    step.making.append(MakeRuns(last, state.cursor, retracts, gaps, planned))
     for row in rows:
         known = state.runs.get(row.run_id)
         # What was skipped may have left its row for a gap, and then is made anew; where it did not, that comes back.
@@ -187,6 +190,19 @@ def make(
             run = _active(row)
             state.runs.put(run)
             state.wait_until(run)
+
+
+def without_unfinished(step: Step, found: tuple[ActiveRun, ...], cursor: Instant) -> tuple[ActiveRun, ...]:
+    """All but what a leader made before it died with the rest: that is taken back, to be judged anew."""
+    unfinished = {run.run_id: run for run in found if is_fresh(run) and run.scheduled_at >= cursor}
+    newest: dict[str, int] = {}
+    for run in unfinished.values():
+        job_id = run.job_id or ""
+        newest[job_id] = max(newest.get(job_id, 0), run.job_version or 0)
+    if newest:
+        back = tuple(Retract(job_id, version + 1, cursor) for job_id, version in newest.items())
+        step.making.append(MakeRuns((), cursor, back))
+    return tuple(run for run in found if run.run_id not in unfinished or run.cancel_requested)
 
 
 def new_occurrence(job: Job, at: Instant) -> NewRun:

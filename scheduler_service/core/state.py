@@ -6,7 +6,7 @@ since a hundred thousand runs cannot be copied a thousand times a second.
 
 import heapq
 from collections import Counter, deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from scheduler_service.core.distribution import Distribution
 from scheduler_service.core.effects import (
@@ -16,6 +16,7 @@ from scheduler_service.core.effects import (
     PublishedMark,
     ReadRuns,
     Transition,
+    in_parts,
 )
 from scheduler_service.core.feedback import ServerGeneration
 from scheduler_service.core.floor import Floors
@@ -43,6 +44,7 @@ class CoreSettings:
     publish_window: int = 10_000
     max_republish: int = 5
     move_batch: int = 500
+    write_batch: int = 2_000
     due_poll_interval: Duration = 5 * SECOND
     statistics_interval: Duration = 10 * SECOND
 
@@ -247,16 +249,7 @@ class Step:
         """The effects, in order: rows are made, then changed, then moved, then everything else."""
         effects = list(self.making)
         if self._worth_applying(state):
-            effects.append(
-                Apply(
-                    tuple(self.transitions),
-                    tuple(state.marks),
-                    tuple(self.late),
-                    tuple(self.cancels),
-                    state.position,
-                    state.judged_until,
-                )
-            )
+            effects += self._applies(state)
             state.marks = []
             state.judged_saved = state.judged_until
             state.position_saved, state.position_saved_at = state.position, self.now
@@ -266,6 +259,14 @@ class Step:
         if self.reads:
             effects.append(ReadRuns(tuple(self.reads)))
         return effects + self.others
+
+    def _applies(self, state: SchedulerState) -> list[Apply]:
+        """In parts; what says how far was read and judged is committed with the last."""
+        *early, last = in_parts(self.transitions, state.settings.write_batch)
+        applies = [Apply(part) for part in early]
+        applies.append(Apply(last, (), tuple(self.late), (), state.position, state.judged_until))
+        applies[0] = replace(applies[0], published=tuple(state.marks), cancels=tuple(self.cancels))
+        return applies
 
     def _worth_applying(self, state: SchedulerState) -> bool:
         if self.transitions or self.late or self.cancels or state.generation.wants_commit():

@@ -29,6 +29,7 @@ class MoveOrder:
     handed: int = 0
     _all_wait_for: int = 0
     _named: dict[str, int] = field(default_factory=dict)
+    _unfinished: list[str] = field(default_factory=list)
     _names: deque[tuple[int, list[str]]] = field(default_factory=deque)
 
     def hand(self, effect: StoreEffect, done: int) -> None:
@@ -37,8 +38,11 @@ class MoveOrder:
         match effect:
             case Apply(transitions=transitions, cancels=cancels):
                 self._name([*(change.run_id for change in transitions), *cancels])
+            case MakeRuns(runs=runs, cursor=None):
+                self._unfinished += [run.run_id for run in runs]
             case MakeRuns(runs=runs, retracts=(), planned=()):
-                self._name([run.run_id for run in runs])
+                self._name([*self._unfinished, *(run.run_id for run in runs)])
+                self._unfinished = []
             case _ if not isinstance(effect, _READS):
                 self._all_wait_for = self.handed
         self._forget(done)

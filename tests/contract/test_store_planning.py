@@ -86,6 +86,15 @@ def test_an_occurrence_can_be_retracted_and_made_anew_in_one_transaction(bed: St
     assert bed.leader.read_runs([anew.run_id])[0].job_version == 2
 
 
+def test_an_occurrence_that_somebody_asked_to_cancel_is_not_retracted(bed: StoreBed) -> None:
+    lease = bed.lead()
+    run = occurrence(bed.planned_job(lease), lease.now)
+    bed.make(lease, run)
+    bed.runs.request_cancel(run.run_id)
+    bed.leader.make_runs(lease, MakeRuns((), cursor=lease.now, retracts=(Retract("job", 2, lease.now),)))
+    assert bed.leader.read_runs([run.run_id])[0].cancel_requested
+
+
 def test_planned_is_marked_only_while_the_version_is_the_jobs_own(bed: StoreBed) -> None:
     lease = bed.lead()
     for name in ("edited", "same"):
@@ -103,6 +112,14 @@ def test_the_cursor_is_kept_and_never_goes_back(bed: StoreBed) -> None:
     for cursor in (lease.now + 5, lease.now):
         bed.leader.make_runs(lease, MakeRuns((), cursor=cursor))
         assert bed.leader.cursor(lease).materialised_until == lease.now + 5
+
+
+def test_what_is_made_without_the_cursor_leaves_it_where_it_is(bed: StoreBed) -> None:
+    lease = bed.lead()
+    run = occurrence(bed.planned_job(lease), lease.now + HOUR)
+    before = bed.leader.cursor(lease)
+    assert bed.leader.make_runs(lease, MakeRuns((run,), cursor=None)) == ()
+    assert bed.leader.cursor(lease) == before
 
 
 def test_the_cursor_goes_back_where_that_is_asked_for(bed: StoreBed) -> None:

@@ -73,7 +73,7 @@ def test_without_a_wakeup_it_looks_by_its_own_clock() -> None:
 def test_a_planned_run_that_its_jitter_puts_off_beyond_the_window_is_kept_by_the_next_leader() -> None:
     at = T0 + 3600 * SECOND
     planned = ActiveRun("job_1", RunKind.OCCURRENCE, "job", 1, "default", 5, T0, at, RunState.SCHEDULED)
-    state, _ = take_over(CoreSettings(), 1, Cursor(T0, "0-0"), (), (planned, far(1)), T0)
+    state, _ = take_over(CoreSettings(), 1, Cursor(T0 + 1, "0-0"), (), (planned, far(1)), T0)
     assert state.runs.get("job_1") == planned
     assert state.runs.get("adhoc_1") is None, "what was asked for is found again in time"
 

@@ -174,6 +174,65 @@ class TestLatenessIsJudgedOnce:
         assert moved[0] in made
 
 
+class TestCatchUpInParts:
+    """A leader after an outage of two minutes, that writes two rows at a time."""
+
+    SETTINGS = CoreSettings(write_batch=2)
+
+    def test_runs_are_made_a_few_at_a_time_and_the_cursor_comes_with_the_last(self) -> None:
+        _, made = self._catch_up()
+        assert [len(part.runs) for part in made] == [2, 2, 2, 1, 2]
+        assert [part.cursor is None for part in made] == [True, True, True, False, False]
+        assert [bool(part.gaps) for part in made] == [False, False, False, True, False]
+
+    @pytest.mark.parametrize("written", [1, 2, 3])
+    def test_one_that_dies_between_two_parts_leaves_all_to_the_next_as_if_it_had_not_been(self, written: int) -> None:
+        world, made = self._catch_up()
+        for part in made[:written]:
+            world.store.leader.make_runs(world.keeper.lease, part)
+        assert self._left_to_the_next(world) == self._left_to_the_next(self._catch_up()[0])
+
+    def test_a_run_that_is_cancelled_between_two_parts_stays_so(self) -> None:
+        world, made = self._catch_up()
+        world.store.leader.make_runs(world.keeper.lease, made[0])
+        world.store.runs.request_cancel(made[0].runs[0].run_id)
+        world.lead(wait=20 * SECOND)
+        world.advance(20 * SECOND)
+        assert world.run(made[0].runs[0].run_id).state is RunState.CANCELLED
+
+    def test_what_is_too_late_ends_a_few_at_a_time_and_is_judged_with_the_last(self) -> None:
+        world = World(settings=self.SETTINGS)
+        for number in range(5):
+            world.every(f"job{number}", "10s", misfire={"policy": "skip", "grace": "1s"})
+        world.advance(5 * SECOND)
+        state, effects = iterate(world.state, [], world.now + 7 * SECOND)
+        missed = [effect for effect in effects if isinstance(effect, Apply)]
+        assert [len(apply.transitions) for apply in missed] == [2, 2, 1]
+        assert [apply.judged_until for apply in missed] == [None, None, state.judged_until]
+        assert [apply.position for apply in missed] == [None, None, state.position]
+
+    def _catch_up(self) -> tuple[World, list[MakeRuns]]:
+        """The world after the outage, and what a leader then wants to be made: what it owes, and what comes next."""
+        world = World(settings=self.SETTINGS)
+        late = {"grace": "1s", "max_catch_up": 6}
+        world.every("a", "10s", overlap="allow", misfire={"policy": "fire_all", **late})
+        world.every("b", "10s", misfire={"policy": "fire_once", **late})
+        world.advance(15 * SECOND)
+        world.now += 2 * MINUTE
+        store = world.store.leader
+        cursor, histories, runs = store.cursor(world.keeper.lease), store.job_histories(None), store.active_runs()
+        state, effects = take_over(self.SETTINGS, 2, cursor, histories, runs, world.now)
+        (order,) = [effect for effect in effects if isinstance(effect, BuildIndex)]
+        _, effects = iterate(state, [IndexBuilder().build(order)], world.now)
+        return world, [effect for effect in effects if isinstance(effect, MakeRuns)]
+
+    def _left_to_the_next(self, world: World) -> tuple[object, object]:
+        world.lead(wait=20 * SECOND)
+        world.advance(20 * SECOND)
+        runs = {(run.run_id, run.state) for run in (*world.runs("a"), *world.runs("b"))}
+        return runs, set(world.store.tables.gaps)
+
+
 def test_a_gap_lies_in_one_transaction_with_the_rows_and_the_cursor_that_pass_it() -> None:
     world = World(settings=CoreSettings(pre_schedule_interval=SECOND))
     world.every("a", "1s", misfire={"policy": "skip", "grace": "2s"})

@@ -1,5 +1,7 @@
 """Moves of due runs go ahead of every write that does not concern them, and come after those that do."""
 
+from dataclasses import replace
+
 import pytest
 
 from scheduler_service.core.effects import (
@@ -55,6 +57,13 @@ def test_a_move_goes_ahead_of_what_does_not_concern_it(effect: StoreEffect) -> N
     order = MoveOrder()
     order.hand(effect, done=0)
     assert order.before(MOVE) == 0
+
+
+def test_a_move_comes_after_the_last_part_of_what_was_made_with_its_run() -> None:
+    order = MoveOrder()
+    for part in (replace(made("a"), cursor=None), replace(made("x"), cursor=None), made("y"), made("z")):
+        order.hand(part, done=0)
+    assert order.before(MOVE) == 3
 
 
 def test_the_last_that_names_a_run_counts_and_what_is_done_is_forgotten() -> None:

@@ -85,7 +85,8 @@ class FakeLeaderStore(FakeLooks):
                 if job is not None and job.current.version == version:
                     job.planned_version = version
             until, position = self._tables.cursors.get(lease.shard, (None, "0-0"))
-            until = batch.cursor if batch.set_back else max(until or 0, batch.cursor)
+            if batch.cursor is not None:
+                until = batch.cursor if batch.set_back else max(until or 0, batch.cursor)
             self._tables.cursors[lease.shard] = (until, position)
             return tuple(run.run_id for run in batch.runs if run.run_id not in made)
 
@@ -175,6 +176,7 @@ class FakeLeaderStore(FakeLooks):
                 and (row.job_version or 0) < retract.version
                 and row.scheduled_at >= retract.start
                 and row.state is RunState.SCHEDULED
+                and row.cancel_requested_at is None
             ):
                 del self._tables.runs[row.run_id]
 

@@ -95,6 +95,7 @@ class Simulation:
             SETTINGS,
             publish_window=self.random.choice((2, 5, 10_000, 10_000)),
             pre_schedule_interval=self.random.choice((1, 4)) * SECOND,
+            write_batch=self.random.choice((1, 3, 2_000)),
         )
         self.store = FakeStore(self.database_now)
         self.inbox, self.claims, self.dispatcher = FakeInbox(), FakeClaims(), SimDispatcher(self)
