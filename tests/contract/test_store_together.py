@@ -22,8 +22,9 @@ def test_what_is_written_together_is_there_afterwards_and_answered_as_alone(bed:
         moved = bed.leader.move_runs(lease, [release(due), release(out)], lease.now)
     assert [run.run_id for run in moved.released] == [due.run_id]
     assert moved.refused == (out.run_id,)
-    states = {run.run_id: run.state for run in bed.leader.read_runs([made.run_id, out.run_id, due.run_id])}
-    assert list(states.values()) == [RunState.SCHEDULED, RunState.COMPLETED, RunState.PENDING]
+    ids = [made.run_id, out.run_id, due.run_id]
+    states = {run.run_id: run.state for run in bed.leader.read_runs(ids)}
+    assert [states[run_id] for run_id in ids] == [RunState.SCHEDULED, RunState.COMPLETED, RunState.PENDING]
     assert bed.leader.cursor(lease).inbox_position == "5-0"
 
 
