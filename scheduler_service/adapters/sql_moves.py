@@ -109,14 +109,17 @@ def _renumber(dialect: str) -> Update:
 
 
 def _job_allows() -> ColumnElement[bool]:
-    """No job, or one that is planned as it stands, there, and not paused for this run."""
+    """No job, or one that is planned as it stands, there, and not paused for this run.
+
+    What names a job that never was may go: the leader ends it then.
+    """
     in_pause = and_(
         jobs.c.paused,
         or_(jobs.c.paused_until.is_(None), runs.c.scheduled_at < jobs.c.paused_until),
     )
     held_back = and_(in_pause, IS_OCCURRENCE, runs.c.attempt == 1)
     return or_(
-        runs.c.job_id.is_(None),
+        jobs.c.job_id.is_(None),
         and_(jobs.c.planned_version == jobs.c.version, jobs.c.deleted == false(), not_(held_back)),
     )
 

@@ -257,7 +257,7 @@ def _moved(state: SchedulerState, step: Step, moved: RunsMoved) -> None:
 def _renewed(state: SchedulerState, step: Step, renewed: RunsRenewed) -> None:
     state.renewing.difference_update(run.run_id for run in renewed.released)
     state.renewing.difference_update(renewed.refused)
-    take_released(state, step, renewed.released)
+    take_released(state, step, renewed.released, anew=True)
     for run_id in renewed.refused:
         step.read(state, run_id)
 

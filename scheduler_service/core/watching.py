@@ -83,8 +83,11 @@ def republish(state: SchedulerState, step: Step, run_ids: list[str], cause: str)
     step.moving += [Republish(tuple(releases[i : i + size]), cause) for i in range(0, len(releases), size)]
 
 
-def take_released(state: SchedulerState, step: Step, released: tuple[ReleasedRun, ...]) -> None:
-    """These runs are `pending` in the database, by this leader's hand: publish what has not gone on meanwhile."""
+def take_released(state: SchedulerState, step: Step, released: tuple[ReleasedRun, ...], *, anew: bool = False) -> None:
+    """These runs are `pending` in the database, by this leader's hand: publish what has not gone on meanwhile.
+
+    `anew`: they may have started already.
+    """
     wanted, below = [], []
     for sent in released:
         run = state.runs.get(sent.run_id)
@@ -96,7 +99,10 @@ def take_released(state: SchedulerState, step: Step, released: tuple[ReleasedRun
         if run.attempt != sent.attempt or run.state not in _NOT_STARTED:
             continue
         keep(state, run._replace(state=RunState.PENDING, seq=sent.seq, pending_at=step.now), step.now)
-        if (why := complaint(sent)) is not None:
+        why = complaint(sent)
+        if why is None and not anew and sent.job_id is not None and sent.job_id not in state.jobs:
+            why = f"there is no job {sent.job_id}"
+        if why is not None:
             _give_up(state, step, sent.run_id, why, "malformed")
             continue
         if sent.seq < state.generation.floor:

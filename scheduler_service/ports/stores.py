@@ -115,7 +115,8 @@ class LeaderStore(PlacementStore, Protocol):
         Guard: state scheduled or retrying, the attempt, due_at <= now, no cancel requested, and for a run of a job
         that the job's planned version is its version, it is not deleted, and not paused at the run's scheduled_at:
         `paused AND (paused_until IS NULL OR scheduled_at < paused_until)` holds back occurrences in their first
-        attempt; manual runs and retries go on. A pause with `until` ends by itself: no version is made for it.
+        attempt; manual runs and retries go on. A pause with `until` ends by itself: no version is made for it. What
+        names a job that never was may go, for the leader to end it.
         """
 
     def renew_publish(self, lease: Lease, releases: Sequence[Release]) -> Moved:

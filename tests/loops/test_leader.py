@@ -102,7 +102,7 @@ def test_a_row_that_no_program_of_ours_would_write_ends_by_itself_and_no_leader_
 ) -> None:
     wrong: list[dict[str, Any]] = [
         {"args": 7}, {"kwargs": [1]}, {"kwargs": "x"}, {"run_id": "x" * 400}, {"timeout": -5},
-        {"queue": "itinerary:inbox"}, {"queue": "_kombu.binding.celery.pidbox"},
+        {"queue": "itinerary:inbox"}, {"queue": "_kombu.binding.celery.pidbox"}, {"job_id": "nowhere"},
     ]  # fmt: skip
     odd: list[dict[str, Any]] = [{"retry": "nonsense"}, {"retry": '{"tries": 3}'}, {"overlap": "never"}]
     plain = {"kind": "adhoc", "task": "shop.ship", "args": [], "kwargs": {}, "queue": "default", "priority": 5}

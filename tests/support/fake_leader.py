@@ -302,10 +302,10 @@ def _moved(asked: Sequence[Release], done: Sequence[Release], tables: Tables) ->
 
 
 def _job_allows(tables: Tables, row: RunRow) -> bool:
-    if row.job_id is None:
+    job = tables.jobs.get(row.job_id or "")
+    if job is None:
         return True
-    job = tables.jobs.get(row.job_id)
-    if job is None or job.planned_version != job.current.version or job.current.deleted:
+    if job.planned_version != job.current.version or job.current.deleted:
         return False
     until = job.current.paused_until
     in_pause = job.current.paused and (until is None or row.scheduled_at < until)
