@@ -2,6 +2,7 @@
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -11,16 +12,27 @@ log = structlog.get_logger(__name__)
 
 E = TypeVar("E")
 
+_RESTS, _LONGEST_REST_SECONDS = 3, 0.05
+
 
 class EffectThread(Generic[E]):
-    """First in, first out; an error that `carry_out` lets through ends the leadership by `on_crash`."""
+    """First in, first out; an error that `carry_out` lets through ends the leadership by `on_crash`.
+
+    What `may_wait` for more is carried out after a rest in proportion to what the last took, so that it is shared.
+    """
 
     def __init__(
-        self, name: str, carry_out: Callable[[list[E]], None], on_crash: Callable[[BaseException], None]
+        self,
+        name: str,
+        carry_out: Callable[[list[E]], None],
+        on_crash: Callable[[BaseException], None],
+        may_wait: Callable[[list[E]], bool] = lambda _: False,
     ) -> None:
         self._queue: queue.Queue[E | None] = queue.Queue()
         self._carry_out = carry_out
         self._on_crash = on_crash
+        self._may_wait = may_wait
+        self._rests_until = 0.0
         self.done = 0
         self._handed = 0
         self._finished = threading.Condition()
@@ -54,7 +66,10 @@ class EffectThread(Generic[E]):
     def _run(self) -> None:
         try:
             while (batch := self._next()) is not None:
+                began = time.monotonic()
                 self._carry_out(batch)
+                ended = time.monotonic()
+                self._rests_until = ended + min(_RESTS * (ended - began), _LONGEST_REST_SECONDS)
                 with self._finished:
                     self.done += len(batch)
                     self._finished.notify_all()
@@ -67,8 +82,9 @@ class EffectThread(Generic[E]):
             return None
         batch = [first]
         while len(batch) < 1000:
+            rest = self._rests_until - time.monotonic() if self._may_wait(batch) else 0
             try:
-                effect = self._queue.get_nowait()
+                effect = self._queue.get(timeout=rest) if rest > 0 else self._queue.get_nowait()
             except queue.Empty:
                 break
             if effect is None:

@@ -47,6 +47,7 @@ _MOST_TRANSITIONS = 2000
 _FIRST_MOVES, _MOST_MOVES = 125, 500
 _LOOK_AT_LEASE = 0.2
 _SHARING = (MakeRuns, Apply, Republish)
+_FEW = 100
 _SHARED_FROM, _SHARED_TO = 50, 1_000
 
 Group = list[StoreEffect]
@@ -73,7 +74,7 @@ class StoreSyncer:
         self._stopping = stopping
         self._at_once = at_once
         self._order = MoveOrder()
-        self._writer: EffectThread[StoreEffect] = EffectThread("run-syncer", self.carry_out, on_crash)
+        self._writer: EffectThread[StoreEffect] = EffectThread("run-syncer", self.carry_out, on_crash, are_few)
         self._mover: EffectThread[tuple[int, MoveRuns]] = EffectThread("run-mover", self._move_in_order, on_crash)
         self.threads = (self._writer, self._mover)
 
@@ -188,6 +189,12 @@ class StoreSyncer:
                 return None
             case _:
                 assert_never(effect)
+
+
+def are_few(effects: list[StoreEffect]) -> bool:
+    """Whether these are few reports, for which nobody waits: a transaction costs as much for one as for many."""
+    reports = [effect for effect in effects if isinstance(effect, Apply)]
+    return len(reports) == len(effects) and sum(len(one.transitions) for one in reports) < _FEW
 
 
 def grouped(effects: list[StoreEffect]) -> list[Group]:
