@@ -23,6 +23,7 @@ audit_log: Final = Table(
     Column("after", PAYLOAD),
 )
 Index("ix_audit_log_subject", audit_log.c.subject, audit_log.c.id)
+Index("ix_audit_log_at", audit_log.c.at)
 
 # A term that is over, written by the takeover that ended it; the present one is the row of `leases`.
 leaderships: Final = Table(

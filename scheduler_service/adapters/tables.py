@@ -231,6 +231,7 @@ partial_index(
 partial_index(
     "ix_runs_of_queue_otherwise", runs.c.queue, runs.c.state, runs.c.scheduled_at, runs.c.id, where=ENDED_OTHERWISE
 )
+partial_index("ix_runs_tried_again", runs.c.job_id, runs.c.scheduled_at, where=runs.c.retry_of.is_not(None))
 partial_index("ix_jobs_unplanned", jobs.c.job_id, where=IS_UNPLANNED)
 partial_index("ix_jobs_source", jobs.c.source, where=jobs.c.source.is_not(None))
 Index("ix_gaps_of_job", gaps.c.job_id, gaps.c.start_at)

@@ -6,10 +6,13 @@ from typing import Any
 import pytest
 from sqlalchemy import event, text
 
+from scheduler_service.adapters.sql_audit import SqlAuditLog
+from scheduler_service.adapters.sql_backfill import known_of
 from scheduler_service.core.effects import Apply, MakeRuns, Retract, Transition
-from scheduler_service.core.instants import DAY
+from scheduler_service.core.instants import DAY, HOUR, MINUTE
 from scheduler_service.core.model import Gap, Lease
 from scheduler_service.core.run_state import Event, RunState
+from scheduler_service.ports.records import AuditFilter
 from scheduler_service.ports.stores import RunFilter
 from tests.support.store_bed import StoreBed, occurrence, one_off, release, sql_bed
 
@@ -53,14 +56,15 @@ def _execute(bed: StoreBed, statement: str) -> None:
         connection.execute(text(statement))
 
 
-def plan_of(bed: StoreBed, call: Callable[[], object]) -> str:
-    """The plans of all statements of `call` that concern runs or jobs, each explained where it is carried out."""
+def plan_of(bed: StoreBed, call: Callable[[], object], *tables: str) -> str:
+    """The plans of all statements of `call` that concern these tables, each explained where it is carried out."""
     assert bed.database is not None
     explain = "EXPLAIN (COSTS OFF) " if bed.kind == "postgresql" else "EXPLAIN QUERY PLAN "
     plans: list[str] = []
 
     def note(connection: Any, _cursor: Any, statement: str, parameters: Any, _context: Any, _many: bool) -> None:
-        if not statement.startswith(explain) and ("runs" in statement or "jobs" in statement):
+        concerns = any(table in statement for table in tables or ("runs", "jobs"))
+        if not statement.startswith(explain) and concerns:
             for row in connection.exec_driver_sql(explain + statement, parameters):
                 plans.append(" ".join(str(column) for column in row))
 
@@ -136,6 +140,29 @@ def test_jobs_without_a_plan_are_found_by_their_partial_index(own_stores: StoreB
         wanted = "SELECT job_id FROM jobs WHERE planned_version != version LIMIT 5"
         plan = "\n".join(str(row) for row in connection.execute(text(f"{explain} {wanted}")))
     assert "ix_jobs_unplanned" in plan
+
+
+def test_the_audit_log_of_a_time_is_found_without_all_that_was_before(own_stores: StoreBed) -> None:
+    assert own_stores.database is not None
+    numbers = _NUMBERS[own_stores.kind].format(first=1, last=20_000)
+    values = f"{_PAST[own_stores.kind]}, 'somebody', 'admin', 'job.put'"
+    _execute(own_stores, f"INSERT INTO audit_log (at, actor, role, action) SELECT {values} FROM {numbers}")
+    _execute(own_stores, "ANALYZE")
+    since = own_stores.lead().now if own_stores.kind == "postgresql" else 1_795_000_000_000_000
+    wanted = AuditFilter(since=since - 3 * MINUTE, until=since - MINUTE)
+    log = SqlAuditLog(own_stores.database)
+    plan = plan_of(own_stores, lambda: log.list(wanted, 500, None), "audit_log")
+    assert "ix_audit_log_at" in plan, plan
+
+
+def test_a_backfill_finds_what_was_run_again_without_all_that_ran_since(own_stores: StoreBed) -> None:
+    lease = own_stores.lead()
+    fill(own_stores, finished=20_000, future=0)
+    own_stores.make(lease, occurrence(own_stores.planned_job(lease, "job7"), lease.now - HOUR))
+    assert own_stores.database is not None
+    with own_stores.database.read() as connection:
+        plan = plan_of(own_stores, lambda: known_of(connection, own_stores.kind, "job7", [lease.now - HOUR]))
+    assert "ix_runs_tried_again" in plan, plan
 
 
 def test_runs_of_the_future_do_not_hide_what_is_due(own_stores: StoreBed) -> None:
