@@ -79,7 +79,7 @@ def _chunks(new: Sequence[Gap]) -> Iterator[dict[str, Any]]:
 
 
 def mark_planned(connection: Connection, dialect: str, planned: Sequence[tuple[str, int]]) -> None:
-    """Note the version that is planned, where it is still the job's version."""
+    """Note the version that is planned, be it not the job's version any more: it is not planned once more."""
     for chunk in _PLANNED.chunks(planned):
         connection.execute(_mark_planned(dialect), chunk)
 
@@ -162,6 +162,10 @@ def _mark_planned(dialect: str) -> Update:
     batch = _PLANNED.rows(dialect)
     return (
         update(jobs)
-        .where(jobs.c.job_id == batch.c.job_id, jobs.c.version == batch.c.version)
+        .where(
+            jobs.c.job_id == batch.c.job_id,
+            jobs.c.planned_version < batch.c.version,
+            batch.c.version <= jobs.c.version,
+        )
         .values(planned_version=batch.c.version)
     )

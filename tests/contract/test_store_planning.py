@@ -95,15 +95,27 @@ def test_an_occurrence_that_somebody_asked_to_cancel_is_not_retracted(bed: Store
     assert bed.leader.read_runs([run.run_id])[0].cancel_requested
 
 
-def test_planned_is_marked_only_while_the_version_is_the_jobs_own(bed: StoreBed) -> None:
+def test_a_version_is_marked_as_planned_though_a_later_one_is_there_and_never_takes_that_mark_back(
+    bed: StoreBed,
+) -> None:
+    # Not marked, it would be planned again by the next leader, and what is late of it would be a gap beside its row.
     lease = bed.lead()
     for name in ("edited", "same"):
         bed.jobs.create(a_job(name))
     assert sorted(bed.leader.unplanned_jobs(10)) == ["edited", "same"]
     assert len(bed.leader.unplanned_jobs(1)) == 1
+
+    def marks(*planned: tuple[str, int]) -> list[int]:
+        bed.leader.make_runs(lease, MakeRuns((), lease.now, planned=planned))
+        found = bed.leader.histories_of(["edited", "same"], None)
+        return [history.planned_version for history in sorted(found, key=lambda history: history.job_id)]
+
     bed.jobs.replace(a_job("edited", title="new"), None)
-    bed.leader.make_runs(lease, MakeRuns((), lease.now, planned=(("edited", 1), ("same", 1), ("nobody", 1))))
+    assert marks(("edited", 1), ("same", 1), ("nobody", 1)) == [1, 1]
     assert bed.leader.unplanned_jobs(10) == ["edited"]
+    assert marks(("edited", 2), ("same", 2)) == [2, 1]
+    assert marks(("edited", 1)) == [2, 1]
+    assert bed.leader.unplanned_jobs(10) == []
 
 
 def test_the_cursor_is_kept_and_never_goes_back(bed: StoreBed) -> None:

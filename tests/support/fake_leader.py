@@ -82,8 +82,8 @@ class FakeLeaderStore(FakeLooks):
                 self._keep_gap(gap)
             for job_id, version in batch.planned:
                 job = self._tables.jobs.get(job_id)
-                if job is not None and job.current.version == version:
-                    job.planned_version = version
+                if job is not None and version <= job.current.version:
+                    job.planned_version = max(job.planned_version, version)
             until, position = self._tables.cursors.get(lease.shard, (None, "0-0"))
             if batch.cursor is not None:
                 until = batch.cursor if batch.set_back else max(until or 0, batch.cursor)
