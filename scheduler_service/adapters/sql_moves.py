@@ -47,7 +47,7 @@ def move(connection: Connection, dialect: str, term: int, releases: Sequence[Rel
 
 
 def renumber(connection: Connection, dialect: str, term: int, releases: Sequence[Release]) -> Moved:
-    """Store the seq of the next publish of runs that are still pending and wanted."""
+    """Store the seq of the next publish of runs that are still pending and wanted, and not locked by another."""
     return _released(connection, _renumber(dialect), releases, {"leading_term": term})
 
 
@@ -100,10 +100,18 @@ def _renumber(dialect: str) -> Update:
         runs.c.state == _literal(RunState.PENDING),
         runs.c.cancel_requested_at.is_(None),
     )
+    # What a report of it has locked is left to be looked at again: two that wait for each other's rows never end.
+    collected = (
+        select(runs.c.id, batch.c.seq)
+        .select_from(batch.join(runs, runs.c.run_id == batch.c.run_id))
+        .where(judged(batch.c.run_id, and_(*still_wanted)))
+        .with_for_update(of=runs, skip_locked=True)
+        .cte("collected")
+    )
     return (
         update(runs)
-        .where(runs.c.run_id == batch.c.run_id, judged(batch.c.run_id, and_(*still_wanted)))
-        .values(term=_TERM, seq=batch.c.seq, published_at=null())
+        .where(runs.c.id == collected.c.id, judged(collected.c.id, still_wanted[1]))
+        .values(term=_TERM, seq=collected.c.seq, published_at=null())
         .returning(*RELEASED_COLUMNS)
     )
 

@@ -34,6 +34,11 @@ def adhoc_run_id(uuid7: str) -> str:
     return f"adhoc_{uuid7}"
 
 
+def job_named_by(run_id: str) -> str:
+    """The job id with which a run's id begins; "adhoc" for a run without a job."""
+    return run_id.rpartition("_")[0]
+
+
 def task_id(run_id: str, attempt: int) -> str:
     """The Celery task id of one attempt."""
     return f"{run_id}~{attempt}"

@@ -67,10 +67,10 @@ def floors_raised(state: SchedulerState, step: Step, raised: FloorsRaised) -> No
 
 
 def runs_read(state: SchedulerState, step: Step, read: RunsRead) -> None:
-    """Settle what was asked for; a run that was moved meanwhile, or is being moved, is read once more."""
+    """Settle what was asked for; a run that was moved meanwhile, or is being moved or sent, is read once more."""
     rows = {row.run_id: row for row in read.runs}
     for run_id in read.asked:
-        memory_is_newer = state.reading.pop(run_id, False) or run_id in state.moving
+        memory_is_newer = state.reading.pop(run_id, False) or run_id in state.moving or run_id in state.renewing
         if run_id in state.refused:
             state.refused.discard(run_id)
             state.counts["stale", _stale_because(rows.get(run_id))] += 1

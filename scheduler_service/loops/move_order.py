@@ -1,7 +1,8 @@
 """What a move of due runs must come after: moves go ahead of every other write that does not concern them.
 
-Numbers count the other effects that were handed out. The guards of the database hold without it; a move that comes too
-early is refused, and tried again only a moment later.
+Numbers count the other effects that were handed out. The guards of the database hold without it: a move that comes too
+early is refused, and tried again only a moment later. Not so with what a job's other runs gave way to it for: if we die
+between the two, the next leader would let another of them go.
 """
 
 from collections import deque
@@ -14,17 +15,21 @@ from scheduler_service.core.effects import (
     ReadJobs,
     ReadRuns,
     RecordStatistics,
+    Republish,
     StoreEffect,
 )
+from scheduler_service.core.identity import job_named_by
 from scheduler_service.core.looks import ReadCancels, ReadDue, ReadOverdue
 from scheduler_service.core.placements import ReadRebalance
+from scheduler_service.core.run_state import Event
 
 _READS = (ReadRuns, ReadDue, ReadOverdue, ReadCancels, ReadJobs, ReadRebalance, RecordStatistics)
+_GIVES_WAY = (Event.MISS, Event.SKIP)
 
 
 @dataclass(slots=True)
 class MoveOrder:
-    """Which runs the effects that are not done yet name, and the last of them that all moves wait for."""
+    """Which runs and jobs the effects that are not done yet name, and the last of them that all moves wait for."""
 
     handed: int = 0
     _all_wait_for: int = 0
@@ -36,29 +41,38 @@ class MoveOrder:
         """One more effect is handed out; of those before, the first `done` are done."""
         self.handed += 1
         match effect:
-            case Apply(transitions=transitions, cancels=cancels):
-                self._name([*(change.run_id for change in transitions), *cancels])
+            case Apply():
+                self._name(_named_by(effect))
             case MakeRuns(runs=runs, cursor=None):
                 self._unfinished += [run.run_id for run in runs]
-            case MakeRuns(runs=runs, retracts=(), planned=()):
-                self._name([*self._unfinished, *(run.run_id for run in runs)])
+            case MakeRuns(runs=runs, gaps=gaps, retracts=(), planned=()):
+                self._name([*self._unfinished, *(run.run_id for run in runs), *(gap.job_id for gap in gaps)])
                 self._unfinished = []
             case _ if not isinstance(effect, _READS):
                 self._all_wait_for = self.handed
         self._forget(done)
 
-    def before(self, move: MoveRuns) -> int:
+    def before(self, move: MoveRuns | Republish) -> int:
         """How many effects must be done before this move."""
-        named = self._named
-        return max([self._all_wait_for, *(named.get(one.run_id, 0) for one in move.releases)])
+        runs = [one.run_id for one in move.releases]
+        return max([self._all_wait_for, *(self._named.get(name, 0) for name in (*runs, *map(job_named_by, runs)))])
 
-    def _name(self, run_ids: list[str]) -> None:
-        self._named.update(dict.fromkeys(run_ids, self.handed))
-        self._names.append((self.handed, run_ids))
+    def _name(self, names: list[str]) -> None:
+        self._named.update(dict.fromkeys(names, self.handed))
+        self._names.append((self.handed, names))
 
     def _forget(self, done: int) -> None:
         while self._names and self._names[0][0] <= done:
-            number, run_ids = self._names.popleft()
-            for run_id in run_ids:
-                if self._named.get(run_id) == number:
-                    del self._named[run_id]
+            number, names = self._names.popleft()
+            for name in names:
+                if self._named.get(name) == number:
+                    del self._named[name]
+
+
+def _named_by(effect: Apply) -> list[str]:
+    return [
+        *(change.run_id for change in effect.transitions),
+        *(job_named_by(change.run_id) for change in effect.transitions if change.event in _GIVES_WAY),
+        *(mark.run_id for mark in effect.published),
+        *effect.cancels,
+    ]

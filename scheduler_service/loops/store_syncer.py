@@ -1,4 +1,6 @@
-"""The leader's writes: due runs are moved by one thread, everything else is done by another, each in the loop's order.
+"""The leader's writes: what will be published is moved by one thread, everything else is done by another.
+
+Each goes in the loop's order: what is sent later than another message of its queue bears a greater number.
 
 A database that is away is waited for as long as the lease is trusted; a row that it will never take is set aside.
 """
@@ -6,7 +8,7 @@ A database that is away is waited for as long as the lease is trusted; a row tha
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import Any, assert_never
 
 import structlog
@@ -46,10 +48,11 @@ log = structlog.get_logger(__name__)
 _MOST_TRANSITIONS = 2000
 _FIRST_MOVES, _MOST_MOVES = 125, 500
 _LOOK_AT_LEASE = 0.2
-_SHARING = (MakeRuns, Apply, Republish)
+_SHARING = (MakeRuns, Apply)
 _FEW = 100
 _SHARED_FROM, _SHARED_TO = 50, 1_000
 
+Move = MoveRuns | Republish
 Group = list[StoreEffect]
 Answers = list[Feedback]
 
@@ -75,12 +78,12 @@ class StoreSyncer:
         self._at_once = at_once
         self._order = MoveOrder()
         self._writer: EffectThread[StoreEffect] = EffectThread("run-syncer", self.carry_out, on_crash, are_few)
-        self._mover: EffectThread[tuple[int, MoveRuns]] = EffectThread("run-mover", self._move_in_order, on_crash)
+        self._mover: EffectThread[tuple[int, Move]] = EffectThread("run-mover", self._move_in_order, on_crash)
         self.threads = (self._writer, self._mover)
 
     def put(self, effect: StoreEffect) -> None:
         """Queue one effect; only the loop's thread may."""
-        if isinstance(effect, MoveRuns):
+        if isinstance(effect, Move):
             self._mover.put((self._order.before(effect), effect))
         else:
             self._order.hand(effect, self._writer.done)
@@ -95,16 +98,18 @@ class StoreSyncer:
         for group in grouped(merged(effects)):
             self._tell(self._until_done(group))
 
-    def move(self, moves: list[MoveRuns]) -> None:
+    def move(self, moves: Sequence[Move]) -> None:
         """Move these runs and say so in order; where many fall due at once, those that go first soon."""
         for answers in self._at_once(self._until_done, [[move] for move in in_growing_parts(moves)]):
             self._tell(answers)
 
-    def _move_in_order(self, orders: list[tuple[int, MoveRuns]]) -> None:
-        number = max(number for number, _ in orders)
-        while not self._writer.wait_until_done(number, _LOOK_AT_LEASE):
-            self._check_lease()
-        self.move([move for _, move in orders])
+    def _move_in_order(self, orders: list[tuple[int, Move]]) -> None:
+        while orders:
+            while not self._writer.wait_until_done(orders[0][0], _LOOK_AT_LEASE):
+                self._check_lease()
+            free = list(takewhile(lambda order: order[0] <= self._writer.done, orders))
+            self.move([move for _, move in free])
+            orders = orders[len(free) :]
 
     def _tell(self, answers: Answers) -> None:
         for answer in answers:
@@ -225,13 +230,7 @@ def _may_join(group: Group, effect: StoreEffect) -> bool:
 
 
 def _rows(effect: Any) -> int:
-    match effect:
-        case MakeRuns(runs=runs):
-            return len(runs)
-        case Apply(transitions=transitions):
-            return len(transitions)
-        case _:
-            return len(effect.releases)
+    return len(effect.runs) if isinstance(effect, MakeRuns) else len(effect.transitions)
 
 
 def merged(effects: list[StoreEffect]) -> list[StoreEffect]:
@@ -253,13 +252,17 @@ def merged(effects: list[StoreEffect]) -> list[StoreEffect]:
     return out
 
 
-def in_growing_parts(moves: list[MoveRuns]) -> list[MoveRuns]:
+def in_growing_parts(moves: Sequence[Move]) -> list[Move]:
     """The same moves in transactions that are small at first, so that the first messages need not wait for all."""
-    releases = [release for move in moves for release in move.releases]
-    parts: list[MoveRuns] = []
-    at = 0
-    while at < len(releases):
-        size = min(_FIRST_MOVES << len(parts) // 2, _MOST_MOVES)  # they are carried out two at a time
-        parts.append(MoveRuns(tuple(releases[at : at + size])))
-        at += size
+    parts: list[Move] = []
+    for kind, neighbours in groupby(moves, type):
+        if kind is Republish:
+            parts += neighbours
+            continue
+        releases = [release for move in neighbours for release in move.releases]
+        at = 0
+        while at < len(releases):
+            size = min(_FIRST_MOVES << len(parts) // 2, _MOST_MOVES)  # they are carried out two at a time
+            parts.append(MoveRuns(tuple(releases[at : at + size])))
+            at += size
     return parts

@@ -106,7 +106,7 @@ class LeaderStore(PlacementStore, Protocol):
     def make_runs(self, lease: Lease, batch: MakeRuns) -> tuple[str, ...]:
         """Carry out one MakeRuns; returns the ids that were there already (not made by this call).
 
-        `planned` is marked only where the job's version is still that one.
+        `planned` is marked where the job has that version, or had it, and none later is marked.
         """
 
     def move_runs(self, lease: Lease, releases: Sequence[Release], now: Instant) -> Moved:
@@ -120,7 +120,7 @@ class LeaderStore(PlacementStore, Protocol):
         """
 
     def renew_publish(self, lease: Lease, releases: Sequence[Release]) -> Moved:
-        """Store a new seq for runs still pending with that attempt and without cancel request."""
+        """Store a new seq for runs still pending with that attempt and without cancel request, SKIP LOCKED too."""
 
     def apply(self, lease: Lease, batch: Apply) -> tuple[str, ...]:
         """Carry out the transitions in order; returns the ids whose guard did not match (unknown ones too)."""

@@ -5,13 +5,14 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from sqlalchemy import text
 
 from scheduler_service.core.effects import Apply, MakeRuns, Release, Transition
 from scheduler_service.core.errors import LeaseLost
 from scheduler_service.core.instants import DAY, HOUR, SECOND
 from scheduler_service.core.model import RunKind
 from scheduler_service.core.run_state import Event, RunState
-from tests.support.store_bed import StoreBed, a_job, occurrence, one_off, release
+from tests.support.store_bed import StoreBed, a_job, occurrence, one_off, release, sql_bed
 
 
 def state_of(bed: StoreBed, run_id: str) -> RunState:
@@ -204,6 +205,19 @@ def test_renew_publish_leaves_runs_that_are_not_pending_unwanted_or_of_another_a
     renewed = bed.leader.renew_publish(lease, asked)
     assert renewed.released == ()
     assert renewed.refused == tuple(order.run_id for order in asked)
+
+
+@pytest.mark.postgres
+def test_renew_publish_does_not_wait_for_a_run_that_another_has_locked(emptied_postgres_url: str) -> None:
+    with sql_bed(emptied_postgres_url) as bed:
+        lease = bed.lead()
+        locked, free = bed.released(lease, one_off(lease.now), one_off(lease.now))
+        assert bed.database is not None
+        with bed.database.write() as connection:
+            connection.execute(text(f"SELECT 1 FROM runs WHERE run_id = '{locked.run_id}' FOR NO KEY UPDATE"))
+            renewed = bed.leader.renew_publish(lease, [release(locked, seq=98), release(free, seq=99)])
+    assert [run.run_id for run in renewed.released] == [free.run_id]
+    assert renewed.refused == (locked.run_id,)
 
 
 def test_a_lease_that_is_over_renews_no_publish(bed: StoreBed) -> None:

@@ -4,12 +4,14 @@ from typing import Any
 
 import pytest
 
-from scheduler_service.core.effects import Publish, ReadRuns, Transition
-from scheduler_service.core.feedback import RunsMoved
+from scheduler_service.core.effects import Effect, Publish, ReadRuns, StoreEffect, Transition
+from scheduler_service.core.feedback import RunsMoved, RunsRead
 from scheduler_service.core.instants import SECOND
 from scheduler_service.core.iteration import iterate
 from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.core.state import Step
+from scheduler_service.loops.move_order import MoveOrder
+from scheduler_service.loops.store_syncer import Move
 from tests.support.world import World
 
 
@@ -32,6 +34,60 @@ def test_a_move_that_comes_back_for_a_run_out_of_memory_is_sent_once_the_run_is_
     world.carry_out(effects)
     world.settle()
     assert [run.run_id for run in world.dispatcher.published] == [run_id]
+
+
+@pytest.mark.parametrize("under_way", ["moving", "renewing"])
+def test_a_run_that_is_read_while_it_is_moved_or_sent_again_is_read_once_more(world: World, under_way: str) -> None:
+    # The two are done by different threads: what was read may be newer than what memory will hear of the move.
+    world.workers.listening = False
+    run_id = world.enqueue()
+    if under_way == "moving":
+        world.state.moving[run_id] = "default"
+        world.state.moving_in["default"] = 1
+    else:
+        world.state.renewing.add(run_id)
+    world.store.runs.request_cancel(run_id)
+    world.state.reading[run_id] = False
+    read = RunsRead((run_id,), tuple(world.store.leader.read_runs([run_id])))
+    world.state, effects = iterate(world.state, [read], world.now)
+    assert [one.run_ids for one in effects if isinstance(one, ReadRuns)] == [(run_id,)]
+
+
+class _Killed(Exception):
+    pass
+
+
+class _DiesOnceItHasMoved(World):
+    """A leader that is killed, if `doomed`, when it has moved runs and before any write that they may go ahead of."""
+
+    doomed = False
+
+    def carry_out(self, effects: list[Effect]) -> None:
+        writes = [one for one in effects if isinstance(one, StoreEffect) and not isinstance(one, Move)]
+        moves = [one for one in effects if isinstance(one, Move)]
+        if not (self.doomed and moves):
+            return super().carry_out(effects)
+        order = MoveOrder()
+        for write in writes:
+            order.hand(write, done=0)
+        before = max(map(order.before, moves))
+        super().carry_out([*writes[:before], *moves])
+        raise _Killed
+
+
+def test_what_fires_in_the_place_of_late_runs_is_not_followed_by_another_when_the_leader_dies_at_once() -> None:
+    world = _DiesOnceItHasMoved()
+    world.every("a", "2s", misfire={"policy": "fire_once", "grace": "1s"}, overlap="allow")
+    world.advance(5 * SECOND)
+    world.workers.started.clear()
+    world.doomed = True
+    with pytest.raises(_Killed):
+        world.lead(wait=6 * SECOND)
+    world.doomed = False
+    world.store.leases.resign(world.keeper.lease)
+    world.lead()
+    assert len(world.workers.started) == 1
+    assert world.states("a").count("missed") > 1
 
 
 def test_an_end_that_no_pending_run_may_come_to_is_written_behind_its_start(world: World) -> None:

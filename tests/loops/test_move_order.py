@@ -8,6 +8,7 @@ from scheduler_service.core.effects import (
     Apply,
     MakeRuns,
     MoveRuns,
+    PublishedMark,
     ReadRuns,
     RecordStatistics,
     Release,
@@ -16,12 +17,12 @@ from scheduler_service.core.effects import (
     StoreEffect,
     Transition,
 )
-from scheduler_service.core.model import NewRun, RunKind
+from scheduler_service.core.model import Gap, NewRun, RunKind
 from scheduler_service.core.placements import PlaceJobs
 from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.loops.move_order import MoveOrder
 
-MOVE = MoveRuns((Release("b", 1, 7), Release("a", 1, 8)))
+MOVE = MoveRuns((Release("b", 1, 7), Release("a", 1, 8), Release("job_c", 1, 9)))
 
 
 def made(*run_ids: str) -> MakeRuns:
@@ -32,16 +33,29 @@ def ended(*run_ids: str) -> Apply:
     return Apply(tuple(Transition(run_id, 1, Event.RETRY, RunState.RETRYING, 5, due_at=5) for run_id in run_ids))
 
 
+def given_up(run_id: str, event: Event, to: RunState) -> Apply:
+    return Apply((Transition(run_id, 1, event, to, 5),))
+
+
 CONCERNS = [
     made("x", "a"),
     ended("x", "a"),
     Apply((), cancels=("a",)),
+    Apply((), published=(PublishedMark("a", 1, 5),)),
+    given_up("job_x", Event.MISS, RunState.MISSED),
+    given_up("job_x", Event.SKIP, RunState.SKIPPED),
+    MakeRuns((), cursor=9, gaps=(Gap("job", 1, 2, 1, "misfire"),)),
     MakeRuns((), cursor=9, planned=(("job", 2),)),
     MakeRuns((), cursor=9, retracts=(Retract("job", 2, 5),)),
-    Republish((Release("z", 1, 6),), "lost"),
     PlaceJobs((), 5),
 ]
-DOES_NOT = [made("x"), ended("x"), ReadRuns(("a",)), RecordStatistics(1, 2, 3, 4)]
+DOES_NOT = [
+    made("x", "job_x"),
+    ended("x", "job_x"),
+    given_up("another.job_c", Event.MISS, RunState.MISSED),
+    ReadRuns(("a",)),
+    RecordStatistics(1, 2, 3, 4),
+]
 
 
 @pytest.mark.parametrize("effect", CONCERNS)
@@ -50,6 +64,7 @@ def test_a_move_comes_after_what_concerns_it_and_not_after_what_came_later(effec
     for one in (*DOES_NOT, effect, *DOES_NOT):
         order.hand(one, done=0)
     assert order.before(MOVE) == len(DOES_NOT) + 1
+    assert order.before(Republish(MOVE.releases, "lost")) == len(DOES_NOT) + 1
 
 
 @pytest.mark.parametrize("effect", DOES_NOT)

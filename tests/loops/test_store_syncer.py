@@ -13,6 +13,7 @@ from scheduler_service.core.effects import (
     ReadRuns,
     RecordStatistics,
     Release,
+    Republish,
     StoreEffect,
     Transition,
 )
@@ -78,13 +79,19 @@ def test_many_moves_begin_with_small_transactions_and_keep_their_order() -> None
     parts = in_growing_parts(moves)
     assert [len(part.releases) for part in parts] == [125, 125, 250, 250, 500, 500, 250]
     assert [one for part in parts for one in part.releases] == [one for some in moves for one in some.releases]
+    again = Republish((Release("again", 1, 2),), "lost")
+    assert in_growing_parts([move("a"), again, move("b"), move("c")]) == [move("a"), again, move("b", "c")]
 
 
 class Slow:
-    """A database in which `apply` takes as long as the test wants; `done` lists what was committed."""
+    """A database in which `apply`, and the move of "slow", take as long as the test wants.
+
+    `done` lists what was committed.
+    """
 
     def __init__(self) -> None:
         self.begun, self.may_end = threading.Event(), threading.Event()
+        self.moving, self.may_move = threading.Event(), threading.Event()
         self.done: queue.SimpleQueue[str] = queue.SimpleQueue()
 
     def apply(self, *_: object) -> tuple[str, ...]:
@@ -94,7 +101,15 @@ class Slow:
         return ()
 
     def move_runs(self, _: Lease, releases: tuple[Release, ...], now: int) -> Moved:
-        self.done.put(",".join(release.run_id for release in releases))
+        run_ids = ",".join(release.run_id for release in releases)
+        if run_ids == "slow":
+            self.moving.set()
+            assert self.may_move.wait(10)
+        self.done.put(run_ids)
+        return Moved((), ())
+
+    def renew_publish(self, _: Lease, releases: tuple[Release, ...]) -> Moved:
+        self.done.put("renewed " + ",".join(release.run_id for release in releases))
         return Moved((), ())
 
 
@@ -107,6 +122,7 @@ def slow() -> Iterator[tuple[Slow, StoreSyncer]]:
         thread.start()
     yield database, syncer
     database.may_end.set()
+    database.may_move.set()
     for thread in syncer.threads:
         thread.stop(10)
 
@@ -133,6 +149,45 @@ def test_a_move_waits_for_the_write_that_concerns_it(slow: tuple[Slow, StoreSync
     assert database.done.get(timeout=10) == "applied"
     moved = database.done.get(timeout=10)  # both at once, if they were queued by then
     assert moved == "x,a" or (moved, database.done.get(timeout=10)) == ("x", "a")
+
+
+def test_a_move_does_not_wait_for_what_a_later_one_waits_for(slow: tuple[Slow, StoreSyncer]) -> None:
+    database, syncer = slow
+    syncer.put(apply("x"))
+    assert database.begun.wait(10)
+    syncer.put(move("slow"))
+    assert database.moving.wait(10)
+    for run_id in ("a", "x", "b"):
+        syncer.put(move(run_id))
+    database.may_move.set()
+    assert [database.done.get(timeout=10) for _ in range(2)] == ["slow", "a"]
+    database.may_end.set()
+    assert database.done.get(timeout=10) == "applied"
+    assert database.done.get(timeout=10) == "x,b"
+
+
+def test_what_is_sent_again_is_sent_behind_the_moves_that_were_decided_before_it(
+    slow: tuple[Slow, StoreSyncer],
+) -> None:
+    # By a greater number at its queue's head, the first would look lost.
+    database, syncer = slow
+    syncer.put(move("slow"))
+    assert database.moving.wait(10)
+    syncer.put(Republish((Release("again", 1, 2),), "unconfirmed"))
+    syncer.put(move("a"))
+    with pytest.raises(queue.Empty):
+        database.done.get(timeout=0.3)
+    database.may_move.set()
+    assert [database.done.get(timeout=10) for _ in range(3)] == ["slow", "renewed again", "a"]
+
+
+def test_what_is_sent_again_waits_for_no_write_that_does_not_concern_it(slow: tuple[Slow, StoreSyncer]) -> None:
+    database, syncer = slow
+    syncer.put(apply("x"))
+    assert database.begun.wait(10)
+    syncer.put(Republish((Release("again", 1, 2),), "unconfirmed"))
+    syncer.put(move("a"))
+    assert [database.done.get(timeout=10) for _ in range(2)] == ["renewed again", "a"]
 
 
 def test_many_rows_of_neighbouring_writes_share_a_transaction_and_a_few_do_not() -> None:

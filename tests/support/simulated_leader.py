@@ -7,11 +7,12 @@ overtaken.
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from scheduler_service.adapters.metrics import PrometheusMeter
-from scheduler_service.core.effects import Apply, BuildIndex, Effect, MoveRuns, ReadInboxAnew, StoreEffect
+from scheduler_service.core.effects import Apply, BuildIndex, Effect, ReadInboxAnew, StoreEffect
 from scheduler_service.core.errors import BrokerUnavailable, LeaseLost, StoreUnavailable
 from scheduler_service.core.feedback import InboxRead, JobsRead, Shutdown
 from scheduler_service.core.identity import task_id
@@ -28,7 +29,7 @@ from scheduler_service.loops.inbox_reader import BEGINNING, parts
 from scheduler_service.loops.lease_keeper import LeaseKeeper, renewed_every
 from scheduler_service.loops.mailbox import Mailbox
 from scheduler_service.loops.move_order import MoveOrder
-from scheduler_service.loops.store_syncer import StoreSyncer
+from scheduler_service.loops.store_syncer import Move, StoreSyncer
 from tests.support.simulated_process import Process
 
 if TYPE_CHECKING:
@@ -75,6 +76,20 @@ class _Unsure:
         return call
 
 
+class _Lane:
+    """One of the threads that write: what it still has to do, and how many of them are committed and not told."""
+
+    def __init__(self, make: Callable[..., StoreSyncer], *more: Any) -> None:
+        self.mailbox = Mailbox()
+        self.syncer = make(self.mailbox, *more)
+        self.queue: deque[tuple[int, Any]] = deque()
+        self.done = self.answers = 0
+
+    @property
+    def backlog(self) -> int:
+        return len(self.queue) + self.answers
+
+
 class SimLeader(Process):
     """One term of leadership with all its threads."""
 
@@ -89,14 +104,14 @@ class SimLeader(Process):
         self._since = cursor.materialised_until
         self._store: Any = _Unsure(self)
         no_wait = _NoWait()
-        self._syncer = StoreSyncer(self._store, self.keeper, self.mailbox, self._since, no_wait, self._broke)
+        self._writer, self._mover = (
+            _Lane(partial(StoreSyncer, self._store, self.keeper), self._since, no_wait, self._broke) for _ in range(2)
+        )
         self._broker = BrokerThread(
             simulation.dispatcher, simulation.claims, simulation.inbox, METER, self.keeper, self.mailbox, no_wait,
             self._broke,
         )  # fmt: skip
-        self._stores: deque[StoreEffect] = deque()
-        self._moves: deque[tuple[int, MoveRuns]] = deque()
-        self._order, self._stores_done = MoveOrder(), 0
+        self._order = MoveOrder()
         self._brokers: deque[Any] = deque()
         self._builds: deque[BuildIndex] = deque()
         self._index = IndexBuilder()
@@ -143,7 +158,8 @@ class SimLeader(Process):
         self.simulation.patience.see(effects, now)
         self._see_lost(effects)
         self._hand_out(effects)
-        if self.stopping and not (messages or effects or self._stores or self._moves or self._brokers):
+        lanes = self._writer.backlog or self._mover.backlog
+        if self.stopping and not (messages or effects or lanes or self._brokers):
             self.keeper.stop(resign=True)
             return self.die("stopped cleanly")
         return self.kick("loop", max(next_wake(self.state, now) - now, MILLISECOND))
@@ -171,49 +187,57 @@ class SimLeader(Process):
                 continue  # no job here is balanced, and counting a whole day's load for nothing is slow
             elif isinstance(effect, ReadInboxAnew):
                 self._position, self._anew, self._read_to = BEGINNING, True, self._position
-            elif isinstance(effect, MoveRuns):
-                self._moves.append((self._order.before(effect), effect))
+            elif isinstance(effect, Move):
+                self._mover.queue.append((self._order.before(effect), effect))
             elif isinstance(effect, StoreEffect):
-                self._order.hand(effect, self._stores_done)
-                self._stores.append(effect)
+                self._order.hand(effect, self._writer.done)
+                self._writer.queue.append((0, effect))
             else:
                 self._brokers.append(effect)
         self._go_on()
 
     def _go_on(self) -> None:
         latency = self.simulation.latency
-        if self._stores:
-            self.kick("store", latency())
-        if self._moves and self._moves[0][0] <= self._stores_done:
-            self.kick("move", latency())
+        for name, lane in (("store", self._writer), ("move", self._mover)):
+            if lane.answers:
+                self.kick(f"{name}_told", latency())
+            elif lane.queue and lane.queue[0][0] <= self._writer.done:
+                self.kick(name, latency())
         if self._brokers:
             self.kick("broker", latency())
         if self._builds:
             self.kick("build", latency() * 5)
 
     def turn_store(self) -> None:
-        if self.simulation.database_away:
-            return self.kick("store", 200 * MILLISECOND)
-        several = 1 if self._effects_left is not None else self.simulation.random.randint(1, len(self._stores))
-        batch = [self._stores.popleft() for _ in range(several)]
-        try:
-            self._syncer.carry_out(batch)
-        except LeaseLost as lost:
-            return self.step_down(str(lost))
-        self._stores_done += several
-        return None if self._dies_now() else self._heard()
+        self._carry_out("store", self._writer, self._writer.syncer.carry_out)
 
     def turn_move(self) -> None:
+        self._carry_out("move", self._mover, self._mover.syncer.move)
+
+    def _carry_out(self, name: str, lane: "_Lane", do: Callable[[list[Any]], None]) -> None:
+        """Some of what is queued is committed; the loop hears of it later, when the other lane may have gone on."""
         if self.simulation.database_away:
-            return self.kick("move", 200 * MILLISECOND)
-        free = len(list(takewhile(lambda order: order[0] <= self._stores_done, self._moves)))
+            return self.kick(name, 200 * MILLISECOND)
+        free = len(list(takewhile(lambda order: order[0] <= self._writer.done, lane.queue)))
         several = 1 if self._effects_left is not None else self.simulation.random.randint(1, free)
-        batch = [self._moves.popleft()[1] for _ in range(several)]
+        lane.answers = several
         try:
-            self._syncer.move(batch)
+            do([lane.queue.popleft()[1] for _ in range(several)])
         except LeaseLost as lost:
             return self.step_down(str(lost))
-        return None if self._dies_now() else self._heard()
+        return None if self._dies_now() else self._go_on()
+
+    def turn_store_told(self) -> None:
+        self._tell(self._writer)
+
+    def turn_move_told(self) -> None:
+        self._tell(self._mover)
+
+    def _tell(self, lane: "_Lane") -> None:
+        for answer in lane.mailbox.drain(0):
+            self.mailbox.put(answer)
+        lane.done, lane.answers = lane.done + lane.answers, 0
+        self._heard()
 
     def turn_broker(self) -> None:
         if self.simulation.redis_away:

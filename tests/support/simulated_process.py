@@ -39,6 +39,13 @@ class Process:
         self.frozen_until = self.simulation.t + duration
         self.simulation.note(f"{self.name} freezes for {duration / SECOND:.1f} s")
 
+    def thaw(self) -> None:
+        """Go on at once, should it stand still."""
+        if self.frozen_until > self.simulation.t:
+            self.frozen_until = self.simulation.t
+            for turn in list(self._next):
+                self.kick(turn, 0)
+
     def die(self, why: str) -> None:
         if not self.dead:
             self.dead = True

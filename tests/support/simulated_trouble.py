@@ -170,7 +170,7 @@ class Faults:
         simulation.set_redis_frozen(False)
         simulation.database_away = False
         for worker in list(simulation.workers):
-            worker.frozen_until = min(worker.frozen_until, simulation.t)
+            worker.thaw()
 
     def kill_leader(self) -> None:
         for leader in self._simulation.leaders:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from scheduler_service.adapters.metrics import PrometheusMeter
-from scheduler_service.core.effects import BuildIndex, Effect, MoveRuns, ReadInboxAnew, StoreEffect
+from scheduler_service.core.effects import BuildIndex, Effect, ReadInboxAnew, StoreEffect
 from scheduler_service.core.feedback import InboxRead
 from scheduler_service.core.identity import adhoc_run_id, split_task_id, task_id
 from scheduler_service.core.instants import MILLISECOND, MINUTE, SECOND, Duration, Instant, parse_instant
@@ -29,7 +29,7 @@ from scheduler_service.loops.broker_thread import BrokerThread
 from scheduler_service.loops.inbox_reader import parts
 from scheduler_service.loops.lease_keeper import LeaseKeeper
 from scheduler_service.loops.mailbox import Mailbox
-from scheduler_service.loops.store_syncer import StoreSyncer
+from scheduler_service.loops.store_syncer import Move, StoreSyncer
 from scheduler_service.ports.stores import RunFilter
 from tests.support.fake_store import FakeStore
 from tests.support.fakes_redis import FakeClaims, FakeDispatcher, FakeInbox
@@ -200,8 +200,8 @@ class World:
         """What the threads around the loop would do, one after the other: the database's first, all at once."""
         self.effects += effects
         for_store = [effect for effect in effects if isinstance(effect, StoreEffect)]
-        self._syncer.carry_out([effect for effect in for_store if not isinstance(effect, MoveRuns)])
-        self._syncer.move([effect for effect in for_store if isinstance(effect, MoveRuns)])
+        self._syncer.carry_out([effect for effect in for_store if not isinstance(effect, Move)])
+        self._syncer.move([effect for effect in for_store if isinstance(effect, Move)])
         for effect in effects:
             if isinstance(effect, BuildIndex):
                 self.mailbox.put(self._index.build(effect))
