@@ -39,12 +39,12 @@ def apply(
     from scheduler_service.jobs_as_code.reading import read_place, source_of_place
 
     found = read_place(file)
-    owner = found.source if source is None else source
-    if owner is None:
-        owner = source_of_place(file)
+    named = found.source if source is None else source
+    owner = source_of_place(file) if named is None else named
     if prune and not owner:
         raise BadValue("--prune", True, "name a source: only what a source owns can be pruned")
-    wanted = JobsToApply(owner or None, found.jobs, prune is not False and bool(owner), take_over)
+    unsure = named is None and prune is None
+    wanted = JobsToApply(owner or None, found.jobs, prune is not False and bool(owner), take_over, unsure)
     with open_client() as client:
         carry_out(client, wanted, dry_run=dry_run, yes=yes, as_json=as_json)
 
@@ -72,12 +72,13 @@ def export(
 
 @dataclass(frozen=True, slots=True)
 class JobsToApply:
-    """What is sent: the jobs of a source, and how."""
+    """What is sent: the jobs of a source, and how. `unsure`: only the file's name says whose they are."""
 
     source: str | None
     jobs: list[dict[str, Any]]
     prune: bool
     take_over: bool
+    unsure: bool = False
 
     def plan(self, client: "Client") -> dict[str, Any]:
         """What applying would do."""
@@ -102,6 +103,8 @@ def carry_out(client: "Client", wanted: JobsToApply, *, dry_run: bool, yes: bool
     plan = wanted.plan(client)
     if not as_json:
         print_plan(plan)
+    if wanted.unsure:
+        _refuse_anothers(plan)
     if dry_run or not (plan["added"] or plan["changed"] or plan["removed"]):
         if as_json:
             print_json(plan)
@@ -113,6 +116,17 @@ def carry_out(client: "Client", wanted: JobsToApply, *, dry_run: bool, yes: bool
         print_json(done)
     else:
         say("applied")
+
+
+def _refuse_anothers(plan: dict[str, Any]) -> None:
+    """Two folders of one name: what belongs to a file elsewhere is not deleted for this one."""
+    theirs = [job["job_id"] for job in plan["removed"]]
+    if theirs and not (plan["changed"] or plan["unchanged"]):
+        named = ", ".join(theirs[:3]) + (", ..." if len(theirs) > 3 else "")
+        advice = (
+            f"a file of this name has other jobs ({named}): say `source` in yours, or --source; --prune deletes them"
+        )
+        raise BadValue("source", plan["source"], advice)
 
 
 def _ask() -> None:

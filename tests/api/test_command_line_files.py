@@ -53,6 +53,25 @@ def test_what_a_file_no_longer_names_is_deleted_unless_that_is_declined(itinerar
     assert names(itinerary, "shop") == ["shop.b"]
 
 
+@pytest.mark.slow
+def test_a_file_deletes_no_jobs_of_another_of_its_name_elsewhere(itinerary: Itinerary, tmp_path: Path) -> None:
+    one, other = (tmp_path / repository / "ops" / "jobs.toml" for repository in ("one", "other"))
+    for file, job_id in ((one, "one.a"), (other, "other.a")):
+        file.parent.mkdir(parents=True)
+        file.write_text(f'[[jobs]]\njob_id = "{job_id}"\ntask = "t"\nschedule = "0 2 * * *"\n')
+    itinerary.done("jobs", "apply", str(one), "-y")
+    for more in ("-y", "--dry-run"):
+        refused = itinerary("jobs", "apply", str(other), more)
+        assert refused.returncode == 2
+        assert "source: 'ops/jobs.toml' " in refused.stderr
+        assert "has other jobs (one.a): say `source` in yours" in refused.stderr
+    itinerary.done("jobs", "apply", str(other), "-y", "--source", "other")
+    assert (names(itinerary, "ops/jobs.toml"), names(itinerary, "other")) == (["one.a"], ["other.a"])
+    one.write_text(one.read_text().replace("one.a", "one.b"))
+    itinerary.done("jobs", "apply", str(one), "-y", "--prune")
+    assert names(itinerary, "ops/jobs.toml") == ["one.b"]
+
+
 def test_without_somebody_to_ask_nothing_is_applied(itinerary: Itinerary, tmp_path: Path) -> None:
     file = tmp_path / "j.json"
     file.write_text('{"jobs": [{"job_id": "x.y", "task": "t", "schedule": "* * * * *"}]}')
