@@ -39,6 +39,8 @@ _HEARD_LATELY: Final = 60 * SECOND
 def look(state: SchedulerState, step: Step) -> None:
     """Look at the generation once a second, and accept a new one as soon as everybody has spoken."""
     present = state.generation
+    if not present.heard_all:
+        present.heard_all = state.silence(state.since) >= GATHER_AT_MOST
     if not present.looking and step.now >= present.next_look_at:
         present.looking = True
         present.next_look_at = step.now + LOOK_EVERY
@@ -105,7 +107,7 @@ def inbox_read(state: SchedulerState, step: Step, read: InboxRead) -> None:
 def _gather(state: SchedulerState, step: Step, name: str) -> None:
     present = state.generation
     present.gathering, present.since = name, step.now
-    present.knows_all = step.now - state.since >= GATHER_AT_MOST and step.now - present.heard_at < _HEARD_LATELY
+    present.knows_all = present.heard_all and step.now - present.heard_at < _HEARD_LATELY
     present.committed = False
     present.positions.clear()
     # Until then words are read that another stream held, or none.

@@ -70,7 +70,8 @@ class GenerationState:
     `floor`: pending runs are sent by messages from there on. `gathering`: the one that is not accepted yet, found at
     `since`; `positions` of its inbox are on their way to the database, `committed` once one of them is there.
     `reread_at`: since then the inbox is read from its start.
-    `knows_all`: the leader had heard every worker shortly before. `deferred`: claims to take once it is accepted.
+    `heard_all`: it has listened once for so long that every worker has spoken. `knows_all`: the leader had heard every
+    worker shortly before. `deferred`: claims to take once it is accepted.
     """
 
     floor: int = 0
@@ -80,6 +81,7 @@ class GenerationState:
     heard_at: Instant = 0
     gathering: str | None = None
     since: Instant = 0
+    heard_all: bool = False
     knows_all: bool = False
     rereading: bool = False
     reread_at: Instant = 0

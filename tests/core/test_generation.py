@@ -188,6 +188,29 @@ def test_a_leader_that_has_just_taken_over_knows_no_worker_and_waits_for_all(wor
     assert len(world.starts(running)) == 1
 
 
+def test_a_leader_that_could_not_listen_since_it_took_over_knows_no_worker_and_waits_for_all(world: World) -> None:
+    world.workers.behave = lambda attempt: None
+    running = world.enqueue()
+    row = world.store.tables.runs[running]
+    row.state, row.started_at, row.worker = RunState.PENDING, None, None  # its start is lost with Redis
+    world.lead()
+    quick = {"worker": "quick", "running": [], "received": [], "concurrency": 1, "queues": []}
+    world.tell("heartbeat", **quick)
+    world.settle()
+    world.deaf = True
+    world.advance(2 * GATHER_AT_MOST)
+    world.deaf = False
+    world.wipe()
+    world.workers.generation = world.claims.look().name  # it has said nothing of this yet
+    world.tell("heartbeat", **quick, generation=world.claims.look().name)
+    world.advance(3 * SECOND)
+    assert not world.claims.look().accepted
+    world.workers.beat()
+    beats(world, 10)
+    assert world.claims.look().accepted
+    assert len(world.starts(running)) == 1
+
+
 def test_time_in_which_the_inbox_cannot_be_read_is_no_time_to_speak(world: World) -> None:
     world.workers.behave = lambda attempt: None
     world.enqueue()
