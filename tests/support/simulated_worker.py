@@ -21,7 +21,7 @@ class SimWorker(Process):
         super().__init__(simulation, name)
         self.received: list[tuple[str, int]] = []
         self._generation: str | None = None
-        self._told: list[tuple[Instant, str, dict[str, Any]]] = []
+        self._told: list[tuple[Instant, Instant, str, dict[str, Any]]] = []
         self.running: dict[str, Instant] = {}
         self._over: set[str] = set()
         self._reports: deque[tuple[str, str, dict[str, Any]]] = deque()
@@ -102,7 +102,7 @@ class SimWorker(Process):
             attempt, kind, body = self._reports.popleft()
             simulation.claims.leave(attempt, entry(kind, simulation.host_now(), body))
             simulation.send(kind, body)
-            self._told.append((simulation.t, kind, body))
+            self._told.append((simulation.t, simulation.host_now(), kind, body))
             self.running.pop(attempt, None)
             simulation.happened("report")
         return self.kick("take", 0)
@@ -120,13 +120,13 @@ class SimWorker(Process):
         if name == self._generation:
             return
         self._told = [one for one in self._told if one[0] > simulation.t - MINUTE]
-        for _, kind, body in self._told:
-            simulation.send_again(kind, body)
+        for _, said_at, kind, body in self._told:
+            simulation.send_again(kind, said_at, body)
         self._generation = name
         self._beat()
 
     def told_lately(self) -> list[str]:
-        return [body["task_id"] for at, _, body in self._told if at > self.simulation.t - MINUTE]
+        return [body["task_id"] for at, _, _, body in self._told if at > self.simulation.t - MINUTE]
 
     def _beat(self) -> None:
         body = {

@@ -212,9 +212,9 @@ class Simulation:
         if self.random.random() < self.doubling and not self.calm:
             self.push(self.t + self.latency() * 20, lambda: self._append(fields))
 
-    def send_again(self, kind: str, body: dict[str, Any]) -> None:
-        """An entry that was sent before, at once."""
-        self._append({**entry(kind, self.host_now(), body), AGAIN_FIELD: "1"})
+    def send_again(self, kind: str, at: Instant, body: dict[str, Any]) -> None:
+        """An entry that was sent before, as of then, at once."""
+        self._append({**entry(kind, at, body), AGAIN_FIELD: "1"})
 
     def _append(self, fields: dict[str, str]) -> None:
         if self.redis_away:
