@@ -46,7 +46,7 @@ from scheduler_service.ports.stores import LeaderStore
 log = structlog.get_logger(__name__)
 
 _MOST_TRANSITIONS = 2000
-_FIRST_MOVES, _MOST_MOVES = 125, 500
+_FIRST_MOVES, _MOST_MOVES = 250, 500
 _LOOK_AT_LEASE = 0.2
 _SHARING = (MakeRuns, Apply)
 _FEW = 100
