@@ -279,7 +279,8 @@ class Step:
         if waits_unsaved and self.now - state.judged_saved > SECOND:
             return True
         moved_on = state.position != state.position_saved
-        return (bool(state.marks) and self.now - state.marks[0].at > SECOND) or (
+        patience = 10 * SECOND if state.moving else SECOND  # nobody waits for the marks, and somebody for the moves
+        return (bool(state.marks) and self.now - state.marks[0].at > patience) or (
             moved_on and self.now - state.position_saved_at > 10 * SECOND
         )
 

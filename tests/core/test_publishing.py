@@ -7,6 +7,7 @@ from scheduler_service.core.fields import read_queue
 from scheduler_service.core.instants import MINUTE, SECOND
 from scheduler_service.core.model import RetryPolicy
 from scheduler_service.core.run_state import RunState
+from scheduler_service.loops.store_syncer import Move
 from tests.support.world import World, attempt_of
 
 
@@ -78,3 +79,16 @@ def test_no_queue_has_the_name_of_what_redis_keeps_for_others(name: str) -> None
     with pytest.raises(BadValue, match="another name"):
         read_queue(name, "queue")
     assert read_queue("itinerary", "queue")
+
+
+def test_marks_alone_wait_while_moves_are_under_way_and_not_for_ever(world: World) -> None:
+    world.workers.listening = False
+    sent = world.enqueue()
+    kept: list[Move] = []
+    world._syncer.move = kept.extend  # type: ignore[method-assign]
+    world.enqueue()
+    world.advance(5 * SECOND)
+    assert kept
+    assert world.run(sent).published_at is None
+    world.advance(6 * SECOND)
+    assert world.run(sent).published_at is not None
