@@ -9,10 +9,13 @@ from functools import cache
 from typing import Any, Final
 
 from sqlalchemy import (
+    CTE,
     BigInteger,
     ColumnElement,
     Connection,
+    FromClause,
     Integer,
+    Subquery,
     Text,
     Update,
     and_,
@@ -71,13 +74,8 @@ def _move(dialect: str) -> Update:
         runs.c.due_at <= _NOW,
         runs.c.cancel_requested_at.is_(None),
     )
-    collected = (
-        select(runs.c.id, batch.c.seq)
-        .select_from(batch.join(runs, runs.c.run_id == batch.c.run_id).outerjoin(jobs, jobs.c.job_id == runs.c.job_id))
-        .where(judged(batch.c.run_id, and_(*may_go, _job_allows())))
-        .with_for_update(of=runs, skip_locked=True)
-        .cte("collected")
-    )
+    named = batch.join(runs, runs.c.run_id == batch.c.run_id).outerjoin(jobs, jobs.c.job_id == runs.c.job_id)
+    collected = _collected(batch, named, and_(*may_go, _job_allows()))
     return (
         update(runs)
         .where(runs.c.id == collected.c.id, judged(collected.c.id, WAITS))
@@ -95,24 +93,26 @@ def _move(dialect: str) -> Update:
 @cache
 def _renumber(dialect: str) -> Update:
     batch = _RELEASES.rows(dialect)
-    still_wanted = (
-        runs.c.attempt == batch.c.attempt,
-        runs.c.state == _literal(RunState.PENDING),
-        runs.c.cancel_requested_at.is_(None),
-    )
+    is_pending = runs.c.state == _literal(RunState.PENDING)
+    still_wanted = and_(runs.c.attempt == batch.c.attempt, is_pending, runs.c.cancel_requested_at.is_(None))
     # What a report of it has locked is left to be looked at again: two that wait for each other's rows never end.
-    collected = (
-        select(runs.c.id, batch.c.seq)
-        .select_from(batch.join(runs, runs.c.run_id == batch.c.run_id))
-        .where(judged(batch.c.run_id, and_(*still_wanted)))
-        .with_for_update(of=runs, skip_locked=True)
-        .cte("collected")
-    )
+    collected = _collected(batch, batch.join(runs, runs.c.run_id == batch.c.run_id), still_wanted)
     return (
         update(runs)
-        .where(runs.c.id == collected.c.id, judged(collected.c.id, still_wanted[1]))
+        .where(runs.c.id == collected.c.id, judged(collected.c.id, is_pending))
         .values(term=_TERM, seq=collected.c.seq, published_at=null())
         .returning(*RELEASED_COLUMNS)
+    )
+
+
+def _collected(batch: Subquery, named: FromClause, guard: ColumnElement[bool]) -> CTE:
+    """The first phase: the rows of `named` that pass the guard, locked, but for those that another has locked."""
+    return (
+        select(runs.c.id, batch.c.seq)
+        .select_from(named)
+        .where(judged(batch.c.run_id, guard))
+        .with_for_update(of=runs, skip_locked=True)
+        .cte("collected")
     )
 
 
