@@ -34,9 +34,9 @@ _IDS: Final = Batch(job_id=Text)
 def job_of(row: Sequence[Any]) -> Job:
     """The version, from VERSION_COLUMNS."""
     definition, created_at, version, paused, pause_reason, paused_until, effective_from, deleted, anchor, at = row[:10]
-    job, _ = read_job(definition, made_at=created_at)
-    job = replace(
-        job,
+    job, _ = read_job(
+        definition,
+        made_at=created_at,
         version=version,
         paused=paused,
         pause_reason=pause_reason,

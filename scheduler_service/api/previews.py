@@ -1,6 +1,7 @@
 """Looking ahead: the next occurrences of a saved job, or of a schedule that nobody saved, as JSON. Pure."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from scheduler_service.core.errors import BadValue, BadValues
@@ -35,7 +36,7 @@ def warnings_of(job: Job) -> tuple[str, ...]:
 
 def job_preview(job: Job, after: Instant, count: int) -> dict[str, Any]:
     """The job's occurrences strictly after an instant, within its bounds, paused or not."""
-    parsed = ParsedSchedule(job.schedule, warnings_of(job))
+    parsed = ParsedSchedule(job.schedule, job.schedule_spec, warnings_of(job))
     return _body(parsed, after, count, job.start_at, job.end_at)
 
 
@@ -49,7 +50,7 @@ def read_and_preview(body: Mapping[str, Any], now: Instant) -> dict[str, Any]:
         job_id = "" if body.get("job_id") is None else check_job_id(body["job_id"])
         spec = read_object(body.get("schedule"), "schedule")
         parsed = parse_schedule(spec, job_id=job_id, made_at=min(after, _END_OF_TIME))
-        parsed = ParsedSchedule(parsed.schedule, parsed.warnings + _placing_note(parsed.schedule))
+        parsed = replace(parsed, warnings=parsed.warnings + _placing_note(parsed.schedule))
     except BadValue as exc:
         raise BadValues([*errors, exc]) from exc
     if errors:

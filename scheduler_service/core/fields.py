@@ -15,6 +15,9 @@ from scheduler_service.core.sharing import shared
 
 MAX_PAYLOAD: Final = 256 * 1024
 _MAX_TEXT: Final = 10_000
+_UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
+_OVERLAPS: Final = tuple(overlap.value for overlap in Overlap)
+_MISFIRES: Final = tuple(policy.value for policy in MisfirePolicy)
 # As JSON writes a NUL; an even number of backslashes before it is text that only looks like one.
 _NUL: Final = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
@@ -64,7 +67,7 @@ def read_priority(value: Any, field: str) -> int:
 
 def read_overlap(value: Any, field: str) -> Overlap:
     """One of the overlap policies."""
-    return Overlap(_choice(value, field, [o.value for o in Overlap]))
+    return Overlap(_choice(value, field, _OVERLAPS))
 
 
 def read_timeout(value: Any, field: str) -> int:
@@ -95,6 +98,8 @@ def read_text(value: Any, field: str) -> str:
 
 def check_payload(errors: list[BadValue], args: Any, kwargs: Any) -> None:
     """Complain where args and kwargs together are over 256 KiB of JSON, nest too deep, or hold what cannot be kept."""
+    if not args and not kwargs:
+        return
     try:
         text = json.dumps([args, kwargs], allow_nan=False, ensure_ascii=False)
         size = len(text.encode("utf-8"))
@@ -120,7 +125,7 @@ def _object_of(value: Any, field: str, known: set[str]) -> dict[str, Any]:
 def read_misfire(value: Any, field: str) -> Misfire:
     """A misfire policy from its JSON; missing keys take their defaults."""
     body = _object_of(value, field, {"policy", "grace", "max_catch_up"})
-    policy = _choice(body.get("policy", "fire_once"), f"{field}.policy", [p.value for p in MisfirePolicy])
+    policy = _choice(body.get("policy", "fire_once"), f"{field}.policy", _MISFIRES)
     return Misfire(
         policy=MisfirePolicy(policy),
         grace=_duration_between(body.get("grace", "30s"), f"{field}.grace", 0, 365 * DAY),
@@ -128,7 +133,7 @@ def read_misfire(value: Any, field: str) -> Misfire:
     )
 
 
-def _choice(value: Any, field: str, allowed: list[str]) -> str:
+def _choice(value: Any, field: str, allowed: tuple[str, ...]) -> str:
     if not isinstance(value, str) or value not in allowed:
         raise BadValue(field, value, f"choose one of {', '.join(allowed)}")
     return value
@@ -163,4 +168,4 @@ def read_tags(value: Any, field: str) -> tuple[str, ...]:
 
 
 def _storable(text: str) -> bool:
-    return "\x00" not in text and not any("\ud800" <= c <= "\udfff" for c in text)
+    return _UNSTORABLE.search(text) is None

@@ -25,16 +25,19 @@ from scheduler_service.core.fields import (
 from scheduler_service.core.identity import check_job_id
 from scheduler_service.core.instants import Instant, format_duration, format_instant, parse_instant
 from scheduler_service.core.model import DEFAULT_PRIORITY, DEFAULT_QUEUE, Job, Misfire, Overlap, RetryPolicy
-from scheduler_service.core.schedule import canonical_spec, parse_schedule
+from scheduler_service.core.schedule import ParsedSchedule, parse_schedule
 
 _KEYS: Final = frozenset(
     {"job_id", "title", "task", "args", "kwargs", "queue", "priority", "schedule", "start_at", "end_at", "jitter"}
     | {"misfire", "overlap", "retry", "timeout", "tags", "description"}
 )
-# Shared by all jobs without arguments; nobody changes a job's.
+# Shared by all jobs that leave them out; nobody changes a job's.
 _NO_ARGS: Final[list[Any]] = []
 _NO_KWARGS: Final[dict[str, Any]] = {}
+_MISFIRE: Final = Misfire()
+_RETRY: Final = RetryPolicy()
 READ_ONLY: Final = frozenset({"paused", "pause_reason", "version", "next_runs", "warnings", "paused_until", "source"})
+_TAKEN: Final = _KEYS | READ_ONLY
 
 
 class _Reader:
@@ -55,10 +58,13 @@ class _Reader:
             return default
 
 
-def read_job(body: Mapping[str, Any], *, made_at: Instant) -> tuple[Job, tuple[str, ...]]:
-    """A job from its JSON, with the schedule's warnings. Read-only keys are ignored, unknown ones refused."""
+def read_job(body: Mapping[str, Any], *, made_at: Instant, **stored: Any) -> tuple[Job, tuple[str, ...]]:
+    """A job from its JSON, with the schedule's warnings. Read-only keys are ignored, unknown ones refused.
+
+    `stored`: fields of Job that the JSON does not hold, where they are known.
+    """
     reader = _Reader(body)
-    for key in sorted(set(body) - _KEYS - READ_ONLY):
+    for key in sorted(set(body) - _TAKEN):
         reader.errors.append(BadValue(key, body[key], f"this field is not known; known are {', '.join(sorted(_KEYS))}"))
     job_id = _required(reader, "job_id", check_job_id)
     task = _required(reader, "task", read_task)
@@ -75,21 +81,20 @@ def read_job(body: Mapping[str, Any], *, made_at: Instant) -> tuple[Job, tuple[s
         "queue": reader.take("queue", DEFAULT_QUEUE, read_queue),
         "priority": reader.take("priority", DEFAULT_PRIORITY, read_priority),
         "jitter": reader.take("jitter", 0, read_jitter),
-        "misfire": reader.take("misfire", Misfire(), read_misfire),
+        "misfire": reader.take("misfire", _MISFIRE, read_misfire),
         "overlap": reader.take("overlap", Overlap.SKIP, read_overlap),
-        "retry": reader.take("retry", RetryPolicy(), read_retry),
+        "retry": reader.take("retry", _RETRY, read_retry),
         "timeout": reader.take("timeout", None, read_timeout),
         "tags": reader.take("tags", (), read_tags),
         "description": reader.take("description", "", read_text),
     }
     if reader.errors:
         raise BadValues(reader.errors)
-    schedule, warnings, spec = parsed
     job = Job(
-        job_id=job_id, task=task, schedule=schedule, schedule_spec=spec, args=args, kwargs=kwargs,
-        start_at=start_at, end_at=end_at, created_at=made_at, **fields,
+        job_id=job_id, task=task, schedule=parsed.schedule, schedule_spec=parsed.spec, args=args, kwargs=kwargs,
+        start_at=start_at, end_at=end_at, created_at=made_at, **fields, **stored,
     )  # fmt: skip
-    return job, warnings
+    return job, parsed.warnings
 
 
 def definition_of(job: Job) -> dict[str, Any]:
@@ -149,10 +154,8 @@ def _required(reader: _Reader, key: str, read: Callable[[Any, str], Any]) -> Any
     return reader.take(key, None, read)
 
 
-def _schedule(value: Any, field: str, job_id: str, made_at: Instant) -> tuple[Any, tuple[str, ...], Mapping[str, Any]]:
-    spec = read_object(value, field)
-    parsed = parse_schedule(spec, job_id=job_id, made_at=made_at)
-    return parsed.schedule, parsed.warnings, canonical_spec(spec, job_id=job_id)
+def _schedule(value: Any, field: str, job_id: str, made_at: Instant) -> ParsedSchedule:
+    return parse_schedule(read_object(value, field), job_id=job_id, made_at=made_at)
 
 
 def optional_instant(value: Instant | None) -> str | None:

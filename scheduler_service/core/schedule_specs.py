@@ -38,9 +38,10 @@ _EVERY_HOUR: Final = (1 << 24) - 1
 
 @dataclass(frozen=True, slots=True)
 class ParsedSchedule:
-    """A schedule, and what its writer should be told about it."""
+    """A schedule, its spec as `canonical_spec` gives it, and what its writer should be told about it."""
 
     schedule: Schedule
+    spec: Mapping[str, Any]
     warnings: tuple[str, ...] = ()
 
 
@@ -86,14 +87,14 @@ def _parse(spec: Mapping[str, Any], job_id: str, made_at: Instant) -> ParsedSche
     if kind == "cron":
         return _cron(canonical, job_id, made_at)
     if kind == "hourly":
-        return ParsedSchedule(_hourly(canonical["minute"], canonical["timezone"]))
+        return ParsedSchedule(_hourly(canonical["minute"], canonical["timezone"]), canonical)
     if kind == "interval":
         schedule = interval_specs.parse(canonical, made_at)
-        return ParsedSchedule(schedule, interval_specs.warnings(schedule, month_start(made_at)))
+        return ParsedSchedule(schedule, canonical, interval_specs.warnings(schedule, month_start(made_at)))
     if kind == "calendar":
         calendar = calendar_specs.parse(canonical, made_at)
-        return ParsedSchedule(calendar, clock_warnings(calendar.wall, month_start(made_at)))
-    return ParsedSchedule(OnceSchedule(moment(canonical["at"], "at", None)))
+        return ParsedSchedule(calendar, canonical, clock_warnings(calendar.wall, month_start(made_at)))
+    return ParsedSchedule(OnceSchedule(moment(canonical["at"], "at", None)), canonical)
 
 
 @shared
@@ -134,19 +135,23 @@ def _canonical_cron(spec: Mapping[str, Any], job_id: str) -> dict[str, Any]:
 
 def _cron(spec: Mapping[str, Any], job_id: str, made_at: Instant) -> ParsedSchedule:
     expr = spec["expr"]
+    own = job_id if has_hash(expr) else ""
     rest = (spec["timezone"], spec["day_match"], spec["dst_gap"], spec["dst_fold"], month_start(made_at))
-    return _cron_kept(expr, job_id if has_hash(expr) else "", *rest)
+    schedule, notes = _cron_kept(expr, own, *rest)
+    return ParsedSchedule(schedule, _canonical(spec, own) if own else spec, notes)
 
 
 @lru_cache(maxsize=65_536)
-def _cron_kept(expr: str, job_id: str, zone: str, day_match: Any, gap: Any, fold: Any, since: int) -> ParsedSchedule:
+def _cron_kept(
+    expr: str, job_id: str, zone: str, day_match: Any, gap: Any, fold: Any, since: int
+) -> tuple[CronSchedule, tuple[str, ...]]:
     line: CronLine = read_line(expr, day_match, job_id)
     pattern = line.pattern
     rule = ClockRule(True) if pattern.wildcard else ClockRule(False, gap, fold)
     block = Clockwork(pattern.hours, pattern.minutes, pattern.seconds)
     wall = WallTimes(zone, rule, pattern.days, (block,))
     notes = line.notes + clock_warnings(wall, since)
-    return ParsedSchedule(CronSchedule(expr, wall), notes)
+    return CronSchedule(expr, wall), notes
 
 
 @lru_cache(maxsize=4_096)

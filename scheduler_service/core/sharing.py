@@ -1,30 +1,28 @@
 """Reading JSON values once: a hundred thousand jobs have few different schedules and policies."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import lru_cache, wraps
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class _Said:
-    """A JSON value, equal to another that reads the same: 1 is neither 1.0 nor true."""
-
-    text: str
-    value: Any = field(compare=False)
+_MOST: Final = 65_536
 
 
 def shared(read: Callable[[Any, str], T]) -> Callable[[Any, str], T]:
-    """`read(value, word)` that gives the same object, which nobody may change, for a value that reads the same."""
+    """`read(value, word)` that gives the same object, which nobody may change, for a value that reads the same.
 
-    @lru_cache(maxsize=65_536)
-    def kept(said: _Said, word: str) -> T:
-        return read(said.value, word)
+    What it refuses is read, and refused, each time.
+    """
+    kept: dict[tuple[str, str], T] = {}
 
     @wraps(read)
     def reading(value: Any, word: str) -> T:
-        return kept(_Said(repr(value), value), word)
+        said = (repr(value), word)  # as text: 1 is neither 1.0 nor true
+        found = kept.get(said)
+        if found is None:
+            if len(kept) >= _MOST:
+                kept.clear()
+            found = kept[said] = read(value, word)
+        return found
 
     return reading

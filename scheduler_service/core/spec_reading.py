@@ -3,11 +3,12 @@
 import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime
+from functools import lru_cache
 from typing import Any, Final
 
 from scheduler_service.core.errors import BadValue
-from scheduler_service.core.instants import SECOND, Duration, Instant, parse_duration, parse_instant
-from scheduler_service.core.zones import instants_of, zone
+from scheduler_service.core.instants import DAY, SECOND, Duration, Instant, parse_duration, parse_instant
+from scheduler_service.core.zones import DAY_SECONDS, instants_of, zone
 
 _NAIVE = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?", re.ASCII)
 _TIME = re.compile(r"(\d{2}):(\d{2})(?::(\d{2}))?", re.ASCII)
@@ -117,5 +118,10 @@ def items(spec: Mapping[str, Any], key: str, most: int) -> tuple[Any, ...]:
 
 def month_start(instant: Instant) -> int:
     """The first second of the instant's month in UTC: near enough for a warning, and shared by many jobs."""
-    moment = datetime.fromtimestamp(instant // SECOND, UTC)
-    return int(moment.replace(day=1, hour=0, minute=0, second=0).timestamp())
+    return _month_of(instant // DAY)
+
+
+@lru_cache(maxsize=4_096)
+def _month_of(day: int) -> int:
+    first = datetime.fromtimestamp(day * DAY_SECONDS, UTC).replace(day=1)
+    return int(first.timestamp())

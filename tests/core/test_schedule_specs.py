@@ -44,7 +44,8 @@ def test_a_spec_is_stored_with_every_default_and_then_stays_as_it_is(
 ) -> None:
     assert canonical_spec(spec) == stored
     assert canonical_spec(stored) == stored
-    parse_schedule(stored, job_id="job", made_at=MADE)
+    assert parse_schedule(spec, job_id="job", made_at=MADE).spec == stored
+    assert parse_schedule(stored, job_id="job", made_at=MADE).spec == stored
 
 
 BAD: list[tuple[Any, str]] = [
@@ -121,7 +122,9 @@ def test_an_hour_hashed_by_the_job_id_is_stored_as_what_it_stands_for(expr: str)
     spec = {"kind": "cron", "expr": expr}
     stored = canonical_spec(spec, job_id="billing.close")
     assert "h" not in stored["expr"].lower()
-    by_id = parse_schedule(spec, job_id="billing.close", made_at=MADE).schedule
+    parsed = parse_schedule(spec, job_id="billing.close", made_at=MADE)
+    assert parsed.spec == stored
+    by_id = parsed.schedule
     by_text = parse_schedule(stored, job_id="another", made_at=MADE).schedule
     assert by_id.wall == by_text.wall  # type: ignore[union-attr]
     assert by_id != parse_schedule(spec, job_id="billing.open", made_at=MADE).schedule
