@@ -41,7 +41,8 @@ def job_of(row: Sequence[Any]) -> Job:
         paused=paused,
         pause_reason=pause_reason,
         paused_until=paused_until,
-        effective_from=effective_from,
+        # Of a job that was never edited these are equal, and in memory one number then.
+        effective_from=created_at if effective_from == created_at else effective_from,
         deleted=deleted,
     )
     return job if anchor is None else placed(job, anchor, at)
