@@ -8,7 +8,7 @@ from scheduler_service.adapters import sql_reads
 from scheduler_service.adapters.database import Database
 from scheduler_service.adapters.job_rows import JOB_COLUMNS, current_job_of
 from scheduler_service.adapters.sql_notices import named_runs
-from scheduler_service.adapters.tables import IS_ACTIVE, jobs, runs
+from scheduler_service.adapters.tables import IS_LED, jobs, runs
 from scheduler_service.core.errors import BadValue, BadValues
 from scheduler_service.core.instants import Duration, Instant
 from scheduler_service.core.looks import Place
@@ -53,7 +53,7 @@ class SqlConditions:
         """The oldest first."""
         found = (
             select(_R.run_id, _R.job_id, _R.task, since.label("since"), _R.timeout, _R.id)
-            .where(IS_ACTIVE, _R.state == literal_column(f"'{state}'"), wanted, sql_reads.behind(since, after))
+            .where(IS_LED, _R.state == literal_column(f"'{state}'"), wanted, sql_reads.behind(since, after))
             .order_by(since, _R.id)
             .limit(limit)
         )

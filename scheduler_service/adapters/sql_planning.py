@@ -27,7 +27,7 @@ from sqlalchemy import (
 from scheduler_service.adapters.batch import Batch, insert_into
 from scheduler_service.adapters.column_types import InstantColumn
 from scheduler_service.adapters.run_rows import NEW_RUNS, new_run_row
-from scheduler_service.adapters.tables import IS_ACTIVE, IS_OCCURRENCE, cursors, gaps, jobs, runs
+from scheduler_service.adapters.tables import IS_LED, IS_OCCURRENCE, cursors, gaps, jobs, runs
 from scheduler_service.core.effects import Retract
 from scheduler_service.core.instants import Instant
 from scheduler_service.core.model import Gap, NewRun
@@ -104,7 +104,7 @@ def _retract(dialect: str) -> Delete:
         select(runs.c.id)
         .select_from(batch.join(runs, runs.c.job_id == batch.c.job_id))
         .where(
-            IS_ACTIVE,  # implied by the next two, which find the few rows that can be meant in its index
+            IS_LED,  # implied by the next two, which find the few rows that can be meant in its index
             runs.c.state == literal_column(f"'{RunState.SCHEDULED}'"),
             IS_OCCURRENCE,
             runs.c.scheduled_at >= batch.c.start,

@@ -1,7 +1,7 @@
 """What the leader reads of runs: what it must know when it takes over, and what falls due.
 
 Promises that a million runs of the far future cost nothing: due ones are found queue by queue and priority by
-priority in the partial index of waiting runs; and that whoever looks for what was asked for walks past no planned run.
+priority in the index of what they stand as; and that whoever looks for what was asked for walks past no planned run.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,40 +29,40 @@ from scheduler_service.adapters.batch import Batch
 from scheduler_service.adapters.column_types import FIRST_INSTANT, InstantColumn
 from scheduler_service.adapters.run_rows import ACTIVE_COLUMNS, active_run
 from scheduler_service.adapters.tables import (
-    IS_ACTIVE,
-    IS_ASKED_FOR,
+    IS_LED,
     IS_MANUAL,
-    IS_OCCURRENCE,
     IS_OUT,
-    IS_RETRYING,
+    LED,
     WAITS,
     runs,
+    stands,
 )
 from scheduler_service.core.instants import Instant
 from scheduler_service.core.looks import Place
 from scheduler_service.core.model import ActiveRun
+from scheduler_service.core.run_state import WAITING, RunState
 
 PRIORITIES: Final = range(10)
-_OfKind: TypeAlias = tuple[ColumnElement[bool], ...]
+_Standings: TypeAlias = tuple[str, ...]
+_ASKED_FOR: Final = tuple(sorted(WAITING))
+_ANY: Final = (LED, *_ASKED_FOR)
 _FROM_THE_FIRST: Final = {f"due_{n}": FIRST_INSTANT for n in PRIORITIES} | {f"id_{n}": 0 for n in PRIORITIES}
 _IDS: Final = Batch(run_id=Text)
 
 
 def led_runs(connection: Connection) -> list[ActiveRun]:
     """All that is out, every waiting run that a schedule made, and retries of its job's other runs."""
-    out = select(*ACTIVE_COLUMNS).where(IS_ACTIVE, IS_OUT)
-    waiting = select(*ACTIVE_COLUMNS).where(IS_ACTIVE, WAITS, IS_OCCURRENCE)
-    retrying = select(*ACTIVE_COLUMNS).where(IS_ACTIVE, IS_RETRYING, IS_MANUAL)
-    return _active(connection.execute(out.union_all(waiting, retrying)))
+    led = select(*ACTIVE_COLUMNS).where(IS_LED)
+    retrying = select(*ACTIVE_COLUMNS).where(stands(RunState.RETRYING), IS_MANUAL)
+    return _active(connection.execute(led.union_all(retrying)))
 
 
 def due_runs(connection: Connection, until: Instant, limit: int) -> list[ActiveRun]:
     """Waiting runs that no schedule made, due before `until`, at most `limit` of each queue, by priority and time."""
     found: list[ActiveRun] = []
-    of_kind = (WAITS, IS_ASKED_FOR)
-    for queue in connection.execute(_waiting_queues(of_kind)).scalars().all():
+    for queue in _queues(connection, _ASKED_FOR):
         asked = {"queue": queue, "until": until, "limit": limit, **_FROM_THE_FIRST}
-        found += _numbered(connection.execute(_due_of_queue(of_kind), asked))
+        found += _numbered(connection.execute(_due_of_queue(_ASKED_FOR), asked))
     return found
 
 
@@ -71,12 +71,12 @@ def overdue(
 ) -> tuple[list[ActiveRun], Place | None]:
     """The next `limit` waiting runs due before `until`, by queue, priority and time; and where to go on."""
     found: list[Row[Any]] = []
-    for queue in connection.execute(_waiting_queues((WAITS,))).scalars().all():
+    for queue in _queues(connection, _ANY):
         if after is not None and queue < after[0]:
             continue
         behind = _behind(after, until) if after is not None and queue == after[0] else _FROM_THE_FIRST
         asked = {"queue": queue, "until": until, "limit": limit - len(found), **behind}
-        found += connection.execute(_due_of_queue((WAITS,)), asked)
+        found += connection.execute(_due_of_queue(_ANY), asked)
         if len(found) == limit:
             last = found[-1]
             return _numbered(found), (queue, last.priority, last.due_at, last.id)
@@ -96,7 +96,7 @@ def cancel_requests(connection: Connection, limit: int, after: Place | None) -> 
     asked_at = runs.c.cancel_requested_at
     wanted = (
         select(*ACTIVE_COLUMNS, runs.c.id)
-        .where(IS_ACTIVE, IS_OUT, asked_at.is_not(None), behind(asked_at, after))
+        .where(IS_LED, IS_OUT, asked_at.is_not(None), behind(asked_at, after))
         .order_by(asked_at, runs.c.id)
         .limit(limit)
     )
@@ -120,11 +120,16 @@ def _numbered(rows: Iterable[Any]) -> list[ActiveRun]:
     return [active_run(row[:-1]) for row in rows]
 
 
+def _queues(connection: Connection, standings: _Standings) -> list[str]:
+    """In order."""
+    return sorted({name for standing in standings for name in connection.execute(_queues_of(standing)).scalars()})
+
+
 @cache
-def _waiting_queues(waits: _OfKind) -> Select[Any]:
+def _queues_of(standing: str) -> Select[Any]:
     """One step through the index for each queue, however many runs it has."""
-    first = select(func.min(runs.c.queue).label("queue")).where(*waits).cte("queues", recursive=True)
-    following = select(func.min(runs.c.queue)).where(*waits, runs.c.queue > first.c.queue).scalar_subquery()
+    first = select(func.min(runs.c.queue).label("queue")).where(stands(standing)).cte("queues", recursive=True)
+    following = select(func.min(runs.c.queue)).where(stands(standing), runs.c.queue > first.c.queue).scalar_subquery()
     queues: CTE = first.union_all(select(following).where(first.c.queue.is_not(None)))
     return select(queues.c.queue).where(queues.c.queue.is_not(None))
 
@@ -139,13 +144,14 @@ def _behind(place: Place, until: Instant) -> dict[str, int]:
 
 
 @cache
-def _due_of_queue(of_kind: _OfKind) -> Select[Any]:
-    """Each priority apart: a condition on the time narrows the index only once the priority is given."""
+def _due_of_queue(standings: _Standings) -> Select[Any]:
+    """Each standing and priority apart: a condition on the time narrows the index only once these are given."""
     limit = bindparam("limit", type_=BigInteger)
     due = [
         select(*ACTIVE_COLUMNS, runs.c.id)
         .where(
-            *of_kind,
+            stands(standing),
+            WAITS,
             runs.c.queue == bindparam("queue", type_=Text),
             runs.c.priority == priority,
             runs.c.due_at < bindparam("until", type_=InstantColumn),
@@ -154,7 +160,8 @@ def _due_of_queue(of_kind: _OfKind) -> Select[Any]:
         )
         .order_by(runs.c.due_at, runs.c.id)
         .limit(limit)
-        .subquery(f"of_priority_{priority}")
+        .subquery(f"{standing}_{priority}")
+        for standing in standings
         for priority in PRIORITIES
     ]
     together = union_all(*(select(part) for part in due)).subquery("due")

@@ -32,7 +32,7 @@ from scheduler_service.adapters.database import PLANNED_EACH_TIME, Database, can
 from scheduler_service.adapters.paging import page_of, read_cursor
 from scheduler_service.adapters.run_rows import ATTEMPT_COLUMNS, RUN_COLUMNS, ended_attempt, whole_run
 from scheduler_service.adapters.sql_audit import record, record_enqueue
-from scheduler_service.adapters.tables import IS_ACTIVE, WAITS, among, run_attempts, runs
+from scheduler_service.adapters.tables import IS_ACTIVE, WAITS, in_state, run_attempts, runs
 from scheduler_service.core.audit import Deed
 from scheduler_service.core.errors import Conflict, NotFound, StoreUnavailable
 from scheduler_service.core.model import NewRun, Run
@@ -84,8 +84,7 @@ class SqlRunStore:
             conditions.append(row_of(runs.c.scheduled_at, runs.c.id) < last)
         # Each state apart: rare and common ones are found by different indexes.
         newest_first = _newest_of_each(
-            [[*conditions, among(runs.c.state, frozenset({state}))] for state in dict.fromkeys(wanted.states)]
-            or [conditions],
+            [[*conditions, part] for state in dict.fromkeys(wanted.states) for part in in_state(state)] or [conditions],
             limit + 1,
         )
         with self._database.read() as connection:

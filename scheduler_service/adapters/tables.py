@@ -11,6 +11,7 @@ from sqlalchemy import (
     CheckConstraint,
     Column,
     ColumnElement,
+    Computed,
     ForeignKey,
     Identity,
     Index,
@@ -27,7 +28,7 @@ from sqlalchemy.dialects import postgresql
 
 from scheduler_service.adapters.column_types import InstantColumn, Payload
 from scheduler_service.core.model import RunKind
-from scheduler_service.core.run_state import ACTIVE, FINAL, WAITING, RunState
+from scheduler_service.core.run_state import ACTIVE, FINAL, OUT, WAITING, RunState
 
 NAMES: Final = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -81,6 +82,16 @@ job_versions: Final = Table(
     Column("placed_at", InstantColumn),
 )
 
+LED: Final = "led"
+# What a run is looked for as: `led` where the leader keeps it in memory, the state it waits in where it was asked for,
+# the state it ended in, NULL where that is `completed`. Indexes ask for this and not for `state`, so that PostgreSQL
+# writes nothing into them when an occurrence is released or starts (a heap-only update, half the cost).
+_STANDING: Final = """
+CASE WHEN state = 'completed' THEN NULL
+WHEN state IN ('pending', 'running') OR (kind = 'occurrence' AND state IN ('retrying', 'scheduled')) THEN 'led'
+ELSE state END
+"""
+
 runs: Final = Table(
     "runs",
     metadata,
@@ -118,6 +129,7 @@ runs: Final = Table(
     Column("idempotency_key", Text),
     Column("request_hash", Text),
     Column("traceparent", Text),
+    Column("standing", Text, Computed(_STANDING, persisted=True)),
     CheckConstraint(f"state IN ({', '.join(repr(s.value) for s in RunState)})", name="state"),
     CheckConstraint(f"kind IN ({', '.join(repr(k.value) for k in RunKind)})", name="kind"),
 )
@@ -195,16 +207,28 @@ def among(column: ColumnElement[Any], values: frozenset[Any]) -> ColumnElement[b
     return column.in_([literal_column(f"'{value}'") for value in sorted(v.value for v in values)])
 
 
+def stands(standing: str) -> ColumnElement[bool]:
+    """Runs of this standing, in a literal, as partial indexes want it."""
+    return runs.c.standing == literal_column(f"'{standing}'")
+
+
+def in_state(state: RunState) -> list[ColumnElement[bool]]:
+    """Runs in this state, in parts that an index finds each."""
+    if state is RunState.COMPLETED:
+        return [runs.c.state == literal_column(f"'{state}'")]
+    led = and_(IS_LED, runs.c.state == literal_column(f"'{state}'"))
+    return [*([led] if state in ACTIVE else []), *([] if state in OUT else [stands(state)])]
+
+
 WAITS: Final = among(runs.c.state, WAITING)
-IS_OUT: Final = among(runs.c.state, frozenset({RunState.PENDING, RunState.RUNNING}))
+IS_OUT: Final = among(runs.c.state, OUT)
+IS_LED: Final = stands(LED)
 IS_OCCURRENCE: Final = runs.c.kind == literal_column(f"'{RunKind.OCCURRENCE}'")
-IS_ASKED_FOR: Final = runs.c.kind != literal_column(f"'{RunKind.OCCURRENCE}'")
 IS_MANUAL: Final = runs.c.kind == literal_column(f"'{RunKind.MANUAL}'")
-IS_RETRYING: Final = runs.c.state == literal_column(f"'{RunState.RETRYING}'")
 IS_ACTIVE: Final = among(runs.c.state, ACTIVE)
-IS_TROUBLE: Final = among(runs.c.state, frozenset({RunState.FAILED, RunState.MISSED}))
+IS_TROUBLE: Final = among(runs.c.standing, frozenset({RunState.FAILED, RunState.MISSED}))
 IS_FINAL: Final = among(runs.c.state, FINAL)
-ENDED_OTHERWISE: Final = among(runs.c.state, FINAL - {RunState.COMPLETED})
+ENDED_OTHERWISE: Final = among(runs.c.standing, FINAL - {RunState.COMPLETED})
 IS_UNPLANNED: Final = jobs.c.planned_version != jobs.c.version
 
 
@@ -213,23 +237,28 @@ def partial_index(name: str, *columns: ColumnElement[Any], where: ColumnElement[
     return Index(name, *columns, unique=unique, sqlite_where=where, postgresql_where=where)
 
 
-_IN_TURN: Final = (runs.c.queue, runs.c.priority, runs.c.due_at, runs.c.id)
-partial_index("ix_runs_waiting", *_IN_TURN, where=WAITS)
-partial_index("ix_runs_waiting_asked_for", *_IN_TURN, where=and_(WAITS, IS_ASKED_FOR))
+partial_index(
+    "ix_runs_standing",
+    runs.c.standing,
+    runs.c.queue,
+    runs.c.priority,
+    runs.c.due_at,
+    runs.c.id,
+    where=runs.c.standing.is_not(None),
+)
 partial_index("uq_runs_occurrence", runs.c.job_id, runs.c.scheduled_at, where=IS_OCCURRENCE, unique=True)
-partial_index("ix_runs_active", runs.c.state, runs.c.kind, where=IS_ACTIVE)
 partial_index("uq_runs_idempotency_key", runs.c.idempotency_key, where=runs.c.idempotency_key.is_not(None), unique=True)
 Index("ix_runs_newest", runs.c.scheduled_at, runs.c.id)
 Index("ix_runs_of_job", runs.c.job_id, runs.c.scheduled_at, runs.c.id)
 Index("ix_runs_of_queue", runs.c.queue, runs.c.scheduled_at, runs.c.id)
 # Few runs end so: each of these costs nothing where all goes well.
 partial_index("ix_runs_troubles", runs.c.finished_at, runs.c.id, where=IS_TROUBLE)
-partial_index("ix_runs_ended_otherwise", runs.c.state, runs.c.scheduled_at, runs.c.id, where=ENDED_OTHERWISE)
+partial_index("ix_runs_ended_otherwise", runs.c.standing, runs.c.scheduled_at, runs.c.id, where=ENDED_OTHERWISE)
 partial_index(
-    "ix_runs_of_job_otherwise", runs.c.job_id, runs.c.state, runs.c.scheduled_at, runs.c.id, where=ENDED_OTHERWISE
+    "ix_runs_of_job_otherwise", runs.c.job_id, runs.c.standing, runs.c.scheduled_at, runs.c.id, where=ENDED_OTHERWISE
 )
 partial_index(
-    "ix_runs_of_queue_otherwise", runs.c.queue, runs.c.state, runs.c.scheduled_at, runs.c.id, where=ENDED_OTHERWISE
+    "ix_runs_of_queue_otherwise", runs.c.queue, runs.c.standing, runs.c.scheduled_at, runs.c.id, where=ENDED_OTHERWISE
 )
 partial_index("ix_runs_tried_again", runs.c.job_id, runs.c.scheduled_at, where=runs.c.retry_of.is_not(None))
 partial_index("ix_jobs_unplanned", jobs.c.job_id, where=IS_UNPLANNED)
