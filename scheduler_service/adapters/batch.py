@@ -5,6 +5,7 @@ database, so that it is compiled and prepared once. A row that cannot be text in
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, Final
 
 import orjson
@@ -57,29 +58,31 @@ class Batch:
 
     def chunks(self, rows: Iterable[Sequence[Any]]) -> Iterator[dict[str, str]]:
         """The parameters of one execution after the other, in order, each of a bearable size."""
-        parts: list[bytes] = []
-        size = 0
-        for row in rows:
-            part = self._encode(row)
-            if parts and (len(parts) == MAX_ROWS or size + len(part) > MAX_BYTES):
-                yield _parameters(parts)
-                parts, size = [], 0
-            parts.append(part)
-            size += len(part)
-        if parts:
-            yield _parameters(parts)
+        rest = iter(rows)
+        while part := list(islice(rest, MAX_ROWS)):
+            self._check_instants(part)
+            for text in _dumped(part):
+                yield {PARAMETER: text.decode()}
 
-    def _encode(self, row: Sequence[Any]) -> bytes:
-        try:
-            part = orjson.dumps(row)
-        except TypeError as error:
-            raise RowRefused(f"not storable: {error}") from error
-        if b"\\u0000" in part and any(isinstance(value, str) and "\x00" in value for value in row):
-            raise RowRefused("not storable: a text with a NUL character")
+    def _check_instants(self, rows: Sequence[Sequence[Any]]) -> None:
         for place in self._instants:
-            if not FIRST_INSTANT <= (row[place] or 0) <= LAST_INSTANT:
+            if not all(FIRST_INSTANT <= (row[place] or 0) <= LAST_INSTANT for row in rows):
                 raise RowRefused("not storable: a time outside the years 1 to 9999")
-        return part
+
+
+def _dumped(rows: Sequence[Sequence[Any]]) -> Iterator[bytes]:
+    try:
+        text = orjson.dumps(rows)
+    except TypeError as error:
+        raise RowRefused(f"not storable: {error}") from error
+    if b"\\u0000" in text and any(isinstance(value, str) and "\x00" in value for row in rows for value in row):
+        raise RowRefused("not storable: a text with a NUL character")
+    if len(text) > MAX_BYTES and len(rows) > 1:
+        half = len(rows) // 2
+        yield from _dumped(rows[:half])
+        yield from _dumped(rows[half:])
+    else:
+        yield text
 
 
 def judged(found_by: ColumnElement[Any], guard: ColumnElement[bool]) -> ColumnElement[bool]:
@@ -94,10 +97,6 @@ def judged(found_by: ColumnElement[Any], guard: ColumnElement[bool]) -> ColumnEl
 def insert_into(table: Table, dialect: str) -> Any:
     """This database's own INSERT, which knows ON CONFLICT."""
     return postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
-
-
-def _parameters(parts: list[bytes]) -> dict[str, str]:
-    return {PARAMETER: b"".join((b"[", b",".join(parts), b"]")).decode()}
 
 
 def _sqlite_source() -> Any:

@@ -6,6 +6,7 @@ publish in kombu's batches. Never retries: an error means that the outcome is un
 """
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
@@ -30,6 +31,7 @@ _PUSHED_BYTES: Final = 4 * 1024 * 1024
 _SEARCHED_AT_HEAD: Final = 50
 _REVOKED_AT_ONCE: Final = 500
 _TEMPLATES_KEPT: Final = 2_000
+_TAG_BYTES: Final = 16
 
 
 def publishing_app(broker_url: str, transport_options: Mapping[str, Any] | None = None) -> Celery:
@@ -131,9 +133,11 @@ class CeleryDispatcher:
 
     def _push(self, channel: Any, runs: Sequence[ReleasedRun]) -> None:
         pending: dict[str, list[bytes]] = {}
-        for run in runs:
+        tags = os.urandom(_TAG_BYTES * len(runs)).hex()
+        for n, run in enumerate(runs):
             template = self._template(channel, run)
-            pending.setdefault(template.key, []).append(template.fill(run))
+            tag = tags[2 * _TAG_BYTES * n : 2 * _TAG_BYTES * (n + 1)]
+            pending.setdefault(template.key, []).append(template.fill(run, tag))
         with _redis(channel).pipeline(transaction=False) as pipe:
             for key, messages in pending.items():
                 for part in _bounded(messages):

@@ -6,11 +6,11 @@ to a broker by itself.
 
 import base64
 import json
-import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from operator import itemgetter
+from typing import Any, Final, TypeAlias
 
 import orjson
 from celery import Celery
@@ -30,6 +30,7 @@ from scheduler_service.core.wire import (
     HEADER_TRACE,
 )
 
+_Holes: TypeAlias = Callable[[Mapping[str, bytes]], tuple[bytes, ...]]
 _HARD_AFTER_SOFT: Final = 10.0
 SHOWN: Final = 200
 # Names that no message has, as JSON writes them; a hole that is a name stands for whole members.
@@ -76,12 +77,13 @@ class SendOptions:
 
 def headers_of(run: ReleasedRun) -> dict[str, Any]:
     """Our own headers, as CONTRACT names them."""
+    due_at = format_instant(run.due_at)
     headers = {
         HEADER_RUN_ID: run.run_id,
         HEADER_JOB_ID: run.job_id,
         HEADER_ATTEMPT: run.attempt,
-        HEADER_SCHEDULED_AT: format_instant(run.scheduled_at),
-        HEADER_DUE_AT: format_instant(run.due_at),
+        HEADER_SCHEDULED_AT: due_at if run.scheduled_at == run.due_at else format_instant(run.scheduled_at),
+        HEADER_DUE_AT: due_at,
         HEADER_TERM: run.term,
         HEADER_SEQ: run.seq,
         HEADER_QUEUE: run.queue,
@@ -97,25 +99,28 @@ class Template:
 
     key: str
     pattern: bytes
+    holes: _Holes
 
-    def fill(self, run: ReleasedRun) -> bytes:
-        """The message of another run of the same kind."""
-        return self.pattern % {
-            b"id": orjson.dumps(task_id(run.run_id, run.attempt)),
-            b"own_headers": orjson.dumps(headers_of(run))[1:-1],
-            b"retries": b"%d" % run.retries,
-            b"delivery_tag": b'"%s"' % os.urandom(16).hex().encode(),
-            **(_arguments(run.args, run.kwargs) if run.args or run.kwargs else _NO_ARGUMENTS),
-        }
+    def fill(self, run: ReleasedRun, delivery_tag: str) -> bytes:
+        """The message of another run of the same kind; no other message may have this tag."""
+        return self.pattern % self.holes(
+            {
+                "id": orjson.dumps(task_id(run.run_id, run.attempt)),
+                "own_headers": orjson.dumps(headers_of(run))[1:-1],
+                "retries": b"%d" % run.retries,
+                "delivery_tag": orjson.dumps(delivery_tag),
+                **(_arguments(run.args, run.kwargs) if run.args or run.kwargs else _NO_ARGUMENTS),
+            }
+        )
 
 
-def _arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[bytes, bytes]:
+def _arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, bytes]:
     embed = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
     body = json.dumps([list(args), dict(kwargs), embed]).encode()
     return {
-        b"body": b'"%s"' % base64.b64encode(body),
-        b"argsrepr": orjson.dumps(_shown(list(args) or ())),
-        b"kwargsrepr": orjson.dumps(_shown(dict(kwargs))),
+        "body": b'"%b"' % base64.b64encode(body),
+        "argsrepr": orjson.dumps(_shown(list(args) or ())),
+        "kwargsrepr": orjson.dumps(_shown(dict(kwargs))),
     }
 
 
@@ -135,16 +140,18 @@ def record_template(app: Celery, channel: Any, run: ReleasedRun) -> Template:
     producer._batch_local.current = recorder  # where Producer.batch() keeps the batch that publish() goes into
     SendOptions.of(run).send(app, producer, run)
     [(key, text)] = recorder.pushed
-    return Template(key, _with_holes(json.loads(text), headers_of(run)))
+    return Template(key, *_with_holes(json.loads(text), headers_of(run)))
 
 
-def _with_holes(message: dict[str, Any], own_headers: Mapping[str, Any]) -> bytes:
+def _with_holes(message: dict[str, Any], own_headers: Mapping[str, Any]) -> tuple[bytes, _Holes]:
     headers = {name: value for name, value in message["headers"].items() if name not in own_headers}
     headers |= {name: _hole(name) for name in ("id", "retries", "argsrepr", "kwargsrepr")}
     headers |= {"root_id": _hole("id"), _hole("own_headers"): None}
     properties = message["properties"] | {"correlation_id": _hole("id"), "delivery_tag": _hole("delivery_tag")}
     holed = message | {"body": _hole("body"), "headers": headers, "properties": properties}
-    return _HOLE.sub(rb"%(\1)b", orjson.dumps(holed).replace(b"%", b"%%"))
+    text = orjson.dumps(holed)
+    names = [name.decode() for name in _HOLE.findall(text)]
+    return _HOLE.sub(b"%b", text.replace(b"%", b"%%")), itemgetter(*names)
 
 
 def _hole(name: str) -> str:

@@ -60,11 +60,18 @@ class Payload(TypeDecorator[Any]):
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any] | None:
         """How the core sees it; PostgreSQL's driver has read it already."""
-        return _payload if dialect.name == "sqlite" else None
+        return load_json if dialect.name == "sqlite" else None
 
 
-def _payload(text: str | None) -> Any:
-    return None if text is None else load_json(text)
+class PayloadText(TypeDecorator[Any]):
+    """A Payload that was cast: where many are read, the driver's own reading takes longer than all other columns."""
+
+    impl = Text
+    cache_ok = True
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any]:
+        """How the core sees it."""
+        return load_json
 
 
 _JSON: Final = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))
@@ -78,12 +85,14 @@ def dump_json(value: Any) -> str:
         raise RowRefused(f"not storable: {str(error)[:200]}") from error
 
 
-def load_json(text: str | bytes) -> Any:
-    """What `dump_json` wrote; most runs have no arguments."""
+def load_json(text: str | bytes | None) -> Any:
+    """What `dump_json` wrote, None where nothing was; most runs have no arguments."""
     match text:
-        case b"[]" | "[]":
+        case "[]" | b"[]":
             return []
-        case b"{}" | "{}":
+        case "{}" | b"{}":
             return {}
+        case None:
+            return None
         case _:
             return json.loads(text)

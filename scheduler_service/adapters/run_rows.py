@@ -6,10 +6,10 @@ from functools import lru_cache
 from typing import Any, Final
 
 import structlog
-from sqlalchemy import BigInteger, Integer, Text
+from sqlalchemy import BigInteger, Integer, Text, cast
 
 from scheduler_service.adapters.batch import Batch
-from scheduler_service.adapters.column_types import InstantColumn, Payload, dump_json
+from scheduler_service.adapters.column_types import InstantColumn, Payload, PayloadText, dump_json
 from scheduler_service.adapters.tables import run_attempts, runs
 from scheduler_service.core.errors import BadValue
 from scheduler_service.core.fields import read_retry
@@ -42,8 +42,9 @@ ACTIVE_COLUMNS: Final = (
     _R.started_at, _R.worker,
 )  # fmt: skip
 RELEASED_COLUMNS: Final = (
-    _R.run_id, _R.attempt, _R.seq, _R.term, _R.job_id, _R.task, _R.args, _R.kwargs, _R.queue, _R.priority,
-    _R.scheduled_at, _R.due_at, _R.timeout, _R.retries, _R.traceparent, _R.overlap,
+    _R.run_id, _R.attempt, _R.seq, _R.term, _R.job_id, _R.task, cast(_R.args, PayloadText),
+    cast(_R.kwargs, PayloadText), _R.queue, _R.priority, _R.scheduled_at, _R.due_at, _R.timeout, _R.retries,
+    _R.traceparent, _R.overlap,
 )  # fmt: skip
 RUN_COLUMNS: Final = (
     _R.run_id, _R.kind, _R.job_id, _R.job_version, _R.task, _R.args, _R.kwargs, _R.queue, _R.priority, _R.retry_of,

@@ -56,9 +56,9 @@ def renumber(connection: Connection, dialect: str, term: int, releases: Sequence
 
 def _released(connection: Connection, moving: Update, releases: Sequence[Release], facts: dict[str, Any]) -> Moved:
     released: dict[str, ReleasedRun] = {}
-    for chunk in _RELEASES.chunks([(r.run_id, r.attempt, r.seq) for r in releases]):
-        for row in connection.execute(moving, {**chunk, **facts}).all():
-            released[row.run_id] = released_run(row)
+    for chunk in _RELEASES.chunks(map(tuple, releases)):
+        for row in connection.execute(moving, {**chunk, **facts}):
+            released[row[0]] = released_run(row)
     return Moved(
         tuple(released[r.run_id] for r in releases if r.run_id in released),
         tuple(r.run_id for r in releases if r.run_id not in released),

@@ -38,8 +38,7 @@ class MakeRuns:
     set_back: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(NamedTuple):
     """Move this run to `pending`, if it still waits with this attempt; `seq` is stored before it is published."""
 
     run_id: str
@@ -89,8 +88,7 @@ class Transition(NamedTuple):
     fold: Gap | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedMark:
+class PublishedMark(NamedTuple):
     """The broker took this attempt at `at`."""
 
     run_id: str

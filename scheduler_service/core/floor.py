@@ -32,10 +32,13 @@ class Floors:
 
     def out(self, queue: str, run_id: str, seq: int) -> None:
         """A message with this seq exists or is about to; an older one of the same run counts no more."""
-        if self._out.get(run_id) == (queue, seq):
+        message = (queue, seq)
+        before = self._out.get(run_id)
+        if before == message:
             return
-        self.gone(run_id)
-        self._out[run_id] = (queue, seq)
+        if before is not None:
+            self.gone(run_id)
+        self._out[run_id] = message
         self._count[queue] += 1
         heapq.heappush(self._seqs.setdefault(queue, []), (seq, run_id))
         self._touched.add(queue)

@@ -124,10 +124,10 @@ def end(state: SchedulerState, step: Step, run: ActiveRun, change: Transition) -
     """Write the end of an attempt, and go on from there."""
     if change.to is RunState.RETRYING and change.due_at is not None:
         after = next_attempt(run, change.due_at)
+        state.attempt_over(run.run_id)
         state.wait_until(after)
     else:
         after = run._replace(state=change.to)
-    state.attempt_over(run.run_id)
     if run.state in OUT and change.event not in (Event.LOSE, Event.TIME_OUT):
         # A worker that was given up may live: its claim and its cancel flag stay for their day.
         state.floors.ended(run.queue, run.seq, run.run_id, run.attempt)

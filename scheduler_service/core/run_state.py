@@ -39,6 +39,9 @@ class Event(StrEnum):
     MISS = "miss"
 
 
+# Looked up once: in Python 3.11 a member of an enum is slow to read from its class.
+PENDING: Final = RunState.PENDING
+
 FINAL: Final = frozenset({RunState.COMPLETED, RunState.FAILED, RunState.CANCELLED, RunState.SKIPPED, RunState.MISSED})
 OUT: Final = frozenset({RunState.PENDING, RunState.RUNNING})
 WAITING: Final = frozenset({RunState.SCHEDULED, RunState.RETRYING})

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from scheduler_service.core.model import ActiveRun
-from scheduler_service.core.run_state import FINAL, RunState
+from scheduler_service.core.run_state import FINAL, PENDING, RunState
 
 _LIVE: Final = frozenset({RunState.PENDING, RunState.RUNNING, RunState.RETRYING})
 
@@ -24,7 +24,7 @@ class RunTable:
         self._admitted: set[str] = set()
         self._freed: set[str] = set()
         self.pending: Counter[str] = Counter()
-        self.states: Counter[RunState] = Counter()
+        self.states: dict[RunState, int] = dict.fromkeys(RunState, 0)
 
     def __len__(self) -> int:
         return len(self._runs) + len(self._ended)
@@ -98,7 +98,7 @@ class RunTable:
         if run is None:
             return
         self.states[run.state] += step
-        if run.state is RunState.PENDING:
+        if run.state is PENDING:
             self.pending[run.queue] += step
 
     def _retire(self, run: ActiveRun) -> None:

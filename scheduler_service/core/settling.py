@@ -49,7 +49,7 @@ def raise_floors(state: SchedulerState, step: Step) -> None:
     if step.now < state.next_floors_at:
         return
     state.next_floors_at = step.now + SECOND
-    floors = state.floors.to_raise(state.coming_seq())
+    floors = state.floors.to_raise(state.seq + 1)
     if floors:
         step.others.append(RaiseFloors(floors))
 
@@ -60,7 +60,7 @@ def floors_raised(state: SchedulerState, step: Step, raised: FloorsRaised) -> No
     if passed:
         step.others.append(ForgetAttempts(tuple(passed)))
     highest = max(raised.floors.values(), default=0)
-    if highest > state.coming_seq():
+    if highest > state.seq + 1:
         # Redis remembers a database that is no more: go on above its numbers.
         state.seq = highest
         republish(state, step, [run.run_id for run in state.runs if run.seq < highest], "floor")

@@ -26,7 +26,7 @@ from scheduler_service.core.looks import Place
 from scheduler_service.core.model import ActiveRun, JobHistory
 from scheduler_service.core.placements import RebalancePlan
 from scheduler_service.core.run_index import ScheduledRunIndex
-from scheduler_service.core.run_state import FINAL, Event, RunState, can_move
+from scheduler_service.core.run_state import FINAL, PENDING, Event, RunState, can_move
 from scheduler_service.core.run_table import RunTable
 
 
@@ -134,7 +134,7 @@ class SchedulerState:
     moving: dict[str, str] = field(default_factory=dict)
     moving_in: dict[str, int] = field(default_factory=dict)
     refused: set[str] = field(default_factory=set)
-    seq: int = 0
+    seq: int = field(init=False)
 
     marks: list[PublishedMark] = field(default_factory=list)
     publishing: set[str] = field(default_factory=set)
@@ -175,18 +175,17 @@ class SchedulerState:
     next_check_at: Instant = 0
     next_statistics_at: Instant = 0
 
+    def __post_init__(self) -> None:
+        self.seq = self.term << 32
+
     def ignore(self, cause: str) -> None:
         """Count an event that changes nothing."""
         self.counts["ignored", cause] += 1
 
     def next_seq(self) -> int:
         """The number of the next publish: the term above, a counter below; it grows over all leaders."""
-        self.seq = self.coming_seq()
+        self.seq += 1
         return self.seq
-
-    def coming_seq(self) -> int:
-        """The number that `next_seq` will give: no message from there on exists."""
-        return max(self.seq, self.term << 32) + 1
 
     def silence(self, since: Instant) -> Duration:
         """How long nobody has spoken since then, as far as it would have been heard."""
@@ -290,7 +289,7 @@ def keep(state: SchedulerState, run: ActiveRun, now: Instant) -> None:
     if run.run_id in state.reading:
         state.reading[run.run_id] = True
     state.runs.put(run)
-    if run.state is RunState.PENDING:
+    if run.state is PENDING:
         state.floors.out(run.queue, run.run_id, run.seq)
     elif run.run_id not in state.moving:
         state.floors.gone(run.run_id)

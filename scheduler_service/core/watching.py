@@ -23,7 +23,7 @@ from scheduler_service.core.instants import SECOND, Duration, Instant
 from scheduler_service.core.messages import Failed
 from scheduler_service.core.model import ActiveRun, ReleasedRun
 from scheduler_service.core.reporting import cancel, fail, report
-from scheduler_service.core.run_state import WAITING, Event, RunState
+from scheduler_service.core.run_state import PENDING, WAITING, Event, RunState
 from scheduler_service.core.sendable import complaint
 from scheduler_service.core.state import SchedulerState, Step, keep
 
@@ -44,7 +44,7 @@ def note_published(state: SchedulerState, published: Published) -> None:
         state.unsure.pop(sent.run_id, None)
         state.marks.append(PublishedMark(sent.run_id, sent.attempt, published.at))
         run = state.runs.get(sent.run_id)
-        if run is not None and run.state is RunState.PENDING and run.attempt == sent.attempt:
+        if run is not None and run.state is PENDING and run.attempt == sent.attempt:
             state.published[sent.run_id] = published.at
 
 
@@ -98,7 +98,7 @@ def take_released(state: SchedulerState, step: Step, released: tuple[ReleasedRun
             continue
         if run.attempt != sent.attempt or run.state not in _NOT_STARTED:
             continue
-        keep(state, run._replace(state=RunState.PENDING, seq=sent.seq, pending_at=step.now), step.now)
+        keep(state, run._replace(state=PENDING, seq=sent.seq, pending_at=step.now), step.now)
         why = complaint(sent)
         if why is None and not anew and sent.job_id is not None and sent.job_id not in state.jobs:
             why = f"there is no job {sent.job_id}"

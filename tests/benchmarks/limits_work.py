@@ -129,7 +129,7 @@ def barest_pushes(scene: Scene, number: int) -> tuple[str, float]:
     [run] = messages(1)
     app = publishing_app(scene.redis_url)
     with app.connection_for_write() as connection:
-        payload = record_template(app, connection.channel(), run).fill(run)
+        payload = record_template(app, connection.channel(), run).fill(run, "0" * 32)
     program = shutil.which("redis-benchmark") or shutil.which("valkey-benchmark")
     if program is not None:
         words = [program, "-p", str(scene.bed.redis.port), "-n", str(number), "-P", "500", "-c", "1", "--csv"]
