@@ -8,6 +8,7 @@ from sqlalchemy import event, text
 
 from scheduler_service.adapters.sql_audit import SqlAuditLog
 from scheduler_service.adapters.sql_backfill import known_of
+from scheduler_service.adapters.sql_conditions import SqlConditions
 from scheduler_service.core.effects import Apply, MakeRuns, Retract, Transition
 from scheduler_service.core.instants import DAY, HOUR, MINUTE
 from scheduler_service.core.model import Gap, Lease
@@ -39,11 +40,12 @@ _FUTURE = {
 }
 
 
-def fill(bed: StoreBed, finished: int, future: int, *, analyze: bool = True) -> None:
-    """A long history of finished occurrences, and one-offs of the far future."""
+def fill(bed: StoreBed, finished: int, future: int, *, out: int = 0, analyze: bool = True) -> None:
+    """A long history of finished occurrences, one-offs of the far future, and occurrences that are out."""
     history = {"name": "old", "kind": "occurrence", "job_id": "'job' || n % 50", "state": "completed"}
     one_offs = {"name": "new", "kind": "adhoc", "job_id": "NULL", "state": "scheduled"}
-    for rows, at, fields in ((finished, _PAST, history), (future, _FUTURE, one_offs)):
+    pending = {"name": "out", "kind": "occurrence", "job_id": "'out' || n", "state": "pending"}
+    for rows, at, fields in ((finished, _PAST, history), (future, _FUTURE, one_offs), (out, _PAST, pending)):
         for first in range(1, rows + 1, _AT_ONCE):
             numbers = _NUMBERS[bed.kind].format(first=first, last=min(rows, first + _AT_ONCE - 1))
             _execute(bed, _INSERT.format(at=at[bed.kind], numbers=numbers, **fields))
@@ -120,6 +122,27 @@ def test_hot_statements_use_their_indexes(own_stores: StoreBed) -> None:
     lease = own_stores.lead()
     fill(own_stores, finished=20_000, future=2_000)
     assert_hot_statements_use_their_indexes(own_stores, lease)
+
+
+def test_what_is_out_is_found_without_history_however_much_it_is(own_stores: StoreBed) -> None:
+    assert own_stores.database is not None
+    now = own_stores.lead().now
+    fill(own_stores, finished=40_000, future=4_000, out=16_000)
+    conditions = SqlConditions(own_stores.database)
+    asked: dict[str, Callable[[], object]] = {
+        "active": lambda: own_stores.leader.active_runs(),
+        "overdue": lambda: own_stores.leader.overdue_runs(now, 1_000, None),
+        "cancels": lambda: own_stores.leader.cancel_requests(10, None),
+        "out": lambda: conditions.out(now, 1_000, None),
+        "running": lambda: conditions.running(1_000, None),
+        "counts": lambda: own_stores.history.active_counts(10_000),
+    }
+    for name, call in asked.items():
+        plan = plan_of(own_stores, call)
+        assert "ix_runs_standing" in plan, f"{name}:\n{plan}"
+        assert_never_scans(plan, "runs")
+    if own_stores.kind == "postgresql":
+        assert plan_of(own_stores, asked["counts"]).count("Index Cond: (standing = 'led'::text)") == 1
 
 
 @pytest.mark.slow
