@@ -251,7 +251,13 @@ partial_index("uq_runs_idempotency_key", runs.c.idempotency_key, where=runs.c.id
 Index("ix_runs_newest", runs.c.scheduled_at, runs.c.id)
 Index("ix_runs_of_job", runs.c.job_id, runs.c.scheduled_at, runs.c.id)
 Index("ix_runs_of_queue", runs.c.queue, runs.c.scheduled_at, runs.c.id)
-# Few runs end so: each of these costs nothing where all goes well.
+# Few runs are or end so: each of these costs nothing where all goes well.
+partial_index(
+    "ix_runs_unwanted",
+    runs.c.cancel_requested_at,
+    runs.c.id,
+    where=and_(IS_LED, runs.c.cancel_requested_at.is_not(None)),
+)
 partial_index("ix_runs_troubles", runs.c.finished_at, runs.c.id, where=IS_TROUBLE)
 partial_index("ix_runs_ended_otherwise", runs.c.standing, runs.c.scheduled_at, runs.c.id, where=ENDED_OTHERWISE)
 partial_index(

@@ -6,7 +6,7 @@ While a new version is there and the program before it still runs (a rolling upg
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -54,7 +54,7 @@ def _is_made(table: Table, column: Column[Any]) -> bool:
 def _value(table: Table, column: Column[Any], number: int) -> Any:
     match column.type:
         case DateTime():
-            return datetime(2026, 1, number, tzinfo=UTC)
+            return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=number)
         case Boolean():
             return False
         case Integer():
