@@ -230,8 +230,9 @@ FIRST = released("job_first", args=["other"], kwargs={}, seq=1, attempt=9, retri
         released(args=["ä", "雪", None, 1.5, True], kwargs={"key": "a b", "nested": {"a": []}}),
         released(args=[10**30]),
         released(traceparent=TRACE.replace("-b7", "-00")),
+        released("100%_%(id)s", task='pkg.50%%_%(id)b_"ä"\\u0000id', queue="50%d", job_id="%s", args=["%b"]),
     ],
-    ids=["plain", "no arguments", "third attempt", "timeout", "short timeout", "odd text", "big number", "traced"],
+    ids=["plain", "no arguments", "third attempt", "timeout", "short timeout", "odd text", "big number", "traced", "%"],
 )
 @pytest.mark.parametrize("earlier", [[], [FIRST]], ids=["its own template", "another run's template"])
 def test_a_message_equals_the_one_that_celery_sends(
