@@ -60,9 +60,9 @@ def led_runs(connection: Connection) -> list[ActiveRun]:
 def due_runs(connection: Connection, until: Instant, limit: int) -> list[ActiveRun]:
     """Waiting runs that no schedule made, due before `until`, at most `limit` of each queue, by priority and time."""
     found: list[ActiveRun] = []
-    for queue in _queues(connection, _ASKED_FOR):
+    for queue, standings in _queues(connection, _ASKED_FOR):
         asked = {"queue": queue, "until": until, "limit": limit, **_FROM_THE_FIRST}
-        found += _numbered(connection.execute(_due_of_queue(_ASKED_FOR), asked))
+        found += _numbered(connection.execute(_due_of_queue(standings), asked))
     return found
 
 
@@ -71,12 +71,12 @@ def overdue(
 ) -> tuple[list[ActiveRun], Place | None]:
     """The next `limit` waiting runs due before `until`, by queue, priority and time; and where to go on."""
     found: list[Row[Any]] = []
-    for queue in _queues(connection, _ANY):
+    for queue, standings in _queues(connection, _ANY):
         if after is not None and queue < after[0]:
             continue
         behind = _behind(after, until) if after is not None and queue == after[0] else _FROM_THE_FIRST
         asked = {"queue": queue, "until": until, "limit": limit - len(found), **behind}
-        found += connection.execute(_due_of_queue(_ANY), asked)
+        found += connection.execute(_due_of_queue(standings), asked)
         if len(found) == limit:
             last = found[-1]
             return _numbered(found), (queue, last.priority, last.due_at, last.id)
@@ -120,9 +120,13 @@ def _numbered(rows: Iterable[Any]) -> list[ActiveRun]:
     return [active_run(row[:-1]) for row in rows]
 
 
-def _queues(connection: Connection, standings: _Standings) -> list[str]:
-    """In order."""
-    return sorted({name for standing in standings for name in connection.execute(_queues_of(standing)).scalars()})
+def _queues(connection: Connection, standings: _Standings) -> list[tuple[str, _Standings]]:
+    """In order, each with those of the standings that are in it: most often one, and each takes ten looks."""
+    found: dict[str, _Standings] = {}
+    for standing in standings:
+        for queue in connection.execute(_queues_of(standing)).scalars():
+            found[queue] = (*found.get(queue, ()), standing)
+    return sorted(found.items())
 
 
 @cache

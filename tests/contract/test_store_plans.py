@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow  # whole processes, or real servers for long
 _INSERT = """
     INSERT INTO runs (run_id, kind, job_id, job_version, task, args, kwargs, queue, priority, scheduled_at, due_at,
                       state, created_at)
-    SELECT '{name}_' || n, '{kind}', {job_id}, 1, 'pkg.task', '[]', '{{}}', 'queue' || n % 3, n % 10, {at}, {at},
+    SELECT '{name}_' || n, '{kind}', {job_id}, 1, 'pkg.task', '[]', '{{}}', 'queue' || (n % 3), n % 10, {at}, {at},
            '{state}', {at}
     FROM {numbers}
 """
@@ -42,7 +42,7 @@ _FUTURE = {
 
 def fill(bed: StoreBed, finished: int, future: int, *, out: int = 0, analyze: bool = True) -> None:
     """A long history of finished occurrences, one-offs of the far future, and occurrences that are out."""
-    history = {"name": "old", "kind": "occurrence", "job_id": "'job' || n % 50", "state": "completed"}
+    history = {"name": "old", "kind": "occurrence", "job_id": "'job' || (n % 50)", "state": "completed"}
     one_offs = {"name": "new", "kind": "adhoc", "job_id": "NULL", "state": "scheduled"}
     pending = {"name": "out", "kind": "occurrence", "job_id": "'out' || n", "state": "pending"}
     for rows, at, fields in ((finished, _PAST, history), (future, _FUTURE, one_offs), (out, _PAST, pending)):
@@ -143,6 +143,17 @@ def test_what_is_out_is_found_without_history_however_much_it_is(own_stores: Sto
     assert "ix_runs_unwanted" in plan_of(own_stores, lambda: own_stores.leader.cancel_requests(10, None))
     if own_stores.kind == "postgresql":
         assert plan_of(own_stores, asked["counts"]).count("Index Cond: (standing = 'led'::text)") == 1
+
+
+def test_a_queue_is_asked_only_for_what_stands_in_it(own_stores: StoreBed) -> None:
+    lease = own_stores.lead()
+    fill(own_stores, finished=0, future=3_000)  # in three queues
+    for look in (
+        lambda: own_stores.leader.due_runs(lease.now, 100),
+        lambda: own_stores.leader.overdue_runs(lease.now, 100, None),
+    ):
+        plan = plan_of(own_stores, look)
+        assert 30 <= plan.count("ix_runs_standing") <= 40, plan
 
 
 @pytest.mark.slow
