@@ -6,6 +6,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from scheduler_service.adapters.bulk_histogram import BulkHistogram
 from scheduler_service.adapters.notice_metrics import NoticeMetrics
 from scheduler_service.adapters.placement_metrics import PlacementMetrics
 from scheduler_service.core.effects import Apply, Effect
@@ -35,7 +36,7 @@ class PrometheusMeter:
         self._index_runs = self._gauge("scheduler_index_runs", "Coming runs in the index")
         self._rebuild = self._histogram("scheduler_index_rebuild_seconds", "Time to build the index", _FINE)
         self._iteration = self._histogram("scheduler_iteration_seconds", "Time of one pass of the loop", _FINE)
-        self._delay = self._histogram("scheduler_dispatch_delay_seconds", "From due to taken by the broker", _FINE)
+        self._delay = self._bulk("scheduler_dispatch_delay_seconds", "From due to taken by the broker", _FINE)
         self._oldest = self._gauge(
             "scheduler_oldest_due_seconds", "How long the oldest due run has waited to be started"
         )
@@ -46,7 +47,7 @@ class PrometheusMeter:
         )
         self._inbox_lag = self._gauge("scheduler_inbox_lag_seconds", "How far the reading of the inbox is behind")
         self._workers = self._gauge("scheduler_workers_alive", "Worker processes that the leader hears")
-        self._duration = self._histogram("scheduler_run_duration_seconds", "From started to finished", _LONG)
+        self._duration = self._bulk("scheduler_run_duration_seconds", "From started to finished", _LONG)
         self._misfires = self._counter("scheduler_misfires_total", "Occurrences that came too late to run", "policy")
         self._skips = self._counter("scheduler_skips_total", "Runs skipped", "reason")
         self._republished = self._counter("scheduler_republished_total", "Messages sent again", "cause")
@@ -77,6 +78,9 @@ class PrometheusMeter:
 
     def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
         return Histogram(name, text, buckets=buckets, registry=self._registry)
+
+    def _bulk(self, name: str, text: str, buckets: tuple[float, ...]) -> BulkHistogram:
+        return BulkHistogram(name, text, buckets, self._registry)
 
     def leading(self, term: int, silence: float | None) -> None:
         """See Meter."""
@@ -117,9 +121,11 @@ class PrometheusMeter:
         for state, number in CountOf(change.to for change in batch.transitions).items():
             if state in FINAL:
                 self._runs.labels(state.value).inc(number)
-        for change in batch.transitions:
-            if change.event is not Event.START and change.started_at is not None:
-                self._duration.observe(max(0, change.at - change.started_at) / SECOND)
+        self._duration.observe(
+            max(0, change.at - change.started_at) / SECOND
+            for change in batch.transitions
+            if change.started_at is not None and change.event is not Event.START
+        )
 
     def _count(self, state: SchedulerState) -> None:
         for (name, label), number in state.counts.items():
@@ -150,9 +156,7 @@ class PrometheusMeter:
 
     def published(self, runs: Sequence[ReleasedRun], at: Instant) -> None:
         """See Meter. What was asked for to wait behind other runs is not late when it goes out."""
-        for run in runs:
-            if run.overlap != Overlap.QUEUE_ALL:
-                self._delay.observe(max(0, at - run.due_at) / SECOND)
+        self._delay.observe(max(0, at - run.due_at) / SECOND for run in runs if run.overlap != Overlap.QUEUE_ALL)
 
     def buried(self) -> None:
         """See Meter."""

@@ -52,8 +52,11 @@ class MoveOrder:
                 self._all_wait_for = self.handed
         self._forget(done)
 
-    def before(self, move: MoveRuns | Republish) -> int:
-        """How many effects must be done before this move."""
+    def before(self, move: MoveRuns | Republish, done: int) -> int:
+        """How many effects must be done before this move; the first `done` are."""
+        self._forget(done)
+        if not self._named:
+            return self._all_wait_for
         runs = [one.run_id for one in move.releases]
         return max([self._all_wait_for, *(self._named.get(name, 0) for name in (*runs, *map(job_named_by, runs)))])
 

@@ -84,7 +84,7 @@ class StoreSyncer:
     def put(self, effect: StoreEffect) -> None:
         """Queue one effect; only the loop's thread may."""
         if isinstance(effect, Move):
-            self._mover.put((self._order.before(effect), effect))
+            self._mover.put((self._order.before(effect, self._writer.done), effect))
         else:
             self._order.hand(effect, self._writer.done)
             self._writer.put(effect)

@@ -63,31 +63,31 @@ def test_a_move_comes_after_what_concerns_it_and_not_after_what_came_later(effec
     order = MoveOrder()
     for one in (*DOES_NOT, effect, *DOES_NOT):
         order.hand(one, done=0)
-    assert order.before(MOVE) == len(DOES_NOT) + 1
-    assert order.before(Republish(MOVE.releases, "lost")) == len(DOES_NOT) + 1
+    assert order.before(MOVE, 0) == len(DOES_NOT) + 1
+    assert order.before(Republish(MOVE.releases, "lost"), 0) == len(DOES_NOT) + 1
 
 
 @pytest.mark.parametrize("effect", DOES_NOT)
 def test_a_move_goes_ahead_of_what_does_not_concern_it(effect: StoreEffect) -> None:
     order = MoveOrder()
     order.hand(effect, done=0)
-    assert order.before(MOVE) == 0
+    assert order.before(MOVE, 0) == 0
 
 
 def test_a_move_comes_after_the_last_part_of_what_was_made_with_its_run() -> None:
     order = MoveOrder()
     for part in (replace(made("a"), cursor=None), replace(made("x"), cursor=None), made("y"), made("z")):
         order.hand(part, done=0)
-    assert order.before(MOVE) == 3
+    assert order.before(MOVE, 0) == 3
 
 
 def test_the_last_that_names_a_run_counts_and_what_is_done_is_forgotten() -> None:
     order = MoveOrder()
     order.hand(made("a"), done=0)
     order.hand(ended("a"), done=0)
-    assert order.before(MOVE) == 2
+    assert order.before(MOVE, 0) == 2
     order.hand(ended("x"), done=1)
-    assert order.before(MOVE) == 2
+    assert order.before(MOVE, 0) == 2
     order.hand(ended("x"), done=3)
-    assert order.before(MOVE) == 0
+    assert order.before(MOVE, 0) == 0
     assert order._named == {"x": 4}
