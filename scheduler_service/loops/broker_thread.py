@@ -1,4 +1,4 @@
-"""The dispatcher thread: everything that the leader says to Redis, in order.
+"""The dispatcher thread: everything that the leader says to Redis, in order, but what only tidies up when idle.
 
 A publish that failed is unknown, never "not sent": it waits until the broker answers and then says so.
 """
@@ -6,7 +6,7 @@ A publish that failed is unknown, never "not sent": it waits until the broker an
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import TypeVar, assert_never
+from typing import TypeAlias, TypeVar, assert_never
 
 import structlog
 
@@ -50,6 +50,8 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
+_Tidying: TypeAlias = ForgetResults | RaiseFloors | ForgetAttempts | InspectQueues
+
 
 class BrokerThread:
     """Carries out BrokerEffects and reports what came of them."""
@@ -73,17 +75,22 @@ class BrokerThread:
         self._mailbox = mailbox
         self._stopping = stopping
         self._policy_known = False
+        self._tidying: deque[_Tidying] = deque()
         self._put_off: deque[TakeClaims | StopTasks | LookUpResults] = deque()
         self.thread: EffectThread[BrokerEffect] = EffectThread("dispatcher", self.carry_out, on_crash)
 
     def carry_out(self, effects: list[BrokerEffect]) -> None:
-        """Do these, in order; returns when all are done or known to be unknown."""
+        """Do these, in order; returns when all are done or known to be unknown.
+
+        What only tidies up is left for the next call where more has been queued: no run waits for it.
+        """
         for effect in effects:
-            if not self._keeper.trusted():
-                raise LeaseLost(f"term {self._keeper.lease.term} is not confirmed any more")
+            self._check_lease()
             match effect:
                 case Publish():
                     self._publish(effect)
+                case ForgetResults() | RaiseFloors() | ForgetAttempts() | InspectQueues():
+                    self._tidying.append(effect)
                 case TakeClaims() | StopTasks() | LookUpResults():
                     self._put_off.append(effect)
                     self._ask_all()
@@ -94,6 +101,13 @@ class BrokerThread:
                     self._accept(effect)
                 case _:
                     self._try(effect)
+        while self._tidying and not self.thread.has_more():
+            self._check_lease()
+            self._try(self._tidying.popleft())
+
+    def _check_lease(self) -> None:
+        if not self._keeper.trusted():
+            raise LeaseLost(f"term {self._keeper.lease.term} is not confirmed any more")
 
     def _publish(self, effect: Publish) -> None:
         try:
@@ -191,9 +205,7 @@ class BrokerThread:
             log.warning("broker away", error=str(exc))
             return None
 
-    def _try(
-        self, effect: ForgetResults | RaiseFloors | ForgetAttempts | InspectQueues | TrimInbox | Reply | ReplyMetrics
-    ) -> None:
+    def _try(self, effect: _Tidying | TrimInbox | Reply | ReplyMetrics) -> None:
         """What may fail without harm: it is asked for again, or its asker no longer waits."""
         try:
             match effect:

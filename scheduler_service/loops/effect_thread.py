@@ -51,6 +51,10 @@ class EffectThread(Generic[E]):
         """How many effects are queued or in hand."""
         return self._handed - self.done
 
+    def has_more(self) -> bool:
+        """Whether effects are queued behind those in hand."""
+        return not self._queue.empty()
+
     def wait_until_done(self, number: int, timeout: float) -> bool:
         """Wait up to `timeout` seconds until the first `number` effects are done; whether they are."""
         if self.done >= number:

@@ -111,6 +111,7 @@ class SimLeader(Process):
             simulation.dispatcher, simulation.claims, simulation.inbox, METER, self.keeper, self.mailbox, no_wait,
             self._broke,
         )  # fmt: skip
+        self._broker.thread.has_more = lambda: bool(self._brokers) and simulation.random.random() < 0.5  # type: ignore[method-assign]
         self._order = MoveOrder()
         self._brokers: deque[Any] = deque()
         self._builds: deque[BuildIndex] = deque()
@@ -188,7 +189,7 @@ class SimLeader(Process):
             elif isinstance(effect, ReadInboxAnew):
                 self._position, self._anew, self._read_to = BEGINNING, True, self._position
             elif isinstance(effect, Move):
-                self._mover.queue.append((self._order.before(effect), effect))
+                self._mover.queue.append((self._order.before(effect, self._writer.done), effect))
             elif isinstance(effect, StoreEffect):
                 self._order.hand(effect, self._writer.done)
                 self._writer.queue.append((0, effect))

@@ -1,0 +1,70 @@
+"""What the dispatcher thread does first: no message waits for what only tidies up."""
+
+import queue
+import threading
+from collections.abc import Sequence
+
+import pytest
+
+from scheduler_service.adapters.metrics import PrometheusMeter
+from scheduler_service.core.effects import ForgetAttempts, Publish
+from scheduler_service.core.instants import SECOND
+from scheduler_service.core.model import Lease, ReleasedRun
+from scheduler_service.loops.broker_thread import BrokerThread
+from scheduler_service.loops.lease_keeper import LeaseKeeper
+from scheduler_service.loops.mailbox import Mailbox, monotonic
+from tests.support.fake_store import FakeStore
+from tests.support.fakes_redis import FakeClaims, FakeDispatcher, FakeInbox
+
+FORGET = ForgetAttempts((("old", 1),))
+
+
+def publish(run_id: str) -> Publish:
+    return Publish((ReleasedRun(run_id, 1, 1, 1, None, "pkg.task", [], {}, "default", 5, 0, 0, None),))
+
+
+class _Redis:
+    """Notes in which order it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self.dispatcher, self.claims = FakeDispatcher(), FakeClaims()
+        self.dispatcher.publish = self._publish  # type: ignore[method-assign]
+        self.claims.forget = self._forget  # type: ignore[method-assign]
+
+    def _publish(self, runs: Sequence[ReleasedRun]) -> None:
+        self.asked.put(runs[0].run_id)
+
+    def _forget(self, task_ids: Sequence[str]) -> None:
+        self.asked.put("forget")
+
+    def next(self) -> str:
+        return self.asked.get(timeout=10)
+
+
+@pytest.fixture
+def redis() -> _Redis:
+    return _Redis()
+
+
+@pytest.fixture
+def broker(redis: _Redis) -> BrokerThread:
+    keeper = LeaseKeeper(FakeStore(lambda: 1).leases, Lease(0, 1, "a", 1), monotonic(), 60 * SECOND, lambda: None)
+    return BrokerThread(
+        redis.dispatcher, redis.claims, FakeInbox(), PrometheusMeter(), keeper, Mailbox(), threading.Event(), print
+    )  # fmt: skip
+
+
+def test_messages_go_out_before_what_was_to_be_tidied_up_first(broker: BrokerThread, redis: _Redis) -> None:
+    broker.carry_out([publish("a"), FORGET, publish("b")])
+    assert [redis.next() for _ in range(3)] == ["a", "b", "forget"]
+
+
+def test_tidying_up_waits_while_more_is_queued_and_is_not_forgotten(broker: BrokerThread, redis: _Redis) -> None:
+    broker.thread.put(publish("b"))
+    broker.carry_out([FORGET, publish("a")])
+    assert redis.next() == "a"
+    assert redis.asked.empty()
+    broker.thread.start()
+    assert [redis.next(), redis.next()] == ["b", "forget"]
+    broker.thread.stop(10)
