@@ -32,7 +32,7 @@ from scheduler_service.adapters.database import PLANNED_EACH_TIME, Database, can
 from scheduler_service.adapters.paging import page_of, read_cursor
 from scheduler_service.adapters.run_rows import ATTEMPT_COLUMNS, RUN_COLUMNS, ended_attempt, whole_run
 from scheduler_service.adapters.sql_audit import record, record_enqueue
-from scheduler_service.adapters.tables import IS_ACTIVE, WAITS, in_state, run_attempts, runs
+from scheduler_service.adapters.tables import IS_ACTIVE, WAITS, in_states, run_attempts, runs
 from scheduler_service.core.audit import Deed
 from scheduler_service.core.errors import Conflict, NotFound, StoreUnavailable
 from scheduler_service.core.model import NewRun, Run
@@ -82,11 +82,9 @@ class SqlRunStore:
             at, row_id = read_cursor(cursor, int, int)
             last = row_of(literal(at, InstantColumn), literal(row_id))
             conditions.append(row_of(runs.c.scheduled_at, runs.c.id) < last)
-        # Each state apart: rare and common ones are found by different indexes.
-        newest_first = _newest_of_each(
-            [[*conditions, part] for state in dict.fromkeys(wanted.states) for part in in_state(state)] or [conditions],
-            limit + 1,
-        )
+        # Each standing apart: rare and common ones are found by different indexes.
+        parts = [[*conditions, part] for part in in_states(wanted.states)]
+        newest_first = _newest_of_each(parts or [conditions], limit + 1)
         with self._database.read() as connection:
             rows = connection.execute(newest_first, execution_options={PLANNED_EACH_TIME: True}).all()
         return page_of(rows, limit, lambda row: whole_run(row[:-1]), lambda row: [row.scheduled_at, row.id])

@@ -3,6 +3,7 @@
 Owns names, keys and indexes; the migrations build the same (a test compares them).
 """
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -212,12 +213,12 @@ def stands(standing: str) -> ColumnElement[bool]:
     return runs.c.standing == literal_column(f"'{standing}'")
 
 
-def in_state(state: RunState) -> list[ColumnElement[bool]]:
-    """Runs in this state, in parts that an index finds each."""
-    if state is RunState.COMPLETED:
-        return [runs.c.state == literal_column(f"'{state}'")]
-    led = and_(IS_LED, runs.c.state == literal_column(f"'{state}'"))
-    return [*([led] if state in ACTIVE else []), *([] if state in OUT else [stands(state)])]
+def in_states(states: Iterable[RunState]) -> list[ColumnElement[bool]]:
+    """Runs in one of these states, in parts that an index finds each; none where no state is given."""
+    wanted = frozenset(states)
+    led = [and_(IS_LED, among(runs.c.state, wanted & ACTIVE))] if wanted & ACTIVE else []
+    completed = [among(runs.c.state, wanted & {RunState.COMPLETED})] if RunState.COMPLETED in wanted else []
+    return [*led, *completed, *(stands(state) for state in sorted(wanted - OUT - {RunState.COMPLETED}))]
 
 
 WAITS: Final = among(runs.c.state, WAITING)

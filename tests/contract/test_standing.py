@@ -40,6 +40,12 @@ def test_a_list_of_one_state_has_all_of_it(every_run: StoreBed, state: RunState)
     assert {run.run_id for run in found} == named(state)
 
 
+@pytest.mark.parametrize("states", [tuple(RunState), tuple(ACTIVE), (RunState.PENDING, RunState.COMPLETED), tuple(OUT)])
+def test_runs_of_several_states_are_listed_once_each(every_run: StoreBed, states: tuple[RunState, ...]) -> None:
+    found = every_run.runs.list(RunFilter(states=states), 50, None).items
+    assert sorted(run.run_id for run in found) == sorted(named(*states))
+
+
 def test_a_leader_keeps_all_but_what_was_asked_for_and_waits(every_run: StoreBed) -> None:
     assert every_run.database is not None
     of_jobs = named(*WAITING, kinds=(RunKind.OCCURRENCE,)) | named(RunState.RETRYING, kinds=(RunKind.MANUAL,))

@@ -12,7 +12,7 @@ from scheduler_service.adapters.sql_conditions import SqlConditions
 from scheduler_service.core.effects import Apply, MakeRuns, Retract, Transition
 from scheduler_service.core.instants import DAY, HOUR, MINUTE
 from scheduler_service.core.model import Gap, Lease
-from scheduler_service.core.run_state import Event, RunState
+from scheduler_service.core.run_state import ACTIVE, Event, RunState
 from scheduler_service.ports.records import AuditFilter
 from scheduler_service.ports.stores import RunFilter
 from tests.support.processes import wait_until
@@ -142,6 +142,8 @@ def test_what_is_out_is_found_without_history_however_much_it_is(own_stores: Sto
         assert_never_scans(plan, "runs")
     assert "ix_runs_unwanted" in plan_of(own_stores, lambda: own_stores.leader.cancel_requests(10, None))
     if own_stores.kind == "postgresql":
+        of_all = plan_of(own_stores, lambda: own_stores.runs.list(RunFilter(states=tuple(ACTIVE)), 50, None))
+        assert of_all.count("(standing = 'led'::text)") == 1
         assert plan_of(own_stores, asked["counts"]).count("Index Cond: (standing = 'led'::text)") == 1
 
 
