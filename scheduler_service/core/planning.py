@@ -16,7 +16,7 @@ from scheduler_service.core.model import ActiveRun, Gap, Job, JobHistory, Misfir
 from scheduler_service.core.policies import judge_lateness
 from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.core.schedule import occurrences
-from scheduler_service.core.state import SchedulerState, Step
+from scheduler_service.core.state import SchedulerState, Step, keep
 
 _CURSOR_SAVED_EVERY = 10 * SECOND
 # Rows are made for a hundredth of the interval at a time: many by one transaction, and the index is asked seldom.
@@ -188,7 +188,7 @@ def make(
         # What was skipped may have left its row for a gap, and then is made anew; where it did not, that comes back.
         if known is None or known.state is RunState.SKIPPED:
             run = _active(row)
-            state.runs.put(run)
+            keep(state, run, step.now)
             state.wait_until(run)
 
 
@@ -276,6 +276,8 @@ def _plan_edit(state: SchedulerState, step: Step, history: JobHistory, planned_v
     for run in state.runs.of_job(current.job_id):
         if is_fresh(run) and any(_retracted(run, r) for r in retracts):
             state.runs.drop(run.run_id)
+            if run.run_id in state.reading:
+                state.reading[run.run_id] = True  # as it was read it is no more
     start = min(job.effective_from for job in fresh)
     pairs = [pair for pair in _fires(history, start, state.cursor) if pair[0].version > planned_version]
     kept, gaps = _judged(state, step, pairs)

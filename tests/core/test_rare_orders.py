@@ -70,7 +70,7 @@ class _DiesOnceItHasMoved(World):
         order = MoveOrder()
         for write in writes:
             order.hand(write, done=0)
-        before = max(map(order.before, moves))
+        before = max(order.before(move, 0) for move in moves)
         super().carry_out([*writes[:before], *moves])
         raise _Killed
 

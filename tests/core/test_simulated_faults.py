@@ -113,6 +113,27 @@ def test_an_occurrence_that_an_edit_made_anew_is_not_cleaned_up_as_the_ended_one
     assert world.run(run_id).state is RunState.COMPLETED
 
 
+@pytest.mark.parametrize("every", ["10s", "7s"])
+def test_a_row_that_was_read_before_an_edit_replaced_it_does_not_come_back(world: World, every: str) -> None:
+    world.every("a", "10s", retry={"max_attempts": 3})
+    world.advance(6 * SECOND)
+    (waiting,) = [run for run in world.state.runs if run.state is RunState.SCHEDULED]
+    read = RunsRead((waiting.run_id,), (waiting,))
+    world.state.reading[waiting.run_id] = False
+    world.store.jobs.replace(_job(world, "a", every), None)
+    world.state, effects = iterate(
+        world.state, [JobsRead(tuple(world.store.leader.histories_of(["a"], None)))], world.now
+    )
+    world.carry_out(effects)
+    world.state, effects = iterate(world.state, [read], world.now)
+    world.carry_out(effects)
+    world.settle()
+    assert {run.run_id: run.job_version for run in world.state.runs} == {
+        run.run_id: run.job_version for run in world.runs("a")
+    }
+    assert {run.job_version for run in world.state.runs} == {2}
+
+
 def test_an_occurrence_that_was_folded_away_and_that_an_edit_of_its_instant_makes_anew_runs_at_once(
     world: World,
 ) -> None:
