@@ -26,7 +26,7 @@ from scheduler_service.core.effects import (
     TakeClaims,
     TrimInbox,
 )
-from scheduler_service.core.errors import BrokerUnavailable, LeaseLost, MalformedEntry
+from scheduler_service.core.errors import BrokerUnavailable, MalformedEntry
 from scheduler_service.core.feedback import (
     ClaimsDeferred,
     ClaimsTaken,
@@ -85,7 +85,7 @@ class BrokerThread:
         What only tidies up is left for the next call where more has been queued: no run waits for it.
         """
         for effect in effects:
-            self._check_lease()
+            self._keeper.check()
             match effect:
                 case Publish():
                     self._publish(effect)
@@ -102,12 +102,8 @@ class BrokerThread:
                 case _:
                     self._try(effect)
         while self._tidying and not self.thread.has_more():
-            self._check_lease()
+            self._keeper.check()
             self._try(self._tidying.popleft())
-
-    def _check_lease(self) -> None:
-        if not self._keeper.trusted():
-            raise LeaseLost(f"term {self._keeper.lease.term} is not confirmed any more")
 
     def _publish(self, effect: Publish) -> None:
         try:

@@ -72,6 +72,11 @@ class LeaseKeeper:
         """Whether this process may still act as the leader."""
         return not self._lost.is_set() and self._clock() < self._confirmed[0] + self._ttl - self._margin
 
+    def check(self) -> None:
+        """Return where this process may still act as the leader; LeaseLost where it may not."""
+        if not self.trusted():
+            raise LeaseLost(f"term {self.lease.term} is not confirmed any more")
+
     def now(self) -> Instant:
         """The database's time at the last renewal plus monotonic time since; it never runs backwards."""
         return self._now_at(self._clock())

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import structlog
 
 from scheduler_service.core.effects import BuildIndex, Effect, ReadInboxAnew, StoreEffect
-from scheduler_service.core.errors import LeaseLost
 from scheduler_service.core.feedback import Shutdown
 from scheduler_service.core.instants import SECOND
 from scheduler_service.core.iteration import iterate, next_wake, take_over
@@ -146,8 +145,7 @@ class SchedulerLoop:
         messages += [*self._mailbox.drain(0), listened]
         if self._crash is not None:
             raise self._crash
-        if not self._keeper.trusted():
-            raise LeaseLost(f"term {self._keeper.lease.term} is not confirmed any more")
+        self._keeper.check()
         began = time.monotonic()
         state, effects = iterate(state, messages, self._keeper.now())
         self._hand_out(effects)

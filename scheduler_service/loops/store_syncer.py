@@ -23,7 +23,7 @@ from scheduler_service.core.effects import (
     Republish,
     StoreEffect,
 )
-from scheduler_service.core.errors import LeaseLost, RowRefused, StoreUnavailable
+from scheduler_service.core.errors import RowRefused, StoreUnavailable
 from scheduler_service.core.feedback import (
     Applied,
     Feedback,
@@ -106,7 +106,7 @@ class StoreSyncer:
     def _move_in_order(self, orders: list[tuple[int, Move]]) -> None:
         while orders:
             while not self._writer.wait_until_done(orders[0][0], _LOOK_AT_LEASE):
-                self._check_lease()
+                self._keeper.check()
             free = list(takewhile(lambda order: order[0] <= self._writer.done, orders))
             self.move([move for _, move in free])
             orders = orders[len(free) :]
@@ -116,14 +116,10 @@ class StoreSyncer:
             self._log(answer)
             self._mailbox.put(answer)
 
-    def _check_lease(self) -> None:
-        if not self._keeper.trusted():
-            raise LeaseLost(f"term {self._keeper.lease.term} is not confirmed any more")
-
     def _until_done(self, group: Group) -> Answers:
         delay = 0.05
         while True:
-            self._check_lease()
+            self._keeper.check()
             try:
                 return self._do(group)
             except RowRefused as exc:
