@@ -12,7 +12,7 @@ from scheduler_service.adapters.batch import Batch
 from scheduler_service.adapters.column_types import InstantColumn, Payload, PayloadText, dump_json
 from scheduler_service.adapters.tables import run_attempts, runs
 from scheduler_service.core.errors import BadValue
-from scheduler_service.core.fields import read_retry
+from scheduler_service.core.fields import read_retry, unread_retry
 from scheduler_service.core.instants import Instant
 from scheduler_service.core.job_body import retry_body
 from scheduler_service.core.model import (
@@ -137,24 +137,38 @@ def _payload(value: Any) -> str:
 
 @lru_cache(maxsize=4_096)
 def _retry_text(retry: RetryPolicy) -> str | None:
-    return None if retry == _NO_RETRY else dump_json(retry_body(retry))
+    if retry == _NO_RETRY:
+        return None
+    return retry.unread or dump_json(retry_body(retry))
+
+
+def _retry(text: str | None) -> RetryPolicy:
+    """The policy of a row. One that this program refuses keeps its attempts and its text; the run's end names it."""
+    if text is None:
+        return _NO_RETRY
+    try:
+        return _read_retry(text)
+    except (ValueError, RecursionError, BadValue) as error:
+        policy = unread_retry(text)
+        log.error(
+            "a run's stored retry policy cannot be read; its pauses are the defaults",
+            retry=text[:200], max_attempts=policy.max_attempts, reason=str(error)[:200],
+        )  # fmt: skip
+        return policy
 
 
 @lru_cache(maxsize=4_096)
-def _retry(text: str | None) -> RetryPolicy:
-    """Whoever may insert rows can write anything: what is not understood must not keep all others from being read."""
-    try:
-        return _NO_RETRY if text is None else read_retry(json.loads(text), "retry")
-    except (ValueError, RecursionError, BadValue) as error:
-        log.error("a run's retry policy is not understood, and none is taken", reason=str(error))
-        return _NO_RETRY
+def _read_retry(text: str) -> RetryPolicy:
+    return read_retry(json.loads(text), "retry")
 
 
-@lru_cache(maxsize=64)
 def overlap_of(text: str | None) -> Overlap | None:
-    """A run's own overlap policy; None where it has none, or one that is not understood."""
+    """A run's own overlap policy; None where it has none.
+
+    A run with one that this program cannot read waits for its turn: it is not skipped, and stops and overtakes nobody.
+    """
     try:
         return Overlap(text) if text else None
-    except ValueError as error:
-        log.error("a run's overlap policy is not understood, and its job's is taken", reason=str(error))
-        return None
+    except ValueError:
+        log.error("a run's stored overlap policy cannot be read; the run waits for its turn", overlap=str(text)[:200])
+        return Overlap.QUEUE_ALL

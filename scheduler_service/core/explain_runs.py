@@ -191,6 +191,8 @@ def _failed(run: Run) -> _Found:
     error = "" if run.error is None else f" {run.error.type}: {run.error.message}"
     allowed = run.retry.max_attempts
     spent = "its retry policy allows one attempt" if allowed == 1 else f"its retry policy allows {allowed} attempts"
+    if run.retry.unread:
+        spent = f"{spent}; its stored retry policy cannot be read: {run.retry.unread[:200]}"
     words = f"Attempt {run.attempt} failed at {_finished(run)}{_said(run.reason)}.{error}"
     return verdict, [Because(words), Because(f"It is not tried again: {spent}.")]
 

@@ -18,6 +18,7 @@ _MAX_TEXT: Final = 10_000
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 _OVERLAPS: Final = tuple(overlap.value for overlap in Overlap)
 _MISFIRES: Final = tuple(policy.value for policy in MisfirePolicy)
+MOST_ATTEMPTS: Final = 1000
 # As JSON writes a NUL; an even number of backslashes before it is text that only looks like one.
 _NUL: Final = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
@@ -36,12 +37,25 @@ def read_retry(value: Any, field: str) -> RetryPolicy:
     if not isinstance(jitter, bool):
         raise BadValue(f"{field}.jitter", jitter, "give true or false")
     return RetryPolicy(
-        max_attempts=_whole(body.get("max_attempts", 1), f"{field}.max_attempts", 1, 1000),
+        max_attempts=_whole(body.get("max_attempts", 1), f"{field}.max_attempts", 1, MOST_ATTEMPTS),
         initial=_duration_between(body.get("initial", "5s"), f"{field}.initial", 0, 30 * DAY),
         factor=float(factor) if factor != int(factor) else int(factor),
         max=_duration_between(body.get("max", "10m"), f"{field}.max", 0, 30 * DAY),
         jitter=jitter,
     )
+
+
+def unread_retry(text: str) -> RetryPolicy:
+    """The policy of a stored text that `read_retry` refuses: its attempts where they can be read, and the text itself.
+
+    A copy of the run is given the same text, so that a program which can read it still finds it.
+    """
+    try:
+        body = json.loads(text)
+        attempts = body["max_attempts"] if isinstance(body, dict) else 1
+        return RetryPolicy(_whole(attempts, "max_attempts", 1, MOST_ATTEMPTS), unread=text)
+    except (ValueError, KeyError, RecursionError, BadValue):
+        return RetryPolicy(unread=text)
 
 
 def read_task(value: Any, field: str) -> str:

@@ -20,13 +20,16 @@ SECOND: Final = 1_000_000
 MINUTE: Final = 60 * SECOND
 HOUR: Final = 60 * MINUTE
 DAY: Final = 24 * HOUR
+LONGEST_DURATION: Final = (1 << 63) - 1
+"""What a database can keep of a duration, in microseconds."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS = {"ms": MILLISECOND, "s": SECOND, "m": MINUTE, "h": HOUR, "d": DAY, "w": 7 * DAY}
-_SHORT = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)(ms|s|m|h|d|w)", re.ASCII)
+_MANY_MILLISECONDS: Final = 1_000_000_000 * MILLISECOND
+_SHORT = re.compile(r"(\d{1,16}(?:\.\d{1,6})?)(ms|s|m|h|d|w)", re.ASCII)
 _ISO = re.compile(
-    r"P(?:(?P<w>\d{1,6})W)?(?:(?P<d>\d{1,6})D)?"
-    r"(?:T(?:(?P<h>\d{1,6})H)?(?:(?P<m>\d{1,6})M)?(?:(?P<s>\d{1,9}(?:\.\d{1,6})?)S)?)?",
+    r"P(?:(?P<w>\d{1,16})W)?(?:(?P<d>\d{1,16})D)?"
+    r"(?:T(?:(?P<h>\d{1,16})H)?(?:(?P<m>\d{1,16})M)?(?:(?P<s>\d{1,16}(?:\.\d{1,6})?)S)?)?",
     re.ASCII,
 )
 _RFC3339 = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(?:\.\d{1,6})?(?:[Zz]|[+-]\d{2}:\d{2})", re.ASCII)
@@ -69,10 +72,11 @@ def parse_instant(text: object, field: str = "at") -> Instant:
 
 
 def format_duration(duration: Duration) -> str:
-    """The shortest exact text in one unit: `90s`, `25m`, `2h`, `1d`, `1.5s`."""
+    """The exact text in one unit, `90s`, `25m`, `2h`, `1d`, `1500ms`, `0.25s`; `parse_duration` reads every one."""
     for unit in ("d", "h", "m", "s", "ms"):
         size = _UNITS[unit]
-        if duration and duration % size == 0:
+        # The release before reads nine digits and no more.
+        if duration and duration % size == 0 and (unit != "ms" or duration < _MANY_MILLISECONDS):
             return f"{duration // size}{unit}"
     seconds, micros = divmod(duration, SECOND)
     fraction = f".{micros:06d}".rstrip("0") if micros else ""
@@ -85,6 +89,8 @@ def parse_duration(text: object, field: str = "duration") -> Duration:
     duration = _duration(text) if isinstance(text, str) and len(text) <= 40 else None
     if duration is None:
         raise BadValue(field, text, allowed)
+    if duration > LONGEST_DURATION:
+        raise BadValue(field, text, f"{allowed}, at most {format_duration(LONGEST_DURATION)}")
     return duration
 
 

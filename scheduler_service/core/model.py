@@ -50,13 +50,17 @@ class Misfire:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often an attempt that failed is tried anew, and after which pauses (exponential, capped)."""
+    """How often an attempt that failed is tried anew, and after which pauses (exponential, capped).
+
+    `unread` is the stored text of a policy that this program cannot read; then the pauses are the defaults.
+    """
 
     max_attempts: int = 1
     initial: Duration = 5 * SECOND
     factor: float = 2.0
     max: Duration = 10 * MINUTE
     jitter: bool = True
+    unread: str = ""
 
 
 @dataclass(frozen=True, slots=True)

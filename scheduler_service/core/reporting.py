@@ -86,10 +86,18 @@ def fail(state: SchedulerState, step: Step, run: ActiveRun, event: Event, messag
     if event is Event.LOSE:
         state.counts["lost", ""] += 1
     change = Transition(
-        run.run_id, run.attempt, event, to, message.at, reason=message.reason, due_at=due_at,
+        run.run_id, run.attempt, event, to, message.at, reason=_with_policy(run, message.reason), due_at=due_at,
         started_at=message.started_at, worker=message.worker or None, error=message.error,
     )  # fmt: skip
     end(state, step, run, change)
+
+
+def _with_policy(run: ActiveRun, reason: str | None) -> str | None:
+    """The reason, and beside it that the policy which decided could not be read."""
+    if not run.retry.unread:
+        return reason
+    unread = f"its stored retry policy cannot be read: {run.retry.unread[:200]}"
+    return f"{reason}; {unread}" if reason else unread
 
 
 def _retry(state: SchedulerState, step: Step, run: ActiveRun, message: RetryAsked) -> None:

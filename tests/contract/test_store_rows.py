@@ -5,15 +5,17 @@ from typing import Any
 
 import pytest
 from sqlalchemy import select, update
+from structlog.testing import capture_logs
 
 from scheduler_service.adapters.sql_job_sets import SqlJobSets
-from scheduler_service.adapters.tables import gaps, jobs, run_attempts, scheduler_statistics
+from scheduler_service.adapters.tables import gaps, jobs, run_attempts, runs, scheduler_statistics
 from scheduler_service.core.effects import Apply, LateReport, MakeRuns, RecordStatistics, Transition
 from scheduler_service.core.errors import Conflict
 from scheduler_service.core.instants import DAY
 from scheduler_service.core.job_body import definition_of
 from scheduler_service.core.job_plan import JobSet
-from scheduler_service.core.model import Gap
+from scheduler_service.core.model import Gap, Overlap
+from scheduler_service.core.run_requests import again
 from scheduler_service.core.run_state import Event, RunState
 from tests.support.store_bed import StoreBed, a_job, occurrence, one_off
 
@@ -100,3 +102,42 @@ def test_a_job_that_only_a_newer_program_understands_hides_no_other_and_is_named
     ):
         with pytest.raises(Conflict, match=r"^job b is stored .* moon_phase"):
             call()
+
+
+@pytest.mark.parametrize(
+    ("stored", "attempts"),
+    [
+        ('{"max_attempts":3,"initial":"1s","max":"of a newer release"}', 3),
+        ('{"max_attempts":4,"added_later":true}', 4),
+        ('{"max_attempts":"many"}', 1),
+        ("not json", 1),
+        ("[1]", 1),
+        ('{"max_attempts":' + "[" * 100_000, 1),
+    ],
+)
+def test_a_stored_retry_policy_that_cannot_be_read_is_kept_and_logged(
+    sql_stores: StoreBed, stored: str, attempts: int
+) -> None:
+    assert sql_stores.database is not None
+    lease = sql_stores.lead()
+    ((run, _),) = sql_stores.runs.enqueue([one_off(lease.now)])
+    with sql_stores.database.write() as connection:
+        connection.execute(update(runs).where(runs.c.run_id == run.run_id).values(retry=stored))
+    with capture_logs() as logs:
+        (due,) = sql_stores.leader.due_runs(lease.now + DAY, 10)
+    assert [entry["log_level"] for entry in logs] == ["error"]
+    assert (due.retry.max_attempts, due.retry.unread) == (attempts, stored)
+    ((copied, _),) = sql_stores.runs.enqueue([again(sql_stores.runs.get(run.run_id), "0" * 32, lease.now)])
+    assert rows(sql_stores, runs.c.run_id, runs.c.retry) == sorted([(run.run_id, stored), (copied.run_id, stored)])
+
+
+def test_a_run_whose_stored_overlap_policy_cannot_be_read_waits_for_its_turn(sql_stores: StoreBed) -> None:
+    assert sql_stores.database is not None
+    lease = sql_stores.lead()
+    ((run, _),) = sql_stores.runs.enqueue([one_off(lease.now)])
+    with sql_stores.database.write() as connection:
+        connection.execute(update(runs).where(runs.c.run_id == run.run_id).values(overlap="of a newer release"))
+    with capture_logs() as logs:
+        (due,) = sql_stores.leader.due_runs(lease.now + DAY, 10)
+    assert due.overlap is Overlap.QUEUE_ALL
+    assert [entry["log_level"] for entry in logs] == ["error"]

@@ -1,13 +1,18 @@
 """Instants and durations against their texts."""
 
+import json
 from datetime import datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scheduler_service.core.errors import BadValue
+from scheduler_service.core.fields import read_retry
 from scheduler_service.core.instants import (
+    DAY,
+    LONGEST_DURATION,
+    MILLISECOND,
     SECOND,
     format_duration,
     format_instant,
@@ -16,6 +21,8 @@ from scheduler_service.core.instants import (
     parse_instant,
     to_datetime,
 )
+from scheduler_service.core.job_body import retry_body
+from scheduler_service.core.model import RetryPolicy
 
 INSTANTS = st.integers(-62_135_596_800 * SECOND, 253_402_300_799 * SECOND)
 
@@ -26,9 +33,32 @@ def test_an_instant_survives_its_text(instant: int) -> None:
     assert from_datetime(to_datetime(instant)) == instant
 
 
-@given(st.integers(0, 900 * 86_400 * SECOND))
+WHOLE_RANGE = st.integers(0, LONGEST_DURATION)
+WHOLE_MILLISECONDS = st.integers(0, LONGEST_DURATION // MILLISECOND).map(lambda number: number * MILLISECOND)
+
+
+@given(st.integers(0, 900 * 86_400 * SECOND) | WHOLE_RANGE | WHOLE_MILLISECONDS)
+@example(8_506_582_969 * MILLISECOND)
+@example(1_000_000_001 * MILLISECOND)
+@example(LONGEST_DURATION)
 def test_a_duration_survives_its_text(duration: int) -> None:
     assert parse_duration(format_duration(duration)) == duration
+
+
+@given(st.integers(0, 30 * DAY), st.integers(0, 30 * DAY), st.integers(1, 1000), st.floats(1, 100), st.booleans())
+@example(SECOND, 1_000_000_001 * MILLISECOND, 3, 2.0, True)
+def test_a_retry_policy_survives_its_text(initial: int, most: int, attempts: int, factor: float, jitter: bool) -> None:
+    policy = RetryPolicy(attempts, initial, factor, most, jitter)
+    assert read_retry(json.loads(json.dumps(retry_body(policy))), "retry") == policy
+
+
+def test_a_duration_that_the_release_before_stored_is_read() -> None:
+    assert parse_duration("1000000001ms") == 1_000_000_001 * MILLISECOND
+
+
+def test_a_duration_that_no_database_can_keep_is_refused() -> None:
+    with pytest.raises(BadValue, match=r"every: .*at most"):
+        parse_duration(f"{'9' * 16}s", "every")
 
 
 @pytest.mark.parametrize(

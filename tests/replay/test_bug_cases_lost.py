@@ -7,6 +7,7 @@ import pytest
 
 from scheduler_service.adapters.celery_dispatcher import publishing_app
 from scheduler_service.adapters.redis_client import connect
+from scheduler_service.core.fields import unread_retry
 from scheduler_service.core.instants import HOUR, MINUTE, SECOND, format_instant
 from scheduler_service.core.model import ActiveRun, RetryPolicy, RunKind
 from scheduler_service.core.policies import backoff, next_attempt
@@ -81,6 +82,17 @@ def test_a_task_that_kills_its_process_fails_after_its_attempts_and_disturbs_no_
     assert (run.state, run.reason, run.attempt) == (RunState.FAILED, "lost", 3)
     assert len(world.starts(run_id)) == 3
     assert set(world.states("other")[:-1]) == {"completed"}
+
+
+def test_a_retry_policy_that_cannot_be_read_keeps_its_attempts_and_is_named_in_the_reason() -> None:
+    world = world_at("2026-11-30T10:00:01Z")
+    world.workers.behave = lambda attempt: ("failed", {"error": {"type": "E", "message": "m"}})
+    run_id = world.enqueue(retry=unread_retry('{"max_attempts":2,"added_later":true}'))
+    world.advance(MINUTE)
+    run = world.run(run_id)
+    assert (run.state, run.attempt) == (RunState.FAILED, 2)
+    unread = 'its stored retry policy cannot be read: {"max_attempts":2,"added_later":true}'
+    assert [run.reason, *(ended.reason for ended in run.attempts)] == [unread, unread]
 
 
 def test_after_the_broker_restarted_runs_go_on_at_once() -> None:
