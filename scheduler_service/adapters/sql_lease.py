@@ -75,9 +75,11 @@ class SqlLeaseStore:
             leases.c.expires_at,
             leases.c.renewals,
             leases.c.ttl,
+            self._database.now().label("now"),
+            leases.c.resigned,
         )
         led = and_(leases.c.shard == shard, leases.c.term > 0)
-        row = connection.execute(select(*columns, self._database.now().label("now")).where(led)).first()
+        row = connection.execute(select(*columns).where(led)).first()
         return LeaseView(*row) if row else None
 
     def _first_row(self, shard: int) -> Executable:

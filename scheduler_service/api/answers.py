@@ -228,6 +228,9 @@ class Status(BaseModel):
     leader: str | None
     term: int | None
     since: Time | None
+    last_leader: str | None = Field(description="Who leads, or led last")
+    last_heard_at: Time | None = Field(description="When the last leader last renewed its lease, or gave it up")
+    leader_answers: bool | None = Field(description="Whether the leader answers; null where nobody leads")
     index_runs: int | None
     last_rebuild_at: Time | None
     last_iteration_at: Time | None

@@ -35,16 +35,20 @@ def status_body(context: ApiContext) -> dict[str, Any]:
     lease = context.stores.leases.peek(0)
     leads = lease if lease is not None and lease.live else None
     live: Mapping[str, Any] = {}
+    answers: bool | None = None
     if leads is not None:
         try:
-            live = context.leader.ask("statistics")
+            live, answers = context.leader.ask("statistics"), True
         except Problem:
-            live = {}  # it leads by the database but does not answer: the nulls say so
+            live, answers = {}, False  # it leads by the database, but is just gone, stands still or has no Redis
     workers = live.get("workers")
     return {
         "leader": leads.holder if leads else None,
         "term": lease.term if lease else None,
         "since": format_instant(leads.acquired_at) if leads else None,
+        "last_leader": lease.holder if lease else None,
+        "last_heard_at": format_instant(lease.heard_at) if lease else None,
+        "leader_answers": answers,
         **{name: live.get(name) for name in _LIVE},
         "inbox_depth": _inbox_depth(context),
         "workers": None if workers is None else sum(1 for worker in workers if worker["alive"]),

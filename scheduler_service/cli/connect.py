@@ -3,13 +3,16 @@
 import json
 import os
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from scheduler_service.core.errors import BadValue
 from scheduler_service.core.instants import format_instant, from_datetime, parse_duration
 
 if TYPE_CHECKING:
     from scheduler_service.client import Client
+
+
+NAMED_BY: Final = "ITINERARY_API_URL"
 
 
 def open_client(*, timeout: float = 10, retries: int = 3) -> "Client":
@@ -20,17 +23,31 @@ def open_client(*, timeout: float = 10, retries: int = 3) -> "Client":
     return Client(_address(), token=token, timeout=timeout, retries=retries)
 
 
+def started_here() -> dict[str, Any]:
+    """What the last `itinerary up` wrote in the data folder; after a kill -9 it stays behind."""
+    from scheduler_service.config import load_settings
+    from scheduler_service.run_file import read_run
+
+    return read_run(load_settings().data_dir)
+
+
+def remedy() -> str:
+    """What to do where no API answers."""
+    if os.environ.get(NAMED_BY):
+        return f"check {NAMED_BY}, and that the service runs there (`itinerary api`)"
+    return f"is the service running? start it with `itinerary up`, or name another with {NAMED_BY}"
+
+
 def _address() -> str:
-    url = os.environ.get("ITINERARY_API_URL")
+    url = os.environ.get(NAMED_BY)
     if url:
         return url
     from scheduler_service.addresses import http_url
     from scheduler_service.config import load_settings
-    from scheduler_service.run_file import read_run
 
+    # Where nothing listens at a left-over address, the error says so.
+    started_by_up = started_here().get("api_url")
     settings = load_settings()
-    # After a kill -9 the file stays behind; an address where nothing listens says so itself.
-    started_by_up = read_run(settings.data_dir).get("api_url")
     return str(started_by_up or http_url(settings.api_host, settings.api_port))
 
 

@@ -72,12 +72,12 @@ def state(name: str) -> Text:
 
 
 def when(text: str | None) -> str | None:
-    """An RFC 3339 time as the reader's clock shows it: `2026-11-27 23:10:05 (in 3 min)`."""
+    """An RFC 3339 time as the reader's clock shows it: `2026-11-27 23:10:05 CET (in 3 min)`."""
     if text is None:
         return None
     moment = datetime.fromisoformat(text)
     words = relative(from_datetime(moment), from_datetime(datetime.now(UTC)))
-    return f"{moment.astimezone():%Y-%m-%d %H:%M:%S} ({words})"
+    return f"{moment.astimezone():%Y-%m-%d %H:%M:%S %Z} ({words})"
 
 
 def took(start: str | None, end: str | None) -> str | None:

@@ -7,6 +7,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from scheduler_service.cli.applying import apply, export
+from scheduler_service.cli.connect import remedy
 from scheduler_service.cli.enqueueing import enqueue
 from scheduler_service.cli.jobs import jobs
 from scheduler_service.cli.moving import import_beat, import_crontab, shadow
@@ -32,7 +33,9 @@ app = typer.Typer(
 @app.callback()
 def _root(
     config: Annotated[str | None, typer.Option("--config", help="A TOML file of settings.")] = None,
-    _version: Annotated[bool, typer.Option("--version", is_eager=True, callback=lambda on: _tell_version(on))] = False,
+    _version: Annotated[
+        bool, typer.Option("--version", is_eager=True, help="Print the version.", callback=lambda on: _tell_version(on))
+    ] = False,
 ) -> None:
     if config is not None:
         os.environ["ITINERARY_CONFIG"] = config
@@ -62,7 +65,7 @@ app.add_typer(notify, name="notify")
 def run() -> NoReturn:
     """Carry out the command line of this process and end it."""
     try:
-        status = app(prog_name="itinerary", standalone_mode=False)
+        status = _carried_out()
     except typer.TyperException as exc:
         _end(_usage(exc), 2)
     except BadValues as exc:
@@ -70,13 +73,27 @@ def run() -> NoReturn:
     except BadValue as exc:
         _end(str(exc), 2)
     except ItineraryError as exc:
-        _end(str(exc), 1)
+        _end(f"{exc}{_next_step(exc)}", 1)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read our output has enough
         sys.exit(1)
     except (typer.Abort, KeyboardInterrupt):
         sys.exit(130)
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _carried_out() -> object:
+    """The command's status; what it printed is flushed here, where a closed pipe is still ours to handle."""
+    try:
+        return app(prog_name="itinerary", standalone_mode=False)
+    finally:
+        sys.stdout.flush()
+
+
+def _next_step(error: ItineraryError) -> str:
+    from scheduler_service.http_transport import NoAnswer
+
+    return f"; {remedy()}" if isinstance(error, NoAnswer) else ""
 
 
 def _usage(exc: typer.TyperException) -> str:

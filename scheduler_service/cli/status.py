@@ -1,23 +1,70 @@
-"""`itinerary status`: who leads, what is going on."""
+"""`itinerary status`: who leads, what is going on; status 1 where nobody leads or the leader does not answer."""
 
-from typing import Annotated
+import sys
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final
 
 import typer
 
-from scheduler_service.cli.connect import open_client
+from scheduler_service.cli.connect import open_client, started_here
 
 Json = Annotated[bool, typer.Option("--json", help="Print the API's JSON.")]
+_TIMES: Final = frozenset({"since", "last_rebuild_at", "last_iteration_at", "oldest_due_at"})
+_IN_THE_SENTENCE: Final = frozenset({"leader", "last_leader", "last_heard_at", "leader_answers"})
 
 
 def status(as_json: Json = False) -> None:
-    """Who leads since when, and what the leader sees."""
+    """Who leads since when, and what the leader sees; status 1 where nobody leads or the leader does not answer."""
     from scheduler_service.cli.output import print_fields, print_json, when
 
     with open_client() as client:
         seen = client.status()
+        processes = _processes(client.base_url)
     if as_json:
-        print_json(seen)
-        return
-    times = {"since", "last_rebuild_at", "last_iteration_at", "oldest_due_at"}
-    lines = [(name, when(value) if name in times else value) for name, value in seen.items()]
-    print_fields([("api", client.base_url), *((name.replace("_", " "), value) for name, value in lines)])
+        print_json({**seen, "processes": processes} if processes else seen)
+    else:
+        lines = [(name, when(value) if name in _TIMES else value) for name, value in seen.items()]
+        print_fields(
+            [
+                ("api", client.base_url),
+                ("leader", leader_words(seen)),
+                *((name.replace("_", " "), value) for name, value in lines if name not in _IN_THE_SENTENCE),
+                ("processes", ", ".join(map(_process_words, processes))),
+            ]
+        )
+    if not seen["leader_answers"]:
+        sys.exit(1)
+
+
+def leader_words(seen: dict[str, Any]) -> str:
+    """Who leads and when it was last heard, or that nobody leads."""
+    if seen["last_leader"] is None:
+        return "nobody leads, and nobody ever did: start a leader with `itinerary leader`"
+    heard = _ago(seen["last_heard_at"])
+    if seen["leader"] is None:
+        return f"nobody leads; last: {seen['last_leader']}, heard {heard}"
+    if not seen["leader_answers"]:
+        return f"{seen['leader']} holds the lease, last heard {heard}, but does not answer"
+    return f"{seen['leader']}, last heard {heard}"
+
+
+def _ago(text: str) -> str:
+    from scheduler_service.core.instants import from_datetime, parse_instant
+    from scheduler_service.core.relative import rough
+
+    passed = rough(from_datetime(datetime.now(UTC)) - parse_instant(text))
+    return "less than a second ago" if passed is None else f"{passed} ago"
+
+
+def _processes(api_url: str) -> list[dict[str, Any]]:
+    """The processes of the `itinerary up` on this machine that this API belongs to."""
+    run = started_here()
+    parts = run.get("parts")
+    if run.get("api_url") != api_url or not isinstance(parts, dict):
+        return []
+    return [{"name": name, **part} for name, part in parts.items() if isinstance(part, dict)]
+
+
+def _process_words(part: dict[str, Any]) -> str:
+    words = part["name"] if part.get("pid") is None else f"{part['name']} pid {part['pid']}"
+    return words if part.get("state") == "ready" else f"{words} ({part.get('state')})"

@@ -58,11 +58,17 @@ class LeaseView:
     renewals: int
     ttl: Duration
     now: Instant
+    resigned: bool = False
 
     @property
     def live(self) -> bool:
         """Whether the database's clock still grants it."""
         return self.now < self.expires_at
+
+    @property
+    def heard_at(self) -> Instant:
+        """The last renewal or resignation by the holder."""
+        return self.expires_at if self.resigned else self.expires_at - self.ttl
 
     def is_as(self, earlier: "LeaseView") -> bool:
         """Whether nobody took or renewed it since."""

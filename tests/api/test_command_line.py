@@ -1,6 +1,8 @@
 """The command line against a real API process: what it prints, and how it ends."""
 
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,10 +12,11 @@ import pytest
 
 from scheduler_service.adapters.database import Database
 from scheduler_service.adapters.sql_lease import SqlLeaseStore
-from scheduler_service.core.instants import MINUTE
+from scheduler_service.core.instants import MILLISECOND, MINUTE, SECOND, parse_instant
+from scheduler_service.ports.stores import LeaseView
 from tests.support.answering_leader import AnsweringLeader
 from tests.support.command_line import COMMAND, Itinerary
-from tests.support.processes import REPOSITORY, Child, free_port, project_env
+from tests.support.processes import REPOSITORY, Child, free_port, project_env, wait_until
 from tests.support.stub_server import Answer, StubServer
 
 pytestmark = pytest.mark.slow  # whole processes, or real servers for long
@@ -48,9 +51,9 @@ def test_a_backfill_is_told_before_it_is_made_and_makes_nothing_twice(itinerary:
     itinerary.done("jobs", "add", "late.job", "t", "--cron", "0 2 * * *")
     window = ("jobs", "backfill", "late.job", "--from", "2026-01-01T01:00:00", "--to", "2026-01-13T03:00:00")
     told = itinerary.done(*window, "--dry-run").splitlines()
-    assert told[0].startswith("12 occurrences of late.job from 2026-01-01 01:00:00 (")
+    assert told[0].startswith("12 occurrences of late.job from 2026-01-01 01:00:00 CET (")
     assert told[1] == "12 runs would be made, to go one after the other"
-    assert told[2].startswith("  2026-01-01 03:00:00 (")
+    assert told[2].startswith("  2026-01-01 03:00:00 CET (")
     assert told[12] == "  and 2 more"
     assert told[13].startswith("mind: occurrences of the job that fall due meanwhile are skipped")
     made = itinerary.done(*window, "--overlap", "allow").splitlines()
@@ -110,8 +113,36 @@ def test_the_status_is_told_to_people_and_to_programs(itinerary: Itinerary) -> N
     leases.resign(lease)
     database.close()
     assert (seen["leader"], seen["workers"]) == ("test-holder", 1)
-    assert "test-holder" in text
+    assert re.search(r"^leader +test-holder, last heard (less than a second|\d+ s) ago *$", text, re.MULTILINE)
     assert "\x1b" not in text
+
+
+def test_the_status_says_that_nobody_leads_or_that_the_leader_is_silent(itinerary: Itinerary) -> None:
+    database = Database(f"sqlite:///{itinerary.env['ITINERARY_DATA_DIR']}/itinerary.db", pool_size=1)
+    leases = SqlLeaseStore(database)
+    lease = leases.acquire(0, "killed-holder", MINUTE)  # killed with -9: its lease is still valid, and nobody answers
+    assert lease is not None
+    silent = itinerary("status")
+    leases.resign(lease)
+    lapsed = leases.acquire(0, "frozen-holder", MILLISECOND)
+    assert lapsed is not None
+    wait_until(lambda: not seen_by(leases).live, 5, "the end of the lease")
+    nobody, as_json = itinerary("status"), itinerary("status", "--json")
+    database.close()
+    assert silent.returncode == nobody.returncode == as_json.returncode == 1
+    assert re.search(
+        r"^leader +killed-holder holds the lease, last heard .* ago, but does not answer *$", silent.stdout, re.M
+    )
+    assert re.search(r"^leader +nobody leads; last: frozen-holder, heard .* ago *$", nobody.stdout, re.M)
+    seen = json.loads(as_json.stdout)
+    assert (seen["leader"], seen["last_leader"], seen["leader_answers"]) == (None, "frozen-holder", None)
+    assert parse_instant(seen["last_heard_at"]) <= lapsed.now + SECOND
+
+
+def seen_by(leases: SqlLeaseStore) -> LeaseView:
+    seen = leases.peek(0)
+    assert seen is not None
+    return seen
 
 
 @pytest.mark.parametrize(
@@ -200,7 +231,25 @@ def test_without_an_api_the_command_line_says_where_it_looked(tmp_path: Path) ->
     ended = Itinerary(project_env(ITINERARY_API_URL=address, ITINERARY_DATA_DIR=str(tmp_path)))("jobs", "list")
     assert ended.returncode == 1
     assert address in ended.stderr
+    assert "check ITINERARY_API_URL" in ended.stderr
     assert ended.stderr.count("\n") == 1
+    unnamed = Itinerary(project_env(ITINERARY_API_PORT=str(free_port()), ITINERARY_DATA_DIR=str(tmp_path)))("status")
+    assert (unnamed.returncode, unnamed.stdout) == (1, "")
+    assert "start it with `itinerary up`" in unnamed.stderr
+
+
+@pytest.mark.parametrize("words", [("jobs", "list", "--json"), ("jobs", "list"), ("api", "--openapi"), ("status",)])
+def test_whoever_closes_the_pipe_is_told_nothing_more(itinerary: Itinerary, words: tuple[str, ...]) -> None:
+    itinerary("jobs", "add", "piped", "t", "--every", "1h")  # by each of these tests: the first makes it
+    reads, writes = os.pipe()
+    os.close(reads)
+    buffered = {name: value for name, value in itinerary.env.items() if name != "PYTHONUNBUFFERED"}
+    ended = subprocess.run(
+        [*COMMAND, *words], env=buffered, cwd=REPOSITORY, stdout=writes, stderr=subprocess.PIPE, text=True,
+        timeout=60, check=False,
+    )  # fmt: skip
+    os.close(writes)
+    assert (ended.returncode, ended.stderr) == (1, "")
 
 
 def test_it_starts_fast_and_imports_no_more_than_it_needs() -> None:

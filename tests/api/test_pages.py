@@ -1,11 +1,16 @@
 """The pages: what they show, and that no text of a user does more than be shown."""
 
 import re
+from contextlib import closing
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
+from scheduler_service.adapters.database import Database
+from scheduler_service.adapters.sql_lease import SqlLeaseStore
+from scheduler_service.config import Settings
+from scheduler_service.core.instants import MINUTE
 from tests.support.answering_leader import AnsweringLeader
 
 NASTY = "<script>alert(1)</script>"
@@ -62,6 +67,16 @@ def test_without_a_leader_the_page_says_what_to_do(api: TestClient) -> None:
         page = api.get(path).text
         assert 'role="alert"' in page
         assert "itinerary leader" in page
+
+
+def test_a_leader_that_is_gone_is_named_with_when_it_was_last_heard(api: TestClient, settings: Settings) -> None:
+    with closing(Database(settings.database_url, pool_size=1)) as database:
+        leases = SqlLeaseStore(database)
+        lease = leases.acquire(0, "gone", MINUTE)
+        assert lease is not None
+        assert "does not answer within a second; it was last heard now" in api.get("/").text
+        leases.resign(lease)
+    assert "Nobody leads; the last leader was heard" in api.get("/").text
 
 
 def test_empty_pages_teach_what_to_do(api: TestClient) -> None:

@@ -9,8 +9,10 @@ def test_the_status_joins_the_lease_and_what_the_leader_says(api: TestClient, le
     seen = api.get("/api/v1/scheduler/status").json()
     assert seen.pop("inbox_depth") >= 1
     assert seen.pop("since").endswith("Z")
+    assert seen.pop("last_heard_at").endswith("Z")
     assert seen == {
-        "leader": "test-holder", "term": 1, "index_runs": 42, "last_rebuild_at": "2026-11-27T10:00:30Z",
+        "leader": "test-holder", "last_leader": "test-holder", "leader_answers": True, "term": 1, "index_runs": 42,
+        "last_rebuild_at": "2026-11-27T10:00:30Z",
         "last_iteration_at": "2026-11-27T10:00:31Z", "oldest_due_at": None, "active_runs": 5, "workers": 1,
     }  # fmt: skip
 

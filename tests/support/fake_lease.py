@@ -48,7 +48,9 @@ class FakeLeaseStore:
             if row is None:
                 return None
             now = self._tables.clock()
-            return LeaseView(row.term, row.holder, row.acquired_at, row.expires_at, row.renewals, row.ttl, now)
+            return LeaseView(
+                row.term, row.holder, row.acquired_at, row.expires_at, row.renewals, row.ttl, now, row.resigned
+            )
 
 
 def _ended(row: LeaseRow, now: Instant) -> Term:

@@ -47,6 +47,10 @@ class Live:
         """Since when it leads."""
         return moment(self.lease.acquired_at, now) if self.lease is not None and self.lease.live else None
 
+    def heard(self, now: Instant) -> Moment | None:
+        """When the last leader renewed its lease or gave it up; None where nobody ever led."""
+        return None if self.lease is None else moment(self.lease.heard_at, now)
+
     def lag(self, now: Instant) -> int | None:
         """How long the run that waits longest is overdue; None where nobody answers."""
         if not self.figures:
@@ -81,7 +85,7 @@ def look(context: ApiContext) -> Live:
 
 def complaints(live: Live, troubles: Sequence[Trouble], now: Instant) -> Iterator[Complaint]:
     """What is wrong now, the gravest first."""
-    yield from _of_parts(live)
+    yield from _of_parts(live, now)
     for queue in live.queues:
         if queue["pending"] and not queue["workers"]:
             count, name = queue["pending"], queue["name"]
@@ -101,13 +105,16 @@ def complaints(live: Live, troubles: Sequence[Trouble], now: Instant) -> Iterato
             yield Complaint(f"{count}{more} {_runs(count)} {said} in the last hour.", "/failures?within=1h")
 
 
-def _of_parts(live: Live) -> Iterator[Complaint]:
+def _of_parts(live: Live, now: Instant) -> Iterator[Complaint]:
     if live.inbox is None:
         yield Complaint("Redis does not answer: nothing can be handed to the workers.")
-    if not live.led:
-        yield Complaint("Nobody leads: start a leader with itinerary leader.")
+    heard = live.heard(now)
+    if heard is None:
+        yield Complaint("Nobody leads, and nobody ever did: start a leader with itinerary leader.")
+    elif not live.led:
+        yield Complaint(f"Nobody leads; the last leader was heard {heard.words}: start one with itinerary leader.")
     elif not live.figures:
-        yield Complaint("The leader does not answer within a second.")
+        yield Complaint(f"The leader does not answer within a second; it was last heard {heard.words}.")
     elif not any(worker["alive"] for worker in live.workers):
         yield Complaint("No worker is heard: start one with itinerary worker.", "/workers")
 

@@ -45,6 +45,7 @@ class Overview:
 
     live: Live
     since: Moment | None
+    heard: Moment | None
     lag: str | None
     workers: int | None
     counts: list[tuple[str, str, str]]
@@ -79,6 +80,7 @@ def overview(context: ApiContext) -> Overview:
     return Overview(
         live=live,
         since=live.since(now),
+        heard=live.heard(now),
         lag=length(live.lag(now)),
         workers=sum(worker["alive"] for worker in live.workers) if live.figures else None,
         counts=[(state.value, SHAPES[state], _count(counts[state])) for state in RunState if state in ACTIVE],
