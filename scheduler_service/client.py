@@ -6,11 +6,12 @@ share a client, processes may not. `enqueue_in` is for callers with a transactio
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 from uuid import uuid4
 
+from scheduler_service.client_reads import PLANNED_WITHIN, Reads
 from scheduler_service.core.errors import ItineraryError
 from scheduler_service.http_transport import ApiError, NoAnswer, Transport, given, segment
 from scheduler_service.transactional import enqueue_in
@@ -19,14 +20,13 @@ __all__ = ["FINAL_STATES", "ApiError", "Client", "NoAnswer", "WaitTimeout", "enq
 
 FINAL_STATES: Final = frozenset({"completed", "failed", "cancelled", "skipped", "missed"})
 _FIRST_LOOK: Final = 0.02
-_PLANNED_WITHIN: Final = 40.0
 
 
 class WaitTimeout(ItineraryError):
     """The run was not final when the time was up; it goes on."""
 
 
-class Client:
+class Client(Reads):
     """One API at `base_url`; `token` is sent as a bearer token. Close it, or use it in a `with` block.
 
     `timeout` in seconds holds for each request, `retries` is how often one that failed is sent again where it is safe.
@@ -39,7 +39,7 @@ class Client:
         timeout: float = 10,
         retries: int = 3,
     ) -> None:
-        self._api = Transport(base_url, token, timeout, retries)
+        super().__init__(Transport(base_url, token, timeout, retries))
         self.base_url = self._api.base_url
 
     def close(self) -> None:
@@ -53,18 +53,6 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def jobs(self, **filters: Any) -> dict[str, Any]:
-        """One page of jobs: `tag`, `q`, `paused`, `source`, `limit`, `cursor`."""
-        return self._api.object("GET", "/jobs", params=filters)
-
-    def all_jobs(self, **filters: Any) -> Iterator[dict[str, Any]]:
-        """Every job that the filters of `jobs` let through, page by page."""
-        return _pages(self.jobs, filters)
-
-    def job(self, job_id: str) -> dict[str, Any]:
-        """One job, with its `next_runs`."""
-        return self._api.object("GET", f"/jobs/{segment(job_id)}")
 
     def create_job(self, job: Mapping[str, Any]) -> dict[str, Any]:
         """Make a job; ApiError 409 where it exists."""
@@ -131,16 +119,6 @@ class Client:
         path = f"/jobs/{segment(job_id)}/backfill"
         return self._api.object("POST", path, again=dry_run, json={**window, **given(overlap=overlap)})
 
-    def preview_job(self, job_id: str, count: int = 10, start: str | None = None) -> dict[str, Any]:
-        """The next `count` occurrences of a job after `start` (now)."""
-        return self._api.object("GET", f"/jobs/{segment(job_id)}/preview", params=given(count=count, **{"from": start}))
-
-    def preview(self, schedule: Mapping[str, Any], count: int = 10, start: str | None = None) -> dict[str, Any]:
-        """The next `count` occurrences of a schedule that is not saved."""
-        return self._api.object(
-            "POST", "/preview", again=True, json=given(schedule=schedule, count=count, **{"from": start})
-        )
-
     def enqueue(
         self,
         task: str,
@@ -166,26 +144,6 @@ class Client:
         wanted = {"runs": [_keyed(run) for run in runs]}
         answer: list[dict[str, Any]] = self._api.object("POST", "/runs/batch", again=True, json=wanted)["runs"]
         return answer
-
-    def runs(self, **filters: Any) -> dict[str, Any]:
-        """One page of runs: `job_id`, `state`, `queue`, `since`, `until`, `limit`, `cursor`."""
-        return self._api.object("GET", "/runs", params=filters)
-
-    def all_runs(self, **filters: Any) -> Iterator[dict[str, Any]]:
-        """Every run that the filters of `runs` let through, newest first, page by page."""
-        return _pages(self.runs, filters)
-
-    def run(self, run_id: str) -> dict[str, Any]:
-        """One run with its attempts."""
-        return self._api.object("GET", f"/runs/{segment(run_id)}")
-
-    def explain_job(self, job_id: str, at: str) -> dict[str, Any]:
-        """What was decided for the job at an instant (RFC 3339), and why."""
-        return self._api.object("GET", f"/jobs/{segment(job_id)}/explain", params={"at": at})
-
-    def explain_run(self, run_id: str) -> dict[str, Any]:
-        """Why a run is where it is."""
-        return self._api.object("GET", f"/runs/{segment(run_id)}/explain")
 
     def cancel(self, run_id: str) -> dict[str, Any]:
         """Ask that a run ends; the run as it is now."""
@@ -223,54 +181,22 @@ class Client:
                 raise
             return None
 
-    def audit(self, **filters: Any) -> dict[str, Any]:
-        """One page of who changed what: `subject`, `actor`, `action`, `since`, `until`, `limit`, `cursor`."""
-        return self._api.object("GET", "/audit", params=filters)
-
-    def status(self) -> dict[str, Any]:
-        """Who leads since when, and what the leader sees."""
-        return self._api.object("GET", "/scheduler/status")
-
-    def distribution(self) -> dict[str, Any]:
-        """How the coming 24 hours are filled."""
-        return self._api.object("GET", "/scheduler/distribution", timeout=_PLANNED_WITHIN)
-
     def preview_rebalance(self) -> dict[str, Any]:
         """What a rebalance would move; its `plan_id` can be carried out within ten minutes."""
-        return self._api.object("POST", "/scheduler/rebalance/preview", timeout=_PLANNED_WITHIN)
+        return self._api.object("POST", "/scheduler/rebalance/preview", timeout=PLANNED_WITHIN)
 
     def rebalance(self, plan_id: str | None = None) -> dict[str, Any]:
         """Carry out the plan of a preview, or one that is made now; ApiError 409 where the plan is too old."""
-        return self._api.object("POST", "/scheduler/rebalance", json=given(plan_id=plan_id), timeout=_PLANNED_WITHIN)
+        return self._api.object("POST", "/scheduler/rebalance", json=given(plan_id=plan_id), timeout=PLANNED_WITHIN)
 
     def undo_rebalance(self) -> dict[str, Any]:
         """Take the last rebalance back; ApiError 409 where there is none."""
-        return self._api.object("POST", "/scheduler/rebalance/undo", timeout=_PLANNED_WITHIN)
-
-    def workers(self) -> list[dict[str, Any]]:
-        """The workers that the leader hears."""
-        items: list[dict[str, Any]] = self._api.object("GET", "/workers")["items"]
-        return items
-
-    def queues(self) -> list[dict[str, Any]]:
-        """The queues that the leader feeds."""
-        items: list[dict[str, Any]] = self._api.object("GET", "/queues")["items"]
-        return items
+        return self._api.object("POST", "/scheduler/rebalance/undo", timeout=PLANNED_WITHIN)
 
 
 def _keyed(run: Mapping[str, Any]) -> Mapping[str, Any]:
     """The run with a key, so that sending it again enqueues it no second time."""
     return run if run.get("idempotency_key") is not None else {**run, "idempotency_key": f"client-{uuid4().hex}"}
-
-
-def _pages(fetch: Any, filters: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    cursor = None
-    while True:
-        page = fetch(**{"limit": 1000, **filters, "cursor": cursor})
-        yield from page["items"]
-        cursor = page["next_cursor"]
-        if cursor is None:
-            return
 
 
 def _if_match(version: int | None) -> dict[str, str]:

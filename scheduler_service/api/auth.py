@@ -14,6 +14,7 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from scheduler_service.api.problems import Problem
+from scheduler_service.api.queries import check_query
 from scheduler_service.config import ApiToken, Role, Settings
 from scheduler_service.core.audit import THIS_MACHINE, Caller
 from scheduler_service.core.errors import BadValue, BadValues
@@ -56,8 +57,14 @@ def require(role: Role) -> Callable[..., None]:
         if tokens:
             token = _authorise(tokens, credentials.credentials if credentials else None, role, "Bearer")
             request.state.caller = Caller(token.name, token.role)
+        check_query(request)
 
     return check
+
+
+def admit_all(request: Request) -> None:
+    """A dependency of what asks for no token."""
+    check_query(request)
 
 
 def _caller(request: Request) -> Caller:
@@ -77,12 +84,19 @@ def demand(who: Caller, role: Role, what: str) -> None:
 
 def require_page(request: Request) -> None:
     """A dependency of pages: a bearer token, or one given as the password of a browser's own login window."""
+    identify_reader(request)
+    check_query(request)
+
+
+def identify_reader(request: Request) -> None:
+    """Note who reads a page; Problem 401 or 403."""
     request.state.caller = _page_caller(request, "viewer")
 
 
 def require_operator_page(request: Request) -> None:
     """The same for what a page changes."""
     request.state.caller = _page_caller(request, "operator")
+    check_query(request)
 
 
 def may(who: Caller, role: Role) -> bool:

@@ -5,7 +5,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, JSONResponse
 from starlette.staticfiles import StaticFiles
 
-from scheduler_service.api.auth import require_page
+from scheduler_service.api.auth import identify_reader, require_page
 from scheduler_service.api.pages import (
     audit,
     backfill,
@@ -54,7 +54,7 @@ def _nowhere(request: Request, exc: Exception) -> Response:
     if request.url.path.startswith("/api/") or "text/html" not in request.headers.get("accept", ""):
         return problem_response(exc)
     try:
-        require_page(request)
+        identify_reader(request)
     except Problem as refused:
         return problem_response(refused)
     return trouble(request, Problem(404, f"there is no page {request.url.path}"))

@@ -6,23 +6,24 @@ from typing import Final
 from fastapi import APIRouter, Depends, Response
 from starlette.responses import JSONResponse, PlainTextResponse
 
-from scheduler_service.api.auth import require
+from scheduler_service.api.auth import admit_all, require
 from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.problems import Problem
 from scheduler_service.core.errors import BrokerUnavailable, StoreUnavailable
 
 router = APIRouter(include_in_schema=False)
+PUBLIC: Final = [Depends(admit_all)]
 PROBED: Final = ["GET", "HEAD"]  # some monitors ask for the head alone
 _METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
-@router.api_route("/healthz", methods=PROBED)
+@router.api_route("/healthz", methods=PROBED, dependencies=PUBLIC)
 def healthz() -> Response:
     """This process answers."""
     return JSONResponse({"status": "ok"})
 
 
-@router.api_route("/readyz", methods=PROBED)
+@router.api_route("/readyz", methods=PROBED, dependencies=PUBLIC)
 def readyz(context: Context) -> Response:
     """Database, Redis and a live leader; 503 names what is missing."""
     checks = {"database": _said(_database, context), "redis": _said(_redis, context), "leader": _said(_leader, context)}

@@ -32,7 +32,7 @@ class System:
 
     def runs(self, job_id: str) -> list[dict[str, Any]]:
         """All runs of the job, over all pages."""
-        return list(self.client.all_runs(job_id=job_id, limit=200))
+        return list(self.client.all_runs(job_id=job_id))
 
     def completed(self, job_id: str) -> int:
         """How many runs of the job are completed."""

@@ -55,6 +55,9 @@ _DONE: Final = {
 class PageRoute(APIRoute):
     """A route whose errors are pages, but for a missing login, which the browser itself must ask for."""
 
+    parameters_of_all = ("done",)
+    """Read by `page`, so known to every page."""
+
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """FastAPI's own handler, its errors caught."""
         handler = super().get_route_handler()
@@ -78,7 +81,7 @@ def trouble(request: Request, problem: HTTPException) -> Response:
     """The page of an error."""
     title = "There is no such thing" if problem.status_code == 404 else "That did not work"
     code, headers = problem.status_code, dict(problem.headers or {})
-    said = str(problem.detail)
+    said = "; ".join(error["msg"] for error in getattr(problem, "errors", ())) or str(problem.detail)
     return page(request, "trouble.html", status=code, headers=headers, title=title, said=said)
 
 
