@@ -23,11 +23,14 @@ _BODY_LIMIT: Final = 32 * 1024
 _LONGEST: Final = 3600.0
 _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _OURS: Final = {"host", "content-length", "transfer-encoding", "connection", "expect", "upgrade"}
-_SECRET: Final = {"authorization", "cookie", "proxy-authorization"}
+# All that a redirect to another host is given: which of a caller's other headers are secret, nobody can tell.
+_HARMLESS: Final = {"accept", "accept-encoding", "accept-language", "content-language", "content-type", "user-agent"}
 PRINTABLE: Final = re.compile(r"[!-~]+")
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE: Final = re.compile("[\t -~\u00a0-\u00ff]*")
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
+# Reserved, but public by the tables of older Pythons: documentation (RFC 9637) and the former 6to4 relays.
+_RESERVED: Final = (ipaddress.ip_network("3fff::/20"), ipaddress.ip_network("192.88.99.0/24"))
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -158,7 +161,7 @@ def _redirected(request: _Request, status: int, location: str) -> _Request:
         why = exc if isinstance(exc, CallRefused) else "url cannot be read"
         raise CallFailed(f"{request.where} redirected to what cannot be called: {why}", status) from exc
     elsewhere = (target.scheme, target.netloc) != (request.url.scheme, request.url.netloc)
-    kept = {n: v for n, v in request.headers.items() if not (elsewhere and n.lower() in _SECRET)}
+    kept = {n: v for n, v in request.headers.items() if not elsewhere or n.lower() in _HARMLESS}
     if status in (307, 308) or request.method in ("GET", "HEAD"):
         return _Request(target, request.method, kept, request.body, request.reach)
     kept = {n: v for n, v in kept.items() if n.lower() != "content-type"}
@@ -221,6 +224,8 @@ def is_public(text: str) -> bool:
 
 def _is_public(address: Address) -> bool:
     is_site_local = isinstance(address, ipaddress.IPv6Address) and address.is_site_local  # is_global calls it public
+    if any(address in network for network in _RESERVED):
+        return False
     return address.is_global and not (address.is_multicast or address.is_reserved or is_site_local)
 
 

@@ -55,6 +55,7 @@ def describe() -> str:
 def _with_routes(*, with_tokens: bool) -> FastAPI:
     app = FastAPI(
         title="Itinerary", description=DESCRIPTION, version=VERSION, docs_url=None, redoc_url=None, openapi_url=None,
+        redirect_slashes=False,  # a redirect would lead to whatever name the Host header says
         generate_unique_id_function=operation_id, license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
     )  # fmt: skip
     for routes in (

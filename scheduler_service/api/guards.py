@@ -14,6 +14,8 @@ from scheduler_service.api.auth import is_loopback
 from scheduler_service.api.problems import Problem, problem_response
 
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+# `same-site` is another host under the same registrable domain: none of ours either.
+_FOREIGN: Final = ("cross-site", "same-site")
 _HEADERS: Final = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin"}
 
 
@@ -60,7 +62,7 @@ class SameSite:
         if method in _SAFE:
             return None
         origin = headers.get("origin")
-        if headers.get("sec-fetch-site") == "cross-site" or (origin is not None and _netloc(origin) != host.lower()):
+        if headers.get("sec-fetch-site") in _FOREIGN or (origin is not None and _netloc(origin) != host.lower()):
             return "a page of another site may not do this"
         return None
 

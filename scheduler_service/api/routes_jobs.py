@@ -58,8 +58,9 @@ def create_job(context: Context, who: Who, body: JsonObject) -> Response:
 )  # fmt: skip
 def put_job(context: Context, who: Who, job_id: str, body: JsonObject, if_match: IfMatch = None) -> Response:
     """Make or replace a job; an equal body changes nothing, not even the version."""
-    if body.setdefault("job_id", job_id) != job_id:
+    if body.get("job_id") not in (None, job_id):
         raise BadValue("job_id", body["job_id"], "give the id of the address, or none")
+    body = {**body, "job_id": job_id}
     existing = _find(context, job_id)
     job, _ = read_job(body, made_at=existing.created_at if existing else context.clock())
     expected = _expected_version(if_match, existing)

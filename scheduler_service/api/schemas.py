@@ -215,8 +215,10 @@ class BackfillIn(Strict):
 
     start: Time = Field(alias="from", description="The first instant that belongs to it, RFC 3339")
     end: Time = Field(alias="to", description="The first instant that does not, not later than now")
-    dry_run: bool = Field(False, description="Only say what would be made")
-    overlap: Literal["queue_all", "allow"] = Field("queue_all", description="One after the other, or all at once")
+    dry_run: bool | None = Field(False, description="Only say what would be made")
+    overlap: Literal["queue_all", "allow"] | None = Field(
+        "queue_all", description="One after the other, or all at once"
+    )
 
 
 class PreviewIn(Strict):

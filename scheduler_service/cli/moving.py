@@ -7,6 +7,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -146,8 +147,14 @@ def _user() -> str:
 
 
 def _text_of(file: str) -> str:
+    from scheduler_service.moving.crontab_file import MOST_BYTES
+
     try:
-        return sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
+        with nullcontext(sys.stdin.buffer) if file == "-" else Path(file).open("rb") as source:
+            raw = source.read(MOST_BYTES + 1)
+        if len(raw) > MOST_BYTES:
+            raise BadValue("FILE", file, f"give a file of at most {MOST_BYTES:,} bytes; split it")
+        return raw.decode("utf-8")
     except (OSError, UnicodeDecodeError) as exc:
         raise BadValue("FILE", file, f"give a readable file ({exc})") from exc
 

@@ -86,7 +86,7 @@ def read_window(body: Mapping[str, Any], now: Instant) -> Window:
     known = f"known are {', '.join(_FIELDS)}"
     errors = [BadValue(name, body[name], f"this field is not known; {known}") for name in sorted({*body} - {*_FIELDS})]
     start, end = (_time(body, name, errors) for name in ("from", "to"))
-    dry_run, overlap = body.get("dry_run") or False, body.get("overlap") or Overlap.QUEUE_ALL.value
+    dry_run, overlap = _given(body, "dry_run", False), _given(body, "overlap", Overlap.QUEUE_ALL.value)
     if not isinstance(dry_run, bool):
         errors.append(BadValue("dry_run", dry_run, "give true or false"))
     if overlap not in [choice.value for choice in OVERLAPS]:
@@ -98,6 +98,12 @@ def read_window(body: Mapping[str, Any], now: Instant) -> Window:
     if errors or start is None or end is None:
         raise BadValues(errors)
     return Window(start, end, Overlap(overlap), dry_run)
+
+
+def _given(body: Mapping[str, Any], name: str, default: Any) -> Any:
+    """The value, or where there is none, the default: what is only falsy is judged as it is."""
+    value = body.get(name)
+    return default if value is None else value
 
 
 def _time(body: Mapping[str, Any], name: str, errors: list[BadValue]) -> Instant | None:

@@ -58,7 +58,8 @@ def read_jobs(content: Mapping[str, Any]) -> JobFile:
     try:
         source = content.get("source")
         read_source(source)
-        defaults = read_object(content.get("defaults") or {}, "defaults")
+        given = content.get("defaults")
+        defaults = read_object({} if given is None else given, "defaults")
         items = read_list(content.get("jobs"), "jobs")
     except BadValue as exc:
         raise BadValues([*errors, exc]) from exc

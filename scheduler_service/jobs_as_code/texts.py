@@ -19,6 +19,13 @@ Format = Literal["toml", "yaml", "json"]
 FORMATS: Final[Mapping[str, Format]] = {".toml": "toml", ".yaml": "yaml", ".yml": "yaml", ".json": "json"}
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 _TEXT_KEYS: Final = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge")
+MOST_NODES: Final = 500_000
+MOST_ALIASES: Final = 1_000
+MOST_LEVELS: Final = 100
+# tomllib notes each prefix of a dotted key, which takes the square of its length in memory.
+_LONG_TOML_KEY: Final = re.compile(
+    rf"""(?:^|[\[{{,])[ \t]*(?:(?:[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{MOST_LEVELS},}}""", re.MULTILINE
+)
 _LINE_ENDS: Final = re.compile("[\x85\u2028\u2029\ufeff]")
 _NUMBERS: Final = list("-+0123456789.")
 
@@ -27,6 +34,23 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
     """Safe, with the scalars of YAML 1.2's core schema."""
 
     yaml_implicit_resolvers: Final[dict[str, Any]] = {}
+    _aliases = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """As PyYAML does, for so many aliases and no more."""
+        if self.check_event(yaml.AliasEvent):
+            self._aliases += 1
+            if self._aliases > MOST_ALIASES:
+                raise yaml.composer.ComposerError(None, None, f"at most {MOST_ALIASES:,} aliases", None)
+        return super().compose_node(parent, index)
+
+    def get_single_data(self) -> Any:
+        """As PyYAML does, once it is known that the aliases written out stay small."""
+        node = self.get_single_node()
+        if node is None:
+            return None
+        _check_size(node)
+        return self.construct_document(node)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         """As PyYAML does, but a key is a text and stands once."""
@@ -64,11 +88,42 @@ _Loader.add_constructor("tag:yaml.org,2002:int", lambda loader, node: int(loader
 _Loader.add_constructor("tag:yaml.org,2002:float", lambda loader, node: float(loader.construct_scalar(node)))
 
 
+def _check_size(root: Any) -> None:
+    """ComposerError where the document, its aliases written out, is too large or too deep, or holds itself."""
+    sizes: dict[int, int] = {}
+    open_nodes: set[int] = set()
+    waiting = [(root, False)]
+    while waiting:
+        node, seen_below = waiting.pop()
+        children = _children(node)
+        if seen_below:
+            open_nodes.discard(id(node))
+            sizes[id(node)] = 1 + sum(sizes[id(child)] for child in children)
+            if sizes[id(node)] > MOST_NODES:
+                raise yaml.composer.ComposerError(None, None, f"at most {MOST_NODES:,} values", node.start_mark)
+        elif id(node) in open_nodes:
+            raise yaml.composer.ComposerError(None, None, "an alias stands within what it names", node.start_mark)
+        elif id(node) not in sizes:
+            open_nodes.add(id(node))
+            if len(open_nodes) > MOST_LEVELS:
+                raise yaml.composer.ComposerError(None, None, f"at most {MOST_LEVELS} levels", node.start_mark)
+            waiting.append((node, True))
+            waiting += [(child, False) for child in children]
+
+
+def _children(node: Any) -> list[Any]:
+    if isinstance(node, yaml.MappingNode):
+        return [part for pair in node.value for part in pair]
+    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
+
+
 def read_text_as(kind: Format, text: str) -> dict[str, Any]:
     """The mapping that the text holds; BadValue saying where it cannot be read. Dates become RFC 3339 texts."""
     try:
         match kind:
             case "toml":
+                if _LONG_TOML_KEY.search(text):
+                    raise ValueError(f"a key may have {MOST_LEVELS} parts")
                 value: Any = _dated(tomllib.loads(text))
             case "yaml":
                 value = yaml.load(text, Loader=_Loader)

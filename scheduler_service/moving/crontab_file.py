@@ -20,6 +20,8 @@ NOTES: Final = (
     "cron forgets what was due while it was down; here the newest missed run of each job is made up for (misfire)",
     "cron mails what a command prints; here the task's result is kept with the run",
 )
+MOST_BYTES: Final = 1024 * 1024
+MOST_LINES: Final = 5_000
 _ASSIGNED: Final = re.compile(r"""("[^"]*"|'[^']*'|[^\s=]+)\s*=\s*(.*)""")
 _TOKEN: Final = re.compile(r"\\.|%|[^\\%]+|\\")
 _ZONE: Final = "CRON_TZ"
@@ -38,7 +40,12 @@ class _Above:
 def read_crontab(
     text: str, *, task: str, timezone: str, now: Instant, system: bool = False, queue: str | None = None
 ) -> list[Moved]:
-    """Every line that cron would run, in order. `system`: the command follows the name of a user."""
+    """Every line that cron would run, in order; BadValue for a file that is too large.
+
+    `system`: the command follows the name of a user.
+    """
+    if text.count("\n") > MOST_LINES:
+        raise BadValue("FILE", f"{text.count(chr(10)):,} lines", f"give at most {MOST_LINES:,} lines; split the file")
     above, found = _Above(timezone), []
     taken: set[str] = set()
     for number, raw in enumerate(text.splitlines(), 1):

@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 from scheduler_service.api.auth import check_exposure, is_loopback
 from scheduler_service.config import Settings
 from scheduler_service.core.errors import BadValues
+from tests.support.routes import address_of, routes_of
 
 ROLES = ("viewer", "operator", "admin")
 
@@ -137,11 +138,25 @@ def test_without_tokens_a_rebound_name_reads_nothing(api: TestClient, host: str)
         {"Origin": "null"},
         {"Origin": "http://127.0.0.1:9999"},
         {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
     ],
 )
 def test_a_page_of_another_site_cannot_change_anything(api: TestClient, headers: dict[str, str]) -> None:
     assert api.post("/api/v1/runs", json={"task": "t"}, headers=headers).status_code == 403
     assert api.get("/api/v1/runs").json()["items"] == []
+
+
+def test_no_route_redirects_to_the_name_that_the_host_header_says(
+    client_of: Callable[[Settings], TestClient], settings: Settings
+) -> None:
+    guarded = client_of(guarded_settings(settings))
+    for method, path, _ in [*routes_of(guarded.app), ("GET", "/static", None)]:  # type: ignore[arg-type]
+        address = f"{address_of(path).rstrip('/')}/"
+        answer = guarded.request(
+            method, address, headers={"Host": "evil.example", **bearer("admin")}, follow_redirects=False
+        )
+        assert "evil.example" not in answer.headers.get("location", ""), (method, address)
+        assert answer.status_code == 404 or address == "/", (method, address)
 
 
 def test_our_own_page_may(api: TestClient) -> None:

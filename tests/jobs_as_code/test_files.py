@@ -1,6 +1,7 @@
 """Job files: what they say, what is refused, and that what is written is read back the same."""
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -226,3 +227,43 @@ def test_a_file_that_is_not_there_is_said_so(tmp_path: Path) -> None:
 def test_jobs_belong_to_the_file_that_says_them_where_nobody_is_named(place: str, source: str) -> None:
     assert source_of_place(place) == source
     assert read_source(source) == source
+
+
+BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"{name}: &{name} [{','.join([f'*{below}'] * 9)}]\n" for below, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "said"),
+    [
+        ("yaml", BOMB, "at most 500,000 values"),
+        ("yaml", "a: &a 1\njobs: [" + "*a," * 1_001 + "]", "at most 1,000 aliases"),
+        ("yaml", "jobs: &a [*a]", "an alias stands within what it names"),
+        ("yaml", "jobs: " + "[" * 150 + "]" * 150, "at most 100 levels"),
+        ("toml", ".".join(["a"] * 20_000) + " = 1", "a key may have 100 parts"),
+        ("toml", "[" + ".".join(["a"] * 20_000) + "]", "a key may have 100 parts"),
+        ("toml", "x = {" + ".".join(['"a"'] * 20_000) + " = 1}", "a key may have 100 parts"),
+    ],
+)
+def test_a_small_file_that_grows_is_refused_before_it_does(kind: Format, text: str, said: str) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadValue, match=said):
+            read_text_as(kind, text)
+        assert tracemalloc.get_traced_memory()[1] < 50_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_file_may_have_ordinary_aliases_and_dotted_texts() -> None:
+    text = "x: &retry {max_attempts: 3}\njobs:\n" + "- {<<: *retry, job_id: a}\n" * 200
+    assert len(read_text_as("yaml", text)["jobs"]) == 200
+    dotted = ".".join(["a"] * 200)
+    assert read_text_as("toml", f'jobs = ["{dotted}"]\na.b.c = 1') == {"jobs": [dotted], "a": {"b": {"c": 1}}}
+
+
+@pytest.mark.parametrize("wrong", ["", [], 0, False])
+def test_defaults_of_a_wrong_type_are_refused_though_they_are_empty(wrong: Any) -> None:
+    with pytest.raises(BadValues, match=r"defaults: .* give a JSON object"):
+        read_jobs({"jobs": [], "defaults": wrong})

@@ -2,6 +2,7 @@
 
 import pytest
 
+from scheduler_service.core.errors import BadValue
 from scheduler_service.core.instants import parse_instant
 from scheduler_service.moving.crontab_file import read_crontab
 from scheduler_service.moving.local_zone import local_zone
@@ -30,6 +31,12 @@ def test_a_line_becomes_a_job_of_the_task_that_was_named() -> None:
         "schedule": {"kind": "cron", "expr": "30 2 * * 1-5", "timezone": "Europe/Berlin"},
         "overlap": "allow",
     }
+
+
+def test_a_file_of_too_many_lines_is_refused_before_it_is_read() -> None:
+    with pytest.raises(BadValue, match=r"FILE: '5,001 lines' is not accepted; give at most 5,000 lines"):
+        read("A=1\n" * 5_001)
+    assert len(read("0 1 * * * true\n" * 100)) == 100
 
 
 def test_environment_lines_hold_for_the_lines_below_and_are_handed_to_the_task() -> None:

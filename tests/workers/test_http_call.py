@@ -150,10 +150,16 @@ def test_a_redirected_post_keeps_its_body_only_where_the_status_says_so(
 @pytest.mark.usefixtures("allowed")
 def test_secrets_do_not_follow_a_redirect_to_another_host(server: Any) -> None:
     server.elsewhere = f"http://localhost:{server.server_port}/end"
-    get(f"{server.url}/away", Authorization="Bearer x", Cookie="c", Accept="*/*")
-    assert "Authorization" in server.seen[0][2]
-    assert not {"Authorization", "Cookie"} & set(server.seen[1][2])
+    secrets = {"Authorization": "Bearer x", "Cookie": "c", "X-Api-Key": "k", "X-Auth-Token": "t", "DD-API-KEY": "d"}
+    get(f"{server.url}/away", Accept="*/*", **secrets)
+    assert secrets.keys() <= server.seen[0][2].keys()
+    assert not secrets.keys() & server.seen[1][2].keys()
     assert server.seen[1][2]["Accept"] == "*/*"
+
+
+@pytest.mark.parametrize("address", ["3fff::1", "192.88.99.1", "::ffff:192.88.99.1"])
+def test_reserved_addresses_are_not_public_on_any_python(address: str) -> None:
+    assert not is_public(address)
 
 
 @pytest.mark.usefixtures("allowed")

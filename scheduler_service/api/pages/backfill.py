@@ -63,5 +63,5 @@ def look_at_backfill(
 @router.post("/jobs/{job_id}/backfill", dependencies=CHANGER)
 def make_backfill(context: Context, who: Who, job_id: str, form: FormBody) -> Response:
     """Make what was looked at; to the page of the job."""
-    said = backfilled(context, who, job_id, {name: form.one(name) for name in ("from", "to", "overlap")})
+    said = backfilled(context, who, job_id, {name: form.one(name) or None for name in ("from", "to", "overlap")})
     return go(f"/jobs/{job_id}", "backfilled" if said["run_ids"] else "none-backfilled")
