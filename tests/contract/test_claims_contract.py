@@ -11,10 +11,11 @@ from scheduler_service.adapters.redis_client import connect
 from scheduler_service.core.errors import BrokerUnavailable
 from scheduler_service.core.instants import SECOND
 from scheduler_service.core.messages import Succeeded, decode
-from scheduler_service.core.wire import INBOX, cancel_key, claim_key, entry, result_key
+from scheduler_service.core.wire import GENERATION_SEEN, INBOX, cancel_key, claim_key, entry, result_key
 from scheduler_service.ports.broker import Claims
 from tests.support.fakes_redis import FakeClaims
 from tests.support.processes import free_port
+from tests.support.redis_server import RedisServer
 from workers.claim import claim
 from workers.connection import RedisConnection
 from workers.reporting import Told, send
@@ -244,6 +245,18 @@ def test_the_floor_of_a_generation_holds_for_every_queue_and_never_sinks(parts: 
 
 def test_the_eviction_policy_is_known(parts: Parts) -> None:
     assert parts.claims.eviction_policy() == "noeviction"
+
+
+@pytest.mark.redis
+def test_a_generation_named_before_a_restart_cannot_be_accepted_after_it(redis_server: RedisServer) -> None:
+    with closing(RedisClaims(redis_server.url)) as claims, connect(redis_server.url) as client:
+        before = claims.look().name
+        client.save()
+        redis_server.kill()
+        redis_server.start()
+        assert client.get(GENERATION_SEEN) == before, "the data are those of before"
+        assert not claims.accept(before, 1)
+        assert claims.accept(claims.look().name, 1)
 
 
 def test_nothing_is_asked_for_no_attempts(parts: Parts) -> None:

@@ -146,9 +146,9 @@ def test_a_queue_has_the_length_and_the_seq_of_what_is_consumed_next(broker: Bro
 def test_the_first_message_of_ours_is_found_behind_foreign_ones(broker: Broker) -> None:
     for _ in range(3):
         broker.push_foreign("default")
-    broker.dispatcher.publish([released("a", seq=21)])
+    broker.dispatcher.publish([released("a", seq=21), released("b", seq=22)])
     head = broker.dispatcher.heads(["default"])["default"]
-    assert (head.length, head.seq) == (4, 21)
+    assert (head.length, head.seq) == (5, 21)
 
 
 def test_a_queue_of_foreign_messages_has_no_seq(broker: Broker) -> None:
@@ -248,6 +248,14 @@ def test_a_message_equals_the_one_that_celery_sends(
     assert comparable(ours) == comparable(celerys)
     assert ours["properties"]["delivery_tag"] != celerys["properties"]["delivery_tag"]
     assert ours["headers"]["itinerary_attempt"] == run.attempt
+
+
+@pytest.mark.redis
+def test_runs_of_one_task_keep_their_own_time_limits(real: RealBroker) -> None:
+    limits = (90 * SECOND, 5 * SECOND, None)
+    real.dispatcher.publish([released(f"job_{limit}", timeout=limit) for limit in limits])
+    messages = [real.pop_raw("default") for _ in limits]
+    assert [message["headers"]["timelimit"] for message in messages if message] == [[100, 90], [15, 5], [None, None]]
 
 
 @pytest.mark.redis

@@ -13,7 +13,7 @@ from scheduler_service.adapters.redis_inbox import RedisInbox
 from scheduler_service.core.errors import BrokerUnavailable
 from scheduler_service.core.instants import SECOND
 from scheduler_service.core.messages import RunEnqueued, decode
-from scheduler_service.core.wire import INBOX, INBOX_DEAD, reply_key
+from scheduler_service.core.wire import INBOX, INBOX_DEAD, entry, reply_key
 from scheduler_service.ports.broker import Inbox
 from tests.support.fakes_redis import FakeInbox
 from tests.support.processes import free_port
@@ -131,6 +131,15 @@ def test_an_answer_lives_a_minute(redis_url: str) -> None:
     with closing(RedisInbox(redis_url)) as inbox, connect(redis_url) as client:
         inbox.reply("asker", {})
         assert 50 < client.ttl(reply_key("asker")) <= 60
+
+
+@pytest.mark.redis
+def test_trimming_keeps_the_unread_entries_of_the_same_millisecond(redis_url: str) -> None:
+    with closing(RedisInbox(redis_url)) as inbox, redis.Redis.from_url(redis_url) as client:
+        for number in (1, 2, 3):
+            client.xadd(INBOX, entry("run_enqueued", AT, {"run_ids": [str(number)]}), id=f"5-{number}")  # type: ignore[arg-type]
+        inbox.trim("5-1")
+        assert [entry_id for entry_id, _ in inbox.read(START, 10, 0).entries] == ["5-2", "5-3"]
 
 
 @pytest.mark.redis

@@ -8,8 +8,9 @@ from scheduler_service.core.effects import MakeRuns, MoveRuns, Publish
 from scheduler_service.core.feedback import InboxRead, ResultsFound
 from scheduler_service.core.identity import occurrence_run_id
 from scheduler_service.core.instants import HOUR, MINUTE, SECOND, Instant
+from scheduler_service.core.job_body import read_job
 from scheduler_service.core.messages import Heartbeat
-from scheduler_service.core.model import Gap
+from scheduler_service.core.model import Gap, Job
 from scheduler_service.core.run_state import RunState
 from scheduler_service.core.state import CoreSettings
 from tests.support.world import MONDAY, World, attempt_of
@@ -126,6 +127,17 @@ class TestReports:
         world.tell("succeeded", task_id=attempt_of(run.run_id), worker="w", result="too late")
         world.settle()
         assert world.run(run.run_id).state is RunState.RETRYING
+
+    def test_a_report_of_a_run_that_is_final_is_kept_with_it(self, world: World) -> None:
+        run_id = world.enqueue()
+        world.advance(2 * SECOND)
+        assert world.run(run_id).state is RunState.COMPLETED
+        kind, body = fails("too late")
+        world.tell(kind, task_id=attempt_of(run_id), worker="w2", **body)
+        world.settle()
+        late = world.run(run_id).late
+        assert late is not None
+        assert (late.count, late.kind, late.worker) == (1, "failed", "w2")
 
     def test_a_report_of_a_run_that_never_was_is_counted_and_forgotten(self, world: World) -> None:
         world.tell("succeeded", task_id="nobody_2026-11-30T10:00:00Z~1", worker="w", result=1)
@@ -245,11 +257,25 @@ class TestEdits:
     def test_a_job_made_while_nobody_led_is_planned_from_its_making(self, world: World) -> None:
         world.workers.listening = False
         world.advance(15 * SECOND)
-        world.store.jobs.replace(world_job(world, "a", "10s"), None)
+        world.store.jobs.replace(world_job(world, "a", {"kind": "interval", "every": "10s"}), None)
         world.lead(wait=7 * SECOND)
         world.workers.listening = True
         world.advance(30 * SECOND)
         assert world.states("a")[:3] == ["completed"] * 3
+
+    def test_a_job_made_while_nobody_led_owes_nothing_from_before_its_making(self, world: World) -> None:
+        world.every("z", "1h")  # so that there is a cursor from before
+        world.advance(5 * SECOND)
+        world.now += 30 * MINUTE
+        made = world.now
+        schedule = {"kind": "cron", "expr": "* * * * *"}
+        job = world_job(world, "a", schedule, misfire={"policy": "fire_all"}, overlap="allow")
+        world.store.jobs.replace(job, None)
+        world.lead(wait=10 * MINUTE)
+        world.advance(MINUTE)
+        owed = [MONDAY + minute * MINUTE for minute in range(31, 42)]
+        assert made < owed[0]
+        assert [run.scheduled_at for run in world.runs("a") if run.scheduled_at <= world.now] == owed
 
     def test_a_due_row_that_was_cancelled_meanwhile_is_counted_as_stale(self, world: World) -> None:
         run_id = world.enqueue(after=5 * SECOND)
@@ -269,6 +295,14 @@ class TestPause:
         world.advance(20 * SECOND)
         done = [(run.scheduled_at - MONDAY) // SECOND for run in world.runs("a") if run.state is RunState.COMPLETED]
         assert done == [10, 80, 90]
+
+    def test_no_rows_are_made_inside_a_pause_with_an_end(self, world: World) -> None:
+        world.every("a", "10s")
+        world.advance(12 * SECOND)
+        world.pause("a", until=MONDAY + 95 * SECOND)
+        world.advance(2 * MINUTE)
+        rows = [(run.scheduled_at - MONDAY) // SECOND for run in world.runs("a") if run.scheduled_at <= world.now]
+        assert rows == [10, 100, 110, 120, 130]
 
     def test_a_pause_with_an_end_ends_by_itself(self, world: World) -> None:
         world.every("a", "10s")
@@ -648,10 +682,9 @@ class TestWindow:
         assert len(world.workers.started) == 6
 
 
-def world_job(world: World, job_id: str, every: str) -> "object":
-    from scheduler_service.core.job_body import read_job
-
-    body = {"job_id": job_id, "task": "demo.task", "schedule": {"kind": "interval", "every": every}}
+def world_job(world: World, job_id: str, schedule: dict[str, object], **more: object) -> Job:
+    """A job that is stored without a word to the leader."""
+    body = {"job_id": job_id, "task": "demo.task", "schedule": schedule, **more}
     return read_job(body, made_at=world.now)[0]
 
 

@@ -10,7 +10,7 @@ from scheduler_service.adapters.metrics import PrometheusMeter
 from scheduler_service.adapters.redis_inbox import RedisInbox
 from scheduler_service.core.feedback import InboxRead
 from scheduler_service.core.instants import SECOND
-from scheduler_service.core.listening import Listened
+from scheduler_service.core.listening import NEVER, Listened
 from scheduler_service.core.messages import CancelRun
 from scheduler_service.core.wire import AGAIN_FIELD, entry
 from scheduler_service.loops.inbox_reader import InboxReader, parts
@@ -133,6 +133,16 @@ def test_while_it_pauses_nothing_is_confirmed(reading: Reading) -> None:
     assert reading.reader.listened == Listened(AT, AT)
     reading.enough.clear()
     listens(reading, 30, 30)
+
+
+def test_a_read_that_is_not_at_the_end_confirms_nothing() -> None:
+    reading = Reading()
+    reading.send(*(str(number) for number in range(201)))
+    seen = []
+    for _ in range(3):
+        reading.reader._read_once()  # 100 entries at a time
+        seen.append(reading.reader.listened)
+    assert seen == [NEVER, NEVER, Listened(AT, AT)]
 
 
 def test_what_is_confirmed_was_told_before(reading: Reading) -> None:

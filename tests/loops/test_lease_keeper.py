@@ -1,8 +1,9 @@
-"""The leader's clock: the database's, however this host's runs beside it."""
+"""The leader's trust in its lease, and its clock: the database's, however this host's runs beside it."""
 
 import pytest
 
 from scheduler_service.core.instants import HOUR, MILLISECOND, SECOND, Duration, Instant
+from scheduler_service.core.model import Lease
 from scheduler_service.loops.lease_keeper import LeaseKeeper
 from tests.support.fake_store import FakeStore
 
@@ -40,3 +41,41 @@ def test_a_host_whose_clock_runs_too_fast_or_too_slow_makes_no_run_early_or_late
         clocks.keeper.confirm()
         assert clocks.keeper.now() >= before
     assert abs(clocks.ahead) < 5 * MILLISECOND
+
+
+class SlowLeases:
+    """A store that confirms a lease only after two seconds."""
+
+    def __init__(self) -> None:
+        self.host: Duration = 1_000 * SECOND
+
+    def renew(self, lease: Lease, ttl: Duration) -> Lease:
+        self.host += 2 * SECOND
+        return lease
+
+    def resign(self, lease: Lease) -> None: ...
+
+
+def slow_keeper() -> tuple[SlowLeases, LeaseKeeper]:
+    leases = SlowLeases()
+    lease = Lease(0, 1, "one", 1)
+    return leases, LeaseKeeper(leases, lease, leases.host, TTL, lambda: None, clock=lambda: leases.host)  # type: ignore[arg-type]
+
+
+def test_trust_ends_a_margin_before_the_lease_does() -> None:
+    leases, keeper = slow_keeper()
+    leases.host += 4 * SECOND - 1
+    assert keeper.trusted()
+    leases.host += 1
+    assert not keeper.trusted()
+
+
+def test_trust_counts_from_before_the_question_not_from_its_answer() -> None:
+    leases, keeper = slow_keeper()
+    asked_at = leases.host
+    keeper.confirm()
+    assert leases.host == asked_at + 2 * SECOND
+    leases.host = asked_at + 4 * SECOND - 1
+    assert keeper.trusted()
+    leases.host = asked_at + 4 * SECOND
+    assert not keeper.trusted()
