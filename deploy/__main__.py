@@ -21,6 +21,7 @@ from environments import LOCK_OF, ROOT, environment, working_uv
 HELP = """\
 python3 deploy up [--demo] [--port N] [--data-dir DIR]   run everything on this machine; Ctrl-C stops it
 python3 deploy test [--fast] [pytest arguments]          run the tests on real Redis and PostgreSQL
+python3 deploy test --mutants [core] [loops] [...]       whether the tests notice small wrong changes of the product
 python3 deploy bench [suites] [--quick] [--report DIR]    measure, beside peers and limits
 python3 deploy env                                       only make the environment; then .venv/bin/itinerary is
                                                          the command line: jobs, runs, status, enqueue, ...
@@ -47,9 +48,11 @@ def up(arguments: list[str]) -> None:
 
 
 def test(arguments: list[str]) -> None:
-    """Run pytest: the fast part, what the arguments say, or all of it."""
+    """Run pytest: the fast part, what the arguments say, or all of it; or judge the tests by mutants."""
     python = environment(".venv-test")
     os.chdir(ROOT)
+    if "--mutants" in arguments:
+        become(python, ["-m", "tests.mutants", *(word for word in arguments if word != "--mutants")])
     pytest = ["-m", "pytest"]
     if "--fast" in arguments:
         rest = [word for word in arguments if word != "--fast"]

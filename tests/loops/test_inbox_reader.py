@@ -9,7 +9,7 @@ import pytest
 from scheduler_service.adapters.metrics import PrometheusMeter
 from scheduler_service.adapters.redis_inbox import RedisInbox
 from scheduler_service.core.feedback import InboxRead
-from scheduler_service.core.instants import SECOND
+from scheduler_service.core.instants import SECOND, Duration
 from scheduler_service.core.listening import NEVER, Listened
 from scheduler_service.core.messages import CancelRun
 from scheduler_service.core.wire import AGAIN_FIELD, entry
@@ -98,6 +98,8 @@ def test_parts_are_cut_where_old_and_new_meet_and_end_where_the_batch_ends() -> 
     batch = InboxBatch((("1-0", fields), ("2-0", fields), ("3-0", sent_again), ("4-0", fields)), "4-0", True)
     cut = [(len(part.entries), part.position, part.again) for part in parts(batch, "1-5")]
     assert cut == [(1, "1-0", True), (1, "2-0", False), (1, "3-0", True), (1, "4-0", False)]
+    at_the_last = [(part.position, part.again) for part in parts(batch, "2-0")]
+    assert at_the_last == [("3-0", True), ("4-0", False)]
     (empty,) = parts(InboxBatch((), "9-0", True), "0-0")
     assert (empty.entries, empty.position, empty.again) == ((), "9-0", False)
 
@@ -143,6 +145,24 @@ def test_a_read_that_is_not_at_the_end_confirms_nothing() -> None:
         reading.reader._read_once()  # 100 entries at a time
         seen.append(reading.reader.listened)
     assert seen == [NEVER, NEVER, Listened(AT, AT)]
+
+
+class SlowInbox(FakeInbox):
+    """One whose read comes back two seconds later."""
+
+    reading: "Reading"
+
+    def read(self, position: str, most: int, wait: Duration) -> InboxBatch:
+        batch = super().read(position, most, 0)
+        self.reading.now += 2 * SECOND
+        return batch
+
+
+def test_a_read_confirms_only_what_was_there_when_it_was_asked_for() -> None:
+    inbox = SlowInbox()
+    inbox.reading = reading = Reading(inbox)
+    reading.reader._read_once()
+    assert reading.reader.listened == Listened(AT, AT)
 
 
 def test_what_is_confirmed_was_told_before(reading: Reading) -> None:

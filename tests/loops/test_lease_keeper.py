@@ -1,7 +1,10 @@
 """The leader's trust in its lease, and its clock: the database's, however this host's runs beside it."""
 
+import threading
+
 import pytest
 
+from scheduler_service.core.errors import LeaseLost
 from scheduler_service.core.instants import HOUR, MILLISECOND, SECOND, Duration, Instant
 from scheduler_service.core.model import Lease
 from scheduler_service.loops.lease_keeper import LeaseKeeper
@@ -56,6 +59,15 @@ class SlowLeases:
     def resign(self, lease: Lease) -> None: ...
 
 
+class TakenLeases:
+    """A store in which somebody else leads by now."""
+
+    def renew(self, lease: Lease, ttl: Duration) -> Lease:
+        raise LeaseLost("term 2 leads")
+
+    def resign(self, lease: Lease) -> None: ...
+
+
 def slow_keeper() -> tuple[SlowLeases, LeaseKeeper]:
     leases = SlowLeases()
     lease = Lease(0, 1, "one", 1)
@@ -79,3 +91,13 @@ def test_trust_counts_from_before_the_question_not_from_its_answer() -> None:
     assert keeper.trusted()
     leases.host = asked_at + 4 * SECOND
     assert not keeper.trusted()
+
+
+def test_a_lease_that_is_lost_is_not_trusted_however_young_its_confirmation() -> None:
+    told = threading.Event()
+    keeper = LeaseKeeper(TakenLeases(), Lease(0, 1, "one", 1), 0, SECOND // 10, told.set, clock=lambda: 0)  # type: ignore[arg-type]
+    assert keeper.trusted()
+    keeper.start()
+    assert told.wait(10)
+    assert not keeper.trusted()
+    keeper.stop(resign=False)
