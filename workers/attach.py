@@ -1,19 +1,20 @@
 """`attach(app)`: a Celery app's tasks run under Itinerary, with no other change to it.
 
 Owns the wiring to Celery's signals. Promises that nothing happens in processes that are not workers, and that a worker
-that cannot give its tasks the claim does not start at all. Messages of others are never looked into.
+that cannot give its tasks the claim does not start at all. Messages of others go their way as ever.
 """
 
+import logging
 import os
 import sys
 import threading
+from collections.abc import Iterable
 from typing import Any, Final
 from uuid import uuid4
-from weakref import WeakValueDictionary
 
 from celery import Celery, signals
 from celery.app.trace import build_tracer
-from celery.exceptions import NotRegistered, TimeLimitExceeded, WorkerLostError
+from celery.exceptions import TaskRevokedError, TimeLimitExceeded, WorkerLostError
 
 from scheduler_service import tracing
 from scheduler_service.core.errors import BadValue
@@ -22,31 +23,36 @@ from scheduler_service.core.wire import HEADER_QUEUE, HEADER_SEQ
 from workers import reporting
 from workers.board import Board
 from workers.claim import Verdict, claim
+from workers.claimable import hindrance, refusal
 from workers.connection import RedisConnection, usable_url
 from workers.current import running
 from workers.delivery import TERMINATED, TIMED_OUT, is_ours
 from workers.green import mend_kombu
 from workers.heartbeat import Heart, Owed
-from workers.mixin import delivery_of, give_claim
+from workers.held import HeldRequests
+from workers.intake import Intake
+from workers.mixin import Claiming, delivery_of, give_claim
 from workers.reporting import ANY_TOKEN, Told
 
 WORKER_LOST: Final = "worker_lost"
-UNKNOWN_TASK: Final = "unknown_task"
+REVOKED: Final = "revoked"
 REDIS_VARIABLE: Final = "ITINERARY_REDIS_URL"
 _POOL_OF_PROCESSES: Final = "celery.concurrency.prefork"
 _UNTRIED_POOL: Final = "celery.concurrency.eventlet"
 
+log = logging.getLogger("itinerary.worker")
+
 _attachments: dict[int, "Attachment"] = {}
 
 
-def attach(app: Celery, redis_url: str | None = None) -> None:
+def attach(app: Celery, redis_url: str | None = None, *, exclude: Iterable[str] = ()) -> None:
     """Let `app`'s workers run the scheduler's tasks: claimed before they start, reported when they end.
 
-    Redis is `redis_url`, else ITINERARY_REDIS_URL, else the app's broker where that is Redis. Attaching again changes
-    nothing.
+    Redis is `redis_url`, else ITINERARY_REDIS_URL, else the app's broker where that is Redis. `exclude` names tasks
+    that the scheduler never runs, since they cannot be claimed. Attaching again changes nothing.
     """
     if id(app) not in _attachments:
-        _attachments[id(app)] = Attachment(app, redis_url)
+        _attachments[id(app)] = Attachment(app, redis_url, frozenset(exclude))
 
 
 def attach_new_tasks(app: Celery) -> None:
@@ -57,15 +63,17 @@ def attach_new_tasks(app: Celery) -> None:
 class Attachment:
     """One app's wiring; kept for the life of the process, as the app is."""
 
-    def __init__(self, app: Celery, redis_url: str | None) -> None:
+    def __init__(self, app: Celery, redis_url: str | None, exclude: frozenset[str]) -> None:
         self._app = app
         self._redis_url = redis_url
+        self._exclude = exclude
+        self._unclaimable: dict[str, str] = {}
         self._connection: RedisConnection | None = None
         self._board: Board | None = None
         self._worker = "celery"
         self._main_pid = 0
         self._heart: Heart | None = None
-        self._received: WeakValueDictionary[str, Any] = WeakValueDictionary()
+        self._received = HeldRequests()
         for signal, receiver in (
             (signals.worker_init, self._on_worker_init),
             (signals.celeryd_after_setup, self._on_worker_setup),
@@ -76,9 +84,9 @@ class Attachment:
             (signals.task_postrun, self._on_postrun),
             (signals.task_failure, self._on_failure),
             (signals.task_revoked, self._on_revoked),
-            (signals.task_unknown, self._on_unknown),
         ):
             signal.connect(receiver, weak=False)
+        app.steps["consumer"].add(type("Intake", (Intake,), {"desk": self}))
 
     # Before any tracer is built
 
@@ -91,7 +99,9 @@ class Attachment:
             self._arm(instance.hostname)
 
     def _on_child_init(self, sender: Any, **_: Any) -> None:
-        if self._connection is None and sender:  # a fresh interpreter, where nothing was armed before the fork
+        if self._connection is not None:
+            self.arm_again()  # what a process registers when it starts
+        elif sender:  # a fresh interpreter, where nothing was armed before the fork
             self._arm(str(sender))
 
     def _arm(self, worker: str) -> None:
@@ -105,14 +115,35 @@ class Attachment:
         mend_kombu()
         self._worker = worker
         self._main_pid = self._main_pid or os.getpid()
-        for name, task in self._app.tasks.items():
-            if give_claim(task, self._connection, board, worker) and task.__trace__ is not None:
-                task.__trace__ = build_tracer(name, task, self._app.loader, worker, app=self._app)
+        refused = self._give_claims(self._connection, board)
+        if refused:
+            sys.exit("; ".join(f"itinerary: {refusal(name, why)}" for name, why in refused.items()))
+
+    def _give_claims(self, connection: RedisConnection, board: Board) -> dict[str, str]:
+        """Give every task the claim; those that cannot have it, but for what is excluded."""
+        for name, task in list(self._app.tasks.items()):
+            why = None if isinstance(task, Claiming) else hindrance(task)
+            if why is not None:
+                self._unclaimable[name] = why
+            elif give_claim(task, connection, board, self._worker, self.child_lost) and task.__trace__ is not None:
+                task.__trace__ = build_tracer(name, task, self._app.loader, self._worker, app=self._app)
+        return {name: why for name, why in self._unclaimable.items() if name not in self._exclude}
 
     def arm_again(self) -> None:
         """The same for tasks that came later; before the worker starts there is nothing to do."""
-        if self._connection is not None:
-            self._arm(self._worker)
+        if self._connection is not None and self._board is not None:
+            known = set(self._unclaimable)
+            for name, why in self._give_claims(self._connection, self._board).items():
+                if name not in known:
+                    log.error("runs of this task will fail: %s", refusal(name, why))
+
+    def before_strategies(self) -> None:
+        """See Desk: tasks may have been registered, or made anew, since the worker started."""
+        self.arm_again()
+
+    def unclaimable(self, task: str) -> str | None:
+        """See Desk."""
+        return self._unclaimable.get(task)
 
     def _find_redis(self) -> str:
         wanted = self._redis_url or os.environ.get(REDIS_VARIABLE) or self._app.conf.broker_url
@@ -133,7 +164,7 @@ class Attachment:
         pool = type(sender.pool).__module__
         if pool == _UNTRIED_POOL:  # its makers advise against new use
             sys.exit("itinerary: the pool eventlet is not supported; use -P gevent, prefork, threads or solo")
-        self._heart = Heart(self._connection, self._board, self._worker, sender)
+        self._heart = Heart(self._connection, self._board, self._worker, sender, self._received)
         self._board.on_waiting = self._heart.beat_soon
         if pool == _POOL_OF_PROCESSES:
             threading.Thread(target=self._board.listen, name="itinerary-board", daemon=True).start()
@@ -146,26 +177,33 @@ class Attachment:
 
     def _on_received(self, sender: Any, request: Any, **_: Any) -> None:
         if sender.app is self._app and is_ours(request.request_dict):
-            self._received[request.id] = request
+            self._received.add(request)
 
     def _on_failure(self, task_id: str, exception: Any, **_: Any) -> None:
         """Celery says this in the main process for a child that is gone; a task's own errors have a delivery."""
         if isinstance(exception, TimeLimitExceeded):
             self._report_for_child(task_id, exception, TIMED_OUT)
-        elif isinstance(exception, WorkerLostError):
-            self._report_for_child(task_id, exception, WORKER_LOST)
 
-    def _on_revoked(self, request: Any, terminated: bool, **_: Any) -> None:
-        """Celery says this when it signals the child or greenlet, which reports by itself where it still can."""
+    def child_lost(self, task_id: str, exc: WorkerLostError) -> None:
+        """The process that ran this task is gone."""
+        self._report_for_child(task_id, exc, WORKER_LOST)
+
+    def _on_revoked(self, request: Any, terminated: bool, expired: bool, **_: Any) -> None:
+        """Celery says this when it signals the child or greenlet, which reports by itself where it still can.
+
+        What was revoked before it began is dropped by every worker that heard of it.
+        """
         if terminated:
             self._report_for_child(request.id, RuntimeError("terminated by remote control"), TERMINATED, wait=True)
+        elif not expired and is_ours(vars(request)):
+            self.refuse(vars(request), TaskRevokedError("revoked by remote control before it began"), REVOKED)
 
     def _report_for_child(self, task_id: str, exc: BaseException, reason: str, wait: bool = False) -> None:
         """If we die before the heart has sent it, heartbeats end too and the leader calls the attempt lost.
 
         A child that did not have its claim yet has begun nothing: the leader will send the attempt again.
         """
-        request, connection, heart, board = self._received.get(task_id), self._connection, self._heart, self._board
+        request, connection, heart, board = self._received.of(task_id), self._connection, self._heart, self._board
         if request is None or connection is None or heart is None or board is None or os.getpid() != self._main_pid:
             return
         if not board.is_claimed(task_id):
@@ -179,22 +217,22 @@ class Attachment:
 
         heart.enqueue(Owed(task_id, send, pid))
 
-    def _on_unknown(self, sender: Any, message: Any, name: str, id: str, **_: Any) -> None:
+    def refuse(self, headers: Any, exc: Exception, reason: str) -> None:
+        """See Desk. The claim comes first: another copy may run, and what is cancelled stays so."""
         connection, heart = self._connection, self._heart
-        headers = message.headers or {}
-        if sender.app is not self._app or connection is None or heart is None or not is_ours(headers):
+        if connection is None or heart is None:
             return
-        seq, queue = headers.get(HEADER_SEQ), headers.get(HEADER_QUEUE)
+        task_id, seq, queue = headers["id"], headers.get(HEADER_SEQ), headers.get(HEADER_QUEUE)
         token, at = uuid4().hex, reporting.clock()
-        report = Told(id, self._worker, None).failed(NotRegistered(name), UNKNOWN_TASK)
+        report = Told(task_id, self._worker, None).failed(exc, reason)
 
         def refuse() -> Verdict:
-            verdict = claim(connection, id, token, self._worker, at, seq, queue)
+            verdict = claim(connection, task_id, token, self._worker, at, seq, queue)
             if verdict is Verdict.WON:
                 reporting.send(connection, report, token, True)
             return verdict
 
-        heart.enqueue(Owed(id, refuse))
+        heart.enqueue(Owed(task_id, refuse))
 
     # In the process that runs the task
 

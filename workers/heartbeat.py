@@ -11,8 +11,9 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, Final
 from uuid import uuid4
 
@@ -23,12 +24,16 @@ from workers.board import Board
 from workers.claim import Verdict
 from workers.connection import AWAY, RedisConnection
 from workers.delivery import is_ours
+from workers.held import HeldRequests
 from workers.reporting import clock, is_reported, send
 
 EVERY: Final = float(HEARTBEAT_SECONDS)
 _FAREWELL_WITHIN: Final = 5.0
 _TOO_DEEP: Final = 50_000
 _TRIED_AGAIN_AFTER: Final = 0.5
+# An id has at most 300 characters, and an entry of the inbox at most half a million.
+_IN_ONE_ENTRY: Final = 800
+_LISTED_AT_ONCE: Final = 20_000
 
 log = logging.getLogger("itinerary.worker")
 
@@ -48,18 +53,23 @@ class Owed:
 class Heart(threading.Thread):
     """The thread. `enqueue` takes what is owed; `beat_soon` asks for a heartbeat; `stop` says farewell."""
 
-    def __init__(self, connection: RedisConnection, board: Board, worker: str, consumer: Any) -> None:
+    def __init__(
+        self, connection: RedisConnection, board: Board, worker: str, consumer: Any, received: HeldRequests
+    ) -> None:
         super().__init__(name="itinerary-heart", daemon=True)
         self._connection = connection
         self._board = board
         self._worker = worker
         self._consumer = consumer
+        self._requests = received
         self._inbox: queue.SimpleQueue[Owed | None] = queue.SimpleQueue()
         self._held: list[Owed] = []
         self._leaving: list[Owed] = []
         self._not_yet: list[Owed] = []
         self._generation: str | None = None
         self._missing: set[str] = set()
+        self._over: set[str] = set()
+        self._listed_until = 0
         self._beaten_at = float("-inf")
         self._pause = EVERY
         self._hurried = False
@@ -139,10 +149,13 @@ class Heart(threading.Thread):
         try:
             is_first = self._speak_anew()
             # Listed only now: what was claimed before the data were lost must be in it.
-            words = self._words(farewell)
+            parts = self._parts(farewell)
             depth: Any = self._connection.client.xlen(INBOX)
             if is_first or depth < _TOO_DEEP:
-                self._connection.client.xadd(INBOX, words)
+                with self._connection.client.pipeline(transaction=False) as pipe:
+                    for part in parts:
+                        pipe.xadd(INBOX, part)
+                    pipe.execute()
         except AWAY as exc:
             log.warning("redis is away, no heartbeat: %s", exc)
             return False
@@ -163,28 +176,47 @@ class Heart(threading.Thread):
         self._generation = name
         return True
 
-    def _words(self, farewell: bool) -> Any:
+    def _parts(self, farewell: bool) -> list[Any]:
+        """The heartbeat as entries, more than one where the lists are long."""
         running, received = ([], []) if farewell else self._listed()
         body = {
             "worker": self._worker,
-            "running": running,
-            "received": received,
             "concurrency": 0 if farewell else self._concurrency(),
             "queues": self._queues(),
             "generation": self._generation,
         }
-        return entry("heartbeat", clock(), body)
+        nothing: list[str] = []
+        slices = list(zip_longest(_sliced(running), _sliced(received), fillvalue=nothing)) or [(nothing, nothing)]
+        return [
+            entry("heartbeat", clock(), body | {"running": runs, "received": waits} | ({"part": n} if n else {}))
+            for n, (runs, waits) in enumerate(slices)
+        ]
 
     def _listed(self) -> tuple[list[str], list[str]]:
         """(running, received): only what has its claim runs; the rest waits for it, or for its turn."""
         claimed = self._board.all_claimed()
         ours = [request.id for request in _snapshot(state.requests) if is_ours(request.request_dict)]
+        held = set(self._requests.unacknowledged())
         missing = claimed.difference(ours)
         # Not at once: the report of a child that was killed may be about to ask for it.
-        self._board.over(missing & self._missing)
+        over = missing & self._missing
+        self._board.over(over)
+        # Of what ran here and is over, a second message may wait here still: that is no sign of life.
+        self._over = (self._over | over) & held
         self._missing = missing
         leaving = [owed.task_id for owed in self._leaving]
-        return [*(t for t in ours if t in claimed), *leaving], [t for t in ours if t not in claimed]
+        waiting = [t for t in ours if t not in claimed]
+        waiting += held.difference(ours, claimed, self._over)
+        return [*(t for t in ours if t in claimed), *leaving], self._in_turn(waiting)
+
+    def _in_turn(self, waiting: list[str]) -> list[str]:
+        """As many as are listed at once; where there are more, the others come with the next heartbeats."""
+        if len(waiting) <= _LISTED_AT_ONCE:
+            return waiting
+        waiting.sort()
+        at = self._listed_until % len(waiting)
+        self._listed_until = at + _LISTED_AT_ONCE
+        return (waiting[at:] + waiting[:at])[:_LISTED_AT_ONCE]
 
     def _concurrency(self) -> int:
         return int(getattr(self._consumer.pool, "num_processes", 0) or 0)
@@ -192,6 +224,11 @@ class Heart(threading.Thread):
     def _queues(self) -> list[str]:
         consumed: Mapping[str, Any] = self._consumer.app.amqp.queues.consume_from
         return sorted(consumed)
+
+
+def _sliced(task_ids: list[str]) -> Iterator[list[str]]:
+    """In pieces of which two fit into one entry of the inbox."""
+    return (task_ids[start : start + _IN_ONE_ENTRY] for start in range(0, len(task_ids), _IN_ONE_ENTRY))
 
 
 def _is_gone(pid: int | None) -> bool:

@@ -5,20 +5,24 @@ replaces a user's class: each task's class gets a subclass of its own, so that a
 """
 
 import logging
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from celery import Task
-from celery.exceptions import Ignore
+from celery.exceptions import Ignore, WorkerLostError
+from celery.utils.imports import symbol_by_name
 
 from workers.board import Board
 from workers.claim import Verdict
 from workers.connection import RedisConnection
 from workers.current import running
 from workers.delivery import Delivery
+from workers.request import telling
 from workers.tracing import begin
 
 log = logging.getLogger("itinerary.worker")
 
+Lost = Callable[[str, WorkerLostError], None]
 _SLOT = "itinerary_delivery"
 
 
@@ -28,6 +32,7 @@ class Claiming(Task[Any, Any]):
     itinerary_connection: ClassVar[RedisConnection]
     itinerary_board: ClassVar[Board]
     itinerary_worker: ClassVar[str]
+    itinerary_lost: ClassVar[Lost]
 
     def before_start(self, task_id: str, args: Any, kwargs: Any) -> None:
         """Claim, or end the task by Ignore: then nothing of it runs."""
@@ -69,19 +74,23 @@ def delivery_of(task: Any) -> Delivery | None:
     return delivery
 
 
-def give_claim(task: Any, connection: RedisConnection, board: Board, worker: str) -> bool:
-    """Put the mixin before the task's class; False where it is there already (its worker's name is set anew)."""
+def give_claim(task: Any, connection: RedisConnection, board: Board, worker: str, lost: Lost) -> bool:
+    """Put the mixin before the task's class; False where it is there already (its worker's name is set anew).
+
+    `lost` is called in the main process with the id of an attempt whose process is gone.
+    """
     kind = type(task)
-    if issubclass(kind, Claiming):
-        kind.itinerary_connection, kind.itinerary_board, kind.itinerary_worker = connection, board, worker
-        return False
-    members = {
-        "__module__": kind.__module__,
-        "__qualname__": kind.__qualname__,
-        "__doc__": kind.__doc__,
+    given = {
         "itinerary_connection": connection,
         "itinerary_board": board,
         "itinerary_worker": worker,
+        "itinerary_lost": staticmethod(lost),
     }
-    task.__class__ = type(kind.__name__, (Claiming, kind), members)
+    if issubclass(kind, Claiming):
+        for name, value in given.items():
+            setattr(kind, name, value)
+        return False
+    members = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
+    task.__class__ = type(kind.__name__, (Claiming, kind), members | given)
+    task.Request = telling(symbol_by_name(task.Request))
     return True

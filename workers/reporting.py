@@ -18,11 +18,13 @@ from workers.connection import RedisConnection
 from workers.plain import plain_error, plain_result
 
 ANY_TOKEN: Final = "*"
+# Longer than a worker may hold another message of it, behind a rate limit or in its queue.
+_DONE_SECONDS: Final = 7 * 24 * 3600
 
-# KEYS: claim, result, inbox. ARGV: token, whether it claimed, seconds, whether it is sent again, v, type, at, body, and
-# the field that says "again". A claim that reads `done` was reported: the second sender (a lost reply, a killed child,
-# a main process that says everything again) says nothing. A claim that is gone although it was won means that Redis
-# lost data, or that the leader has given the attempt up; the report is still true.
+# KEYS: claim, result, inbox. ARGV: token, whether it claimed, seconds of the result, whether it is sent again, v, type,
+# at, body, the field that says "again", and seconds of the claim. A claim that reads `done` was reported: the second
+# sender (a lost reply, a killed child, a main process that says everything again) says nothing. A claim that is gone
+# although it was won means that Redis lost data, or that the leader has given the attempt up; the report is still true.
 _REPORT: Final = """
 local holder = redis.call('GET', KEYS[1])
 if holder == 'done' then return 0 end
@@ -35,7 +37,7 @@ else
   redis.call('HSET', KEYS[2], unpack(fields))
   redis.call('EXPIRE', KEYS[2], ARGV[3])
 end
-redis.call('SET', KEYS[1], 'done', 'EX', ARGV[3])
+redis.call('SET', KEYS[1], 'done', 'EX', ARGV[10])
 return 1
 """
 
@@ -99,7 +101,8 @@ def send(connection: RedisConnection, report: Report, token: str, claimed: bool,
     """
     fields = entry(report.kind, report.at, dict(report.body))
     keys = [claim_key(report.task_id), result_key(report.task_id), INBOX]
-    args = [token, "1" if claimed else "0", str(CLAIM_SECONDS), "1" if again else "0", *fields.values(), AGAIN_FIELD]
+    flags = [token, "1" if claimed else "0", str(CLAIM_SECONDS), "1" if again else "0"]
+    args = [*flags, *fields.values(), AGAIN_FIELD, str(_DONE_SECONDS)]
     return bool(connection.run_script(_REPORT, keys, args))
 
 

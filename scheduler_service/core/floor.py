@@ -1,7 +1,8 @@
-"""The floor of each queue: the lowest seq of its messages that may still start something.
+"""The low watermark (floor) of each queue: the lowest seq of its messages that may still start something.
 
 Claims of ended attempts are kept until the floor in Redis has passed their seq: removed sooner, a second message of the
-same attempt would start it again. Promises that a floor never passes a run that is pending or on its way there.
+same attempt would start it again. Promises that a floor passes no message of a run that is pending or on its way there:
+neither the last one, nor one before it, which a worker may have held all the time.
 """
 
 import heapq
@@ -21,7 +22,7 @@ _RUBBISH: Final = 1_000
 class Floors:
     """What is out in each queue, and which ended attempts wait for the floor to pass them."""
 
-    _out: dict[str, tuple[str, int]] = field(default_factory=dict)
+    _out: dict[str, tuple[str, int, int]] = field(default_factory=dict)
     _count: Counter[str] = field(default_factory=Counter)
     _seqs: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
     _touched: set[str] = field(default_factory=set)
@@ -30,22 +31,26 @@ class Floors:
     _ended: dict[str, list[tuple[int, str, int]]] = field(default_factory=dict)
     _kept: int = 0
 
-    def out(self, queue: str, run_id: str, seq: int) -> None:
-        """A message with this seq exists or is about to; an older one of the same run counts no more."""
-        message = (queue, seq)
+    def out(self, queue: str, run_id: str, attempt: int, seq: int) -> None:
+        """A message with this seq exists or is about to; of several of one attempt the first one counts."""
         before = self._out.get(run_id)
-        if before == message:
-            return
         if before is not None:
+            if before[:2] == (queue, attempt) and before[2] <= seq:
+                return
             self.gone(run_id)
-        self._out[run_id] = message
+        self._out[run_id] = (queue, attempt, seq)
         self._count[queue] += 1
         heapq.heappush(self._seqs.setdefault(queue, []), (seq, run_id))
         self._touched.add(queue)
 
+    def taken_over(self, queue: str, run_id: str, attempt: int) -> None:
+        """Another leader sent this one, perhaps more than once; only its last seq is stored."""
+        if run_id not in self._out:
+            self.out(queue, run_id, attempt, 0)
+
     def gone(self, run_id: str) -> None:
         """No message of this run is to start anything any more."""
-        queue, _ = self._out.pop(run_id, (None, 0))
+        queue, *_ = self._out.pop(run_id, (None,))
         if queue is not None:
             self._count[queue] -= 1
             self._touched.add(queue)
@@ -106,12 +111,16 @@ class Floors:
     def _lowest(self, queue: str, next_seq: int) -> int:
         seqs = self._seqs.get(queue, [])
         if len(seqs) > 2 * self._count[queue] + _RUBBISH:
-            seqs = self._seqs[queue] = [one for one in seqs if self._out.get(one[1]) == (queue, one[0])]
+            seqs = self._seqs[queue] = [one for one in seqs if self._is_out(queue, *one)]
             heapq.heapify(seqs)
-        while seqs and self._out.get(seqs[0][1]) != (queue, seqs[0][0]):
+        while seqs and not self._is_out(queue, *seqs[0]):
             heapq.heappop(seqs)
         if seqs:
             return seqs[0][0]
         self._seqs.pop(queue, None)
         del self._count[queue]
         return next_seq
+
+    def _is_out(self, queue: str, seq: int, run_id: str) -> bool:
+        out = self._out.get(run_id)
+        return out is not None and out[0] == queue and out[2] == seq

@@ -76,7 +76,8 @@ class RetryAsked:
 class Heartbeat:
     """What one worker process runs and holds; (run_id, attempt) pairs.
 
-    `generation` is the one of Redis in which it has said again what it knows.
+    `generation` is the one of Redis in which it has said again what it knows. A long list comes in several entries, in
+    order; `part` counts them from 0.
     """
 
     worker: str
@@ -86,6 +87,7 @@ class Heartbeat:
     concurrency: int
     queues: tuple[str, ...]
     generation: str | None = None
+    part: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +241,9 @@ def _heartbeat(body: dict[str, Any], at: Instant) -> Heartbeat:
     concurrency = body.get("concurrency", 0)
     if not isinstance(concurrency, int) or isinstance(concurrency, bool) or not 0 <= concurrency < 1_000_000:
         raise MalformedEntry("concurrency must be a whole number below 1000000")
+    part = body.get("part", 0)
+    if not isinstance(part, int) or isinstance(part, bool) or not 0 <= part < 1_000:
+        raise MalformedEntry("part must be a whole number below 1000")
     return Heartbeat(
         _name(body, "worker"),
         at,
@@ -247,6 +252,7 @@ def _heartbeat(body: dict[str, Any], at: Instant) -> Heartbeat:
         concurrency,
         tuple(_listed(body, "queues")),
         _optional_name(body, "generation"),
+        part,
     )
 
 

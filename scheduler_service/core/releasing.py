@@ -185,7 +185,7 @@ def _let_out(state: SchedulerState, step: Step, queue: str) -> None:
             if run is None or run.state not in WAITING or run_id in state.moving or run.due_at > step.now:
                 continue
             batch.append(Release(run_id, run.attempt, state.next_seq()))
-            state.floors.out(queue, run_id, state.seq)
+            state.floors.out(queue, run_id, run.attempt, state.seq)
             state.moving[run_id] = queue
     state.moving_in[queue] = moving + len(batch)
     size = state.settings.move_batch

@@ -154,14 +154,19 @@ def heartbeat(state: SchedulerState, step: Step, message: Heartbeat) -> None:
             continue
         if run.state is RunState.PENDING:
             state.received[run_id] = step.now
-        elif run.state is RunState.RUNNING:
+        elif run.state is RunState.RUNNING and run.worker == message.worker:
+            # Another worker may hold a second message of it for hours: that says nothing of the one that runs it.
             state.heard[run_id] = step.now
+    before = state.workers.get(message.worker)
+    running = tuple(run_id for run_id, _ in message.running)
+    if message.part and before is not None:
+        running = (*before.running, *running)
     state.workers[message.worker] = WorkerView(
         name=message.worker,
         last_seen_at=step.now,
         concurrency=message.concurrency,
         queues=message.queues,
-        running=tuple(run_id for run_id, _ in message.running),
+        running=running,
         left=message.concurrency == 0,
         generation=message.generation,
         behind=step.now - message.at,

@@ -140,6 +140,8 @@ def _pause_over(until: int | None, scheduled_at: int) -> bool:
 
 
 def _settle_out(state: SchedulerState, step: Step, row: ActiveRun) -> None:
+    if row.state is RunState.PENDING:
+        state.floors.taken_over(row.queue, row.run_id, row.attempt)
     keep(state, row, step.now)
     if row.state is RunState.PENDING:
         _settle_pending(state, step, row)

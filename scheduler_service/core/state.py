@@ -290,7 +290,7 @@ def keep(state: SchedulerState, run: ActiveRun, now: Instant) -> None:
         state.reading[run.run_id] = True
     state.runs.put(run)
     if run.state is PENDING:
-        state.floors.out(run.queue, run.run_id, run.seq)
+        state.floors.out(run.queue, run.run_id, run.attempt, run.seq)
     elif run.run_id not in state.moving:
         state.floors.gone(run.run_id)
     if run.state in FINAL:

@@ -56,6 +56,32 @@ def test_a_claim_is_kept_while_a_message_before_its_own_can_still_start_somethin
     assert world.claims.holders == {}
 
 
+@pytest.mark.parametrize("new_leader", [False, True])
+def test_a_message_that_a_worker_holds_starts_its_run_although_a_copy_was_sent_after_it(
+    world: World, new_leader: bool
+) -> None:
+    held = held_back(world)
+    first = message_of(world, held)
+    world.workers.listening = False
+    world.advance(50 * SECOND)
+    copy = world.dispatcher.pop_run("default")
+    assert copy is not None
+    assert copy.seq > first.seq
+    if new_leader:
+        world.lead()
+    world.workers.listening = True
+    others = [world.enqueue() for _ in range(3)]
+    world.advance(5 * SECOND)
+    assert [len(world.starts(other)) for other in others] == [1, 1, 1]
+    world.workers.deliver(attempt_of(held), first.seq)
+    world.advance(5 * SECOND)
+    assert world.run(held).state is RunState.COMPLETED
+    world.workers.deliver(attempt_of(held), copy.seq)
+    world.advance(5 * SECOND)
+    assert len(world.starts(held)) == 1
+    assert world.claims.holders == {}
+
+
 def test_a_queue_does_not_wait_for_another_s_pending_runs(world: World) -> None:
     world.workers.listening = False
     world.enqueue(queue="nobody")
@@ -177,15 +203,24 @@ def test_numbers_go_on_above_the_generation_of_a_database_that_is_no_more() -> N
 class TestFloors:
     """The structure alone."""
 
-    def test_a_later_message_of_the_same_run_takes_the_place_of_the_earlier(self) -> None:
+    def test_of_several_messages_of_an_attempt_the_first_counts_and_of_the_next_attempt_its_own(self) -> None:
         floors = Floors()
-        floors.out("q", "a", 5)
-        floors.out("q", "a", 9)
-        assert floors.to_raise(100) == {"q": 9}
+        floors.out("q", "a", 1, 5)
+        floors.out("q", "a", 1, 9)
+        assert floors.to_raise(100) == {"q": 5}
+        floors.out("q", "a", 2, 12)
+        assert floors.raised({"q": 5}) == []
+        assert floors.to_raise(100) == {"q": 12}
+
+    def test_of_what_another_leader_sent_no_message_is_refused(self) -> None:
+        floors = Floors()
+        floors.taken_over("q", "a", 1)
+        floors.out("q", "a", 1, 9)
+        assert floors.to_raise(100) == {"q": 0}
 
     def test_where_nothing_is_out_the_floor_is_the_next_number(self) -> None:
         floors = Floors()
-        floors.out("q", "a", 5)
+        floors.out("q", "a", 1, 5)
         floors.gone("a")
         assert floors.to_raise(100) == {"q": 100}
 
@@ -193,14 +228,14 @@ class TestFloors:
         floors = Floors()
         floors.ended("q", 5, "a", 1)
         floors.goes_on("a", 1)
-        floors.out("q", "b", 9)
+        floors.out("q", "b", 1, 9)
         assert floors.raised(floors.to_raise(100)) == []
 
     def test_memory_is_bounded_by_what_is_out_not_by_what_ever_was(self) -> None:
         floors = Floors()
-        floors.out("q", "stuck", 1)
+        floors.out("q", "stuck", 1, 1)
         for seq in range(2, 50_000):
-            floors.out("q", f"r{seq}", seq)
+            floors.out("q", f"r{seq}", 1, seq)
             floors.gone(f"r{seq}")
             if seq % 1000 == 0:
                 floors.raised(floors.to_raise(seq))
@@ -213,7 +248,7 @@ class TestFloors:
         for seq, (number, deed) in enumerate(deeds, start=1):
             run_id = f"run{number}"
             calls: dict[str, Callable[[Floors | _Plain], object]] = {
-                "out": lambda one, run_id=run_id, seq=seq: one.out("q", run_id, seq),
+                "out": lambda one, run_id=run_id, seq=seq: one.out("q", run_id, 1, seq),
                 "gone": lambda one, run_id=run_id: one.gone(run_id),
                 "end": lambda one, run_id=run_id, seq=seq: one.ended("q", seq - 1, run_id, 1),
                 "commit": lambda one, run_id=run_id: one.committed(run_id, 1),
@@ -231,9 +266,10 @@ class _Plain:
         self._committed: list[tuple[int, str]] = []
         self._touched = False
 
-    def out(self, queue: str, run_id: str, seq: int) -> None:
-        self._out[run_id] = seq
-        self._touched = True
+    def out(self, queue: str, run_id: str, attempt: int, seq: int) -> None:
+        if run_id not in self._out:
+            self._out[run_id] = seq
+            self._touched = True
 
     def gone(self, run_id: str) -> None:
         self._touched = self._out.pop(run_id, None) is not None or self._touched

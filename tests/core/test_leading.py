@@ -525,6 +525,28 @@ class TestLost:
         assert (run.state, run.attempt) == (RunState.COMPLETED, 2)
         assert attempt_of(run.run_id, 1) in world.claims.flagged
 
+    def test_a_second_message_in_another_worker_keeps_no_lost_run_alive(self, world: World) -> None:
+        world.workers.behave = lambda attempt: None
+        run_id = world.enqueue()
+        world.workers.die()
+        for _ in range(12):
+            world.advance(5 * SECOND)
+            world.tell(
+                "heartbeat", worker="w2", running=[], received=[attempt_of(run_id)], concurrency=1, queues=["default"]
+            )
+        world.advance(SECOND)
+        assert world.run(run_id).reason == "lost"
+
+    def test_a_heartbeat_in_parts_shows_all_that_its_worker_runs(self, world: World) -> None:
+        world.workers.behave = lambda attempt: None
+        first, second = world.enqueue(), world.enqueue()
+        world.workers.die()
+        told = {"worker": "w1", "received": [], "concurrency": 4, "queues": ["default"]}
+        world.tell("heartbeat", **told, running=[attempt_of(first)])
+        world.tell("heartbeat", **told, running=[attempt_of(second)], part=1)
+        world.advance(SECOND)
+        assert world.state.workers["w1"].running == (first, second)
+
     def test_heartbeats_keep_a_long_run_alive(self, world: World) -> None:
         world.workers.seconds = 300
         run_id = world.enqueue()

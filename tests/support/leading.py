@@ -34,6 +34,7 @@ class LeaderThread(AbstractContextManager["LeaderThread"]):
         holder: str = "one",
         ttl: Duration = 5 * SECOND,
         retention: Duration | None = None,
+        settings: CoreSettings = CoreSettings(),  # noqa: B008 - it is frozen
     ) -> None:
         self._stack = ExitStack()
         self.database = self._stack.enter_context(closing(Database(database_url)))
@@ -48,7 +49,7 @@ class LeaderThread(AbstractContextManager["LeaderThread"]):
             SqlLeaderStore(self.database), self.inbox, claims, dispatcher, self.meter, wakeups_of(self.database),
             None if retention is None else Retention(pruning, retention, host_now, first=SECOND // 5, every=SECOND),
         )  # fmt: skip
-        self.leader = Leader(CoreSettings(), self.leases, outside, holder=holder, ttl=ttl, inbox_buffer=1000)
+        self.leader = Leader(settings, self.leases, outside, holder=holder, ttl=ttl, inbox_buffer=1000)
         self._thread = threading.Thread(target=self.leader.run, name=f"leader {holder}")
 
     def now(self) -> Instant:

@@ -18,6 +18,7 @@ from workers.board import Board
 from workers.claim import Verdict
 from workers.connection import RedisConnection
 from workers.heartbeat import Heart, Owed
+from workers.held import HeldRequests
 from workers.reporting import Report, Told, send
 
 pytestmark = pytest.mark.slow  # real processes, or many round trips
@@ -133,7 +134,7 @@ def heartbeats(connection: RedisConnection) -> list[Heartbeat]:
 def test_in_lost_data_the_heart_says_what_was_reported_before_it_names_the_generation(
     connection: RedisConnection, board: Board
 ) -> None:
-    heart = Heart(connection, board, "celery@here", FakeConsumer())
+    heart = Heart(connection, board, "celery@here", FakeConsumer(), HeldRequests())
     heart.start()
     wait_until(lambda: heartbeats(connection), 5)
     for name in ("a", "b"):
@@ -178,7 +179,7 @@ def test_only_what_has_its_claim_is_listed_as_running(
     monkeypatch.setattr(heartbeat.state, "requests", requests)
     board.claimed("runs~1")
     board.claimed("over~1")
-    heart = Heart(connection, board, "celery@here", FakeConsumer())
+    heart = Heart(connection, board, "celery@here", FakeConsumer(), HeldRequests())
     heart.start()
     wait_until(lambda: heartbeats(connection), 5)
     (first, *_) = heartbeats(connection)
@@ -192,7 +193,7 @@ def test_only_what_has_its_claim_is_listed_as_running(
 def test_what_may_not_be_claimed_yet_is_done_after_a_later_heartbeat(connection: RedisConnection, board: Board) -> None:
     verdicts = iter([Verdict.WAIT, Verdict.WAIT, Verdict.WON])
     answers: list[Verdict] = []
-    heart = Heart(connection, board, "celery@here", FakeConsumer())
+    heart = Heart(connection, board, "celery@here", FakeConsumer(), HeldRequests())
 
     def action() -> Verdict:
         answers.append(next(verdicts))
@@ -215,7 +216,7 @@ def test_the_heart_tries_again_soon_while_redis_is_away(board: Board, monkeypatc
         raise redis.ConnectionError("away")
 
     monkeypatch.setattr(away, "run_script", refuse)
-    heart = Heart(away, board, "celery@here", FakeConsumer())
+    heart = Heart(away, board, "celery@here", FakeConsumer(), HeldRequests())
     heart.start()
     wait_until(lambda: len(tries) >= 3, 3)
     heart.stop()

@@ -12,6 +12,7 @@ from celery import Celery
 
 import workers
 from scheduler_service.core.errors import BadValue
+from scheduler_service.core.identity import task_id
 from scheduler_service.core.messages import Heartbeat, decode
 from scheduler_service.core.wire import INBOX
 from tests.support.processes import free_port, wait_until
@@ -22,6 +23,7 @@ from workers.connection import RedisConnection, patiently, usable_url
 from workers.current import CurrentRun, current_run
 from workers.delivery import is_ours
 from workers.heartbeat import Heart, Owed
+from workers.held import HeldRequests
 from workers.mixin import Claiming, give_claim
 
 
@@ -59,8 +61,12 @@ def user_app() -> Iterator[Celery]:
 @pytest.fixture
 def armed(user_app: Celery, board: Board) -> Celery:
     for task in user_app.tasks.values():
-        give_claim(task, RedisConnection(f"redis://127.0.0.1:{free_port()}/0"), board, "celery@here")
+        give_claim(task, RedisConnection(f"redis://127.0.0.1:{free_port()}/0"), board, "celery@here", _nobody)
     return user_app
+
+
+def _nobody(task_id: str, exc: BaseException) -> None:
+    raise AssertionError(f"no process of {task_id} was lost")
 
 
 class FakePool:
@@ -100,7 +106,7 @@ def test_a_task_keeps_its_class_its_module_and_its_name(armed: Celery, user_app:
     add = armed.tasks["user.add"]
     assert type(add).__module__ == __name__
     assert isinstance(add, user_app.Task)
-    assert not give_claim(add, RedisConnection("redis://127.0.0.1/0"), board, "celery@there")
+    assert not give_claim(add, RedisConnection("redis://127.0.0.1/0"), board, "celery@there", _nobody)
     assert type(add).__mro__.count(Claiming) == 1
 
 
@@ -200,13 +206,70 @@ def beats(connection: RedisConnection) -> list[Heartbeat]:
 
 @pytest.mark.redis
 def test_the_heart_beats_at_once_and_says_farewell(connection: RedisConnection, board: Board) -> None:
-    heart = Heart(connection, board, "celery@here", FakeConsumer())
+    heart = Heart(connection, board, "celery@here", FakeConsumer(), HeldRequests())
     heart.start()
     wait_until(lambda: beats(connection), what="the first heartbeat")
     heart.stop()
     first, last = beats(connection)[0], beats(connection)[-1]
     assert (first.worker, first.concurrency, first.queues) == ("celery@here", 4, ("default",))
     assert (last.concurrency, last.running) == (0, ())
+
+
+class FakeRequest:
+    """A request as the rate limit's bucket holds it."""
+
+    acknowledged = False
+    time_start: float | None = None
+
+    def __init__(self, task_id: str) -> None:
+        self.id = task_id
+
+
+@pytest.mark.redis
+def test_thousands_of_held_messages_are_listed_whole_in_entries_that_the_leader_reads(
+    connection: RedisConnection, board: Board
+) -> None:
+    held = HeldRequests()
+    requests = [FakeRequest(f"{'x' * 270}{n:06}~1") for n in range(3_000)]
+    for request in requests:
+        held.add(request)
+    requests[7].acknowledged = True
+    heart = Heart(connection, board, "celery@here", FakeConsumer(), held)
+    heart.start()
+    wait_until(lambda: len(beats(connection)) > 3, what="a heartbeat in parts")
+    heart.stop()
+    listed = [task_id(*one) for beat in beats(connection)[:4] for one in beat.received]
+    assert sorted(listed) == sorted(request.id for request in requests if not request.acknowledged)
+    assert [beat.part for beat in beats(connection)[:4]] == [0, 1, 2, 3]
+
+
+@pytest.mark.redis
+def test_a_second_message_of_what_ran_here_and_is_over_is_no_sign_of_life(
+    connection: RedisConnection, board: Board
+) -> None:
+    held = HeldRequests()
+    copy = FakeRequest("run~1")
+    held.add(copy)
+    board.claimed("run~1")
+    heart = Heart(connection, board, "celery@here", FakeConsumer(), held)
+    heart.start()
+    for n in range(1, 5):
+        heart.beat_soon()
+        wait_until(lambda n=n: len(beats(connection)) > n, what="another heartbeat")
+    heart.stop()
+    assert all(beat.received == beat.running == () for beat in beats(connection))
+
+
+def test_of_two_requests_of_one_attempt_the_one_that_runs_is_found() -> None:
+    held = HeldRequests()
+    waiting, running = FakeRequest("run~1"), FakeRequest("run~1")
+    running.time_start = 1.0
+    held.add(waiting)
+    held.add(running)
+    assert held.of("run~1") is running
+    assert held.of("other~1") is None
+    del running
+    assert held.of("run~1") is waiting
 
 
 @pytest.mark.redis
@@ -224,7 +287,7 @@ def test_held_reports_go_out_in_order_before_the_next_heartbeat(connection: Redi
 
         return send
 
-    heart = Heart(connection, board, "celery@here", FakeConsumer())
+    heart = Heart(connection, board, "celery@here", FakeConsumer(), HeldRequests())
     for name in ("first", "second", "third"):
         heart.enqueue(Owed(name, report(name)))
     heart.start()
@@ -239,7 +302,7 @@ def test_held_reports_go_out_in_order_before_the_next_heartbeat(connection: Redi
 @pytest.mark.redis
 def test_a_report_that_breaks_does_not_stop_the_later_ones(connection: RedisConnection, board: Board) -> None:
     done: list[str] = []
-    heart = Heart(connection, board, "celery@here", FakeConsumer())
+    heart = Heart(connection, board, "celery@here", FakeConsumer(), HeldRequests())
     heart.enqueue(Owed("broken", lambda: 1 / 0))
     heart.enqueue(Owed("later", lambda: done.append("later")))
     heart.start()
@@ -248,7 +311,8 @@ def test_a_report_that_breaks_does_not_stop_the_later_ones(connection: RedisConn
 
 
 def test_stopping_the_heart_is_bounded_while_redis_is_away(board: Board) -> None:
-    heart = Heart(RedisConnection(f"redis://127.0.0.1:{free_port()}/0"), board, "celery@here", FakeConsumer())
+    away = RedisConnection(f"redis://127.0.0.1:{free_port()}/0")
+    heart = Heart(away, board, "celery@here", FakeConsumer(), HeldRequests())
     heart.enqueue(Owed("away", lambda: (_ for _ in ()).throw(redis.ConnectionError("away"))))
     heart.start()
     heart.stop()

@@ -18,6 +18,8 @@ import workers
 
 app = Celery("userapp", broker=os.environ["USERAPP_BROKER"])
 app.conf.update(task_default_queue="userqueue", broker_connection_max_retries=None)
+if os.environ.get("RESULT_BACKEND"):
+    app.conf.result_backend = os.environ["RESULT_BACKEND"]
 if os.environ.get("CAREFUL"):  # as the product's own worker: Celery 5.7 ends when Redis goes while it holds messages
     app.conf.update(worker_disable_prefetch=True, worker_prefetch_multiplier=1)
 
@@ -55,6 +57,11 @@ class Counter(app.Task):
         return sum(range(upto))
 
 
+@app.task(name="user.same")
+def same(*args: Any, **kwargs: Any) -> list[Any]:
+    return [repr(args), repr(sorted(kwargs.items()))]
+
+
 @app.task(name="user.add")
 def add(x: int, y: int) -> int:
     witness("add", x, y)
@@ -90,6 +97,16 @@ def gated(self: Any, gate: str) -> str:
     witness("gated", self.request.id)
     wait_for(gate)
     return "through"
+
+
+@app.task(name="user.rationed", bind=True, rate_limit="12/m")
+def rationed(self: Any) -> None:
+    witness("rationed", self.request.id)
+
+
+@app.task(name="user.rarely", bind=True, rate_limit="1/m")
+def rarely(self: Any) -> None:
+    witness("rarely", self.request.id)
 
 
 @app.task(name="user.itself")
@@ -143,6 +160,14 @@ def ignores() -> None:
     raise Ignore
 
 
+@app.task(name="user.puts_back", bind=True, acks_late=True)
+def puts_back(self: Any, how_often: int = 99) -> str:
+    witness("puts_back", self.request.id)
+    if self.request.retries < how_often:
+        raise Reject("again", requeue=True)
+    return "done at last"
+
+
 @app.task(name="user.rejects")
 def rejects() -> None:
     raise Reject("not this one", requeue=False)
@@ -162,6 +187,35 @@ def returns(kind: str) -> Any:
 def dies(self: Any) -> None:
     witness("dies", self.request.id)
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.task(name="user.dies_late", bind=True, acks_late=True, reject_on_worker_lost=True)
+def dies_late(self: Any) -> None:
+    witness("dies_late", self.request.id)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.task(name="user.dies_asking", bind=True, retry_on_worker_lost=True, default_retry_delay=1)
+def dies_asking(self: Any) -> None:
+    witness("dies_asking", self.request.id)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.task(name="user.coroutine")
+async def coroutine() -> str:
+    witness("coroutine")
+    return "never"
+
+
+@app.task(name="user.generator")
+def generator() -> Any:
+    witness("generator")
+    yield "never"
+
+
+@app.task(name="Räume auf / now please")
+def tidy() -> str:
+    return "tidied"
 
 
 @app.task(name="user.exits")

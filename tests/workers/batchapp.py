@@ -1,0 +1,49 @@
+"""A Celery app with a task class that has its own way with messages, in the manner of celery-batches."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from celery import Celery, Task
+
+import workers
+
+app = Celery("batchapp", broker=os.environ["USERAPP_BROKER"])
+app.conf.task_default_queue = "default"
+
+
+def collecting(task: Any, app: Celery, consumer: Any, **_: Any) -> Any:
+    """A strategy without a tracer: it does the work where the message is taken."""
+
+    def handle(message: Any, body: Any, ack: Any, reject: Any, callbacks: Any, **_: Any) -> None:
+        with Path(os.environ["TRUTH"]).open("a") as truth:
+            truth.write(f"collected {message.headers['id']}\n")
+        message.ack()
+
+    return handle
+
+
+class Batches(Task):
+    """All that matters of celery-batches here."""
+
+    abstract = True
+    Strategy = "tests.workers.batchapp:collecting"
+
+
+@app.task(name="bat.collect", base=Batches)
+def collect(requests: Any) -> None:
+    raise AssertionError("its strategy does the work")
+
+
+@app.task(name="bat.plain")
+def plain() -> str:
+    return "done"
+
+
+workers.attach(app, exclude=["bat.collect"] if os.environ.get("EXCLUDE") else [])
+
+if os.environ.get("LATE"):
+
+    @app.task(name="bat.late", base=Batches)
+    def late(requests: Any) -> None:
+        raise AssertionError("its strategy does the work")

@@ -1,0 +1,96 @@
+"""What a worker holds back itself, behind a rate limit, is known to be held: nothing is sent again, all is started."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from scheduler_service.core.identity import adhoc_run_id
+from scheduler_service.core.instants import SECOND
+from scheduler_service.core.messages import Heartbeat
+from scheduler_service.core.model import NewRun, RunKind
+from scheduler_service.core.run_state import RunState
+from scheduler_service.core.state import CoreSettings
+from tests.support.leading import LeaderThread
+from tests.support.processes import wait_until
+from tests.support.redis_server import RedisServer
+from tests.support.worker_process import Bench
+
+pytestmark = [pytest.mark.slow, pytest.mark.redis]
+
+# Thirty times as impatient as by default.
+_IMPATIENT = CoreSettings(redispatch_after=SECOND, due_poll_interval=SECOND)
+
+
+class Whole:
+    """An impatient leader, and workers of one Redis."""
+
+    def __init__(self, redis_url: str, database_url: str, folder: Path) -> None:
+        self.leader = LeaderThread(database_url, redis_url, settings=_IMPATIENT).__enter__()
+        self.bench = Bench(redis_url, folder)
+
+    def close(self) -> None:
+        self.bench.__exit__(None, None, None)
+        self.leader.__exit__(None, None, None)
+
+    def enqueue(self, task: str, number: int, *, queue: str = "default", first: int = 0) -> list[str]:
+        runs = [NewRun(adhoc_run_id(f"{first + n:04}"), RunKind.ADHOC, task, 0, 0, queue=queue) for n in range(number)]
+        made = [run for run, _ in self.leader.runs.enqueue(runs)]
+        self.leader.inbox.send("run_enqueued", made[0].due_at, {"run_ids": [run.run_id for run in made]})
+        return [run.run_id for run in made]
+
+    def state(self, run_id: str) -> RunState:
+        return self.leader.runs.get(run_id).state
+
+    def ended(self, run_ids: list[str]) -> int:
+        return sum(self.state(run_id) is RunState.COMPLETED for run_id in run_ids)
+
+    def republished(self) -> float:
+        text = self.leader.meter.exposition()
+        lines = [line for line in text.splitlines() if line.startswith("scheduler_republished_total{")]
+        return sum(float(line.rpartition(" ")[2]) for line in lines)
+
+
+@pytest.fixture
+def whole(redis_server: RedisServer, sqlite_url: str, tmp_path: Path) -> Iterator[Whole]:
+    with closing(Whole(redis_server.url, sqlite_url, tmp_path)) as whole:
+        yield whole
+
+
+def test_runs_behind_a_rate_limit_are_started_at_its_rate_and_sent_once(whole: Whole) -> None:
+    quiet = ["--without-gossip", "--without-mingle", "-l", "INFO"]
+    argv = ["-m", "celery", "-A", "tests.workers.userapp", "worker", *quiet, "-c", "2"]
+    forked = whole.bench.start([*argv, "-n", "forked@here", "-Q", "forked"])
+    threads = whole.bench.start([*argv, "-n", "threads@here", "-Q", "threads", "-P", "threads"])
+    runs = whole.enqueue("user.rationed", 4, queue="forked")
+    runs += whole.enqueue("user.rationed", 4, queue="threads", first=4)
+    wait_until(lambda: whole.ended(runs) == 8, 60, lambda: f"{forked.output}\n{threads.output}")
+    assert sorted(whole.bench.truth) == sorted(f"rationed {run_id}~1" for run_id in runs)
+    assert whole.republished() == 0
+    assert "claim refused" not in forked.output + threads.output
+
+
+def test_what_a_rate_limit_holds_is_listed_and_goes_back_at_a_warm_shutdown(whole: Whole) -> None:
+    first = whole.bench.worker("-c", "2", name="first")
+    runs = whole.enqueue("user.rarely", 4)
+    wait_until(lambda: whole.ended(runs) == 1, 20, lambda: first.output)
+    waiting = {run_id for run_id in runs if whole.state(run_id) is RunState.PENDING}
+    for _ in range(5):  # longer than the leader's patience
+        beat = whole.bench.next_heartbeat()
+        assert {run_id for run_id, _ in beat.received} == waiting
+    assert whole.republished() == 0
+    first.signal(signal.SIGTERM)
+    assert first.wait(20) == 0
+    last = [m for m in _all(whole.bench) if isinstance(m, Heartbeat)][-1]
+    assert (last.worker, last.concurrency, last.received) == ("first@here", 0, ())
+    whole.bench.worker("-c", "2", name="second")
+    wait_until(lambda: whole.ended(runs) == 2, 20, "one more, by the second worker's own allowance")
+    assert whole.republished() == 0
+    assert sorted(whole.bench.truth) == sorted(set(whole.bench.truth))
+
+
+def _all(bench: Bench) -> list[object]:
+    bench.heard(lambda m: isinstance(m, Heartbeat) and m.concurrency == 0)
+    return list(bench.messages)

@@ -1,0 +1,30 @@
+"""A request of one of the worker's tasks, which says when the process that ran it is gone.
+
+Celery's signals do not tell of a lost process where its message is put back (`acks_late` with
+`reject_on_worker_lost`) or where a retry is sent (`retry_on_worker_lost`): the leader would have to wait until the
+attempt counts as lost.
+"""
+
+from typing import Any
+
+from celery.exceptions import WorkerLostError
+from celery.worker.request import Request
+
+
+class TellingRequest(Request):
+    """Mixed in before the task's own Request class."""
+
+    def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> Any:
+        """Celery's own; a process that is gone is told of first, since what follows may speak with a broker."""
+        exc = getattr(exc_info.exception, "exc", exc_info.exception)  # billiard wraps it, to keep its traceback
+        if isinstance(exc, WorkerLostError):
+            task: Any = self.task
+            task.itinerary_lost(self.id, exc)
+        return super().on_failure(exc_info, send_failed_event, return_ok)
+
+
+def telling(kind: type[Request]) -> type[Request]:
+    """The same class of requests, telling."""
+    if issubclass(kind, TellingRequest):
+        return kind
+    return type(kind.__name__, (TellingRequest, kind), {"__module__": kind.__module__, "__doc__": kind.__doc__})
