@@ -17,6 +17,7 @@ from scheduler_service.core.pruning import Past
 from scheduler_service.core.queries import alive_workers, oldest_due
 from scheduler_service.core.run_state import FINAL, Event
 from scheduler_service.core.state import SchedulerState
+from scheduler_service.core.zone_rules import rules_in_use
 
 _FINE: Final = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 _LONG: Final = (0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0)
@@ -59,6 +60,13 @@ class PrometheusMeter:
             "scheduler_swept_timestamp_seconds",
             "When the last whole sweep of what is old ended, since 1970; 0: unknown",
         )
+        self._zones_differ = self._gauge(
+            "scheduler_zone_rules_differ", "1 while this process stands by with other zone rules than the leader's"
+        )
+        rules = rules_in_use()
+        self._gauge(
+            "scheduler_zone_rules_info", "The zone rules of this process: IANA version and source", "version", "source"
+        ).labels(rules.version, rules.source).set(1)
         self._placement = PlacementMetrics(self._registry)
         self.notices = NoticeMetrics(self._registry)
         self._oldest_at = 0
@@ -97,6 +105,10 @@ class PrometheusMeter:
             gauge.set(0)
         self._pending.clear()
         self._placement.forget()
+
+    def zone_rules_differ(self, differ: bool) -> None:
+        """See Meter."""
+        self._zones_differ.set(differ)
 
     def iterated(self, state: SchedulerState, seconds: float, effects: Sequence[Effect]) -> None:
         """See Meter."""

@@ -36,4 +36,5 @@ leaderships: Final = Table(
     Column("confirmed_at", InstantColumn, nullable=False),
     Column("ended_at", InstantColumn, nullable=False),
     Column("ending", Text, nullable=False),
+    Column("zone_rules", Text),
 )

@@ -6,7 +6,7 @@ it. Never decides whether to lead: a standby asks again, a leader that could not
 
 from typing import Any, Final
 
-from sqlalchemy import Connection, Executable, Row, Select, Update, and_, or_, select, true, update
+from sqlalchemy import Connection, Executable, Row, Select, Update, and_, case, or_, select, true, update
 
 from scheduler_service.adapters.batch import insert_into
 from scheduler_service.adapters.database import Bounds, Database
@@ -15,13 +15,16 @@ from scheduler_service.adapters.record_tables import leaderships
 from scheduler_service.adapters.sql_notices import FactNotices
 from scheduler_service.adapters.tables import leases
 from scheduler_service.core.errors import LeaseLost
-from scheduler_service.core.instants import MILLISECOND, Duration, Instant, format_instant
+from scheduler_service.core.instants import MILLISECOND, MINUTE, Duration, Instant, format_instant
 from scheduler_service.core.model import Lease
 from scheduler_service.core.notices import Notice, Topic
+from scheduler_service.core.zone_rules import rules_in_use
 from scheduler_service.ports.stores import LeaseView
 
 # A takeover may have to wait until the database ends a frozen leader's idle transaction (Bounds.idle).
 LEASE_BOUNDS: Final = Bounds(statement=4_000 * MILLISECOND, lock=3_500 * MILLISECOND)
+# A standby marks each minute that its zone rules are others; one that is gone marks nothing.
+_MARK_HOLDS: Final = 3 * MINUTE
 
 
 class SqlLeaseStore:
@@ -67,6 +70,13 @@ class SqlLeaseStore:
         with self._database.read() as connection:
             return self._view(connection, shard)
 
+    def mark_standby(self, shard: int, term: int, zone_rules: str) -> None:
+        """See LeaseStore."""
+        lease = and_(leases.c.shard == shard, leases.c.term == term)
+        mark = update(leases).where(lease)
+        with self._database.write() as connection:
+            connection.execute(mark.values(standby_zone_rules=zone_rules, standby_seen_at=self._database.now()))
+
     def _view(self, connection: Connection, shard: int) -> LeaseView | None:
         columns = (
             leases.c.term,
@@ -77,6 +87,8 @@ class SqlLeaseStore:
             leases.c.ttl,
             self._database.now().label("now"),
             leases.c.resigned,
+            leases.c.zone_rules,
+            case((leases.c.standby_seen_at > self._database.now(-_MARK_HOLDS), leases.c.standby_zone_rules)),
         )
         led = and_(leases.c.shard == shard, leases.c.term > 0)
         row = connection.execute(select(*columns).where(led)).first()
@@ -111,6 +123,9 @@ class SqlLeaseStore:
                 ttl=ttl,
                 renewals=0,
                 resigned=False,
+                zone_rules=rules_in_use().version,
+                standby_zone_rules=None,
+                standby_seen_at=None,
             )
             .returning(leases.c.term, now().label("now"))
         )
@@ -127,6 +142,7 @@ class SqlLeaseStore:
             confirmed_at=ended_at if before.resigned else before.expires_at - before.ttl,
             ended_at=ended_at,
             ending="resigned" if before.resigned else lapsed,
+            zone_rules=before.zone_rules,
         )
         insert: Executable = row.on_conflict_do_nothing()
         return insert

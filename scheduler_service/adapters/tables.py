@@ -179,6 +179,9 @@ leases: Final = Table(
     Column("ttl", BigInteger, nullable=False),
     Column("renewals", BigInteger, nullable=False),
     Column("resigned", Boolean, nullable=False),
+    Column("zone_rules", Text),
+    Column("standby_zone_rules", Text),
+    Column("standby_seen_at", InstantColumn),
     UniqueConstraint("shard"),
 )
 

@@ -231,6 +231,9 @@ class Status(BaseModel):
     last_leader: str | None = Field(description="Who leads, or led last")
     last_heard_at: Time | None = Field(description="When the last leader last renewed its lease, or gave it up")
     leader_answers: bool | None = Field(description="Whether the leader answers; null where nobody leads")
+    zone_rules: str | None = Field(description="IANA version of the zone rules that the leader plans by")
+    zone_rules_api: str = Field(description="That of this API, by which it shows coming times")
+    zone_rules_standby: str | None = Field(description="That of a standby with others, and its holder; else null")
     index_runs: int | None
     last_rebuild_at: Time | None
     last_iteration_at: Time | None

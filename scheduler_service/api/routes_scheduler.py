@@ -19,6 +19,7 @@ from scheduler_service.core.instants import (
     format_instant,
     parse_instant,
 )
+from scheduler_service.core.zone_rules import rules_in_use
 
 router = APIRouter(prefix="/api/v1", tags=["scheduler"], dependencies=[Depends(require("viewer"))])
 _LIVE = ("index_runs", "last_rebuild_at", "last_iteration_at", "oldest_due_at", "active_runs")
@@ -49,6 +50,9 @@ def status_body(context: ApiContext) -> dict[str, Any]:
         "last_leader": lease.holder if lease else None,
         "last_heard_at": format_instant(lease.heard_at) if lease else None,
         "leader_answers": answers,
+        "zone_rules": leads.zone_rules if leads else None,
+        "zone_rules_api": rules_in_use().version,
+        "zone_rules_standby": leads.standby_zone_rules if leads else None,
         **{name: live.get(name) for name in _LIVE},
         "inbox_depth": _inbox_depth(context),
         "workers": None if workers is None else sum(1 for worker in workers if worker["alive"]),

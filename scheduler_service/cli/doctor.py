@@ -28,6 +28,7 @@ from scheduler_service.core.errors import ItineraryError
 from scheduler_service.core.instants import DAY, HOUR, format_duration
 from scheduler_service.core.pruning import Past, horizon
 from scheduler_service.core.relative import relative
+from scheduler_service.core.zone_rules import rules_in_use
 from scheduler_service.logs import escaped
 from scheduler_service.notifying import targets_of
 from scheduler_service.run_file import read_run
@@ -60,6 +61,7 @@ def examine(settings: Settings, *, as_json: bool = False) -> int:
         _found("redis data", lambda: _redis_keeps(settings), "change it in Redis's own configuration"),
         *_of_broker(settings),
         _found("leader", lambda: _leader(settings), "start one with `itinerary leader`"),
+        _found("zone rules", lambda: _zone_rules(settings), "install one version of tzdata on every host, and restart"),
         _found("workers", lambda: _workers(settings), "start one with `itinerary worker`"),
         _found("notices", lambda: _notices(settings), "mend it, then run `itinerary notify retry`"),
     ]
@@ -170,6 +172,19 @@ def _leader(settings: Settings) -> str:
         raise _NotWell("nobody leads")
     _statistics(settings)  # it must answer, too
     return f"{lease.holder} leads with term {lease.term}, and answers"
+
+
+def _zone_rules(settings: Settings) -> str:
+    own = rules_in_use()
+    with opened(settings) as database:
+        lease = SqlLeaseStore(database).peek(0)
+    if lease is None or not lease.live or lease.zone_rules is None:
+        return own.words
+    if lease.zone_rules != own.version:
+        raise _NotWell(f"{own.words} here, but the leader plans by {lease.zone_rules}")
+    if lease.standby_zone_rules is not None:
+        raise _NotWell(f"the leader plans by {lease.zone_rules}, a standby has {lease.standby_zone_rules}")
+    return f"{own.words}, as the leader plans by"
 
 
 def _workers(settings: Settings) -> str:

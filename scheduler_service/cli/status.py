@@ -32,6 +32,8 @@ def status(as_json: Json = False) -> None:
                 ("processes", ", ".join(map(_process_words, processes))),
             ]
         )
+    for sentence in zone_warnings(seen):
+        print(f"itinerary: {sentence}", file=sys.stderr)
     if not seen["leader_answers"]:
         sys.exit(1)
 
@@ -46,6 +48,18 @@ def leader_words(seen: dict[str, Any]) -> str:
     if not seen["leader_answers"]:
         return f"{seen['leader']} holds the lease, last heard {heard}, but does not answer"
     return f"{seen['leader']}, last heard {heard}"
+
+
+def zone_warnings(seen: dict[str, Any]) -> list[str]:
+    """What is wrong where the processes of an installation have different zone rules."""
+    leader, api, standby = (seen.get(name) for name in ("zone_rules", "zone_rules_api", "zone_rules_standby"))
+    cure = "install one version of tzdata on every host, and restart"
+    found = []
+    if leader is not None and api != leader:
+        found.append(f"the API shows times by zone rules {api}, but the leader plans by {leader}; {cure}")
+    if standby is not None:
+        found.append(f"a standby has zone rules {standby}, but the leader plans by {leader}; {cure}")
+    return found
 
 
 def _ago(text: str) -> str:

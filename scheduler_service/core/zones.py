@@ -1,25 +1,22 @@
 """Time zones as arithmetic: where an offset changes, and which instants read a wall time.
 
-Owns everything asked of `zoneinfo`; whole seconds since the epoch here, not microseconds. Offsets are
-sampled every third day and each change is bisected to the second; no zone since 1960 changed twice within
-six days (a test reads the zone files to hold that). Answers are cached by zone and year. Promises to
-name only real IANA zones; never reads a clock.
+Owns everything asked of a zone, by the rules of `zone_rules`; whole seconds since the epoch here, not
+microseconds. Offsets are sampled every third day and each change is bisected to the second; no zone since 1960
+changed twice within six days (a test reads the zone files to hold that). Answers are cached by zone and year.
+Promises to name only real IANA zones; never reads a clock.
 """
 
-import re
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from typing import Final
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+from zoneinfo import ZoneInfo
 
 from scheduler_service.core.errors import BadValue
+from scheduler_service.core.zone_rules import load_zone, zone_names
 
 DAY_SECONDS: Final = 86_400
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9_+-]+){0,2}")
-# These name whatever the machine is set to, or nothing at all.
-_NOT_ZONES = frozenset({"localtime", "posixrules", "Factory"})
 # Calendars of this world end with the year 9999; before and after, a zone keeps its nearest offset.
 FIRST_SECOND: Final = -62_135_510_400
 LAST_SECOND: Final = 253_370_764_800
@@ -38,18 +35,17 @@ class Transition:
 @lru_cache(maxsize=1_024)
 def zone(name: str) -> ZoneInfo:
     """The zone of an IANA name; anything else raises BadValue with the nearest names."""
-    if len(name) <= 64 and _NAME.fullmatch(name) and name not in _NOT_ZONES:
-        try:
-            return ZoneInfo(name)
-        except (ZoneInfoNotFoundError, ValueError, OSError):
-            pass
+    if name in zone_names():
+        return load_zone(name)
     raise BadValue("timezone", name, _nearest(name))
 
 
 def _nearest(name: object) -> str:
     allowed = "give an IANA time zone such as UTC, Europe/Berlin or America/New_York"
     wanted = str(name).replace(" ", "_").casefold()[:64]
-    close = [z for z in sorted(available_timezones()) if wanted and z.casefold().endswith(wanted)]
+    # `right/Europe/Berlin` and `posix/Europe/Berlin` mean this zone.
+    wanted = wanted.removeprefix("right/").removeprefix("posix/")
+    close = [z for z in sorted(zone_names()) if wanted and z.casefold().endswith(wanted)]
     return f"{allowed} (did you mean {' or '.join(close[:2])}?)" if close else allowed
 
 

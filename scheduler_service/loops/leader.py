@@ -11,9 +11,11 @@ from scheduler_service.core.errors import ItineraryError, LeaseLost, StoreUnavai
 from scheduler_service.core.instants import SECOND, Duration
 from scheduler_service.core.model import Lease
 from scheduler_service.core.state import CoreSettings
+from scheduler_service.core.zone_rules import rules_in_use
 from scheduler_service.loops.lease_keeper import LeaseKeeper
 from scheduler_service.loops.mailbox import Mailbox, monotonic
 from scheduler_service.loops.scheduler_loop import Outside, SchedulerLoop
+from scheduler_service.loops.zone_watch import ZoneWatch
 from scheduler_service.ports.stores import LeaseStore, LeaseView
 
 log = structlog.get_logger(__name__)
@@ -46,6 +48,7 @@ class Leader:
         self._seen: tuple[LeaseView, Duration] | None = None
         self._keeper: LeaseKeeper | None = None
         self._asked_at = monotonic()
+        self._zones = ZoneWatch(leases, outside.meter, holder)
 
     def stop(self) -> None:
         """Finish what is in hand, resign and return from `run`. Not for a signal handler: it takes locks."""
@@ -91,6 +94,7 @@ class Leader:
         The database's clock may have been ahead when a leader died: then the lease would be held for ever.
         """
         view, now = self._leases.peek(_SHARD), monotonic()
+        self._zones.compare(view, now)
         if view is None or self._seen is None or not view.is_as(self._seen[0]):
             self._seen = None if view is None else (view, now)
             return None
@@ -106,7 +110,8 @@ class Leader:
         # From the last sign of life of the leader before, as this process saw it.
         silence = None if self._seen is None else (monotonic() - self._seen[1]) / SECOND
         self._outside.meter.leading(lease.term, silence)
-        log.info("leading", term=lease.term, holder=lease.holder)
+        log.info("leading", term=lease.term, holder=lease.holder, zone_rules=rules_in_use().words)
+        self._zones.leading(lease.term, None if self._seen is None else self._seen[0])
         try:
             self._loop.run()
         except LeaseLost as exc:

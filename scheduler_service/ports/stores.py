@@ -46,6 +46,9 @@ class LeaseStore(Protocol):
     def peek(self, shard: int) -> "LeaseView | None":
         """Who leads, by what term, since when; None before the first leader."""
 
+    def mark_standby(self, shard: int, term: int, zone_rules: str) -> None:
+        """Record beside the lease of `term` that a standby has other zone rules: which, and whose."""
+
 
 @dataclass(frozen=True, slots=True)
 class LeaseView:
@@ -59,6 +62,10 @@ class LeaseView:
     ttl: Duration
     now: Instant
     resigned: bool = False
+    zone_rules: str | None = None
+    """The version of the zone rules that this term plans by; None of a term of an older program."""
+    standby_zone_rules: str | None = None
+    """Those of a standby that has others, and whose, where one said so in the last three minutes."""
 
     @property
     def live(self) -> bool:
@@ -239,6 +246,9 @@ class Meter(PlacementMeter, Protocol):
 
     def standing_by(self) -> None:
         """This process does not lead."""
+
+    def zone_rules_differ(self, differ: bool) -> None:
+        """Whether this process stands by with other zone rules than the leader's."""
 
     def iterated(self, state: SchedulerState, seconds: float, effects: Sequence[Effect]) -> None:
         """One iteration is over; takes `state.counts` and leaves it empty."""

@@ -13,6 +13,7 @@ import pytest
 from scheduler_service.adapters.database import Database
 from scheduler_service.adapters.sql_lease import SqlLeaseStore
 from scheduler_service.core.instants import MILLISECOND, MINUTE, SECOND, parse_instant
+from scheduler_service.core.zone_rules import rules_in_use
 from scheduler_service.ports.stores import LeaseView
 from tests.support.answering_leader import AnsweringLeader
 from tests.support.command_line import COMMAND, Itinerary
@@ -110,9 +111,17 @@ def test_the_status_is_told_to_people_and_to_programs(itinerary: Itinerary) -> N
     with AnsweringLeader(itinerary.env["ITINERARY_REDIS_URL"]):
         seen = json.loads(itinerary.done("status", "--json"))
         text = itinerary.done("status")
+        leases.mark_standby(0, lease.term, "2019c on another")
+        warned = itinerary("status")
+        ill = itinerary("doctor").stdout
     leases.resign(lease)
     database.close()
     assert (seen["leader"], seen["workers"]) == ("test-holder", 1)
+    assert (seen["zone_rules"], seen["zone_rules_api"], seen["zone_rules_standby"]) == (
+        rules_in_use().version, rules_in_use().version, None,
+    )  # fmt: skip
+    assert "a standby has zone rules 2019c on another" in warned.stderr
+    assert re.search(r"^FAIL +zone rules .*2019c on another", ill, re.MULTILINE)
     assert re.search(r"^leader +test-holder, last heard (less than a second|\d+ s) ago *$", text, re.MULTILINE)
     assert "\x1b" not in text
 
@@ -178,6 +187,7 @@ def test_a_port_in_use_is_said_in_one_line(itinerary: Itinerary) -> None:
 def test_doctor_names_what_is_to_be_mended(itinerary: Itinerary, tmp_path: Path) -> None:
     well = {line.split()[1]: line.split()[0] for line in itinerary("doctor").stdout.splitlines()}
     assert (well["settings"], well["database"], well["leader"], well["workers"]) == ("ok", "ok", "FAIL", "FAIL")
+    assert well["zone"] == "ok"
     new = itinerary("doctor", ITINERARY_DATABASE_URL=f"sqlite:///{tmp_path}/new.db")
     assert new.returncode == 1
     assert "itinerary migrate" in new.stdout

@@ -2,6 +2,7 @@
 
 from fastapi.testclient import TestClient
 
+from scheduler_service.core.zone_rules import rules_in_use
 from tests.support.answering_leader import AnsweringLeader
 
 
@@ -11,7 +12,9 @@ def test_the_status_joins_the_lease_and_what_the_leader_says(api: TestClient, le
     assert seen.pop("since").endswith("Z")
     assert seen.pop("last_heard_at").endswith("Z")
     assert seen == {
-        "leader": "test-holder", "last_leader": "test-holder", "leader_answers": True, "term": 1, "index_runs": 42,
+        "leader": "test-holder", "last_leader": "test-holder", "leader_answers": True, "term": 1,
+        "zone_rules": rules_in_use().version, "zone_rules_api": rules_in_use().version, "zone_rules_standby": None,
+        "index_runs": 42,
         "last_rebuild_at": "2026-11-27T10:00:30Z",
         "last_iteration_at": "2026-11-27T10:00:31Z", "oldest_due_at": None, "active_runs": 5, "workers": 1,
     }  # fmt: skip

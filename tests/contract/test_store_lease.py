@@ -6,14 +6,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, select, text, update
 
 from scheduler_service.adapters.fence import fenced
-from scheduler_service.adapters.tables import cursors
+from scheduler_service.adapters.record_tables import leaderships
+from scheduler_service.adapters.tables import cursors, leases
 from scheduler_service.core.effects import Apply
 from scheduler_service.core.errors import LeaseLost
 from scheduler_service.core.instants import HOUR, MINUTE
 from scheduler_service.core.model import Lease
+from scheduler_service.core.zone_rules import rules_in_use
 from tests.support.processes import wait_until
 from tests.support.store_bed import StoreBed
 
@@ -209,3 +211,38 @@ def test_a_lease_that_stands_still_is_taken_before_it_lapses_unless_it_was_renew
     assert successor.term == lease.term + 1
     with pytest.raises(LeaseLost):
         bed.leases.renew(lease, MINUTE)
+
+
+def test_a_term_says_its_zone_rules_and_a_standby_that_has_others_is_seen_until_the_next_term(bed: StoreBed) -> None:
+    lease = bed.lead("a")
+    view = bed.leases.peek(0)
+    assert view is not None
+    assert (view.zone_rules, view.standby_zone_rules) == (rules_in_use().version, None)
+    bed.leases.mark_standby(0, lease.term + 1, "1999a on nobody")
+    bed.leases.mark_standby(0, lease.term, "2025b on b")
+    view = bed.leases.peek(0)
+    assert view is not None
+    assert view.standby_zone_rules == "2025b on b"
+    bed.leases.resign(lease)
+    bed.lead("b")
+    view = bed.leases.peek(0)
+    assert view is not None
+    assert view.standby_zone_rules is None
+
+
+def test_a_standby_that_says_nothing_any_more_is_forgotten_and_the_ended_term_keeps_its_rules(
+    sql_stores: StoreBed,
+) -> None:
+    assert sql_stores.database is not None
+    lease = sql_stores.lead("a")
+    sql_stores.leases.mark_standby(0, lease.term, "2025b on b")
+    with sql_stores.database.write() as connection:
+        connection.execute(update(leases).values(standby_seen_at=lease.now - 4 * MINUTE, zone_rules="2025b"))
+    view = sql_stores.leases.peek(0)
+    assert view is not None
+    assert view.standby_zone_rules is None
+    sql_stores.leases.resign(lease)
+    sql_stores.lead("b")
+    with sql_stores.database.read() as connection:
+        kept = connection.execute(select(leaderships.c.term, leaderships.c.zone_rules)).all()
+    assert [tuple(row) for row in kept] == [(1, "2025b")]

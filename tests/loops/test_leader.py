@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import insert, text
+from structlog.testing import capture_logs
 
 from scheduler_service.adapters.tables import runs
 from scheduler_service.core.identity import adhoc_run_id
@@ -14,6 +15,7 @@ from scheduler_service.core.job_body import read_job
 from scheduler_service.core.model import NewRun, RunKind
 from scheduler_service.core.run_body import run_body
 from scheduler_service.core.run_state import RunState
+from scheduler_service.core.zone_rules import rules_in_use
 from scheduler_service.ports.stores import RunFilter
 from tests.support.leading import LeaderThread
 from tests.support.processes import wait_until
@@ -128,3 +130,27 @@ def test_a_clean_stop_leaves_nothing_half_done(database_url: str, redis_url: str
         one.stop()
         with LeaderThread(database_url, redis_url, holder="two") as two:
             wait_until(lambda: all(two.runs.get(i).published_at for i in ids), 10, "all to be published")
+
+
+def test_a_standby_with_other_zone_rules_is_logged_measured_and_named(database_url: str, redis_url: str) -> None:
+    with LeaderThread(database_url, redis_url, holder="one") as one, capture_logs() as logs:
+        wait_until(lambda: leads(one), 20, "the first to lead")
+        assert f'scheduler_zone_rules_info{{source="{rules_in_use().source}"' in one.meter.exposition()
+        with one.database.write() as connection:
+            connection.execute(text("UPDATE leases SET zone_rules = '2019c'"))
+        with LeaderThread(database_url, redis_url, holder="two") as two:
+            wait_until(lambda: "scheduler_zone_rules_differ 1.0" in two.meter.exposition(), 20, "the standby to warn")
+            named = f"{rules_in_use().version} on two"
+            wait_until(lambda: standby_rules(one) == named, 20, "the standby to be named")
+            assert "scheduler_zone_rules_differ 0.0" in one.meter.exposition()
+            one.stop()
+            wait_until(lambda: leads(two), 20, "the second to lead")
+            assert "scheduler_zone_rules_differ 0.0" in two.meter.exposition()
+            assert standby_rules(two) is None
+    warned = [entry["event"] for entry in logs if entry["log_level"] == "warning" and "zone rules" in entry["event"]]
+    assert [text.split()[:3] for text in warned] == [["zone", "rules", "of"], ["zone", "rules", "changed"]]
+
+
+def standby_rules(contender: LeaderThread) -> str | None:
+    view = contender.leases.peek(0)
+    return None if view is None else view.standby_zone_rules

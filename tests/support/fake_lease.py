@@ -6,6 +6,7 @@ from scheduler_service.core.errors import LeaseLost
 from scheduler_service.core.explain_facts import Term
 from scheduler_service.core.instants import Duration, Instant
 from scheduler_service.core.model import Lease
+from scheduler_service.core.zone_rules import rules_in_use
 from scheduler_service.ports.stores import LeaseView
 from tests.support.fake_rows import LeaseRow, Tables
 
@@ -49,8 +50,15 @@ class FakeLeaseStore:
                 return None
             now = self._tables.clock()
             return LeaseView(
-                row.term, row.holder, row.acquired_at, row.expires_at, row.renewals, row.ttl, now, row.resigned
-            )
+                row.term, row.holder, row.acquired_at, row.expires_at, row.renewals, row.ttl, now, row.resigned,
+                rules_in_use().version, row.standby_zone_rules,
+            )  # fmt: skip
+
+    def mark_standby(self, shard: int, term: int, zone_rules: str) -> None:
+        with self._tables.lock:
+            row = self._tables.leases.get(shard)
+            if row is not None and row.term == term:
+                row.standby_zone_rules = zone_rules
 
 
 def _ended(row: LeaseRow, now: Instant) -> Term:

@@ -122,6 +122,7 @@ class LeaseRow:
     ttl: Duration
     renewals: int = 0
     resigned: bool = False
+    standby_zone_rules: str | None = None
 
 
 @dataclass(slots=True)

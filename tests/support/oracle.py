@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
+from scheduler_service.core.zone_rules import load_zone
+
 
 @dataclass(frozen=True)
 class Meaning:
@@ -29,7 +31,7 @@ class Meaning:
 
 def fires(meaning: Meaning, zone: str, start: int, end: int) -> list[int]:
     """The seconds in [start, end) at which the schedule fires; offsets must be whole minutes there."""
-    info = ZoneInfo(zone)
+    info = load_zone(zone)
     found = _elapsed(meaning, info, start, end) if meaning.wildcard else _watched(meaning, info, start, end)
     return sorted(set(found))
 

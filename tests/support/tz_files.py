@@ -1,21 +1,21 @@
 """The offset changes of a zone as its file lists them: what our own sampling is held against."""
 
 import struct
-import zoneinfo
-from importlib.resources import files
-from pathlib import Path
+
+from scheduler_service.core.zone_rules import zone_file
+from scheduler_service.core.zone_rules import zone_names as names_in_use
 
 _HEADER = struct.Struct(">4sc15x6l")
 
 
 def zone_names() -> list[str]:
-    """Every zone of this machine, in order, without those that mean no place."""
-    return sorted(zoneinfo.available_timezones() - {"localtime", "posixrules", "Factory"})
+    """Every zone of the rules in use, in order."""
+    return sorted(names_in_use())
 
 
 def listed_changes(name: str) -> list[tuple[int, int, int]]:
     """(second, offset before, offset after) of each change that the file lists one by one."""
-    content = _content(name)
+    content = zone_file(name)
     _, _, _, _, leaps, times, kinds, letters = _counts(content, 0)
     start = _HEADER.size + times * 5 + kinds * 6 + letters + leaps * 8 + sum(_counts(content, 0)[2:4])
     _, _, _, _, _, times, kinds, _ = _counts(content, start)
@@ -31,11 +31,3 @@ def listed_changes(name: str) -> list[tuple[int, int, int]]:
 def _counts(content: bytes, at: int) -> tuple[int, ...]:
     header: tuple[int, ...] = _HEADER.unpack(content[at : at + _HEADER.size])
     return header
-
-
-def _content(name: str) -> bytes:
-    for folder in zoneinfo.TZPATH:
-        path = Path(folder) / name
-        if path.is_file():
-            return path.read_bytes()
-    return files("tzdata").joinpath("zoneinfo", *name.split("/")).read_bytes()

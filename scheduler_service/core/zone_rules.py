@@ -1,0 +1,121 @@
+"""Which zone rules this process uses: the newer of the host's files and the installed tzdata package.
+
+Python's zoneinfo reads the host's files first, however old they are. Here the two versions are compared, once a
+process, and the zones of the newer one are read; zoneinfo itself, which a user's program may use too, is not changed.
+"""
+
+import re
+import zoneinfo
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from io import BytesIO
+from typing import Final, Literal
+
+_VERSION: Final = re.compile(r"(\d{4})([a-z]{1,2})", re.ASCII)
+_VERSION_FILES: Final = ("tzdata.zi", "+VERSION", "version")
+_FIRST_LINE: Final = 200
+# These name whatever the machine is set to, or nothing at all.
+_NOT_ZONES: Final = frozenset({"localtime", "posixrules", "factory"})
+# `right/` counts leap seconds, which no database and no Redis does; `posix/` is every zone a second time.
+_NOT_FOLDERS: Final = ("right/", "posix/")
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneRules:
+    """A set of zone files: its IANA version (`unknown` where nothing says it) and where it was found."""
+
+    version: str
+    source: Literal["package", "host"]
+    folder: str = ""
+
+    @property
+    def words(self) -> str:
+        """For people: `2026f of the tzdata package`."""
+        where = "of the tzdata package" if self.source == "package" else f"of this host, {self.folder}"
+        return f"{self.version} {where}"
+
+
+@lru_cache(maxsize=1)
+def rules_in_use() -> ZoneRules:
+    """The zone rules of this process."""
+    return newest(_package(), _host(zoneinfo.TZPATH))
+
+
+def newest(package: ZoneRules | None, host: ZoneRules | None) -> ZoneRules:
+    """The newer of two sets; the package where they are of one age or the host does not tell its version."""
+    if package is None or host is None:
+        found = package or host
+        if found is None:
+            raise RuntimeError("this host has no time zones: install the Python package tzdata")
+        return found
+    return host if _age(host.version) > _age(package.version) else package
+
+
+def _age(version: str) -> tuple[int, int, str]:
+    found = _VERSION.fullmatch(version)
+    return (int(found[1]), len(found[2]), found[2]) if found else (0, 0, "")
+
+
+def _package() -> ZoneRules | None:
+    try:
+        import tzdata  # type: ignore[import-untyped]
+    except ModuleNotFoundError:
+        return None
+    return ZoneRules(str(tzdata.IANA_VERSION), "package")
+
+
+def _host(path: tuple[str, ...]) -> ZoneRules | None:
+    """The first folder that has zones, as zoneinfo searches them."""
+    for folder in path:
+        if _bytes_of(f"{folder}/UTC") or _bytes_of(f"{folder}/Etc/UTC"):
+            return ZoneRules(_version_of(folder), "host", folder)
+    return None
+
+
+def _version_of(folder: str) -> str:
+    for name in _VERSION_FILES:
+        found = _VERSION.search(_bytes_of(f"{folder}/{name}")[:_FIRST_LINE].decode("ascii", "replace"))
+        if found:
+            return found[0]
+    return "unknown"
+
+
+def _bytes_of(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+@lru_cache(maxsize=1)
+def zone_names() -> frozenset[str]:
+    """Every name that means a place, or an offset, all the year."""
+    names = set() if rules_in_use().source == "package" else zoneinfo.available_timezones()
+    if _package() is not None:
+        names |= set(files("tzdata").joinpath("zones").read_text("ascii").split())
+    return frozenset(name for name in names if not is_refused(name))
+
+
+def is_refused(name: str) -> bool:
+    """Whether this is a file beside the zones and no zone, in whatever case a file system may find it."""
+    return name.casefold() in _NOT_ZONES or name.casefold().startswith(_NOT_FOLDERS)
+
+
+def zone_file(name: str) -> bytes:
+    """The file of one of `zone_names`, in TZif."""
+    rules = rules_in_use()
+    content = _bytes_of(f"{rules.folder}/{name}") if rules.source == "host" else b""
+    if content:
+        return content
+    found: Traversable = files("tzdata").joinpath("zoneinfo")
+    for part in name.split("/"):
+        found = found.joinpath(part)
+    return found.read_bytes()
+
+
+def load_zone(name: str) -> zoneinfo.ZoneInfo:
+    """One of `zone_names`, by the rules in use."""
+    return zoneinfo.ZoneInfo.from_file(BytesIO(zone_file(name)), key=name)
