@@ -103,15 +103,8 @@ class SqlJobStore:
         """See JobStore."""
         if not can_hold(f"{tag}{text}{source}"):
             return Page([], None)
-        wanted = select(*JOB_COLUMNS, jobs.c.job_id).where(~jobs.c.deleted)
-        if tag is not None:
-            wanted = wanted.where(_holds(jobs.c.tags, f"\n{tag_line(tag)}\n"))
-        if text:
-            wanted = wanted.where(_holds(jobs.c.search_text, text.casefold()))
-        if paused is not None:
-            wanted = wanted.where(jobs.c.paused == paused)
-        if source is not None:
-            wanted = wanted.where(jobs.c.source == source)
+        conditions = job_conditions(tag, text, paused, source)
+        wanted = select(*JOB_COLUMNS, jobs.c.job_id).where(~jobs.c.deleted, *conditions)
         if cursor is not None:
             wanted = wanted.where(jobs.c.job_id > read_cursor(cursor, str)[0])
         with self._database.read() as connection:
@@ -201,6 +194,22 @@ def _strpos(element: _Holds, compiler: Any, **options: Any) -> str:
 
 def _holds(column: ColumnElement[str], part: str) -> ColumnElement[bool]:
     return _Holds(column, literal(part, Text))
+
+
+def job_conditions(
+    tag: str | None, text: str | None, paused: bool | None, source: str | None
+) -> list[ColumnElement[bool]]:
+    """The conditions that a list of jobs is filtered by."""
+    conditions: list[ColumnElement[bool]] = []
+    if tag is not None:
+        conditions.append(_holds(jobs.c.tags, f"\n{tag_line(tag)}\n"))
+    if text:
+        conditions.append(_holds(jobs.c.search_text, text.casefold()))
+    if paused is not None:
+        conditions.append(jobs.c.paused == paused)
+    if source is not None:
+        conditions.append(jobs.c.source == source)
+    return conditions
 
 
 def keep_version(connection: Connection, made: Job, before: Job | None, now: Instant, by: Deed | None) -> None:

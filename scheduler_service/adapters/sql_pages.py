@@ -10,21 +10,24 @@ from sqlalchemy import BigInteger, ColumnElement, Select, Text, bindparam, func,
 from sqlalchemy.sql.selectable import CompoundSelect
 
 from scheduler_service.adapters.column_types import InstantColumn
-from scheduler_service.adapters.database import Database, Dialect, can_hold
+from scheduler_service.adapters.database import PLANNED_EACH_TIME, Database, Dialect, can_hold
 from scheduler_service.adapters.job_rows import VERSION_COLUMNS, version_of
+from scheduler_service.adapters.sql_counts import jobs_total, runs_total, total_of
 from scheduler_service.adapters.tables import IS_LED, IS_TROUBLE, gaps, job_versions, runs, stands
 from scheduler_service.core.explain_facts import Version
 from scheduler_service.core.instants import Instant
 from scheduler_service.core.model import Gap
 from scheduler_service.core.policies import OVERLAP_WORD
 from scheduler_service.core.run_state import ACTIVE, WAITING, RunState
-from scheduler_service.ports.history import Outcome, Trouble
+from scheduler_service.ports.history import Outcome, Total, Trouble
+from scheduler_service.ports.stores import RunFilter
 
 _R: Final = runs.c
 _BONES: Final = (_R.run_id, _R.job_id, _R.state, _R.scheduled_at, _R.started_at, _R.finished_at)
 _GAP: Final = (gaps.c.job_id, gaps.c.start_at, gaps.c.end_at, gaps.c["count"], gaps.c.reason)
 _JOBS_AT_ONCE: Final = 50
 _SAID: Final = 200
+_EACH: Final = {PLANNED_EACH_TIME: True}
 _SINCE: Final = bindparam("since", type_=InstantColumn)
 _UNTIL: Final = bindparam("until", type_=InstantColumn)
 _LIMIT: Final = bindparam("limit", type_=BigInteger)
@@ -37,6 +40,22 @@ class SqlHistoryStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    def count_runs(self, wanted: RunFilter) -> Total:
+        """See HistoryStore."""
+        if not can_hold(f"{wanted.job_id}{wanted.queue}"):
+            return Total(0, False)
+        with self._database.read() as connection:
+            walks = [connection.execute(walk, execution_options=_EACH).one() for walk in runs_total(wanted)]
+        return total_of([(walked, matching) for walked, matching in walks])
+
+    def count_jobs(self, *, tag: str | None, text: str | None, paused: bool | None, source: str | None = None) -> Total:
+        """See HistoryStore."""
+        if not can_hold(f"{tag}{text}{source}"):
+            return Total(0, False)
+        with self._database.read() as connection:
+            walked, matching = connection.execute(jobs_total(tag, text, paused, source)).one()
+        return total_of([(walked, matching)])
 
     def latest(self, since: Instant, until: Instant, limit: int) -> list[Outcome]:
         """See HistoryStore."""

@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
+from scheduler_service.api.list_shapes import Counted, LastRun, State
 from scheduler_service.api.schemas import (
     Duration,
     JobId,
@@ -15,10 +16,6 @@ from scheduler_service.api.schemas import (
     Task,
     Time,
 )
-
-State = Literal[
-    "scheduled", "pending", "running", "retrying", "completed", "failed", "cancelled", "skipped", "missed"
-]  # fmt: skip
 
 
 class JobBody(BaseModel):
@@ -55,10 +52,17 @@ class JobOut(JobBody):
     warnings: list[str]
 
 
-class JobPage(BaseModel):
+class ListedJob(JobBody):
+    """A job of a list; its runs where `with_runs=true` asks for them."""
+
+    next_run_at: Time | None = None
+    last_run: LastRun | None = None
+
+
+class JobPage(Counted):
     """A part of the list of jobs."""
 
-    items: list[JobBody]
+    items: list[ListedJob]
     next_cursor: str | None
 
 
@@ -185,7 +189,7 @@ class RunOut(BaseModel):
     attempts: list[Attempt]
 
 
-class RunPage(BaseModel):
+class RunPage(Counted):
     """A part of the list of runs."""
 
     items: list[RunOut]

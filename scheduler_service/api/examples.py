@@ -128,7 +128,7 @@ PARAMETERS: Final[dict[str, Any]] = {
     "q": "close", "paused": False, "source": "shop", "limit": 100, "cursor": "WyJiaWxsaW5nLmNsb3NlIl0", "count": 10,
     "from": "2026-12-01T00:00:00Z", "at": "2026-12-01T01:00:00Z", "since": "2026-12-01T00:00:00Z",
     "until": "2026-12-02T00:00:00Z", "state": ["failed"], "queue": "default", "subject": "billing.close",
-    "actor": "ann", "action": "job.pause",
+    "actor": "ann", "action": "job.pause", "total": False, "with_runs": False,
 }  # fmt: skip
 
 HEADERS: Final[dict[str, Any]] = {

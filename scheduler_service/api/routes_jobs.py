@@ -1,7 +1,7 @@
 """Jobs over HTTP: made, changed, paused, triggered, looked ahead. The store decides; the leader is told after it."""
 
 import re
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Response
@@ -20,12 +20,13 @@ from scheduler_service.core.audit import Caller
 from scheduler_service.core.errors import BadValue, BadValues, NotFound, StaleVersion
 from scheduler_service.core.fields import read_text
 from scheduler_service.core.identity import JOB_ID
-from scheduler_service.core.instants import Instant, parse_instant
-from scheduler_service.core.job_body import definition_of, job_body, read_job
+from scheduler_service.core.instants import Instant, format_instant, parse_instant
+from scheduler_service.core.job_body import definition_of, job_body, optional_instant, read_job
 from scheduler_service.core.model import Job, Run
 from scheduler_service.core.run_body import run_body
 from scheduler_service.core.run_requests import read_trigger
 from scheduler_service.core.schedule import SPEC_FIELDS
+from scheduler_service.ports.history import Outcome, Total
 
 router = APIRouter(prefix="/api/v1", tags=["jobs"], dependencies=[Depends(require("viewer"))])
 OPERATOR = [Depends(require("operator"))]
@@ -34,6 +35,7 @@ _PATCH_TRIES = 5
 _WITH_FIELDS = ("schedule", "misfire", "retry")  # kwargs may hold anything
 
 Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
+Counted = Annotated[bool, Query(description="Also say how many there are in all, up to 10,000.")]
 Cursor = Annotated[str | None, Query(max_length=500, description="`next_cursor` of the page before.")]
 IfMatch = Annotated[str | None, Header(alias="If-Match", description='The version that was read: `"3"`.')]
 From = Annotated[str | None, Query(alias="from", description="Strictly after this instant; default now.")]
@@ -104,13 +106,44 @@ def list_jobs(
     source: Annotated[str | None, Query(max_length=128, description="Only what this file owns.")] = None,
     limit: Limit = 100,
     cursor: Cursor = None,
+    total: Counted = False,
+    with_runs: Annotated[bool, Query(description="Each job with its next and its last run.")] = False,
 ) -> Response:
     """Jobs by their id."""
     for name, text in (("tag", tag), ("q", q), ("cursor", cursor), ("source", source)):
         if text is not None:
             read_text(text, name)
     page = context.stores.jobs.list(tag=tag, text=q, paused=paused, limit=limit, cursor=cursor, source=source)
-    return JSONResponse({"items": [job_body(job) for job in page.items], "next_cursor": page.next_cursor})
+    history = context.stores.history
+    counted = total_body(history.count_jobs(tag=tag, text=q, paused=paused, source=source)) if total else {}
+    items = _with_runs(context, page.items) if with_runs else [job_body(job) for job in page.items]
+    return JSONResponse({"items": items, "next_cursor": page.next_cursor, **counted})
+
+
+def total_body(total: Total) -> dict[str, Any]:
+    """What `total=true` adds to a list."""
+    return {"total": total.number, "total_is_exact": not total.more}
+
+
+def _with_runs(context: ApiContext, jobs: Sequence[Job]) -> list[dict[str, Any]]:
+    now = context.clock()
+    latest = context.stores.history.latest_of([job.job_id for job in jobs], now, 1)
+    return [
+        {
+            **job_body(job),
+            "next_run_at": next(iter(next_runs(job, now, 1)), None),
+            "last_run": _last(latest[job.job_id]),
+        }
+        for job in jobs
+    ]
+
+
+def _last(newest_first: Sequence[Outcome]) -> dict[str, Any] | None:
+    if not newest_first:
+        return None
+    run = newest_first[0]
+    times = {"scheduled_at": format_instant(run.scheduled_at), "finished_at": optional_instant(run.finished_at)}
+    return {"run_id": run.run_id, "state": run.state.value, **times}
 
 
 @router.get("/jobs/{job_id}", responses=answers({200: shapes.JobOut}, 404))

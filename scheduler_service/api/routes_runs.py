@@ -14,7 +14,7 @@ from scheduler_service.api.bodies import JsonObject
 from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.documents import answers, body_of
 from scheduler_service.api.problems import Problem
-from scheduler_service.api.routes_jobs import OPERATOR, Cursor, Limit
+from scheduler_service.api.routes_jobs import OPERATOR, Counted, Cursor, Limit, total_body
 from scheduler_service.core.audit import Caller
 from scheduler_service.core.errors import NotFound
 from scheduler_service.core.fields import read_text
@@ -68,6 +68,7 @@ def list_runs(
     until: Time = None,
     limit: Limit = 100,
     cursor: Cursor = None,
+    total: Counted = False,
 ) -> Response:
     """Runs by their scheduled time, newest first, without their attempts."""
     for name, text in (("job_id", job_id), ("queue", queue), ("cursor", cursor)):
@@ -75,7 +76,8 @@ def list_runs(
             read_text(text, name)
     wanted = RunFilter(job_id, tuple(state or ()), queue, _instant(since, "since"), _instant(until, "until"))
     page = context.stores.runs.list(wanted, limit, cursor)
-    return JSONResponse({"items": [run_body(run) for run in page.items], "next_cursor": page.next_cursor})
+    counted = total_body(context.stores.history.count_runs(wanted)) if total else {}
+    return JSONResponse({"items": [run_body(run) for run in page.items], "next_cursor": page.next_cursor, **counted})
 
 
 @router.get("/runs/{run_id}", responses=answers({200: shapes.RunOut}, 404))

@@ -3,7 +3,7 @@
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -18,23 +18,44 @@ Balanced = Annotated[bool | None, typer.Option("--balanced", help="Let the sched
 Minute = Annotated[int | None, typer.Option(help="Hourly, at this minute.")]
 At = Annotated[str | None, typer.Option(help="Once, at this time; without an offset in --timezone, else in your zone.")]
 Schedule = Annotated[str | None, typer.Option(help="Any schedule, as JSON.")]
-Timezone = Annotated[str | None, typer.Option(help="IANA name of the schedule's zone.")]
+Timezone = Annotated[str | None, typer.Option("--timezone", "--tz", help="IANA name of the schedule's zone.")]
+DayMatch = Annotated[str | None, typer.Option(help="Cron with day and weekday: or, and.")]
 Args = Annotated[str | None, typer.Option(help="Positional arguments, a JSON list.")]
 Kwargs = Annotated[str | None, typer.Option(help="Keyword arguments, a JSON object.")]
 Queue = Annotated[str | None, typer.Option(help="Queue.")]
 Priority = Annotated[int | None, typer.Option(help="0 (first) to 9 (last).")]
 Title = Annotated[str | None, typer.Option(help="Free text.")]
 Tag = Annotated[list[str] | None, typer.Option(help="May be repeated.")]
+Description = Annotated[str | None, typer.Option(help="Free text, any length.")]
+StartAt = Annotated[
+    str | None, typer.Option("--start", help="No run before this time; without an offset in your zone.")
+]
+EndAt = Annotated[str | None, typer.Option("--end", help="No run from this time on; without an offset in your zone.")]
+Jitter = Annotated[str | None, typer.Option(help="Each run up to so much after its time, such as 30s.")]
+Misfire = Annotated[str | None, typer.Option(help="Late runs: fire_once, fire_all or skip.")]
+Grace = Annotated[str | None, typer.Option(help="From when on a run is late, such as 30s.")]
+MaxCatchUp = Annotated[int | None, typer.Option(help="How many late runs fire_all makes up for.")]
+RetryInitial = Annotated[str | None, typer.Option(help="The pause after the first attempt, such as 5s.")]
+RetryFactor = Annotated[float | None, typer.Option(help="How many times longer each further pause is.")]
+RetryMax = Annotated[str | None, typer.Option(help="The longest pause, such as 10m.")]
 Overlap = Annotated[str | None, typer.Option(help="skip, allow, queue, queue_all or cancel_running.")]
 Attempts = Annotated[int | None, typer.Option(help="How often a run is tried.")]
 Timeout = Annotated[str | None, typer.Option(help="How long an attempt may run.")]
 File = Annotated[str | None, typer.Option("--file", "-f", help="A file of the job's JSON, - for standard input.")]
 
 
+_GROUPS: Final = {
+    "misfire": {"policy": "misfire", "grace": "grace", "max_catch_up": "max_catch_up"},
+    "retry": {
+        "max_attempts": "attempts", "initial": "retry_initial", "factor": "retry_factor", "max": "retry_max",
+    },
+}  # fmt: skip
+
+
 def fields_of(options: dict[str, Any]) -> dict[str, Any]:
     """The fields that the options give, over those of `--file`."""
     fields = _from_file(options["file"])
-    for name in ("task", "queue", "priority", "title", "overlap", "timeout"):
+    for name in ("task", "queue", "priority", "title", "overlap", "timeout", "description", "jitter"):
         if options[name] is not None:
             fields[name] = options[name]
     for name in ("args", "kwargs"):
@@ -42,8 +63,13 @@ def fields_of(options: dict[str, Any]) -> dict[str, Any]:
             fields[name] = json_value(options[name], f"--{name}")
     if options["tag"]:
         fields["tags"] = options["tag"]
-    if options["attempts"] is not None:
-        fields["retry"] = {**fields.get("retry", {}), "max_attempts": options["attempts"]}
+    for name, option in (("start_at", "--start"), ("end_at", "--end")):
+        if options[name] is not None:
+            fields[name] = instant_text(options[name], option)
+    for group, names in _GROUPS.items():
+        given = {name: options[option] for name, option in names.items() if options[option] is not None}
+        if given:
+            fields[group] = {**fields.get(group, {}), **given}
     schedule = _schedule(options)
     return fields if schedule is None else {**fields, "schedule": schedule}
 
@@ -63,7 +89,9 @@ def _schedule(options: dict[str, Any]) -> Any:
         given["--schedule"] = json_value(options["schedule"], "--schedule")
     if len(given) > 1:
         raise BadValue(" and ".join(given), "...", "give one of them")
-    extra = {name: options[name] for name in ("offset", "timezone", "balanced") if options[name] is not None}
+    extra = {
+        name: options[name] for name in ("offset", "timezone", "balanced", "day_match") if options[name] is not None
+    }
     schedule = next(iter(given.values()), None)
     return {**schedule, **extra} if isinstance(schedule, dict) else schedule or extra or None
 

@@ -1,5 +1,6 @@
 """`itinerary jobs ...`: definitions, made and changed through the API."""
 
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -9,10 +10,14 @@ from scheduler_service.cli.backfilling import print_backfill
 from scheduler_service.cli.completing import job_ids
 from scheduler_service.cli.connect import instant_text, json_value, open_client
 from scheduler_service.cli.progress import counted
+from scheduler_service.cli.several import each
 from scheduler_service.cli.status import Json
 
 jobs = typer.Typer(help="What is to run, and when.", no_args_is_help=True)
 
+JobIds = Annotated[
+    list[str], typer.Argument(metavar="JOB_ID...", help="Ids of jobs.", show_default=False, autocompletion=job_ids)
+]
 JobId = Annotated[str, typer.Argument(help="The job's id.", show_default=False, autocompletion=job_ids)]
 Count = Annotated[int, typer.Option(help="How many.", min=1, max=1000)]
 
@@ -27,30 +32,29 @@ def list_jobs(
     everything: Annotated[bool, typer.Option("--all", help="All of them, page by page.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Jobs by their id."""
-    from scheduler_service.cli.output import print_json, print_table
+    """Jobs by their id, with their next and last run."""
+    from scheduler_service.cli.output import print_json, print_table, say_more
 
     with open_client() as client:
         if everything:
-            found = client.all_jobs(tag=tag, q=text, paused=paused, source=source)
+            found = client.all_jobs(tag=tag, q=text, paused=paused, source=source, with_runs=None if as_json else True)
             page: dict[str, Any] = {"items": list(counted(found, "reading jobs")), "next_cursor": None}
         else:
-            page = client.jobs(tag=tag, q=text, paused=paused, source=source, limit=limit)
+            more = {} if as_json else {"total": True, "with_runs": True}
+            page = client.jobs(tag=tag, q=text, paused=paused, source=source, limit=limit, **more)
     if as_json:
         print_json(page)
         return
     rows = [
         (
-            job["job_id"],
-            job["task"],
-            _schedule_words(job["schedule"]),
-            job["queue"],
-            _paused(job),
-            job["title"],
+            job["job_id"], _schedule_words(job["schedule"]), _next(job), _last(job["last_run"]), job["queue"],
+            job["task"], job["title"],
         )
         for job in page["items"]
-    ]
-    print_table(["job", "task", "schedule", "queue", "paused", "title"], rows, "there is no such job")
+    ]  # fmt: skip
+    columns = ["job", "schedule", "next run", "last run", "queue", "task", "title"]
+    print_table(columns, rows, "there is no such job", whole=("job",), spare=("title", "task", "queue"))
+    say_more(len(rows), page, "jobs")
 
 
 @jobs.command("show")
@@ -78,7 +82,11 @@ def add(
     minute: options.Minute = None, at: options.At = None, schedule: options.Schedule = None,
     timezone: options.Timezone = None, args: options.Args = None, kwargs: options.Kwargs = None,
     queue: options.Queue = None, priority: options.Priority = None, title: options.Title = None,
-    tag: options.Tag = None, overlap: options.Overlap = None, attempts: options.Attempts = None,
+    tag: options.Tag = None, description: options.Description = None, day_match: options.DayMatch = None,
+    start_at: options.StartAt = None, end_at: options.EndAt = None, jitter: options.Jitter = None,
+    misfire: options.Misfire = None, grace: options.Grace = None, max_catch_up: options.MaxCatchUp = None,
+    overlap: options.Overlap = None, attempts: options.Attempts = None, retry_initial: options.RetryInitial = None,
+    retry_factor: options.RetryFactor = None, retry_max: options.RetryMax = None,
     timeout: options.Timeout = None, file: options.File = None, as_json: Json = False,
 ) -> None:  # fmt: skip
     """Make a job; it must not exist yet."""
@@ -95,7 +103,11 @@ def edit(
     minute: options.Minute = None, at: options.At = None, schedule: options.Schedule = None,
     timezone: options.Timezone = None, args: options.Args = None, kwargs: options.Kwargs = None,
     queue: options.Queue = None, priority: options.Priority = None, title: options.Title = None,
-    tag: options.Tag = None, overlap: options.Overlap = None, attempts: options.Attempts = None,
+    tag: options.Tag = None, description: options.Description = None, day_match: options.DayMatch = None,
+    start_at: options.StartAt = None, end_at: options.EndAt = None, jitter: options.Jitter = None,
+    misfire: options.Misfire = None, grace: options.Grace = None, max_catch_up: options.MaxCatchUp = None,
+    overlap: options.Overlap = None, attempts: options.Attempts = None, retry_initial: options.RetryInitial = None,
+    retry_factor: options.RetryFactor = None, retry_max: options.RetryMax = None,
     timeout: options.Timeout = None, file: options.File = None, as_json: Json = False,
 ) -> None:  # fmt: skip
     """Change what the options name; the rest stays. Runs of the past are left as they were."""
@@ -108,21 +120,22 @@ def edit(
 
 @jobs.command("pause")
 def pause(
-    job_id: JobId,
+    job_ids: JobIds,
     reason: Annotated[str | None, typer.Option(help="Why; shown with the job.")] = None,
     until: Annotated[str | None, typer.Option(help="When it goes on by itself.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Let a job make no more runs."""
+    """Let jobs make no more runs."""
+    end = instant_text(until, "--until")
     with open_client() as client:
-        _tell(client.pause_job(job_id, reason, instant_text(until, "--until")), as_json, "paused")
+        each(job_ids, lambda job_id: client.pause_job(job_id, reason, end), as_json, lambda _, job: _say(job, "paused"))
 
 
 @jobs.command("resume")
-def resume(job_id: JobId, as_json: Json = False) -> None:
-    """Let a paused job go on."""
+def resume(job_ids: JobIds, as_json: Json = False) -> None:
+    """Let paused jobs go on."""
     with open_client() as client:
-        _tell(client.resume_job(job_id), as_json, "resumed")
+        each(job_ids, client.resume_job, as_json, lambda _, job: _say(job, "resumed"))
 
 
 @jobs.command("trigger")
@@ -165,11 +178,18 @@ def backfill(
 
 
 @jobs.command("delete")
-def delete(job_id: JobId) -> None:
-    """Delete a job; its history stays."""
+def delete(
+    job_id: JobId,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; in a pipe nobody is asked.")] = False,
+) -> None:
+    """Delete a job; its history stays. On a terminal it asks first."""
     from scheduler_service.cli.output import say
+    from scheduler_service.logs import escaped
 
     with open_client() as client:
+        if not yes and sys.stdin.isatty():
+            known = client.job(job_id)  # a wrong name is told before anything is asked
+            typer.confirm(escaped(f"Delete {job_id} (task {known['task']})? Its history stays."), abort=True)
         client.delete_job(job_id)
     say(f"{job_id} deleted")
 
@@ -215,16 +235,32 @@ def _schedule_words(schedule: dict[str, Any]) -> str:
     return words if zone == "UTC" else f"{words} {zone}"
 
 
-def _paused(job: dict[str, Any]) -> str:
-    return (job["pause_reason"] or "yes") if job["paused"] else ""
+def _next(job: dict[str, Any]) -> str | None:
+    from scheduler_service.cli.output import near
+
+    if job["paused"]:
+        return f"paused: {job['pause_reason']}" if job["pause_reason"] else "paused"
+    return near(job["next_run_at"]) or ("being placed" if job["schedule"].get("balanced") else None)
+
+
+def _last(run: dict[str, Any] | None) -> str | None:
+    from scheduler_service.cli.output import near
+
+    return None if run is None else f"{run['state']} {near(run['finished_at'] or run['scheduled_at'])}"
 
 
 def _tell(job: dict[str, Any], as_json: bool, done: str) -> None:
-    from scheduler_service.cli.output import print_json, say, when
+    from scheduler_service.cli.output import print_json
 
     if as_json:
         print_json(job)
-        return
+    else:
+        _say(job, done)
+
+
+def _say(job: dict[str, Any], done: str) -> None:
+    from scheduler_service.cli.output import say, when
+
     upcoming = job.get("next_runs") or []
     if upcoming:
         coming = f"next run {when(upcoming[0])}"

@@ -1,15 +1,16 @@
 """What the commands print: tables for people, JSON for programs; times in the reader's zone with relative words.
 
 Promises: no text of a job or run reaches the terminal as markup or control characters; colours only on a terminal
-without NO_COLOR (rich sees to both); in a pipe nothing is cut to a width.
+without NO_COLOR (rich sees to both); in a pipe nothing is cut to a width, and on a terminal no id is.
 """
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -18,6 +19,8 @@ from scheduler_service.core.instants import from_datetime
 from scheduler_service.core.relative import relative
 from scheduler_service.logs import escaped
 
+_NARROWEST: Final = 10
+_BETWEEN: Final = 1
 _STYLES: Final = {
     "completed": "green", "running": "cyan", "pending": "yellow", "retrying": "yellow", "scheduled": "",
     "failed": "bold red", "missed": "red", "cancelled": "magenta", "skipped": "dim",
@@ -34,28 +37,87 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: str) -> None:
-    """A table without lines; `empty` is said where there is no row."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else plain(cell) for cell in row))
-    if table.row_count:
-        console().print(table)
-    else:
+def print_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    empty: str,
+    *,
+    whole: Collection[str] = (),
+    spare: Sequence[str] = (),
+) -> None:
+    """A table without lines; `empty` is said where there is no row.
+
+    Columns of `whole` hold ids, which are never folded or cut; those of `spare` are left out, the first of them first,
+    where the terminal is too narrow for all.
+    """
+    cells = [[cell if isinstance(cell, Text) else plain(cell) for cell in row] for row in rows]
+    if not cells:
         print(empty, file=sys.stderr)
+        return
+    out = console()
+    widths = {name: max(len(name), *(longest(row[place]) for row in cells)) for place, name in enumerate(columns)}
+    shown = _fitting(columns, widths, spare, out.width)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in shown:
+        if name in whole:
+            table.add_column(name, no_wrap=True, min_width=widths[name])
+        else:
+            table.add_column(name, overflow="fold", min_width=min(widths[name], _NARROWEST))
+    for row in cells:
+        table.add_row(*(cell for name, cell in zip(columns, row, strict=True) if name in shown))
+    needed = sum(widths[name] if name in whole else min(widths[name], _NARROWEST) for name in shown)
+    out.width = max(out.width, needed + _BETWEEN * len(shown))  # rather a wrapped line than a folded id
+    with out.capture() as captured:
+        out.print(table)
+    for line in captured.get().splitlines():
+        print(line.rstrip())
+
+
+def _fitting(columns: Sequence[str], widths: Mapping[str, int], spare: Sequence[str], width: int) -> list[str]:
+    shown = list(columns)
+    for name in spare:
+        if sum(widths[column] + _BETWEEN for column in shown) > width:
+            shown.remove(name)
+    return shown
+
+
+def longest(text: Text) -> int:
+    """The cells that its longest line takes."""
+    return max((cell_len(line) for line in text.plain.split("\n")), default=0)
 
 
 def print_fields(fields: Iterable[tuple[str, Any]]) -> None:
     """Name and value, a line each; what is None or empty is left out."""
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in fields:
-        if value not in (None, "", [], {}):
-            table.add_row(name, value if isinstance(value, Text) else plain(value))
-    console().print(table)
+    named = [(name, value) for name, value in fields if value not in (None, "", [], {})]
+    label = max((len(name) for name, _ in named), default=0)
+    for name, value in named:
+        text = value if isinstance(value, Text) else plain(value)
+        _print_folded(text, Text(f"{name:{label}}  ", style="bold"))
+
+
+def print_lines(lines: Iterable[Text]) -> None:
+    """Sentences, one after the other."""
+    for line in lines:
+        _print_folded(line, Text())
+
+
+def _print_folded(text: Text, label: Text) -> None:
+    """Beside its label, folded between words alone: a word that is too long, such as an id, goes on over the edge."""
+    out = console()
+    room = max(_NARROWEST, out.width - label.cell_len)
+    for line in text.wrap(out, room, overflow="ignore") if out.is_terminal else text.split("\n"):
+        line.rstrip()
+        out.print(Text.assemble(label, line), soft_wrap=True)
+        label = Text(" " * label.cell_len)
+
+
+def say_more(shown: int, page: Mapping[str, Any], what: str) -> None:
+    """On stderr, where a list goes on: `30 of 4,916 runs; --all lists all`."""
+    if page["next_cursor"] is None:
+        return
+    total = page.get("total")
+    of_all = "more" if total is None else f"{total:,}" if page.get("total_is_exact") else f"more than {total:,}"
+    print(f"{shown:,} of {of_all} {what}; --limit N lists more of them, --all all", file=sys.stderr)
 
 
 def plain(value: Any) -> Text:
@@ -78,6 +140,13 @@ def when(text: str | None) -> str | None:
     moment = datetime.fromisoformat(text)
     words = relative(from_datetime(moment), from_datetime(datetime.now(UTC)))
     return f"{moment.astimezone():%Y-%m-%d %H:%M:%S %Z} ({words})"
+
+
+def near(text: str | None) -> str | None:
+    """How far off an RFC 3339 time is: `in 3 min`."""
+    if text is None:
+        return None
+    return relative(from_datetime(datetime.fromisoformat(text)), from_datetime(datetime.now(UTC)))
 
 
 def took(start: str | None, end: str | None) -> str | None:

@@ -1,13 +1,16 @@
 """`itinerary jobs explain`, `runs explain` and `itinerary audit`: what happened, why, and who did it."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from scheduler_service.cli.completing import job_ids
 from scheduler_service.cli.connect import instant_text, open_client
 from scheduler_service.cli.status import Json
-from scheduler_service.core.errors import BadValue
+from scheduler_service.core.errors import BadValue, ItineraryError
+
+if TYPE_CHECKING:
+    from scheduler_service.client import Client
 
 
 def explain_job(
@@ -42,11 +45,13 @@ def audit(
     as_json: Json = False,
 ) -> None:
     """Who changed what, newest first."""
-    from scheduler_service.cli.output import print_json, print_table, when
+    from scheduler_service.cli.output import print_json, print_table, say_more, when
 
     times = {"since": instant_text(since, "--since"), "until": instant_text(until, "--until")}
     with open_client() as client:
         page = client.audit(subject=subject, actor=actor, action=action, limit=limit, **times)
+        if subject is not None and not page["items"]:
+            _check_subject(client, subject)
     if as_json:
         print_json(page)
         return
@@ -54,28 +59,47 @@ def audit(
         (when(entry["at"]), entry["actor"], entry["role"], entry["action"], entry["subject"], _difference(entry))
         for entry in page["items"]
     ]
-    print_table(["at", "by", "role", "what", "of", "change"], rows, "nothing was changed")
+    print_table(
+        ["at", "by", "role", "what", "of", "change"], rows, "nothing was changed", whole=("of",), spare=("role",)
+    )
+    say_more(len(rows), page, "changes")
+
+
+def _check_subject(client: "Client", subject: str) -> None:
+    """Nothing was found because there is nothing of this name: ItineraryError."""
+    from scheduler_service.http_transport import ApiError
+
+    for known in (client.run, client.job):
+        try:
+            known(subject)
+        except ApiError as exc:
+            if exc.status != 404:
+                raise
+        else:
+            return
+    if not client.audit(subject=subject, limit=1)["items"]:
+        raise ItineraryError(f"there is no job and no run {subject}")
 
 
 def _print(explained: dict[str, Any], as_json: bool) -> None:
     from rich.text import Text
 
-    from scheduler_service.cli.output import console, plain, print_json, when
+    from scheduler_service.cli.output import plain, print_json, print_lines, when
 
     if as_json:
         print_json(explained)
         return
-    out = console()
     subject = explained["run_id"] or explained["job_id"]
     at = f"  {when(explained['at'])}" if explained["at"] else ""
-    out.print(Text.assemble((explained["verdict"].replace("_", " "), "bold"), "  ", plain(f"{subject}{at}")))
+    lines = [Text.assemble((explained["verdict"].replace("_", " "), "bold"), "  ", plain(f"{subject}{at}"))]
     for because in explained["because"]:
-        out.print(plain(f"- {because['words']}"))
+        lines.append(plain(f"- {because['words']}"))
         if because["row"] is not None:
-            out.print(Text.assemble("    ", (_row_name(because["row"]), "dim")), soft_wrap=True)
+            lines.append(Text.assemble("    ", (_row_name(because["row"]), "dim")))
     for name, words in (("nearest_before", "before it"), ("nearest_after", "after it")):
         if explained[name] is not None:
-            out.print(plain(f"  {words}: {when(explained[name])}"))
+            lines.append(plain(f"  {words}: {when(explained[name])}"))
+    print_lines(lines)
 
 
 def _row_name(row: dict[str, Any]) -> str:

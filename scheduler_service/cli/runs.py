@@ -4,21 +4,25 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from scheduler_service.cli.completing import job_ids, states
 from scheduler_service.cli.connect import after, instant_text, open_client
 from scheduler_service.cli.progress import counted
+from scheduler_service.cli.several import each
 from scheduler_service.cli.status import Json
 
 if TYPE_CHECKING:
     from scheduler_service.client import Client
 
+_SHOWN: Final = 200
+
 runs = typer.Typer(help="What ran, runs and will run.", no_args_is_help=True)
 
 RunId = Annotated[str, typer.Argument(help="The run's id.", show_default=False)]
+RunIds = Annotated[list[str], typer.Argument(metavar="RUN_ID...", help="Ids of runs.", show_default=False)]
 JobFilter = Annotated[str | None, typer.Option("--job", help="Only runs of this job.", autocompletion=job_ids)]
 StateFilter = Annotated[
     list[str] | None, typer.Option("--state", help="Only these states; may be repeated.", autocompletion=states)
@@ -38,8 +42,8 @@ def list_runs(
     everything: All = False,
     as_json: Json = False,
 ) -> None:
-    """Runs, newest first."""
-    from scheduler_service.cli.output import print_json
+    """Runs, newest first; of those that failed, why."""
+    from scheduler_service.cli.output import print_json, say_more
 
     times = {"since": instant_text(since, "--since"), "until": instant_text(until, "--until")}
     with open_client() as client:
@@ -47,11 +51,15 @@ def list_runs(
             found = client.all_runs(job_id=job, state=state, queue=queue, **times)
             page: dict[str, Any] = {"items": list(counted(found, "reading runs")), "next_cursor": None}
         else:
-            page = client.runs(job_id=job, state=state, queue=queue, limit=limit, **times)
+            total = None if as_json else True
+            page = client.runs(job_id=job, state=state, queue=queue, limit=limit, total=total, **times)
+        if job is not None and not page["items"] and not client.runs(job_id=job, limit=1)["items"]:
+            client.job(job)  # there is none of this name: the API says so
     if as_json:
         print_json(page)
     else:
         _print_runs(page["items"])
+        say_more(len(page["items"]), page, "runs")
 
 
 @runs.command("show")
@@ -62,23 +70,26 @@ def show(run_id: RunId, as_json: Json = False) -> None:
 
 
 @runs.command("cancel")
-def cancel(run_id: RunId, as_json: Json = False) -> None:
-    """Ask that a run never starts, or stops."""
+def cancel(run_ids: RunIds, as_json: Json = False) -> None:
+    """Ask that runs never start, or stop."""
+    from scheduler_service.cli.output import say
+
     with open_client() as client:
-        run = client.cancel(run_id)
-    _tell(
-        run,
-        as_json,
-        f"{run_id} is {run['state']}" + (", cancel requested" if run["cancel_requested_at"] else ""),
-    )
+        each(
+            run_ids, client.cancel, as_json,
+            lambda run_id, run: say(
+                f"{run_id} is {run['state']}" + (", cancel requested" if run["cancel_requested_at"] else "")
+            ),
+        )  # fmt: skip
 
 
 @runs.command("retry")
-def retry(run_id: RunId, as_json: Json = False) -> None:
-    """Run a final run's task again, as a new run."""
+def retry(run_ids: RunIds, as_json: Json = False) -> None:
+    """Run the tasks of final runs again, each as a new run."""
+    from scheduler_service.cli.output import say
+
     with open_client() as client:
-        run = client.retry(run_id)
-    _tell(run, as_json, f"{run['run_id']} runs {run_id} again")
+        each(run_ids, client.retry, as_json, lambda run_id, run: say(f"{run['run_id']} runs {run_id} again"))
 
 
 @runs.command("watch")
@@ -141,11 +152,20 @@ def _print_runs(items: list[dict[str, Any]]) -> None:
     rows = [
         (
             run["run_id"], state(run["state"]), run["attempt"], when(run["scheduled_at"]),
-            took(run["started_at"], run["finished_at"]), run["worker"], run["reason"],
+            took(run["started_at"], run["finished_at"]), run["worker"], why_words(run),
         )
         for run in items
     ]  # fmt: skip
-    print_table(["run", "state", "attempt", "scheduled", "took", "worker", "reason"], rows, "there is no such run")
+    columns = ["run", "state", "attempt", "scheduled", "took", "worker", "reason"]
+    print_table(columns, rows, "there is no such run", whole=("run",), spare=("worker", "attempt", "took"))
+
+
+def why_words(run: dict[str, Any]) -> str | None:
+    """In a line: its reason, else the first line of its error."""
+    error = run["error"] or {}
+    first_line = next(iter(str(error.get("message") or "").splitlines()), "")
+    said = ": ".join(filter(None, (error.get("type"), first_line[:_SHOWN])))
+    return run["reason"] or said or None
 
 
 def _print_run(run: dict[str, Any], as_json: bool) -> None:
@@ -166,12 +186,3 @@ def _print_run(run: dict[str, Any], as_json: bool) -> None:
             words += f"; {late['count']} late: {late['kind']} by {late['worker']}, {when(late['at'])}"
         if late or attempt is not attempts[-1]:
             print_fields([(f"attempt {attempt['attempt']}", words)])
-
-
-def _tell(run: dict[str, Any], as_json: bool, sentence: str) -> None:
-    from scheduler_service.cli.output import print_json, say
-
-    if as_json:
-        print_json(run)
-    else:
-        say(sentence)

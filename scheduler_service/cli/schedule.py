@@ -29,6 +29,7 @@ def distribution(as_json: Json = False) -> None:
         return
     loads = [slot["job_count"] for slot in seen["slot_distribution"]]
     first = seen["window_start"]
+    say(f"Runs an hour, in UTC, from {first[:10]} {first[11:16]} on for {seen['window_hours']} hours")
     for line in bars(first, loads, plain=not _can_draw()):
         say(line)
     say(f"{seen['total_jobs']} jobs, {sum(loads)} runs; score {seen['distribution_score']:.2f} (1 is even)")
@@ -102,7 +103,7 @@ def _print_preview(plan: dict[str, Any]) -> None:
     from scheduler_service.cli.output import print_table, say, when
 
     rows = [(move["job_id"], when(move["current_time"]), when(move["proposed_time"])) for move in plan["preview"]]
-    print_table(["job", "next run", "would be"], rows, "nothing would be moved")
+    print_table(["job", "next run", "would be"], rows, "nothing would be moved", whole=("job",))
     _say_skips(plan["skipped"])
     say(
         f"would move {plan['would_move']}, leave {plan['would_skip']}; "
@@ -116,7 +117,7 @@ def _print_result(result: dict[str, Any]) -> None:
     from scheduler_service.cli.output import print_table, say, when
 
     rows = [(move["job_id"], when(move["old_time"]), when(move["new_time"])) for move in result["moved"]]
-    print_table(["job", "next run was", "is now"], rows, "nothing was moved")
+    print_table(["job", "next run was", "is now"], rows, "nothing was moved", whole=("job",))
     _say_skips(result["skipped"])
     say(
         f"moved {len(result['moved'])}, left {len(result['skipped'])}; "

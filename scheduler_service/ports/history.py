@@ -8,6 +8,7 @@ from scheduler_service.core.explain_facts import Version
 from scheduler_service.core.instants import Duration, Instant
 from scheduler_service.core.model import Gap
 from scheduler_service.core.run_state import RunState
+from scheduler_service.ports.stores import RunFilter
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +44,22 @@ class Trouble:
     finished_at: Instant
 
 
+@dataclass(frozen=True, slots=True)
+class Total:
+    """How many a list holds; `more`: this many or more, as counting ends where it would cost too much."""
+
+    number: int
+    more: bool
+
+
 class HistoryStore(Protocol):
     """Bounded looks into history, each by an index: none counts or walks all of it."""
+
+    def count_runs(self, wanted: RunFilter) -> Total:
+        """The length of the list of runs by this filter."""
+
+    def count_jobs(self, *, tag: str | None, text: str | None, paused: bool | None, source: str | None = None) -> Total:
+        """The length of the list of jobs by these filters."""
 
     def latest(self, since: Instant, until: Instant, limit: int) -> list[Outcome]:
         """Runs with scheduled_at in [since, until), newest first."""

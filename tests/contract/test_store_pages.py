@@ -1,10 +1,14 @@
 """HistoryStore: bounded looks into history, the same on every store."""
 
+from typing import Any
+
 from scheduler_service.core.audit import Deed
 from scheduler_service.core.effects import Apply, MakeRuns, Transition
 from scheduler_service.core.instants import SECOND
 from scheduler_service.core.model import Gap
 from scheduler_service.core.run_state import ACTIVE, Event, RunState
+from scheduler_service.ports.history import Total
+from scheduler_service.ports.stores import RunFilter
 from tests.support.store_bed import StoreBed, a_job, occurrence, one_off
 
 LONG = "x" * 500
@@ -93,3 +97,38 @@ def test_active_runs_are_counted_up_to_a_bound(bed: StoreBed) -> None:
     counts = bed.history.active_counts(3)
     assert (counts[RunState.SCHEDULED], counts[RunState.PENDING], counts[RunState.RUNNING]) == (3, 1, 0)
     assert set(counts) == ACTIVE
+
+
+def test_lists_are_counted_as_they_are_filtered(bed: StoreBed) -> None:
+    lease = bed.lead()
+    job = bed.planned_job(lease, "job-0")
+    made = bed.released(lease, *(occurrence(job, lease.now - n * SECOND) for n in range(6)))
+    bed.make(lease, *(one_off(lease.now + n * SECOND) for n in range(4)))
+    ends = (Event.SUCCEED, RunState.COMPLETED), (Event.FAIL, RunState.FAILED), (Event.FAIL, RunState.FAILED)
+    moves = [Transition(run.run_id, 1, *end, lease.now) for run, end in zip(made, ends, strict=False)]
+    assert bed.leader.apply(lease, Apply(tuple(moves))) == ()
+    for wanted in (
+        RunFilter(),
+        RunFilter(job_id="job-0"),
+        RunFilter(queue="default"),
+        RunFilter(job_id="job-0", queue="other"),
+        RunFilter(states=(RunState.FAILED,)),
+        RunFilter(job_id="job-0", states=(RunState.FAILED, RunState.COMPLETED, RunState.PENDING)),
+        RunFilter(queue="default", states=(RunState.SCHEDULED, RunState.FAILED)),
+        RunFilter(states=tuple(ACTIVE)),
+        RunFilter(since=lease.now - 2 * SECOND, until=lease.now + SECOND, states=tuple(RunState)),
+        RunFilter(since=lease.now - 2 * SECOND, until=lease.now + SECOND),
+    ):
+        listed = len(bed.runs.list(wanted, 100, None).items)
+        assert bed.history.count_runs(wanted) == Total(listed, False), wanted
+    assert bed.history.count_runs(RunFilter(job_id="no\x00body")) == Total(0, False)
+
+
+def test_jobs_are_counted_as_they_are_filtered(bed: StoreBed) -> None:
+    for n in range(5):
+        bed.jobs.create(a_job(f"job-{n}"))
+    bed.jobs.set_paused("job-1", True, None, None)
+    bed.jobs.delete("job-2", None)
+    asked: tuple[dict[str, Any], ...] = ({}, {"paused": True}, {"text": "JOB-3"}, {"tag": "none"}, {"source": "x"})
+    counts = [bed.history.count_jobs(**{"tag": None, "text": None, "paused": None, **some}).number for some in asked]
+    assert counts == [4, 1, 1, 0, 0]

@@ -13,6 +13,7 @@ from scheduler_service.core.effects import Apply, MakeRuns, Retract, Transition
 from scheduler_service.core.instants import DAY, HOUR, MINUTE
 from scheduler_service.core.model import Gap, Lease
 from scheduler_service.core.run_state import ACTIVE, Event, RunState
+from scheduler_service.ports.history import Total
 from scheduler_service.ports.records import AuditFilter
 from scheduler_service.ports.stores import RunFilter
 from tests.support.processes import wait_until
@@ -145,6 +146,26 @@ def test_what_is_out_is_found_without_history_however_much_it_is(own_stores: Sto
         of_all = plan_of(own_stores, lambda: own_stores.runs.list(RunFilter(states=tuple(ACTIVE)), 50, None))
         assert of_all.count("(standing = 'led'::text)") == 1
         assert plan_of(own_stores, asked["counts"]).count("Index Cond: (standing = 'led'::text)") == 1
+
+
+def test_a_list_is_counted_up_to_ten_thousand_by_an_index(own_stores: StoreBed) -> None:
+    fill(own_stores, finished=30_000, future=12_000, out=500)
+    count = own_stores.history.count_runs
+    asked = {
+        "ix_runs_of_job": (RunFilter(job_id="job7"), Total(600, False)),
+        "ix_runs_of_queue": (RunFilter(queue="queue1"), Total(10_000, True)),
+        "ix_runs_newest": (RunFilter(), Total(10_000, True)),
+        "ix_runs_standing": (RunFilter(states=(RunState.PENDING, RunState.RUNNING)), Total(500, False)),
+        "otherwise": (RunFilter(job_id="job7", states=(RunState.FAILED,)), Total(0, False)),
+    }
+    for index, (wanted, total) in asked.items():
+        plan = plan_of(own_stores, lambda wanted=wanted: count(wanted))
+        assert index in plan, f"{wanted}:\n{plan}"
+        assert_never_scans(plan, "runs")
+        assert count(wanted) == total
+    # What no index knows is judged on what was walked: never further than that.
+    assert count(RunFilter(queue="nobody", states=(RunState.COMPLETED,))) == Total(0, False)
+    assert count(RunFilter(states=(RunState.COMPLETED,), queue="queue1")).more
 
 
 def test_a_queue_is_asked_only_for_what_stands_in_it(own_stores: StoreBed) -> None:

@@ -7,8 +7,11 @@ from scheduler_service.core.instants import Instant
 from scheduler_service.core.model import Gap
 from scheduler_service.core.policies import OVERLAP_WORD
 from scheduler_service.core.run_state import ACTIVE, RunState
-from scheduler_service.ports.history import Outcome, Trouble
+from scheduler_service.ports.history import Outcome, Total, Trouble
+from scheduler_service.ports.stores import RunFilter
+from tests.support.fake_jobs import FakeJobStore
 from tests.support.fake_rows import RunRow, Tables
+from tests.support.fake_runs import matches
 
 _SAID = 200
 
@@ -16,6 +19,17 @@ _SAID = 200
 class FakeHistoryStore:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
+
+    def count_runs(self, wanted: RunFilter) -> Total:
+        with self._tables.lock:
+            found = sum(matches(row, wanted) for row in self._tables.runs.values())
+        return Total(found, False)
+
+    def count_jobs(self, *, tag: str | None, text: str | None, paused: bool | None, source: str | None = None) -> Total:
+        found = FakeJobStore(self._tables).list(
+            tag=tag, text=text, paused=paused, source=source, limit=10**6, cursor=None
+        )
+        return Total(len(found.items), False)
 
     def latest(self, since: Instant, until: Instant, limit: int) -> list[Outcome]:
         with self._tables.lock:

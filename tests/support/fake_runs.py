@@ -41,7 +41,7 @@ class FakeRunStore:
         before = None if cursor is None else tuple(read_cursor(cursor, int, int))
         with self._tables.lock:
             newest_first = sorted(self._tables.runs.values(), key=_place, reverse=True)
-            found = [row for row in newest_first if _matches(row, wanted) and (not before or _place(row) < before)]
+            found = [row for row in newest_first if matches(row, wanted) and (not before or _place(row) < before)]
             return page_of(found[: limit + 1], limit, RunRow.whole, lambda row: list(_place(row)))
 
     def request_cancel(self, run_id: str, *, by: Deed | None = None) -> Run:
@@ -97,7 +97,7 @@ def _place(row: RunRow) -> tuple[int, int]:
     return row.scheduled_at, row.id
 
 
-def _matches(row: RunRow, wanted: RunFilter) -> bool:
+def matches(row: RunRow, wanted: RunFilter) -> bool:
     return (
         (wanted.job_id is None or row.job_id == wanted.job_id)
         and (not wanted.states or row.state in wanted.states)

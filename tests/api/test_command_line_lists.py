@@ -1,0 +1,140 @@
+"""Lists of the command line: how much there is, ids whole on any terminal, next and last runs, why runs failed."""
+
+import json
+
+import pytest
+
+from scheduler_service.adapters.database import Database, host_now
+from scheduler_service.core.effects import Apply, Transition
+from scheduler_service.core.instants import SECOND
+from scheduler_service.core.run_state import Event, RunState
+from tests.support.command_line import Itinerary
+from tests.support.led import Led
+from tests.support.store_bed import one_off, sql_bed
+from tests.support.terminal import on_a_terminal
+
+pytestmark = pytest.mark.slow  # whole processes
+
+LONG = "a.job-with-a-name-that-is-far-longer-than-any-column-of-a-terminal-of-eighty.columns"
+
+
+@pytest.fixture(scope="module")
+def failed_run(itinerary: Itinerary) -> str:
+    """A run that failed with an error and without a reason, and 40 that are to come."""
+    database = Database(f"sqlite:///{itinerary.env['ITINERARY_DATA_DIR']}/itinerary.db", pool_size=1)
+    led = Led(database)
+    run = one_off(host_now() - 60 * SECOND)
+    with sql_bed(str(database.engine.url)) as bed:
+        bed.released(led.lease, run)
+        bed.make(led.lease, *(one_off(host_now() + n * SECOND) for n in range(3600, 3640)))
+        error = {"type": "ValueError", "message": "no such\ncustomer", "traceback": "..."}
+        failing = Transition(run.run_id, 1, Event.FAIL, RunState.FAILED, host_now(), error=error)
+        assert bed.leader.apply(led.lease, Apply((failing,))) == ()
+    led.leases.resign(led.lease)
+    database.close()
+    return run.run_id
+
+
+def test_a_list_says_how_much_there_is_beside_it(itinerary: Itinerary, failed_run: str) -> None:
+    listed = itinerary("runs", "list")
+    assert len(listed.stdout.splitlines()) == 31
+    assert listed.stderr == "30 of 41 runs; --limit N lists more of them, --all all\n"
+    assert itinerary("runs", "list", "--limit", "41").stderr == ""
+    assert set(json.loads(itinerary("runs", "list", "--json").stdout)) == {"items", "next_cursor"}
+
+
+def test_a_list_of_failed_runs_says_why(itinerary: Itinerary, failed_run: str) -> None:
+    (line,) = itinerary.done("runs", "list", "--state", "failed").splitlines()[1:]
+    assert line.startswith(failed_run)
+    assert line.endswith("ValueError: no such")
+
+
+def test_a_job_that_is_not_there_has_no_empty_list(itinerary: Itinerary) -> None:
+    for words in (("runs", "list", "--job", "nope"), ("audit", "nope")):
+        ended = itinerary(*words)
+        assert (ended.returncode, ended.stdout) == (1, "")
+        assert "nope" in ended.stderr
+    itinerary.done("jobs", "add", "idle", "t", "--every", "1h")
+    assert itinerary("runs", "list", "--job", "idle").returncode == 0
+    assert itinerary("audit", "idle", "--action", "job.pause").returncode == 0
+
+
+def test_jobs_are_listed_with_their_next_and_last_run(itinerary: Itinerary) -> None:
+    itinerary.done("jobs", "add", "daily", "t", "--every", "90m", "--title", "Mine")
+    itinerary.done("jobs", "pause", "daily", "--reason", "audit")
+    itinerary.done("jobs", "resume", "daily")
+    run_id = itinerary.done("jobs", "trigger", "daily").split()[0]
+    itinerary.done("runs", "cancel", run_id)
+    header, line = itinerary.done("jobs", "list", "-q", "daily").splitlines()
+    assert header.split("  ")[0] == "job"
+    assert "cancelled" in line
+    assert " in " in line
+    (job,) = json.loads(itinerary.done("jobs", "list", "-q", "daily", "--json"))["items"]
+    assert "last_run" not in job
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_no_id_is_folded_or_cut_on_a_terminal(itinerary: Itinerary, failed_run: str, columns: int) -> None:
+    itinerary(
+        "jobs", "add", LONG, "an.app.of.somebody.tasks.with_a_long_name", "--cron", "0 2 * * *", "--title", "x" * 90
+    )
+    run_id = itinerary.done("jobs", "trigger", LONG).split()[0]
+    for words in (
+        ("jobs", "list"), ("runs", "list", "--job", LONG), ("runs", "show", run_id), ("jobs", "show", LONG),
+        ("runs", "explain", run_id), ("audit", LONG),
+    ):  # fmt: skip
+        seen = on_a_terminal(itinerary.env, *words, columns=columns)
+        assert seen.status == 0, seen.text
+        wanted = LONG if words[:2] in (("jobs", "list"), ("jobs", "show")) or words[0] == "audit" else run_id
+        assert wanted in seen.text, f"{words} at {columns}:\n{seen.text}"
+    assert failed_run in on_a_terminal(itinerary.env, "runs", "list", "--state", "failed", columns=columns).text
+
+
+def test_a_delete_asks_on_a_terminal_alone(itinerary: Itinerary) -> None:
+    itinerary.done("jobs", "add", "short.lived", "t", "--every", "1h")
+    refused = on_a_terminal(itinerary.env, "jobs", "delete", "short.lived", typed="n\n")
+    assert "Delete short.lived (task t)?" in refused.text
+    assert refused.status != 0
+    assert "short.lived" in itinerary.done("jobs", "list")
+    deleted = on_a_terminal(itinerary.env, "jobs", "delete", "short.lived", typed="y\n")
+    assert (deleted.status, "short.lived deleted" in deleted.text) == (0, True)
+    for words in (("--yes",), ()):  # () with standard input that is no terminal
+        itinerary.done("jobs", "add", "short.lived", "t", "--every", "1h")
+        assert itinerary.done("jobs", "delete", "short.lived", *words) == "short.lived deleted\n"
+    itinerary.done("jobs", "add", "short.lived", "t", "--every", "1h")
+    assert on_a_terminal(itinerary.env, "jobs", "delete", "short.lived", "--yes").status == 0
+
+
+def test_one_command_acts_on_several_and_tells_what_was_refused(itinerary: Itinerary) -> None:
+    for name in ("s.one", "s.two"):
+        itinerary.done("jobs", "add", name, "t", "--every", "1h")
+    assert itinerary.done("jobs", "pause", "s.one", "s.two", "--reason", "r").count("paused, version 2") == 2
+    mixed = itinerary("jobs", "resume", "s.one", "s.nope", "s.two")
+    assert mixed.stdout.count("resumed") == 2
+    assert mixed.stderr.splitlines() == [
+        "itinerary: s.nope: no job s.nope (HTTP 404)", "itinerary: 1 of 3 were refused; the others are done"
+    ]  # fmt: skip
+    assert mixed.returncode == 1
+    run_ids = [itinerary.done("jobs", "trigger", name).split()[0] for name in ("s.one", "s.two")]
+    assert itinerary.done("runs", "cancel", *run_ids).count("is cancelled") == 2
+    again = json.loads(itinerary.done("runs", "retry", *run_ids, "--json"))["items"]
+    assert [run["retry_of"] for run in again] == run_ids
+
+
+def test_every_field_of_a_job_has_an_option(itinerary: Itinerary) -> None:
+    itinerary.done(
+        "jobs", "add", "full", "t", "--cron", "0 2 1 * mon", "--tz", "Europe/Berlin", "--day-match", "and",
+        "--description", "words", "--start", "2999-01-01T00:00:00Z", "--end", "2999-02-01T00:00:00Z", "--jitter", "30s",
+        "--misfire", "fire_all", "--grace", "1m", "--max-catch-up", "7", "--attempts", "3", "--retry-initial", "2s",
+        "--retry-factor", "1.5", "--retry-max", "1m",
+    )  # fmt: skip
+    job = json.loads(itinerary.done("jobs", "show", "full", "--json"))
+    assert (job["schedule"]["day_match"], job["schedule"]["timezone"]) == ("and", "Europe/Berlin")
+    assert (job["description"], job["jitter"], job["start_at"][:10], job["end_at"][:10]) == (
+        "words", "30s", "2999-01-01", "2999-02-01",
+    )  # fmt: skip
+    assert job["misfire"] == {"policy": "fire_all", "grace": "1m", "max_catch_up": 7}
+    assert job["retry"] == {"max_attempts": 3, "initial": "2s", "factor": 1.5, "max": "1m", "jitter": True}
+    itinerary.done("jobs", "edit", "full", "--grace", "2m")
+    misfire = json.loads(itinerary.done("jobs", "show", "full", "--json"))["misfire"]
+    assert misfire == {"policy": "fire_all", "grace": "2m", "max_catch_up": 7}
