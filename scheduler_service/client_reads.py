@@ -27,9 +27,16 @@ class Reads:
         source: str | None = None,
         limit: int | None = None,
         cursor: str | None = None,
+        total: bool | None = None,
+        with_runs: bool | None = None,
     ) -> dict[str, Any]:
-        """One page of jobs by their id; `q` is found in id, title or task, `source` is the file that owns them."""
-        asked = given(tag=tag, q=q, paused=paused, source=source, limit=limit, cursor=cursor)
+        """One page of jobs by their id; `q` is found in id, title or task, `source` is the file that owns them.
+
+        `total` also counts them, up to 10,000; `with_runs` gives each its `next_run_at` and `last_run`.
+        """
+        asked = given(
+            tag=tag, q=q, paused=paused, source=source, limit=limit, cursor=cursor, total=total, with_runs=with_runs
+        )  # fmt: skip
         return self._api.object("GET", "/jobs", params=asked)
 
     def all_jobs(
@@ -39,9 +46,10 @@ class Reads:
         q: str | None = None,
         paused: bool | None = None,
         source: str | None = None,
+        with_runs: bool | None = None,
     ) -> Iterator[dict[str, Any]]:
         """Every job that the filters of `jobs` let through, page by page."""
-        return _pages(partial(self.jobs, tag=tag, q=q, paused=paused, source=source))
+        return _pages(partial(self.jobs, tag=tag, q=q, paused=paused, source=source, with_runs=with_runs))
 
     def job(self, job_id: str) -> dict[str, Any]:
         """One job, with its `next_runs`."""
@@ -57,10 +65,14 @@ class Reads:
         until: str | None = None,
         limit: int | None = None,
         cursor: str | None = None,
+        total: bool | None = None,
     ) -> dict[str, Any]:
-        """One page of runs, newest first; `state` is one or several, the times are RFC 3339."""
+        """One page of runs, newest first; `state` is one or several, the times are RFC 3339.
+
+        `total` also counts them, up to 10,000.
+        """
         asked = given(
-            job_id=job_id, state=state, queue=queue, since=since, until=until, limit=limit, cursor=cursor
+            job_id=job_id, state=state, queue=queue, since=since, until=until, limit=limit, cursor=cursor, total=total
         )  # fmt: skip
         return self._api.object("GET", "/runs", params=asked)
 

@@ -40,8 +40,10 @@ def list_jobs(
             found = client.all_jobs(tag=tag, q=text, paused=paused, source=source, with_runs=None if as_json else True)
             page: dict[str, Any] = {"items": list(counted(found, "reading jobs")), "next_cursor": None}
         else:
-            more = {} if as_json else {"total": True, "with_runs": True}
-            page = client.jobs(tag=tag, q=text, paused=paused, source=source, limit=limit, **more)
+            shown = None if as_json else True
+            page = client.jobs(
+                tag=tag, q=text, paused=paused, source=source, limit=limit, total=shown, with_runs=shown
+            )  # fmt: skip
     if as_json:
         print_json(page)
         return
