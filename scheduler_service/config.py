@@ -133,6 +133,7 @@ class Settings(BaseSettings):
 
     api_host: str = Field("127.0.0.1", min_length=1)
     api_port: Port = 8080
+    api_receive_timeout: DurationText = 30 * SECOND
     api_rate_limit: int | None = Field(None, ge=0, le=1_000_000)
     api_tokens: Annotated[tuple[ApiToken, ...], NoDecode, BeforeValidator(_tokens)] = Field((), repr=False)
     flower_host: str = Field("127.0.0.1", min_length=1)
@@ -198,6 +199,7 @@ _LEAST: Final[dict[str, Duration]] = {
     "lease_ttl": SECOND,
     "lost_after": SECOND,
     "redispatch_after": SECOND,
+    "api_receive_timeout": 100 * MILLISECOND,
     "notify_late_after": SECOND,
     "notify_long_after": SECOND,
     "notify_quiet": SECOND,

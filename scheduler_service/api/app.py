@@ -24,6 +24,7 @@ from scheduler_service.api.documents import document_text, install_document, ope
 from scheduler_service.api.guards import SafeHeaders, SameSite
 from scheduler_service.api.problems import install_problem_handlers
 from scheduler_service.api.rate_limit import RateLimit, rate_of
+from scheduler_service.api.request_ids import RequestId
 from scheduler_service.version import VERSION
 
 DESCRIPTION: Final = """\
@@ -44,6 +45,7 @@ def build_app(context: ApiContext) -> FastAPI:
         app.add_middleware(RateLimit, rate=rate, tokens=context.settings.api_tokens)
     app.add_middleware(SameSite, loopback_only=not context.settings.api_tokens)
     app.add_middleware(SafeHeaders)
+    app.add_middleware(RequestId)
     return app
 
 

@@ -55,7 +55,7 @@ def require(role: Role) -> Callable[..., None]:
         tokens = request.app.state.context.settings.api_tokens
         request.state.caller = THIS_MACHINE
         if tokens:
-            token = _authorise(tokens, credentials.credentials if credentials else None, role, "Bearer")
+            token = _authorise(request, credentials.credentials if credentials else None, role, "Bearer")
             request.state.caller = Caller(token.name, token.role)
         check_query(request)
 
@@ -108,13 +108,16 @@ def _page_caller(request: Request, role: Role) -> Caller:
     tokens = request.app.state.context.settings.api_tokens
     if not tokens:
         return THIS_MACHINE
-    token = _authorise(tokens, presented_token(request.headers.get("authorization", "")), role, "Basic")
+    token = _authorise(request, presented_token(request.headers.get("authorization", "")), role, "Basic")
     return Caller(token.name, token.role)
 
 
-def _authorise(tokens: tuple[ApiToken, ...], presented: str | None, role: Role, scheme: str) -> ApiToken:
-    token = token_of(tokens, presented) if presented else None
+def _authorise(request: Request, presented: str | None, role: Role, scheme: str) -> ApiToken:
+    context = request.app.state.context
+    token = token_of(context.settings.api_tokens, presented) if presented else None
     if token is None:
+        if presented:
+            context.logins.add(request.client.host if request.client else "unknown")
         challenge = {"WWW-Authenticate": f'{scheme} realm="itinerary"'}
         raise Problem(401, "send a valid token: Authorization: Bearer ...", headers=challenge)
     if _RANK[token.role] < _RANK[role]:

@@ -13,10 +13,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from scheduler_service.api.problems import Problem, malformed, problem_response
 from scheduler_service.core.errors import BadValue
+from scheduler_service.core.instants import SECOND, format_duration
 
 MAX_BODY: Final = 1024 * 1024
 MAX_DEPTH: Final = 64
-_SECONDS_TO_SEND: Final = 30
 _TOO_LARGE: Final = f"the body may have {MAX_BODY} bytes"
 _TOO_DEEP: Final = f"the JSON may be nested {MAX_DEPTH} levels deep"
 
@@ -60,11 +60,13 @@ def _counting(receive: Receive) -> Receive:
 
 async def raw_body(request: Request) -> bytes:
     """The whole body; 408 where its sender dawdles."""
+    within = request.app.state.context.settings.api_receive_timeout
     try:
-        async with asyncio.timeout(_SECONDS_TO_SEND):
+        async with asyncio.timeout(within / SECOND):
             return await request.body()
     except TimeoutError:
-        raise Problem(408, f"the body did not come within {_SECONDS_TO_SEND} s") from None
+        said = f"the body did not come within {format_duration(within)}"
+        raise Problem(408, said, headers={"Connection": "close"}) from None
 
 
 def json_object(raw: Annotated[bytes, Depends(raw_body)]) -> dict[str, Any]:

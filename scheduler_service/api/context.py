@@ -2,12 +2,13 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
 from scheduler_service.api.leader_line import LeaderLine
+from scheduler_service.api.logins import FailedLogins
 from scheduler_service.api.problems import unavailable
 from scheduler_service.bootstrap import Stores
 from scheduler_service.config import Settings
@@ -27,6 +28,7 @@ class ApiContext:
     stores: Stores
     leader: LeaderLine
     clock: Callable[[], Instant]
+    logins: FailedLogins = field(default_factory=FailedLogins)
 
     def ask_leader(self, what: str) -> Mapping[str, Any]:
         """The leader's answer; Problem 503 at once where nobody leads, after a second where it keeps silent."""

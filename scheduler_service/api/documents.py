@@ -101,9 +101,8 @@ def _illustrate(document: dict[str, Any]) -> None:
 def _tell_headers(status: str, answer: dict[str, Any]) -> None:
     content = answer.get("content", {}).get("application/json", {})
     of_job = content.get("schema", {}).get("$ref") == f"{_PREFIX}JobOut"
-    wanted = (["ETag"] if of_job else []) + (["Location"] if status == "201" else [])
-    if wanted:
-        answer["headers"] = {name: HEADERS[name] for name in wanted}
+    wanted = ["X-Request-Id", *(["ETag"] if of_job else []), *(["Location"] if status == "201" else [])]
+    answer["headers"] = {**answer.get("headers", {}), **{name: HEADERS[name] for name in wanted}}
 
 
 def _drop_security(document: dict[str, Any]) -> None:

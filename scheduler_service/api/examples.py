@@ -115,7 +115,7 @@ EXAMPLES: Final[dict[str, Any]] = {
     },
     "Problem": {
         "type": "urn:itinerary:problem:unprocessable-content", "title": "Unprocessable Content", "status": 422,
-        "detail": "some values are not accepted",
+        "detail": "some values are not accepted", "request_id": _PLAN_ID,
         "errors": [
             {"loc": ["priority"], "msg": "priority: 11 is not accepted; give a whole number from 0 to 9"}
         ],
@@ -133,5 +133,10 @@ PARAMETERS: Final[dict[str, Any]] = {
 
 HEADERS: Final[dict[str, Any]] = {
     "ETag": {"description": "The job's version, for If-Match", "schema": {"type": "string"}, "example": '"3"'},
+    "X-Request-Id": {
+        "description": "The id of the request, yours or a new one; the log names it",
+        "schema": {"type": "string"},
+        "example": _PLAN_ID,
+    },
     "Location": {"description": "Where it is", "schema": {"type": "string"}, "example": "/api/v1/jobs/billing.close"},
 }

@@ -39,7 +39,7 @@ def metrics(context: Context) -> Response:
         text = str(context.ask_leader("metrics")["text"])
     except Problem:
         text = _without_leader(context)
-    return PlainTextResponse(text, media_type=_METRICS_TYPE)
+    return PlainTextResponse(text + context.logins.exposition(), media_type=_METRICS_TYPE)
 
 
 def _without_leader(context: ApiContext) -> str:

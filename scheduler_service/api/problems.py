@@ -14,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
+from scheduler_service.api.request_ids import HEADER, request_id
 from scheduler_service.core.errors import (
     BadValue,
     BadValues,
@@ -69,10 +70,14 @@ def problem_response(problem: HTTPException) -> Response:
         "status": problem.status_code,
         "detail": str(problem.detail),
     }
+    own_id = request_id()
+    if own_id is not None:
+        body["request_id"] = own_id
     errors = getattr(problem, "errors", ())
     if errors:
         body["errors"] = list(errors)
-    return JSONResponse(body, problem.status_code, dict(problem.headers or {}), media_type=MEDIA_TYPE)
+    headers = {**(problem.headers or {}), **({} if own_id is None else {HEADER: own_id})}
+    return JSONResponse(body, problem.status_code, headers, media_type=MEDIA_TYPE)
 
 
 def problem_of(error: ItineraryError) -> Problem:
@@ -97,7 +102,7 @@ def problem_of(error: ItineraryError) -> Problem:
         case BrokerUnavailable():
             return unavailable("Redis does not answer, try again")
         case _:
-            return Problem(500, "this is an error of ours; the log names it")
+            return Problem(500, "this is an error of ours; the log names it under this request_id")
 
 
 def words_of(error: Mapping[str, Any]) -> str:

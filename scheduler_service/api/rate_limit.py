@@ -1,7 +1,7 @@
 """How many requests a second one token may make: 429 with Retry-After beyond that.
 
 Promises: a caller over its rate costs a look at a number, nothing more, and takes nothing from another token's share.
-Counts in this process; callers without a valid token share one count for each address.
+Counts in this process; callers without a token share one count for each address, those with a wrong one a smaller one.
 """
 
 import math
@@ -18,16 +18,20 @@ from scheduler_service.api.problems import Problem, problem_response
 from scheduler_service.config import ApiToken, Settings
 
 DEFAULT_RATE: Final = 200
+GUESSES: Final = 20
 _BURST_SECONDS: Final = 2
 _MOST_KEPT: Final = 10_000
 _FREE: Final = ("/healthz", "/readyz", "/static/")
 
 
 def rate_of(settings: Settings) -> int:
-    """Requests a second; 0 is no limit, which is what loopback has where nothing is set."""
+    """Requests a second; 0 is no limit, which is what loopback has where neither a limit nor a token is set.
+
+    With tokens, loopback is most often where a proxy comes from, and behind it everybody.
+    """
     if settings.api_rate_limit is not None:
         return settings.api_rate_limit
-    return 0 if is_loopback(settings.api_host) else DEFAULT_RATE
+    return 0 if is_loopback(settings.api_host) and not settings.api_tokens else DEFAULT_RATE
 
 
 class Buckets:
@@ -66,19 +70,24 @@ class RateLimit:
         self._app = app
         self._tokens = tokens
         self._buckets = Buckets(rate)
+        self._guesses = Buckets(min(rate, GUESSES))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         wait = 0
         if scope["type"] == "http" and not scope["path"].startswith(_FREE):
-            wait = self._buckets.take(self._key(scope))
+            wait = self._take(scope)
         if not wait:
             await self._app(scope, receive, send)
             return
         said = "too many requests; come again after Retry-After seconds"
         await problem_response(Problem(429, said, headers={"Retry-After": str(wait)}))(scope, receive, send)
 
-    def _key(self, scope: Scope) -> str:
+    def _take(self, scope: Scope) -> int:
+        """From the bucket of the token, of those who guess one at this address, or of those who bring none there."""
         presented = presented_token(Headers(scope=scope).get("authorization", ""))
         token = token_of(self._tokens, presented) if presented else None
+        if token is not None:
+            return self._buckets.take(f"token {token.name}")
         client = scope.get("client")
-        return f"token {token.name}" if token is not None else f"address {client[0] if client else ''}"
+        buckets = self._guesses if presented and self._tokens else self._buckets
+        return buckets.take(f"address {client[0] if client else ''}")

@@ -11,11 +11,13 @@ from fastapi import FastAPI
 from scheduler_service import tracing
 from scheduler_service.api.app import build_app
 from scheduler_service.api.auth import check_exposure
+from scheduler_service.api.connections import bounded, room
 from scheduler_service.api.context import ApiContext, system_clock
 from scheduler_service.api.leader_line import LeaderLine
 from scheduler_service.bootstrap import open_stores
 from scheduler_service.config import Settings
 from scheduler_service.core.errors import ItineraryError
+from scheduler_service.core.instants import SECOND
 from scheduler_service.notifying import api_watches
 
 _CONNECTIONS: Final = 10
@@ -33,19 +35,38 @@ def serve(settings: Settings) -> None:
         open_stores(settings, connections=_CONNECTIONS) as stores,
         api_watches(settings),
     ):
-        config = uvicorn.Config(
-            traced_app(ApiContext(settings, stores, LeaderLine(stores.inbox, system_clock), system_clock)),
-            log_config=None,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=_STOP_WITHIN,
-            h11_max_incomplete_event_size=64 * 1024,
-        )
+        context = ApiContext(settings, stores, LeaderLine(stores.inbox, system_clock), system_clock)
+        config = server_config(traced_app(context), settings)
         if not settings.api_tokens:
             log.info("api open to this machine only", why="no ITINERARY_API_TOKENS are set")
         log.info("api starting", host=settings.api_host, port=settings.api_port)
-        uvicorn.Server(config).run(sockets=[listener])
+        Server(config).run(sockets=[listener])
+
+
+class Server(uvicorn.Server):
+    """uvicorn's own; more may wait to be accepted than asyncio accepts at once, which is one number to it."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen."""
+        await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(_BACKLOG)
+
+
+def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
+    """How uvicorn serves it."""
+    bounds = room()
+    return uvicorn.Config(
+        app,
+        http=bounded(settings.api_receive_timeout / SECOND, bounds.most),
+        backlog=bounds.at_once,
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=_STOP_WITHIN,
+        h11_max_incomplete_event_size=64 * 1024,
+    )
 
 
 def traced_app(context: ApiContext) -> FastAPI:

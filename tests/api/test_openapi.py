@@ -58,8 +58,9 @@ def test_every_call_has_a_name_and_a_sentence_and_headers_are_told() -> None:
     assert len({call["operationId"] for call in calls}) == len(calls)
     assert all(call["description"] for call in calls)
     made = document["paths"]["/api/v1/jobs"]["post"]["responses"]
-    assert set(made["201"]["headers"]) == {"ETag", "Location"}
-    assert set(made["429"]["headers"]) == set(made["503"]["headers"]) == {"Retry-After"}
+    assert set(made["201"]["headers"]) == {"ETag", "Location", "X-Request-Id"}
+    assert set(made["429"]["headers"]) == set(made["503"]["headers"]) == {"Retry-After", "X-Request-Id"}
+    assert all("X-Request-Id" in answer["headers"] for call in calls for answer in call["responses"].values())
 
 
 @pytest.mark.parametrize("name", ["JobIn", "RunIn", "PreviewIn"])

@@ -3,9 +3,12 @@
 from collections.abc import Callable
 
 import pytest
+import structlog
 from fastapi.testclient import TestClient
 
+from scheduler_service.api.auth import is_loopback
 from scheduler_service.api.rate_limit import DEFAULT_RATE, Buckets, rate_of
+from scheduler_service.api.seldom import Seldom
 from scheduler_service.config import Settings
 from tests.api.test_auth import bearer, guarded_settings, token_line
 
@@ -60,10 +63,49 @@ def test_guessing_tokens_is_limited_too(client_of: Callable[[Settings], TestClie
 
 
 @pytest.mark.parametrize(
-    ("host", "limit", "rate"),
-    [("127.0.0.1", None, 0), ("0.0.0.0", None, DEFAULT_RATE), ("0.0.0.0", 0, 0), ("::1", 7, 7)],
-)
-def test_on_loopback_there_is_no_limit_unless_one_is_set(host: str, limit: int | None, rate: int) -> None:
-    tokens = [token_line("a", "viewer", "s")]
-    settings = Settings(api_host=host, api_rate_limit=limit, api_tokens=tokens)  # type: ignore[arg-type]
+    ("host", "limit", "tokens", "rate"),
+    [
+        ("127.0.0.1", None, 0, 0), ("127.0.0.1", None, 1, DEFAULT_RATE), ("0.0.0.0", None, 1, DEFAULT_RATE),
+        ("0.0.0.0", 0, 1, 0), ("::1", 7, 1, 7), ("::1", 7, 0, 7),
+    ],
+)  # fmt: skip
+def test_on_loopback_there_is_no_limit_unless_one_or_a_token_is_set(
+    host: str, limit: int | None, tokens: int, rate: int
+) -> None:
+    lines = [token_line("a", "viewer", "s")] * tokens
+    settings = Settings(api_host=host, api_rate_limit=limit, api_tokens=lines)  # type: ignore[arg-type]
     assert rate_of(settings) == rate
+
+
+def test_on_loopback_wrong_tokens_are_limited_counted_and_logged(
+    client_of: Callable[[Settings], TestClient], settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    api = client_of(guarded_settings(settings))
+    assert is_loopback(settings.api_host)
+    with structlog.testing.capture_logs() as logged:
+        answers = [api.get("/api/v1/jobs", headers=bearer(f"guess {n}")).status_code for n in range(500)]
+    refused = answers.count(401)
+    assert answers[:40] == [401] * 40
+    assert answers.count(429) == 500 - refused > 300
+    assert [line["event"] for line in logged] == ["login failed, the token is not known"] * len(logged)
+    assert 1 <= len(logged) <= 3
+    assert "guess" not in str(logged)
+    assert api.get("/api/v1/jobs", headers=bearer("viewer")).status_code == 200, "whoever has a token is served"
+    assert f"scheduler_api_failed_logins_total {refused}\n" in api.get("/metrics", headers=bearer("viewer")).text
+
+
+def test_a_browser_that_was_not_asked_yet_is_no_failed_login(
+    client_of: Callable[[Settings], TestClient], settings: Settings
+) -> None:
+    api = client_of(guarded_settings(settings))
+    assert api.get("/").status_code == 401
+    assert "scheduler_api_failed_logins_total 0\n" in api.get("/metrics", headers=bearer("viewer")).text
+
+
+def test_a_flood_is_counted_whole_and_logged_seldom() -> None:
+    clock = Clock()
+    seldom = Seldom(10, clock)
+    assert [seldom.count("a") for _ in range(100)] == [1] + [0] * 99
+    assert seldom.count("b") == 1
+    clock.now = 10
+    assert (seldom.count("a"), seldom.count("a")) == (100, 0)

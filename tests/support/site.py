@@ -5,13 +5,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import uvicorn
-
 from scheduler_service.adapters.database import Database
 from scheduler_service.api.app import build_app
 from scheduler_service.api.context import ApiContext, system_clock
 from scheduler_service.api.leader_line import LeaderLine
-from scheduler_service.api.serve import listening
+from scheduler_service.api.serve import Server, listening, server_config
 from scheduler_service.bootstrap import open_stores
 from scheduler_service.config import Settings
 from tests.support.processes import free_port, wait_until
@@ -26,12 +24,15 @@ class Site:
 
 
 @contextmanager
-def serving(database_url: str, redis_url: str) -> Iterator[Site]:
+def serving(database_url: str, redis_url: str, receive_timeout: str = "30s") -> Iterator[Site]:
     """The API of these stores, served until the end of the block."""
-    settings = Settings(database_url=database_url, redis_url=redis_url, api_port=free_port())
+    settings = Settings(
+        database_url=database_url, redis_url=redis_url, api_port=free_port(),
+        api_receive_timeout=receive_timeout,  # type: ignore[arg-type]  # a text is read
+    )  # fmt: skip
     with listening(settings) as listener, open_stores(settings) as stores:
         context = ApiContext(settings, stores, LeaderLine(stores.inbox, system_clock), system_clock)
-        server = uvicorn.Server(uvicorn.Config(build_app(context), log_config=None, access_log=False))
+        server = Server(server_config(build_app(context), settings))
         thread = threading.Thread(target=lambda: server.run(sockets=[listener]), name="api")
         thread.start()
         try:

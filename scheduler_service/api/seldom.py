@@ -1,0 +1,32 @@
+"""Events that come in floods: counted each, logged once in a while with their count."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+_EVERY: Final = 10.0
+_MOST_KEPT: Final = 1_000
+
+
+class Seldom:
+    """For each name, when it was last let through and how often it came since. Safe for several threads."""
+
+    def __init__(self, every: float = _EVERY, clock: Callable[[], float] = time.monotonic) -> None:
+        self._every = every
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._seen: dict[str, tuple[float, int]] = {}
+
+    def count(self, name: str) -> int:
+        """How often it came since the last time that this was not 0; 0 while that is not long ago."""
+        with self._lock:
+            now = self._clock()
+            at, count = self._seen.get(name, (-self._every, 0))
+            if now - at < self._every:
+                self._seen[name] = (at, count + 1)
+                return 0
+            if len(self._seen) >= _MOST_KEPT:
+                self._seen.clear()
+            self._seen[name] = (now, 0)
+            return count + 1
