@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from celery import Celery, signals
 from celery.app.trace import build_tracer
-from celery.exceptions import TaskRevokedError, TimeLimitExceeded, WorkerLostError
+from celery.exceptions import Reject, TaskRevokedError, TimeLimitExceeded, WorkerLostError
 
 from scheduler_service import tracing
 from scheduler_service.core.errors import BadValue
@@ -26,7 +26,7 @@ from workers.claim import Verdict, claim
 from workers.claimable import hindrance, refusal
 from workers.connection import RedisConnection, usable_url
 from workers.current import running
-from workers.delivery import TERMINATED, TIMED_OUT, is_ours
+from workers.delivery import TERMINATED, TIMED_OUT, AskedRetry, is_ours
 from workers.green import mend_kombu
 from workers.heartbeat import Heart, Owed
 from workers.held import HeldRequests
@@ -184,9 +184,9 @@ class Attachment:
         if isinstance(exception, TimeLimitExceeded):
             self._report_for_child(task_id, exception, TIMED_OUT)
 
-    def child_lost(self, task_id: str, exc: WorkerLostError) -> None:
-        """The process that ran this task is gone."""
-        self._report_for_child(task_id, exc, WORKER_LOST)
+    def child_lost(self, task_id: str, exc: WorkerLostError, retry: AskedRetry | None) -> None:
+        """The process that ran this task is gone; `retry` where the task is to be tried again for that."""
+        self._report_for_child(task_id, exc, WORKER_LOST, retry=retry)
 
     def _on_revoked(self, request: Any, terminated: bool, expired: bool, **_: Any) -> None:
         """Celery says this when it signals the child or greenlet, which reports by itself where it still can.
@@ -198,7 +198,9 @@ class Attachment:
         elif not expired and is_ours(vars(request)):
             self.refuse(vars(request), TaskRevokedError("revoked by remote control before it began"), REVOKED)
 
-    def _report_for_child(self, task_id: str, exc: BaseException, reason: str, wait: bool = False) -> None:
+    def _report_for_child(
+        self, task_id: str, exc: BaseException, reason: str, *, wait: bool = False, retry: AskedRetry | None = None
+    ) -> None:
         """If we die before the heart has sent it, heartbeats end too and the leader calls the attempt lost.
 
         A child that did not have its claim yet has begun nothing: the leader will send the attempt again.
@@ -208,7 +210,11 @@ class Attachment:
             return
         if not board.is_claimed(task_id):
             return
-        report = Told(task_id, self._worker, _started_at(request)).failed(exc, reason)
+        told = Told(task_id, self._worker, _started_at(request))
+        if retry is None:
+            report = told.failed(exc, reason)
+        else:
+            report = told.retry(retry.due_at, retry.args, retry.kwargs, retry.retries, exc)
         pid = request.worker_pid if wait else None
 
         def send() -> None:
@@ -241,7 +247,10 @@ class Attachment:
             return
         delivery = delivery_of(sender)
         if delivery is not None:
-            delivery.end(state, retval if state is not None else sys.exc_info()[1])
+            outcome = retval if state is not None else sys.exc_info()[1]
+            if isinstance(outcome, Reject):
+                delivery.put_back(outcome, sender)
+            delivery.end(state, outcome)
             running.set(None)
 
 

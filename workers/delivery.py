@@ -4,6 +4,7 @@ Promises that nothing is reported for a delivery that lost its claim, and that n
 is over disturbs its report. Knows Celery's requests and outcomes, not its workers.
 """
 
+import inspect
 import json
 import logging
 import signal
@@ -44,6 +45,7 @@ from workers.tracing import TaskSpan
 TIMED_OUT: Final = "timed_out"
 TERMINATED: Final = "terminated"
 IGNORED: Final = "ignored"
+REJECTED: Final = "rejected"
 
 # Celery's pool children turn SIGTERM (a revoke, a hard time limit, a cold shutdown) into this exit of the task's code.
 _TOLD_TO_STOP: Final = -(256 - signal.SIGTERM)
@@ -144,6 +146,13 @@ class Delivery:
             self.broken_retry = exc
             raise
 
+    def put_back(self, rejected: Any, task: Any) -> None:
+        """A task that wants its message delivered again asks for a retry: as often as by one, after short pauses."""
+        retries, most = task.request.retries, task.max_retries
+        if rejected.requeue and self.retry is None and (most is None or retries < most):
+            pause = min(2 ** min(retries, 16), task.default_retry_delay)
+            self.retry = AskedRetry(reporting.clock() + int(pause * SECOND), None, None, retries + 1)
+
     def end(self, state: str | None, outcome: object) -> None:
         """Report how it ended, and hold the slot until Redis has the report."""
         ended_at = time.time_ns()
@@ -175,7 +184,10 @@ class Delivery:
         if self.broken_retry is not None:
             return told.failed(self.broken_retry)
         if state == "SUCCESS":
-            return told.succeeded(outcome)
+            unrun = unrun_code(outcome)
+            return told.succeeded(outcome) if unrun is None else told.failed(unrun)
+        if isinstance(outcome, Reject) and vars(outcome)["requeue"]:
+            return told.failed(outcome, REJECTED)  # it has been put back as often as it may
         if isinstance(outcome, Ignore | Reject):
             return told.succeeded(None, IGNORED)
         if isinstance(outcome, SoftTimeLimitExceeded):
@@ -192,6 +204,19 @@ class Delivery:
         if self.hard_limit is None or self.started_at is None:
             return False
         return reporting.clock() - self.started_at >= (self.hard_limit - _LIMITS_ARE_ROUGH) * SECOND
+
+
+def unrun_code(outcome: object) -> Exception | None:
+    """The error of a task whose body nobody ran: it returned a coroutine or a generator, and that was all."""
+    if inspect.isawaitable(outcome):
+        what, instead = "is async, which Celery does not run", "call asyncio.run() in a plain function"
+    elif inspect.isgenerator(outcome) or inspect.isasyncgen(outcome):
+        what, instead = "is a generator, which Celery does not run", "do the work in a plain function"
+    else:
+        return None
+    if inspect.iscoroutine(outcome) or inspect.isgenerator(outcome):
+        outcome.close()
+    return TypeError(f"the task {what}: it returned a {type(outcome).__name__}, and its body did not run; {instead}")
 
 
 def _flagged(connection: RedisConnection, task_id: str) -> bool:

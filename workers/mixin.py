@@ -16,13 +16,13 @@ from workers.board import Board
 from workers.claim import Verdict
 from workers.connection import RedisConnection
 from workers.current import running
-from workers.delivery import Delivery
+from workers.delivery import AskedRetry, Delivery
 from workers.request import telling
 from workers.tracing import begin
 
 log = logging.getLogger("itinerary.worker")
 
-Lost = Callable[[str, WorkerLostError], None]
+Lost = Callable[[str, WorkerLostError, AskedRetry | None], None]
 _SLOT = "itinerary_delivery"
 
 
@@ -77,7 +77,7 @@ def delivery_of(task: Any) -> Delivery | None:
 def give_claim(task: Any, connection: RedisConnection, board: Board, worker: str, lost: Lost) -> bool:
     """Put the mixin before the task's class; False where it is there already (its worker's name is set anew).
 
-    `lost` is called in the main process with the id of an attempt whose process is gone.
+    `lost` is called in the main process with the id of an attempt whose process is gone, and the retry that it wants.
     """
     kind = type(task)
     given = {

@@ -10,6 +10,10 @@ from typing import Any
 from celery.exceptions import WorkerLostError
 from celery.worker.request import Request
 
+from scheduler_service.core.instants import SECOND
+from workers import reporting
+from workers.delivery import AskedRetry, is_ours
+
 
 class TellingRequest(Request):
     """Mixed in before the task's own Request class."""
@@ -17,10 +21,27 @@ class TellingRequest(Request):
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> Any:
         """Celery's own; a process that is gone is told of first, since what follows may speak with a broker."""
         exc = getattr(exc_info.exception, "exc", exc_info.exception)  # billiard wraps it, to keep its traceback
-        if isinstance(exc, WorkerLostError):
+        if isinstance(exc, WorkerLostError) and is_ours(self.request_dict):
             task: Any = self.task
-            task.itinerary_lost(self.id, exc)
+            task.itinerary_lost(self.id, exc, self._wanted_retry())
         return super().on_failure(exc_info, send_failed_event, return_ok)
+
+    def _wanted_retry(self) -> AskedRetry | None:
+        task, retries = self.task, int(self.request_dict.get("retries") or 0)
+        if not getattr(task, "retry_on_worker_lost", False):
+            return None
+        if task.max_retries is not None and retries >= task.max_retries:
+            return None
+        return AskedRetry(reporting.clock() + int(task.default_retry_delay * SECOND), None, None, retries + 1)
+
+    def _retry_worker_lost(self, exc: Any, exc_info: Any) -> Any:
+        """Celery would send a message of the same id, which could never be claimed: the leader tries again."""
+        if not is_ours(self.request_dict):
+            celerys: Any = super()
+            return celerys._retry_worker_lost(exc, exc_info)
+        if self.task.acks_late:
+            self.acknowledge()
+        return True
 
 
 def telling(kind: type[Request]) -> type[Request]:

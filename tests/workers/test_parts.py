@@ -65,7 +65,7 @@ def armed(user_app: Celery, board: Board) -> Celery:
     return user_app
 
 
-def _nobody(task_id: str, exc: BaseException) -> None:
+def _nobody(task_id: str, exc: BaseException, retry: object) -> None:
     raise AssertionError(f"no process of {task_id} was lost")
 
 

@@ -133,6 +133,30 @@ def test_autoretry_sends_no_message_and_asks_the_leader(bench: Bench) -> None:
     assert bench.dispatcher.heads(["default", "userqueue", "celery"])["default"].length == 0
 
 
+@pytest.mark.parametrize("kind", ["coroutine", "generator"])
+def test_a_task_whose_body_celery_does_not_run_fails_and_says_so(bench: Bench, kind: str) -> None:
+    bench.publish(released(kind, f"user.{kind}"))
+    failed = bench.report_of(kind, Failed)
+    assert failed.reason is None
+    assert f"returned a {kind}, and its body did not run" in failed.error["message"]
+    assert kind not in bench.truth
+
+
+def test_a_message_that_its_task_puts_back_is_a_retry_as_often_as_one(bench: Bench) -> None:
+    bench.publish(released("back", "user.puts_back"))
+    asked = bench.report_of("back", RetryAsked)
+    assert 0 < asked.due_at - asked.at < 2 * SECOND
+    assert (asked.args, asked.kwargs, asked.error["type"]) == (None, None, "celery.exceptions.Reject")
+    bench.publish(released("back", "user.puts_back", 2, attempt=3, retries=2))
+    assert bench.report_of("back", Succeeded, attempt=3).result == "done at last"
+    bench.publish(released("back", "user.puts_back", attempt=4, retries=3))
+    assert bench.report_of("back", Failed, attempt=4).reason == "rejected"
+    bench.publish(released("after back", "user.add", 0, 0))
+    bench.report_of("after back", Succeeded)
+    mine = [line for line in bench.truth if line.startswith("puts_back")]
+    assert mine == ["puts_back back~1", "puts_back back~3", "puts_back back~4"]
+
+
 def test_the_next_attempt_sees_the_count_and_max_retries_ends_it(bench: Bench) -> None:
     bench.publish(released("worn", "user.flaky", attempt=2, retries=1))
     bench.report_of("worn", RetryAsked, attempt=2)

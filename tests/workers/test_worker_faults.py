@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from scheduler_service.core.instants import SECOND
-from scheduler_service.core.messages import Failed, Heartbeat, Started, Succeeded
+from scheduler_service.core.messages import Failed, Heartbeat, RetryAsked, Started, Succeeded
 from tests.support.processes import wait_until
 from tests.support.redis_server import RedisServer
 from tests.support.worker_process import Bench, released
@@ -60,6 +60,33 @@ def test_a_task_whose_process_dies_is_reported_once_and_the_worker_goes_on(bench
     assert failed.reason == ("worker_lost" if task == "user.dies" else None)
     settle(bench)
     assert kinds(bench, "dead") == [Started, Failed]
+
+
+def test_a_process_that_dies_is_reported_at_once_where_celery_puts_its_message_back(bench: Bench) -> None:
+    bench.worker("-c", "1")
+    bench.publish(released("late", "user.dies_late"), released("asking", "user.dies_asking"))
+    failed = bench.report_of("late", Failed)
+    assert failed.reason == "worker_lost"
+    asked = bench.report_of("asking", RetryAsked)
+    assert asked.error["type"].endswith("WorkerLostError")
+    assert (asked.args, asked.kwargs) == (None, None)
+    settle(bench)
+    assert kinds(bench, "late") == [Started, Failed]
+    assert kinds(bench, "asking") == [Started, RetryAsked]
+    assert bench.truth == ["dies_late late~1", "dies_asking asking~1", "add 0 0"]
+    bench.publish(released("asking", "user.dies_asking", attempt=4, retries=3))
+    assert bench.report_of("asking", Failed, attempt=4).reason == "worker_lost"
+
+
+def test_what_is_revoked_by_remote_control_before_it_began_fails_at_once(bench: Bench) -> None:
+    bench.worker("-c", "1")
+    bench.publish(released("first", "user.gated", bench.gate()), released("unwanted", "user.add", 1, 2))
+    bench.witnessed("gated first~1")
+    bench.dispatcher.revoke(["unwanted~1"])
+    wait_until(lambda: bench.app.control.inspect().revoked() == {"one@here": ["unwanted~1"]}, what="the revoke")
+    bench.open_gate()
+    assert bench.report_of("unwanted", Failed).reason == "revoked"
+    assert bench.truth == ["gated first~1"]
 
 
 def test_a_revoked_task_is_terminated_and_reported_once(bench: Bench) -> None:
