@@ -2,7 +2,7 @@
 
 from collections import Counter as CountOf
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, assert_never
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -154,8 +154,10 @@ class PrometheusMeter:
                     self._republished.labels(label).inc(number)
                 case "lost":
                     self._lost.inc(number)
-                case _:
+                case "placed" | "rebalanced":
                     self._placement.count(name, label, number)
+                case _:
+                    assert_never(name)
         state.counts.clear()
 
     def placed(self, count: int, seconds: float) -> None:

@@ -1,6 +1,6 @@
 """The figures of balanced placement for Prometheus, by the names of the outside contract."""
 
-from typing import Final
+from typing import Final, Literal, assert_never
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -33,12 +33,15 @@ class PlacementMetrics:
         for _ in range(count):
             self._duration.observe(seconds / count)
 
-    def count(self, name: str, label: str, number: int) -> None:
-        """One of the loop's counts, where it is about placement."""
-        if name == "placed":
-            self._placements.labels(label).inc(number)
-        elif name == "rebalanced" and label == "rebalance":
-            self._rebalances.inc(number)
+    def count(self, name: Literal["placed", "rebalanced"], label: str, number: int) -> None:
+        """One of the loop's counts about placement; an undo is no rebalance."""
+        match name:
+            case "placed":
+                self._placements.labels(label).inc(number)
+            case "rebalanced":
+                self._rebalances.inc(number if label == "rebalance" else 0)
+            case _:
+                assert_never(name)
 
     def forget(self) -> None:
         """The distribution is another leader's to show."""

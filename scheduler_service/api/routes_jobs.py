@@ -260,7 +260,7 @@ def _merged(definition: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]
     kind = wanted.get("kind", schedule["kind"]) if isinstance(wanted, dict) else schedule["kind"]
     kept = definition if kind == schedule["kind"] else {**definition, "schedule": {}}
     merged = _unknown(patch, definition) | _merge(kept, patch)
-    of_kind = SPEC_FIELDS.get(kind, ()) if isinstance(kind, str) else ()
+    of_kind = next((fields for known, fields in SPEC_FIELDS.items() if known == kind), ())
     for name, known in {**definition, "schedule": {*schedule, *of_kind}}.items():
         if name in _WITH_FIELDS and isinstance(patch.get(name), dict):
             merged[name] = _unknown(patch[name], known) | merged[name]

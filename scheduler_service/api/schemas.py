@@ -81,6 +81,7 @@ class Once(Strict):
 
     kind: Literal["once"]
     at: Time
+    timezone: Zone | None = Field(None, description="Of an `at` without an offset; the answer is in UTC")
 
 
 Schedule = Annotated[Cron | Hourly | Interval | Calendar | Once, Field(discriminator="kind")]

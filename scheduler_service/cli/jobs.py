@@ -231,8 +231,10 @@ def _schedule_words(schedule: dict[str, Any]) -> str:
             words += ", balanced" if schedule.get("balanced") else ""
         case "calendar":
             words = f"every {schedule['every']} {schedule['unit']} at {', '.join(schedule['at'])}"
-        case _:
+        case "once":
             words = f"once, {schedule['at']}"
+        case newer:  # of a service newer than this program
+            words = str(newer)
     zone = schedule.get("timezone", "UTC")
     return words if zone == "UTC" else f"{words} {zone}"
 

@@ -27,6 +27,7 @@ from scheduler_service.core.zones import DAY_SECONDS, first_instant_from, offset
 
 KEYS: Final = ("every", "unit", "at", "days", "weekdays", "start", "timezone")
 _WEEKDAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_UNITS: Final[Mapping[str, Unit]] = {"day": "day", "week": "week", "month": "month"}
 _MOST: Final = {"day": 3_660, "week": 520, "month": 120, "year": 10}
 
 
@@ -97,17 +98,13 @@ def parse(spec: Mapping[str, Any], made_at: Instant) -> CalendarSchedule:
     start, zone = spec["start"], spec["timezone"]
     first = day_number(start[:10], "start") if start else _made_on(zone, made_at)
     days = CalendarDays(
-        spec["every"], _unit(spec["unit"]), first, _named_days(spec, start), _named_weekdays(spec, first)
+        spec["every"], _UNITS[spec["unit"]], first, _named_days(spec, start), _named_weekdays(spec, first)
     )
     if not ever_matches(days):
         raise BadValue("days", spec["days"], "none of these days ever comes in the months counted")
     times = tuple(time_of_day(value, "at") for value in spec["at"])
     begins = _begins(start, zone) if start and len(start) > 10 else None
     return shared_calendar(CalendarSchedule(times, WallTimes(zone, FIXED, days, _blocks(times), begins)))
-
-
-def _unit(text: str) -> Unit:
-    return "day" if text == "day" else "week" if text == "week" else "month"
 
 
 def _made_on(zone: str, made_at: Instant) -> int:

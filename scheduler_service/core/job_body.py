@@ -27,7 +27,7 @@ from scheduler_service.core.instants import Instant, format_duration, format_ins
 from scheduler_service.core.model import DEFAULT_PRIORITY, DEFAULT_QUEUE, Job, Misfire, Overlap, RetryPolicy
 from scheduler_service.core.schedule import ParsedSchedule, parse_schedule
 
-_KEYS: Final = frozenset(
+FIELDS: Final = frozenset(
     {"job_id", "title", "task", "args", "kwargs", "queue", "priority", "schedule", "start_at", "end_at", "jitter"}
     | {"misfire", "overlap", "retry", "timeout", "tags", "description"}
 )
@@ -37,7 +37,7 @@ _NO_KWARGS: Final[dict[str, Any]] = {}
 _MISFIRE: Final = Misfire()
 _RETRY: Final = RetryPolicy()
 READ_ONLY: Final = frozenset({"paused", "pause_reason", "version", "next_runs", "warnings", "paused_until", "source"})
-_TAKEN: Final = _KEYS | READ_ONLY
+_TAKEN: Final = FIELDS | READ_ONLY
 
 
 class _Reader:
@@ -65,7 +65,8 @@ def read_job(body: Mapping[str, Any], *, made_at: Instant, **stored: Any) -> tup
     """
     reader = _Reader(body)
     for key in sorted(set(body) - _TAKEN):
-        reader.errors.append(BadValue(key, body[key], f"this field is not known; known are {', '.join(sorted(_KEYS))}"))
+        known = ", ".join(sorted(FIELDS))
+        reader.errors.append(BadValue(key, body[key], f"this field is not known; known are {known}"))
     job_id = _required(reader, "job_id", check_job_id)
     task = _required(reader, "task", read_task)
     parsed = _required(reader, "schedule", lambda v, k: _schedule(v, k, str(job_id), made_at))

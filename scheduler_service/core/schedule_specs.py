@@ -8,7 +8,7 @@ for the person who saves the job.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, Literal, assert_never, get_args
 
 from scheduler_service.core import calendar_specs, interval_specs
 from scheduler_service.core.clock_rules import ClockRule
@@ -21,7 +21,9 @@ from scheduler_service.core.sharing import shared
 from scheduler_service.core.spec_reading import choice, moment, month_start, only_known, whole, zone_name
 from scheduler_service.core.wall_times import Clockwork, WallTimes
 
-SPEC_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
+Kind = Literal["cron", "hourly", "interval", "calendar", "once"]
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+SPEC_FIELDS: Final[Mapping[Kind, tuple[str, ...]]] = {
     "cron": ("expr", "timezone", "day_match", "dst_gap", "dst_fold"),
     "hourly": ("minute", "timezone"),
     "interval": interval_specs.KEYS,
@@ -29,7 +31,6 @@ SPEC_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "once": ("at", "timezone"),
 }
 """What a spec of each kind may hold beside `kind`."""
-KINDS: Final = tuple(SPEC_FIELDS)
 _DAY_MATCH: Final = ("or", "and")
 _GAPS: Final = ("next_valid", "shift", "skip")
 _FOLDS: Final = ("first", "last", "both")
@@ -72,7 +73,7 @@ def _expr(spec: object) -> str:
     return str(spec.get("expr")) if isinstance(spec, Mapping) else ""
 
 
-def _kind(spec: object) -> str:
+def _kind(spec: object) -> Kind:
     if not isinstance(spec, Mapping):
         raise BadValue("", spec, "an object with the field kind")
     kind = spec.get("kind")
@@ -84,34 +85,42 @@ def _kind(spec: object) -> str:
 def _parse(spec: Mapping[str, Any], job_id: str, made_at: Instant) -> ParsedSchedule:
     kind = _kind(spec)
     canonical = _canonical(spec, "")
-    if kind == "cron":
-        return _cron(canonical, job_id, made_at)
-    if kind == "hourly":
-        return ParsedSchedule(_hourly(canonical["minute"], canonical["timezone"]), canonical)
-    if kind == "interval":
-        schedule = interval_specs.parse(canonical, made_at)
-        return ParsedSchedule(schedule, canonical, interval_specs.warnings(schedule, month_start(made_at)))
-    if kind == "calendar":
-        calendar = calendar_specs.parse(canonical, made_at)
-        return ParsedSchedule(calendar, canonical, clock_warnings(calendar.wall, month_start(made_at)))
-    return ParsedSchedule(OnceSchedule(moment(canonical["at"], "at", None)), canonical)
+    match kind:
+        case "cron":
+            return _cron(canonical, job_id, made_at)
+        case "hourly":
+            return ParsedSchedule(_hourly(canonical["minute"], canonical["timezone"]), canonical)
+        case "interval":
+            schedule = interval_specs.parse(canonical, made_at)
+            return ParsedSchedule(schedule, canonical, interval_specs.warnings(schedule, month_start(made_at)))
+        case "calendar":
+            calendar = calendar_specs.parse(canonical, made_at)
+            return ParsedSchedule(calendar, canonical, clock_warnings(calendar.wall, month_start(made_at)))
+        case "once":
+            return ParsedSchedule(OnceSchedule(moment(canonical["at"], "at", None)), canonical)
+        case _:
+            assert_never(kind)
 
 
 @shared
 def _canonical(spec: Mapping[str, Any], job_id: str) -> Mapping[str, Any]:
     kind = _kind(spec)
-    if kind == "cron":
-        return _canonical_cron(spec, job_id)
-    if kind == "hourly":
-        only_known(spec, SPEC_FIELDS[kind])
-        return {"kind": kind, "minute": whole(spec, "minute", 0, 59), "timezone": zone_name(spec)}
-    if kind == "interval":
-        return interval_specs.canonical(spec)
-    if kind == "calendar":
-        return calendar_specs.canonical(spec)
-    only_known(spec, SPEC_FIELDS[kind])
-    timezone = zone_name(spec) if spec.get("timezone") is not None else None
-    return {"kind": kind, "at": format_instant(moment(spec.get("at"), "at", timezone))}
+    match kind:
+        case "cron":
+            return _canonical_cron(spec, job_id)
+        case "hourly":
+            only_known(spec, SPEC_FIELDS[kind])
+            return {"kind": kind, "minute": whole(spec, "minute", 0, 59), "timezone": zone_name(spec)}
+        case "interval":
+            return interval_specs.canonical(spec)
+        case "calendar":
+            return calendar_specs.canonical(spec)
+        case "once":
+            only_known(spec, SPEC_FIELDS[kind])
+            timezone = zone_name(spec) if spec.get("timezone") is not None else None
+            return {"kind": kind, "at": format_instant(moment(spec.get("at"), "at", timezone))}
+        case _:
+            assert_never(kind)
 
 
 def _canonical_cron(spec: Mapping[str, Any], job_id: str) -> dict[str, Any]:

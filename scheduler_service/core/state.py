@@ -8,6 +8,7 @@ import heapq
 from collections import Counter, deque
 from dataclasses import dataclass, field, replace
 
+from scheduler_service.core.counts import CountName
 from scheduler_service.core.distribution import Distribution
 from scheduler_service.core.effects import (
     Apply,
@@ -162,7 +163,7 @@ class SchedulerState:
     distribution: Distribution | None = None
     next_survey_at: Instant = 0
 
-    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    counts: Counter[tuple[CountName, str]] = field(default_factory=Counter)
     stopping: bool = False
     trimmed_at: Instant = 0
     ended: deque[tuple[Instant, str]] = field(default_factory=deque)

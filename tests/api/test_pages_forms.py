@@ -11,9 +11,10 @@ from fastapi.testclient import TestClient
 
 from scheduler_service.api import previews
 from scheduler_service.api.pages import job as job_page
+from scheduler_service.api.pages import job_fields
 from scheduler_service.config import ApiToken, Settings
 from tests.support.answering_leader import AnsweringLeader
-from tests.support.forms import submit, token
+from tests.support.forms import as_shown, submit, token
 
 pytestmark = pytest.mark.slow  # real processes, or many round trips
 
@@ -107,32 +108,10 @@ def test_a_job_is_made_from_the_form_and_the_leader_is_told(api: TestClient, lea
 def test_the_form_of_a_job_as_it_is_saves_it_unchanged(api: TestClient, fields: dict[str, str]) -> None:
     assert submit(api, "/new-job", job_id="j", task="t", **fields).status_code == 303
     page = api.get("/jobs/j/edit").text
-    shown = _shown(page)
-    answer = submit(api, "/jobs/j/edit", **shown)
+    answer = submit(api, "/jobs/j/edit", **as_shown(page))
     assert answer.status_code == 303, answer.text
     assert answer.headers["location"] == "/jobs/j?done=unchanged"
     assert api.get("/api/v1/jobs/j").json()["version"] == 1
-
-
-def _shown(page: str) -> dict[str, str]:
-    """What a browser would send of a form as it is shown."""
-    import html
-    import re
-
-    fields: dict[str, str] = {}
-    for tag in re.findall(r"<input [^>]*>", page):
-        name = re.search(r'name="([^"]+)"', tag)
-        value = re.search(r'value="([^"]*)"', tag)
-        ticks = 'type="radio"' in tag or 'type="checkbox"' in tag
-        if name and (not ticks or " checked" in tag):
-            fields[name[1]] = html.unescape(value[1]) if value else "on"
-    for name_of, inside in re.findall(r'<select name="([^"]+)">(.*?)</select>', page, re.DOTALL):
-        chosen = re.findall(r"<option selected>([^<]*)", inside) or re.findall(r"<option>([^<]*)", inside)
-        fields[name_of] = chosen[0]
-    for name_of, inside in re.findall(r'<textarea name="([^"]+)"[^>]*>(.*?)</textarea>', page, re.DOTALL):
-        fields[name_of] = html.unescape(inside)
-    fields.pop("csrf")
-    return fields
 
 
 def test_what_is_wrong_is_told_all_at_once_and_what_was_typed_stays(api: TestClient) -> None:
@@ -152,14 +131,14 @@ def test_a_taken_id_is_told_in_the_form(api: TestClient, made: str) -> None:
 
 
 def test_an_edit_that_another_edit_came_before_is_refused(api: TestClient, made: str) -> None:
-    shown = _shown(api.get(f"{made}/edit").text)
+    shown = as_shown(api.get(f"{made}/edit").text)
     api.patch("/api/v1/jobs/a.job", json={"title": "Theirs"})
     assert submit(api, f"{made}/edit", **{**shown, "title": "Mine"}).status_code == 409
     assert api.get("/api/v1/jobs/a.job").json()["title"] == "Theirs"
 
 
 def test_an_edit_makes_a_version_that_the_page_shows_with_its_difference(api: TestClient, made: str) -> None:
-    shown = _shown(api.get(f"{made}/edit").text)
+    shown = as_shown(api.get(f"{made}/edit").text)
     assert submit(api, f"{made}/edit", **{**shown, "interval.every": "30m"}).status_code == 303
     page = api.get(made).text
     for text in ("<code>schedule.every</code>", "25m", "30m", "loopback"):
@@ -273,7 +252,7 @@ def test_a_form_takes_no_json_that_the_api_would_refuse(api: TestClient, made: s
 
 def test_a_text_of_several_lines_is_kept_as_it_was(api: TestClient, made: str) -> None:
     api.patch("/api/v1/jobs/a.job", json={"description": "one\ntwo"})
-    shown = _shown(api.get(f"{made}/edit").text)
+    shown = as_shown(api.get(f"{made}/edit").text)
     as_browsers_send_it = {**shown, "description": shown["description"].replace("\n", "\r\n")}
     assert submit(api, f"{made}/edit", **as_browsers_send_it).headers["location"].endswith("done=unchanged")
 
@@ -284,3 +263,18 @@ def test_a_line_with_seconds_has_the_fold_that_it_has_everywhere(api: TestClient
     fields = {**JOB, "cron.expr": "30 2 * * * 15", "cron.dst_fold": chosen[1]}
     assert submit(api, "/new-job", **fields).status_code == 303
     assert api.get("/api/v1/jobs/made.here").json()["schedule"]["dst_fold"] == "both"
+
+
+def test_saving_the_form_keeps_what_it_does_not_show(
+    api: TestClient, made: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A field that somebody forgot to add to the form must not be erased by saving it."""
+    api.patch("/api/v1/jobs/a.job", json={"description": "kept", "retry": {"max_attempts": 4, "jitter": False}})
+    before = api.get("/api/v1/jobs/a.job").json()
+    monkeypatch.setattr(job_fields, "_PLAIN", tuple(set(job_fields._PLAIN) - {"description"}))
+    monkeypatch.setattr(job_fields, "_SHOWN", job_fields._SHOWN - {"description"})
+    monkeypatch.setitem(job_fields._GROUPS, "retry", ("initial", "factor", "max", "jitter"))
+    shown = as_shown(api.get(f"{made}/edit").text)
+    del shown["description"], shown["retry.max_attempts"]
+    assert submit(api, f"{made}/edit", **{**shown, "title": "Mine"}).status_code == 303
+    assert api.get("/api/v1/jobs/a.job").json() == {**before, "title": "Mine", "version": before["version"] + 1}

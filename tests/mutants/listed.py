@@ -57,7 +57,9 @@ def _misfits(mutant: Mutant, root: Path) -> Iterator[str]:
         yield f"{mutant}: there is no such file"
         return
     try:
-        compile(mutant.applied(path.read_text("utf-8")), mutant.path, "exec", dont_inherit=True)
+        text = mutant.applied(path.read_text("utf-8"))
+        if path.suffix == ".py":
+            compile(text, mutant.path, "exec", dont_inherit=True)
     except (ValueError, SyntaxError) as error:
         yield str(error) if isinstance(error, ValueError) else f"{mutant}: it is no Python: {error}"
     if not mutant.tests and mutant.equivalent is None:

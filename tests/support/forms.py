@@ -1,5 +1,6 @@
 """Forms of the dashboard, sent as a browser sends them."""
 
+import html
 import re
 from typing import Any
 
@@ -19,3 +20,21 @@ def submit(api: TestClient, path: str, **fields: Any) -> Response:
     guarded = {"csrf": token(api)["X-Itinerary-CSRF"], **fields}
     answer: Response = api.post(path, data=guarded, follow_redirects=False)
     return answer
+
+
+def as_shown(page: str) -> dict[str, str]:
+    """What a browser would send of a form as it is shown."""
+    fields: dict[str, str] = {}
+    for tag in re.findall(r"<input [^>]*>", page):
+        name = re.search(r'name="([^"]+)"', tag)
+        value = re.search(r'value="([^"]*)"', tag)
+        ticks = 'type="radio"' in tag or 'type="checkbox"' in tag
+        if name and (not ticks or " checked" in tag):
+            fields[name[1]] = html.unescape(value[1]) if value else "on"
+    for name_of, inside in re.findall(r'<select name="([^"]+)">(.*?)</select>', page, re.DOTALL):
+        chosen = re.findall(r"<option selected>([^<]*)", inside) or re.findall(r"<option>([^<]*)", inside)
+        fields[name_of] = chosen[0]
+    for name_of, inside in re.findall(r'<textarea name="([^"]+)"[^>]*>(.*?)</textarea>', page, re.DOTALL):
+        fields[name_of] = html.unescape(inside)
+    fields.pop("csrf")
+    return fields

@@ -27,6 +27,11 @@ _TEXTS: Final = {
 _NUMBERS: Final = {"hourly": ("minute",), "calendar": ("every",)}
 _LISTS: Final = {"calendar": ("at", "weekdays")}
 _SWITCHES: Final = {"interval": ("balanced", "pinned")}
+_GROUPS: Final = {
+    "misfire": ("policy", "grace", "max_catch_up"),
+    "retry": ("max_attempts", "initial", "factor", "max", "jitter"),
+}
+_SHOWN: Final = frozenset({"job_id", "schedule", "priority", "tags", "args", "kwargs", *_PLAIN, *_GROUPS})
 BLANK: Final[dict[str, str]] = {
     "kind": "interval", "interval.every": "1h", "cron.expr": "0 2 * * *", "hourly.minute": "0", "calendar.every": "1",
     "calendar.unit": "day", "calendar.at": "05:30", "queue": "default", "priority": "5", "overlap": "skip",
@@ -47,6 +52,17 @@ def fields_of(definition: Mapping[str, Any]) -> dict[str, str]:
         fields |= {f"{group}.{name}": _text(value) for name, value in definition[group].items()}
     fields |= {name: pretty(definition[name]) for name in ("args", "kwargs")}
     return {**fields, "tags": ", ".join(definition["tags"])}
+
+
+def laid_over(definition: Mapping[str, Any], form: Form, errors: list[BadValue]) -> dict[str, Any]:
+    """The JSON of a stored job as the form changes it: what the form does not show stays as it is stored."""
+    body = body_of(form, errors)
+    if form.one("tags") == fields_of(definition)["tags"]:  # a tag may hold a comma
+        body["tags"] = definition["tags"]
+    for group, shown in _GROUPS.items():
+        if group in body:
+            body[group] = {name: value for name, value in definition[group].items() if name not in shown} | body[group]
+    return {name: value for name, value in definition.items() if name not in _SHOWN} | body
 
 
 def shown_again(form: Form) -> dict[str, str]:

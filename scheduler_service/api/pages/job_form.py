@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from scheduler_service.api.auth import Who, require_operator_page
 from scheduler_service.api.context import Context
 from scheduler_service.api.pages.csrf import Form, FormBody
-from scheduler_service.api.pages.job_fields import BLANK, KINDS, body_of, fields_of, schedule_of, shown_again
+from scheduler_service.api.pages.job_fields import BLANK, KINDS, body_of, fields_of, laid_over, schedule_of, shown_again
 from scheduler_service.api.pages.moments import moment
 from scheduler_service.api.pages.shell import CHANGER, READER, PageRoute, go, page
 from scheduler_service.api.previews import read_and_preview
@@ -21,7 +21,7 @@ from scheduler_service.core.errors import BadValue, BadValues, Conflict, StaleVe
 from scheduler_service.core.identity import JOB_ID
 from scheduler_service.core.instants import parse_instant
 from scheduler_service.core.job_body import definition_of, read_job
-from scheduler_service.core.model import MisfirePolicy, Overlap
+from scheduler_service.core.model import Job, MisfirePolicy, Overlap
 
 _CHOICES: Final[dict[str, Any]] = {
     "kinds": KINDS,
@@ -61,7 +61,7 @@ def replace(request: Request, context: Context, who: Who, job_id: str, form: For
     """Save it as it was typed, if nobody changed it since the form was shown."""
     job = known_job(context, job_id)
     try:
-        body = _checked(form, job.created_at, job_id)
+        body = _checked(form, job.created_at, job)
         answer = put_job(context, who, job_id, body, f'"{form.one("version")}"')
     except (BadValue, BadValues, StaleVersion) as exc:
         return _form(request, shown_again(form), job_id, exc)
@@ -86,12 +86,13 @@ def preview(context: Context, form: FormBody) -> Response:
     return part("_preview.html", complaints=[], found=found, times=times)
 
 
-def _checked(form: Form, made_at: int, job_id: str | None = None) -> dict[str, Any]:
+def _checked(form: Form, made_at: int, job: Job | None = None) -> dict[str, Any]:
     """The job's JSON; BadValues with everything that is wrong, so that all is told at once."""
     errors: list[BadValue] = []
-    body = body_of(form, errors)
-    if job_id is not None:
-        body["job_id"] = job_id
+    if job is None:
+        body = body_of(form, errors)
+    else:
+        body = {**laid_over(definition_of(job), form, errors), "job_id": job.job_id}
     try:
         read_job(body, made_at=made_at)
     except BadValues as exc:

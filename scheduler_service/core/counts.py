@@ -1,0 +1,5 @@
+"""The names of what the loop counts for the metrics; mypy finds a name that no metric shows."""
+
+from typing import Literal
+
+CountName = Literal["ignored", "stale", "skip", "misfire", "republished", "lost", "placed", "rebalanced"]

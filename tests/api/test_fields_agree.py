@@ -1,0 +1,223 @@
+"""The fields of a job and the kinds of schedule are the same everywhere; a half-added one fails here.
+
+Whoever adds a field or a kind adds it to FULL or SPECS and then to each place that a test names.
+"""
+
+import inspect
+import re
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from fastapi.testclient import TestClient
+from pydantic import BaseModel
+
+from scheduler_service.api import answers, schemas
+from scheduler_service.api.pages import job_fields
+from scheduler_service.cli import jobs as cli_jobs
+from scheduler_service.core.fields import read_misfire, read_retry
+from scheduler_service.core.instants import parse_instant
+from scheduler_service.core.job_body import FIELDS, READ_ONLY, definition_of, job_body, read_job
+from scheduler_service.core.schedule import SPEC_FIELDS, zone_of
+from scheduler_service.core.schedule_kinds import Schedule as AnySchedule
+from scheduler_service.core.schedule_specs import KINDS
+from scheduler_service.core.words import describe
+from scheduler_service.jobs_as_code import Schedule
+from scheduler_service.jobs_as_code.writing import short_body
+from tests.support.forms import as_shown, submit
+from tests.support.processes import REPOSITORY
+
+AT = parse_instant("2026-12-01T00:00:00Z")
+# Every field, each with another value than its default.
+FULL: dict[str, Any] = {
+    "job_id": "full",
+    "title": 'A "title" <b>',
+    "task": "shop.report",
+    "args": [1, "two"],
+    "kwargs": {"three": {"four": [5, None]}},
+    "queue": "slow",
+    "priority": 3,
+    "schedule": {"kind": "once", "at": "2031-03-04T05:06:07Z"},
+    "start_at": "2030-01-01T00:00:00Z",
+    "end_at": "2032-01-01T00:00:00Z",
+    "jitter": "10s",
+    "misfire": {"policy": "fire_all", "grace": "1m", "max_catch_up": 7},
+    "overlap": "queue_all",
+    "retry": {"max_attempts": 3, "initial": "2s", "factor": 1.5, "max": "20m", "jitter": False},
+    "timeout": "5m",
+    "tags": ["a, b", "c"],
+    "description": "two\nlines & more",
+}
+# Every kind, and every field that a kind may hold: together with another value than its default.
+SPECS: list[dict[str, Any]] = [
+    {
+        "kind": "cron", "expr": "5 2 * * 1", "timezone": "Europe/Berlin", "day_match": "and", "dst_gap": "skip",
+        "dst_fold": "last",
+    },
+    {"kind": "hourly", "minute": 17, "timezone": "Asia/Kolkata"},
+    {
+        "kind": "interval", "every": "25m", "offset": "2m", "anchor": "2030-01-01T00:00:00Z", "balanced": False,
+        "pinned": False, "timezone": "Europe/Berlin",
+    },
+    {
+        "kind": "interval", "every": "1h", "balanced": True, "pinned": True,
+        "timezone": "Europe/Berlin",
+    },
+    {
+        "kind": "calendar", "every": 2, "unit": "week", "at": ["05:30", "17:00"], "days": [],
+        "weekdays": ["mon", "fri"], "start": "2026-12-07", "timezone": "Europe/Berlin",
+    },
+    {
+        "kind": "calendar", "every": 3, "unit": "month", "at": ["05:30:15"], "days": [1, 15, -1],
+        "weekdays": [], "start": "2026-12-07", "timezone": "Europe/Berlin",
+    },
+    FULL["schedule"],
+]  # fmt: skip
+OF_SPECS = pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec['kind']} {spec.get('every', '')}".strip())
+# What `itinerary jobs add` and `edit` take from `--file` alone.
+FILE_ONLY = {"start_at", "end_at", "jitter", "misfire", "description"}
+OPTIONS = {"tag": "tags", "attempts": "retry", "named": "task"}
+# An instant is stored in UTC, however it was written.
+NOT_STORED = {"once": {"timezone"}}
+
+
+def fields(model: type[BaseModel]) -> set[str]:
+    return {field.alias or name for name, field in model.model_fields.items()}
+
+
+def stored(spec: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The definition of FULL with this schedule."""
+    body = FULL if spec is None else {**FULL, "schedule": spec}
+    return definition_of(read_job(body, made_at=AT)[0])
+
+
+def test_the_full_job_sets_every_field_to_something_else_than_its_default() -> None:
+    least = {name: FULL[name] for name in ("job_id", "task", "schedule")}
+    defaults = definition_of(read_job(least, made_at=AT)[0])
+    assert set(FULL) == set(defaults) == FIELDS
+    assert stored() == FULL
+    for name in FIELDS - set(least):
+        assert FULL[name] != defaults[name], name
+        for inner in defaults[name] if name in ("misfire", "retry") else ():
+            assert FULL[name][inner] != defaults[name][inner], (name, inner)
+
+
+def test_the_specs_show_every_kind_with_every_field() -> None:
+    assert {spec["kind"] for spec in SPECS} == set(KINDS) == set(SPEC_FIELDS)
+    for kind, known in SPEC_FIELDS.items():
+        shown_by_specs = {name for spec in SPECS if spec["kind"] == kind for name in spec} - {"kind"}
+        assert shown_by_specs | NOT_STORED.get(kind, set()) == set(known)
+
+
+@OF_SPECS
+def test_a_spec_is_stored_as_it_is_and_every_part_of_the_core_knows_its_kind(spec: dict[str, Any]) -> None:
+    job, _ = read_job({**FULL, "schedule": spec}, made_at=AT)
+    assert {name: job.schedule_spec[name] for name in spec} == spec
+    assert describe(job.schedule)
+    assert zone_of(job.schedule) == spec.get("timezone", "UTC")
+
+
+def test_each_kind_has_a_class_of_its_own() -> None:
+    classes = {type(read_job({**FULL, "schedule": spec}, made_at=AT)[0].schedule): spec["kind"] for spec in SPECS}
+    assert set(classes) == set(get_args(AnySchedule))
+    assert sorted(classes.values()) == sorted(KINDS)
+
+
+def test_the_document_of_requests_and_answers_names_the_same_fields() -> None:
+    assert fields(schemas.JobIn) == fields(schemas.JobPut) == FIELDS
+    assert fields(schemas.JobPatch) == FIELDS - {"job_id"}
+    job, _ = read_job(FULL, made_at=AT)
+    assert fields(answers.JobBody) == set(job_body(job))
+    assert fields(answers.JobOut) == FIELDS | READ_ONLY
+    assert fields(schemas.Misfire) == set(FULL["misfire"])
+    assert fields(schemas.Retry) == set(FULL["retry"])
+    read_misfire(FULL["misfire"], "misfire")
+    read_retry(FULL["retry"], "retry")
+
+
+def test_the_document_names_every_kind_and_its_fields() -> None:
+    models = get_args(get_args(schemas.Schedule)[0])
+    documented = {get_args(model.model_fields["kind"].annotation)[0]: fields(model) - {"kind"} for model in models}
+    assert documented == {kind: set(known) for kind, known in SPEC_FIELDS.items()}
+
+
+def test_the_form_knows_every_kind_and_every_field(api: TestClient) -> None:
+    assert {kind for kind, _, _ in job_fields.KINDS} == set(KINDS)
+    page = api.get("/new-job").text
+    inputs = set(re.findall(r'<(?:input|select|textarea)[^>]* name="([^"]+)"', page))
+    whole = {name for name in inputs if "." not in name} | {name.partition(".")[0] for name in inputs}
+    assert whole - {"kind", "version", "csrf"} == (FIELDS - {"schedule"}) | set(KINDS)
+    for group in ("misfire", "retry"):
+        assert {name.partition(".")[2] for name in inputs if name.startswith(f"{group}.")} == set(FULL[group])
+    for kind, known in SPEC_FIELDS.items():
+        of_kind = {name.partition(".")[2] for name in inputs if name.startswith(f"{kind}.")}
+        assert of_kind == set(known) - NOT_STORED.get(kind, set())
+
+
+def test_the_style_sheet_shows_the_fields_of_every_kind() -> None:
+    css = (REPOSITORY / "scheduler_service" / "api" / "static" / "itinerary.css").read_text("utf-8")
+    template = (REPOSITORY / "scheduler_service" / "api" / "templates" / "job_form.html").read_text("utf-8")
+    assert set(re.findall(r'\.kinds:has\(\[value="(\w+)"\]:checked\) \.(\w+)', css)) == {(k, k) for k in KINDS}
+    assert set(re.findall(r'class="of-kind (\w+)"', template)) == set(KINDS)
+
+
+@OF_SPECS
+def test_a_job_with_every_field_set_goes_through_the_form_unchanged(api: TestClient, spec: dict[str, Any]) -> None:
+    assert api.put("/api/v1/jobs/full", json={**FULL, "schedule": spec}).status_code == 201
+    before = api.get("/api/v1/jobs/full").json()
+    page = api.get("/jobs/full/edit").text
+    answer = submit(api, "/jobs/full/edit", **as_shown(page))
+    assert answer.headers.get("location") == "/jobs/full?done=unchanged", answer.text
+    assert api.get("/api/v1/jobs/full").json() == before
+    # And one that is changed changes in that one field.
+    answer = submit(api, "/jobs/full/edit", **{**as_shown(page), "title": "Another", "queue": ""})
+    assert answer.headers["location"] == "/jobs/full?done=made"
+    after = api.get("/api/v1/jobs/full").json()
+    assert after == {**before, "title": "Another", "queue": "default", "version": 2}
+
+
+@OF_SPECS
+def test_a_job_with_every_field_is_made_in_the_form(api: TestClient, spec: dict[str, Any]) -> None:
+    body = {**FULL, "schedule": spec, "tags": ["a", "b"]}
+    typed = {
+        name: text for name, text in job_fields.fields_of(definition_of(read_job(body, made_at=AT)[0])).items() if text
+    }
+    assert submit(api, "/new-job", **typed).status_code == 303
+    found = api.get("/api/v1/jobs/full").json()
+    assert {name: found[name] for name in FIELDS} == {**stored(spec), "tags": ["a", "b"]}
+
+
+@OF_SPECS
+def test_the_command_line_says_each_kind_in_its_own_words(spec: dict[str, Any]) -> None:
+    words = cli_jobs._schedule_words(stored(spec)["schedule"])
+    assert words != spec["kind"], "it is told as one of a newer service"
+    assert cli_jobs._schedule_words({"kind": "lunar", "phase": "full"}) == "lunar"
+
+
+@pytest.mark.parametrize("command", [cli_jobs.add, cli_jobs.edit])
+def test_every_field_has_an_option_or_is_known_to_come_from_a_file(command: Any) -> None:
+    options = {OPTIONS.get(name, name) for name in inspect.signature(command).parameters}
+    assert FIELDS - options == FILE_ONLY
+
+
+def test_jobs_as_code_have_a_method_for_every_kind_and_write_every_field() -> None:
+    for kind, known in SPEC_FIELDS.items():
+        taken = set(inspect.signature(getattr(Schedule, kind)).parameters)
+        assert set(known) - NOT_STORED.get(kind, set()) <= taken, kind
+    for spec in SPECS:
+        definition = stored(spec)
+        assert stored() | {"schedule": definition["schedule"]} == definition
+        assert definition_of(read_job(short_body(definition), made_at=AT)[0]) == definition
+
+
+def test_every_field_stands_in_the_manual() -> None:
+    page = Path(REPOSITORY / "scheduler_service" / "api" / "README.md").read_text("utf-8")
+    page += (REPOSITORY / "README.md").read_text("utf-8")
+    names = {
+        *FIELDS,
+        *FULL["misfire"],
+        *FULL["retry"],
+        *KINDS,
+        *(name for known in SPEC_FIELDS.values() for name in known),
+    }
+    assert {name for name in names if not re.search(rf"\b{name}\b", page)} == set()
