@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from scheduler_service.core.instants import Instant, format_instant, from_datetime, to_datetime
+from scheduler_service.core.job_warnings import NEVER, is_to_come
 from scheduler_service.core.preview import occurrence
 from scheduler_service.core.schedule import (
     ParsedSchedule,
@@ -81,7 +82,9 @@ def next_fire(spec: Spec, after: Moment, *, timezone: str = "UTC", job_id: str =
 
 def warnings_of(spec: Spec, *, timezone: str = "UTC", job_id: str = "job") -> tuple[str, ...]:
     """What the service would warn about when this schedule is saved now."""
-    return _parsed(spec, timezone, job_id, from_datetime(datetime.now(UTC))).warnings
+    now = from_datetime(datetime.now(UTC))
+    parsed = _parsed(spec, timezone, job_id, now)
+    return parsed.warnings if is_to_come(parsed.schedule, now) else (*parsed.warnings, NEVER)
 
 
 def _found(

@@ -8,6 +8,7 @@ from scheduler_service.core.errors import BadValue, BadValues
 from scheduler_service.core.fields import read_object
 from scheduler_service.core.identity import check_job_id
 from scheduler_service.core.instants import Instant, format_instant, parse_instant
+from scheduler_service.core.job_warnings import END_OF_TIME, NEVER, is_to_come, job_warnings
 from scheduler_service.core.model import Job
 from scheduler_service.core.preview import Occurrence, preview
 from scheduler_service.core.schedule import UNPLACED, IntervalSchedule, ParsedSchedule, Schedule, parse_schedule
@@ -15,8 +16,6 @@ from scheduler_service.core.words import describe
 
 MAX_COUNT: Final = 1000
 _KEYS: Final = frozenset({"schedule", "from", "count", "job_id"})
-# The last year that a text can name ends a little later; nobody is told of occurrences beyond.
-_END_OF_TIME: Final = parse_instant("9999-12-30T00:00:00Z")
 
 
 def next_runs(job: Job, now: Instant, count: int = 5) -> list[str]:
@@ -28,15 +27,15 @@ def next_runs(job: Job, now: Instant, count: int = 5) -> list[str]:
     return [format_instant(occurrence.at) for occurrence in found]
 
 
-def warnings_of(job: Job) -> tuple[str, ...]:
-    """What may surprise about the job's schedule."""
+def warnings_of(job: Job, now: Instant) -> tuple[str, ...]:
+    """What may surprise about the job."""
     warnings = parse_schedule(job.schedule_spec, job_id=job.job_id, made_at=job.created_at).warnings
-    return warnings + _placing_note(job.schedule)
+    return warnings + _placing_note(job.schedule) + job_warnings(job, now)
 
 
 def job_preview(job: Job, after: Instant, count: int) -> dict[str, Any]:
     """The job's occurrences strictly after an instant, within its bounds, paused or not."""
-    parsed = ParsedSchedule(job.schedule, job.schedule_spec, warnings_of(job))
+    parsed = ParsedSchedule(job.schedule, job.schedule_spec, warnings_of(job, after))
     return _body(parsed, after, count, job.start_at, job.end_at)
 
 
@@ -49,8 +48,9 @@ def read_and_preview(body: Mapping[str, Any], now: Instant) -> dict[str, Any]:
         count = 10 if body.get("count") is None else _count(body["count"])
         job_id = "" if body.get("job_id") is None else check_job_id(body["job_id"])
         spec = read_object(body.get("schedule"), "schedule")
-        parsed = parse_schedule(spec, job_id=job_id, made_at=min(after, _END_OF_TIME))
-        parsed = replace(parsed, warnings=parsed.warnings + _placing_note(parsed.schedule))
+        parsed = parse_schedule(spec, job_id=job_id, made_at=min(after, END_OF_TIME))
+        never = () if is_to_come(parsed.schedule, after) else (NEVER,)
+        parsed = replace(parsed, warnings=parsed.warnings + _placing_note(parsed.schedule) + never)
     except BadValue as exc:
         raise BadValues([*errors, exc]) from exc
     if errors:
@@ -86,5 +86,5 @@ def _body(
 def _occurrences(
     schedule: Schedule, after: Instant, count: int, start_at: Instant | None, end_at: Instant | None
 ) -> list[Occurrence]:
-    end = _END_OF_TIME if end_at is None else min(end_at, _END_OF_TIME)
+    end = END_OF_TIME if end_at is None else min(end_at, END_OF_TIME)
     return [] if after >= end else preview(schedule, after, count, start_at=start_at, end_at=end)

@@ -17,6 +17,7 @@ from scheduler_service.core.fields import read_list, read_object, read_text
 from scheduler_service.core.instants import Instant
 from scheduler_service.core.job_body import read_job
 from scheduler_service.core.job_plan import MOST_JOBS, JobSet, check_set, plan_body, read_source
+from scheduler_service.core.job_warnings import job_warnings
 from scheduler_service.core.model import Job
 
 router = APIRouter(prefix="/api/v1", tags=["jobs"], dependencies=[Depends(require("operator"))])
@@ -83,5 +84,5 @@ def _read_jobs(value: Any, now: Instant, errors: list[BadValue]) -> tuple[list[J
             errors.append(exc.under(f"jobs.{number}"))
         else:
             jobs.append(job)
-            warnings += [{"job_id": job.job_id, "msg": text} for text in told]
+            warnings += [{"job_id": job.job_id, "msg": text} for text in (*told, *job_warnings(job, now))]
     return jobs, warnings

@@ -216,7 +216,8 @@ def preview(context: Context, body: JsonObject) -> Response:
 
 
 def _job_answer(context: ApiContext, job: Job, status: int = 200) -> Response:
-    body = {**job_body(job), "next_runs": next_runs(job, context.clock()), "warnings": list(warnings_of(job))}
+    now = context.clock()
+    body = {**job_body(job), "next_runs": next_runs(job, now), "warnings": list(warnings_of(job, now))}
     headers = {"ETag": f'"{job.version}"'}
     if status == 201:
         headers["Location"] = f"/api/v1/jobs/{job.job_id}"

@@ -16,9 +16,8 @@ _AHEAD: Final = 400 * DAY_SECONDS
 
 def clock_warnings(wall: WallTimes, since: int) -> tuple[str, ...]:
     """What happens to this schedule at its zone's jumps in the 400 days from `since` (seconds), in words."""
-    if wall.rule.wildcard:
-        return ()
-    found = (_warning(wall, jump) for jump in _jumps(wall.zone, since))
+    judge = _skipped_day if wall.rule.wildcard else _warning
+    found = (judge(wall, jump) for jump in _jumps(wall.zone, since))
     return tuple(dict.fromkeys(text for text in found if text))[:2]
 
 
@@ -48,7 +47,21 @@ def _warning(wall: WallTimes, jump: Transition) -> str:
     return f"the clocks show {stretch} twice: a run due then {_fold_words(wall.rule)}"
 
 
+def _skipped_day(wall: WallTimes, jump: Transition) -> str:
+    """What a job that follows elapsed time loses: a day of which all times are skipped; other days only get shorter."""
+    low, high = jump.at + jump.before, jump.at + jump.after
+    day = low - low % DAY_SECONDS
+    if not 0 < high - low < DAY_SECONDS or not _meant_between(wall, low, high):
+        return ""
+    if _meant_between(wall, day, low) or _meant_between(wall, high, day + DAY_SECONDS):
+        return ""
+    stretch = f"{_clock(low)} to {_clock(high)} on {_date(low)} in {wall.zone}"
+    return f"the clocks skip {stretch}: the job does not run on that day"
+
+
 def _meant_between(wall: WallTimes, low: int, high: int) -> bool:
+    if high <= low:
+        return False
     days = np.arange(low // DAY_SECONDS, (high - 1) // DAY_SECONDS + 1)
     meant = days[wall.days.matches(Dates.of(days))]
     local = (meant[:, None] * DAY_SECONDS + times_of_day(wall.blocks)[None, :]).ravel()

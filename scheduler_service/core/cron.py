@@ -7,7 +7,7 @@ ANDs. Lines that never match any date are refused. Pure text and bits: knows no 
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import Final, Literal
@@ -28,6 +28,14 @@ from scheduler_service.core.cron_fields import (
 )
 from scheduler_service.core.days import DayPattern, ever_matches
 from scheduler_service.core.errors import BadValue
+from scheduler_service.core.other_dialects import (
+    RRULE_ADVICE,
+    advice,
+    is_rrule,
+    means_more_than_a_second,
+    seconds_first,
+)
+from scheduler_service.core.special_days import short_names
 
 DayMatch = Literal["or", "and"]
 MAX_LENGTH: Final = 256
@@ -76,20 +84,37 @@ def has_hash(expr: str) -> bool:
 def read_line(expr: object, day_match: DayMatch, job_id: str) -> CronLine:
     """The meaning of a cron line, or BadValue naming `expr`, the field and what is allowed in it."""
     text = _checked(expr)
+    own = job_id if has_hash(text) else ""
     try:
-        return _read(text, day_match, job_id if has_hash(text) else "")
+        return _read(text, day_match, own)
     except BadValue as refused:
-        raise BadValue("expr", expr, refused.allowed) from None
+        other = _other_reading(text, day_match, own)
+        hint = "" if other is None else f"{advice(text, other)} "
+        raise BadValue("expr", expr, hint + refused.allowed) from None
+
+
+def _other_reading(text: str, day_match: DayMatch, job_id: str) -> str | None:
+    """The line as it would be written here by somebody who put its seconds first, where that is a valid line."""
+    reading = seconds_first(text)
+    if reading is None:
+        return None
+    try:
+        _read_plainly(reading, day_match, job_id)
+    except BadValue:
+        return None
+    return reading
 
 
 def _checked(expr: object) -> str:
     if not isinstance(expr, str) or not expr.strip():
         raise BadValue("expr", expr, _SHAPE)
+    if is_rrule(expr[:MAX_LENGTH].lower()):
+        raise BadValue("expr", expr, RRULE_ADVICE)
     if len(expr) > MAX_LENGTH:
         raise BadValue("expr", expr, f"at most {MAX_LENGTH} characters, not {len(expr)}")
     if not expr.isascii() or not expr.replace("\t", " ").isprintable():
         raise BadValue("expr", expr, f"only printable ASCII characters; {_SHAPE}")
-    text = " ".join(expr.split()).lower()
+    text = short_names(" ".join(expr.split()).lower())
     if "=" in text:
         raise BadValue("expr", expr, "put the time zone in the field timezone, not in the expression")
     if text.startswith("@") and text not in ALIASES:
@@ -105,6 +130,14 @@ def _alias_advice(text: str) -> str:
 
 @lru_cache(maxsize=65_536)
 def _read(text: str, day_match: DayMatch, job_id: str) -> CronLine:
+    line = _read_plainly(text, day_match, job_id)
+    if not line.has_seconds or not means_more_than_a_second(text):
+        return line
+    other = _other_reading(text, day_match, job_id)
+    return line if other is None else replace(line, notes=(advice(text, other), *line.notes))
+
+
+def _read_plainly(text: str, day_match: DayMatch, job_id: str) -> CronLine:
     parts = text.split(" ")
     if len(parts) not in (5, 6, 7):
         raise BadValue("expr", text, f"{_SHAPE}; this has {len(parts)}")
@@ -130,10 +163,12 @@ def _pattern(fields: Mapping[FieldKind, Field], day_match: DayMatch) -> CronPatt
         months=fields[MONTH].mask,
         weekdays=weekday.mask,
         either=day_match == "or" and not day.starred and not weekday.starred,
-        last_day=day.last_day,
-        nearest=day.nearest,
-        nth=weekday.nth,
-        last_weekdays=weekday.last_weekdays,
+        last_day=day.special.last_day,
+        nearest=day.special.nearest,
+        from_end=day.special.from_end,
+        near_end=day.special.near_end,
+        nth=weekday.special.nth,
+        last_weekdays=weekday.special.last_weekdays,
         years=None if year is None or year.mask == (1 << 130) - 1 else year.mask,
     )
     return CronPattern(

@@ -6,7 +6,7 @@ kept by field text. Refusals name the field, its text and what it allows.
 """
 
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -15,26 +15,18 @@ from croniter import croniter
 from croniter.croniter import CroniterError
 
 from scheduler_service.core.errors import BadValue
+from scheduler_service.core.special_days import MONTHS, NOTHING, WEEKDAYS, SpecialDays, day_of_month, day_of_week
 
 MAX_ITEMS: Final = 60
 MAX_DIGITS: Final = 20
 _SYNTAX: Final = "*, lists (1,5), ranges (1-5) and steps (*/15, 10-50/20)"
-_NAMES: Final = {
-    3: dict(
-        zip(
-            ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"],
-            range(1, 13),
-            strict=True,
-        )
-    ),
-    4: dict(zip(["sun", "mon", "tue", "wed", "thu", "fri", "sat"], range(7), strict=True)),
-}
+_NAMES: Final = {3: dict(zip(MONTHS, range(1, 13), strict=True)), 4: dict(zip(WEEKDAYS, range(7), strict=True))}
 _RANGE = re.compile(r"([^-/#,]+)-([^-/#,]+)(/[1-9]\d*)?(#[1-5])?", re.ASCII)
 _STEPPED = re.compile(r"(\*|(\d+|[a-z]{3})(?:-(\d+|[a-z]{3}|l))?)/(\d+)", re.ASCII)
 _HASHED = re.compile(r"h(\(\d+-\d+\))?(/\d+)?", re.ASCII)
 _RANDOM = re.compile(r"r(\(.*\))?(/.*)?", re.ASCII)
 _ZERO = re.compile(r"0+([-/].*)?|.*-0+(/.*)?", re.ASCII)
-_NTH = re.compile(r"(^|,)l\d|#", re.ASCII)
+_NTH = re.compile(r"(^|,)l\w|\wl(,|$)|#", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +54,9 @@ class FieldKind:
 KINDS: Final = (
     FieldKind(0, "minute", 0, 59),
     FieldKind(1, "hour", 0, 23),
-    FieldKind(2, "day of month", 1, 31, ", L (last day), 15W (nearest weekday), LW"),
+    FieldKind(2, "day of month", 1, 31, ", L (last day), L-3, 15W (nearest weekday), LW, L-3W"),
     FieldKind(3, "month", 1, 12, ", names (JAN)"),
-    FieldKind(4, "day of week", 0, 6, ", names (MON), 5#3 (third Friday), L5 (last Friday)"),
+    FieldKind(4, "day of week", 0, 6, ", names (MON), 5#3 (third Friday), L5 or 5L (last Friday)"),
     FieldKind(5, "second", 0, 59),
     FieldKind(6, "year", 1970, 2099),
 )
@@ -77,10 +69,7 @@ class Field:
 
     mask: int
     starred: bool
-    last_day: bool = False
-    nearest: int = 0
-    nth: int = 0
-    last_weekdays: int = 0
+    special: SpecialDays = NOTHING
     notes: tuple[str, ...] = ()
 
 
@@ -96,9 +85,27 @@ def read_field(kind: FieldKind, text: str, hash_id: str) -> Field:
         raise _bad(kind, text)
     if kind is WEEKDAY and "*" in text and _NTH.search(text):
         raise _bad(kind, text, "* beside an nth weekday would mean every day; write one of them")
-    plain = ",".join(_single_value(kind, item) for item in text.split(","))
-    plain = "31w" if kind is DAY and plain == "lw" else plain
-    return _field(kind, text, *_expanded(kind, plain, hash_id))
+    plain, special = _special(kind, text)
+    plain = [_single_value(kind, item) for item in plain]
+    mask = _mask(kind, _expanded(kind, ",".join(plain), hash_id)) if plain else 0
+    if kind is DAY and any(item.endswith("-l") for item in plain):
+        special |= SpecialDays(last_day=True)
+    return Field(mask, text.startswith(("*", "?")), special, _notes(kind, text))
+
+
+def _special(kind: FieldKind, text: str) -> tuple[list[str], SpecialDays]:
+    """The plain items of a field, and what the others mean."""
+    read = {DAY: day_of_month, WEEKDAY: day_of_week}.get(kind)
+    if read is None:
+        return text.split(","), NOTHING
+    plain, special = [], NOTHING
+    for item in text.split(","):
+        found = read(item)
+        if found is None:
+            plain.append(item)
+        else:
+            special |= found
+    return plain, special
 
 
 def _bad(kind: FieldKind, text: str, why: str = "") -> BadValue:
@@ -126,37 +133,21 @@ def _single_value(kind: FieldKind, item: str) -> str:
     return found[1] + (found[4] or "")
 
 
-def _expanded(
-    kind: FieldKind, text: str, hash_id: str
-) -> tuple[Sequence[int | str], Mapping[int, Set[int | str]], Set[int]]:
+def _expanded(kind: FieldKind, text: str, hash_id: str) -> Sequence[int | str]:
     line = ["*"] * max(5, kind.position + 1)
     line[kind.position] = text
     try:
-        # `expand` leaves out the days of `nW`, which only the constructor keeps.
         parsed = croniter(" ".join(line), start_time=0.0, hash_id=hash_id or None)
     except (CroniterError, ValueError, TypeError, KeyError) as exc:
         raise _bad(kind, text) from exc
-    nth = {day: set(which) for day, which in parsed.nth_weekday_of_month.items()}
-    return list(parsed.expanded[kind.position]), nth, set(parsed.nearest_weekday or ())
+    if parsed.nth_weekday_of_month or parsed.nearest_weekday:
+        raise _bad(kind, text)  # an item that `special_days` should have read
+    return list(parsed.expanded[kind.position])
 
 
-def _field(
-    kind: FieldKind,
-    text: str,
-    values: Sequence[int | str],
-    nth: Mapping[int, Set[int | str]],
-    nearest: Set[int],
-) -> Field:
-    starred = text.startswith(("*", "?"))
-    notes = _notes(kind, text)
-    if nearest:
-        return Field(0, starred, nearest=min(nearest), notes=notes)
-    if nth:
-        numbered = sum(1 << 7 * (n - 1) + day for day, ns in nth.items() for n in ns if isinstance(n, int))
-        last = sum(1 << day for day, ns in nth.items() if "l" in ns)
-        return Field(0, starred, nth=numbered, last_weekdays=last, notes=notes)
+def _mask(kind: FieldKind, values: Sequence[int | str]) -> int:
     mask = kind.full if "*" in values else sum({1 << v for v in values if isinstance(v, int)})
-    return Field(mask >> (1970 if kind is YEAR else 0), starred, last_day="l" in values, notes=notes)
+    return mask >> (1970 if kind is YEAR else 0)
 
 
 def _notes(kind: FieldKind, text: str) -> tuple[str, ...]:
@@ -170,8 +161,15 @@ def _notes(kind: FieldKind, text: str) -> tuple[str, ...]:
             )
         found = _RANGE.fullmatch(item)
         if found and _wraps(kind, found):
-            notes.append(f"{kind.name} {item!r}: the range wraps past {kind.high} to {kind.low}")
+            notes.append(f"{kind.name} {item!r}: the range wraps past {kind.high} to {kind.low}{_stepped(kind, item)}")
     return tuple(notes)
+
+
+def _stepped(kind: FieldKind, item: str) -> str:
+    """Which values a wrapping range with a step means: other programs count on over the end in another way."""
+    if "/" not in item:
+        return ""
+    return f", and with its step means {values_text(kind, _mask(kind, _expanded(kind, item, '')))}"
 
 
 def _overshoots(kind: FieldKind, stepped: re.Match[str]) -> bool:

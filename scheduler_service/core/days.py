@@ -67,7 +67,11 @@ class DayPattern:
     """Whether a day matches by day of month OR weekday; else both must match."""
     last_day: bool = False
     nearest: int = 0
-    """The day of an `nW`, or 0; `LW` is `31W`."""
+    """`nW`: bit n; `LW` is `31W`."""
+    from_end: int = 0
+    """`L-n`: bit n."""
+    near_end: int = 0
+    """`L-nW`: bit n."""
     nth: int = 0
     """`weekday#n`: bit 7 * (n - 1) + weekday."""
     last_weekdays: int = 0
@@ -78,7 +82,8 @@ class DayPattern:
     @property
     def simple(self) -> bool:
         """Whether the three masks alone decide."""
-        special = self.last_day or self.nearest or self.nth or self.last_weekdays
+        of_month = self.last_day or self.nearest or self.from_end or self.near_end
+        special = of_month or self.nth or self.last_weekdays
         return not special and self.years is None
 
     def matches(self, dates: Dates) -> Flags:
@@ -94,8 +99,14 @@ class DayPattern:
         meant = _bit(self.days, dates.day)
         if self.last_day:
             meant |= dates.day == dates.length
-        if self.nearest:
-            meant |= dates.day == _nearest_weekday(self.nearest, dates)
+        for day in _set_bits(self.nearest):
+            meant |= dates.day == _nearest_weekday(np.minimum(day, dates.length), dates)
+        if self.from_end:
+            meant |= _bit(self.from_end, dates.length - dates.day)
+        for days in _set_bits(self.near_end):
+            # A month that is too short has no such day.
+            target = dates.length - days
+            meant |= (target >= 1) & (dates.day == _nearest_weekday(target, dates))
         return meant
 
     def _by_weekday(self, dates: Dates) -> Flags:
@@ -113,9 +124,12 @@ class DayPattern:
         return known & np.isin(years - 1970, bits)
 
 
-def _nearest_weekday(day: int, dates: Dates) -> Ints:
-    """The working day nearest to `day` in each date's month, within the month; a day too late is its last."""
-    target = np.minimum(day, dates.length)
+def _set_bits(mask: int) -> list[int]:
+    return [n for n in range(mask.bit_length()) if mask >> n & 1]
+
+
+def _nearest_weekday(target: Ints, dates: Dates) -> Ints:
+    """The working day nearest to the `target` day of each date's month, within the month."""
     weekday = (dates.weekday + target - dates.day) % 7
     saturday = np.where(target == 1, 2, -1)
     sunday = np.where(target == dates.length, -2, 1)

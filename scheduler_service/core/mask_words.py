@@ -66,9 +66,17 @@ def _month_days(days: DayPattern) -> str:
     named = [] if days.days in (0, _ALL_DAYS) else [f"day {runs_of(bits_of(days.days))} of the month"]
     if days.last_day:
         named.append("the last day of the month")
-    if days.nearest:
-        named.append(f"the weekday nearest day {days.nearest} of the month")
+    named += [f"{_day_before_end(n)} of the month" for n in bits_of(days.from_end)]
+    named += [
+        "the last weekday of the month" if n == 31 else f"the weekday nearest day {n} of the month"
+        for n in bits_of(days.nearest)
+    ]
+    named += [f"the weekday nearest {_day_before_end(n)} of the month" for n in bits_of(days.near_end)]
     return " or ".join(named)
+
+
+def _day_before_end(days: int) -> str:
+    return f"{days} day{'s' if days > 1 else ''} before the last day"
 
 
 def _week_days(days: DayPattern) -> str:

@@ -34,6 +34,9 @@ SPEC_FIELDS: Final[Mapping[Kind, tuple[str, ...]]] = {
 _DAY_MATCH: Final = ("or", "and")
 _GAPS: Final = ("next_valid", "shift", "skip")
 _FOLDS: Final = ("first", "last", "both")
+_NO_EFFECT: Final = (
+    "dst_gap and dst_fold have no effect: the minute or the hour begins with *, so the job follows elapsed time"
+)
 _EVERY_HOUR: Final = (1 << 24) - 1
 
 
@@ -160,6 +163,8 @@ def _cron_kept(
     block = Clockwork(pattern.hours, pattern.minutes, pattern.seconds)
     wall = WallTimes(zone, rule, pattern.days, (block,))
     notes = line.notes + clock_warnings(wall, since)
+    if pattern.wildcard and (gap != "next_valid" or fold != ("both" if line.has_seconds else "first")):
+        notes += (_NO_EFFECT,)
     return CronSchedule(expr, wall), notes
 
 

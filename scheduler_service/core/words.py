@@ -1,11 +1,12 @@
 """A schedule in plain words, for people.
 
-Cron lines are told by cron-descriptor where it tells the truth; it takes a step for a rhythm (`*/61`
-becomes "every 61 minutes") and knows no AND of the day fields, so those, and lines with `H`, are told
-from the masks instead.
+Cron lines of the plainest shapes are told by cron-descriptor. It takes a step for a rhythm (`*/61` becomes
+"every 61 minutes"), hides the minute behind a range of hours, and drops the ordinals of a list of `#`: all other lines
+are told from the masks.
 """
 
 import re
+from collections.abc import Mapping
 from typing import Final, assert_never
 
 from cron_descriptor import (  # type: ignore[import-untyped]
@@ -28,9 +29,16 @@ from scheduler_service.core.schedule_kinds import (
     OnceSchedule,
     Schedule,
 )
+from scheduler_service.core.special_days import MONTHS, WEEKDAYS, short_names
 
-_STEP: Final = re.compile(r"(?:\*|(\d+)(?:-(\d+))?)/(\d+)", re.ASCII)
-_CYCLES: Final = (60, 24, 0, 0, 0, 60, 0)
+_STEP: Final = re.compile(r"\*/([1-9]\d*)", re.ASCII)
+_ONE: Final = re.compile(r"\d+", re.ASCII)
+_ONE_WEEKDAY: Final = re.compile(r"[0-7]#[1-5]|l[0-7]", re.ASCII)
+_ONE_MONTH_DAY: Final = re.compile(r"l|lw|[1-9]\d?w", re.ASCII)
+_WEEK: Final = {name: n for n, name in enumerate(WEEKDAYS)}
+_MONTHS_OF_A_YEAR: Final = {name: n for n, name in enumerate(MONTHS, 1)}
+_MONTH_DAYS: Final[Mapping[str, int]] = {}
+_HOURS: Final[Mapping[str, int]] = {}
 _UNITS: Final = ((7 * DAY, "week"), (DAY, "day"), (HOUR, "hour"), (MINUTE, "minute"), (SECOND, "second"))
 
 
@@ -52,7 +60,7 @@ def describe(schedule: Schedule) -> str:
 
 
 def _cron(schedule: CronSchedule) -> str:
-    text = schedule.expr.lower()
+    text = short_names(schedule.expr.lower())
     parts = ALIASES.get(text, text).split()
     days = schedule.wall.days
     assert isinstance(days, DayPattern)
@@ -65,22 +73,47 @@ def _cron(schedule: CronSchedule) -> str:
 
 
 def _is_told_truly(parts: list[str], days: DayPattern) -> bool:
-    both_days = all(part not in ("*", "?") for part in (parts[2], parts[4]))
-    numbered = days.nth or days.last_weekdays
-    if (both_days and (not days.either or numbered)) or len(parts) == 7:
+    """Whether the line is of the few shapes that cron-descriptor is known to tell truly."""
+    minute, hour, day, month, weekday = parts[:5]
+    if len(parts) == 7 or (len(parts) == 6 and not _ONE.fullmatch(parts[5])):
         return False
-    return all(_rhythmic(part, cycle) for part, cycle in zip(parts, _CYCLES, strict=False))
+    both_days = all(part not in ("*", "?") for part in (day, weekday))
+    if both_days and (not days.either or not _is_plain(day, _MONTH_DAYS) or not _is_plain(weekday, _WEEK)):
+        return False
+    one_minute = _ONE.fullmatch(minute) is not None
+    clock = one_minute or minute == "*" or _even(minute, 60)
+    hours = hour == "*" or _ONE.fullmatch(hour) or (one_minute and (_even(hour, 24) or _is_plain(hour, _HOURS, 1)))
+    weekdays = _is_plain(weekday, _WEEK) or _ONE_WEEKDAY.fullmatch(weekday)
+    month_days = _is_plain(day, _MONTH_DAYS) or _ONE_MONTH_DAY.fullmatch(day)
+    return bool(clock and hours and month_days and weekdays and _is_plain(month, _MONTHS_OF_A_YEAR))
 
 
-def _rhythmic(part: str, cycle: int) -> bool:
-    """Whether each step in a field goes round its cycle evenly, as the words for it claim."""
+def _even(part: str, cycle: int) -> bool:
+    """Whether a step goes round its cycle evenly, as the words for it claim."""
+    step = _STEP.fullmatch(part)
+    return step is not None and cycle % int(step[1]) == 0 and int(step[1]) < cycle
+
+
+def _is_plain(part: str, names: Mapping[str, int], most_width: int = 400) -> bool:
+    """Whether a field is `*`, or a list of single values and of rising ranges in which each value stands once."""
+    if part in ("*", "?"):
+        return True
+    seen: set[int] = set()
     for item in part.split(","):
-        found = _STEP.fullmatch(item)
-        if "/" in item and (not found or not cycle or found[2] or int(found[1] or 0) >= int(found[3])):
+        first, _, last = item.partition("-")
+        low, high = _value(first, names), _value(last or first, names)
+        # A range of one value, or of the whole week, is told as "Monday through Monday".
+        if low is None or high is None or low > high or (last and low == high) or high - low >= most_width:
             return False
-        if found and (int(found[3]) > cycle or cycle % int(found[3])):
+        values = {number % 7 if names is _WEEK else number for number in range(low, high + 1)}
+        if values & seen or (names is _WEEK and high - low > 5):
             return False
+        seen |= values
     return True
+
+
+def _value(text: str, names: Mapping[str, int]) -> int | None:
+    return int(text) if text.isdecimal() else names.get(text)
 
 
 def _descriptor(parts: list[str]) -> str:

@@ -75,7 +75,7 @@ def _field(kind: FieldKind, given: Any, values: Iterable[int]) -> str:
         read = read_field(kind, text, "")
     except BadValue:
         return values_text(kind, mask)
-    told_alike = read.mask == mask and not (read.last_day or read.nearest or read.nth or read.last_weekdays)
+    told_alike = read.mask == mask and not read.special
     return text if told_alike else values_text(kind, mask)
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 from scheduler_service.core.errors import BadValue, BadValues
 from scheduler_service.core.instants import Instant
 from scheduler_service.core.job_body import read_job
+from scheduler_service.core.job_warnings import job_warnings
 from scheduler_service.core.model import Job
 
 _LONGEST: Final = 100
@@ -36,7 +37,7 @@ def checked(name: str, body: Mapping[str, Any], differences: tuple[str, ...], no
         return Moved(name, refused="; ".join(str(error) for error in exc.errors)), None
     except BadValue as exc:
         return Moved(name, refused=str(exc)), None
-    return Moved(name, dict(body), (*differences, *warnings)), job
+    return Moved(name, dict(body), (*differences, *warnings, *job_warnings(job, now))), job
 
 
 def job_id_of(name: str, taken: Container[str], otherwise: str) -> str:

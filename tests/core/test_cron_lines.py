@@ -29,7 +29,7 @@ def _refusal(expr: str) -> str:
         ("61 * * * *", "minute: 0-59"),
         ("* * * ABC *", "month: 1-12"),
         ("* * 0 * *", "day of month: 1-31"),
-        ("* * * * MONDAY", "day of week: 0-7"),
+        ("* * * * MOONDAY", "day of week: 0-7"),
         ("* * * * * 75", "second: 0-59"),
         ("0 0 1 1 * 0 1969", "year: 1970-2099"),
         ("* * * *", "this has 4"),
