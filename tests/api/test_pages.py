@@ -112,6 +112,7 @@ def test_no_text_of_a_user_becomes_markup(api: TestClient, job: dict[str, Any], 
     ("path", "status"),
     [
         ("/jobs/nobody", 404),
+        ("/runs?cursor=odd", 422),
         ("/jobs/no%00body", 404),
         ("/runs/nobody", 404),
         ("/runs?state=odd", 422),
@@ -126,7 +127,43 @@ def test_an_error_of_a_page_is_a_page_that_says_what_is_wrong(api: TestClient, p
     assert page.status_code == status
     assert page.headers["content-type"] == "text/html; charset=utf-8"
     assert 'role="alert"' in page.text
-    assert "To the overview" in page.text
+    assert "<h1>" in page.text
+
+
+def test_a_page_of_what_is_not_there_names_it(api: TestClient) -> None:
+    for path, name in (("/jobs/nobody", "no job nobody"), ("/runs/nobody", "no run nobody")):
+        page = api.get(path).text
+        assert f"<h1>There is {name}</h1>" in page
+        assert "To the jobs" in page
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "label"),
+    [
+        ("/runs?since=yesterday&queue=q", "since", "From (UTC)"),
+        ("/runs?until=16:00&queue=q", "until", "To (UTC)"),
+        ("/runs?since=2026-01-02&until=2026-01-01&queue=q", "until", "To (UTC)"),
+        ("/jobs?paused=perhaps&q=q", "paused", "Show"),
+        ("/jobs?tag=%00&q=q", "tag", "Tag"),
+        ("/audit?subject=%00&action=q", "subject", "Job or run"),
+        ("/audit?since=soon&action=q", "since", "From (UTC)"),
+        ("/explain?job_id=q&at=yesterday", "at", "At (UTC)"),
+        ("/explain?job_id=q&at=2026-01-01 00:00", "job_id", "Job"),
+        ("/explain?run_id=q", "run_id", "Run"),
+        ("/jobs/a.job?at=q", "at", "At (UTC)"),
+        ("/jobs/a.job/backfill?from=q&to=2026-01-01T00:00", "from", "From (UTC)"),
+    ],
+)
+def test_a_filter_that_is_refused_is_shown_again_with_the_sentence_at_its_field(
+    api: TestClient, run: dict[str, Any], path: str, field: str, label: str
+) -> None:
+    page = api.get(path)
+    assert page.status_code == 422
+    assert f'<a href="#field-{field}">{label}</a>: ' in page.text
+    assert f'id="field-{field}" aria-invalid="true" aria-describedby="wrong-{field}"' in page.text
+    assert f'<small class="wrong" id="wrong-{field}">' in page.text
+    assert 'value="q"' in page.text or "/backfill" in path  # what was typed is kept; browsers read only times there
+    assert 'hx-trigger="look"' not in page.text.split('id="seen"')[1].split(">")[0]
 
 
 @pytest.mark.parametrize("path", ["/", "/jobs", "/runs", "/failures", "/workers", "/audit", "/new-job", "/docs"])

@@ -118,10 +118,39 @@ def test_what_is_wrong_is_told_all_at_once_and_what_was_typed_stays(api: TestCli
     wrong = {**JOB, "cron.expr": "61 * * * *", "kwargs": "[", "priority": "many", "title": "Still <here>"}
     answer = submit(api, "/new-job", **wrong)
     assert answer.status_code == 422
-    assert answer.text.count('role="alert"') == 3
+    assert answer.text.count('role="alert"') == 1
     for text in ("61 * * * *", "Still &lt;here&gt;", 'value="many"'):
         assert text in answer.text
+    for name, label in (("cron.expr", "Line"), ("kwargs", "By name (a JSON object)"), ("priority", "Priority")):
+        assert f'<a href="#field-{name}">{label}</a>: ' in answer.text
+        assert f'id="field-{name}" aria-invalid="true" aria-describedby="wrong-{name}"' in answer.text
+        assert f'<small class="wrong" id="wrong-{name}">' in answer.text
     assert api.get("/api/v1/jobs").json()["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "typed", "field", "kept"),
+    [
+        ("/jobs/a.job/delete", {"confirm": "another"}, "confirm", 'value="another"'),
+        ("/jobs/a.job/pause", {"until": "1999-01-01T00:00", "reason": "because"}, "until", 'value="because"'),
+        ("/jobs/a.job/trigger", {"kwargs": '{"a"'}, "kwargs", "{&#34;a&#34;</textarea>"),
+        ("/jobs", {"do": "pause", "reason": "because", "back": "q=a&paused=false"}, "job", 'value="because"'),
+    ],
+)
+def test_a_form_that_is_refused_is_shown_again_on_its_page(
+    api: TestClient, made: str, path: str, typed: dict[str, str], field: str, kept: str
+) -> None:
+    answer = submit(api, path, **typed)
+    assert answer.status_code == 422
+    assert f'id="wrong-{field}"' in answer.text
+    assert f'id="field-{field}"' in answer.text
+    assert kept in answer.text
+    assert "/jobs/a.job" in answer.text
+    if path == "/jobs":
+        assert 'name="q" value="a"' in answer.text
+        assert '<option value="false" selected>' in answer.text
+    else:
+        assert re.search(rf'<details open>(?:(?!</details>).)*id="field-{field}"', answer.text, re.DOTALL)
 
 
 def test_a_taken_id_is_told_in_the_form(api: TestClient, made: str) -> None:
@@ -258,7 +287,7 @@ def test_a_text_of_several_lines_is_kept_as_it_was(api: TestClient, made: str) -
 
 
 def test_a_line_with_seconds_has_the_fold_that_it_has_everywhere(api: TestClient) -> None:
-    chosen = re.search(r'name="cron.dst_fold"><option value="([^"]*)">default', api.get("/new-job").text)
+    chosen = re.search(r'name="cron.dst_fold"[^>]*><option value="([^"]*)">default', api.get("/new-job").text)
     assert chosen is not None
     fields = {**JOB, "cron.expr": "30 2 * * * 15", "cron.dst_fold": chosen[1]}
     assert submit(api, "/new-job", **fields).status_code == 303

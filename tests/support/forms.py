@@ -31,7 +31,7 @@ def as_shown(page: str) -> dict[str, str]:
         ticks = 'type="radio"' in tag or 'type="checkbox"' in tag
         if name and (not ticks or " checked" in tag):
             fields[name[1]] = html.unescape(value[1]) if value else "on"
-    for name_of, inside in re.findall(r'<select name="([^"]+)">(.*?)</select>', page, re.DOTALL):
+    for name_of, inside in re.findall(r'<select name="([^"]+)"[^>]*>(.*?)</select>', page, re.DOTALL):
         chosen = re.findall(r"<option selected>([^<]*)", inside) or re.findall(r"<option>([^<]*)", inside)
         fields[name_of] = chosen[0]
     for name_of, inside in re.findall(r'<textarea name="([^"]+)"[^>]*>(.*?)</textarea>', page, re.DOTALL):

@@ -1,6 +1,7 @@
 """Who changed what, newest first: filtered by deep links, paged by key. For operators, as the log is over HTTP."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Final
 from urllib.parse import urlencode
 
@@ -8,9 +9,11 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from scheduler_service.api.auth import require_operator_page
 from scheduler_service.api.context import Context
+from scheduler_service.api.pages.job import read_time
 from scheduler_service.api.pages.moments import Moment, moment
 from scheduler_service.api.pages.policy_words import Change, changes
 from scheduler_service.api.pages.shell import PageRoute, page
+from scheduler_service.api.pages.wrong import NOTHING_WRONG, Reader
 from scheduler_service.api.routes_jobs import Cursor
 from scheduler_service.core.audit import AuditEntry
 from scheduler_service.core.fields import read_text
@@ -18,6 +21,10 @@ from scheduler_service.core.instants import Instant
 from scheduler_service.ports.records import AuditFilter
 
 _ENTRIES: Final = 50
+_LABELS: Final = {
+    "subject": "Job or run", "actor": "Who", "action": "Action", "since": "From (UTC)", "until": "To (UTC)",
+    "cursor": "Page of the list",
+}  # fmt: skip
 
 router = APIRouter(include_in_schema=False, dependencies=[Depends(require_operator_page)], route_class=PageRoute)
 
@@ -42,18 +49,26 @@ def show_audit(
     subject: Annotated[str, Query(max_length=300)] = "",
     actor: Annotated[str, Query(max_length=300)] = "",
     action: Annotated[str, Query(max_length=300)] = "",
+    since: Annotated[str, Query(max_length=40)] = "",
+    until: Annotated[str, Query(max_length=40)] = "",
     cursor: Cursor = None,
 ) -> Response:
     """Changes, newest first."""
-    for name, text in (("subject", subject), ("actor", actor), ("action", action), ("cursor", cursor or "")):
-        read_text(text, name)
-    found = context.stores.audit.list(AuditFilter(subject or None, actor or None, action or None), _ENTRIES, cursor)
-    asked = {name: value for name, value in (("subject", subject), ("actor", actor), ("action", action)) if value}
+    reader = Reader(_LABELS)
+    texts = (("subject", subject), ("actor", actor), ("action", action))
+    by = {name: reader.tried(partial(read_text, text, name)) or None for name, text in texts}
+    start = reader.tried(lambda: read_time(since, "since")) if since else None
+    end = reader.tried(lambda: read_time(until, "until")) if until else None
+    found = reader.tried(lambda: context.stores.audit.list(AuditFilter(**by, since=start, until=end), _ENTRIES, cursor))
+    entries = found.items if found is not None and reader.wrong() is NOTHING_WRONG else []
+    more = found.next_cursor if found is not None and entries else None
+    asked = {name: value for name, value in (*texts, ("since", since), ("until", until)) if value}
     now = context.clock()
     return page(
-        request, "audit.html", lines=[_line(entry, now) for entry in found.items], subject=subject, actor=actor,
-        action=action, filtered=bool(asked), first=urlencode(asked) if cursor else None,
-        following=urlencode({**asked, "cursor": found.next_cursor}) if found.next_cursor else None,
+        request, "audit.html", wrong=reader.wrong(), lines=[_line(entry, now) for entry in entries], subject=subject,
+        actor=actor, action=action, since=since, until=until, filtered=bool(asked),
+        first=urlencode(asked) if cursor else None,
+        following=urlencode({**asked, "cursor": more}) if more else None,
     )  # fmt: skip
 
 

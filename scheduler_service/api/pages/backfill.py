@@ -11,6 +11,7 @@ from scheduler_service.api.pages.csrf import FormBody
 from scheduler_service.api.pages.job import utc_text
 from scheduler_service.api.pages.moments import Moment, moment
 from scheduler_service.api.pages.shell import CHANGER, READER, PageRoute, go, page
+from scheduler_service.api.pages.wrong import NOTHING_WRONG, Wrong, or_again, wrong_of
 from scheduler_service.api.routes_backfill import backfilled
 from scheduler_service.api.routes_jobs import known_job
 from scheduler_service.core.backfill import OVERLAPS
@@ -19,6 +20,7 @@ from scheduler_service.core.instants import parse_instant
 from scheduler_service.core.preview import Occurrence, occurrence
 
 _WHY: Final = (("completed", "completed"), ("active", "under way"), ("planned", "waiting already"))
+_LABELS: Final = {"from": "From (UTC)", "to": "Up to (UTC, not included)", "overlap": "Run them"}
 _HOW: Final = {"queue_all": "one after the other", "allow": "all at once"}
 
 router = APIRouter(include_in_schema=False, dependencies=READER, route_class=PageRoute)
@@ -42,26 +44,35 @@ def look_at_backfill(
 ) -> Response:  # fmt: skip
     """The form, and where a window is given, what it would run; nothing is made."""
     job = known_job(context, job_id)
-    seen, complaint = None, None
+    seen, wrong = None, NOTHING_WRONG
     if start or end:
         asked = {"from": utc_text(start), "to": utc_text(end), "overlap": overlap, "dry_run": True}
         try:
             said = backfilled(context, who, job_id, asked)
         except (BadValue, BadValues) as exc:
-            complaint = str(exc)
+            wrong = wrong_of(exc, _LABELS)
         else:
             now, times = context.clock(), [parse_instant(at) for at in said["first"]]
             first = [(moment(at, now), occurrence(job.schedule, at)) for at in times]
             left_out = [f"{said['left_out'][name]:,} {words}" for name, words in _WHY if said["left_out"][name]]
             seen = Look(said, ", ".join(left_out), first)
     return page(
-        request, "backfill.html", job=job, seen=seen, complaint=complaint, choices=_HOW,
+        request, "backfill.html", wrong=wrong, job=job, seen=seen, choices=_HOW,
         fields={"from": start, "to": end, "overlap": overlap},
     )  # fmt: skip
 
 
 @router.post("/jobs/{job_id}/backfill", dependencies=CHANGER)
-def make_backfill(context: Context, who: Who, job_id: str, form: FormBody) -> Response:
+def make_backfill(request: Request, context: Context, who: Who, job_id: str, form: FormBody) -> Response:
     """Make what was looked at; to the page of the job."""
-    said = backfilled(context, who, job_id, {name: form.one(name) or None for name in ("from", "to", "overlap")})
-    return go(f"/jobs/{job_id}", "backfilled" if said["run_ids"] else "none-backfilled")
+
+    def act() -> Response:
+        said = backfilled(context, who, job_id, {name: form.one(name) or None for name in _LABELS})
+        return go(f"/jobs/{job_id}", "backfilled" if said["run_ids"] else "none-backfilled")
+
+    def again(wrong: Wrong) -> Response:
+        fields = {name: form.one(name) for name in _LABELS}
+        job = known_job(context, job_id)
+        return page(request, "backfill.html", wrong=wrong, job=job, seen=None, choices=_HOW, fields=fields)
+
+    return or_again(act, again, _LABELS)

@@ -1,7 +1,9 @@
 """One job: its next runs, how its last ones went, its policies in words, its versions; paused, run, deleted."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
+from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request, Response
 
@@ -13,11 +15,13 @@ from scheduler_service.api.pages.csrf import Form, FormBody
 from scheduler_service.api.pages.gaps import GapLine, gap_line
 from scheduler_service.api.pages.moments import Moment, RunLine, length, moment, optional_moment, pretty, run_line
 from scheduler_service.api.pages.policy_words import VersionLine, policies, version_lines
-from scheduler_service.api.pages.shell import CHANGER, READER, PageRoute, go, page
+from scheduler_service.api.pages.shell import CHANGER, READER, PageRoute, address_of, go, page
+from scheduler_service.api.pages.wrong import Reader, Wrong, or_again
 from scheduler_service.api.previews import job_preview, next_runs
 from scheduler_service.api.problems import Problem
 from scheduler_service.api.routes_explain import why_at
 from scheduler_service.api.routes_jobs import delete_job, known_job, pause_job, resume_job, triggered
+from scheduler_service.core.audit import Caller
 from scheduler_service.core.balancer import needs_place
 from scheduler_service.core.errors import BadValue
 from scheduler_service.core.explanation import Explanation
@@ -31,6 +35,10 @@ _HISTORY: Final = 20
 _GAPS: Final = 5
 _CHARTED: Final = 60
 _VERSIONS: Final = 20
+_LABELS: Final = {
+    "at": "At (UTC)", "reason": "Why", "until": "Until", "kwargs": "Arguments by name",
+    "overlap": "If another run is not over", "confirm": "The job's id, to delete it",
+}  # fmt: skip
 _SKIPPED: Final = "the next run is skipped"
 
 router = APIRouter(include_in_schema=False, dependencies=READER, route_class=PageRoute)
@@ -73,29 +81,48 @@ def show_job(
     request: Request, context: Context, job_id: str, at: Annotated[str, Query(max_length=40)] = ""
 ) -> Response:
     """The job, and where `at` is given, what was decided for that instant."""
-    job = known_job(context, job_id)
-    why: Explanation | None = None
-    complaint = None
-    if at:
-        try:
-            why = why_at(context, job_id, read_time(at, "at"))
-        except BadValue as exc:
-            complaint = str(exc)
-    return page(request, "job.html", seen=_view(context, job), at=at, why=why, complaint=complaint)
+    reader = Reader(_LABELS)
+    why = reader.tried(lambda: why_at(context, job_id, read_time(at, "at"))) if at else None
+    return _show(request, context, job_id, reader.wrong(), {"at": at}, why)
+
+
+def _show(
+    request: Request,
+    context: ApiContext,
+    job_id: str,
+    wrong: Wrong,
+    typed: Mapping[str, str],
+    why: Explanation | None = None,
+) -> Response:
+    seen = _view(context, known_job(context, job_id))
+    address = f"/jobs/{quote(job_id, safe='')}" if request.method == "POST" else address_of(request)
+    return page(
+        request, "job.html", wrong=wrong, seen=seen, typed=typed, at=typed.get("at", ""), why=why, address=address
+    )
 
 
 @router.post("/jobs/{job_id}/pause", dependencies=CHANGER)
-def pause(context: Context, who: Who, job_id: str, form: FormBody) -> Response:
+def pause(request: Request, context: Context, who: Who, job_id: str, form: FormBody) -> Response:
     """Pause it, for good or until a time."""
-    until = form.one("until")
-    body = {"reason": form.one("reason") or None, "until": utc_text(until) if until else None}
-    pause_job(context, who, job_id, body)
-    return go(f"/jobs/{job_id}", "paused")
+
+    def act() -> Response:
+        until = form.one("until")
+        body = {"reason": form.one("reason") or None, "until": utc_text(until) if until else None}
+        pause_job(context, who, job_id, body)
+        return go(f"/jobs/{job_id}", "paused")
+
+    return or_again(act, lambda wrong: _show(request, context, job_id, wrong, form.texts()), _LABELS)
 
 
 @router.post("/jobs/{job_id}/skip-next", dependencies=CHANGER)
-def skip_next(context: Context, who: Who, job_id: str) -> Response:
+def skip_next(request: Request, context: Context, who: Who, job_id: str) -> Response:
     """Leave out the next run alone: a pause that ends by itself right after it."""
+    return or_again(
+        lambda: _skipped(context, who, job_id), lambda wrong: _show(request, context, job_id, wrong, {}), _LABELS
+    )
+
+
+def _skipped(context: ApiContext, who: Caller, job_id: str) -> Response:
     job = known_job(context, job_id)
     coming = next_runs(job, context.clock(), 1)
     if job.paused or not coming:
@@ -114,30 +141,42 @@ def resume(context: Context, who: Who, job_id: str) -> Response:
 
 
 @router.post("/jobs/{job_id}/trigger", dependencies=CHANGER)
-def trigger(context: Context, who: Who, job_id: str, form: FormBody) -> Response:
+def trigger(request: Request, context: Context, who: Who, job_id: str, form: FormBody) -> Response:
     """Run it now; to the page of the run."""
-    run = triggered(context, who, job_id, _asked(form))
-    return go(f"/runs/{run.run_id}", "triggered")
+    return or_again(
+        lambda: go(f"/runs/{triggered(context, who, job_id, _asked(form)).run_id}", "triggered"),
+        lambda wrong: _show(request, context, job_id, wrong, form.texts()),
+        _LABELS,
+    )
 
 
 @router.post("/jobs/{job_id}/delete", dependencies=CHANGER)
-def delete(context: Context, who: Who, job_id: str, form: FormBody) -> Response:
+def delete(request: Request, context: Context, who: Who, job_id: str, form: FormBody) -> Response:
     """Delete it, where its name was typed."""
     demand(who, "admin", "deleting jobs")
-    if form.one("confirm") != job_id:
-        raise BadValue("confirm", form.one("confirm"), f"type {job_id} to delete the job")
-    delete_job(context, who, job_id)
-    return go("/jobs", "deleted")
+
+    def act() -> Response:
+        if form.one("confirm") != job_id:
+            raise BadValue("confirm", form.one("confirm"), f"type {job_id} to delete the job")
+        delete_job(context, who, job_id)
+        return go("/jobs", "deleted")
+
+    return or_again(act, lambda wrong: _show(request, context, job_id, wrong, form.texts()), _LABELS)
 
 
 def read_time(text: str, field: str) -> Instant:
-    """A time of a form: RFC 3339, or without a zone, in UTC; BadValue."""
-    return parse_instant(utc_text(text), field)
+    """A time of a form: RFC 3339, or without a zone, in UTC; a day alone is its beginning; BadValue."""
+    try:
+        return parse_instant(utc_text(text), field)
+    except BadValue:
+        raise BadValue(field, text, "give a time such as 2026-12-01 16:00 (UTC) or 2026-12-01T16:00:00+01:00") from None
 
 
 def utc_text(text: str) -> str:
     """A browser's field for a time knows no zone; its page says that it means UTC."""
     plain = text.strip().replace(" ", "T")
+    if len(plain) == 10:
+        plain += "T00:00"
     if len(plain) == 16:
         plain += ":00"
     return f"{plain}Z" if len(plain) == 19 else plain

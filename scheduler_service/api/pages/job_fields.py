@@ -32,6 +32,23 @@ _GROUPS: Final = {
     "retry": ("max_attempts", "initial", "factor", "max", "jitter"),
 }
 _SHOWN: Final = frozenset({"job_id", "schedule", "priority", "tags", "args", "kwargs", *_PLAIN, *_GROUPS})
+LABELS: Final = {
+    "job_id": "Id", "task": "Task", "title": "Title", "queue": "Queue", "priority": "Priority", "timeout": "Timeout",
+    "overlap": "If the run before is not over", "jitter": "Jitter", "kwargs": "By name (a JSON object)",
+    "args": "In order (a JSON list)", "start_at": "Not before", "end_at": "Not from", "tags": "Tags",
+    "description": "Description", "kind": "Schedule",
+    "interval.every": "Every", "interval.offset": "Offset", "interval.anchor": "Counted from",
+    "interval.timezone": "Time zone", "interval.balanced": "Balanced", "interval.pinned": "Pinned",
+    "cron.expr": "Line", "cron.timezone": "Time zone", "cron.day_match": "Day and weekday",
+    "cron.dst_gap": "Skipped times", "cron.dst_fold": "Repeated times",
+    "hourly.minute": "Minute", "hourly.timezone": "Time zone",
+    "calendar.every": "Every", "calendar.unit": "Unit", "calendar.at": "At", "calendar.weekdays": "Weekdays",
+    "calendar.days": "Days", "calendar.start": "First day", "calendar.timezone": "Time zone", "once.at": "At",
+    "retry.max_attempts": "Attempts in all", "retry.initial": "First pause", "retry.factor": "Factor",
+    "retry.max": "Longest pause", "retry.jitter": "A little chance in each pause",
+    "misfire.policy": "Late runs", "misfire.grace": "Late after", "misfire.max_catch_up": "Made up for at most",
+}  # fmt: skip
+"""What the form calls each of its fields; its errors do too."""
 BLANK: Final[dict[str, str]] = {
     "kind": "interval", "interval.every": "1h", "cron.expr": "0 2 * * *", "hourly.minute": "0", "calendar.every": "1",
     "calendar.unit": "day", "calendar.at": "05:30", "queue": "default", "priority": "5", "overlap": "skip",
@@ -63,6 +80,15 @@ def laid_over(definition: Mapping[str, Any], form: Form, errors: list[BadValue])
         if group in body:
             body[group] = {name: value for name, value in definition[group].items() if name not in shown} | body[group]
     return {name: value for name, value in definition.items() if name not in _SHOWN} | body
+
+
+def field_in_form(name: str, kind: str) -> str:
+    """The form's field for a field of a job's JSON: `cron.expr` for `schedule.expr`, `kwargs` for `kwargs.n`."""
+    group, _, rest = name.partition(".")
+    if group == "schedule":
+        inner = rest.split(".")[0]
+        return f"{kind}.{inner}" if f"{kind}.{inner}" in LABELS else "kind"
+    return name if name in LABELS else group
 
 
 def shown_again(form: Form) -> dict[str, str]:

@@ -4,6 +4,8 @@ Promises: an edit that somebody else's edit came before is refused, not laid ove
 with an error.
 """
 
+import dataclasses
+from collections.abc import Sequence
 from typing import Any, Final
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -11,9 +13,20 @@ from fastapi import APIRouter, Depends, Request, Response
 from scheduler_service.api.auth import Who, require_operator_page
 from scheduler_service.api.context import Context
 from scheduler_service.api.pages.csrf import Form, FormBody
-from scheduler_service.api.pages.job_fields import BLANK, KINDS, body_of, fields_of, laid_over, schedule_of, shown_again
+from scheduler_service.api.pages.job_fields import (
+    BLANK,
+    KINDS,
+    LABELS,
+    body_of,
+    field_in_form,
+    fields_of,
+    laid_over,
+    schedule_of,
+    shown_again,
+)
 from scheduler_service.api.pages.moments import moment
 from scheduler_service.api.pages.shell import CHANGER, READER, PageRoute, go, page
+from scheduler_service.api.pages.wrong import NOTHING_WRONG, sentence, wrong_of
 from scheduler_service.api.previews import read_and_preview
 from scheduler_service.api.routes_jobs import create_job, known_job, put_job
 from scheduler_service.api.templating import part
@@ -79,11 +92,17 @@ def preview(context: Context, form: FormBody) -> Response:
         asked |= {"job_id": job_id} if JOB_ID.fullmatch(job_id) else {}
         found = read_and_preview(asked, now)
     except BadValue as exc:
-        return part("_preview.html", complaints=[str(exc)], found=None, times=[])
+        return part("_preview.html", complaints=_named([exc], form), found=None, times=[])
     except BadValues as exc:
-        return part("_preview.html", complaints=[str(error) for error in exc.errors], found=None, times=[])
+        return part("_preview.html", complaints=_named(exc.errors, form), found=None, times=[])
     times = [(moment(parse_instant(item["at"]), now), item) for item in found["occurrences"]]
     return part("_preview.html", complaints=[], found=found, times=times)
+
+
+def _named(errors: Sequence[BadValue], form: Form) -> list[str]:
+    """The errors, their fields called as the form calls them."""
+    names = [field_in_form(error.field, form.one("kind")) for error in errors]
+    return [f"{LABELS.get(name, name)}: {sentence(error)}" for name, error in zip(names, errors, strict=True)]
 
 
 def _checked(form: Form, made_at: int, job: Job | None = None) -> dict[str, Any]:
@@ -104,10 +123,7 @@ def _checked(form: Form, made_at: int, job: Job | None = None) -> dict[str, Any]
 
 
 def _form(request: Request, fields: dict[str, str], job_id: str | None, wrong: Exception | None = None) -> Response:
-    complaints = (
-        [str(error) for error in wrong.errors] if isinstance(wrong, BadValues) else [str(wrong)] if wrong else []
-    )
-    status = 200 if wrong is None else 409 if isinstance(wrong, Conflict) else 422
-    return page(
-        request, "job_form.html", status=status, fields=fields, job_id=job_id, complaints=complaints, **_CHOICES
-    )
+    told = NOTHING_WRONG if wrong is None else wrong_of(wrong, LABELS, lambda name: field_in_form(name, fields["kind"]))
+    if isinstance(wrong, StaleVersion):
+        told = dataclasses.replace(told, status=409)
+    return page(request, "job_form.html", wrong=told, fields=fields, job_id=job_id, labels=LABELS, **_CHOICES)

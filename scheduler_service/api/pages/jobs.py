@@ -3,30 +3,40 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Annotated, Final, Literal
-from urllib.parse import urlencode
+from typing import Annotated, Final
+from urllib.parse import parse_qsl, urlencode
 
 from fastapi import APIRouter, Query, Request, Response
 
 from scheduler_service.api.auth import Who
 from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.pages.charts import RunChart, spark
-from scheduler_service.api.pages.csrf import FormBody
+from scheduler_service.api.pages.csrf import Form, FormBody
 from scheduler_service.api.pages.moments import SHAPES, Moment, moment, optional_moment
 from scheduler_service.api.pages.shell import CHANGER, READER, PageRoute, go, page
+from scheduler_service.api.pages.totals import total_words
+from scheduler_service.api.pages.wrong import NOTHING_WRONG, Reader, Wrong, or_again
 from scheduler_service.api.previews import next_runs
 from scheduler_service.api.problems import Problem
 from scheduler_service.api.routes_jobs import Cursor, pause_job, resume_job
+from scheduler_service.core.audit import Caller
 from scheduler_service.core.balancer import needs_place
-from scheduler_service.core.errors import NotFound
+from scheduler_service.core.errors import BadValue, NotFound
 from scheduler_service.core.fields import read_text
 from scheduler_service.core.instants import Instant, parse_instant
 from scheduler_service.core.model import Job
 from scheduler_service.core.words import describe
-from scheduler_service.ports.history import Outcome
+from scheduler_service.ports.history import Outcome, Total
+from scheduler_service.ports.stores import Page
 
 _JOBS: Final = 50
 _SPARK: Final = 30
+_LABELS: Final = {
+    "q": "Search", "tag": "Tag", "paused": "Show", "cursor": "Page of the list", "job": "Jobs",
+    "reason": "Reason of a pause",
+}  # fmt: skip
+
+_EMPTY: Final[Page[Job]] = Page([], None)
 
 router = APIRouter(include_in_schema=False, dependencies=READER, route_class=PageRoute)
 
@@ -58,45 +68,94 @@ class JobLine:
     spark: RunChart
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The filter of the list, as it was typed."""
+
+    q: str = ""
+    tag: str = ""
+    paused: str = ""
+    cursor: str | None = None
+
+    def pairs(self) -> dict[str, str]:
+        """What is not empty, but the place in the list."""
+        return {name: value for name, value in (("q", self.q), ("tag", self.tag), ("paused", self.paused)) if value}
+
+
 @router.get("/jobs")
 def list_jobs(
     request: Request,
     context: Context,
     q: Annotated[str, Query(max_length=200)] = "",
     tag: Annotated[str, Query(max_length=100)] = "",
-    paused: Literal["", "true", "false"] = "",
+    paused: Annotated[str, Query(max_length=20)] = "",
     cursor: Cursor = None,
 ) -> Response:
     """Jobs by their id, with what came of their last runs."""
-    for name, text in (("tag", tag), ("q", q), ("cursor", cursor or "")):
-        read_text(text, name)
-    wanted = {"": None, "true": True, "false": False}[paused]
-    found = context.stores.jobs.list(tag=tag or None, text=q or None, paused=wanted, limit=_JOBS, cursor=cursor)
-    asked = {name: value for name, value in (("q", q), ("tag", tag), ("paused", paused)) if value}
-    following = urlencode({**asked, "cursor": found.next_cursor}) if found.next_cursor else None
-    return page(
-        request, "jobs.html", jobs=job_lines(context, found.items), following=following, q=q, tag=tag, paused=paused,
-        filtered=bool(asked), first=urlencode(asked) if cursor else None, back=request.url.query,
-    )  # fmt: skip
+    return _list(request, context, Asked(q, tag, paused, cursor))
 
 
 @router.post("/jobs", dependencies=CHANGER)
-def change_jobs(context: Context, who: Who, form: FormBody) -> Response:
+def change_jobs(request: Request, context: Context, who: Who, form: FormBody) -> Response:
     """Pause or resume the jobs that are ticked."""
-    chosen = form.all("job")
-    if not chosen:
-        raise Problem(422, "no job is ticked")
-    doing = form.one("do")
+    back = form.one("back")
+    return or_again(
+        lambda: _changed(context, who, form, back),
+        lambda wrong: _list(request, context, _asked_before(back), wrong, form),
+        _LABELS,
+    )
+
+
+def _changed(context: ApiContext, who: Caller, form: Form, back: str) -> Response:
+    chosen, doing, reason = form.all("job"), form.one("do"), form.one("reason") or None
     if doing not in ("pause", "resume"):
         raise Problem(422, "choose to pause or to resume")
+    if not chosen:
+        raise BadValue("job", None, f"tick the jobs to {doing}")
     for job_id in chosen[:_JOBS]:
         with suppress(NotFound):  # deleted meanwhile: the others are not
             if doing == "pause":
-                pause_job(context, who, job_id, {"reason": form.one("reason") or None})
+                pause_job(context, who, job_id, {"reason": reason})
             else:
                 resume_job(context, who, job_id)
-    back = form.one("back")
     return go(f"/jobs?{back}" if back.isprintable() and back else "/jobs", f"{doing}d")
+
+
+def _asked_before(back: str) -> Asked:
+    given = dict(parse_qsl(back))
+    return Asked(given.get("q", ""), given.get("tag", ""), given.get("paused", ""), given.get("cursor"))
+
+
+def _list(
+    request: Request, context: ApiContext, asked: Asked, refused: Wrong = NOTHING_WRONG, form: Form | None = None
+) -> Response:
+    """`refused`: a change of the ticked jobs was; the list is shown again, with what was ticked and typed in `form`."""
+    reader = Reader(_LABELS)
+    tag = reader.tried(lambda: read_text(asked.tag, "tag")) or None
+    text = reader.tried(lambda: read_text(asked.q, "q")) or None
+    paused = reader.tried(lambda: _paused(asked.paused))
+    found = reader.tried(
+        lambda: context.stores.jobs.list(tag=tag, text=text, paused=paused, limit=_JOBS, cursor=asked.cursor)
+    )
+    wrong = reader.wrong() if refused is NOTHING_WRONG else refused
+    listed = found if found is not None and reader.wrong() is NOTHING_WRONG else _EMPTY
+    total = context.stores.history.count_jobs(tag=tag, text=text, paused=paused) if listed.items else Total(0, False)
+    pairs = asked.pairs()
+    here = urlencode({**pairs, "cursor": asked.cursor} if asked.cursor else pairs)
+    return page(
+        request, "jobs.html", wrong=wrong, address=f"/jobs?{here}" if here else "/jobs",
+        jobs=job_lines(context, listed.items), total=total_words(len(listed.items), total, "jobs"),
+        following=urlencode({**pairs, "cursor": listed.next_cursor}) if listed.next_cursor else None, q=asked.q,
+        tag=asked.tag, paused=asked.paused, filtered=bool(pairs), first=urlencode(pairs) if asked.cursor else None,
+        back=here, ticked=form.all("job") if form else [], reason=form.one("reason") if form else "",
+    )  # fmt: skip
+
+
+def _paused(text: str) -> bool | None:
+    known = {"": None, "true": True, "false": False}
+    if text not in known:
+        raise BadValue("paused", text, "choose all, active or paused")
+    return known[text]
 
 
 def job_lines(context: ApiContext, jobs: Sequence[Job]) -> list[JobLine]:

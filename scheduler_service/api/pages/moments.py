@@ -29,6 +29,11 @@ class Moment:
         return self.iso[11:19]
 
     @property
+    def exact(self) -> str:
+        """Date and time to the millisecond, always as long, for what is compared line by line."""
+        return f"{self.plain}.{(self.iso[20:-1] + '000')[:3]}"
+
+    @property
     def plain(self) -> str:
         """Date and time to the second, for tables."""
         return f"{self.iso[:10]} {self.iso[11:19]}"

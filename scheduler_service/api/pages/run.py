@@ -10,6 +10,7 @@ from scheduler_service.api.auth import Who
 from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.pages.moments import SHAPES, Moment, length, moment, pretty, run_line
 from scheduler_service.api.pages.shell import CHANGER, READER, PageRoute, go, page
+from scheduler_service.api.pages.wrong import NOTHING_WRONG, Wrong, or_again
 from scheduler_service.api.routes_explain import why_run
 from scheduler_service.api.routes_runs import cancel_run, known_run, retried
 from scheduler_service.core.instants import Duration, Instant
@@ -54,8 +55,12 @@ class Span:
 @router.get("/runs/{run_id}")
 def show_run(request: Request, context: Context, run_id: str) -> Response:
     """The run."""
+    return _show(request, context, run_id)
+
+
+def _show(request: Request, context: ApiContext, run_id: str, wrong: Wrong = NOTHING_WRONG) -> Response:
     run = known_run(context, run_id)
-    return page(request, "run.html", **_view(context, run))
+    return page(request, "run.html", wrong=wrong, **_view(context, run))
 
 
 @router.post("/runs/{run_id}/cancel", dependencies=CHANGER)
@@ -66,9 +71,13 @@ def cancel(context: Context, who: Who, run_id: str) -> Response:
 
 
 @router.post("/runs/{run_id}/retry", dependencies=CHANGER)
-def retry(context: Context, who: Who, run_id: str) -> Response:
+def retry(request: Request, context: Context, who: Who, run_id: str) -> Response:
     """Try a final run again; to the page of the new one."""
-    return go(f"/runs/{retried(context, who, run_id).run_id}", "retried")
+    return or_again(
+        lambda: go(f"/runs/{retried(context, who, run_id).run_id}", "retried"),
+        lambda wrong: _show(request, context, run_id, wrong),
+        {},
+    )
 
 
 def _view(context: ApiContext, run: Run) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The list of runs, newest first: filtered by deep links, paged by key."""
 
+from functools import partial
 from typing import Annotated, Final
 from urllib.parse import urlencode
 
@@ -9,13 +10,23 @@ from scheduler_service.api.context import Context
 from scheduler_service.api.pages.job import read_time
 from scheduler_service.api.pages.moments import SHAPES, run_line
 from scheduler_service.api.pages.shell import READER, PageRoute, page
+from scheduler_service.api.pages.totals import total_words
+from scheduler_service.api.pages.wrong import NOTHING_WRONG, Reader
 from scheduler_service.api.routes_jobs import Cursor
 from scheduler_service.core.errors import BadValue
 from scheduler_service.core.fields import read_text
+from scheduler_service.core.model import Run
 from scheduler_service.core.run_state import RunState
-from scheduler_service.ports.stores import RunFilter
+from scheduler_service.ports.history import Total
+from scheduler_service.ports.stores import Page, RunFilter
 
 _RUNS: Final = 50
+_LABELS: Final = {
+    "job_id": "Job", "queue": "Queue", "since": "From (UTC)", "until": "To (UTC)", "state": "States",
+    "cursor": "Page of the list",
+}  # fmt: skip
+
+_EMPTY: Final[Page[Run]] = Page([], None)
 
 router = APIRouter(include_in_schema=False, dependencies=READER, route_class=PageRoute)
 
@@ -32,29 +43,42 @@ def list_runs(
     cursor: Cursor = None,
 ) -> Response:
     """Runs by their scheduled time."""
-    for name, text in (("job_id", job_id), ("queue", queue), ("cursor", cursor or "")):
-        read_text(text, name)
-    states = tuple(_state(name) for name in state or () if name)
+    reader = Reader(_LABELS)
+    states = tuple(filter(None, (reader.tried(partial(_state, name)) for name in state or () if name)))
     wanted = RunFilter(
-        job_id or None, states, queue or None,
-        read_time(since, "since") if since else None, read_time(until, "until") if until else None,
+        reader.tried(lambda: _text(job_id, "job_id")), states, reader.tried(lambda: _text(queue, "queue")),
+        reader.tried(lambda: read_time(since, "since")) if since else None,
+        reader.tried(lambda: read_time(until, "until")) if until else None,
     )  # fmt: skip
-    found = context.stores.runs.list(wanted, _RUNS, cursor)
+    reader.tried(lambda: _check_window(wanted, until))
+    found = reader.tried(lambda: context.stores.runs.list(wanted, _RUNS, cursor))
+    wrong, now = reader.wrong(), context.clock()
+    listed = found if found is not None and wrong is NOTHING_WRONG else _EMPTY
     pairs = (
         ("job_id", job_id),
-        *(("state", s.value) for s in states),
+        *(("state", name) for name in state or ()),
         ("queue", queue),
         ("since", since),
         ("until", until),
     )
     asked = [(name, value) for name, value in pairs if value]
-    now = context.clock()
+    total = context.stores.history.count_runs(wanted) if listed.items else Total(0, False)
     return page(
-        request, "runs.html", runs=[run_line(run, now) for run in found.items], job_id=job_id, queue=queue,
-        since=since, until=until, states=[(s.value, SHAPES[s], s in states) for s in RunState],
+        request, "runs.html", wrong=wrong, runs=[run_line(run, now) for run in listed.items], job_id=job_id,
+        queue=queue, since=since, until=until, states=[(s.value, SHAPES[s], s in states) for s in RunState],
         filtered=bool(asked), first=urlencode(asked) if cursor else None,
-        following=urlencode([*asked, ("cursor", found.next_cursor)]) if found.next_cursor else None,
+        following=urlencode([*asked, ("cursor", listed.next_cursor)]) if listed.next_cursor else None,
+        total=total_words(len(listed.items), total, "runs"),
     )  # fmt: skip
+
+
+def _text(text: str, field: str) -> str | None:
+    return read_text(text, field) or None
+
+
+def _check_window(wanted: RunFilter, until: str) -> None:
+    if wanted.since is not None and wanted.until is not None and wanted.until <= wanted.since:
+        raise BadValue("until", until, f"give a time after {_LABELS['since']}")
 
 
 def _state(name: str) -> RunState:

@@ -18,6 +18,7 @@ from scheduler_service.api.auth import may, require_operator_page, require_page
 from scheduler_service.api.context import ApiContext
 from scheduler_service.api.pages.csrf import COOKIE, csrf_of, fresh_seed, require_csrf
 from scheduler_service.api.pages.moments import moment
+from scheduler_service.api.pages.wrong import NOTHING_WRONG, Wrong
 from scheduler_service.api.problems import Problem, problem_of, words_of
 from scheduler_service.api.templating import part
 from scheduler_service.core.errors import ItineraryError
@@ -47,7 +48,8 @@ _DONE: Final = {
     "none-backfilled": "There was nothing left to run.",
     "retried": "This run tries the earlier one again.",
     "cancelled": "Its end is asked for.",
-    "all-retried": "New runs try the failed ones again.",
+    "all-retried": "{} new runs try failed ones again; {} of the group were not tried again from here yet.",
+    "all-backfilled": "{} runs of {} jobs are made; they go out now, each with its own time.",
     "none-retried": "There was nothing left to try again.",
 }
 
@@ -78,36 +80,46 @@ class PageRoute(APIRoute):
 
 
 def trouble(request: Request, problem: HTTPException) -> Response:
-    """The page of an error."""
-    title = "There is no such thing" if problem.status_code == 404 else "That did not work"
+    """The page of an error that no page of its own can show; of what is not there it names what was looked for."""
     code, headers = problem.status_code, dict(problem.headers or {})
     said = "; ".join(error["msg"] for error in getattr(problem, "errors", ())) or str(problem.detail)
-    return page(request, "trouble.html", status=code, headers=headers, title=title, said=said)
+    is_name = code == 404 and said.startswith("no ")
+    title = f"There is {said}" if is_name else "There is no such page" if code == 404 else "That did not work"
+    kept = "Perhaps it was deleted, its history is older than what is kept, or its name is misspelt."
+    lists = [(path, name) for path, name in NAVIGATION if path in ("/", "/jobs", "/runs")]
+    shown = kept if is_name else said
+    return page(request, "trouble.html", status=code, headers=headers, title=title, said=shown, lists=lists)
 
 
 def page(
-    request: Request, template: str, *, status: int = 200, headers: dict[str, str] | None = None, **values: Any
+    request: Request,
+    template: str,
+    *,
+    status: int = 200,
+    headers: dict[str, str] | None = None,
+    wrong: Wrong = NOTHING_WRONG,
+    **values: Any,
 ) -> Response:
-    """A whole page, or where the script asks, the part of it that changes."""
+    """A whole page, or where the script asks, the part of it that changes; `wrong`: what was typed is refused."""
     context: ApiContext = request.app.state.context
     caller = getattr(request.state, "caller", None)
     seed = request.cookies.get(COOKIE) or fresh_seed()
     shown = {
         "frame": "_part.html" if request.headers.get("hx-request") else "_page.html",
-        "address": request.url.path + (f"?{request.url.query}" if request.url.query else ""),
+        "address": address_of(request),
         "path": request.url.path,
         "navigation": NAVIGATION,
         "csrf": csrf_of(request, seed),
         "may_operate": caller is not None and may(caller, "operator"),
         "may_delete": caller is not None and may(caller, "admin"),
         "caller": caller,
-        "done": _DONE.get(request.query_params.get("done", "")),
+        "done": done_words(request.query_params.get("done", "")),
         "flower": flower_url(context, str(request.url)),
         "version": VERSION,
         "now": moment(context.clock(), context.clock()),
     }
-    answer = part(template, **shown, **values)
-    answer.status_code = status
+    answer = part(template, **{**shown, "wrong": wrong, **values})
+    answer.status_code = status if wrong is NOTHING_WRONG else wrong.status
     answer.headers.update(headers or {})
     if COOKIE not in request.cookies:
         https = request.url.scheme == "https"
@@ -115,9 +127,24 @@ def page(
     return answer
 
 
-def go(path: str, done: str) -> Response:
+def address_of(request: Request) -> str:
+    """The path and the query that were asked for."""
+    return request.url.path + (f"?{request.url.query}" if request.url.query else "")
+
+
+def go(path: str, done: str, *figures: int) -> Response:
     """To the page that shows what was done; by GET, so that a reload does not do it again."""
-    return RedirectResponse(f"{path}{'&' if '?' in path else '?'}done={done}", 303)
+    said = ".".join([done, *map(str, figures)])
+    return RedirectResponse(f"{path}{'&' if '?' in path else '?'}done={said}", 303)
+
+
+def done_words(said: str) -> str | None:
+    """The sentence for what was done; figures follow its name, each after a dot. None for what no page of ours says."""
+    name, *figures = said[:60].split(".")
+    sentence = _DONE.get(name)
+    if sentence is None or sentence.count("{}") != len(figures) or not all(n.isdecimal() for n in figures):
+        return None
+    return sentence.format(*(f"{int(n):,}" for n in figures))
 
 
 def flower_url(context: ApiContext, own_url: str) -> str:

@@ -1,0 +1,13 @@
+"""How much a list holds, as pages say it. Pure."""
+
+from scheduler_service.ports.history import Total
+
+
+def total_words(shown: int, total: Total, what: str, most: int = 10_000) -> str:
+    """`50 of 4,916 runs`; where counting ended before the list did, `50 of more than 10,000 runs`."""
+    number = f"{total.number:,}"
+    if not total.more:
+        return f"{shown:,} of {number} {what}" if total.number > shown else f"{number} {what}"
+    return (
+        f"{shown:,} of more than {number} {what}" if total.number >= most else f"{shown:,} of {number} {what} or more"
+    )

@@ -1,0 +1,97 @@
+"""What is wrong with a form or a filter, as its own page shows it: each sentence at its field, what was typed kept.
+
+One mechanism for every page: the page is shown again with a `Wrong`, whose fields the templates mark by `aria-invalid`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from scheduler_service.api.problems import problem_of
+from scheduler_service.core.errors import BadValue, BadValues, Conflict, ItineraryError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """`at`: field of the form to its sentence; `elsewhere`: what no field of the form is to blame for."""
+
+    at: Mapping[str, str] = field(default_factory=dict)
+    elsewhere: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    status: int = 200
+
+    def label(self, name: str) -> str:
+        """The name of a field as the page has it."""
+        return self.labels.get(name, name)
+
+    def within(self, *prefixes: str) -> bool:
+        """Whether a field of this name, or one that begins so, is wrong."""
+        return any(name == prefix or name.startswith(f"{prefix}.") for name in self.at for prefix in prefixes)
+
+
+NOTHING_WRONG: Final = Wrong()
+
+
+def wrong_of(error: Exception, labels: Mapping[str, str], field_of: Callable[[str], str] = lambda name: name) -> Wrong:
+    """An error as the page shows it; `field_of` finds the form's field for the name that the error gives."""
+    if isinstance(error, HTTPException):
+        return Wrong({}, (str(error.detail),), labels, error.status_code)
+    assert isinstance(error, ItineraryError)
+    status = problem_of(error).status_code
+    at: dict[str, str] = {}
+    elsewhere: list[str] = []
+    for bad in error.errors if isinstance(error, BadValues) else [error]:
+        name = field_of(bad.field) if isinstance(bad, BadValue) else ""
+        if isinstance(bad, BadValue) and name in labels:
+            at.setdefault(name, sentence(bad))
+        else:
+            elsewhere.append(str(bad))
+    return Wrong(at, tuple(elsewhere), labels, status)
+
+
+def sentence(error: BadValue) -> str:
+    """The error without its field, which the page names itself."""
+    said = str(error).removeprefix(f"{error.field}: ")
+    return said[:1].upper() + said[1:] + ("" if said.endswith(".") else ".")
+
+
+class Reader:
+    """Reads the fields of a filter one after the other, and keeps what is wrong with each."""
+
+    def __init__(self, labels: Mapping[str, str]) -> None:
+        self._labels = labels
+        self._errors: list[BadValue] = []
+
+    def tried(self, read: Callable[[], T]) -> T | None:
+        """The value; None where it is wrong."""
+        try:
+            return read()
+        except BadValue as exc:
+            self._errors.append(exc)
+            return None
+
+    def wrong(self) -> Wrong:
+        """All that was wrong."""
+        return wrong_of(BadValues(self._errors), self._labels) if self._errors else NOTHING_WRONG
+
+
+def or_again(
+    act: Callable[[], Response],
+    again: Callable[[Wrong], Response],
+    labels: Mapping[str, str],
+    field_of: Callable[[str], str] = lambda name: name.split(".")[0],
+) -> Response:
+    """What `act` answers; where it is refused for a value or as a conflict, the page `again` with the reason."""
+    try:
+        return act()
+    except (BadValue, BadValues, Conflict) as exc:
+        return again(wrong_of(exc, labels, field_of))
+    except HTTPException as exc:
+        if exc.status_code not in (409, 422):
+            raise
+        return again(wrong_of(exc, labels, field_of))
