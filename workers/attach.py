@@ -27,6 +27,7 @@ from workers.claimable import hindrance, refusal
 from workers.connection import RedisConnection, usable_url
 from workers.current import running
 from workers.delivery import TERMINATED, TIMED_OUT, AskedRetry, is_ours
+from workers.escapes import learn_escapes
 from workers.green import mend_kombu
 from workers.heartbeat import Heart, Owed
 from workers.held import HeldRequests
@@ -113,6 +114,7 @@ class Attachment:
         except BadValue as exc:
             sys.exit(f"itinerary: {exc}")
         mend_kombu()
+        learn_escapes()
         self._worker = worker
         self._main_pid = self._main_pid or os.getpid()
         refused = self._give_claims(self._connection, board)

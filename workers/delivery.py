@@ -22,6 +22,7 @@ from kombu.utils.json import dumps as celerys_json
 from scheduler_service.core.errors import BadValue
 from scheduler_service.core.instants import SECOND, Instant, from_datetime, parse_instant, to_datetime
 from scheduler_service.core.nesting import MOST_LEVELS, is_deep
+from scheduler_service.core.typed_values import from_python
 from scheduler_service.core.wire import (
     HEADER_ATTEMPT,
     HEADER_DUE_AT,
@@ -243,7 +244,7 @@ def _due_at(options: Mapping[str, Any], timezone: Any) -> Instant:
 
 def _arguments(signature: Any, request: Any) -> tuple[list[Any] | None, dict[str, Any] | None]:
     args, kwargs = list(signature.args or ()), dict(signature.kwargs or {})
-    text = celerys_json([args, kwargs])
+    text = celerys_json(from_python([args, kwargs], lambda value: json.loads(celerys_json(value))))
     if len(text) > ARGUMENTS_LIMIT:
         if args == list(request.args or ()) and kwargs == dict(request.kwargs or {}):
             return None, None

@@ -18,6 +18,7 @@ from celery import Celery
 from scheduler_service.core.identity import task_id
 from scheduler_service.core.instants import SECOND, format_instant
 from scheduler_service.core.model import ReleasedRun
+from scheduler_service.core.typed_values import may_need_care, to_message
 from scheduler_service.core.wire import (
     HEADER_ATTEMPT,
     HEADER_DUE_AT,
@@ -58,10 +59,11 @@ class SendOptions:
     def send(self, app: Celery, producer: Any, run: ReleasedRun) -> None:
         """Send the run by Celery's own means, through `producer`."""
         celery: Any = app  # its published types know whole seconds only
+        args, kwargs = to_message([run.args, run.kwargs])
         celery.send_task(
             self.task,
-            list(run.args),
-            dict(run.kwargs),
+            args,
+            kwargs,
             task_id=task_id(run.run_id, run.attempt),
             queue=self.queue,
             producer=producer,
@@ -116,9 +118,12 @@ class Template:
 
 def _arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, bytes]:
     embed = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
-    body = json.dumps([list(args), dict(kwargs), embed]).encode()
+    text = json.dumps([list(args), dict(kwargs), embed])
+    if may_need_care(text):
+        args, kwargs = to_message([args, kwargs])
+        text = json.dumps([args, kwargs, embed])
     return {
-        "body": b'"%b"' % base64.b64encode(body),
+        "body": b'"%b"' % base64.b64encode(text.encode()),
         "argsrepr": orjson.dumps(_shown(list(args) or ())),
         "kwargsrepr": orjson.dumps(_shown(dict(kwargs))),
     }

@@ -6,12 +6,13 @@ from sys import intern
 from typing import Any, Final
 
 from scheduler_service.core.errors import BadValue, TooLarge
-from scheduler_service.core.identity import QUEUE, TASK
+from scheduler_service.core.identity import QUEUE, TASK_RULE, is_task_name
 from scheduler_service.core.instants import DAY, SECOND, format_duration, parse_duration
 from scheduler_service.core.model import Misfire, MisfirePolicy, Overlap, RetryPolicy
 from scheduler_service.core.nesting import MOST_LEVELS, is_deep
 from scheduler_service.core.sendable import is_taken
 from scheduler_service.core.sharing import shared
+from scheduler_service.core.typed_values import flaw, may_need_care
 
 MAX_PAYLOAD: Final = 256 * 1024
 _MAX_TEXT: Final = 10_000
@@ -60,8 +61,8 @@ def unread_retry(text: str) -> RetryPolicy:
 
 def read_task(value: Any, field: str) -> str:
     """A Celery task name."""
-    if not isinstance(value, str) or not TASK.fullmatch(value):
-        raise BadValue(field, value, "give a Celery task name such as billing.close_month, 255 characters at most")
+    if not is_task_name(value):
+        raise BadValue(field, value, TASK_RULE)
     return intern(value)
 
 
@@ -124,6 +125,9 @@ def check_payload(errors: list[BadValue], args: Any, kwargs: Any) -> None:
         errors.append(BadValue("args", "...", f"args and kwargs may nest {MOST_LEVELS} levels deep"))
     if _NUL.search(text):
         errors.append(BadValue("args", "...", "args and kwargs must hold no NUL character"))
+    wrong = flaw([args, kwargs]) if may_need_care(text) else None
+    if wrong is not None:
+        errors.append(BadValue("args", "...", wrong))
     if size > MAX_PAYLOAD:
         errors.append(TooLarge("args", f"{size} bytes", "args and kwargs together may have 262144 bytes of JSON"))
 

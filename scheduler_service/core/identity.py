@@ -1,15 +1,23 @@
 """The names that everything is found by: job ids, run ids, Celery task ids. Pure functions of what they name."""
 
 import re
-from typing import Final
+from typing import Final, TypeGuard
 
 from scheduler_service.core.errors import BadValue, MalformedEntry
 from scheduler_service.core.instants import Instant, format_instant
 
 JOB_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 QUEUE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
-TASK: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,254}")
+TASK_RULE: Final = (
+    "give a Celery task name such as billing.close_month: 255 printable characters at most, no blank at either end"
+)
+_LONGEST_TASK: Final = 255
 JOB_ID_RULE: Final = "start with a letter or digit, then letters, digits, '.', '_' or '-', 128 at most"
+
+
+def is_task_name(name: object) -> TypeGuard[str]:
+    """Whether a task of Celery's may be called so here: any letters, blanks and slashes too, but nothing unseen."""
+    return isinstance(name, str) and 0 < len(name) <= _LONGEST_TASK and name.isprintable() and name == name.strip()
 
 
 def check_job_id(job_id: object, field: str = "job_id") -> str:

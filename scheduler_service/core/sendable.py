@@ -4,6 +4,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
+from scheduler_service.core.identity import TASK_RULE, is_task_name
 from scheduler_service.core.instants import DAY
 from scheduler_service.core.model import ReleasedRun
 
@@ -11,6 +12,9 @@ from scheduler_service.core.model import ReleasedRun
 _TAKEN: Final = re.compile(r"itinerary:.*|_kombu\..*|unacked(_index|_mutex)?", re.DOTALL)
 _LONGEST_ID: Final = 280
 _LONGEST: Final = 366 * DAY
+
+
+is_known: Final = lru_cache(maxsize=1_024)(is_task_name)
 
 
 @lru_cache(maxsize=1_024)
@@ -23,6 +27,8 @@ def complaint(run: ReleasedRun) -> str | None:
     """Why no worker could be given this run; None where one could."""
     if not isinstance(run.args, list) or not isinstance(run.kwargs, dict):
         return "args must be a list and kwargs an object"
+    if not is_known(run.task):
+        return f"task {run.task[:100]!r}: {TASK_RULE}"
     if is_taken(run.queue):
         return f"the queue must have another name than {run.queue}: Redis keeps something else under it"
     if not 0 < len(run.run_id) <= _LONGEST_ID:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from scheduler_service.core.errors import BadValue, ItineraryError
-from scheduler_service.core.identity import TASK, check_job_id
+from scheduler_service.core.identity import check_job_id, is_task_name
 from scheduler_service.core.instants import MICROSECOND, format_duration, format_instant, from_datetime
 from scheduler_service.core.job_body import READ_ONLY, read_job
 from scheduler_service.core.job_plan import read_source
@@ -162,7 +162,7 @@ class Schedule:
             raise BadValue("task", task, "give a task's name, a Celery task, or a function of (job_id, scheduled_at)")
         name = function_name(task)
         # A function without a name of its own (a lambda, one made inside another) is known by its job.
-        if not TASK.fullmatch(name) or self._functions.get(name, task) is not task:
+        if "<" in name or not is_task_name(name) or self._functions.get(name, task) is not task:
             name = f"{_module_of(task)}.{job_id}"
         return name
 

@@ -16,10 +16,12 @@ from celery.app.utils import find_app
 from celery.backends.base import DisabledBackend
 from celery.beat import BeatLazyFunc
 from celery.schedules import crontab, maybe_schedule
+from kombu.utils.json import dumps as celerys_json
 
 from scheduler_service.core.errors import BadValue, ItineraryError
 from scheduler_service.core.instants import MICROSECOND, SECOND, Instant, format_duration
 from scheduler_service.core.model import Job
+from scheduler_service.core.typed_values import from_python
 from scheduler_service.moving.beat_schedules import spec_of
 from scheduler_service.moving.comparing import clock_differences
 from scheduler_service.moving.moved import CannotMove, Moved, checked, job_id_of
@@ -177,10 +179,15 @@ def _arguments(entry: BeatEntry) -> dict[str, Any]:
     if any(isinstance(value, BeatLazyFunc) for value in values):
         raise CannotMove("an argument is a BeatLazyFunc, worked out at each sending: let the task work it out")
     try:
-        given: dict[str, Any] = json.loads(json.dumps({"args": list(entry.args), "kwargs": dict(entry.kwargs)}))
+        stored = from_python({"args": list(entry.args), "kwargs": dict(entry.kwargs)}, _as_celery_sends_it)
+        given: dict[str, Any] = json.loads(json.dumps(stored))
     except (TypeError, ValueError) as exc:
         raise CannotMove(f"its arguments are not JSON: {exc}") from exc
     return given
+
+
+def _as_celery_sends_it(value: Any) -> Any:
+    return json.loads(celerys_json(value))
 
 
 def _queue(app: Celery, entry: BeatEntry) -> str:

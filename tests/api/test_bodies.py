@@ -1,5 +1,6 @@
 """Ugly requests are refused with a problem document, never with a server error."""
 
+import html
 import json
 from collections.abc import Iterator
 
@@ -52,6 +53,31 @@ def test_what_cannot_be_stored_is_a_bad_value(api: TestClient, name: str) -> Non
     answer = api.post(RUNS, content=UNSTORABLE[name], headers=JSON)
     assert answer.status_code == 422, answer.text
     assert answer.json()["errors"][0]["loc"]
+
+
+@pytest.mark.parametrize("name", ["Allocate something", "räume/auf", "雪", "a", "x" * 255, "50% off", "<b>"])
+def test_every_name_that_a_task_of_celery_s_may_have_is_taken_and_found(api: TestClient, name: str) -> None:
+    job = {"job_id": "a.job", "task": name, "schedule": {"kind": "once", "at": "2999-01-01T00:00:00Z"}}
+    assert api.post("/api/v1/jobs", json=job).json()["task"] == name
+    run = api.post(RUNS, json={"task": name}).json()
+    assert run["task"] == name
+    for page in ("/jobs/a.job", f"/runs/{run['run_id']}"):
+        assert html.escape(name, quote=False) in api.get(page).text
+
+
+@pytest.mark.parametrize(
+    "name", ["", " ", " a", "a ", "a\nb", "a\tb", "a\u200bb", "a\u2028b", "a\u202eb", "x" * 256, "a\x7f"]
+)
+def test_a_name_that_nobody_could_see_is_none(api: TestClient, name: str) -> None:
+    answer = api.post(RUNS, json={"task": name})
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["loc"] == ["task"], answer.text
+
+
+def test_a_typed_argument_that_is_none_is_named(api: TestClient) -> None:
+    answer = api.post(RUNS, json={"task": "t", "kwargs": {"d": {"$type": "decimal", "$value": 1.1}}})
+    assert answer.status_code == 422
+    assert "is no decimal" in answer.text
 
 
 def test_sixty_levels_of_arguments_are_taken_and_come_back(api: TestClient) -> None:

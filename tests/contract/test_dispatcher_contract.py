@@ -5,6 +5,8 @@ import json
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any, Protocol
 
 import pytest
@@ -232,7 +234,17 @@ FIRST = released("job_first", args=["other"], kwargs={}, seq=1, attempt=9, retri
         released(traceparent=TRACE.replace("-b7", "-00")),
         released("100%_%(id)s", task='pkg.50%%_%(id)b_"ä"\\u0000id', queue="50%d", job_id="%s", args=["%b"]),
     ],
-    ids=["plain", "no arguments", "third attempt", "timeout", "short timeout", "odd text", "big number", "traced", "%"],
+    ids=[
+        "plain",
+        "no arguments",
+        "third attempt",
+        "timeout",
+        "short timeout",
+        "odd text",
+        "big number",
+        "traced",
+        "%",
+    ],
 )
 @pytest.mark.parametrize("earlier", [[], [FIRST]], ids=["its own template", "another run's template"])
 def test_a_message_equals_the_one_that_celery_sends(
@@ -248,6 +260,16 @@ def test_a_message_equals_the_one_that_celery_sends(
     assert comparable(ours) == comparable(celerys)
     assert ours["properties"]["delivery_tag"] != celerys["properties"]["delivery_tag"]
     assert ours["headers"]["itinerary_attempt"] == run.attempt
+
+
+@pytest.mark.redis
+def test_values_that_json_has_no_word_for_travel_as_celery_sends_them(real: RealBroker, redis_url: str) -> None:
+    typed = [{"$type": "decimal", "$value": "1.10"}, {"$type": "datetime", "$value": "2026-12-01T12:00:00+00:00"}]
+    real.dispatcher.publish([released(args=typed)])
+    ours = real.pop_raw("default")
+    assert ours is not None
+    sent = released(args=[Decimal("1.10"), datetime(2026, 12, 1, 12, tzinfo=UTC)])
+    assert comparable(ours)["body"] == comparable(message_of_celery(real, redis_url, sent))["body"]
 
 
 @pytest.mark.redis

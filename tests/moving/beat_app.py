@@ -1,6 +1,8 @@
 """Somebody's Celery app with a beat schedule of every kind; it knows nothing of this product."""
 
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from uuid import UUID
 
 from celery import Celery
 from celery.beat import BeatLazyFunc
@@ -57,6 +59,13 @@ app.conf.beat_schedule = {
     "false clock": {"task": "shop.report", "schedule": crontab(minute=0, nowfun=yesterday)},
     "half a second": {"task": "shop.report", "schedule": 0.5},
     "lazy": {"task": "shop.report", "schedule": 60, "args": (BeatLazyFunc(present),)},
+    "typed": {
+        "task": "shop.report",
+        "schedule": 60,
+        "args": (Decimal("1.10"), UUID(int=1), b"\x00\xff"),
+        "kwargs": {"since": datetime(2026, 1, 1, tzinfo=UTC), "marked": {"__type__": "x", "__value__": 1}},
+    },
+    "Räume auf": {"task": "Räume auf / now", "schedule": 60},
     "not JSON": {"task": "shop.report", "schedule": 60, "args": (object(),)},
     "once": {"task": "shop.report", "schedule": 60, "options": {"eta": datetime(2027, 1, 1, tzinfo=UTC)}},
 }

@@ -72,6 +72,22 @@ def test_options_become_fields_and_what_is_lost_is_told(moved: dict[str, MovedEn
         assert part in told
 
 
+def test_arguments_that_celery_s_messages_can_carry_are_moved_with_their_types(moved: dict[str, MovedEntry]) -> None:
+    assert body(moved["typed"])["args"] == [
+        {"$type": "decimal", "$value": "1.10"},
+        {"$type": "uuid", "$value": "00000000-0000-0000-0000-000000000001"},
+        {"$type": "bytes", "$value": "AP8="},
+    ]
+    assert body(moved["typed"])["kwargs"] == {
+        "since": {"$type": "datetime", "$value": "2026-01-01T00:00:00+00:00"},
+        "marked": {"__type__": "x", "__value__": 1},
+    }
+
+
+def test_task_names_are_moved_as_they_are(moved: dict[str, MovedEntry]) -> None:
+    assert body(moved["Räume auf"])["task"] == "Räume auf / now"
+
+
 def test_an_entry_added_by_code_is_moved_too(moved: dict[str, MovedEntry]) -> None:
     assert body(moved["by code"])["args"] == ["by code"]
 

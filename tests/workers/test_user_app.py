@@ -1,6 +1,7 @@
 """A user's own app under a real Celery worker: what the leader hears, and what really ran."""
 
 from collections.abc import Iterator
+from decimal import Decimal
 
 import pytest
 from celery import Celery
@@ -131,6 +132,24 @@ def test_autoretry_sends_no_message_and_asks_the_leader(bench: Bench) -> None:
     assert (asked.args, asked.kwargs) == ([], {})
     assert asked.error["type"] == "ConnectionError"
     assert bench.dispatcher.heads(["default", "userqueue", "celery"])["default"].length == 0
+
+
+def test_arguments_arrive_unchanged_and_with_the_types_that_were_asked_for(bench: Bench) -> None:
+    marked = {"__type__": "nope", "__value__": {"__type__": "decimal", "__value__": "1.10"}}
+    bench.publish(released("same", "user.same", marked, kwargs={"d": {"$type": "decimal", "$value": "1.10"}}))
+    assert bench.report_of("same", Succeeded).result == [repr((marked,)), repr([("d", Decimal("1.10"))])]
+
+
+def test_a_retry_tells_its_arguments_with_their_types(bench: Bench) -> None:
+    typed = {"$type": "datetime", "$value": "2026-12-01T12:00:00+00:00"}
+    bench.publish(released("typed", "user.asks_same", kwargs={"at": typed, "it": {"__type__": "x", "__value__": 1}}))
+    asked = bench.report_of("typed", RetryAsked)
+    assert asked.kwargs == {"at": typed, "it": {"__type__": "x", "__value__": 1}}
+
+
+def test_a_task_may_have_any_name(bench: Bench) -> None:
+    bench.publish(released("named", "Räume auf / now please"))
+    assert bench.report_of("named", Succeeded).result == "tidied"
 
 
 @pytest.mark.parametrize("kind", ["coroutine", "generator"])

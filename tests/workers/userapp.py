@@ -144,6 +144,11 @@ def asks_again(self: Any, step: int, **how: Any) -> None:
     raise self.retry(args=[step + 1], countdown=30, **how)
 
 
+@app.task(name="user.asks_same", bind=True)
+def asks_same(self: Any, **what: Any) -> None:
+    raise self.retry(countdown=30)
+
+
 @app.task(name="user.asks_quietly", bind=True)
 def asks_quietly(self: Any) -> str:
     self.retry(countdown=1, throw=False)
