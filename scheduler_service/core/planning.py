@@ -12,8 +12,8 @@ from scheduler_service.core.feedback import JobsRead
 from scheduler_service.core.identity import occurrence_run_id
 from scheduler_service.core.instants import SECOND, Instant
 from scheduler_service.core.jitter import jitter_of
-from scheduler_service.core.model import ActiveRun, Gap, Job, JobHistory, Misfire, NewRun, RunKind
-from scheduler_service.core.policies import judge_lateness
+from scheduler_service.core.model import ActiveRun, Gap, Job, JobHistory, Misfire, NewRun, Overlap, RunKind
+from scheduler_service.core.policies import catches_up, judge_lateness
 from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.core.schedule import occurrences
 from scheduler_service.core.state import SchedulerState, Step, keep
@@ -135,7 +135,7 @@ def ripe_rows(state: SchedulerState, step: Step, job_id: str) -> list[ActiveRun]
     """Rows of the job that wait unadmitted though their time has come: they are judged with the unmade ones."""
     if step.ripe is None:
         step.ripe = defaultdict(list)
-        for run_id in {run_id for due_at, run_id in state.due if due_at <= step.now}:
+        for run_id in {run_id for due_at, run_id in state.due if due_at <= step.now} | state.put_off.keys():
             run = state.runs.get(run_id)
             if run is not None and run.job_id and is_unjudged(state, run):
                 step.ripe[run.job_id].append(run)
@@ -172,7 +172,7 @@ def make(
     gaps: tuple[Gap, ...] = (),
     planned: tuple[tuple[str, int], ...] = (),
 ) -> None:
-    rows = tuple(new_occurrence(job, at) for job, at in pairs)
+    rows = tuple(new_occurrence(job, at, step.now) for job, at in pairs)
     for gap in gaps:
         state.skipping.pop(gap.job_id, None)  # what is skipped from now on does not go on where others went missing
     stale = step.now - state.cursor_saved_at > _CURSOR_SAVED_EVERY
@@ -205,14 +205,16 @@ def without_unfinished(step: Step, found: tuple[ActiveRun, ...], cursor: Instant
     return tuple(run for run in found if run.run_id not in unfinished or run.cancel_requested)
 
 
-def new_occurrence(job: Job, at: Instant) -> NewRun:
-    """The row of one occurrence, with its definition as of now."""
+def new_occurrence(job: Job, at: Instant, now: Instant) -> NewRun:
+    """The row of one occurrence, with its definition as of now; a missed one goes behind its job's other runs."""
+    due_at = at + jitter_of(job.job_id, at, job.jitter)
     return NewRun(
         run_id=occurrence_run_id(job.job_id, at),
         kind=RunKind.OCCURRENCE,
         task=job.task,
         scheduled_at=at,
-        due_at=at + jitter_of(job.job_id, at, job.jitter),
+        due_at=due_at,
+        overlap=Overlap.QUEUE_ALL if catches_up(due_at, job.misfire, job.overlap, now) else None,
         job_id=job.job_id,
         job_version=job.version,
         args=job.args,
@@ -237,6 +239,7 @@ def _active(row: NewRun) -> ActiveRun:
         state=RunState.SCHEDULED,
         retry=row.retry,
         timeout=row.timeout,
+        overlap=row.overlap,
     )
 
 

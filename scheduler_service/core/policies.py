@@ -46,6 +46,15 @@ def judge_lateness(misfire: Misfire, due: Sequence[Instant], count: int, now: In
     return Judgement(tuple(sorted(keep + on_time)), missed, reason)
 
 
+def catches_up(due_at: Instant, misfire: Misfire, overlap: Overlap, now: Instant) -> bool:
+    """Whether an occurrence that is to run was missed: under fire_all such runs go one behind the other.
+
+    Lateness is judged before. Where runs may overlap (`allow`) those that were missed may too.
+    """
+    late = now - due_at > misfire.grace
+    return late and misfire.policy is MisfirePolicy.FIRE_ALL and overlap is not Overlap.ALLOW
+
+
 class Admission(StrEnum):
     """What a due run may do while other runs of its job are not final."""
 
@@ -55,8 +64,11 @@ class Admission(StrEnum):
     CANCEL_OTHERS = "cancel_others"
 
 
-def decide_overlap(policy: Overlap, live: int, held: int) -> Admission:
-    """`live` runs of the job are not final, `held` ones wait behind them already."""
+def decide_overlap(policy: Overlap, live: int, held: int, in_turn: int = 0) -> Admission:
+    """`live` runs of the job are not final, `held` ones wait behind them already.
+
+    `in_turn` of those were asked for as queue_all, or are caught up on: they take nobody's place.
+    """
     if live == 0 and held == 0:
         return Admission.GO
     match policy:
@@ -65,7 +77,7 @@ def decide_overlap(policy: Overlap, live: int, held: int) -> Admission:
         case Overlap.SKIP:
             return Admission.SKIP
         case Overlap.QUEUE:
-            return Admission.HOLD if held == 0 else Admission.SKIP
+            return Admission.HOLD if held == in_turn else Admission.SKIP
         case Overlap.QUEUE_ALL:
             return Admission.HOLD
         case Overlap.CANCEL_RUNNING:

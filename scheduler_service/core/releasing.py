@@ -5,17 +5,14 @@ A run that waits for its job's other runs or for the window stays `scheduled` in
 
 import heapq
 from collections import deque
-from typing import Final
 
 from scheduler_service.core.effects import MoveRuns, Release, Transition
-from scheduler_service.core.instants import MICROSECOND, MILLISECOND, Instant
-from scheduler_service.core.model import ActiveRun, Gap, Overlap
+from scheduler_service.core.instants import MICROSECOND, Instant
+from scheduler_service.core.model import ActiveRun, Gap, Overlap, RunKind
 from scheduler_service.core.planning import is_fresh, is_unjudged, miss
-from scheduler_service.core.policies import OVERLAP_WORD, Admission, decide_overlap, judge_lateness
+from scheduler_service.core.policies import OVERLAP_WORD, Admission, catches_up, decide_overlap, judge_lateness
 from scheduler_service.core.run_state import WAITING, Event, RunState
 from scheduler_service.core.state import SchedulerState, Step
-
-_LOOK_AGAIN: Final = 200 * MILLISECOND
 
 
 def release(state: SchedulerState, step: Step) -> None:
@@ -34,6 +31,11 @@ def release(state: SchedulerState, step: Step) -> None:
 
 def _pop_due(state: SchedulerState, step: Step) -> list[ActiveRun]:
     ripe: dict[str, ActiveRun] = {}
+    if state.put_off and state.cursor >= step.now:
+        for run_id in state.put_off:
+            state.due.append((0, run_id))
+        heapq.heapify(state.due)
+        state.put_off.clear()
     while state.due and state.due[0][0] <= step.now:
         _, run_id = heapq.heappop(state.due)
         run = state.runs.get(run_id)
@@ -56,15 +58,13 @@ def _in_time(state: SchedulerState, step: Step, ripe: list[ActiveRun]) -> list[A
     for run in ripe:
         if run.job_id in late_jobs and is_unjudged(state, run):
             late_jobs[run.job_id].append(run)
+    if state.cursor < step.now:
+        # Late rows are judged together with what was not even made, once the index brings that; newer ones follow them.
+        state.put_off.update((run.run_id, None) for run in ripe if run.job_id in late_jobs)
+        return [run for run in ripe if run.job_id not in late_jobs]
     put_off: set[str] = set()
     for job_id, runs in late_jobs.items():
         misfire = state.jobs[job_id].current.misfire
-        if state.cursor < step.now:
-            # Late rows are judged together with what was not even made, once the index brings that.
-            put_off.update(run.run_id for run in runs)
-            for run in runs:
-                state.wait_until(run, step.now + _LOOK_AGAIN)
-            continue
         judgement = judge_lateness(misfire, [run.due_at for run in runs], len(runs), step.now)
         for number, run in enumerate(runs):
             if number not in judgement.keep:
@@ -87,27 +87,51 @@ def _admit(state: SchedulerState, step: Step, run: ActiveRun) -> None:
         return
     if run.run_id in state.held.get(run.job_id, ()):
         return
-    history = state.jobs.get(run.job_id)
-    policy = run.overlap or (history.current.overlap if history else Overlap.SKIP)
+    policy = _policy(state, step, run)
     if policy is Overlap.ALLOW:  # of such a job thousands may be live: they are not looked at
         _queue_up(state, run)
         return
     let_next_in(state, run.job_id)
     live = state.runs.live_of(run.job_id)
-    held = [i for i in state.held.get(run.job_id, ()) if (r := state.runs.get(i)) and r.state is RunState.SCHEDULED]
-    match decide_overlap(policy, len(live), len(held)):
+    held = [r for i in state.held.get(run.job_id, ()) if (r := state.runs.get(i)) and r.state is RunState.SCHEDULED]
+    match decide_overlap(policy, len(live), len(held), sum(map(_is_catch_up, held))):
         case Admission.GO:
             _queue_up(state, run)
         case Admission.SKIP:
             _doubt(state, step, live)
-            reason = f"{OVERLAP_WORD} {policy.value}: {(live or held)[0]} is not final"
+            reason = f"{OVERLAP_WORD} {policy.value}: {live[0] if live else held[0].run_id} is not final"
             _skip(state, step, run, reason, reason)
         case Admission.HOLD:
             _doubt(state, step, live)
-            state.held.setdefault(run.job_id, deque()).append(run.run_id)
-            state.waits_since = step.now
+            _hold(state, step, run)
         case Admission.CANCEL_OTHERS:
             _supersede(state, step, run, live)
+
+
+def _policy(state: SchedulerState, step: Step, run: ActiveRun) -> Overlap:
+    """The overlap rule of the run: its own, or its job's; what is caught up on waits for its turn."""
+    history = state.jobs.get(run.job_id or "")
+    if run.overlap is not None or history is None:
+        return run.overlap or Overlap.SKIP
+    job = history.current
+    if is_fresh(run) and catches_up(run.due_at, job.misfire, job.overlap, step.now):
+        state.runs.put(run._replace(overlap=Overlap.QUEUE_ALL))  # its row was created before it was missed
+        return Overlap.QUEUE_ALL
+    return job.overlap
+
+
+def _is_catch_up(run: ActiveRun) -> bool:
+    return run.kind is RunKind.OCCURRENCE and run.overlap is Overlap.QUEUE_ALL
+
+
+def _hold(state: SchedulerState, step: Step, run: ActiveRun) -> None:
+    """Queue the run behind its job's others; one that was read back late takes its place by time."""
+    held = state.held.setdefault(run.job_id or "", deque())
+    place = len(held)
+    while place and (other := state.runs.get(held[place - 1])) and other.due_at > run.due_at:
+        place -= 1
+    held.insert(place, run.run_id)
+    state.waits_since = step.now
 
 
 def _doubt(state: SchedulerState, step: Step, live: list[str]) -> None:
@@ -146,19 +170,21 @@ def _fold(state: SchedulerState, run: ActiveRun, reason: str) -> Gap | None:
 
 
 def _supersede(state: SchedulerState, step: Step, run: ActiveRun, live: list[str]) -> None:
-    """cancel_running: the newest waits, whatever waited before it is skipped, what is out is asked to stop."""
+    """cancel_running: skip what waited, ask what is in flight to stop; the newest waits. Catch-up runs go first."""
     held = state.held.setdefault(run.job_id or "", deque())
-    while held:
-        older = state.runs.get(held.popleft())
+    for run_id in list(held):
+        older = state.runs.get(run_id)
+        if older is not None and _is_catch_up(older):
+            continue
+        held.remove(run_id)
         if older is not None and older.state is RunState.SCHEDULED:
             rule = f"{OVERLAP_WORD} {Overlap.CANCEL_RUNNING}"
             in_common = f"{rule}: newer ones came while {live[0]} was not final"
             _skip(state, step, older, f"{rule}: {run.run_id} came after it", in_common)
-    held.append(run.run_id)
-    state.waits_since = step.now
+    _hold(state, step, run)
     for run_id in live:
         other = state.runs.get(run_id)
-        if other is not None and not other.cancel_requested:
+        if other is not None and not other.cancel_requested and not _is_catch_up(other):
             step.cancels.append(run_id)
             step.read(state, run_id)
 

@@ -101,7 +101,8 @@ class GenerationState:
 class SchedulerState:
     """Everything the leader knows. `cursor`: planned up to there. `position`: inbox read up to there.
 
-    `aging`: the jobs of which the cursor will leave something behind, versions or all.
+    `aging`: the jobs of which the cursor will leave something behind, versions or all. `put_off`: due occurrences of
+    jobs whose missed ones are still unknown, in the order in which they fell due.
     """
 
     settings: CoreSettings
@@ -129,6 +130,7 @@ class SchedulerState:
     judged_saved: Instant = 0
     waits_since: Instant = 0
     due: list[tuple[Instant, str]] = field(default_factory=list)
+    put_off: dict[str, None] = field(default_factory=dict)
     waiting: dict[str, list[tuple[int, Instant, str]]] = field(default_factory=dict)
     held: dict[str, deque[str]] = field(default_factory=dict)
     skipping: dict[str, tuple[str, Instant]] = field(default_factory=dict)

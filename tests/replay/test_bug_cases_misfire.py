@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from scheduler_service.core.instants import DAY, HOUR, MINUTE, SECOND
+from scheduler_service.core.instants import DAY, HOUR, MINUTE, SECOND, Instant
 from scheduler_service.core.run_state import RunState
 from tests.support.moments import at
 from tests.support.replay import cron, starts_of, world_at
@@ -172,3 +172,64 @@ def test_a_long_stall_is_bounded_by_the_policy_and_what_is_left_out_is_recorded(
     missed = sum(run.state is RunState.MISSED for run in world.runs("often"))
     assert len(ran) + missed + gap.count == 3 * 24 * 60 + 1
     assert "fire_all" in gap.reason
+
+
+@pytest.mark.parametrize(
+    ("overlap", "one_by_one"),
+    [("skip", True), ("queue", True), ("queue_all", True), ("cancel_running", True), ("allow", False)],
+)
+def test_fire_all_runs_each_missed_occurrence_in_order_under_every_overlap_rule(overlap: str, one_by_one: bool) -> None:
+    """An outage of 8 hours, a cap of 7: the newest seven run, each after the one before, then what is due now."""
+    world = minutely(overlap)
+    world.lead(wait=8 * HOUR + 15 * SECOND)
+    world.advance(90 * SECOND)
+    started = starts_in_order(world)
+    assert [minute for minute, _ in started][:8] == [*MISSED, "08:01"]
+    pauses = [later - before for (_, before), (_, later) in itertools.pairwise(started[:7])]
+    assert all(pause >= 2 * SECOND for pause in pauses) is one_by_one
+    assert [(gap.count, gap.reason.split(":")[0]) for gap in world.store.tables.gaps] == [(473, "misfire fire_all")]
+
+
+@pytest.mark.parametrize("overlap", ["skip", "queue", "queue_all", "cancel_running"])
+def test_the_next_leader_goes_on_with_a_catch_up_where_the_last_one_died(overlap: str) -> None:
+    world = minutely(overlap)
+    world.lead(wait=8 * HOUR + 15 * SECOND)
+    for _ in range(3):
+        world.advance(3 * SECOND)
+        world.lead()
+    world.advance(90 * SECOND)
+    assert [minute for minute, _ in starts_in_order(world)][:7] == MISSED
+    assert {run.state for run in world.runs("often")[-9:-2]} == {RunState.COMPLETED}
+
+
+@pytest.mark.parametrize("overlap", ["skip", "queue", "queue_all", "cancel_running"])
+def test_rows_that_were_made_before_the_outage_are_caught_up_on_like_those_that_were_not(overlap: str) -> None:
+    world = world_at("2026-11-30T00:00:00.5Z")
+    world.workers.seconds = 0.5
+    world.every("often", "1s", misfire={"policy": "fire_all", "grace": "3s"}, overlap=overlap)
+    world.advance(5 * SECOND)
+    last = len(world.workers.started)
+    world.hold_builder = True
+    world.lead(wait=39 * SECOND)
+    world.advance(2 * SECOND)  # the index takes its time, and newer ones fall due meanwhile
+    world.release_builder()
+    world.advance(60 * SECOND)
+    started = [world.run(attempt.split("~")[0]).scheduled_at for _, attempt in world.workers.started[last:]]
+    assert started == sorted(started)
+    missed = [at(f"2026-11-30T00:00:{second:02}Z") for second in range(7, 44)]
+    assert [instant for instant in started if missed[0] <= instant <= missed[-1]] == missed
+
+
+def minutely(overlap: str) -> World:
+    world = world_at("2026-11-30T00:00:30Z")
+    world.workers.seconds = 2.0
+    world.job("often", cron("* * * * *"), misfire={"policy": "fire_all", "max_catch_up": 7}, overlap=overlap)
+    return world
+
+
+def starts_in_order(world: World) -> list[tuple[str, Instant]]:
+    """The minute of each run that was started, and when."""
+    return [(attempt.split("~")[0][-9:-4], at) for at, attempt in world.workers.started]
+
+
+MISSED = ["07:54", "07:55", "07:56", "07:57", "07:58", "07:59", "08:00"]

@@ -137,9 +137,11 @@ class World:
         self.meter = PrometheusMeter()
         self.made = 0
         self.hold_balancer = False
+        self.hold_builder = False
         self.deaf = False
         self.effects: list[Effect] = []
         self._held_orders: list[BalancerEffect] = []
+        self._held_builds: list[BuildIndex] = []
         self.lead()
 
     def lead(self, wait: Duration = 0) -> None:
@@ -203,7 +205,9 @@ class World:
         self._syncer.carry_out([effect for effect in for_store if not isinstance(effect, Move)])
         self._syncer.move([effect for effect in for_store if isinstance(effect, Move)])
         for effect in effects:
-            if isinstance(effect, BuildIndex):
+            if isinstance(effect, BuildIndex) and self.hold_builder:
+                self._held_builds.append(effect)
+            elif isinstance(effect, BuildIndex):
                 self.mailbox.put(self._index.build(effect))
             elif isinstance(effect, BalancerEffect) and self.hold_balancer:
                 self._held_orders.append(effect)
@@ -219,6 +223,14 @@ class World:
         self.hold_balancer = False
         held, self._held_orders = self._held_orders, []
         self._balancer.carry_out(held)
+        self.settle()
+
+    def release_builder(self) -> None:
+        """The thread that builds the index goes on, with what it was asked for meanwhile."""
+        self.hold_builder = False
+        held, self._held_builds = self._held_builds, []
+        for order in held:
+            self.mailbox.put(self._index.build(order))
         self.settle()
 
     def tell(self, kind: str, **body: Any) -> None:
