@@ -5,7 +5,6 @@ time limit) is sent through Celery into a recorder, and later ones fill that tem
 publish in kombu's batches. Never retries: an error means that the outcome is unknown. One thread at a time.
 """
 
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -18,17 +17,17 @@ from kombu import Connection, Producer
 from kombu.exceptions import ChannelError, KombuError
 
 from scheduler_service.adapters.celery_message import SHOWN, SendOptions, Template, record_template
+from scheduler_service.adapters.queue_heads import client_of, is_redis, prefixed, redis_head
 from scheduler_service.adapters.redis_client import ANSWER_TIMEOUT, CONNECT_TIMEOUT
 from scheduler_service.core.errors import BrokerUnavailable
 from scheduler_service.core.feedback import ServerGeneration
 from scheduler_service.core.instants import Duration
 from scheduler_service.core.model import ReleasedRun
-from scheduler_service.core.wire import GENERATION_OF_BROKER, HEADER_SEQ
+from scheduler_service.core.wire import GENERATION_OF_BROKER
 from scheduler_service.ports.broker import QueueHead
 
 _PUSHED_AT_ONCE: Final = 500
 _PUSHED_BYTES: Final = 4 * 1024 * 1024
-_SEARCHED_AT_HEAD: Final = 50
 _REVOKED_AT_ONCE: Final = 500
 _TEMPLATES_KEPT: Final = 2_000
 _TAG_BYTES: Final = 16
@@ -79,7 +78,7 @@ class CeleryDispatcher:
     def publish(self, runs: Sequence[ReleasedRun]) -> None:
         """In order within each queue; after an error any part of them may have been sent."""
         with self._broker() as channel:
-            if _is_redis(channel):
+            if is_redis(channel):
                 self._push(channel, runs)
             else:
                 self._send(channel, runs)
@@ -87,15 +86,15 @@ class CeleryDispatcher:
     def ping(self) -> None:
         """One round trip."""
         with self._broker() as channel:
-            if _is_redis(channel):
-                _redis(channel).ping()
+            if is_redis(channel):
+                client_of(channel).ping()
             else:
                 channel.connection.client.ensure_connection(max_retries=0)
 
     def heads(self, queues: Sequence[str]) -> dict[str, QueueHead]:
-        """The first of ours is looked for among the fifty messages that will be consumed next."""
+        """The first of ours is looked for among the fifty messages that will be consumed next, then among 5,000."""
         with self._broker() as channel:
-            look: Callable[[Any, str], QueueHead] = _redis_head if _is_redis(channel) else _declared_head
+            look: Callable[[Any, str], QueueHead] = redis_head if is_redis(channel) else _declared_head
             return {queue: look(channel, queue) for queue in queues}
 
     def revoke(self, task_ids: Sequence[str]) -> None:
@@ -117,11 +116,11 @@ class CeleryDispatcher:
     def look(self) -> ServerGeneration | None:
         """The run id of its Redis, beside the one that was accepted last."""
         with self._broker() as channel:
-            if not _is_redis(channel):
+            if not is_redis(channel):
                 return None
-            client = _redis(channel)
+            client = client_of(channel)
             server: Any = client.info("server")
-            marker: Any = client.get(_prefixed(channel, GENERATION_OF_BROKER)) or b""
+            marker: Any = client.get(prefixed(channel, GENERATION_OF_BROKER)) or b""
         name = str(server.get("run_id", "unnamed"))
         accepted, _, floor = marker.decode().partition(":")
         return ServerGeneration(name, accepted == name, int(floor or 0))
@@ -129,7 +128,7 @@ class CeleryDispatcher:
     def accept(self, name: str, floor: int) -> None:
         """A marker beside the queues: it goes when they go."""
         with self._broker() as channel:
-            _redis(channel).set(_prefixed(channel, GENERATION_OF_BROKER), f"{name}:{floor}")
+            client_of(channel).set(prefixed(channel, GENERATION_OF_BROKER), f"{name}:{floor}")
 
     def _push(self, channel: Any, runs: Sequence[ReleasedRun]) -> None:
         pending: dict[str, list[bytes]] = {}
@@ -138,10 +137,10 @@ class CeleryDispatcher:
             template = self._template(channel, run)
             tag = tags[2 * _TAG_BYTES * n : 2 * _TAG_BYTES * (n + 1)]
             pending.setdefault(template.key, []).append(template.fill(run, tag))
-        with _redis(channel).pipeline(transaction=False) as pipe:
+        with client_of(channel).pipeline(transaction=False) as pipe:
             for key, messages in pending.items():
                 for part in _bounded(messages):
-                    pipe.lpush(_prefixed(channel, key), *part)
+                    pipe.lpush(prefixed(channel, key), *part)
             pipe.execute()
 
     def _template(self, channel: Any, run: ReleasedRun) -> Template:
@@ -191,19 +190,6 @@ class CeleryDispatcher:
                 connection.close()
 
 
-def _is_redis(channel: Any) -> bool:
-    return hasattr(channel, "global_keyprefix") and hasattr(channel, "priority_steps")
-
-
-def _redis(channel: Any) -> redis.Redis:
-    """A client on kombu's own pool; keys are prefixed here, since kombu prefixes only the commands it uses."""
-    return redis.Redis(connection_pool=channel.pool)
-
-
-def _prefixed(channel: Any, key: str) -> str:
-    return f"{channel.global_keyprefix}{key}"
-
-
 def _bounded(messages: Sequence[bytes]) -> Iterator[list[bytes]]:
     """The messages in parts that one command may carry."""
     part: list[bytes] = []
@@ -216,43 +202,6 @@ def _bounded(messages: Sequence[bytes]) -> Iterator[list[bytes]]:
         size += len(message)
     if part:
         yield part
-
-
-def _redis_head(channel: Any, queue: str) -> QueueHead:
-    """Workers pop from the right, the list of the smallest priority number first."""
-    keys = [_prefixed(channel, channel._q_for_pri(queue, step)) for step in channel.priority_steps]
-    client = _redis(channel)
-    with client.pipeline(transaction=False) as pipe:
-        for key in keys:
-            pipe.llen(key)
-            pipe.lrange(key, -1, -1)
-        answers = pipe.execute()
-    lengths, ends = answers[0::2], answers[1::2]
-    first = next((end[0] for end in ends if end), None)
-    seq = None if first is None else _seq_of(first)
-    if first is not None and seq is None:
-        seq = _first_seq(client, keys)
-    return QueueHead(sum(lengths), seq)
-
-
-def _first_seq(client: redis.Redis, keys: Sequence[str]) -> int | None:
-    left = _SEARCHED_AT_HEAD
-    for key in keys:
-        messages: Any = client.lrange(key, -left, -1) if left else []
-        seq = next((seq for seq in map(_seq_of, reversed(messages)) if seq is not None), None)
-        if seq is not None:
-            return seq
-        left -= len(messages)
-    return None
-
-
-def _seq_of(message: bytes) -> int | None:
-    """The seq in a raw message of ours; None for anybody else's."""
-    try:
-        seq = json.loads(message)["headers"][HEADER_SEQ]
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return None
-    return seq if isinstance(seq, int) else None
 
 
 def _declared_head(channel: Any, queue: str) -> QueueHead:

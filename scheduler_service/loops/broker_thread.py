@@ -213,7 +213,8 @@ class BrokerThread:
                     self._claims.forget([task_id(run_id, attempt) for run_id, attempt in attempts])
                 case InspectQueues(queues=queues):
                     heads = self._dispatcher.heads(queues)
-                    self._mailbox.put(QueuesSeen({name: (head.length, head.seq) for name, head in heads.items()}))
+                    left = {name: 0 if head.none_of_ours else head.length for name, head in heads.items()}
+                    self._mailbox.put(QueuesSeen({name: (left[name], head.seq) for name, head in heads.items()}))
                 case TrimInbox(position=position):
                     # In a stream that began anew, what lies before this position may not be read yet.
                     if self._claims.look().accepted:

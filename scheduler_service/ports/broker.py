@@ -79,10 +79,14 @@ class Claims(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class QueueHead:
-    """A queue as the broker has it: how many messages, and the seq of the first of ours (None: foreign, or empty)."""
+    """A queue as the broker has it: how many messages, and the seq of the first of ours (None: none was found).
+
+    `none_of_ours`: every message was looked at. Else one of ours may wait further behind than was looked.
+    """
 
     length: int
     seq: int | None
+    none_of_ours: bool = False
 
 
 class Dispatcher(Protocol):

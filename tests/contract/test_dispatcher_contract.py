@@ -18,7 +18,7 @@ from scheduler_service.core.feedback import ServerGeneration
 from scheduler_service.core.identity import task_id
 from scheduler_service.core.instants import SECOND, parse_instant
 from scheduler_service.core.model import ReleasedRun
-from scheduler_service.ports.broker import Dispatcher
+from scheduler_service.ports.broker import Dispatcher, QueueHead
 from tests.support.fakes_redis import FakeDispatcher
 from tests.support.processes import free_port
 from tests.support.redis_server import RedisServer
@@ -153,10 +153,19 @@ def test_the_first_message_of_ours_is_found_behind_foreign_ones(broker: Broker) 
     assert (head.length, head.seq) == (5, 21)
 
 
-def test_a_queue_of_foreign_messages_has_no_seq(broker: Broker) -> None:
-    broker.push_foreign("default")
-    head = broker.dispatcher.heads(["default"])["default"]
-    assert (head.length, head.seq) == (1, None)
+@pytest.mark.parametrize("foreign", [0, 1, 49, 50, 51, 450])
+def test_a_queue_whose_messages_are_all_foreign_is_known_to_hold_none_of_ours(broker: Broker, foreign: int) -> None:
+    for _ in range(foreign):
+        broker.push_foreign("default")
+    assert broker.dispatcher.heads(["default"])["default"] == QueueHead(foreign, None, none_of_ours=True)
+    broker.dispatcher.publish([released("a", seq=21), released("b", seq=22)])
+    assert broker.dispatcher.heads(["default"])["default"] == QueueHead(foreign + 2, 21)
+
+
+@pytest.mark.redis
+def test_behind_more_foreign_messages_than_are_looked_at_one_of_ours_may_wait(real: RealBroker) -> None:
+    real.client.lpush("default", *["{}"] * 5_001)
+    assert real.dispatcher.heads(["default"])["default"] == QueueHead(5_001, None)
 
 
 def test_a_ping_is_answered_and_a_revoke_taken(broker: Broker) -> None:

@@ -659,6 +659,18 @@ class TestRepublish:
         seqs = [run.seq for run in world.dispatcher.published if run.run_id == run_id]
         assert seqs[0] < seqs[1]
 
+    def test_a_lost_message_is_sent_again_while_its_queue_holds_only_somebody_else_s(self, world: World) -> None:
+        world.workers.listening = False
+        run_id = world.enqueue()
+        assert world.dispatcher.pop("default") == attempt_of(run_id)
+        for _ in range(3):
+            world.dispatcher.push_foreign("default")
+        world.advance(MINUTE)
+        seqs = [run.seq for run in world.dispatcher.published if run.run_id == run_id]
+        assert len(seqs) == 2
+        world.advance(10 * MINUTE)
+        assert [run.seq for run in world.dispatcher.published if run.run_id == run_id] == seqs
+
     def test_a_long_backlog_is_no_loss(self, world: World) -> None:
         world.workers.listening = False
         for _ in range(20):

@@ -269,7 +269,8 @@ class FakeDispatcher:
 
     @staticmethod
     def _head(waiting: "deque[ReleasedRun | None]") -> QueueHead:
-        return QueueHead(len(waiting), next((run.seq for run in waiting if run is not None), None))
+        seq = next((run.seq for run in waiting if run is not None), None)
+        return QueueHead(len(waiting), seq, none_of_ours=seq is None)
 
     def _must_answer(self) -> None:
         if self.away:
