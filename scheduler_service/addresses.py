@@ -2,6 +2,7 @@
 
 import errno
 import http.client
+import ipaddress
 import re
 import socket
 from collections.abc import Callable
@@ -84,6 +85,23 @@ def http_url(host: str, port: int) -> str:
     """The address of an HTTP server that listens on `host`, as this machine reaches it."""
     name = reachable(host)
     return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address or name of the Host header means this machine."""
+    name = host.strip("[]").lower()
+    parts = name.split(".")
+    dotted = len(parts) == 4 and parts[0] == "127" and all(part.isdigit() for part in parts)
+    return dotted or name in ("::1", "localhost") or name.endswith(".localhost")
+
+
+def is_address(host: str) -> bool:
+    """Whether a name of the Host header is an IP address, which no foreign name server can choose."""
+    try:
+        ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    return True
 
 
 def reachable(host: str) -> str:

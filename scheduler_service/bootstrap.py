@@ -151,8 +151,12 @@ def run_leader(settings: Settings) -> None:
 
 
 def run_until_signalled(leader: Leader) -> None:
-    """Run it in this, the main, thread; the first signal stops it cleanly, the second has its usual effect."""
-    with from_signals(leader.stop) as stop:
+    """Run it in this, the main, thread; the first signal stops it cleanly, the second has its usual effect.
+
+    SIGUSR1 says that a stop is near: nothing more is dispatched, while reports of what runs are still applied.
+    """
+    with from_signals(leader.pause) as pause, from_signals(leader.stop) as stop:
+        signal.signal(signal.SIGUSR1, lambda *_: pause())
 
         def on_signal(number: int, frame: FrameType | None) -> None:
             signal.signal(number, signal.SIG_DFL)

@@ -130,6 +130,7 @@ class Settings(BaseSettings):
     redispatch_after: DurationText = 30 * SECOND
     publish_window: int = Field(10_000, ge=1, le=1_000_000)
     retention: DurationText = 30 * DAY
+    stop_timeout: DurationText = 30 * SECOND
 
     api_host: str = Field("127.0.0.1", min_length=1)
     api_port: Port = 8080
@@ -139,6 +140,7 @@ class Settings(BaseSettings):
     flower_host: str = Field("127.0.0.1", min_length=1)
     flower_port: Port = 5555
     flower_password: str | None = Field(None, repr=False, pattern="^[^,]+$")
+    flower_max_tasks: int = Field(10_000, ge=1, le=1_000_000)
     flower_url: str | None = Field(None, pattern=r"^https?://")
     trace_url: str | None = Field(None, pattern=r"^https?://.*\{trace_id\}")
     metrics_host: str = Field("127.0.0.1", min_length=1)
@@ -224,6 +226,14 @@ def load_settings(config: Path | str | None = None, **given: Any) -> Settings:
         raise BadValues(_complaints(exc, {**dict.fromkeys(unset, str(path)), **dict.fromkeys(wanted, "")})) from None
     except BadValue as exc:
         raise BadValues([BadValue(f"{PREFIX}{exc.field.upper()}", exc.value, exc.allowed)]) from None
+
+
+def api_tokens_text(environ: Mapping[str, str]) -> str:
+    """The API's tokens as they were given, by environment or settings file, commas between."""
+    given = environ.get(f"{PREFIX}API_TOKENS")
+    path = environ.get(f"{PREFIX}CONFIG")
+    in_file = _read_file(Path(path)).get("api_tokens", ()) if path and not given else ()
+    return given or (in_file if isinstance(in_file, str) else ",".join(map(str, in_file)))
 
 
 def _refuse_unknown_variables(environ: Mapping[str, str]) -> None:

@@ -1,7 +1,8 @@
 """What several processes print, merged into one stream of whole lines with their names.
 
-Owns a thread that writes, so that a terminal somebody has paused never stops the processes: past a bound, lines
-are dropped and counted. Colours only on a terminal, and never with NO_COLOR.
+Promises that no part's text steers the terminal or passes for another part's line. Owns a thread that writes, so that
+a terminal somebody has paused never stops the processes: past a bound, lines are dropped and counted. Colours only on
+a terminal, and never with NO_COLOR.
 """
 
 import os
@@ -30,18 +31,22 @@ class Console:
         self._writer.start()
 
     def line(self, name: str, text: str) -> None:
-        """One line that the part `name` printed."""
-        prefix = name.ljust(self._width) + " |"
-        colour = self._colour.get(name)
-        self._put(f"\033[{colour}m{prefix}\033[0m {text}" if colour else f"{prefix} {text}")
+        """One line that the part `name` printed; what would steer a terminal is shown, not done."""
+        self._labelled(name, harmless(text))
 
     def status(self, name: str, text: str) -> None:
         """One line about the part `name`."""
-        self.line(name, f"\033[1m* {text}\033[0m" if self._colour else f"* {text}")
+        shown = harmless(text)
+        self._labelled(name, f"\033[1m* {shown}\033[0m" if self._colour else f"* {shown}")
 
     def plain(self, text: str) -> None:
         """Lines of nobody in particular."""
         self._put(text)
+
+    def _labelled(self, name: str, text: str) -> None:
+        prefix = name.ljust(self._width) + " |"
+        colour = self._colour.get(name)
+        self._put(f"\033[{colour}m{prefix}\033[0m {text}" if colour else f"{prefix} {text}")
 
     def close(self, timeout: float = 2) -> None:
         """Write what is left, as long as somebody reads it."""
@@ -76,3 +81,10 @@ class Console:
         """Point the stream nowhere, so that what it still holds does not fail once more when the process ends."""
         with suppress(OSError, ValueError), open(os.devnull, "w") as nowhere:
             os.dup2(nowhere.fileno(), self._stream.fileno())
+
+
+def harmless(text: str) -> str:
+    """The text on one line, with each control, line-breaking or direction-changing character written as an escape."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\t" else c.encode("unicode_escape").decode("ascii") for c in text)

@@ -4,11 +4,15 @@ Owns their bodies. Promises: a demo job that is already there stays as it is, so
 them is a built-in task, and none leaves this machine.
 """
 
+import hashlib
+import secrets
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from scheduler_service.client import ApiError, Client
+from scheduler_service.config import api_tokens_text
 from scheduler_service.core.instants import format_instant, from_datetime
 
 JOBS: Final[tuple[dict[str, Any], ...]] = (
@@ -87,6 +91,13 @@ def demo_jobs(now: datetime) -> list[dict[str, Any]]:
         "tags": ["demo"],
     }
     return [*(dict(job) for job in JOBS), once]
+
+
+def with_demo_token(environ: Mapping[str, str]) -> tuple[str, str]:
+    """The tokens that the API is to know, with one more for the demo jobs; and that one. It ends with this `up`."""
+    token = secrets.token_urlsafe(24)
+    own = f"up-demo:operator:{hashlib.sha256(token.encode()).hexdigest()}"
+    return ",".join(filter(None, [api_tokens_text(environ), own])), token
 
 
 def add_demo_jobs(client: Client, now: datetime) -> None:

@@ -31,7 +31,7 @@ from scheduler_service.logs import configure_logs
 from scheduler_service.loops.leader import Leader
 from scheduler_service.run_file import only_one, read_run, write_run
 from scheduler_service.stopping import from_signals
-from scheduler_service.up import LOOPBACK, EmbeddedRedis, embedded_redis
+from scheduler_service.up import EmbeddedRedis, embedded_redis
 from workers.embedded import EmbeddedWorker
 
 _REDIS_WITHIN: Final = 10.0
@@ -171,14 +171,14 @@ class _RedisServer:
     """The embedded server as our child; started again where it died."""
 
     def __init__(self, planned: EmbeddedRedis) -> None:
-        self.url = f"redis://{LOOPBACK}:{planned.port}/0"
+        self.url = planned.url
         self._planned = planned
         self._process = self._start()
 
     def _start(self) -> subprocess.Popen[bytes]:
         planned = self._planned
         process = subprocess.Popen(
-            tethered(server_argv(planned.binary, planned.folder, planned.port)),
+            tethered(server_argv(planned.binary, planned.folder, planned.port, planned.password)),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -186,7 +186,7 @@ class _RedisServer:
             start_new_session=True,  # Ctrl-C is for us; it ends after the last report
         )
         deadline = time.monotonic() + _REDIS_WITHIN
-        while not serves_folder(planned.port, planned.folder):
+        while not serves_folder(planned.port, planned.folder, planned.password):
             if process.poll() is not None or time.monotonic() > deadline:
                 process.kill()
                 process.wait()

@@ -13,9 +13,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from scheduler_service.core.errors import ItineraryError
+from scheduler_service.private_files import private_folder, private_opener, write_private
 
 RUN_FILE: Final = "run.json"
 LOCK_FILE: Final = "up.lock"
+REDIS_FILE: Final = "redis.url"
+"""The address of the Redis that `up` runs, password included; readable by the account that runs it alone."""
 
 
 class AlreadyUp(ItineraryError):
@@ -25,8 +28,8 @@ class AlreadyUp(ItineraryError):
 @contextmanager
 def only_one(data_dir: Path) -> Iterator[None]:
     """Inside, no other `up` runs on `data_dir`; AlreadyUp where one does. The lock goes with the process."""
-    data_dir.mkdir(parents=True, exist_ok=True)
-    with (data_dir / LOCK_FILE).open("a+") as held:
+    private_folder(data_dir)
+    with open(data_dir / LOCK_FILE, "a+", opener=private_opener) as held:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -52,7 +55,4 @@ def read_run(data_dir: Path) -> dict[str, Any]:
 
 def write_run(data_dir: Path, content: Mapping[str, Any]) -> None:
     """Replace what is written, so that a reader sees the old or the new whole."""
-    path = data_dir / RUN_FILE
-    fresh = path.with_suffix(".new")
-    fresh.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
-    fresh.replace(path)
+    write_private(data_dir / RUN_FILE, json.dumps(content, indent=2) + "\n")

@@ -34,7 +34,8 @@ STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 @dataclass(frozen=True, slots=True)
 class Part:
     """A program to keep running. The next one first starts when `ready` says yes, asked often: it answers within
-    a second. A part that runs `once` is finished when it exits with 0, and started again otherwise.
+    a second. A part that runs `once` is finished when it exits with 0, and started again otherwise. `pause_signal` asks
+    it to begin nothing new, as soon as a stop is asked for and before any part is stopped.
     """
 
     name: str
@@ -44,6 +45,8 @@ class Part:
     stop_signal: signal.Signals = signal.SIGTERM
     stop_timeout: float = 10.0
     once: bool = False
+    pause_signal: signal.Signals | None = None
+    umask: int = -1
 
 
 @dataclass(slots=True)
@@ -96,6 +99,9 @@ class Supervisor:
             for kept in self._kept:
                 if kept.process is None and kept.state != "done":
                     kept.state = "stopped"
+                elif kept.process is not None and kept.part.pause_signal and kept.been_ready:
+                    with suppress(ProcessLookupError):
+                        kept.process.send_signal(kept.part.pause_signal)
         elif now - self._stop_asked_at > HURRY_AFTER:  # `timeout` and some shells send one signal twice
             for kept in reversed(self._kept):
                 if kept.process is not None:
@@ -128,6 +134,7 @@ class Supervisor:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                umask=kept.part.umask,
             )
         except OSError as exc:
             self._wait_to_restart(kept, now, 0.0, f"could not be started: {exc}")

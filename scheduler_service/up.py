@@ -5,12 +5,14 @@ migrated before anything starts, addresses and pids in run.json. How parts are k
 """
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import scheduler_service
 from scheduler_service.adapters.embedded_redis import (
@@ -26,11 +28,20 @@ from scheduler_service.config import PREFIX, Settings
 from scheduler_service.console import Console
 from scheduler_service.core.errors import BadValue, ItineraryError
 from scheduler_service.core.instants import SECOND, format_instant
-from scheduler_service.run_file import only_one, read_run, write_run
+from scheduler_service.demo import with_demo_token
+from scheduler_service.private_files import (
+    kept_password,
+    new_password,
+    private_folder,
+    private_umask,
+    write_private,
+)
+from scheduler_service.run_file import REDIS_FILE, only_one, read_run, write_run
 from scheduler_service.supervisor import Part, State, Supervisor
 from scheduler_service.version import VERSION
 
 LOOPBACK: Final = "127.0.0.1"
+FLOWER_FILE: Final = "flower.password"
 EMBEDDED_REDIS_PORT: Final = 6390
 """Not Redis's own 6379: a program that empties "its" local Redis must not meet ours."""
 
@@ -42,6 +53,12 @@ class EmbeddedRedis:
     binary: ServerBinary
     folder: Path
     port: int
+    password: str = field(repr=False)
+
+    @property
+    def url(self) -> str:
+        """Its whole address, password included."""
+        return f"redis://:{self.password}@{LOOPBACK}:{self.port}/0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +69,12 @@ class Plan:
     redis: EmbeddedRedis | None
     api_port: int
     flower_port: int
+    flower_password: str = field(repr=False)
     notes: tuple[str, ...] = ()
 
     @property
     def redis_url(self) -> str:
-        return f"redis://{LOOPBACK}:{self.redis.port}/0" if self.redis else self.settings.redis_url
+        return self.redis.url if self.redis else self.settings.redis_url
 
     @property
     def api_url(self) -> str:
@@ -72,9 +90,9 @@ def run_up(settings: Settings, *, demo: bool = False, app: str | None = None) ->
 
     Call it from the main thread.
     """
-    with only_one(settings.data_dir), Ports() as ports:
+    with private_umask() as theirs, only_one(settings.data_dir), Ports() as ports:
         plan = make_plan(settings, read_run(settings.data_dir), ports)
-        parts = parts_of(plan, demo=demo, app=app)
+        parts = parts_of(plan, demo=demo, app=app, worker_umask=theirs)
         console = Console([part.name for part in parts])
         try:
             console.plain("\n".join([f"Itinerary {VERSION}, everything in {settings.data_dir}", *plan.notes]))
@@ -102,7 +120,18 @@ def make_plan(settings: Settings, last_run: Mapping[str, Any], ports: Ports) -> 
     if "redis_url" not in settings.model_fields_set:
         redis = embedded_redis(settings.data_dir, last_run, ports)
         notes.append(f"Redis is {redis.binary}")
-    return Plan(settings, redis, api_port, flower_port, tuple(notes))
+    password, is_new = flower_password(settings)
+    if is_new:
+        notes.append(f"Flower asks for the user itinerary and the password {password} (kept in {FLOWER_FILE})")
+    return Plan(settings, redis, api_port, flower_port, password, tuple(notes))
+
+
+def flower_password(settings: Settings) -> tuple[str, bool]:
+    """Flower's password, of the settings or of the data folder; and whether it was created just now."""
+    if settings.flower_password:
+        return settings.flower_password, False
+    private_folder(settings.data_dir)
+    return kept_password(settings.data_dir / FLOWER_FILE)
 
 
 def _choose(settings: Settings, name: str, host: str, ports: Ports) -> int:
@@ -120,35 +149,60 @@ def embedded_redis(data_dir: Path, last_run: Mapping[str, Any], ports: Ports) ->
     binary = find_server()
     folder = server_folder(binary, data_dir)
     last = last_run.get("redis_port")
+    password = _redis_password(data_dir)
     if not isinstance(last, int) or not 0 < last < 65536:
         last = EMBEDDED_REDIS_PORT
-    elif serves_folder(last, folder):
+    elif serves_folder(last, folder, password) or serves_folder(last, folder):
         # Where the kernel does not end it with its parent, it may survive a kill -9; two would ruin the folder.
         raise ItineraryError(f"a server of an earlier run still keeps {folder}: stop what listens on port {last}")
-    return EmbeddedRedis(binary, folder, ports.take_from(last, LOOPBACK))
+    chosen = EmbeddedRedis(binary, folder, ports.take_from(last, LOOPBACK), password)
+    write_private(data_dir / REDIS_FILE, chosen.url + "\n")
+    return chosen
 
 
-def parts_of(plan: Plan, *, demo: bool, app: str | None = None) -> list[Part]:
-    """Every program of this machine, in the order in which they start."""
+def _redis_password(data_dir: Path) -> str:
+    """The password of the last time, so that whoever was given the address finds Redis again."""
+    try:
+        known = urlsplit((data_dir / REDIS_FILE).read_text("utf-8").strip()).password
+    except (FileNotFoundError, ValueError):
+        known = None
+    return known or new_password()
+
+
+def parts_of(plan: Plan, *, demo: bool, app: str | None = None, worker_umask: int = -1) -> list[Part]:
+    """Every program of this machine, in the order in which they start.
+
+    `worker_umask` is what the files of tasks are created with; those of the other parts are private.
+    """
     env = child_env(plan, os.environ)
     processes = str(max(4, min(8, os.cpu_count() or 1)))
     api_answers = answers(plan.settings.api_host, plan.api_port, "/healthz")
-    flower_answers = answers(LOOPBACK, plan.flower_port, "/")
+    flower_answers = answers(LOOPBACK, plan.flower_port, "/healthcheck")
+    # Tasks are not given what opens Flower.
+    with_flower = {**env, f"{PREFIX}FLOWER_PASSWORD": plan.flower_password}
+    env.pop(f"{PREFIX}FLOWER_PASSWORD", None)
+    words = ["-c", processes, *(["--app", app] if app else [])]
+    patience = plan.settings.stop_timeout / SECOND
     own = [
-        Part("leader", _command("leader"), env),
-        Part("worker", _command("worker", "-c", processes, *(["--app", app] if app else [])), env),
-        Part("api", _command("api"), env, api_answers, stop_timeout=5),
-        Part("flower", _command("flower"), env, flower_answers, stop_timeout=5),
+        Part("leader", _command("leader"), env, pause_signal=signal.SIGUSR1),
+        Part("worker", _command("worker", *words), env, stop_timeout=patience, umask=worker_umask),
+        Part("api", _command("api"), with_flower, api_answers, stop_timeout=5),
+        Part("flower", _command("flower"), with_flower, flower_answers, stop_timeout=5),
     ]
-    example = Part("demo", [sys.executable, "-m", "scheduler_service.demo", plan.api_url], env, once=True)
+    with_token = env
+    if demo and plan.settings.api_tokens:
+        known, token = with_demo_token(os.environ)
+        with_token = {**env, f"{PREFIX}API_TOKEN": token}
+        with_flower[f"{PREFIX}API_TOKENS"] = known
+    example = Part("demo", [sys.executable, "-m", "scheduler_service.demo", plan.api_url], with_token, once=True)
     return [*_redis_part(plan.redis), *own, *([example] if demo else [])]
 
 
 def _redis_part(redis: EmbeddedRedis | None) -> list[Part]:
     if redis is None:
         return []
-    argv = server_argv(redis.binary, redis.folder, redis.port)
-    return [Part("redis", argv, os.environ, lambda: serves_folder(redis.port, redis.folder))]
+    argv = server_argv(redis.binary, redis.folder, redis.port, redis.password)
+    return [Part("redis", argv, os.environ, lambda: serves_folder(redis.port, redis.folder, redis.password))]
 
 
 def _command(*words: str) -> list[str]:
@@ -198,14 +252,23 @@ class _Journal:
             self._console.plain(address_table(self._plan))
 
 
+def _where(plan: Plan, file: str) -> str:
+    """Where the secret that is not shown can be read, if it was created here."""
+    given = plan.settings.flower_password if file == FLOWER_FILE else plan.redis is None
+    if given:
+        return ""
+    what = "password" if file == FLOWER_FILE else "whole address"
+    return f", {what} in {plan.settings.data_dir / file}"
+
+
 def address_table(plan: Plan) -> str:
     """What listens where, for people."""
     rows = [
         ("Dashboard", plan.api_url),
         ("API", f"{plan.api_url}/api/v1, described at {plan.api_url}/docs"),
-        ("Flower", plan.flower_url),
+        ("Flower", f"{plan.flower_url}, by the dashboard's link; user itinerary{_where(plan, FLOWER_FILE)}"),
         ("Metrics", f"{plan.api_url}/metrics"),
-        ("Redis", shown_url(plan.redis_url)),
+        ("Redis", f"{shown_url(plan.redis_url)}{_where(plan, REDIS_FILE)}"),
         ("Database", shown_url(plan.settings.database_url)),
     ]
     lines = [f"  {label:10} {address}" for label, address in rows]

@@ -19,8 +19,10 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from scheduler_service.core.errors import ItineraryError
+from scheduler_service.private_files import write_private
 
 OLDEST: Final = (6, 2)
+PASSWORD_FILE: Final = "password.conf"
 _VERSION = re.compile(r"^(Redis|Valkey) server v=(\d+)\.(\d+)\.(\d+)", re.MULTILINE)
 
 
@@ -77,8 +79,15 @@ def server_folder(binary: ServerBinary, data_dir: Path) -> Path:
     return folder
 
 
-def server_argv(binary: ServerBinary, folder: Path, port: int) -> list[str]:
-    """The command of a server on loopback `port` that loses nothing it has acknowledged."""
+def server_argv(binary: ServerBinary, folder: Path, port: int, password: str | None = None) -> list[str]:
+    """The command of a server on loopback `port` that loses nothing it has acknowledged.
+
+    Writes its password into a file of the folder: every account of the machine sees a command.
+    """
+    secret = []
+    if password:
+        write_private(folder / PASSWORD_FILE, f"requirepass {password}\n")
+        secret = [str(folder / PASSWORD_FILE)]
     options = {
         "bind": "127.0.0.1",
         "port": str(port),
@@ -91,14 +100,15 @@ def server_argv(binary: ServerBinary, folder: Path, port: int) -> list[str]:
         "daemonize": "no",
         "loglevel": "warning",
     }
-    return [str(binary.path), *(word for name, value in options.items() for word in (f"--{name}", value))]
+    return [str(binary.path), *secret, *(word for name, value in options.items() for word in (f"--{name}", value))]
 
 
-def serves_folder(port: int, folder: Path) -> bool:
+def serves_folder(port: int, folder: Path, password: str | None = None) -> bool:
     """Whether the server on `port` is ready and is the one that keeps `folder`, not a stranger's."""
     client = redis.Redis(
         host="127.0.0.1",
         port=port,
+        password=password,
         socket_timeout=1,
         socket_connect_timeout=1,
         retry=Retry(NoBackoff(), 0),

@@ -13,6 +13,7 @@ from typing import Annotated, Final
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
+from scheduler_service.addresses import is_loopback
 from scheduler_service.api.problems import Problem
 from scheduler_service.api.queries import check_query
 from scheduler_service.config import ApiToken, Role, Settings
@@ -28,14 +29,6 @@ def check_exposure(settings: Settings) -> None:
     if not settings.api_tokens and not is_loopback(settings.api_host):
         allowed = "without ITINERARY_API_TOKENS the API listens on 127.0.0.1, ::1 or localhost only"
         raise BadValues([BadValue("ITINERARY_API_HOST", settings.api_host, allowed)])
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an address or name of the Host header means this machine."""
-    name = host.strip("[]").lower()
-    parts = name.split(".")
-    dotted = len(parts) == 4 and parts[0] == "127" and all(part.isdigit() for part in parts)
-    return dotted or name in ("::1", "localhost") or name.endswith(".localhost")
 
 
 def token_of(tokens: tuple[ApiToken, ...], presented: str) -> ApiToken | None:

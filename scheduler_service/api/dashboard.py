@@ -11,6 +11,7 @@ from scheduler_service.api.pages import (
     backfill,
     explain,
     failures,
+    flower,
     job,
     job_form,
     jobs,
@@ -26,7 +27,7 @@ from scheduler_service.api.templating import DOCS_HEADERS, HERE, templates
 from scheduler_service.version import VERSION
 
 router = APIRouter(include_in_schema=False)
-for _part in (overview, jobs, job, backfill, job_form, runs, run, failures, workers, load, explain, audit):
+for _part in (overview, jobs, job, backfill, job_form, runs, run, failures, workers, load, explain, audit, flower):
     router.include_router(_part.router)
 
 

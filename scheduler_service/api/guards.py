@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from scheduler_service.api.auth import is_loopback
+from scheduler_service.addresses import is_loopback
 from scheduler_service.api.problems import Problem, problem_response
 
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})

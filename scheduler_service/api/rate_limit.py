@@ -13,7 +13,8 @@ from typing import Final
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from scheduler_service.api.auth import is_loopback, presented_token, token_of
+from scheduler_service.addresses import is_loopback
+from scheduler_service.api.auth import presented_token, token_of
 from scheduler_service.api.problems import Problem, problem_response
 from scheduler_service.config import ApiToken, Settings
 

@@ -24,14 +24,14 @@ from scheduler_service.api.context import system_clock
 from scheduler_service.api.leader_line import LeaderLine
 from scheduler_service.cli.output import print_json
 from scheduler_service.config import Settings
-from scheduler_service.core.errors import ItineraryError
+from scheduler_service.core.errors import BadValue, ItineraryError
 from scheduler_service.core.instants import DAY, HOUR, format_duration
 from scheduler_service.core.pruning import Past, horizon
 from scheduler_service.core.relative import relative
 from scheduler_service.core.zone_rules import rules_in_use
 from scheduler_service.logs import escaped
 from scheduler_service.notifying import targets_of
-from scheduler_service.run_file import read_run
+from scheduler_service.run_file import REDIS_FILE, read_run
 
 _OLDEST_REDIS: Final = (6, 2)
 _MOST_COUNTED: Final = 10_000
@@ -78,10 +78,15 @@ def examine(settings: Settings, *, as_json: bool = False) -> int:
 
 def _as_up_runs_it(settings: Settings) -> Settings:
     """Where `up` chose Redis itself and nobody named another, that one is looked at."""
-    port = read_run(settings.data_dir).get("redis_port")
-    if "redis_url" in settings.model_fields_set or not isinstance(port, int):
+    if "redis_url" in settings.model_fields_set or not read_run(settings.data_dir).get("redis_port"):
         return settings
-    url = f"redis://127.0.0.1:{port}/0"
+    try:
+        url = (settings.data_dir / REDIS_FILE).read_text("utf-8").strip()
+    except FileNotFoundError:
+        return settings
+    except OSError as exc:
+        place = settings.data_dir / REDIS_FILE
+        raise BadValue("ITINERARY_REDIS_URL", None, f"{place} holds it and cannot be read: {exc.strerror}") from exc
     return settings.model_copy(update={"redis_url": url, "broker_url": url})
 
 

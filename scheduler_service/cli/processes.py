@@ -72,26 +72,11 @@ def worker(
 
 
 def flower(port: Port = None) -> None:
-    """Run Flower, with a login where ITINERARY_FLOWER_PASSWORD is set; without one on this machine's loopback only."""
-    from scheduler_service.api.auth import is_loopback
-
+    """Run Flower, behind a login: it does not start without ITINERARY_FLOWER_PASSWORD."""
     settings = _settings(logs=False, flower_port=port)
-    if not settings.flower_password and not is_loopback(settings.flower_host):
-        allowed = "without ITINERARY_FLOWER_PASSWORD Flower listens on 127.0.0.1, ::1 or localhost only"
-        raise BadValue("ITINERARY_FLOWER_HOST", settings.flower_host, allowed)
-    words = [
-        f"--address={settings.flower_host}",
-        f"--port={settings.flower_port}",
-        "--loglevel=WARNING",
-        "--logging=warning",
-    ]
-    environ = dict(os.environ)
-    if settings.flower_password:
-        environ["FLOWER_BASIC_AUTH"] = f"itinerary:{settings.flower_password}"  # not in argv: ps shows that
-    else:
-        environ["FLOWER_UNAUTHENTICATED_API"] = "true"
-    environ["ITINERARY_BROKER_URL"] = settings.broker_url
-    _become([sys.executable, "-m", "celery", "-A", "workers.celery_app", "flower", *words], environ)
+    from scheduler_service.flower_server.serve import serve_flower
+
+    serve_flower(settings)
 
 
 def migrate(

@@ -144,10 +144,10 @@ def iterate(state: SchedulerState, messages: Sequence[Feedback], now: Instant) -
 def next_wake(state: SchedulerState, now: Instant) -> Instant:
     """When the loop must look again, if no message comes before: the next due time, `loop_interval` at most."""
     wake = now + state.settings.loop_interval
-    for planned in (state.due, state.resend):
+    for planned in (state.resend,) if state.stopping else (state.due, state.resend):
         if planned:
             wake = min(wake, planned[0][0])
-    look_at = looking.look_at(state)
+    look_at = None if state.stopping else looking.look_at(state)
     if look_at is not None:
         wake = min(wake, look_at)
     return max(wake, now)

@@ -44,6 +44,7 @@ class Leader:
         self._ttl = ttl
         self._inbox_buffer = inbox_buffer
         self._stopped = threading.Event()
+        self._paused = threading.Event()
         self._loop: SchedulerLoop | None = None
         self._seen: tuple[LeaseView, Duration] | None = None
         self._keeper: LeaseKeeper | None = None
@@ -55,6 +56,13 @@ class Leader:
         self._stopped.set()
         if self._loop is not None:
             self._loop.stop()
+
+    def pause(self) -> None:
+        """Dispatch nothing more and take no lease; what workers report is still applied. Not for a signal handler."""
+        self._paused.set()
+        if self._loop is not None:
+            log.info("told that the stop is near, dispatching nothing more")
+            self._loop.pause()
 
     def silent_for(self) -> Duration:
         """Since when this process shows no sign of progress: a question for the lease, answered or not, or a pass.
@@ -75,7 +83,7 @@ class Leader:
         while not self._stopped.is_set():
             asked_at = self._asked_at = monotonic()
             self._keeper = None
-            lease = self._acquire()
+            lease = None if self._paused.is_set() else self._acquire()
             if lease is not None:
                 self._lead(lease, asked_at)
             else:
@@ -104,6 +112,8 @@ class Leader:
         mailbox = Mailbox()
         keeper = self._keeper = LeaseKeeper(self._leases, lease, asked_at, self._ttl, mailbox.wake)
         self._loop = SchedulerLoop(self._settings, self._outside, keeper, mailbox, self._inbox_buffer)
+        if self._paused.is_set():
+            self._loop.pause()
         if self._stopped.is_set():
             self._loop.stop()
         keeper.start()

@@ -78,6 +78,10 @@ class SchedulerLoop:
         self._stopping.set()
         self._mailbox.wake()
 
+    def pause(self) -> None:
+        """Dispatch and plan nothing more; reports are still read and committed, until `stop`."""
+        self._mailbox.put(Shutdown())
+
     def run(self) -> None:
         """Lead; returns after `stop`, raises LeaseLost when the lease is not confirmed, or what broke a thread."""
         state = self._take_over()

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from scheduler_service.api.auth import check_exposure, is_loopback
+from scheduler_service.addresses import is_loopback
+from scheduler_service.api.auth import check_exposure
 from scheduler_service.config import Settings
 from scheduler_service.core.errors import BadValues
 from tests.support.routes import address_of, routes_of

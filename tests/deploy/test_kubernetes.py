@@ -110,7 +110,7 @@ def test_every_part_runs_a_command_of_the_program_with_settings_that_it_accepts(
         settings = settings_of(environment, monkeypatch)
         check_exposure(settings)
         assert settings.database_url.startswith("postgresql") == (component(workload) in ("leader", "api", "migrate"))
-        assert bool(settings.flower_password) == (component(workload) == "flower")
+        assert bool(settings.flower_password) == (component(workload) in ("flower", "api"))
 
 
 def test_those_who_notify_take_its_settings_where_they_are_given() -> None:

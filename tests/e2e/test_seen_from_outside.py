@@ -8,7 +8,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
@@ -208,9 +208,9 @@ def test_so_does_that_of_a_scheduled_run_with_a_time_in_its_id(client: Client, s
 
 def links_of(system: Running, run_id: str) -> list[str]:
     """Where a run's page leads to, in Flower."""
-    links = re.findall(r'href="([^"]*/task/[^"]*)"', page(f"{system.written['api_url']}/runs/{quote(run_id)}"))
-    assert links
-    return links
+    paths = re.findall(r'href="/flower\?to=([^"]*)"', page(f"{system.written['api_url']}/runs/{quote(run_id)}"))
+    assert paths
+    return [system.written["flower_url"] + unquote(path) for path in paths]
 
 
 def state_in(flower: str, task_id: str) -> str | None:

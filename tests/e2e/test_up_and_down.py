@@ -4,11 +4,14 @@ import http.client
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from sqlalchemy import text
 
+from scheduler_service.adapters.database import Database
 from scheduler_service.client import ApiError, Client, NoAnswer
 from tests.support.processes import alive, wait_until
 from tests.support.running import Running
@@ -52,10 +55,37 @@ def test_the_api_answers_where_the_table_says(demo: Running, path: str) -> None:
     assert status_of(demo.written["api_url"], path) == 200
 
 
-@pytest.mark.parametrize("path", ["/tasks", "/workers", "/api/workers"])
-def test_flower_answers_where_the_table_says(demo: Running, path: str) -> None:
+def test_flower_answers_where_the_table_says(demo: Running) -> None:
     wait_until(lambda: demo.written["parts"]["flower"]["state"] == "ready", 60, lambda: demo.output)
-    assert status_of(demo.written["flower_url"], path) == 200
+    assert f"{demo.written['flower_url']}, by the dashboard's link" in demo.output
+    assert status_of(demo.written["flower_url"], "/healthcheck") == 200
+    assert status_of(demo.written["flower_url"], "/tasks") == 401
+
+
+def test_only_the_account_that_runs_it_can_read_what_it_keeps(demo: Running) -> None:
+    found = {path: path.stat() for path in (demo.data_dir, *demo.data_dir.rglob("*"))}
+    assert {"itinerary.db", "run.json", "redis.url", "flower.password"} <= {path.name for path in found}
+    assert not {str(path): oct(seen.st_mode) for path, seen in found.items() if seen.st_mode & 0o077}
+
+
+def test_at_the_stop_a_task_gets_its_time_and_nothing_new_is_dispatched(tmp_path: Path) -> None:
+    every_second = {"task": "itinerary.echo", "schedule": {"kind": "interval", "every": "1s"}}
+    with Running(tmp_path / ".itinerary") as running:
+        with running.client() as client:
+            slow = client.enqueue("itinerary.sleep", kwargs={"seconds": 12})["run_id"]
+            client.put_job("often", every_second)
+            wait_until(lambda: client.run(slow)["state"] == "running", 30, lambda: running.output)
+            wait_until(lambda: client.runs(job_id="often", state="completed")["items"], 30, lambda: running.output)
+        assert running.stop() == 0
+        assert "killed" not in running.output
+        database = Database(f"sqlite:///{running.data_dir}/itinerary.db", pool_size=1)
+        with closing(database), database.read() as reading:
+            states = dict(reading.execute(text("SELECT run_id, state FROM runs")).all())
+        assert states[slow] == "completed"
+        assert set(states.values()) <= {"completed", "scheduled"}, states
+        told = running.output.index("told that the stop is near")
+        released = running.output.rindex("runs released")
+        assert released < told, running.output
 
 
 def test_jobs_survive_a_clean_stop_and_no_process_is_left(tmp_path: Path) -> None:

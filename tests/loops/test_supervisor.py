@@ -179,6 +179,31 @@ def test_a_console_whose_reader_stopped_drops_lines_and_counts_them() -> None:
         assert "... 50 lines were dropped" in stream.getvalue()
 
 
+def test_what_a_part_prints_neither_steers_the_terminal_nor_passes_for_another_part(supervise: Any) -> None:
+    forged = "\\x1b[2J\\x1b]0;title\\x07 a\\rleader | forged \\x85leader | too \\u2028leader | and \\u202e that"
+    supervisor = supervise({"name": "worker", "argv": [sys.executable, "-S", "-X", "utf8", "-c", f"print('{forged}')"]})
+    line = supervisor.wait_for_line("forged")
+    assert line.startswith("worker | \\x1b[2J\\x1b]0;title\\x07 a\\rleader | forged \\x85leader")
+    assert line.rstrip("\n").isprintable()
+    assert not [line for line in supervisor.output.splitlines() if not line.startswith("worker | ")]
+
+
+def test_before_anything_is_stopped_a_part_is_asked_to_begin_nothing_new(supervise: Any) -> None:
+    careful = "import signal; signal.signal(signal.SIGUSR1, lambda *_: print('paused', flush=True))\n"
+    careful += "print('up', flush=True)\nwhile 1: signal.pause()"
+    supervisor = supervise(
+        {"name": "leader", "argv": [sys.executable, "-S", "-c", careful], "pause_signal": "SIGUSR1"},
+        {"name": "worker", "argv": STUBBORN, "stop_timeout": 2},
+    )
+    supervisor.wait_for_line("leader | up")
+    supervisor.wait_for_line("worker | up")
+    supervisor.signal(signal.SIGINT)
+    supervisor.wait_for_line("leader | paused")
+    assert order(supervisor, "stopped") == []
+    assert supervisor.wait() == 0
+    assert order(supervisor, "stopped") == ["worker", "leader"]
+
+
 def test_a_supervisor_that_nobody_reads_any_more_stops_its_parts(tmp_path: Path) -> None:
     chatter = "import time\nwhile 1: print('tick', flush=True); time.sleep(0.05)"
     part = {"name": "chatter", "argv": [sys.executable, "-S", "-c", chatter]}

@@ -1,5 +1,6 @@
 """What `itinerary up` plans: ports, the embedded Redis, the environment of its parts, and one `up` a folder."""
 
+import hashlib
 import os
 import re
 import socket
@@ -9,15 +10,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import redis
 
 from scheduler_service.addresses import Ports, http_url, is_free
-from scheduler_service.config import Settings
+from scheduler_service.config import Settings, load_settings
 from scheduler_service.core.errors import BadValue, ItineraryError
 from scheduler_service.core.job_body import read_job
-from scheduler_service.demo import demo_jobs
+from scheduler_service.demo import demo_jobs, with_demo_token
 from scheduler_service.run_file import AlreadyUp, only_one, read_run, write_run
 from scheduler_service.up import address_table, child_env, make_plan, parts_of
-from tests.support.processes import Child, free_port, project_env
+from tests.support.processes import Child, free_port, project_env, wait_until
 from tests.support.redis_server import RedisServer
 
 
@@ -60,7 +62,7 @@ def test_the_api_and_flower_never_share_a_port(tmp_path: Path, ports: Ports) -> 
 def test_redis_keeps_its_port_from_one_start_to_the_next(tmp_path: Path, ports: Ports) -> None:
     port = free_port()
     plan = make_plan(Settings(data_dir=tmp_path), {"redis_port": port}, ports)
-    assert plan.redis_url == f"redis://127.0.0.1:{port}/0"
+    assert plan.redis_url.endswith(f"@127.0.0.1:{port}/0")
 
 
 def test_a_redis_that_is_named_is_used_and_none_is_started(tmp_path: Path, ports: Ports) -> None:
@@ -158,3 +160,101 @@ def test_every_demo_job_is_a_job_and_each_kind_is_there() -> None:
         read_job(body, made_at=0)
     assert {body["schedule"]["kind"] for body in bodies} == {"cron", "hourly", "interval", "once"}
     assert any(body.get("retry", {}).get("max_attempts", 1) > 1 for body in bodies)
+
+
+def modes_of(folder: Path) -> dict[str, str]:
+    return {str(path.relative_to(folder)): f"{path.stat().st_mode & 0o7777:o}" for path in folder.rglob("*")}
+
+
+def test_redis_has_a_password_that_no_command_shows_and_one_file_tells(tmp_path: Path, ports: Ports) -> None:
+    folder = tmp_path / "data"
+    first = make_plan(Settings(data_dir=folder), {}, ports)
+    assert first.redis is not None
+    assert len(first.redis.password) >= 32
+    argv = [word for part in parts_of(first, demo=True) for word in part.argv]
+    assert not [word for word in argv if first.redis.password in word]
+    assert (folder / "redis.url").read_text() == f"{first.redis_url}\n"
+    assert first.redis.password not in address_table(first) + repr(first)
+    assert str(folder / "redis.url") in address_table(first)
+    again = make_plan(Settings(data_dir=folder), {"redis_port": first.redis.port}, ports)
+    assert again.redis is not None
+    assert again.redis.password == first.redis.password
+
+
+def test_the_embedded_redis_asks_for_its_password(tmp_path: Path, ports: Ports) -> None:
+    plan = make_plan(Settings(data_dir=tmp_path), {}, ports)
+    assert plan.redis is not None
+    (server, *_) = parts_of(plan, demo=False)
+    assert server.ready is not None
+    with Child(list(server.argv)) as child:
+        wait_until(server.ready, 10, lambda: child.output)
+        with redis.Redis(port=plan.redis.port) as stranger, pytest.raises(redis.AuthenticationError):
+            stranger.ping()
+        with redis.Redis.from_url(plan.redis_url) as ours:
+            assert ours.ping()
+
+
+def test_flower_has_a_password_that_is_told_once_and_that_tasks_do_not_get(tmp_path: Path, ports: Ports) -> None:
+    first = make_plan(Settings(data_dir=tmp_path), {}, ports)
+    password = (tmp_path / "flower.password").read_text().strip()
+    assert len(password) >= 32
+    assert any(password in note for note in first.notes)
+    again = make_plan(Settings(data_dir=tmp_path), {}, ports)
+    assert not any(password in note for note in again.notes)
+    given = {part.name: part.env.get("ITINERARY_FLOWER_PASSWORD") for part in parts_of(again, demo=True)}
+    assert given == {
+        "redis": None, "leader": None, "worker": None, "api": password, "flower": password, "demo": None,
+    }  # fmt: skip
+    assert password not in address_table(again) + repr(again)
+
+
+def test_a_flower_password_of_the_settings_is_used_and_none_is_kept(tmp_path: Path, ports: Ports) -> None:
+    plan = make_plan(Settings(data_dir=tmp_path, flower_password="my own"), {}, ports)
+    assert plan.flower_password == "my own"
+    assert not (tmp_path / "flower.password").exists()
+
+
+def test_what_an_earlier_version_left_open_is_closed(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    (folder / "valkey" / "appendonlydir").mkdir(parents=True)
+    for name in ("itinerary.db", "itinerary.db-wal", "itinerary.db-shm", "run.json", "up.lock", "valkey/x.aof"):
+        (folder / name).write_text("")
+        (folder / name).chmod(0o644)
+    folder.chmod(0o755)
+    with only_one(folder):
+        pass
+    files = ("itinerary.db", "itinerary.db-wal", "itinerary.db-shm", "run.json", "up.lock", "valkey/x.aof")
+    assert modes_of(folder) == dict.fromkeys(files, "600") | dict.fromkeys(("valkey", "valkey/appendonlydir"), "700")
+    assert f"{folder.stat().st_mode & 0o777:o}" == "700"
+
+
+def test_what_is_not_ours_keeps_its_mode(tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir(mode=0o755)
+    (folder / "shop.py").write_text("")
+    (folder / "shop.py").chmod(0o644)
+    (folder / "run.json").symlink_to("shop.py")
+    with only_one(folder):
+        pass
+    assert modes_of(folder) == {"shop.py": "644", "run.json": "644", "up.lock": "600"}
+    assert f"{folder.stat().st_mode & 0o777:o}" == "755"
+
+
+def test_the_demo_has_a_token_of_its_own_where_the_api_asks_for_one(
+    tmp_path: Path, ports: Ports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = f"me:admin:{'0' * 64}"
+    monkeypatch.setenv("ITINERARY_API_TOKENS", theirs)
+    env = {p.name: p.env for p in parts_of(make_plan(load_settings(data_dir=tmp_path), {}, ports), demo=True)}
+    digest = hashlib.sha256(env["demo"]["ITINERARY_API_TOKEN"].encode()).hexdigest()
+    assert env["api"]["ITINERARY_API_TOKENS"] == f"{theirs},up-demo:operator:{digest}"
+    assert "ITINERARY_API_TOKEN" not in env["worker"]
+    file = tmp_path / "settings.toml"
+    file.write_text(f'api_tokens = ["{theirs}"]\n')
+    assert with_demo_token({"ITINERARY_CONFIG": str(file)})[0].startswith(f"{theirs},up-demo:operator:")
+
+
+def test_running_tasks_get_the_time_of_the_setting(tmp_path: Path, ports: Ports) -> None:
+    for settings, seconds in ((Settings(data_dir=tmp_path), 30), (Settings(data_dir=tmp_path, stop_timeout="2m"), 120)):
+        plan = make_plan(settings, {}, ports)
+        assert {part.name: part.stop_timeout for part in parts_of(plan, demo=False)}["worker"] == seconds

@@ -2,11 +2,13 @@
 
     python -m tests.support.supervised parts.json
 
-Each part is {"name", "argv", "ready_file"?, "once"?, "stop_timeout"?}; `ready_file` means ready once it exists.
+Each part is {"name", "argv", "ready_file"?, "once"?, "stop_timeout"?, "pause_signal"?}; `ready_file` means ready once
+it exists.
 """
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -31,6 +33,7 @@ def _part(wanted: dict[str, Any]) -> Part:
         ready=_exists(wanted["ready_file"]) if "ready_file" in wanted else None,
         once=wanted.get("once", False),
         stop_timeout=wanted.get("stop_timeout", 5),
+        pause_signal=signal.Signals[wanted["pause_signal"]] if "pause_signal" in wanted else None,
     )
 
 

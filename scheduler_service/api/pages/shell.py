@@ -6,7 +6,6 @@ again; an error of a page is a page that says what to do.
 
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from fastapi import Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -114,7 +113,6 @@ def page(
         "may_delete": caller is not None and may(caller, "admin"),
         "caller": caller,
         "done": done_words(request.query_params.get("done", "")),
-        "flower": flower_url(context, str(request.url)),
         "version": VERSION,
         "now": moment(context.clock(), context.clock()),
     }
@@ -145,11 +143,3 @@ def done_words(said: str) -> str | None:
     if sentence is None or sentence.count("{}") != len(figures) or not all(n.isdecimal() for n in figures):
         return None
     return sentence.format(*(f"{int(n):,}" for n in figures))
-
-
-def flower_url(context: ApiContext, own_url: str) -> str:
-    """Where Flower is, by its setting, else as the browser that asked for `own_url` would reach its port."""
-    if context.settings.flower_url:
-        return context.settings.flower_url.rstrip("/")
-    host = urlsplit(own_url).hostname or "127.0.0.1"
-    return f"http://{f'[{host}]' if ':' in host else host}:{context.settings.flower_port}"

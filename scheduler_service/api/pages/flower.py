@@ -1,0 +1,42 @@
+"""The one click from the dashboard into Flower: a ticket for whoever asks, by the name and role of their token.
+
+Promises: the password stands in no page and no address; a ticket lasts a minute and counts once; the role goes along.
+"""
+
+from typing import Annotated
+from urllib.parse import quote, urlsplit
+
+from fastapi import APIRouter, Query, Request, Response
+from starlette.responses import RedirectResponse
+
+from scheduler_service.api.auth import Who
+from scheduler_service.api.context import Context
+from scheduler_service.api.pages.shell import READER, PageRoute
+from scheduler_service.api.problems import Problem
+from scheduler_service.config import Settings
+from scheduler_service.flower_server.tickets import LOGIN_PATH, is_local_path, new_ticket, sealed
+
+router = APIRouter(include_in_schema=False, dependencies=READER, route_class=PageRoute)
+
+
+@router.get("/flower")
+def open_flower(
+    request: Request, context: Context, who: Who, to: Annotated[str, Query(description="A page of Flower.")] = "/"
+) -> Response:
+    """To a page of Flower, logged in; without its password here, the browser asks for it there."""
+    if not is_local_path(to):
+        raise Problem(422, "`to` must be a path of Flower, such as /tasks")
+    address = flower_url(context.settings, str(request.url))
+    password = context.settings.flower_password
+    if not password:
+        return RedirectResponse(f"{address}{to}", 303)
+    ticket = sealed(new_ticket(who.name, who.role, to, context.clock(), "ticket"), password, "ticket")
+    return RedirectResponse(f"{address}{LOGIN_PATH}?ticket={quote(ticket)}", 303)
+
+
+def flower_url(settings: Settings, own_url: str) -> str:
+    """Where Flower is, by its setting, else as the browser that asked for `own_url` would reach its port."""
+    if settings.flower_url:
+        return settings.flower_url.rstrip("/")
+    host = urlsplit(own_url).hostname or "127.0.0.1"
+    return f"http://{f'[{host}]' if ':' in host else host}:{settings.flower_port}"

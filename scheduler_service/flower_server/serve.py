@@ -1,0 +1,184 @@
+"""The process of `itinerary flower`: Flower's own application with the guard before every route.
+
+Promises: it never starts without a password and never sets FLOWER_UNAUTHENTICATED_API; what the guard refuses never
+reaches a handler of Flower, whichever route it names. FLOWER_* variables count, but for those that decide about logins.
+"""
+
+import html
+import logging
+import os
+import secrets
+import signal
+import sys
+import time
+from base64 import b64encode
+from typing import Any, Final
+
+from celery import Celery
+from celery.app.utils import find_app
+from flower import command  # type: ignore[import-untyped]
+from flower.app import Flower  # type: ignore[import-untyped]
+from flower.options import options  # type: ignore[import-untyped]
+from flower.urls import settings as flower_settings  # type: ignore[import-untyped]
+from tornado.httputil import HTTPHeaders, HTTPServerRequest
+from tornado.log import enable_pretty_logging
+from tornado.web import OutputTransform, RequestHandler
+
+from scheduler_service.config import Settings
+from scheduler_service.core.errors import BadValue, ItineraryError
+from scheduler_service.flower_server.guard import COOKIE, USER, Asked, Guard, LoggedIn, Refused
+from scheduler_service.flower_server.tickets import LIFETIME, new_ticket, sealed
+
+_APP: Final = "workers.celery_app:app"
+_OURS: Final = ("UNAUTHENTICATED_API", "BASIC_AUTH", "AUTH", "AUTH_PROVIDER", "CONF", "DEBUG", "ADDRESS", "PORT")
+_HEADERS: Final = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Content-Security-Policy": "frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "same-origin",
+}
+_PAGE: Final = """<!doctype html><html lang="en"><meta charset="utf-8"><meta name="referrer" content="no-referrer">
+<title>Flower</title>{head}<p>{sentence}</p></html>
+"""
+_log = logging.getLogger("itinerary.flower")
+
+
+def serve_flower(settings: Settings) -> None:
+    """Run Flower until a signal; BadValue where no password is set. Call it from the main thread."""
+    if not settings.flower_password:
+        advice = "set it: Flower does not start without a password (`itinerary up` makes one)"
+        raise BadValue("ITINERARY_FLOWER_PASSWORD", None, advice)
+    os.environ["ITINERARY_BROKER_URL"] = settings.broker_url
+    guarded = guarded_flower(settings, settings.flower_password, find_app(_APP))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        guarded.start_http_server()
+    except OSError as exc:
+        raise ItineraryError(f"Flower cannot listen on port {settings.flower_port}: {exc.strerror}") from exc
+    try:
+        guarded.start()
+    except (KeyboardInterrupt, SystemExit):
+        guarded.stop()
+
+
+def guarded_flower(settings: Settings, password: str, app: Celery) -> "GuardedFlower":
+    """Flower over this app, with its options set; it does not listen yet."""
+    options.max_tasks = settings.flower_max_tasks
+    for name in _OURS:
+        os.environ.pop(f"FLOWER_{name}", None)
+    command.apply_env_options()
+    options.address, options.port = settings.flower_host, settings.flower_port
+    options.logging = "warning"
+    enable_pretty_logging()
+    command.extract_settings()
+    command.setup_logging()
+    guard = Guard(password, settings.flower_host, settings.flower_url)
+    return GuardedFlower(guard, capp=app, options=options, **flower_settings)
+
+
+class SafeHeaders(OutputTransform):
+    """The headers of every answer, Flower's own included; none lets another site read it."""
+
+    def transform_first_chunk(
+        self, status_code: int, headers: HTTPHeaders, chunk: bytes, finishing: bool
+    ) -> tuple[int, HTTPHeaders, bytes]:
+        """Tornado's hook on the first part of an answer."""
+        for name in [name for name in headers if name.lower().startswith("access-control-")]:
+            del headers[name]
+        for name, value in _HEADERS.items():
+            headers.setdefault(name, value)
+        headers.setdefault("Cache-Control", "no-store")
+        return status_code, headers, chunk
+
+
+class GuardedFlower(Flower):  # type: ignore[misc]  # Flower has no types
+    """Flower's application; `find_handler` is the one way by which Tornado comes to any route."""
+
+    def __init__(self, guard: Guard, **parts: Any) -> None:
+        self._guard = guard
+        # Flower wants a login of its own, which nobody outside can know: the guard's verdict stands for it.
+        inner = f"{USER}:{secrets.token_hex(32)}"
+        parts["options"].basic_auth = [inner]
+        self._inner = f"Basic {b64encode(inner.encode()).decode('ascii')}"
+        self._prefix = "/" + (parts["options"].url_prefix or "").strip("/")
+        super().__init__(transforms=[SafeHeaders], **parts)
+
+    def find_handler(self, request: HTTPServerRequest, **more: Any) -> Any:
+        """The handler of a request that may go on, or one that answers why not."""
+        match self._guard.judge(self._asked(request), time.time_ns() // 1000):
+            case Refused(failed_login=failed) as refused:
+                if failed:
+                    _log.warning("login refused: status=%d from=%s", refused.status, request.remote_ip)
+                return self.get_handler_delegate(request, _Refusal, {"refused": refused})
+            case LoggedIn(ticket):
+                now = time.time_ns() // 1000
+                session = new_ticket(ticket.name, ticket.role, ticket.path, now, "session")
+                prefix = self._prefix.rstrip("/")
+                given = {
+                    "text": sealed(session, self._guard.password, "session"),
+                    "cookie_path": self._prefix,
+                    "go_to": prefix + ticket.path,
+                    "secure": (self._guard.url or "").startswith("https:"),
+                }
+                return self.get_handler_delegate(request, _Login, given)
+            case _:
+                request.headers["Authorization"] = self._inner
+                return super().find_handler(request, **more)
+
+    def _asked(self, request: HTTPServerRequest) -> Asked:
+        cookie = request.cookies.get(COOKIE)
+        prefix = self._prefix.rstrip("/")
+        tickets = request.query_arguments.get("ticket", [b""])
+        return Asked(
+            str(request.method),
+            request.path.removeprefix(prefix) if request.path.startswith(prefix + "/") else request.path,
+            request.headers,
+            session=cookie.value if cookie else "",
+            ticket=tickets[-1].decode("utf-8", "replace"),
+            sender=str(request.remote_ip),
+        )
+
+
+class _Answer(RequestHandler):
+    """The same answer to every method."""
+
+    def check_xsrf_cookie(self) -> None:
+        """Changes nothing, so needs no token."""
+
+    def say(self) -> None:
+        """Write the answer."""
+        raise NotImplementedError
+
+    def get(self) -> None:
+        """Answer."""
+        self.say()
+
+    head = post = put = patch = delete = options = get
+
+
+class _Refusal(_Answer):
+    def initialize(self, refused: Refused) -> None:
+        self._refused = refused
+
+    def say(self) -> None:
+        self.set_status(self._refused.status)
+        if self._refused.status == 401:
+            self.set_header("WWW-Authenticate", 'Basic realm="flower"')
+        self.finish(_PAGE.format(head="", sentence=html.escape(self._refused.sentence)))
+
+
+class _Login(_Answer):
+    def initialize(self, text: str, cookie_path: str, go_to: str, secure: bool) -> None:
+        self._text, self._cookie_path, self._go_to, self._secure = text, cookie_path, go_to, secure
+
+    def say(self) -> None:
+        """Set the cookie and go on by a page: after a redirect from another site it would not be sent."""
+        self.set_cookie(
+            COOKIE, self._text, path=self._cookie_path, httponly=True, samesite="Strict", secure=self._secure,
+            max_age=LIFETIME["session"] // 1_000_000,
+        )  # fmt: skip
+        self.set_header("Referrer-Policy", "no-referrer")
+        address = html.escape(self._go_to, quote=True)
+        go_on = f'<meta http-equiv="refresh" content="0;url={address}">'
+        self.finish(_PAGE.format(head=go_on, sentence=f'<a href="{address}">Go on to Flower</a>'))

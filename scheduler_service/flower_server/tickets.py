@@ -1,0 +1,76 @@
+"""Signed tokens that carry a dashboard user's name and role to Flower.
+
+Owns their format and signature. A ticket lasts a minute and Flower takes it once; the session that Flower gives for it
+lasts a working day. The key comes from Flower's password, so a new password ends every session. Never holds the
+password, and never decides what a role may do.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import secrets
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Final, Literal
+
+from scheduler_service.core.instants import HOUR, MINUTE, Duration, Instant
+
+Purpose = Literal["ticket", "session"]
+
+LIFETIME: Final[dict[Purpose, Duration]] = {"ticket": MINUTE, "session": 8 * HOUR}
+LOGIN_PATH: Final = "/itinerary-login"
+_LONGEST: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """A user of the dashboard; `path` is the page of Flower that was asked for, `nonce` tells two tickets apart."""
+
+    name: str
+    role: str
+    path: str
+    expires_at: Instant
+    nonce: str
+
+
+def new_ticket(name: str, role: str, path: str, now: Instant, purpose: Purpose) -> Ticket:
+    """A ticket or session that begins now."""
+    return Ticket(name, role, path, now + LIFETIME[purpose], secrets.token_urlsafe(16))
+
+
+def sealed(ticket: Ticket, password: str, purpose: Purpose) -> str:
+    """The signed text of a ticket or session."""
+    body = base64.urlsafe_b64encode(json.dumps(asdict(ticket)).encode()).decode("ascii")
+    return f"{body}.{_signature(body, password, purpose)}"
+
+
+def opened(text: str, password: str, purpose: Purpose, now: Instant) -> Ticket | None:
+    """What a signed text says; None where it is forged, meant for something else, or too old."""
+    body, _, signature = text.partition(".")
+    if len(text) > _LONGEST or not hmac.compare_digest(
+        _signature(body, password, purpose).encode(), signature.encode("utf-8", "surrogateescape")
+    ):
+        return None
+    try:
+        ticket = Ticket(**json.loads(base64.urlsafe_b64decode(body)))
+    except (binascii.Error, ValueError, TypeError):
+        return None  # signed by another version of this program
+    return ticket if now < ticket.expires_at else None
+
+
+def is_local_path(path: str) -> bool:
+    """Whether a browser reads the text as a path of the same site, and of no other."""
+    return path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable() and len(path) <= 2048
+
+
+def _signature(body: str, password: str, purpose: Purpose) -> str:
+    message = f"{purpose}.{body}".encode("utf-8", "surrogateescape")
+    return hmac.new(_key(password), message, hashlib.sha256).hexdigest()
+
+
+@lru_cache(maxsize=8)
+def _key(password: str) -> bytes:
+    """Slow to compute, so that a ticket does not help to guess a weak password."""
+    return hashlib.scrypt(password.encode("utf-8"), salt=b"itinerary flower", n=2**14, r=8, p=1, dklen=32)
