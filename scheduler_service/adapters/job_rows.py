@@ -1,7 +1,7 @@
 """Jobs as the database's rows, and back: a version is stored as its definition's JSON and parsed when it is read."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any, Final
@@ -14,13 +14,16 @@ from scheduler_service.adapters.tables import IS_UNPLANNED, job_versions, jobs
 from scheduler_service.core.errors import BadValue, BadValues, Conflict
 from scheduler_service.core.explain_facts import Version
 from scheduler_service.core.instants import Instant
-from scheduler_service.core.job_body import read_job
+from scheduler_service.core.job_body import read_stored_job
 from scheduler_service.core.model import Job, JobHistory
 from scheduler_service.core.placements import placed
+from scheduler_service.core.unknown_fields import names
 
 log = structlog.get_logger(__name__)
 
 _READ_AT_ONCE: Final = 5_000
+_MOST_SAID: Final = 1_000
+_SAID: Final[set[str]] = set()
 
 _V: Final = job_versions.c
 VERSION_COLUMNS: Final = (
@@ -34,7 +37,7 @@ _IDS: Final = Batch(job_id=Text)
 def job_of(row: Sequence[Any]) -> Job:
     """The version, from VERSION_COLUMNS."""
     definition, created_at, version, paused, pause_reason, paused_until, effective_from, deleted, anchor, at = row[:10]
-    job, _ = read_job(
+    job = read_stored_job(
         definition,
         made_at=created_at,
         version=version,
@@ -94,19 +97,24 @@ def tag_line(tag: str) -> str:
 
 
 def histories(
-    connection: Connection, dialect: str, since: Instant | None, job_ids: Sequence[str] | None = None
+    connection: Connection,
+    dialect: str,
+    since: Instant | None,
+    job_ids: Sequence[str] | None = None,
+    refused: set[str] | None = None,
 ) -> list[JobHistory]:
     """Versions that hold at or after `since` or are not planned, of all jobs or of these, oldest first.
 
-    Of all jobs, those that were deleted, planned as such, before `since` are left out.
+    Of all jobs, those that were deleted, planned as such, before `since` are left out. `refused` is kept as the ids of
+    those that this program cannot read.
     """
     asked = _versions(since)
     if job_ids is None:
-        return _all_grouped(connection, asked if since is None else asked.where(not_(_gone_before(since))))
+        return _all_grouped(connection, asked if since is None else asked.where(not_(_gone_before(since))), refused)
     named = asked.where(_V.job_id.in_(select(_IDS.rows(dialect).c.job_id)))
     found: list[JobHistory] = []
     for chunk in _IDS.chunks([(job_id,) for job_id in dict.fromkeys(job_ids)]):
-        found += _grouped(connection.execute(named, chunk))
+        found += _grouped(connection.execute(named, chunk), refused)
     return found
 
 
@@ -134,7 +142,7 @@ def _gone_before(since: Instant) -> ColumnElement[bool]:
     return and_(jobs.c.deleted, jobs.c.effective_from <= since, not_(IS_UNPLANNED))
 
 
-def _all_grouped(connection: Connection, asked: Select[Any]) -> list[JobHistory]:
+def _all_grouped(connection: Connection, asked: Select[Any], refused: set[str] | None) -> list[JobHistory]:
     """A part at a time: the rows of all jobs at once take more memory than the jobs.
 
     What is edited or made between two parts is unplanned, and found by whoever looks for that.
@@ -145,17 +153,34 @@ def _all_grouped(connection: Connection, asked: Select[Any]) -> list[JobHistory]
     while part := connection.execute(ids.where(jobs.c.job_id > after)).scalars().all():
         if after:
             log.info("reading jobs", count=len(found))
-        found += _grouped(connection.execute(asked.where(_V.job_id > after, _V.job_id <= part[-1])))
+        found += _grouped(connection.execute(asked.where(_V.job_id > after, _V.job_id <= part[-1])), refused)
         after = part[-1]
     return found
 
 
-def _grouped(rows: Iterable[Any]) -> list[JobHistory]:
+def _grouped(rows: Iterable[Any], refused: set[str] | None = None) -> list[JobHistory]:
+    """The histories; ids of jobs that are read are taken out of `refused`, those that are not are put in."""
     found: list[JobHistory] = []
+    refused = set() if refused is None else refused
     for job_id, of_job in groupby(rows, key=lambda row: row.job_id):
         versions = list(of_job)
         try:
-            found.append(JobHistory(tuple(job_of(row) for row in versions), versions[-1].planned_version))
+            history = JobHistory(tuple(job_of(row) for row in versions), versions[-1].planned_version)
         except (BadValue, BadValues) as error:  # one job that a newer program refuses must not stop the others
-            log.error("job left out, its stored definition is refused", job_id=job_id, error=str(error))
+            if job_id not in refused:
+                log.error("job left out, its stored definition is refused", job_id=job_id, error=str(error))
+            refused.add(job_id)
+            continue
+        refused.discard(job_id)
+        found.append(history)
+        if history.current.unknown:
+            _say_once(history.current.unknown, job_id)
     return found
+
+
+def _say_once(unknown: Mapping[str, Any], job_id: str) -> None:
+    """Log each field that only a newer release knows once in the life of this process."""
+    for field in names(unknown):
+        if field not in _SAID and len(_SAID) < _MOST_SAID:
+            _SAID.add(field)
+            log.warning("jobs have a field of a newer release, kept and without effect", field=field, job_id=job_id)

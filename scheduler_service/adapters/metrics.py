@@ -63,6 +63,9 @@ class PrometheusMeter:
         self._zones_differ = self._gauge(
             "scheduler_zone_rules_differ", "1 while this process stands by with other zone rules than the leader's"
         )
+        self._jobs_refused = self._gauge(
+            "scheduler_refused_jobs", "Jobs that this leader cannot read, as of a newer release, and does not plan"
+        )
         rules = rules_in_use()
         self._gauge(
             "scheduler_zone_rules_info", "The zone rules of this process: IANA version and source", "version", "source"
@@ -109,6 +112,10 @@ class PrometheusMeter:
     def zone_rules_differ(self, differ: bool) -> None:
         """See Meter."""
         self._zones_differ.set(differ)
+
+    def jobs_refused(self, number: int) -> None:
+        """See Meter."""
+        self._jobs_refused.set(number)
 
     def iterated(self, state: SchedulerState, seconds: float, effects: Sequence[Effect]) -> None:
         """See Meter."""

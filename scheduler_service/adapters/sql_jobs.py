@@ -31,6 +31,7 @@ from scheduler_service.core.instants import MICROSECOND, Instant
 from scheduler_service.core.job_body import definition_of, job_body
 from scheduler_service.core.model import Job
 from scheduler_service.core.placements import carry_place
+from scheduler_service.core.unknown_fields import carried
 from scheduler_service.ports.stores import Page
 
 
@@ -69,6 +70,7 @@ class SqlJobStore:
             _check_version(job.job_id, there, if_version)
             if there is None or there.deleted:
                 return self._make(connection, job, there, by), "made"
+            job = carried(there, job)
             if definition_of(job) == definition_of(there):
                 return there, "unchanged"
             changed = replace(

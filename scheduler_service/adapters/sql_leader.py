@@ -40,6 +40,7 @@ class SqlLeaderStore:
         self._dialect = database.dialect
         self._notices = FactNotices(database.dialect, topics)
         self._open = threading.local()
+        self._refused: set[str] = set()
 
     def cursor(self, lease: Lease) -> Cursor:
         """See LeaderStore."""
@@ -61,17 +62,23 @@ class SqlLeaderStore:
     def job_histories(self, since: Instant | None) -> list[JobHistory]:
         """See LeaderStore."""
         with self._database.read() as connection:
-            return job_rows.histories(connection, self._dialect, since)
+            return job_rows.histories(connection, self._dialect, since, refused=self._refused)
 
     def histories_of(self, job_ids: Sequence[str], since: Instant | None) -> list[JobHistory]:
         """See LeaderStore."""
         with self._database.read() as connection:
-            return job_rows.histories(connection, self._dialect, since, job_ids)
+            return job_rows.histories(connection, self._dialect, since, job_ids, self._refused)
+
+    def refused_jobs(self) -> int:
+        """See LeaderStore."""
+        return len(self._refused)
 
     def unplanned_jobs(self, limit: int) -> list[str]:
         """See LeaderStore."""
         with self._database.read() as connection:
-            return job_rows.unplanned(connection, limit)
+            found = job_rows.unplanned(connection, limit + len(self._refused))
+        # Those that cannot be read stay unplanned: however many they are, they keep no other from being planned.
+        return sorted(found, key=lambda job_id: job_id in self._refused)[:limit]
 
     @contextmanager
     def together(self, lease: Lease) -> Iterator[None]:

@@ -12,6 +12,7 @@ from scheduler_service.core.job_warnings import END_OF_TIME, NEVER, is_to_come, 
 from scheduler_service.core.model import Job
 from scheduler_service.core.preview import Occurrence, preview
 from scheduler_service.core.schedule import UNPLACED, IntervalSchedule, ParsedSchedule, Schedule, parse_schedule
+from scheduler_service.core.unknown_fields import note
 from scheduler_service.core.words import describe
 
 MAX_COUNT: Final = 1000
@@ -30,7 +31,7 @@ def next_runs(job: Job, now: Instant, count: int = 5) -> list[str]:
 def warnings_of(job: Job, now: Instant) -> tuple[str, ...]:
     """What may surprise about the job."""
     warnings = parse_schedule(job.schedule_spec, job_id=job.job_id, made_at=job.created_at).warnings
-    return warnings + _placing_note(job.schedule) + job_warnings(job, now)
+    return warnings + _placing_note(job.schedule) + job_warnings(job, now) + note(job)
 
 
 def job_preview(job: Job, after: Instant, count: int) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from scheduler_service.core.errors import BadValue, BadValues, NotFound, StaleVe
 from scheduler_service.core.fields import read_text
 from scheduler_service.core.identity import JOB_ID
 from scheduler_service.core.instants import Instant, format_instant, parse_instant
-from scheduler_service.core.job_body import definition_of, job_body, optional_instant, read_job
+from scheduler_service.core.job_body import job_body, known_definition, optional_instant, read_job
 from scheduler_service.core.model import Job, Run
 from scheduler_service.core.run_body import run_body
 from scheduler_service.core.run_requests import read_trigger
@@ -83,7 +83,7 @@ def patch_job(context: Context, who: Who, job_id: str, body: JsonObject, if_matc
         raise BadValue("job_id", body["job_id"], "a job keeps its id; make another job instead")
     for _ in range(_PATCH_TRIES):
         current = known_job(context, job_id)
-        job, _ = read_job(_merged(definition_of(current), body), made_at=current.created_at)
+        job, _ = read_job(_merged(known_definition(current), body), made_at=current.created_at)
         expected = _expected_version(if_match, current)
         try:
             stored, outcome = context.stores.jobs.replace(job, expected or current.version, by=who.deed("job.patch"))

@@ -22,6 +22,7 @@ from scheduler_service.adapters.sql_pruning import SqlPruning
 from scheduler_service.addresses import shown_url
 from scheduler_service.api.context import system_clock
 from scheduler_service.api.leader_line import LeaderLine
+from scheduler_service.cli.job_checks import check_jobs
 from scheduler_service.cli.output import print_json
 from scheduler_service.config import Settings
 from scheduler_service.core.errors import BadValue, ItineraryError
@@ -57,6 +58,7 @@ def examine(settings: Settings, *, as_json: bool = False) -> int:
         Finding("settings", True, "accepted"),
         _found("database", lambda: _database(settings), "see that it is there, then run `itinerary migrate`"),
         _found("history", lambda: history(settings), "its leader's log says why it is not pruned"),
+        _found("jobs", lambda: _jobs(settings), "go on with the release that made them, or replace them"),
         _found("redis", lambda: _redis(settings), "start it, or set ITINERARY_REDIS_URL"),
         _found("redis data", lambda: _redis_keeps(settings), "change it in Redis's own configuration"),
         *_of_broker(settings),
@@ -113,6 +115,12 @@ def _database(settings: Settings) -> str:
     with opened(settings) as database:
         check_schema(database)
     return f"{shown_url(settings.database_url)}, schema up to date"
+
+
+def _jobs(settings: Settings) -> str:
+    with opened(settings) as database:
+        check_schema(database)
+        return check_jobs(database)
 
 
 def history(settings: Settings) -> str:

@@ -2,6 +2,8 @@
 
 import json
 import re
+from contextlib import suppress
+from dataclasses import replace
 from sys import intern
 from typing import Any, Final
 
@@ -16,6 +18,8 @@ from scheduler_service.core.typed_values import flaw, may_need_care
 
 MAX_PAYLOAD: Final = 256 * 1024
 _MAX_TEXT: Final = 10_000
+MISFIRE_FIELDS: Final = frozenset({"policy", "grace", "max_catch_up"})
+RETRY_FIELDS: Final = frozenset({"max_attempts", "initial", "factor", "max", "jitter"})
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 _OVERLAPS: Final = tuple(overlap.value for overlap in Overlap)
 _MISFIRES: Final = tuple(policy.value for policy in MisfirePolicy)
@@ -28,7 +32,7 @@ _NUL: Final = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 def read_retry(value: Any, field: str) -> RetryPolicy:
     """A retry policy from its JSON; missing keys take their defaults."""
     body, default = (
-        _object_of(value, field, {"max_attempts", "initial", "factor", "max", "jitter"}),
+        _object_of(value, field, RETRY_FIELDS),
         RetryPolicy(),
     )
     factor = body.get("factor", default.factor)
@@ -47,12 +51,18 @@ def read_retry(value: Any, field: str) -> RetryPolicy:
 
 
 def unread_retry(text: str) -> RetryPolicy:
-    """The policy of a stored text that `read_retry` refuses: its attempts where they can be read, and the text itself.
+    """The policy of a stored text that `read_retry` refuses: what can be read of it, and the text itself.
+
+    Without the fields that only a newer release knows it is read whole; else its attempts are, where they can be.
 
     A copy of the run is given the same text, so that a program which can read it still finds it.
     """
     try:
         body = json.loads(text)
+        known = {name: body[name] for name in body if name in RETRY_FIELDS} if isinstance(body, dict) else {}
+        if known and len(known) < len(body):
+            with suppress(BadValue):
+                return replace(read_retry(known, "retry"), unread=text)
         attempts = body["max_attempts"] if isinstance(body, dict) else 1
         return RetryPolicy(_whole(attempts, "max_attempts", 1, MOST_ATTEMPTS), unread=text)
     except (ValueError, KeyError, RecursionError, BadValue):
@@ -132,7 +142,7 @@ def check_payload(errors: list[BadValue], args: Any, kwargs: Any) -> None:
         errors.append(TooLarge("args", f"{size} bytes", "args and kwargs together may have 262144 bytes of JSON"))
 
 
-def _object_of(value: Any, field: str, known: set[str]) -> dict[str, Any]:
+def _object_of(value: Any, field: str, known: frozenset[str]) -> dict[str, Any]:
     body = read_object(value, field)
     for key in sorted(set(body) - known):
         raise BadValue(f"{field}.{key}", body[key], f"this field is not known; known are {', '.join(sorted(known))}")
@@ -142,7 +152,7 @@ def _object_of(value: Any, field: str, known: set[str]) -> dict[str, Any]:
 @shared
 def read_misfire(value: Any, field: str) -> Misfire:
     """A misfire policy from its JSON; missing keys take their defaults."""
-    body = _object_of(value, field, {"policy", "grace", "max_catch_up"})
+    body = _object_of(value, field, MISFIRE_FIELDS)
     policy = _choice(body.get("policy", "fire_once"), f"{field}.policy", _MISFIRES)
     return Misfire(
         policy=MisfirePolicy(policy),

@@ -26,6 +26,7 @@ from scheduler_service.core.identity import check_job_id
 from scheduler_service.core.instants import Instant, format_duration, format_instant, parse_instant
 from scheduler_service.core.model import DEFAULT_PRIORITY, DEFAULT_QUEUE, Job, Misfire, Overlap, RetryPolicy
 from scheduler_service.core.schedule import ParsedSchedule, parse_schedule
+from scheduler_service.core.unknown_fields import joined, split
 
 FIELDS: Final = frozenset(
     {"job_id", "title", "task", "args", "kwargs", "queue", "priority", "schedule", "start_at", "end_at", "jitter"}
@@ -98,8 +99,28 @@ def read_job(body: Mapping[str, Any], *, made_at: Instant, **stored: Any) -> tup
     return job, parsed.warnings
 
 
+def read_stored_job(definition: Mapping[str, Any], *, made_at: Instant, **stored: Any) -> Job:
+    """A job from its stored definition; fields that only a newer release knows are kept as `unknown`.
+
+    BadValues where the rest cannot be read either, as with a schedule of a kind that is not known.
+    """
+    try:
+        return read_job(definition, made_at=made_at, **stored)[0]
+    except BadValues:
+        known, unknown = split(definition, _TAKEN)
+        if not unknown:
+            raise
+    return read_job(known, made_at=made_at, unknown=unknown, **stored)[0]
+
+
 def definition_of(job: Job) -> dict[str, Any]:
     """What a version holds: the job's JSON without pause state and version. Equal jobs give equal definitions."""
+    known = known_definition(job)
+    return joined(known, job.unknown) if job.unknown else known
+
+
+def known_definition(job: Job) -> dict[str, Any]:
+    """The same without what only a newer release knows: `read_job` takes it."""
     return {
         "job_id": job.job_id,
         "title": job.title,
@@ -128,7 +149,7 @@ def definition_of(job: Job) -> dict[str, Any]:
 def job_body(job: Job) -> dict[str, Any]:
     """The job as the outside sees it."""
     return {
-        **definition_of(job),
+        **known_definition(job),
         "paused": job.paused,
         "pause_reason": job.pause_reason,
         "paused_until": optional_instant(job.paused_until),

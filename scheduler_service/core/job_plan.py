@@ -14,6 +14,7 @@ from scheduler_service.core.audit import Deed
 from scheduler_service.core.errors import BadValue, BadValues, Conflict
 from scheduler_service.core.job_body import definition_of
 from scheduler_service.core.model import Job
+from scheduler_service.core.unknown_fields import carried
 
 SOURCE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,127}")
 MOST_JOBS: Final = 5_000
@@ -189,6 +190,7 @@ def _refuse_others(there: Mapping[str, Job], wanted: JobSet) -> None:
 
 
 def _compared(there: Job, job: Job, source: str | None) -> JobChange:
+    job = carried(there, job)
     found = changes(definition_of(there), definition_of(job))
     if source is not None and there.source != source:
         found.append(FieldChange("source", there.source, source))

@@ -69,7 +69,7 @@ class Job:
 
     `schedule_spec` is the schedule's JSON as stored (see core.schedule.canonical_spec); `schedule` the parsed one.
     A balanced interval has its phase from the leader, see core.placements; its schedule is silent until then.
-    `source` is the file that owns the job, where one does: it is the job's, not the version's.
+    `source` is the file that owns the job, where one does. `unknown`: fields of a newer release, see unknown_fields.
     """
 
     job_id: str
@@ -100,6 +100,7 @@ class Job:
     deleted: bool = False
     placed_anchor: Instant | None = None
     placed_at: Instant | None = None
+    unknown: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +151,7 @@ class NewRun:
 class ActiveRun(NamedTuple):
     """What the leader keeps in memory of a run: enough to decide, nothing of its payload.
 
-    `attempt` is the attempt that is out, or in `retrying` the one that comes next. `overlap` is a manual run's own
-    choice. `seq` is the number of its last publish (term and counter), 0 before the first.
+    `attempt` is in flight, or comes next in `retrying`. `seq` numbers its last publish (term and counter), 0 before it.
     """
 
     run_id: str

@@ -100,6 +100,7 @@ class SchedulerLoop:
         store, lease = self._outside.store, self._keeper.lease
         cursor = store.cursor(lease)
         jobs = store.job_histories(cursor.materialised_until)
+        self._outside.meter.jobs_refused(store.refused_jobs())
         runs = store.active_runs()
         since = cursor.materialised_until
         log.info("took over", term=lease.term, jobs=len(jobs), active_runs=len(runs), position=cursor.inbox_position)
@@ -177,6 +178,7 @@ class SchedulerLoop:
             began = time.perf_counter()
             built = self._index.build(order)
             self._outside.meter.rebuilt(time.perf_counter() - began)
+            self._outside.meter.jobs_refused(self._outside.store.refused_jobs())
             for job_id, reason in built.failures:
                 log.error("job left out of the index", job_id=job_id, reason=reason)
             self._mailbox.put(built)

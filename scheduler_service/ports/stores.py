@@ -106,6 +106,9 @@ class LeaderStore(PlacementStore, Protocol):
     def histories_of(self, job_ids: Sequence[str], since: Instant | None) -> list[JobHistory]:
         """The same for some jobs; a job that was deleted has a last version with `deleted` set."""
 
+    def refused_jobs(self) -> int:
+        """How many jobs this program could not read when it last read them: none of their runs is made."""
+
     def unplanned_jobs(self, limit: int) -> list[str]:
         """Ids of jobs whose planned version is not their version."""
 
@@ -249,6 +252,9 @@ class Meter(PlacementMeter, Protocol):
 
     def zone_rules_differ(self, differ: bool) -> None:
         """Whether this process stands by with other zone rules than the leader's."""
+
+    def jobs_refused(self, number: int) -> None:
+        """So many jobs cannot be read by this leader, and are not planned."""
 
     def iterated(self, state: SchedulerState, seconds: float, effects: Sequence[Effect]) -> None:
         """One iteration is over; takes `state.counts` and leaves it empty."""

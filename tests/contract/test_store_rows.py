@@ -1,5 +1,6 @@
 """What the stores keep in SQL beside the ports: late reports on their attempts, gaps folded, rows set aside."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -8,13 +9,13 @@ from sqlalchemy import select, update
 from structlog.testing import capture_logs
 
 from scheduler_service.adapters.sql_job_sets import SqlJobSets
-from scheduler_service.adapters.tables import gaps, jobs, run_attempts, runs, scheduler_statistics
+from scheduler_service.adapters.tables import gaps, job_versions, jobs, run_attempts, runs, scheduler_statistics
 from scheduler_service.core.effects import Apply, LateReport, MakeRuns, RecordStatistics, Transition
 from scheduler_service.core.errors import Conflict
 from scheduler_service.core.instants import DAY
 from scheduler_service.core.job_body import definition_of
 from scheduler_service.core.job_plan import JobSet
-from scheduler_service.core.model import Gap, Overlap
+from scheduler_service.core.model import Gap, Job, Overlap
 from scheduler_service.core.run_requests import again
 from scheduler_service.core.run_state import Event, RunState
 from tests.support.store_bed import StoreBed, a_job, occurrence, one_off
@@ -85,23 +86,108 @@ def test_statistics_older_than_a_week_go(sql_stores: StoreBed) -> None:
     ]  # fmt: skip
 
 
-def test_a_job_that_only_a_newer_program_understands_hides_no_other_and_is_named(sql_stores: StoreBed) -> None:
+NEWER = {"kind": "lunar", "phase": "full"}
+
+
+def store_as(bed: StoreBed, job_id: str, definition: Mapping[str, Any]) -> None:
+    """As a newer release would have stored it."""
+    assert bed.database is not None
+    with bed.database.write() as connection:
+        connection.execute(update(jobs).where(jobs.c.job_id == job_id).values(definition=definition))
+        versions = update(job_versions).where(job_versions.c.job_id == job_id)
+        connection.execute(versions.values(definition=definition))
+
+
+def definitions(bed: StoreBed, job_id: str) -> list[Any]:
+    """The job's stored definition, and that of its newest version."""
+    assert bed.database is not None
+    newest = select(job_versions.c.definition).where(job_versions.c.job_id == job_id)
+    with bed.database.read() as connection:
+        row = connection.execute(select(jobs.c.definition).where(jobs.c.job_id == job_id)).scalar_one()
+        return [row, connection.execute(newest.order_by(job_versions.c.version.desc()).limit(1)).scalar_one()]
+
+
+@pytest.mark.parametrize("schedule", [NEWER, {"kind": "cron", "expr": "0 0 29 14 *"}])
+def test_a_job_that_only_a_newer_program_understands_hides_no_other_and_is_named(
+    sql_stores: StoreBed, schedule: dict[str, Any]
+) -> None:
     for job_id in ("a", "b", "c"):
         sql_stores.jobs.create(a_job(job_id))
     assert sql_stores.database is not None
-    newer = {**definition_of(a_job("b")), "moon_phase": "full"}
-    with sql_stores.database.write() as connection:
-        connection.execute(update(jobs).where(jobs.c.job_id == "b").values(definition=newer))
+    newer = {**definition_of(a_job("b")), "schedule": schedule, "moon_phase": "full"}
+    store_as(sql_stores, "b", newer)
     page = sql_stores.jobs.list(tag=None, text=None, paused=None, limit=2, cursor=None)
     rest = sql_stores.jobs.list(tag=None, text=None, paused=None, limit=2, cursor=page.next_cursor)
     assert [job.job_id for job in (*page.items, *rest.items)] == ["a", "c"]
     for call in (
         lambda: sql_stores.jobs.get("b"),
         lambda: sql_stores.jobs.replace(a_job("b"), None),
+        lambda: sql_stores.jobs.set_paused("b", True, None, None),
         lambda: SqlJobSets(sql_stores.database).apply(JobSet(None, [a_job("b")]), None),  # type: ignore[arg-type]
     ):
-        with pytest.raises(Conflict, match=r"^job b is stored .* moon_phase"):
+        with pytest.raises(Conflict, match=r"^job b is stored .*schedule"):
             call()
+    assert definitions(sql_stores, "b") == [newer, newer]
+
+
+def test_the_leader_says_and_counts_what_it_cannot_plan_and_plans_the_others(sql_stores: StoreBed) -> None:
+    for job_id in ("a", "b", "c"):
+        sql_stores.jobs.create(a_job(job_id))
+    store_as(sql_stores, "b", {**definition_of(a_job("b")), "schedule": NEWER})
+    with capture_logs() as logs:
+        planned = [history.job_id for history in sql_stores.leader.job_histories(None)]
+        again = [history.job_id for history in sql_stores.leader.histories_of(["a", "b", "c"], None)]
+    assert planned == again == ["a", "c"]
+    assert [(entry["log_level"], entry["job_id"]) for entry in logs] == [("error", "b")]
+    assert sql_stores.leader.refused_jobs() == 1
+    # It stays unplanned, and however many such jobs there are, they keep no other from being looked at.
+    assert sql_stores.leader.unplanned_jobs(2) == ["a", "c"]
+    assert sql_stores.leader.unplanned_jobs(3) == ["a", "c", "b"]
+    store_as(sql_stores, "b", definition_of(a_job("b")))
+    assert [history.job_id for history in sql_stores.leader.histories_of(["b"], None)] == ["b"]
+    assert sql_stores.leader.refused_jobs() == 0
+
+
+def of_a_newer_release(job: Job) -> dict[str, Any]:
+    """Its definition with fields that this release does not know, everywhere a definition has fields."""
+    definition = definition_of(job)
+    inner = {name: {**definition[name], "newer": [name]} for name in ("schedule", "misfire", "retry")}
+    return {**definition, **inner, "owner": "me", "budget": {"max": [1, None]}}
+
+
+def test_fields_of_a_newer_release_are_planned_around_and_outlive_every_edit(sql_stores: StoreBed) -> None:
+    assert sql_stores.database is not None
+    sql_stores.jobs.create(a_job("b"))
+    newer = of_a_newer_release(sql_stores.jobs.get("b"))
+    store_as(sql_stores, "b", newer)
+    assert definition_of(sql_stores.jobs.get("b")) == newer
+    with capture_logs() as logs:
+        (history,) = sql_stores.leader.job_histories(None)
+        sql_stores.leader.job_histories(None)
+    told = [entry["field"] for entry in logs if "newer release" in entry["event"]]
+    assert told in ([], ["budget", "misfire.newer", "owner", "retry.newer", "schedule.newer"]), "each once in a process"
+    assert history.current.schedule_spec == a_job("b").schedule_spec
+    # What was not edited makes no version.
+    assert sql_stores.jobs.replace(a_job("b"), None)[1] == "unchanged"
+    sets = SqlJobSets(sql_stores.database)
+    assert sets.apply(JobSet("file", [a_job("b")]), None).changed[0].of_definition is False
+    # Every editor: PUT, PATCH and the form (replace), apply, pause, resume, delete.
+    sql_stores.jobs.replace(a_job("b", title="one"), None)
+    assert definitions(sql_stores, "b") == [{**newer, "title": "one"}] * 2
+    sets.apply(JobSet("file", [a_job("b", title="two")]), None)
+    sql_stores.jobs.set_paused("b", True, "why", None)
+    sql_stores.jobs.set_paused("b", False, None, None)
+    assert definitions(sql_stores, "b") == [{**newer, "title": "two"}] * 2
+    # What belongs to a schedule of one kind is no part of another's.
+    other = a_job("b", schedule={"kind": "hourly", "minute": 5})
+    sql_stores.jobs.replace(other, None)
+    of_its_own = {"schedule": definition_of(other)["schedule"]}
+    assert definitions(sql_stores, "b")[0] == {**of_a_newer_release(other), **of_its_own}
+    sql_stores.jobs.delete("b", None)
+    assert definitions(sql_stores, "b")[0]["owner"] == "me"
+    # A job that is made anew under the id owes nothing to the old one.
+    sql_stores.jobs.create(a_job("b"))
+    assert definitions(sql_stores, "b") == [definition_of(a_job("b"))] * 2
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,10 @@ from scheduler_service.adapters.paging import page_of, read_cursor
 from scheduler_service.core.audit import Deed
 from scheduler_service.core.errors import Conflict, NotFound, StaleVersion
 from scheduler_service.core.instants import MICROSECOND, Instant
-from scheduler_service.core.job_body import definition_of, job_body, read_job
+from scheduler_service.core.job_body import definition_of, job_body, read_stored_job
 from scheduler_service.core.model import Job
 from scheduler_service.core.placements import carry_place
+from scheduler_service.core.unknown_fields import carried
 from scheduler_service.ports.stores import Page
 from tests.support.fake_rows import JobRow, Tables, as_json
 
@@ -32,6 +33,7 @@ class FakeJobStore:
             self._check(there, if_version)
             if there is None:
                 return self.create(job, by=by), "made"
+            job = carried(there, job)
             if definition_of(job) == definition_of(there):
                 return there, "unchanged"
             changed = replace(
@@ -112,7 +114,7 @@ class FakeJobStore:
         before = row.versions[-1] if row.versions else None
         now = self._tables.clock()
         effective_from = now if before is None else max(now, before.effective_from + MICROSECOND)
-        reread, _ = read_job(definition_of(job), made_at=now if anew else job.created_at)
+        reread = read_stored_job(definition_of(job), made_at=now if anew else job.created_at)
         added = replace(
             reread,
             paused=job.paused,

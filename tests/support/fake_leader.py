@@ -62,6 +62,9 @@ class FakeLeaderStore(FakeLooks):
             jobs = self._tables.jobs
             return [_history(jobs[job_id], since) for job_id in sorted(set(job_ids)) if job_id in jobs]
 
+    def refused_jobs(self) -> int:
+        return 0
+
     def unplanned_jobs(self, limit: int) -> list[str]:
         with self._tables.lock:
             jobs = self._tables.jobs.items()

@@ -33,7 +33,7 @@ from scheduler_service.api.templating import part
 from scheduler_service.core.errors import BadValue, BadValues, Conflict, StaleVersion
 from scheduler_service.core.identity import JOB_ID
 from scheduler_service.core.instants import parse_instant
-from scheduler_service.core.job_body import definition_of, read_job
+from scheduler_service.core.job_body import known_definition, read_job
 from scheduler_service.core.model import Job, MisfirePolicy, Overlap
 
 _CHOICES: Final[dict[str, Any]] = {
@@ -55,7 +55,7 @@ def blank_form(request: Request) -> Response:
 def filled_form(request: Request, context: Context, job_id: str) -> Response:
     """The form of a job as it is."""
     job = known_job(context, job_id)
-    return _form(request, {**fields_of(definition_of(job)), "version": str(job.version)}, job_id)
+    return _form(request, {**fields_of(known_definition(job)), "version": str(job.version)}, job_id)
 
 
 @router.post("/new-job", dependencies=CHANGER)
@@ -111,7 +111,7 @@ def _checked(form: Form, made_at: int, job: Job | None = None) -> dict[str, Any]
     if job is None:
         body = body_of(form, errors)
     else:
-        body = {**laid_over(definition_of(job), form, errors), "job_id": job.job_id}
+        body = {**laid_over(known_definition(job), form, errors), "job_id": job.job_id}
     try:
         read_job(body, made_at=made_at)
     except BadValues as exc:
