@@ -79,8 +79,11 @@ def _chunks(new: Sequence[Gap]) -> Iterator[dict[str, Any]]:
 
 
 def mark_planned(connection: Connection, dialect: str, planned: Sequence[tuple[str, int]]) -> None:
-    """Note the version that is planned, be it not the job's version any more: it is not planned once more."""
-    for chunk in _PLANNED.chunks(planned):
+    """Note the version that is planned, be it not the job's version any more: it is not planned once more.
+
+    In the order of ids, as everybody locks jobs.
+    """
+    for chunk in _PLANNED.chunks(sorted(planned)):
         connection.execute(_mark_planned(dialect), chunk)
 
 

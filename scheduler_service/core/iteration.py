@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import assert_never
 
 from scheduler_service.core import generation, looking, placing
+from scheduler_service.core.edits import take_jobs
 from scheduler_service.core.effects import Effect, MakeRuns, ReadJobs, RecordStatistics, Reply, ReplyMetrics
 from scheduler_service.core.feedback import (
     Applied,
@@ -48,7 +49,7 @@ from scheduler_service.core.messages import (
 )
 from scheduler_service.core.model import ActiveRun, Cursor, JobHistory
 from scheduler_service.core.placements import PlacementFeedback, RebalanceAsked, Survey
-from scheduler_service.core.planning import plan, take_jobs, without_unfinished
+from scheduler_service.core.planning import plan, without_unfinished
 from scheduler_service.core.queries import answer, oldest_due
 from scheduler_service.core.rebuilding import take_index, want_rebuild
 from scheduler_service.core.releasing import release, settle_move
@@ -109,8 +110,7 @@ def take_over(
 
 def iterate(state: SchedulerState, messages: Sequence[Feedback], now: Instant) -> tuple[SchedulerState, list[Effect]]:
     """One pass over everything; `state` is taken over and must not be used by the caller any more."""
-    step = Step(now)
-    state.last_iteration_at = now
+    step, state.last_iteration_at = Step(now), now
     for message in messages:
         if isinstance(message, IndexBuilt):
             take_index(state, step, message)

@@ -5,10 +5,8 @@ Owns the cursor's advance. Every occurrence before the cursor has a row or lies 
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 from scheduler_service.core.effects import MakeRuns, Retract, Transition, in_parts
-from scheduler_service.core.feedback import JobsRead
 from scheduler_service.core.identity import occurrence_run_id
 from scheduler_service.core.instants import SECOND, Instant
 from scheduler_service.core.jitter import jitter_of
@@ -76,12 +74,12 @@ def plan(state: SchedulerState, step: Step) -> None:
     for job_id in state.changed:
         history = state.jobs.get(job_id)
         if history is not None:
-            by_job[job_id] += _fires(history, state.cursor, until)
+            by_job[job_id] += fires(history, state.cursor, until)
     state.cursor = until
     rows: list[tuple[Job, Instant]] = []
     gaps: list[Gap] = []
     for pairs in by_job.values():
-        kept, missed = _judged(state, step, pairs)
+        kept, missed = judged(state, step, pairs)
         rows += kept
         gaps += missed
     make(state, step, rows, gaps=tuple(gaps))
@@ -98,13 +96,14 @@ def _version_at(history: JobHistory, at: Instant) -> Job:
     return next(job for job in reversed(history.versions) if job.effective_from <= at)
 
 
-def _fires(history: JobHistory, start: Instant, end: Instant) -> list[tuple[Job, Instant]]:
+def fires(history: JobHistory, start: Instant, end: Instant) -> list[tuple[Job, Instant]]:
+    """The occurrences of [start, end), each with the version it is of."""
     return [
         (job, at) for job, since, until in spans(history, start, end) for at in occurrences(job.schedule, since, until)
     ]
 
 
-def _judged(
+def judged(
     state: SchedulerState, step: Step, pairs: list[tuple[Job, Instant]]
 ) -> tuple[list[tuple[Job, Instant]], list[Gap]]:
     """Of one job's unmade occurrences, those that get a row, and the gap in which the other, late ones lie."""
@@ -241,51 +240,3 @@ def _active(row: NewRun) -> ActiveRun:
         timeout=row.timeout,
         overlap=row.overlap,
     )
-
-
-def take_jobs(state: SchedulerState, step: Step, read: JobsRead) -> list[str]:
-    """Take over changed jobs and plan their unplanned versions up to the cursor; returns the changed ids."""
-    touched = []
-    for history in read.histories:
-        known = state.jobs.get(history.job_id)
-        if known is not None and _is_no_news(known, history):
-            continue
-        touched.append(history.job_id)
-        state.revision += 1
-        state.changed[history.job_id] = state.revision
-        # Memory has planned what may still be on its way to the database.
-        planned = max(history.planned_version, known.planned_version if known is not None else 0)
-        _plan_edit(state, step, history, planned)
-        if history.planned_version != history.current.version:
-            history = replace(history, planned_version=history.current.version)
-        state.jobs[history.job_id] = history
-        if len(history.versions) > 1 or history.current.deleted:
-            state.aging.add(history.job_id)
-    return touched
-
-
-def _is_no_news(known: JobHistory, read: JobHistory) -> bool:
-    older = known.current.version > read.current.version
-    same = known.current.version == read.current.version
-    return older or (same and known.planned_version >= read.planned_version)
-
-
-def _plan_edit(state: SchedulerState, step: Step, history: JobHistory, planned_version: int) -> None:
-    current = history.current
-    fresh = [job for job in history.versions if job.version > planned_version]
-    if not fresh:
-        return
-    retracts = tuple(Retract(job.job_id, job.version, job.effective_from) for job in fresh)
-    for run in state.runs.of_job(current.job_id):
-        if is_fresh(run) and any(_retracted(run, r) for r in retracts):
-            state.runs.drop(run.run_id)
-            if run.run_id in state.reading:
-                state.reading[run.run_id] = True  # as it was read it is no more
-    start = min(job.effective_from for job in fresh)
-    pairs = [pair for pair in _fires(history, start, state.cursor) if pair[0].version > planned_version]
-    kept, gaps = _judged(state, step, pairs)
-    make(state, step, kept, retracts, tuple(gaps), ((current.job_id, current.version),))
-
-
-def _retracted(run: ActiveRun, retract: Retract) -> bool:
-    return (run.job_version or 0) < retract.version and run.scheduled_at >= retract.start

@@ -1,6 +1,7 @@
 """Finds jobs whose newest version is not planned, whether or not somebody told the leader about them."""
 
 import threading
+import time
 from collections.abc import Callable
 
 import structlog
@@ -15,10 +16,14 @@ log = structlog.get_logger(__name__)
 
 _EVERY_SECONDS = 2.0
 _AT_ONCE = 1000
+_RESTS = 3
 
 
 class JobWatcher:
-    """Asks the database every two seconds, or when told, by a partial index that is empty when nothing was changed."""
+    """Asks the database every two seconds, or when told, by a partial index that is empty when nothing was changed.
+
+    It rests in proportion to what it found: many edits, one by one, do not keep it busy.
+    """
 
     def __init__(
         self,
@@ -32,7 +37,7 @@ class JobWatcher:
         self._since = since
         self._on_crash = on_crash
         self._stopped = False
-        self._look_now = threading.Event()
+        self._look_now, self._rest = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="job-watcher", daemon=True)
 
     def start(self) -> None:
@@ -46,6 +51,7 @@ class JobWatcher:
     def stop(self, timeout: float) -> None:
         """End after the question in hand."""
         self._stopped = True
+        self._rest.set()
         self._look_now.set()
         self._thread.join(timeout)
 
@@ -55,7 +61,10 @@ class JobWatcher:
                 self._look_now.wait(_EVERY_SECONDS)
                 self._look_now.clear()
                 if not self._stopped:
+                    began = time.monotonic()
                     self._look()
+                    # What is edited meanwhile shares the next one.
+                    self._rest.wait(_RESTS * (time.monotonic() - began))
         except BaseException as exc:  # noqa: BLE001 - whatever it is, the leader must not go on blind
             self._on_crash(exc)
 

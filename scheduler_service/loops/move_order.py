@@ -45,8 +45,8 @@ class MoveOrder:
                 self._name(_named_by(effect))
             case MakeRuns(runs=runs, cursor=None):
                 self._unfinished += [run.run_id for run in runs]
-            case MakeRuns(runs=runs, gaps=gaps, retracts=(), planned=()):
-                self._name([*self._unfinished, *(run.run_id for run in runs), *(gap.job_id for gap in gaps)])
+            case MakeRuns(set_back=False):
+                self._name([*self._unfinished, *_named_by_making(effect)])
                 self._unfinished = []
             case _ if not isinstance(effect, _READS):
                 self._all_wait_for = self.handed
@@ -70,6 +70,12 @@ class MoveOrder:
             for name in names:
                 if self._named.get(name) == number:
                     del self._named[name]
+
+
+def _named_by_making(effect: MakeRuns) -> list[str]:
+    """Its rows, and the jobs whose occurrences it takes back, plans anew or records as missed."""
+    jobs = {retract.job_id for retract in effect.retracts} | {job_id for job_id, _ in effect.planned}
+    return [*(run.run_id for run in effect.runs), *(gap.job_id for gap in effect.gaps), *jobs]
 
 
 def _named_by(effect: Apply) -> list[str]:

@@ -47,6 +47,7 @@ CONCERNS = [
     MakeRuns((), cursor=9, gaps=(Gap("job", 1, 2, 1, "misfire"),)),
     MakeRuns((), cursor=9, planned=(("job", 2),)),
     MakeRuns((), cursor=9, retracts=(Retract("job", 2, 5),)),
+    MakeRuns((), cursor=9, set_back=True),
     PlaceJobs((), 5),
 ]
 DOES_NOT = [
@@ -55,6 +56,7 @@ DOES_NOT = [
     given_up("another.job_c", Event.MISS, RunState.MISSED),
     ReadRuns(("a",)),
     RecordStatistics(1, 2, 3, 4),
+    replace(made("x", "job_x"), retracts=(Retract("another", 2, 5),), planned=(("another", 2),)),
 ]
 
 

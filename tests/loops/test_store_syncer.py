@@ -3,6 +3,7 @@
 import queue
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -10,10 +11,12 @@ from scheduler_service.core.effects import (
     Apply,
     MakeRuns,
     MoveRuns,
+    ReadJobs,
     ReadRuns,
     RecordStatistics,
     Release,
     Republish,
+    Retract,
     StoreEffect,
     Transition,
 )
@@ -214,3 +217,25 @@ def test_what_is_made_and_folded_away_is_not_made_again_in_one_transaction() -> 
 def test_a_shared_transaction_stays_of_a_bearable_size() -> None:
     applies = [apply(*(f"{number}-{i}" for i in range(400))) for number in range(3)]
     assert grouped([*applies]) == [[applies[0], applies[1]], [applies[2]]]
+
+
+def edit(job_id: str, version: int, rows: int = 1, cursor: int = 9) -> MakeRuns:
+    runs = tuple(NewRun(f"{job_id}_{n}", RunKind.OCCURRENCE, "pkg.task", 1, 1, job_id, version) for n in range(rows))
+    return MakeRuns(runs, cursor, (Retract(job_id, version, 5),), planned=((job_id, version),))
+
+
+def test_neighbouring_edits_of_different_jobs_are_one_and_what_they_ask_to_read_too() -> None:
+    a, b, later = edit("a", 2), edit("b", 1, cursor=10), edit("a", 3)
+    (both, *rest) = merged([a, b, later])
+    assert rest == [later], "it takes back what the first one makes"
+    assert both == MakeRuns(a.runs + b.runs, 10, a.retracts + b.retracts, planned=(("a", 2), ("b", 1)))
+    assert merged([made_rows("x"), a]) == [made_rows("x"), a]
+    assert merged([edit("a", 1), replace(edit("b", 1), set_back=True)]) != [edit("a", 1)]
+    assert merged([ReadJobs(("a",)), ReadJobs(("b", "a"))]) == [ReadJobs(("a", "b"))]
+
+
+def test_edits_that_are_not_one_share_no_transaction_since_jobs_are_locked_in_their_order() -> None:
+    edits: list[StoreEffect] = [edit("b", 1, rows=600), edit("a", 1, rows=600)]
+    assert grouped(merged(edits)) == [[one] for one in edits]
+    again: list[StoreEffect] = [edit("b", 1, rows=60), edit("b", 2, rows=60)]
+    assert grouped(merged(again)) == [[one] for one in again]

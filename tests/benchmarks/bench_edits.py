@@ -1,0 +1,165 @@
+"""How late other jobs' runs are published while jobs are edited: edits one by one at a rate, and one apply of many.
+
+Each edit makes a job of every second, as PUT does: its version in the database, then an entry in the inbox. Nobody
+runs their queue. Half of the machine is busy with other work. The probes are jobs of every second in a queue of their
+own. Beside it, what the same probes take while nothing is edited.
+"""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from statistics import quantiles
+from typing import Any, Final
+
+from sqlalchemy import select
+
+from scheduler_service.adapters.database import Database, host_now
+from scheduler_service.adapters.migrations import upgrade
+from scheduler_service.adapters.redis_inbox import RedisInbox
+from scheduler_service.adapters.sql_job_sets import SqlJobSets
+from scheduler_service.adapters.sql_jobs import SqlJobStore
+from scheduler_service.adapters.tables import runs
+from scheduler_service.core.audit import Deed
+from scheduler_service.core.instants import MILLISECOND, SECOND
+from scheduler_service.core.job_body import read_job
+from scheduler_service.core.job_plan import JobSet
+from scheduler_service.core.model import Job
+from tests.benchmarks.bed import TASK, Bed, Scene
+from tests.benchmarks.figures import Asked, Figure
+
+RATES: Final = (10, 50, 200)
+APPLIED: Final = 1_000
+PROBES: Final = 20
+LATEST: Final = 200
+_PROBED, _EDITED = "probed", "edited"
+_BUSY: Final = "while True: pass"
+_DEED: Final = Deed("bench", "admin", "replace_job")
+
+
+def figures(asked: Asked) -> Iterator[Figure]:
+    """On each database: at rest, at each rate, and while a thousand jobs are applied."""
+    seconds = 5 if asked.quick else 20
+    with Bed() as bed, _busy((os.cpu_count() or 2) // 2):
+        for kind in ("PostgreSQL", "SQLite"):
+            with _leading(bed, kind) as editor:
+                rest = _late(editor, seconds, lambda: None)
+            yield Figure(f"{kind}, nothing edited, due to published, p99", rest, "ms")
+            for rate in RATES[:1] if asked.quick else RATES:
+                with _leading(bed, kind) as editor:
+                    made: list[float] = []
+                    late = _late(editor, seconds, lambda e=editor, r=rate, m=made: m.append(e.edit(r, seconds)))  # type: ignore[misc]
+                yield _figure(f"{kind}, {rate} edits a second ({made[0]:.0f} came through)", late, rest)
+            with _leading(bed, kind) as editor:
+                late = _late(editor, seconds, editor.apply)
+            yield _figure(f"{kind}, an apply of {APPLIED:,}", late, rest)
+
+
+def _figure(name: str, late: float, rest: float) -> Figure:
+    return Figure(f"{name}, due to published, p99", late, "ms", target=LATEST, peer="nothing edited", peer_value=rest)
+
+
+class Editor:
+    """What the API does of an edit, without its HTTP, so that the leader is what is measured."""
+
+    def __init__(self, scene: Scene, database: Database, inbox: RedisInbox) -> None:
+        self.scene, self.database = scene, database
+        self._jobs, self._sets, self._inbox = SqlJobStore(database), SqlJobSets(database), inbox
+
+    def edit(self, rate: int, seconds: float) -> float:
+        """Edit at this rate; how many a second came through."""
+        began, turn = time.monotonic(), iter(range(int(rate * seconds)))
+        lock, done = threading.Lock(), 0
+
+        def work() -> None:
+            nonlocal done
+            while True:
+                with lock:
+                    number = next(turn, None)
+                if number is None or time.monotonic() > began + seconds:
+                    return
+                time.sleep(max(0.0, began + number / rate - time.monotonic()))
+                self._jobs.replace(job_of(f"{_EDITED}-{number}", _EDITED), None, by=_DEED)
+                self._inbox.send("job_changed", host_now(), {"job_id": f"{_EDITED}-{number}", "change": "added"})
+                with lock:
+                    done += 1
+
+        with ThreadPoolExecutor(4) as pool:
+            for result in [pool.submit(work) for _ in range(4)]:
+                result.result()
+        return done / seconds
+
+    def apply(self) -> None:
+        """All at once, from a file."""
+        wanted = JobSet("bench", [job_of(f"{_EDITED}-{n}", _EDITED) for n in range(APPLIED)])
+        plan = self._sets.apply(wanted, None, by=_DEED)
+        for news in plan.news:
+            self._inbox.send("job_changed", host_now(), news)
+
+    def probe(self) -> None:
+        """The jobs whose runs are looked at."""
+        for number in range(PROBES):
+            self._jobs.create(job_of(f"{_PROBED}-{number}", _PROBED, overlap="allow"))
+
+    def lateness(self, since: int, until: int) -> list[float]:
+        """Of what the probes owed in between, in milliseconds; what is not published yet is as late as it is now."""
+        wanted = select(runs.c.due_at, runs.c.published_at).where(
+            runs.c.queue == _PROBED, runs.c.due_at >= since, runs.c.due_at < until
+        )
+        with self.database.read() as connection:
+            now = self.database.read_clock(connection)
+            found = [((at or now) - due) / MILLISECOND for due, at in connection.execute(wanted)]
+        # A run that was not even made is late by as much as the window is old.
+        owed = PROBES * ((until - since) // SECOND)
+        return found + [(now - until) / MILLISECOND] * max(0, owed - len(found))
+
+
+def job_of(job_id: str, queue: str, overlap: str = "skip") -> Job:
+    """A job of every second."""
+    body: dict[str, Any] = {"job_id": job_id, "task": TASK, "queue": queue, "overlap": overlap,
+                            "schedule": {"kind": "interval", "every": "1s"}}  # fmt: skip
+    return read_job(body, made_at=host_now())[0]
+
+
+def _late(editor: Editor, seconds: float, action: Callable[[], object]) -> float:
+    """The p99 of the probes over so long, `action` going on beside."""
+    since = (host_now() // SECOND + 1) * SECOND
+    beside = threading.Thread(target=action)
+    beside.start()
+    time.sleep(max(0.0, (since + int(seconds) * SECOND - host_now()) / SECOND))
+    beside.join()
+    time.sleep(2)
+    return quantiles(editor.lateness(since, since + int(seconds) * SECOND), n=100)[98]
+
+
+@contextmanager
+def _leading(bed: Bed, kind: str) -> Iterator[Editor]:
+    """A leader with its probes, which have run for a while."""
+    with ExitStack() as stack:
+        scene = stack.enter_context(bed.scene())
+        if kind == "SQLite":
+            url = f"sqlite:///{bed.folder / f'{time.monotonic_ns()}.db'}"
+            upgrade(url)
+            scene.env["ITINERARY_DATABASE_URL"] = url
+        database = stack.enter_context(closing(Database(scene.env["ITINERARY_DATABASE_URL"])))
+        editor = Editor(scene, database, stack.enter_context(closing(RedisInbox(scene.redis_url))))
+        scene.start_leader()
+        editor.probe()
+        time.sleep(8)
+        yield editor
+
+
+@contextmanager
+def _busy(number: int) -> Iterator[None]:
+    """So many processors taken by others."""
+    others = [subprocess.Popen([sys.executable, "-c", _BUSY]) for _ in range(number)]
+    try:
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()

@@ -1,0 +1,60 @@
+"""The watcher finds what nobody told of, and many edits one by one do not keep it busy."""
+
+import threading
+import time
+from collections.abc import Callable
+
+from scheduler_service.core.feedback import JobsRead
+from scheduler_service.core.model import JobHistory
+from scheduler_service.loops.job_watcher import JobWatcher
+from scheduler_service.loops.mailbox import Mailbox
+from tests.support.processes import wait_until
+
+TAKES = 0.1
+
+
+class Unplanned:
+    """A store in which one job is always unplanned, and in which a look takes its time; `looks` tells of each."""
+
+    def __init__(self) -> None:
+        self.looks: list[tuple[float, float]] = []
+
+    def unplanned_jobs(self, _: int) -> list[str]:
+        return ["a"]
+
+    def histories_of(self, _: object, __: object) -> list[JobHistory]:
+        began = time.monotonic()
+        threading.Event().wait(TAKES)
+        self.looks.append((began, time.monotonic()))
+        return []
+
+
+def watching(store: Unplanned, mailbox: Mailbox, on_crash: Callable[[BaseException], None] = print) -> JobWatcher:
+    watcher = JobWatcher(store, mailbox, None, on_crash)  # type: ignore[arg-type]
+    watcher.start()
+    return watcher
+
+
+def test_told_again_and_again_it_rests_longer_than_it_looks() -> None:
+    store, mailbox = Unplanned(), Mailbox()
+    watcher = watching(store, mailbox)
+
+    def told() -> bool:
+        watcher.look_now()
+        return len(store.looks) >= 3
+
+    wait_until(told, 10, "three looks")
+    watcher.stop(10)
+    rests = [begins - ended for (_, ended), (begins, _) in zip(store.looks, store.looks[1:], strict=False)]
+    assert min(rests) > 2 * TAKES
+    assert JobsRead(()) in mailbox.drain(0)
+
+
+def test_a_rest_is_cut_short_when_it_is_told_to_stop() -> None:
+    store = Unplanned()
+    watcher = watching(store, Mailbox())
+    watcher.look_now()
+    wait_until(lambda: store.looks, 10, "a look")
+    began = time.monotonic()
+    watcher.stop(10)
+    assert time.monotonic() - began < 3 * TAKES
