@@ -9,7 +9,7 @@ from alembic import context
 from sqlalchemy import Connection
 
 from scheduler_service.adapters.database import Database
-from scheduler_service.adapters.migrations import alone
+from scheduler_service.adapters.migrations import MIGRATION_BOUNDS, alone
 from scheduler_service.adapters.notice_tables import metadata
 
 
@@ -30,7 +30,7 @@ given = context.config.attributes.get("connection")
 if given is not None:
     run(given)
 else:
-    database = Database(os.environ["ITINERARY_DATABASE_URL"], pool_size=1)
+    database = Database(os.environ["ITINERARY_DATABASE_URL"], pool_size=1, bounds=MIGRATION_BOUNDS)
     with alone(database) as own:
         run(own)
     database.close()

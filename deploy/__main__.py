@@ -15,7 +15,7 @@ if sys.version_info < (3, 11):  # noqa: UP036 - an older Python must say so inst
         "Name a newer one: python3.11 deploy ..."
     )
 
-from ci_browser import browser_for_ci
+from ci_programs import programs_for_ci
 from environments import LOCK_OF, ROOT, environment, working_uv
 
 HELP = """\
@@ -57,7 +57,7 @@ def test(arguments: list[str]) -> None:
     if "--fast" in arguments:
         rest = [word for word in arguments if word != "--fast"]
         become(python, [*pytest, "-m", "not slow and not e2e and not postgres", "-n", "2", *rest])
-    browser_for_ci()
+    programs_for_ci()
     if arguments:
         become(python, [*pytest, *arguments])
     # File by file in the order of tests/conftest.py, more at once than there are cores, since most of them wait;

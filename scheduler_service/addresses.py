@@ -11,8 +11,13 @@ from typing import Final
 from scheduler_service.core.errors import ItineraryError
 
 _NEAR: Final = 20
-_BEFORE_HOST: Final = re.compile(r"(?<=://)([^/@:\s]*):[^/@\s]*@")
-_IN_QUERY: Final = re.compile(r"([?&][^=&\s]*password=)[^&\s]*", re.IGNORECASE)
+# Of a web address everything behind a `/` is its path; in others that may be part of a password.
+_BEFORE_HOST: Final = re.compile(
+    r"(\bhttps?://[^/@:\s]*):[^/@\s]*@|(\b(?!https?:)[a-z][a-z0-9+.-]*://[^/@:\s]*):\S*@", re.I
+)
+_NAMED: Final = re.compile(
+    r"(\b[a-z_]*(?:password|passwd)\s*=\s*)(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[^&\s'\",)]*)", re.IGNORECASE
+)
 
 
 def is_free(port: int, host: str) -> bool:
@@ -110,8 +115,11 @@ def reachable(host: str) -> str:
 
 
 def shown_url(text: str) -> str:
-    """An address, or a text with addresses in it, without their passwords: for people and logs."""
-    return _IN_QUERY.sub(r"\1***", _BEFORE_HOST.sub(r"\1:***@", text))
+    """An address, or a text with addresses in it, without their passwords: for people and logs.
+
+    Addresses of settings were read by core/service_urls.py, which leaves no odd letter in a password.
+    """
+    return _NAMED.sub(r"\1***", _BEFORE_HOST.sub(r"\1\2:***@", text))
 
 
 def _bound(port: int, host: str) -> int | None:

@@ -79,7 +79,7 @@ def open_leader(settings: Settings) -> Iterator[Leader]:
     """A leader over real parts; its identity is made here, anew for every process start."""
     meter = PrometheusMeter()
     with (
-        closing(Database(settings.database_url, pool_size=6)) as database,
+        closing(Database(settings.leader_database_url, pool_size=6)) as database,
         closing(RedisInbox(settings.redis_url)) as inbox,
         closing(RedisClaims(settings.redis_url)) as claims,
         closing(CeleryDispatcher(publishing_app(settings.broker_url))) as dispatcher,

@@ -28,6 +28,7 @@ from scheduler_service.core.instants import (
     format_duration,
     parse_duration,
 )
+from scheduler_service.core.service_urls import read_service_url
 from scheduler_service.core.topics import TOPICS, Topic
 from scheduler_service.notify_settings import Address, Addresses, Secret, SmtpUrl, Topics, Webhooks
 
@@ -77,16 +78,26 @@ def _url(*schemes: str) -> BeforeValidator:
     def check(value: Any) -> Any:
         if not isinstance(value, str) or not value.startswith(tuple(f"{scheme}://" for scheme in schemes)):
             raise ValueError(f"give an address that begins with {' or '.join(f'{s}://' for s in schemes)}")
-        return value
+        return _encoded(value)
 
     return BeforeValidator(check)
+
+
+def _encoded(url: str) -> str:
+    """The same URL as every library reads it alike, whatever letters its password has."""
+    try:
+        # What SQLite is given is a path: it holds no password, and any letters.
+        return url if url.startswith("sqlite") else read_service_url(url, "").text
+    except BadValue as exc:
+        raise ValueError(exc.allowed) from None
 
 
 def _broker(value: Any) -> Any:
     """Celery takes an address without a scheme for that of an AMQP host."""
     if not isinstance(value, str) or not re.match(r"[a-z][a-z0-9+.-]*://", value):
         raise ValueError("give an address with its scheme, such as redis://host:6379/0 or amqp://user:password@host//")
-    return value
+    several = re.split(r";(?=[a-z][a-z0-9+.-]*://)", value)
+    return ";".join(map(_encoded, several)) if re.match(r"rediss?:|amqps?:", value) else value
 
 
 def _lower(value: Any) -> Any:
@@ -97,7 +108,8 @@ DurationText = Annotated[
     int, BeforeValidator(_duration), PlainSerializer(format_duration, return_type=str, when_used="json")
 ]
 Port = Annotated[int, Field(ge=1, le=65535)]
-DatabaseUrl = Annotated[str, _url("sqlite", "postgresql", "postgresql+psycopg", "postgres"), Field(repr=False)]
+_POSTGRES: Final = ("postgresql", "postgresql+psycopg", "postgres")
+DatabaseUrl = Annotated[str, _url("sqlite", *_POSTGRES), Field(repr=False)]
 RedisUrl = Annotated[str, _url("redis", "rediss", "unix", "redis+socket"), Field(repr=False)]
 BrokerUrl = Annotated[str, BeforeValidator(_broker), Field(repr=False)]
 
@@ -116,6 +128,7 @@ class Settings(BaseSettings):
 
     data_dir: Annotated[Path, BeforeValidator(_folder)] = Field(Path(".itinerary"), validate_default=True)
     database_url: DatabaseUrl = Field(default_factory=lambda given: f"sqlite:///{given['data_dir']}/itinerary.db")
+    database_direct_url: Annotated[str, _url(*_POSTGRES)] | None = Field(None, repr=False)
     redis_url: RedisUrl = "redis://127.0.0.1:6379/0"
     broker_url: BrokerUrl = Field(default_factory=lambda given: str(given["redis_url"]))
 
@@ -157,6 +170,11 @@ class Settings(BaseSettings):
     notify_quiet: DurationText = HOUR
     log_format: Annotated[Literal["auto", "console", "json"], BeforeValidator(_lower)] = "auto"
     log_level: Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)] = "info"
+
+    @property
+    def leader_database_url(self) -> str:
+        """Where leaders and migrations connect: what lives longer than a transaction does not go through a pooler."""
+        return self.database_direct_url or self.database_url
 
     @property
     def notify_topics(self) -> frozenset[Topic]:

@@ -74,7 +74,7 @@ def run_embedded(jobs: Jobs, source: str, concurrency: int, given: Mapping[str, 
         redis = stack.enter_context(_redis_of(settings))
         if redis is not None:
             settings = load_settings(**{**given, "redis_url": redis.url})
-        upgrade(settings.database_url)
+        upgrade(settings.leader_database_url)
         stores = stack.enter_context(open_stores(settings))
         parts = _Parts(jobs, source, settings, stores)
         stack.callback(parts.stop)

@@ -69,7 +69,7 @@ def _redacted(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> Ma
 
 
 def _without_passwords(value: Any) -> Any:
-    return shown_url(value) if isinstance(value, str) and "://" in value else value
+    return shown_url(value) if isinstance(value, str) and ("://" in value or "pass" in value) else value
 
 
 def _console_line(coloured: bool) -> Processor:

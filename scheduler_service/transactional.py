@@ -120,14 +120,19 @@ class _DbApi:
     connection: Any
     runs: str
 
+    @property
+    def _unnamed(self) -> dict[str, bool]:
+        """psycopg prepares by name what is executed often; a pooler would hand that name to somebody else."""
+        return {"prepare": False} if type(self.connection).__module__.partition(".")[0] == "psycopg" else {}
+
     def execute(self, statement: str, values: Mapping[str, Any]) -> int:
         with closing(self.connection.cursor()) as cursor:
-            cursor.execute(_filled(statement, self.runs, values, "%({})s"), values)
+            cursor.execute(_filled(statement, self.runs, values, "%({})s"), values, **self._unnamed)
             return int(cursor.rowcount)
 
     def first(self, statement: str, values: Mapping[str, Any]) -> tuple[Any, ...] | None:
         with closing(self.connection.cursor()) as cursor:
-            cursor.execute(_filled(statement, self.runs, values, "%({})s"), values)
+            cursor.execute(_filled(statement, self.runs, values, "%({})s"), values, **self._unnamed)
             row = cursor.fetchone()
         return None if row is None else tuple(row.values() if isinstance(row, Mapping) else row)
 

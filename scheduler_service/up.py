@@ -96,7 +96,7 @@ def run_up(settings: Settings, *, demo: bool = False, app: str | None = None) ->
         console = Console([part.name for part in parts])
         try:
             console.plain("\n".join([f"Itinerary {VERSION}, everything in {settings.data_dir}", *plan.notes]))
-            upgrade(settings.database_url, console.plain)
+            upgrade(settings.leader_database_url, console.plain)
             Supervisor(parts, console, _Journal(plan, console)).run()
         finally:
             write_run(settings.data_dir, {"redis_port": plan.redis.port} if plan.redis else {})
@@ -223,6 +223,8 @@ def child_env(plan: Plan, environ: Mapping[str, str]) -> dict[str, str]:
         f"{PREFIX}FLOWER_PORT": str(plan.flower_port),
         f"{PREFIX}LOG_FORMAT": "console" if settings.log_format == "auto" else settings.log_format,
     }
+    if settings.database_direct_url is not None:
+        chosen[f"{PREFIX}DATABASE_DIRECT_URL"] = settings.database_direct_url
     return {**environ, **chosen}
 
 

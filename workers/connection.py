@@ -15,6 +15,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from scheduler_service.core.errors import BadValue
+from scheduler_service.core.service_urls import redis_url
 
 T = TypeVar("T")
 
@@ -65,9 +66,7 @@ def usable_url(url: object) -> str | None:
     if not isinstance(first, str):
         return None
     first = first.partition(";")[0]
-    if first.startswith("redis+socket://"):
-        return "unix://" + first.removeprefix("redis+socket://").replace("virtual_host=", "db=")
-    return first if first.startswith(("redis://", "rediss://", "unix://")) else None
+    return redis_url(first) if first.startswith(("redis://", "rediss://", "unix://", "redis+socket://")) else None
 
 
 def _connect(url: str) -> redis.Redis:
@@ -83,5 +82,5 @@ def _connect(url: str) -> redis.Redis:
             socket_keepalive=True,
             health_check_interval=15,
         )
-    except ValueError as exc:
-        raise BadValue("redis_url", url.partition("://")[0] + "://...", f"give a Redis URL ({exc})") from exc
+    except ValueError:
+        raise BadValue("redis_url", url.partition("://")[0] + "://...", "give redis://:password@host:port/0") from None

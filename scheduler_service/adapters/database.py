@@ -10,9 +10,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from sqlalchemy import (
     URL,
@@ -24,29 +23,18 @@ from sqlalchemy import (
     exc,
     func,
     literal,
-    make_url,
     select,
 )
 
-from scheduler_service.adapters.column_types import InstantColumn, dump_json, load_json
-from scheduler_service.core.errors import BadValue, RowRefused, StoreUnavailable
-from scheduler_service.core.instants import MILLISECOND, SECOND, Duration, Instant
+from scheduler_service.adapters.column_types import InstantColumn
+from scheduler_service.adapters.database_url import read_url
+from scheduler_service.adapters.postgres import BOUNDS, WRITES, is_direct, postgres_engine
+from scheduler_service.adapters.postgres import PLANNED_EACH_TIME as PLANNED_EACH_TIME
+from scheduler_service.adapters.postgres import Bounds as Bounds
+from scheduler_service.core.errors import RowRefused, StoreUnavailable
+from scheduler_service.core.instants import SECOND, Duration, Instant
 
 Dialect = Literal["sqlite", "postgresql"]
-_WRITES: Final = "itinerary_writes"
-PLANNED_EACH_TIME: Final = "itinerary_planned_each_time"
-"""An execution option of statements whose best plan depends on the values: PostgreSQL prepares none for all of them."""
-_KEEPALIVES: Final = {"keepalives": 1, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """How long the database may keep us waiting; `idle` bounds how long a frozen leader blocks a takeover."""
-
-    connect: Duration = 5 * SECOND
-    statement: Duration = 10 * SECOND
-    lock: Duration = 2 * SECOND
-    idle: Duration = 2_500 * MILLISECOND
 
 
 def host_now() -> Instant:
@@ -62,7 +50,7 @@ class Database:
         url: str,
         *,
         pool_size: int = 5,
-        bounds: Bounds = Bounds(),
+        bounds: Bounds = BOUNDS,
         clock: Callable[[], Instant] = host_now,
         queue: "WriterQueue | None" = None,
     ) -> None:
@@ -70,7 +58,7 @@ class Database:
         self.queue = queue or WriterQueue()
         self._beside: list[Database] = []
         self.dialect: Dialect = "sqlite" if self._url.get_backend_name() == "sqlite" else "postgresql"
-        make = _sqlite_engine if self.dialect == "sqlite" else _postgres_engine
+        make = _sqlite_engine if self.dialect == "sqlite" else postgres_engine
         self.engine: Engine = make(self._url, pool_size, bounds)
 
     def beside(self, *, bounds: Bounds | None = None) -> "Database":
@@ -97,7 +85,7 @@ class Database:
     def read(self) -> Iterator[Connection]:
         """A connection for reading; each statement sees the newest committed state."""
         with _our_errors(), self.engine.connect() as connection:
-            if self.dialect == "postgresql":
+            if self.dialect == "postgresql" and is_direct(connection):
                 connection.execution_options(isolation_level="AUTOCOMMIT")
             yield connection
 
@@ -105,7 +93,7 @@ class Database:
     def write(self) -> Iterator[Connection]:
         """One write transaction, committed at the end of the block."""
         with self._turn(), _our_errors(), self.engine.connect() as connection:
-            connection.execution_options(**{_WRITES: True})
+            connection.execution_options(**{WRITES: True})
             with connection.begin():
                 yield connection
 
@@ -171,21 +159,6 @@ class WriterQueue:
                     self._waiting[0].set()
 
 
-def read_url(text: str) -> URL:
-    """`postgresql://`, `postgres://` or `sqlite:///path` as SQLAlchemy's URL with our drivers; else BadValue."""
-    allowed = "give sqlite:///path or postgresql://user:password@host/database"
-    try:
-        url = make_url(text.replace("postgres://", "postgresql://", 1) if text.startswith("postgres://") else text)
-    except exc.ArgumentError as error:
-        raise BadValue("database_url", text.split("@")[-1], allowed) from error
-    backend = url.get_backend_name()
-    if backend == "postgresql":
-        return url.set(drivername="postgresql+psycopg")
-    if backend == "sqlite" and url.database and url.database != ":memory:":
-        return url.set(drivername="sqlite+pysqlite")
-    raise BadValue("database_url", url.render_as_string(), allowed)
-
-
 def can_hold(name: str) -> bool:
     """Whether a database could hold this text at all; what it cannot hold names nothing in it."""
     return "\x00" not in name and not any("\ud800" <= letter <= "\udfff" for letter in name)
@@ -220,45 +193,8 @@ def _prepare_sqlite(connection: Any, _: Any) -> None:
 
 def _begin_sqlite(connection: Connection) -> None:
     """A deferred transaction that turns to writing fails at once when another wrote meanwhile; ours never is one."""
-    if connection.get_execution_options().get(_WRITES):
+    if connection.get_execution_options().get(WRITES):
         connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-
-def _execute_unprepared(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
-    if not context.execution_options.get(PLANNED_EACH_TIME):
-        return False
-    cursor.execute(statement, parameters, prepare=False)
-    return True
-
-
-def _postgres_engine(url: URL, pool_size: int, bounds: Bounds) -> Engine:
-    settings = {
-        "statement_timeout": bounds.statement,
-        "lock_timeout": bounds.lock,
-        "idle_in_transaction_session_timeout": bounds.idle,
-    }
-    options = " ".join(f"-c {name}={value // MILLISECOND}" for name, value in settings.items())
-    engine = create_engine(
-        url,
-        pool_size=pool_size,
-        max_overflow=0,
-        pool_timeout=bounds.connect / SECOND,
-        pool_pre_ping=True,
-        isolation_level="READ COMMITTED",
-        connect_args={
-            # Statements are short, and compiling one takes longer than any of them. Rows that are looked for together
-            # lie together, in memory: a planner that counts on a disk's head for each would rather read all history.
-            "options": f"{options} -c timezone=UTC -c jit=off -c random_page_cost=1.1",
-            "connect_timeout": max(2, bounds.connect // SECOND),
-            "tcp_user_timeout": bounds.statement // MILLISECOND,
-            "application_name": "itinerary",
-            **_KEEPALIVES,
-        },
-        json_serializer=dump_json,
-        json_deserializer=load_json,
-    )
-    event.listen(engine, "do_execute", _execute_unprepared)
-    return engine
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import Script, ScriptDirectory
-from sqlalchemy import Connection, event, exc, func, select
+from sqlalchemy import Connection, event, exc
 
 import scheduler_service
 from scheduler_service.adapters.database import Bounds, Database
@@ -86,18 +86,19 @@ def _until_nothing_is_in_use(connection: Connection, move: Callable[[], None], r
 def alone(database: Database) -> Iterator[Connection]:
     """A connection that nobody else migrates beside. On SQLite it is in a transaction, on PostgreSQL in none.
 
-    Who waits asks again and again: inside of a statement that waits, it would hold up CREATE INDEX CONCURRENTLY.
+    Who waits asks again and again: inside of a statement that waits, it would hold up CREATE INDEX CONCURRENTLY. The
+    lock is that of a transaction which stays open beside: a pooler would give a session's lock to somebody else.
     """
     if database.dialect == "sqlite":
         with database.write() as connection:
             yield connection
         return
-    with database.session() as connection:
-        while not connection.execute(select(func.pg_try_advisory_lock(_ADVISORY_LOCK))).scalar_one():
-            connection.rollback()
+    with database.beside(bounds=MIGRATION_BOUNDS).session() as guard, database.session() as connection:
+        # With a parameter it would hold a snapshot, for which CREATE INDEX CONCURRENTLY waits.
+        while not guard.exec_driver_sql(f"SELECT pg_try_advisory_xact_lock({_ADVISORY_LOCK})").scalar_one():
+            guard.rollback()
             time.sleep(_ASKED_EVERY_SECONDS)
-        connection.commit()
-        yield connection  # the lock ends with the connection
+        yield connection
 
 
 def check_schema(database: Database) -> None:

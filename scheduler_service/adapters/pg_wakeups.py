@@ -1,8 +1,8 @@
 """Wakeups by PostgreSQL's LISTEN, on a connection of its own.
 
 Promises: after a broken connection the first answer names everything, since what was said meanwhile is lost. Reads no
-rows and trusts no payload but the two words that the triggers send. Through a pooler that hands a connection to
-somebody else after each transaction nothing is heard; then the leader's own looks find what was committed.
+rows and trusts no payload but the two words that the triggers send. Through a pooler nothing can be heard for certain,
+and a LISTEN would stay behind for somebody else: there it names everything once a second instead.
 """
 
 import time
@@ -12,15 +12,20 @@ from multiprocessing.connection import wait as wait_for
 from typing import Any, Final
 
 import psycopg
+import structlog
 
-from scheduler_service.adapters.database import read_url
+from scheduler_service.adapters.database_url import libpq_options, read_url
+from scheduler_service.adapters.postgres import is_direct_to_server
 from scheduler_service.core.errors import StoreUnavailable
 from scheduler_service.core.instants import SECOND, Duration
 from scheduler_service.ports.records import News
 
+log = structlog.get_logger(__name__)
+
 CHANNEL: Final = "itinerary"
 _ALL: Final[frozenset[News]] = frozenset({"runs", "jobs"})
 _SILENT_FOR: Final = 10 * SECOND
+_POLLED_SECONDS: Final = 1.0
 _OPTIONS: Final[dict[str, Any]] = {
     "connect_timeout": 5, "application_name": "itinerary wakeups", "keepalives": 1, "keepalives_idle": 5,
     "keepalives_interval": 2, "keepalives_count": 3, "tcp_user_timeout": 10_000,
@@ -31,13 +36,15 @@ class PgWakeups:
     """Wakeups on PostgreSQL. Used by one thread."""
 
     def __init__(self, database_url: str) -> None:
-        url = read_url(database_url).set(drivername="postgresql")
-        self._url = url.render_as_string(hide_password=False)
+        self._options = {**libpq_options(read_url(database_url)), **_OPTIONS}
         self._connection: psycopg.Connection[Any] | None = None
         self._silent = 0
+        self._polls_at: float | None = None
 
     def wait(self, timeout: Duration) -> Set[News]:
         """See Wakeups."""
+        if self._polls_at is not None:
+            return self._poll(timeout)
         with self._errors():
             if self._connection is None:
                 self._connection = self._listening()
@@ -56,10 +63,24 @@ class PgWakeups:
             self._connection.close()
             self._connection = None
 
-    def _listening(self) -> "psycopg.Connection[Any]":
-        connection = psycopg.connect(self._url, autocommit=True, **_OPTIONS)
-        connection.execute(f"LISTEN {CHANNEL}")
-        return connection
+    def _listening(self) -> "psycopg.Connection[Any] | None":
+        connection = psycopg.connect(autocommit=True, **self._options)
+        if is_direct_to_server(connection):
+            connection.execute(f"LISTEN {CHANNEL}")
+            return connection
+        connection.close()
+        log.warning("notices are not heard through a pooler, asking each second", remedy="set DATABASE_DIRECT_URL")
+        self._polls_at = time.monotonic() + _POLLED_SECONDS
+        return None
+
+    def _poll(self, timeout: Duration) -> Set[News]:
+        assert self._polls_at is not None
+        now = time.monotonic()
+        time.sleep(max(0.0, min(timeout / SECOND, self._polls_at - now)))
+        if time.monotonic() < self._polls_at:
+            return frozenset()
+        self._polls_at = now + _POLLED_SECONDS
+        return _ALL
 
     def _check_life(self, heard: bool, waited: Duration) -> None:
         """A peer that is gone without a word is found by asking it now and then."""

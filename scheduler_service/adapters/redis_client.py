@@ -13,6 +13,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from scheduler_service.core.errors import BadValue, BrokerUnavailable
+from scheduler_service.core.service_urls import redis_url
 
 CONNECT_TIMEOUT: Final = 3.0
 ANSWER_TIMEOUT: Final = 5.0
@@ -26,7 +27,7 @@ def connect(url: str, *, answer_timeout: float = ANSWER_TIMEOUT) -> redis.Redis:
     """
     try:
         return redis.Redis.from_url(
-            plain_url(url),
+            redis_url(url),
             decode_responses=True,
             encoding_errors="replace",
             protocol=2,
@@ -36,15 +37,8 @@ def connect(url: str, *, answer_timeout: float = ANSWER_TIMEOUT) -> redis.Redis:
             socket_keepalive=True,
             health_check_interval=_HEALTH_CHECK,
         )
-    except ValueError as exc:
-        raise BadValue("redis_url", url.partition("://")[0] + "://...", f"give a Redis URL ({exc})") from exc
-
-
-def plain_url(url: str) -> str:
-    """The URL as redis-py reads it: Celery's spelling of a unix socket is not its own."""
-    if not url.startswith("redis+socket://"):
-        return url
-    return "unix://" + url.removeprefix("redis+socket://").replace("virtual_host=", "db=")
+    except ValueError:
+        raise BadValue("redis_url", url.partition("://")[0] + "://...", "give redis://:password@host:port/0") from None
 
 
 @contextmanager

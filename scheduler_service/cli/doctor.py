@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from starlette.exceptions import HTTPException
 
-from scheduler_service.adapters.database import Bounds, Database, host_now, read_url
+from scheduler_service.adapters.database import Bounds, Database, host_now
+from scheduler_service.adapters.database_url import read_url
 from scheduler_service.adapters.migrations import check_schema
 from scheduler_service.adapters.redis_client import connect, redis_errors
 from scheduler_service.adapters.redis_inbox import RedisInbox

@@ -95,9 +95,9 @@ def migrate(
     with spinner("migrating") as say:
         tell = say if shown() else lambda line: print(line, flush=True)  # into a job's log
         if to is None:
-            upgrade(settings.database_url, tell)
+            upgrade(settings.leader_database_url, tell)
         else:
-            migrate_to(settings.database_url, to, tell)
+            migrate_to(settings.leader_database_url, to, tell)
     print(f"the schema of {shown_url(settings.database_url)} is {'up to date' if to is None else f'at version {to}'}")
 
 

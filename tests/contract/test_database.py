@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select, text
 
-from scheduler_service.adapters.database import Bounds, Database, WriterQueue, host_now, read_url
+from scheduler_service.adapters.database import Bounds, Database, WriterQueue, host_now
+from scheduler_service.adapters.database_url import read_url
 from scheduler_service.adapters.fence import fenced
 from scheduler_service.core.effects import Apply, MakeRuns
 from scheduler_service.core.errors import BadValue, RowRefused, StoreUnavailable

@@ -56,7 +56,7 @@ def test_what_is_tested_is_what_runs() -> None:
     assert pins(LOCKS[0]) <= pins(LOCKS[2]) <= pins(LOCKS[1])
 
 
-@pytest.mark.parametrize("program", ["__main__.py", "ci_browser.py", "environments.py"])
+@pytest.mark.parametrize("program", ["__main__.py", "ci_programs.py", "environments.py"])
 def test_the_two_commands_need_only_the_standard_library(program: str) -> None:
     tree = ast.parse((DEPLOY / program).read_text())
     imported = {
@@ -67,7 +67,7 @@ def test_the_two_commands_need_only_the_standard_library(program: str) -> None:
             else [node.module or ""] if isinstance(node, ast.ImportFrom) else []
         )
     }  # fmt: skip
-    assert imported <= set(sys.stdlib_module_names) | {"ci_browser", "environments"}
+    assert imported <= set(sys.stdlib_module_names) | {"ci_programs", "environments"}
 
 
 def test_without_arguments_the_commands_are_explained() -> None:

@@ -18,7 +18,7 @@ class Deployment(AbstractContextManager["Deployment"]):
         self.redis = RedisServer(folder)
         self.api_url = f"http://127.0.0.1:{free_port()}"
         self._app = app
-        self._env = project_env(
+        self.env = project_env(
             ITINERARY_DATABASE_URL=database_url,
             ITINERARY_REDIS_URL=self.redis.url,
             ITINERARY_API_PORT=self.api_url.rpartition(":")[2],
@@ -35,7 +35,7 @@ class Deployment(AbstractContextManager["Deployment"]):
     def start(self, part: str) -> Child:
         """Start (again) `leader-1`, `leader-2`, `worker` or `api`."""
         words = {"worker": ["worker", "-c", "4", "--app", self._app], "api": ["api"]}.get(part, ["leader"])
-        child = Child([sys.executable, "-m", "scheduler_service.cli", *words], env=self._env)
+        child = Child([sys.executable, "-m", "scheduler_service.cli", *words], env=self.env)
         self.parts[part] = self._stack.enter_context(child)
         return child
 
@@ -79,7 +79,7 @@ class Deployment(AbstractContextManager["Deployment"]):
 
     def __enter__(self) -> Self:
         self._stack.enter_context(self.redis)
-        migrate = Child([sys.executable, "-m", "scheduler_service.cli", "migrate"], env=self._env)
+        migrate = Child([sys.executable, "-m", "scheduler_service.cli", "migrate"], env=self.env)
         assert migrate.wait(30) == 0, migrate.output
         for part in ("leader-1", "leader-2", "worker", "api"):
             self.start(part)

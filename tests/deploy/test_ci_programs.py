@@ -1,4 +1,4 @@
-"""Chromium for a machine of CI: asked of apt there, and nowhere else. A script stands where apt-get is."""
+"""Chromium and PgBouncer for a machine of CI: asked of apt there, and nowhere else. A script stands for apt-get."""
 
 import os
 from pathlib import Path
@@ -12,11 +12,13 @@ APT = """\
 #!/bin/sh
 echo "$@" >> {folder}/asked
 [ "$1" = update ] && exit 0
-printf '#!/bin/sh\\n' > {folder}/chromium
-/bin/chmod +x {folder}/chromium
+for package; do :; done
+printf '#!/bin/sh\\n' > {folder}/$package
+/bin/chmod +x {folder}/$package
 echo "a thousand lines about packages"
 """
-INSTALLED = ["update", "install -y --no-install-recommends chromium"]
+INSTALL = "install -y --no-install-recommends"
+INSTALLED = ["update", f"{INSTALL} chromium", f"{INSTALL} pgbouncer"]
 
 
 class Machine:
@@ -30,18 +32,19 @@ class Machine:
         (self.folder / name).chmod(0o755)
 
     def asked(self) -> list[str]:
-        import ci_browser  # type: ignore[import-not-found]
+        import ci_programs  # type: ignore[import-not-found]
 
-        assert ci_browser.BROWSERS == NAMES
-        ci_browser.browser_for_ci()
+        assert ci_programs.BROWSERS == NAMES
+        ci_programs.programs_for_ci()
         log = self.folder / "asked"
         return log.read_text().splitlines() if log.exists() else []
 
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
-    """A fresh machine of CI: root, apt-get, no browser."""
+    """A fresh machine of CI: root, apt-get, no browser, no pooler."""
     monkeypatch.syspath_prepend(str(REPOSITORY / "deploy"))
+    monkeypatch.setattr("ci_programs.SERVERS_PATH", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("CI", "true")
     monkeypatch.delenv("ITINERARY_TEST_BROWSER", raising=False)
@@ -51,7 +54,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
     return machine
 
 
-def test_a_machine_of_ci_gets_a_browser_once(machine: Machine, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_machine_of_ci_gets_them_once(machine: Machine, capfd: pytest.CaptureFixture[str]) -> None:
     assert machine.asked() == INSTALLED
     assert machine.asked() == INSTALLED
     assert "packages" not in "".join(capfd.readouterr())
@@ -70,11 +73,12 @@ def test_without_root_nothing_is_tried(machine: Machine, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("name", NAMES)
 def test_a_browser_that_is_there_is_enough(machine: Machine, name: str) -> None:
     machine.put(name)
-    assert machine.asked() == []
+    assert machine.asked() == ["update", INSTALLED[2]]
 
 
 def test_a_browser_that_is_named_is_enough(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ITINERARY_TEST_BROWSER", "/opt/browser")
+    machine.put("pgbouncer")
     assert machine.asked() == []
 
 
@@ -97,8 +101,8 @@ def test_an_installation_that_hangs_is_ended(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     machine.put("apt-get", "#!/bin/sh\nexec /bin/sleep 60\n")
-    import ci_browser
+    import ci_programs
 
-    monkeypatch.setattr(ci_browser, "BOUND_SECONDS", 0.2)
+    monkeypatch.setattr(ci_programs, "BOUND_SECONDS", 0.2)
     assert machine.asked() == []
     assert "timed out" in capfd.readouterr().err
