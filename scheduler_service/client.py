@@ -58,11 +58,13 @@ class Client(Reads):
         """Make a job; ApiError 409 where it exists."""
         return self._api.object("POST", "/jobs", json=job)
 
-    def put_job(self, job_id: str, job: Mapping[str, Any], if_version: int | None = None) -> dict[str, Any]:
-        """Make or replace a job; ApiError 412 where `if_version` is not the current one."""
-        return self._api.object(
-            "PUT", f"/jobs/{segment(job_id)}", again=if_version is None, json=job, headers=_if_match(if_version)
-        )
+    def put_job(
+        self, job_id: str, job: Mapping[str, Any], if_version: int | None = None, *, only_new: bool = False
+    ) -> dict[str, Any]:
+        """Make or replace a job; ApiError 412 where `if_version` is not the current one, or it is not new."""
+        again, headers = if_version is None and not only_new, _if_match(if_version)
+        headers |= {"If-None-Match": "*"} if only_new else {}
+        return self._api.object("PUT", f"/jobs/{segment(job_id)}", again=again, json=job, headers=headers)
 
     def patch_job(self, job_id: str, change: Mapping[str, Any], if_version: int | None = None) -> dict[str, Any]:
         """Change some fields of a job."""
@@ -88,36 +90,56 @@ class Client(Reads):
         flags = {"prune": prune, "dry_run": dry_run, "take_over": take_over}
         return self._api.object("POST", "/jobs/apply", json={**wanted, **flags, "jobs": list(jobs)})
 
-    def delete_job(self, job_id: str) -> None:
-        """Delete a job; its history stays."""
-        self._api.send("DELETE", f"/jobs/{segment(job_id)}")
+    def delete_job(self, job_id: str, if_version: int | None = None) -> None:
+        """Delete a job; its history stays. ApiError 412 where `if_version` is not the current one."""
+        self._api.send("DELETE", f"/jobs/{segment(job_id)}", headers=_if_match(if_version))
 
-    def pause_job(self, job_id: str, reason: str | None = None, until: str | None = None) -> dict[str, Any]:
+    def pause_job(
+        self, job_id: str, reason: str | None = None, until: str | None = None, if_version: int | None = None
+    ) -> dict[str, Any]:
         """Pause a job, for good or `until` an RFC 3339 time."""
-        wanted = given(reason=reason, until=until)
-        return self._api.object("POST", f"/jobs/{segment(job_id)}/pause", again=True, json=wanted)
+        wanted, headers = given(reason=reason, until=until), _if_match(if_version)
+        path = f"/jobs/{segment(job_id)}/pause"
+        return self._api.object("POST", path, again=if_version is None, json=wanted, headers=headers)
 
-    def resume_job(self, job_id: str) -> dict[str, Any]:
+    def resume_job(self, job_id: str, if_version: int | None = None) -> dict[str, Any]:
         """Let a paused job go on."""
-        return self._api.object("POST", f"/jobs/{segment(job_id)}/resume", again=True)
+        path = f"/jobs/{segment(job_id)}/resume"
+        return self._api.object("POST", path, again=if_version is None, headers=_if_match(if_version))
 
     def trigger(
-        self, job_id: str, kwargs: Mapping[str, Any] | None = None, overlap: str | None = None
+        self,
+        job_id: str,
+        kwargs: Mapping[str, Any] | None = None,
+        overlap: str | None = None,
+        *,
+        if_version: int | None = None,
+        idempotency_key: str | None = None,
     ) -> dict[str, Any]:
-        """Run a job now; the new run."""
-        return self._api.object("POST", f"/jobs/{segment(job_id)}/trigger", json=given(kwargs=kwargs, overlap=overlap))
+        """Run a job now; the new run. The same key and request give the same run again."""
+        wanted, path = given(kwargs=kwargs, overlap=overlap), f"/jobs/{segment(job_id)}/trigger"
+        headers = {**_if_match(if_version), **_key(idempotency_key)}
+        return self._api.object("POST", path, again=if_version is None, json=wanted, headers=headers)
 
     def backfill(
-        self, job_id: str, start: str, end: str, overlap: str | None = None, *, dry_run: bool = False
+        self,
+        job_id: str,
+        start: str,
+        end: str,
+        overlap: str | None = None,
+        *,
+        dry_run: bool = False,
+        idempotency_key: str | None = None,
     ) -> dict[str, Any]:
         """Run the job's occurrences in [start, end) that did not complete, each with its own time; what was made.
 
         `overlap` is queue_all (one after the other, the default) or allow. A `dry_run` makes nothing. Asking again
-        makes no second run of what is under way.
+        makes no second run of what is under way; with the same key, none of what ended in vain either.
         """
         window = {"from": start, "to": end, "dry_run": dry_run}
         path = f"/jobs/{segment(job_id)}/backfill"
-        return self._api.object("POST", path, again=dry_run, json={**window, **given(overlap=overlap)})
+        body = {**window, **given(overlap=overlap)}
+        return self._api.object("POST", path, again=True, json=body, headers=_key(idempotency_key))
 
     def enqueue(
         self,
@@ -139,19 +161,22 @@ class Client(Reads):
         )  # fmt: skip
         return self._api.object("POST", "/runs", again=True, json=_keyed(wanted))
 
-    def enqueue_batch(self, runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Up to 1,000 runs, all or none of them."""
-        wanted = {"runs": [_keyed(run) for run in runs]}
-        answer: list[dict[str, Any]] = self._api.object("POST", "/runs/batch", again=True, json=wanted)["runs"]
-        return answer
+    def enqueue_batch(
+        self, runs: Sequence[Mapping[str, Any]], *, idempotency_key: str | None = None
+    ) -> list[dict[str, Any]]:
+        """Up to 1,000 runs, all or none of them; the key is for those that have none of their own."""
+        wanted, headers = {"runs": list(runs)}, _key(idempotency_key)
+        answer = self._api.object("POST", "/runs/batch", again=True, json=wanted, headers=headers)
+        made: list[dict[str, Any]] = answer["runs"]
+        return made
 
     def cancel(self, run_id: str) -> dict[str, Any]:
         """Ask that a run ends; the run as it is now."""
         return self._api.object("POST", f"/runs/{segment(run_id)}/cancel", again=True)
 
-    def retry(self, run_id: str) -> dict[str, Any]:
+    def retry(self, run_id: str, *, idempotency_key: str | None = None) -> dict[str, Any]:
         """Run a final run's task again; the new run."""
-        return self._api.object("POST", f"/runs/{segment(run_id)}/retry")
+        return self._api.object("POST", f"/runs/{segment(run_id)}/retry", again=True, headers=_key(idempotency_key))
 
     def wait(self, run_id: str, timeout: float = 60, every: float = 0.2) -> dict[str, Any]:
         """The run once it is final, looked at every so many seconds, more often at first.
@@ -192,6 +217,11 @@ class Client(Reads):
     def undo_rebalance(self) -> dict[str, Any]:
         """Take the last rebalance back; ApiError 409 where there is none."""
         return self._api.object("POST", "/scheduler/rebalance/undo", timeout=PLANNED_WITHIN)
+
+
+def _key(given_key: str | None) -> dict[str, str]:
+    """A key in any case, so that sending the request again makes nothing a second time."""
+    return {"Idempotency-Key": f"client-{uuid4().hex}" if given_key is None else given_key}
 
 
 def _keyed(run: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -62,7 +62,7 @@ def named_job_of(row: Sequence[Any]) -> Job:
         return current_job_of(row)
     except (BadValue, BadValues) as error:
         refused = f"job {row[0].get('job_id')} is stored in a way that this program refuses, as of a newer one"
-        raise Conflict(f"{refused}: {error}") from error
+        raise Conflict(f"{refused}: {error}", "stored-by-newer") from error
 
 
 def listed_job_of(row: Sequence[Any]) -> Job | None:

@@ -12,12 +12,15 @@ from scheduler_service.adapters.database import Database, can_hold
 from scheduler_service.adapters.paging import page_of, read_cursor
 from scheduler_service.adapters.record_tables import audit_log
 from scheduler_service.core.audit import AuditEntry, Deed
+from scheduler_service.core.errors import Conflict
 from scheduler_service.core.instants import Instant, format_instant
 from scheduler_service.core.model import NewRun
+from scheduler_service.core.request_keys import shown_key
 from scheduler_service.ports.records import AuditFilter
 from scheduler_service.ports.stores import Page
 
 _A: Final = audit_log.c
+_KEYED_LOOKED_AT: Final = 1_000
 AUDIT_COLUMNS: Final = (_A.id, _A.at, _A.actor, _A.role, _A.action, _A.subject, _A.before, _A.after)
 
 
@@ -41,18 +44,20 @@ def record_all(connection: Connection, now: Instant, by: Deed | None, changes: S
 def record_enqueue(connection: Connection, now: Instant, by: Deed | None, made: Sequence[NewRun]) -> None:
     """Note new runs: one by what was asked for, many by their ids (and the job where it is one's); their rows have the
     rest."""
-    if len(made) == 1:
+    keyed = {} if by is None or by.key is None else {"key": by.key, "request_hash": by.request_hash}
+    if len(made) == 1 and not keyed:
         record(connection, now, by, made[0].job_id or made[0].run_id, None, _asked(made[0]))
     else:
         of_jobs = {run.job_id for run in made}
         job_id = of_jobs.pop() if len(of_jobs) == 1 else None
-        record(connection, now, by, job_id, None, {"run_ids": [run.run_id for run in made]})
+        record(connection, now, by, job_id, None, {"run_ids": [run.run_id for run in made], **keyed})
 
 
 def _asked(run: NewRun) -> dict[str, Any]:
+    key = None if run.idempotency_key is None else shown_key(run.idempotency_key)
     said = {
         "run_id": run.run_id, "task": run.task, "queue": run.queue, "retry_of": run.retry_of,
-        "run_at": format_instant(run.due_at) if run.due_at else None, "idempotency_key": run.idempotency_key,
+        "run_at": format_instant(run.due_at) if run.due_at else None, "idempotency_key": key,
     }  # fmt: skip
     return {name: value for name, value in said.items() if value is not None}
 
@@ -85,3 +90,24 @@ class SqlAuditLog:
         with self._database.read() as connection:
             rows = connection.execute(newest_first).all()
         return page_of(rows, limit, lambda row: AuditEntry(*row), lambda row: [row.id])
+
+    def of_key(self, deed: Deed, subject: str) -> Sequence[str] | None:
+        """See AuditLog. The newest of the subject are looked at: a key is promised to be known for a day."""
+        newest_first = (
+            select(_A.actor, _A.action, _A.after)
+            .where(_A.subject == subject)
+            .order_by(_A.id.desc())
+            .limit(_KEYED_LOOKED_AT)
+        )
+        with self._database.read() as connection:
+            rows = connection.execute(newest_first).all()
+        for actor, action, after in rows:
+            if (
+                (actor, action) == (deed.actor, deed.action)
+                and isinstance(after, dict)
+                and after.get("key") == deed.key
+            ):
+                if after["request_hash"] != deed.request_hash:
+                    raise Conflict(f"idempotency key {deed.key!r} was used for another request", "key-reused")
+                return tuple(after["run_ids"])
+        return None

@@ -61,14 +61,14 @@ class SqlJobSets:
             stored = self._read(wanted)
             plan = plan_jobs(stored.present, wanted)
             if plan_version is not None and plan_version != plan.version:
-                raise Conflict("the stored jobs changed since this was planned; plan again")
+                raise Conflict("the stored jobs changed since this was planned; plan again", "plan-outdated")
             if plan.is_empty:
                 return plan
             with self._database.write() as connection:
                 if self._is_still(connection, wanted, stored):
                     self._carry_out(connection, plan, stored, by)
                     return plan
-        raise Conflict("these jobs are being changed by others all the time; try again")
+        raise Conflict("these jobs are being changed by others all the time; try again", "edited-by-others")
 
     def _read(self, wanted: JobSet) -> _Stored:
         with self._database.read() as connection:
@@ -112,7 +112,7 @@ class SqlJobSets:
         rows = [{**job_row(job), "planned_version": 0, "updated_at": now} for job in made]
         wanted = insert_into(jobs, self._database.dialect).on_conflict_do_nothing().returning(jobs.c.job_id)
         if len(connection.execute(wanted, rows).all()) != len(rows):
-            raise Conflict("somebody made one of these jobs at the same moment; plan again")
+            raise Conflict("somebody made one of these jobs at the same moment; plan again", "plan-outdated")
 
 
 def _ids_of(wanted: JobSet) -> dict[str, str]:

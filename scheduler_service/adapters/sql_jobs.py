@@ -50,7 +50,7 @@ class SqlJobStore:
         with self._database.write() as connection:
             there = self._locked(connection, job.job_id)
             if there is not None and not there.deleted:
-                raise Conflict(f"job {job.job_id} exists")
+                raise Conflict(f"job {job.job_id} exists", "job-exists")
             return self._make(connection, job, there, by)
 
     def replace(
@@ -163,7 +163,7 @@ class SqlJobStore:
         row = insert_into(jobs, self._database.dialect).values(**job_row(made), planned_version=0, updated_at=now)
         inserted = connection.execute(row.on_conflict_do_nothing().returning(jobs.c.version)).first()
         if inserted is None:
-            raise _MadeMeanwhile(f"job {job.job_id} exists")
+            raise _MadeMeanwhile(f"job {job.job_id} exists", "job-exists")
         keep_version(connection, made, None, now, by)
         return made
 

@@ -17,6 +17,7 @@ from sqlalchemy import (
     Update,
     bindparam,
     case,
+    exists,
     func,
     literal,
     select,
@@ -30,12 +31,14 @@ from scheduler_service.adapters.batch import Batch
 from scheduler_service.adapters.column_types import InstantColumn
 from scheduler_service.adapters.database import PLANNED_EACH_TIME, Database, can_hold
 from scheduler_service.adapters.paging import page_of, read_cursor
+from scheduler_service.adapters.record_tables import audit_log
 from scheduler_service.adapters.run_rows import ATTEMPT_COLUMNS, RUN_COLUMNS, ended_attempt, whole_run
 from scheduler_service.adapters.sql_audit import record, record_enqueue
 from scheduler_service.adapters.tables import IS_ACTIVE, WAITS, in_states, run_attempts, runs
 from scheduler_service.core.audit import Deed
 from scheduler_service.core.errors import Conflict, NotFound, StoreUnavailable
 from scheduler_service.core.model import NewRun, Run
+from scheduler_service.core.request_keys import shown_key
 from scheduler_service.core.run_state import RunState
 from scheduler_service.ports.stores import Page, RunFilter
 
@@ -57,14 +60,18 @@ class SqlRunStore:
         in_order = sorted(new, key=lambda run: run.idempotency_key or "")
         with self._database.write() as connection:
             now = self._database.read_clock(connection)
-            made = sql_planning.insert_missing(connection, self._dialect, in_order, now)
+            older = self._by_older_key(connection, by, new)
+            fresh = [run for run in in_order if run.run_id not in older]
+            made = sql_planning.insert_missing(connection, self._dialect, fresh, now)
             if made:
                 record_enqueue(connection, now, by, [run for run in new if run.run_id in made])
             made_runs = self._by_id(connection, [run.run_id for run in new if run.run_id in made])
-            kept = self._by_key(connection, [run for run in new if run.run_id not in made])
+            kept = self._by_key(connection, [run for run in fresh if run.run_id not in made])
+        there = {
+            run.run_id: kept[run.idempotency_key] for run in fresh if run.run_id not in made and run.idempotency_key
+        }
         return [
-            (made_runs[run.run_id], True) if run.run_id in made else (kept[str(run.idempotency_key)], False)
-            for run in new
+            (made_runs[run.run_id], True) if run.run_id in made else ((older | there)[run.run_id], False) for run in new
         ]
 
     def get(self, run_id: str) -> Run:
@@ -107,6 +114,21 @@ class SqlRunStore:
             found |= {row.run_id: whole_run(row) for row in connection.execute(_runs_by_id(self._dialect), chunk)}
         return found
 
+    def _by_older_key(self, connection: Connection, by: Deed | None, new: Sequence[NewRun]) -> dict[str, Run]:
+        """By the new runs' ids, what an older release made for this caller under the same key, which it stored bare.
+
+        Whose it is says the audit log: the row of its enqueueing bears the very time of its run.
+        """
+        asked = {run.older[0]: run for run in new if run.older[0] is not None}
+        found: dict[str, Run] = {}
+        for chunk in _NAMES.chunks([(key,) for key in asked] if by is not None else []):
+            own = {**chunk, "actor": by.actor if by else ""}
+            for row in connection.execute(_runs_by_older_key(self._dialect), own):
+                *columns, key, request_hash = row
+                _check_request(asked[key], request_hash)
+                found[asked[key].run_id] = whole_run(columns)
+        return found
+
     def _by_key(self, connection: Connection, new: Sequence[NewRun]) -> dict[str, Run]:
         """The runs that have these keys already; Conflict where one was asked for otherwise, or an id is taken."""
         keys = {run.idempotency_key for run in new if run.idempotency_key is not None}
@@ -117,12 +139,20 @@ class SqlRunStore:
                 found[key] = (whole_run(columns), request_hash)
         for run in new:
             if run.idempotency_key is None:
-                raise Conflict(f"run {run.run_id} exists")
+                raise Conflict(f"run {run.run_id} exists", "run-exists")
             if run.idempotency_key not in found:  # its run was pruned since the insert met it
-                raise StoreUnavailable(f"idempotency key {run.idempotency_key!r} is just becoming free, ask again")
-            if found[run.idempotency_key][1] != run.request_hash:
-                raise Conflict(f"idempotency key {run.idempotency_key!r} was used for another request")
+                raise StoreUnavailable(f"{_key_words(run)} is just becoming free, ask again")
+            _check_request(run, found[run.idempotency_key][1])
         return {key: run for key, (run, _) in found.items()}
+
+
+def _check_request(run: NewRun, stored_hash: str | None) -> None:
+    if stored_hash != run.request_hash and (stored_hash is None or stored_hash != run.older[1]):
+        raise Conflict(f"{_key_words(run)} was used for another request", "key-reused")
+
+
+def _key_words(run: NewRun) -> str:
+    return f"idempotency key {shown_key(run.idempotency_key or '')!r}"
 
 
 def read_whole(connection: Connection, run_id: str) -> Run:
@@ -196,3 +226,10 @@ def _runs_by_key(dialect: str) -> Select[Any]:
     batch = _NAMES.rows(dialect)
     columns = (*RUN_COLUMNS, runs.c.idempotency_key, runs.c.request_hash)
     return select(*columns).join(batch, runs.c.idempotency_key == batch.c.name)
+
+
+@cache
+def _runs_by_older_key(dialect: str) -> Select[Any]:
+    actor = bindparam("actor", type_=Text)
+    own = exists().where(audit_log.c.at == runs.c.created_at, audit_log.c.actor == actor)
+    return _runs_by_key(dialect).where(own)

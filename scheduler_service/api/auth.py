@@ -14,6 +14,7 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from scheduler_service.addresses import is_loopback
+from scheduler_service.api.preconditions import check_conditions
 from scheduler_service.api.problems import Problem
 from scheduler_service.api.queries import check_query
 from scheduler_service.config import ApiToken, Role, Settings
@@ -51,6 +52,7 @@ def require(role: Role) -> Callable[..., None]:
             token = _authorise(request, credentials.credentials if credentials else None, role, "Bearer")
             request.state.caller = Caller(token.name, token.role)
         check_query(request)
+        check_conditions(request)
 
     return check
 
@@ -72,7 +74,7 @@ Who = Annotated[Caller, Depends(_caller)]
 def demand(who: Caller, role: Role, what: str) -> None:
     """403 where the caller's role does not allow `what`, which only the request's body tells."""
     if not may(who, role):
-        raise Problem(403, f"{what} needs the role {role}; the token has {who.role}")
+        raise Problem(403, f"{what} needs the role {role}; the token has {who.role}", kind="role-too-small")
 
 
 def require_page(request: Request) -> None:
@@ -114,7 +116,7 @@ def _authorise(request: Request, presented: str | None, role: Role, scheme: str)
         challenge = {"WWW-Authenticate": f'{scheme} realm="itinerary"'}
         raise Problem(401, "send a valid token: Authorization: Bearer ...", headers=challenge)
     if _RANK[token.role] < _RANK[role]:
-        raise Problem(403, f"this needs the role {role}; the token has {token.role}")
+        raise Problem(403, f"this needs the role {role}; the token has {token.role}", kind="role-too-small")
     return token
 
 

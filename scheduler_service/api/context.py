@@ -39,7 +39,7 @@ class ApiContext:
         """Problem 503 where nobody leads."""
         lease = self.stores.leases.peek(0)
         if lease is None or not lease.live:
-            raise unavailable("nobody leads; start a leader with `itinerary leader`")
+            raise unavailable("nobody leads; start a leader with `itinerary leader`", "no-leader")
 
 
 def _context(request: Request) -> ApiContext:

@@ -35,7 +35,7 @@ _SAID: Final = {
 }
 _RETRY_AFTER: Final = {"description": "Seconds until it may be tried again", "schema": {"type": "integer"}}
 _REQUESTS: Final = (
-    schemas.JobIn, schemas.JobPut, schemas.JobPatch, schemas.PauseIn, schemas.TriggerIn,
+    schemas.JobIn, schemas.JobPut, schemas.JobPatch, schemas.PauseIn, schemas.TriggerIn, schemas.RetryIn,
     schemas.BackfillIn, schemas.PreviewIn, schemas.RunIn, schemas.BatchIn, schemas.ApplyIn,
     shapes.Problem, balance_shapes.RebalanceIn,
 )  # fmt: skip

@@ -45,6 +45,7 @@ EXAMPLES: Final[dict[str, Any]] = {
     "JobPatch": {"priority": 2, "schedule": {"expr": "0 3 1 * *"}},
     "PauseIn": {"reason": "audit", "until": "2026-12-05T00:00:00Z"},
     "TriggerIn": {"kwargs": {"dry_run": True}},
+    "RetryIn": {"idempotency_key": "again-17"},
     "BackfillOut": {
         "job_id": "billing.close", "from": "2026-09-01T00:00:00Z", "to": "2026-12-01T00:00:00Z",
         "overlap": "queue_all", "dry_run": True, "occurrences": 3,
@@ -124,7 +125,8 @@ EXAMPLES: Final[dict[str, Any]] = {
 """By the name of the schema; some requests bear theirs themselves."""
 
 PARAMETERS: Final[dict[str, Any]] = {
-    "job_id": "billing.close", "run_id": "billing.close_2026-12-01T01:00:00Z", "If-Match": '"3"', "tag": "finance",
+    "job_id": "billing.close", "run_id": "billing.close_2026-12-01T01:00:00Z", "If-Match": '"3"', "If-None-Match": "*",
+    "Idempotency-Key": "order-17", "tag": "finance",
     "q": "close", "paused": False, "source": "shop", "limit": 100, "cursor": "WyJiaWxsaW5nLmNsb3NlIl0", "count": 10,
     "from": "2026-12-01T00:00:00Z", "at": "2026-12-01T01:00:00Z", "since": "2026-12-01T00:00:00Z",
     "until": "2026-12-02T00:00:00Z", "state": ["failed"], "queue": "default", "subject": "billing.close",

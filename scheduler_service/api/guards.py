@@ -53,7 +53,7 @@ class SameSite:
         if refusal is None:
             await self._app(scope, receive, send)
         else:
-            await problem_response(Problem(403, refusal))(scope, receive, send)
+            await problem_response(Problem(403, refusal, kind="foreign-page"))(scope, receive, send)
 
     def _refusal(self, method: str, headers: Headers) -> str | None:
         host = headers.get("host", "")

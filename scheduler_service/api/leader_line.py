@@ -56,7 +56,7 @@ class LeaderLine:
             answer = self._inbox.await_reply(reply_to, within)
         except BrokerUnavailable as exc:
             log.warning("leader not asked", kind=kind, what=body.get("what"), error=str(exc))
-            raise unavailable("Redis does not answer, so the leader cannot be asked") from exc
+            raise unavailable("Redis does not answer, so the leader cannot be asked", "redis-away") from exc
         if answer is None:
-            raise unavailable("no leader answers; is one running? see `itinerary doctor`")
+            raise unavailable("no leader answers; is one running? see `itinerary doctor`", "no-leader")
         return answer

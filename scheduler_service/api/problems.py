@@ -31,6 +31,28 @@ from scheduler_service.core.errors import (
 MEDIA_TYPE: Final = "application/problem+json"
 RETRY_AFTER: Final = "2"
 _TYPE: Final = "urn:itinerary:problem:"
+KINDS: Final = {
+    "role-too-small": "The token's role does not allow this",
+    "outside-limits": "The token is limited to other queues, tasks or jobs",
+    "foreign-page": "A page of another site asked",
+    "form-outdated": "The form is out of date",
+    "conflict": "It contradicts what is stored",
+    "job-exists": "A job of this id exists",
+    "run-exists": "A run of this id exists",
+    "key-reused": "The idempotency key was used for another request",
+    "run-not-final": "The run is not over",
+    "plan-outdated": "The stored jobs changed since the plan was made",
+    "other-source": "A job belongs to another source",
+    "edited-by-others": "Others edit it all the time",
+    "stored-by-newer": "The job was stored by a newer release",
+    "rebalance-refused": "The leader refuses the rebalance",
+    "nothing-to-skip": "There is no next run",
+    "stale-version": "The job changed since it was read, or is there already",
+    "database-away": "The database does not answer",
+    "redis-away": "Redis does not answer",
+    "no-leader": "No leader answers",
+}
+"""Types of problems that tell apart what one status says of several things, with their titles."""
 # Python's own words for these changed with RFC 9110; ours are the same on every version.
 _TITLES: Final = {413: "Content Too Large", 422: "Unprocessable Content"}
 
@@ -46,9 +68,12 @@ class Problem(HTTPException):
         detail: str,
         errors: Sequence[Mapping[str, Any]] = (),
         headers: Mapping[str, str] | None = None,
+        *,
+        kind: str | None = None,
     ) -> None:
         super().__init__(status, detail, dict(headers or {}))
         self.errors = tuple(errors)
+        self.kind = kind
 
 
 def malformed(detail: str) -> Problem:
@@ -56,16 +81,17 @@ def malformed(detail: str) -> Problem:
     return Problem(400, detail)
 
 
-def unavailable(detail: str) -> Problem:
+def unavailable(detail: str, kind: str) -> Problem:
     """503: it may work a little later."""
-    return Problem(503, detail, headers={"Retry-After": RETRY_AFTER})
+    return Problem(503, detail, headers={"Retry-After": RETRY_AFTER}, kind=kind)
 
 
 def problem_response(problem: HTTPException) -> Response:
     """The problem document of an HTTP error."""
-    title = _TITLES.get(problem.status_code) or HTTPStatus(problem.status_code).phrase
+    kind = getattr(problem, "kind", None)
+    title = KINDS[kind] if kind else _TITLES.get(problem.status_code) or HTTPStatus(problem.status_code).phrase
     body: dict[str, Any] = {
-        "type": _TYPE + title.lower().replace(" ", "-"),
+        "type": _TYPE + (kind or title.lower().replace(" ", "-")),
         "title": title,
         "status": problem.status_code,
         "detail": str(problem.detail),
@@ -92,15 +118,17 @@ def problem_of(error: ItineraryError) -> Problem:
         case NotFound():
             return Problem(404, str(error))
         case StaleVersion():
-            return Problem(412, str(error))
+            return Problem(412, str(error), kind=error.kind)
         case Conflict():
-            return Problem(409, str(error))
+            return Problem(409, str(error), kind=error.kind)
         case RowRefused():
             return Problem(422, "the database cannot store this")
         case StoreUnavailable():
-            return unavailable("the database does not answer; nothing is known to be stored, try again")
+            return unavailable(
+                "the database does not answer; nothing is known to be stored, try again", "database-away"
+            )
         case BrokerUnavailable():
-            return unavailable("Redis does not answer, try again")
+            return unavailable("Redis does not answer, try again", "redis-away")
         case _:
             return Problem(500, "this is an error of ours; the log names it under this request_id")
 

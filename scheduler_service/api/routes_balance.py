@@ -66,7 +66,7 @@ def ask_for(context: ApiContext, who: Caller, kind: RebalanceKind, plan_id: str 
         "rebalance", {**wanted, "actor": who.name, "role": who.role}, PLANNED_WITHIN
     )
     if "error" in answer:
-        raise Problem(409, str(answer["error"]))
+        raise Problem(409, str(answer["error"]), kind="rebalance-refused")
     return dict(answer)
 
 

@@ -1,10 +1,9 @@
 """Jobs over HTTP: made, changed, paused, triggered, looked ahead. The store decides; the leader is told after it."""
 
-import re
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Header, Query, Response
+from fastapi import APIRouter, Depends, Query, Response
 from starlette.responses import JSONResponse
 from uuid_utils.compat import uuid7
 
@@ -14,30 +13,36 @@ from scheduler_service.api.auth import Who, require
 from scheduler_service.api.bodies import JsonObject, OptionalJsonObject
 from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.documents import answers, body_of
+from scheduler_service.api.merging import merged
+from scheduler_service.api.preconditions import (
+    IdempotencyKey,
+    IfMatch,
+    IfNoneMatch,
+    expected_version,
+    must_be_new,
+)
 from scheduler_service.api.previews import job_preview, next_runs, read_and_preview, warnings_of
 from scheduler_service.api.problems import Problem
 from scheduler_service.core.audit import Caller
-from scheduler_service.core.errors import BadValue, BadValues, NotFound, StaleVersion
+from scheduler_service.core.errors import BadValue, BadValues, Conflict, NotFound, StaleVersion
 from scheduler_service.core.fields import read_text
 from scheduler_service.core.identity import JOB_ID
 from scheduler_service.core.instants import Instant, format_instant, parse_instant
 from scheduler_service.core.job_body import job_body, known_definition, optional_instant, read_job
 from scheduler_service.core.model import Job, Run
+from scheduler_service.core.request_keys import owned, with_key
 from scheduler_service.core.run_body import run_body
 from scheduler_service.core.run_requests import read_trigger
-from scheduler_service.core.schedule import SPEC_FIELDS
 from scheduler_service.ports.history import Outcome, Total
 
 router = APIRouter(prefix="/api/v1", tags=["jobs"], dependencies=[Depends(require("viewer"))])
 OPERATOR = [Depends(require("operator"))]
 ADMIN = [Depends(require("admin"))]
 _PATCH_TRIES = 5
-_WITH_FIELDS = ("schedule", "misfire", "retry")  # kwargs may hold anything
 
 Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
 Counted = Annotated[bool, Query(description="Also say how many there are in all, up to 10,000.")]
 Cursor = Annotated[str | None, Query(max_length=500, description="`next_cursor` of the page before.")]
-IfMatch = Annotated[str | None, Header(alias="If-Match", description='The version that was read: `"3"`.')]
 From = Annotated[str | None, Query(alias="from", description="Strictly after this instant; default now.")]
 Count = Annotated[int, Query(ge=1, le=1000, description="How many occurrences.")]
 
@@ -58,19 +63,35 @@ def create_job(context: Context, who: Who, body: JsonObject) -> Response:
     "/jobs/{job_id}", dependencies=OPERATOR, openapi_extra=body_of(schemas.JobPut),
     responses=answers({200: shapes.JobOut, 201: shapes.JobOut}, 400, 412, 413, 422),
 )  # fmt: skip
-def put_job(context: Context, who: Who, job_id: str, body: JsonObject, if_match: IfMatch = None) -> Response:
+def put_job(
+    context: Context, who: Who, job_id: str, body: JsonObject, if_match: IfMatch = None,
+    if_none_match: IfNoneMatch = None,
+) -> Response:  # fmt: skip
     """Make or replace a job; an equal body changes nothing, not even the version."""
     if body.get("job_id") not in (None, job_id):
         raise BadValue("job_id", body["job_id"], "give the id of the address, or none")
     body = {**body, "job_id": job_id}
     existing = _find(context, job_id)
     job, _ = read_job(body, made_at=existing.created_at if existing else context.clock())
-    expected = _expected_version(if_match, existing)
+    expected = expected_version(if_match, existing)
+    if must_be_new(if_none_match, existing):
+        return _created(context, who, job)
+    if if_none_match is not None and existing is not None:
+        expected = existing.version  # judged by this one: no other is replaced
     stored, outcome = context.stores.jobs.replace(job, expected, by=who.deed("job.put"))
     if outcome != "unchanged":
         change = "added" if outcome == "made" else "modified"
         context.leader.tell("job_changed", {"job_id": job_id, "change": change})
     return _job_answer(context, stored, status=201 if outcome == "made" else 200)
+
+
+def _created(context: ApiContext, who: Caller, job: Job) -> Response:
+    try:
+        made = context.stores.jobs.create(job, by=who.deed("job.put"))
+    except Conflict as exc:
+        raise StaleVersion(str(exc)) from exc
+    context.leader.tell("job_changed", {"job_id": made.job_id, "change": "added"})
+    return _job_answer(context, made, status=201)
 
 
 @router.patch(
@@ -83,8 +104,8 @@ def patch_job(context: Context, who: Who, job_id: str, body: JsonObject, if_matc
         raise BadValue("job_id", body["job_id"], "a job keeps its id; make another job instead")
     for _ in range(_PATCH_TRIES):
         current = known_job(context, job_id)
-        job, _ = read_job(_merged(known_definition(current), body), made_at=current.created_at)
-        expected = _expected_version(if_match, current)
+        job, _ = read_job(merged(known_definition(current), body), made_at=current.created_at)
+        expected = expected_version(if_match, current)
         try:
             stored, outcome = context.stores.jobs.replace(job, expected or current.version, by=who.deed("job.patch"))
         except StaleVersion:
@@ -94,7 +115,7 @@ def patch_job(context: Context, who: Who, job_id: str, body: JsonObject, if_matc
         if outcome != "unchanged":
             context.leader.tell("job_changed", {"job_id": job_id, "change": "modified"})
         return _job_answer(context, stored)
-    raise Problem(409, f"job {job_id} is being edited by others all the time; try again")
+    raise Problem(409, f"job {job_id} is being edited by others all the time; try again", kind="edited-by-others")
 
 
 @router.get("/jobs", responses=answers({200: shapes.JobPage}, 422))
@@ -156,7 +177,7 @@ def get_job(context: Context, job_id: str) -> Response:
 def delete_job(context: Context, who: Who, job_id: str, if_match: IfMatch = None) -> Response:
     """Delete a job; its history stays, its runs that are out end as they will."""
     current = known_job(context, job_id)
-    context.stores.jobs.delete(job_id, _expected_version(if_match, current), by=who.deed("job.delete"))
+    context.stores.jobs.delete(job_id, expected_version(if_match, current), by=who.deed("job.delete"))
     context.leader.tell("job_changed", {"job_id": job_id, "change": "removed"})
     return Response(status_code=204)
 
@@ -168,34 +189,41 @@ def delete_job(context: Context, who: Who, job_id: str, if_match: IfMatch = None
 def pause_job(context: Context, who: Who, job_id: str, body: OptionalJsonObject, if_match: IfMatch = None) -> Response:
     """Let a job make no more runs, for good or until a time."""
     reason, until = _read_pause(body, context.clock())
-    expected = _expected_version(if_match, known_job(context, job_id))
+    expected = expected_version(if_match, known_job(context, job_id))
     by = who.deed("job.pause")
     return _paused(context, context.stores.jobs.set_paused(job_id, True, reason, until, expected, by=by))
 
 
-@router.post("/jobs/{job_id}/resume", dependencies=OPERATOR, responses=answers({200: shapes.JobOut}, 404))
-def resume_job(context: Context, who: Who, job_id: str) -> Response:
+@router.post("/jobs/{job_id}/resume", dependencies=OPERATOR, responses=answers({200: shapes.JobOut}, 404, 412))
+def resume_job(context: Context, who: Who, job_id: str, if_match: IfMatch = None) -> Response:
     """Let a paused job go on from now."""
-    known_job(context, job_id)
-    return _paused(context, context.stores.jobs.set_paused(job_id, False, None, None, by=who.deed("job.resume")))
+    expected = expected_version(if_match, known_job(context, job_id))
+    by = who.deed("job.resume")
+    return _paused(context, context.stores.jobs.set_paused(job_id, False, None, None, expected, by=by))
 
 
 @router.post(
     "/jobs/{job_id}/trigger", status_code=202, dependencies=OPERATOR,
     openapi_extra=body_of(schemas.TriggerIn, required=False),
-    responses=answers({202: shapes.RunOut}, 400, 404, 413, 422),
+    responses=answers({202: shapes.RunOut}, 400, 404, 409, 412, 413, 422),
 )  # fmt: skip
-def trigger_job(context: Context, who: Who, job_id: str, body: OptionalJsonObject) -> Response:
-    """Run a job now, beside its schedule; `kwargs` are laid over the job's."""
-    run = triggered(context, who, job_id, body)
+def trigger_job(
+    context: Context, who: Who, job_id: str, body: OptionalJsonObject, if_match: IfMatch = None,
+    key: IdempotencyKey = None,
+) -> Response:  # fmt: skip
+    """Run a job now, beside its schedule; `kwargs` are laid over the job's. The same key gives the same run again."""
+    run = triggered(context, who, job_id, with_key(body, key), if_match)
     return JSONResponse(run_body(run), 202, {"Location": f"/api/v1/runs/{run.run_id}"})
 
 
-def triggered(context: ApiContext, who: Caller, job_id: str, body: dict[str, Any]) -> Run:
-    """The run of a job that somebody asked for."""
-    new = read_trigger(known_job(context, job_id), body, str(uuid7()), context.clock())
-    ((run, _),) = context.stores.runs.enqueue([new], by=who.deed("job.trigger"))
-    context.leader.tell("run_enqueued", {"run_ids": [run.run_id]})
+def triggered(context: ApiContext, who: Caller, job_id: str, body: dict[str, Any], if_match: str | None = None) -> Run:
+    """The run of a job that somebody asked for; of the very version that If-Match names."""
+    job = known_job(context, job_id)
+    expected_version(if_match, job)
+    new = owned(read_trigger(job, body, str(uuid7()), context.clock()), who)
+    ((run, made),) = context.stores.runs.enqueue([new], by=who.deed("job.trigger"))
+    if made:
+        context.leader.tell("run_enqueued", {"run_ids": [run.run_id]})
     return run
 
 
@@ -241,47 +269,6 @@ def _find(context: ApiContext, job_id: str) -> Job | None:
         return known_job(context, job_id)
     except NotFound:
         return None
-
-
-def _expected_version(if_match: str | None, current: Job | None) -> int | None:
-    """The version that If-Match names; 412 at once where there is nothing that it could match."""
-    if if_match is None:
-        return None
-    if if_match.strip() == "*" and current is not None:
-        return current.version
-    tags = re.findall(r'"(\d{1,9})"', if_match)
-    if current is None or str(current.version) not in tags:
-        raise StaleVersion(f"the job's version is {current.version if current else 'none'}; read it again")
-    return current.version
-
-
-def _merged(definition: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
-    """JSON merge patch (RFC 7396); null takes a field back to its default, and names no field that there is not."""
-    schedule, wanted = definition["schedule"], patch.get("schedule")
-    kind = wanted.get("kind", schedule["kind"]) if isinstance(wanted, dict) else schedule["kind"]
-    kept = definition if kind == schedule["kind"] else {**definition, "schedule": {}}
-    merged = _unknown(patch, definition) | _merge(kept, patch)
-    of_kind = next((fields for known, fields in SPEC_FIELDS.items() if known == kind), ())
-    for name, known in {**definition, "schedule": {*schedule, *of_kind}}.items():
-        if name in _WITH_FIELDS and isinstance(patch.get(name), dict):
-            merged[name] = _unknown(patch[name], known) | merged[name]
-    return merged
-
-
-def _unknown(patch: dict[str, Any], known: Container[str]) -> dict[str, None]:
-    """What the reader is to refuse: a null would leave nothing of it."""
-    return {key: None for key in patch if key not in known}
-
-
-def _merge(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
-    result = {key: value for key, value in target.items() if key not in patch}
-    for key, value in patch.items():
-        if isinstance(value, dict):
-            below = target.get(key)
-            result[key] = _merge(below if isinstance(below, dict) else {}, value)
-        elif value is not None:
-            result[key] = value
-    return result
 
 
 def _read_pause(body: dict[str, Any], now: Instant) -> tuple[str | None, Instant | None]:

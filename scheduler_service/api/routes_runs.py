@@ -1,7 +1,8 @@
 """Runs over HTTP: enqueued, looked at, cancelled, run again. In the database before the answer."""
 
 import re
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
 from starlette.responses import JSONResponse
@@ -10,9 +11,10 @@ from uuid_utils.compat import uuid7
 from scheduler_service.api import answers as shapes
 from scheduler_service.api import schemas
 from scheduler_service.api.auth import Who, require
-from scheduler_service.api.bodies import JsonObject
+from scheduler_service.api.bodies import JsonObject, OptionalJsonObject
 from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.documents import answers, body_of
+from scheduler_service.api.preconditions import IdempotencyKey
 from scheduler_service.api.problems import Problem
 from scheduler_service.api.routes_jobs import OPERATOR, Counted, Cursor, Limit, total_body
 from scheduler_service.core.audit import Caller
@@ -20,8 +22,9 @@ from scheduler_service.core.errors import NotFound
 from scheduler_service.core.fields import read_text
 from scheduler_service.core.instants import Instant, parse_instant
 from scheduler_service.core.model import Run
+from scheduler_service.core.request_keys import owned, with_key
 from scheduler_service.core.run_body import run_body
-from scheduler_service.core.run_requests import again, read_batch, read_run
+from scheduler_service.core.run_requests import read_batch, read_retried, read_run
 from scheduler_service.core.run_state import FINAL, RunState
 from scheduler_service.ports.stores import RunFilter
 
@@ -35,9 +38,9 @@ Time = Annotated[str | None, Query(description="An RFC 3339 time.")]
     "/runs", status_code=201, dependencies=OPERATOR, openapi_extra=body_of(schemas.RunIn),
     responses=answers({200: shapes.RunOut, 201: shapes.RunOut}, 400, 409, 413, 422),
 )  # fmt: skip
-def enqueue(context: Context, who: Who, body: JsonObject) -> Response:
-    """Run a task once, now or at `run_at`. The same key and body give the same run again, with 200."""
-    wanted = read_run(body, str(uuid7()), context.clock())
+def enqueue(context: Context, who: Who, body: JsonObject, key: IdempotencyKey = None) -> Response:
+    """Run a task once, now or at `run_at`. The same key and request give the same run again, with 200."""
+    wanted = owned(read_run(with_key(body, key), str(uuid7()), context.clock()), who)
     ((run, made),) = context.stores.runs.enqueue([wanted], by=who.deed("run.enqueue"))
     if made:
         context.leader.tell("run_enqueued", {"run_ids": [run.run_id]})
@@ -48,9 +51,13 @@ def enqueue(context: Context, who: Who, body: JsonObject) -> Response:
     "/runs/batch", status_code=201, dependencies=OPERATOR, openapi_extra=body_of(schemas.BatchIn),
     responses=answers({201: shapes.BatchOut}, 400, 409, 413, 422),
 )  # fmt: skip
-def enqueue_batch(context: Context, who: Who, body: JsonObject) -> Response:
-    """Up to 1,000 runs, all or none; those whose key is known come back as they are."""
-    wanted = read_batch(body, lambda: str(uuid7()), context.clock())
+def enqueue_batch(context: Context, who: Who, body: JsonObject, key: IdempotencyKey = None) -> Response:
+    """Up to 1,000 runs, all or none; those whose key is known come back as they are.
+
+    A key of the whole is for runs that have none.
+    """
+    read = read_batch(with_key(body, key), lambda: str(uuid7()), context.clock())
+    wanted = [owned(run, who) for run in read]
     enqueued = context.stores.runs.enqueue(wanted, by=who.deed("run.enqueue"))
     made = [run.run_id for run, is_new in enqueued if is_new]
     if made:
@@ -105,21 +112,25 @@ def cancel_run(context: Context, who: Who, run_id: str) -> Response:
     "/runs/{run_id}/retry",
     status_code=201,
     dependencies=OPERATOR,
-    responses=answers({201: shapes.RunOut}, 404, 409),
+    openapi_extra=body_of(schemas.RetryIn, required=False),
+    responses=answers({201: shapes.RunOut}, 400, 404, 409, 413),
 )
-def retry_run(context: Context, who: Who, run_id: str) -> Response:
-    """Run a final run's task again, as a new run that names it in `retry_of`."""
-    return _run_answer(retried(context, who, run_id), 201)
+def retry_run(
+    context: Context, who: Who, run_id: str, body: OptionalJsonObject, key: IdempotencyKey = None
+) -> Response:
+    """Run a final run's task again, as a new run that names it in `retry_of`. The same key gives the same one again."""
+    return _run_answer(retried(context, who, run_id, with_key(body, key)), 201)
 
 
-def retried(context: ApiContext, who: Caller, run_id: str) -> Run:
+def retried(context: ApiContext, who: Caller, run_id: str, body: Mapping[str, Any] | None = None) -> Run:
     """The new run that tries a final one again; Problem 409 for one that is not over."""
     old = known_run(context, run_id)
     if old.state not in FINAL:
-        raise Problem(409, f"run {run_id} is {old.state}; only a final run can be run again")
-    anew = again(old, str(uuid7()), context.clock())
-    ((run, _),) = context.stores.runs.enqueue([anew], by=who.deed("run.retry"))
-    context.leader.tell("run_enqueued", {"run_ids": [run.run_id]})
+        raise Problem(409, f"run {run_id} is {old.state}; only a final run can be run again", kind="run-not-final")
+    anew = owned(read_retried(old, body or {}, str(uuid7()), context.clock()), who)
+    ((run, made),) = context.stores.runs.enqueue([anew], by=who.deed("run.retry"))
+    if made:
+        context.leader.tell("run_enqueued", {"run_ids": [run.run_id]})
     return run
 
 

@@ -22,6 +22,9 @@ Source = Annotated[
         examples=["shop"],
     ),
 ]
+Key = Annotated[
+    str, Field(min_length=1, max_length=255, pattern=r"^[ -~\u00a1-\uffff]+$", description="Printable characters")
+]
 Zone = Annotated[str, Field(description="IANA name", examples=["Europe/Berlin"])]
 OverlapChoice = Literal["skip", "allow", "queue", "queue_all", "cancel_running"]
 
@@ -203,6 +206,13 @@ class TriggerIn(Strict):
 
     kwargs: dict[str, Any] | None = None
     overlap: OverlapChoice | None = None
+    idempotency_key: Key | None = None
+
+
+class RetryIn(Strict):
+    """A key, where sending it again must make no second run."""
+
+    idempotency_key: Key | None = None
 
 
 class BackfillIn(Strict):
@@ -220,6 +230,7 @@ class BackfillIn(Strict):
     overlap: Literal["queue_all", "allow"] | None = Field(
         "queue_all", description="One after the other, or all at once"
     )
+    idempotency_key: Key | None = None
 
 
 class PreviewIn(Strict):
@@ -252,10 +263,11 @@ class RunIn(Strict):
     priority: Priority | None = None
     timeout: Duration | None = None
     retry: Retry | None = None
-    idempotency_key: str | None = Field(None, min_length=1, max_length=255)
+    idempotency_key: Key | None = None
 
 
 class BatchIn(Strict):
     """Runs to be enqueued together."""
 
     runs: list[RunIn] = Field(min_length=1, max_length=1000)
+    idempotency_key: Key | None = None

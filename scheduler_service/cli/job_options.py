@@ -38,6 +38,9 @@ MaxCatchUp = Annotated[int | None, typer.Option(help="How many late runs fire_al
 RetryInitial = Annotated[str | None, typer.Option(help="The pause after the first attempt, such as 5s.")]
 RetryFactor = Annotated[float | None, typer.Option(help="How many times longer each further pause is.")]
 RetryMax = Annotated[str | None, typer.Option(help="The longest pause, such as 10m.")]
+Key = Annotated[
+    str | None, typer.Option("--key", help="Idempotency key: the same again makes nothing new.", show_default=False)
+]
 Overlap = Annotated[str | None, typer.Option(help="skip, allow, queue, queue_all or cancel_running.")]
 Attempts = Annotated[int | None, typer.Option(help="How often a run is tried.")]
 Timeout = Annotated[str | None, typer.Option(help="How long an attempt may run.")]

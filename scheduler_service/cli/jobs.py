@@ -145,13 +145,14 @@ def trigger(
     job_id: JobId,
     kwargs: Annotated[str | None, typer.Option(help="Keyword arguments over the job's, a JSON object.")] = None,
     overlap: options.Overlap = None,
+    key: options.Key = None,
     as_json: Json = False,
 ) -> None:
     """Run a job now, beside its schedule."""
     from scheduler_service.cli.output import print_json, say
 
     with open_client() as client:
-        run = client.trigger(job_id, json_value(kwargs, "--kwargs"), overlap)
+        run = client.trigger(job_id, json_value(kwargs, "--kwargs"), overlap, idempotency_key=key)
     if as_json:
         print_json(run)
     else:
@@ -165,6 +166,7 @@ def backfill(
     end: Annotated[str, typer.Option("--to", help="Its end: the first time not in it.", show_default=False)],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be made.")] = False,
     overlap: Annotated[str, typer.Option(help="queue_all: one after the other; allow: all at once.")] = "queue_all",
+    key: options.Key = None,
     as_json: Json = False,
 ) -> None:
     """Run a past window's occurrences that did not complete, each with its own time."""
@@ -172,7 +174,7 @@ def backfill(
 
     window = (instant_text(start, "--from") or "", instant_text(end, "--to") or "")
     with open_client() as client:
-        said = client.backfill(job_id, *window, overlap, dry_run=dry_run)
+        said = client.backfill(job_id, *window, overlap, dry_run=dry_run, idempotency_key=key)
     if as_json:
         print_json(said)
     else:

@@ -10,6 +10,7 @@ import typer
 
 from scheduler_service.cli.completing import job_ids, states
 from scheduler_service.cli.connect import after, instant_text, open_client
+from scheduler_service.cli.job_options import Key
 from scheduler_service.cli.progress import counted
 from scheduler_service.cli.several import each
 from scheduler_service.cli.status import Json
@@ -84,12 +85,16 @@ def cancel(run_ids: RunIds, as_json: Json = False) -> None:
 
 
 @runs.command("retry")
-def retry(run_ids: RunIds, as_json: Json = False) -> None:
+def retry(run_ids: RunIds, key: Key = None, as_json: Json = False) -> None:
     """Run the tasks of final runs again, each as a new run."""
     from scheduler_service.cli.output import say
 
+    def again(run_id: str) -> dict[str, Any]:
+        own = key if key is None or len(run_ids) == 1 else f"{key} {run_id}"
+        return client.retry(run_id, idempotency_key=own)
+
     with open_client() as client:
-        each(run_ids, client.retry, as_json, lambda run_id, run: say(f"{run['run_id']} runs {run_id} again"))
+        each(run_ids, again, as_json, lambda run_id, run: say(f"{run['run_id']} runs {run_id} again"))
 
 
 @runs.command("watch")

@@ -18,6 +18,10 @@ class Caller:
         """What the caller is about to do, such as `job.pause`."""
         return Deed(self.name, self.role, action)
 
+    def keyed(self, action: str, key: str, request_hash: str) -> "Deed":
+        """The same of a request with an idempotency key, which its record is found by."""
+        return Deed(self.name, self.role, action, key, request_hash)
+
 
 THIS_MACHINE: Final = Caller("loopback", "admin")
 """Whoever asks where no tokens are set: anybody on this machine."""
@@ -30,6 +34,8 @@ class Deed:
     actor: str
     role: str
     action: str
+    key: str | None = None
+    request_hash: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ MOST: Final = 1_000
 OVERLAPS: Final = (Overlap.QUEUE_ALL, Overlap.ALLOW)
 _MOST_COUNTED: Final = 100_000
 _SHOWN: Final = 10
-_FIELDS: Final = ("from", "to", "dry_run", "overlap")
+_FIELDS: Final = ("from", "to", "dry_run", "overlap", "idempotency_key")
 _MEANWHILE: Final = {
     Overlap.SKIP: "are skipped",
     Overlap.QUEUE: "are skipped while one of these waits",

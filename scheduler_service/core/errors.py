@@ -43,11 +43,22 @@ class NotFound(ItineraryError):
 
 
 class Conflict(ItineraryError):
-    """The request contradicts what is stored; the caller decides anew from the present state."""
+    """The request contradicts what is stored; the caller decides anew from the present state.
+
+    `kind` is the last part of the problem's type over HTTP.
+    """
+
+    kind = "conflict"
+
+    def __init__(self, message: str, kind: str | None = None) -> None:
+        super().__init__(message)
+        self.kind = kind or self.kind
 
 
 class StaleVersion(Conflict):
     """The job was changed since the caller read it; the caller reads it again."""
+
+    kind = "stale-version"
 
 
 class IllegalTransition(ItineraryError):

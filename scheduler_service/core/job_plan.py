@@ -186,7 +186,9 @@ def _refuse_others(there: Mapping[str, Job], wanted: JobSet) -> None:
     foreign = [f"{job_id} ({owner})" for job_id, owner in owners.items() if owner not in (None, wanted.source)]
     if foreign:
         named = ", ".join(foreign[:_MOST_NAMED]) + (", ..." if len(foreign) > _MOST_NAMED else "")
-        raise Conflict(f"these jobs belong to another source: {named}; take them over, or give them other ids")
+        raise Conflict(
+            f"these jobs belong to another source: {named}; take them over, or give them other ids", "other-source"
+        )
 
 
 def _compared(there: Job, job: Job, source: str | None) -> JobChange:

@@ -50,10 +50,7 @@ class Misfire:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often an attempt that failed is tried anew, and after which pauses (exponential, capped).
-
-    `unread` is the stored text of a policy that this program cannot read; then the pauses are the defaults.
-    """
+    """Retries of a failed attempt, with capped exponential pauses; `unread` is a stored text that cannot be read."""
 
     max_attempts: int = 1
     initial: Duration = 5 * SECOND
@@ -146,6 +143,7 @@ class NewRun:
     idempotency_key: str | None = None
     request_hash: str | None = None
     traceparent: str | None = None
+    older: tuple[str | None, str | None] = (None, None)  # key and hash, as an older release stored them
 
 
 class ActiveRun(NamedTuple):

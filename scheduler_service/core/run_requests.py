@@ -1,8 +1,7 @@
 """What callers of `POST /runs` and `POST /jobs/{id}/trigger` may say, and the new runs that it means. Pure."""
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from scheduler_service.core.errors import BadValue, BadValues
@@ -29,9 +28,9 @@ from scheduler_service.core.model import (
     Run,
     RunKind,
 )
+from scheduler_service.core.request_keys import FIELD, older_hash, read_key, request_hash
 
 MAX_BATCH: Final = 1000
-_MAX_KEY: Final = 255
 
 
 def read_run(body: Mapping[str, Any], uuid7: str, now: Instant) -> NewRun:
@@ -40,15 +39,15 @@ def read_run(body: Mapping[str, Any], uuid7: str, now: Instant) -> NewRun:
     fields = {name: _read(body, name, read, default, errors) for name, (read, default) in _RUN.items()}
     if body.get("task") is None:
         errors.append(BadValue("task", None, "this field is required"))
-    _refuse_unknown(body, {*_RUN, "idempotency_key"}, errors)
+    _refuse_unknown(body, {*_RUN, FIELD}, errors)
     check_payload(errors, fields["args"], fields["kwargs"])
-    key = _read(body, "idempotency_key", _key, None, errors)
+    key = _read(body, FIELD, read_key, None, errors)
     if errors:
         raise BadValues(errors)
     run_at = fields.pop("run_at")
     return NewRun(
         run_id=adhoc_run_id(uuid7), kind=RunKind.ADHOC, scheduled_at=run_at or now, due_at=run_at or 0,
-        idempotency_key=key, request_hash=None if key is None else request_hash(body), **fields,
+        idempotency_key=key, **_hashes(body, key), **fields,
     )  # fmt: skip
 
 
@@ -66,10 +65,14 @@ def read_batch(body: Mapping[str, Any], ids: Callable[[], str], now: Instant) ->
             errors.extend(error.under(f"runs.{place}") for error in exc.errors)
         except BadValue as exc:
             errors.append(exc.under(f"runs.{place}"))
-    _refuse_unknown(body, {"runs"}, errors)
+    key = _read(body, FIELD, read_key, None, errors)
+    _refuse_unknown(body, {"runs", FIELD}, errors)
     if errors:
         raise BadValues(errors[:100])
-    return runs
+    if key is None:
+        return runs
+    whole = request_hash(body)
+    return [_of_batch(run, key, place, whole) for place, run in enumerate(runs)]
 
 
 def read_trigger(job: Job, body: Mapping[str, Any], uuid7: str, now: Instant) -> NewRun:
@@ -77,7 +80,8 @@ def read_trigger(job: Job, body: Mapping[str, Any], uuid7: str, now: Instant) ->
     errors: list[BadValue] = []
     given = _read(body, "kwargs", read_object, {}, errors)
     overlap: Overlap | None = _read(body, "overlap", read_overlap, None, errors)
-    _refuse_unknown(body, {"kwargs", "overlap"}, errors)
+    key = _read(body, FIELD, read_key, None, errors)
+    _refuse_unknown(body, {"kwargs", "overlap", FIELD}, errors)
     kwargs = {**job.kwargs, **given}
     check_payload(errors, list(job.args), kwargs)
     if errors:
@@ -86,6 +90,7 @@ def read_trigger(job: Job, body: Mapping[str, Any], uuid7: str, now: Instant) ->
         run_id=manual_run_id(job.job_id, uuid7), kind=RunKind.MANUAL, task=job.task, scheduled_at=now, due_at=0,
         job_id=job.job_id, job_version=job.version, args=job.args, kwargs=kwargs, queue=job.queue,
         priority=job.priority, retry=job.retry, timeout=job.timeout, overlap=overlap,
+        idempotency_key=key, **_hashes({**body, "trigger": job.job_id}, key),
     )  # fmt: skip
 
 
@@ -99,17 +104,25 @@ def again(run: Run, uuid7: str, now: Instant) -> NewRun:
     )  # fmt: skip
 
 
-def request_hash(body: Mapping[str, Any]) -> str:
-    """The same for the same request, whatever the order of its keys; what is null counts as not given."""
-    said = {key: value for key, value in body.items() if value is not None and key != "idempotency_key"}
-    text = json.dumps(said, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+def read_retried(run: Run, body: Mapping[str, Any], uuid7: str, now: Instant) -> NewRun:
+    """The new run of a final one; the body may hold a key alone."""
+    errors: list[BadValue] = []
+    key = _read(body, FIELD, read_key, None, errors)
+    _refuse_unknown(body, {FIELD}, errors)
+    if errors:
+        raise BadValues(errors)
+    return replace(again(run, uuid7, now), idempotency_key=key, **_hashes({"retry": run.run_id}, key))
 
 
-def _key(value: Any, field: str) -> str:
-    if not isinstance(value, str) or not 0 < len(value) <= _MAX_KEY or not value.isprintable():
-        raise BadValue(field, value, f"give a text of 1 to {_MAX_KEY} printable characters")
-    return value
+def _hashes(body: Mapping[str, Any], key: str | None) -> dict[str, Any]:
+    return {} if key is None else {"request_hash": request_hash(body), "older": (None, older_hash(body))}
+
+
+def _of_batch(run: NewRun, key: str, place: int, whole: str) -> NewRun:
+    """A run of a batch that has a key; one with a key of its own goes by that."""
+    if run.idempotency_key is not None:
+        return run
+    return replace(run, idempotency_key=f"{key}#{place}", request_hash=whole)
 
 
 _RUN: Final[dict[str, tuple[Callable[[Any, str], Any], Any]]] = {

@@ -34,6 +34,10 @@ class AuditLog(Protocol):
     def list(self, wanted: AuditFilter, limit: int, cursor: str | None) -> Page[AuditEntry]:
         """Newest first; stable under writes."""
 
+    def of_key(self, deed: Deed, subject: str) -> Sequence[str] | None:
+        """The runs that this deed made when its key was first given; None where it was not. Conflict where the request
+        was another one."""
+
 
 class Evidence(Protocol):
     """Everything that the database knows of one occurrence or one run, read for an explanation."""

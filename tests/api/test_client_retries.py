@@ -24,12 +24,13 @@ REPEATABLE: dict[str, Call] = {
     "put": lambda c: c.put_job("a", {"task": "t"}),
     "pause": lambda c: c.pause_job("a"),
     "cancel": lambda c: c.cancel("adhoc_1"),
-}
-ONCE: dict[str, Call] = {
     "trigger": lambda c: c.trigger("a"),
     "retry": lambda c: c.retry("adhoc_1"),
     "backfill": lambda c: c.backfill("a", "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"),
+}
+ONCE: dict[str, Call] = {
     "create": lambda c: c.create_job({"job_id": "a"}),
+    "trigger of a version": lambda c: c.trigger("a", if_version=3),
     "put of a version": lambda c: c.put_job("a", {"task": "t"}, if_version=3),
     "delete": lambda c: c.delete_job("a"),
 }
@@ -42,6 +43,7 @@ def test_what_may_be_repeated_is_sent_again(call: Call, trouble: Answer) -> None
         call(client)
     assert len(stub.seen) == 2
     assert stub.seen[0] == stub.seen[1], "with the same idempotency key"
+    assert stub.keys[0] == stub.keys[1]
 
 
 @pytest.mark.parametrize("trouble", [GONE, AWAY], ids=["cut off", "503"])

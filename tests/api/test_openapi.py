@@ -7,6 +7,7 @@ from fastapi.testclient import TestClient
 from jsonschema_rs import validator_for
 
 from scheduler_service.api.app import describe
+from scheduler_service.api.problems import KINDS
 from scheduler_service.version import VERSION
 from tests.support.api_calls import CALLS
 from tests.support.processes import REPOSITORY
@@ -61,6 +62,14 @@ def test_every_call_has_a_name_and_a_sentence_and_headers_are_told() -> None:
     assert set(made["201"]["headers"]) == {"ETag", "Location", "X-Request-Id"}
     assert set(made["429"]["headers"]) == set(made["503"]["headers"]) == {"Retry-After", "X-Request-Id"}
     assert all("X-Request-Id" in answer["headers"] for call in calls for answer in call["responses"].values())
+
+
+def test_every_type_of_problem_is_on_the_page_and_raised_somewhere() -> None:
+    page = (REPOSITORY / "scheduler_service" / "api" / "README.md").read_text("utf-8")
+    code = "\n".join(path.read_text("utf-8") for path in (REPOSITORY / "scheduler_service").rglob("*.py"))
+    for kind in KINDS.keys() - {"outside-limits", "conflict"}:
+        assert f"`{kind}`" in page, kind
+        assert code.count(f'"{kind}"') > 1, f"{kind} is never raised"
 
 
 @pytest.mark.parametrize("name", ["JobIn", "RunIn", "PreviewIn"])

@@ -23,6 +23,7 @@ class StubServer(LoopbackServer):
     def __init__(self, answers: Sequence[Answer]) -> None:
         self.answers = list(answers)
         self.seen: list[tuple[str, str, Any]] = []
+        self.keys: list[str | None] = []
         super().__init__(_handler(self))
         self.url = self.address
 
@@ -35,6 +36,7 @@ def _handler(stub: StubServer) -> type[QuietHandler]:
         def answer(self) -> None:
             raw = self.rfile.read(int(self.headers.get("content-length", 0)))
             stub.seen.append((self.command, self.path, json.loads(raw) if raw else None))
+            stub.keys.append(self.headers.get("Idempotency-Key"))
             given = stub.next_answer()
             if not given.status:
                 self.close_connection = True

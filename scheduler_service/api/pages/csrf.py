@@ -72,4 +72,8 @@ def require_csrf(request: Request, form: FormBody) -> None:
     seed = request.cookies.get(COOKIE, "")
     sent = request.headers.get(HEADER) or form.one(FIELD)
     if not seed or not hmac.compare_digest(csrf_of(request, seed).encode(), sent.encode()):
-        raise Problem(403, "this form is out of date or was not sent by a page of ours; load the page anew and repeat")
+        raise Problem(
+            403,
+            "this form is out of date or was not sent by a page of ours; load the page anew and repeat",
+            kind="form-outdated",
+        )

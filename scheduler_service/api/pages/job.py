@@ -126,7 +126,7 @@ def _skipped(context: ApiContext, who: Caller, job_id: str) -> Response:
     job = known_job(context, job_id)
     coming = next_runs(job, context.clock(), 1)
     if job.paused or not coming:
-        raise Problem(409, f"{job_id} is paused or has no next run, so there is none to skip")
+        raise Problem(409, f"{job_id} is paused or has no next run, so there is none to skip", kind="nothing-to-skip")
     until = format_instant(parse_instant(coming[0]) + MICROSECOND)
     # Not over a pause that somebody else began in this moment: this one would end it.
     pause_job(context, who, job_id, {"reason": _SKIPPED, "until": until}, f'"{job.version}"')
