@@ -10,12 +10,14 @@ from scheduler_service.api.pages import (
     audit,
     backfill,
     explain,
+    failure_runs,
     failures,
     flower,
     job,
     job_form,
     jobs,
     load,
+    outages,
     overview,
     run,
     runs,
@@ -27,7 +29,23 @@ from scheduler_service.api.templating import DOCS_HEADERS, HERE, templates
 from scheduler_service.version import VERSION
 
 router = APIRouter(include_in_schema=False)
-for _part in (overview, jobs, job, backfill, job_form, runs, run, failures, workers, load, explain, audit, flower):
+for _part in (
+    overview,
+    jobs,
+    job,
+    backfill,
+    job_form,
+    runs,
+    run,
+    failures,
+    failure_runs,
+    outages,
+    workers,
+    load,
+    explain,
+    audit,
+    flower,
+):
     router.include_router(_part.router)
 
 

@@ -21,8 +21,8 @@ pytestmark = pytest.mark.slow  # real processes, or many round trips
 JOB = {"job_id": "made.here", "task": "itinerary.echo", "kind": "cron", "cron.expr": "30 2 * * *"}
 CHANGES = (
     "/new-job", "/jobs", "/jobs/a.job/edit", "/jobs/a.job/pause", "/jobs/a.job/skip-next", "/jobs/a.job/resume",
-    "/jobs/a.job/trigger", "/jobs/a.job/backfill",
-    "/jobs/a.job/delete", "/runs/x/cancel", "/runs/x/retry", "/failures/retry", "/parts/rebalance/preview",
+    "/jobs/a.job/trigger", "/jobs/a.job/backfill", "/jobs/a.job/delete", "/runs/x/cancel", "/runs/x/retry",
+    "/failures/retry", "/failures/backfill", "/parts/rebalance/preview",
     "/parts/rebalance?plan_id=x", "/parts/rebalance/undo",
 )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 import re
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 from fastapi.testclient import TestClient
@@ -15,7 +16,7 @@ from scheduler_service.adapters.tables import runs
 from scheduler_service.api.pages import failures
 from scheduler_service.config import Settings
 from scheduler_service.core.effects import Apply, MakeRuns, Release, Transition
-from scheduler_service.core.instants import MINUTE, SECOND
+from scheduler_service.core.instants import MINUTE, SECOND, format_instant
 from scheduler_service.core.model import Gap
 from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.ports.history import Trouble
@@ -74,6 +75,58 @@ def test_failures_are_grouped_by_task_and_error(api: TestClient, ended: list[str
     assert "1 run missed" in api.get("/").text
 
 
+def test_the_count_of_a_group_leads_to_exactly_what_it_counts(api: TestClient, ended: list[str]) -> None:
+    page = api.get("/failures?within=1h").text
+    links = [link.replace("&amp;", "&") for link in re.findall(r'href="(/failures/runs\?[^"]*)">(?:\d+)</a>', page)]
+    counts = [int(count) for count in re.findall(r'href="/failures/runs\?[^"]*">(\d+)</a>', page)]
+    assert sorted(counts) == [1, 1, 2]
+    listed = {link: set(re.findall(r'href="/runs/([^"]+)"', api.get(link).text)) for link in links}
+    assert [len(listed[link]) for link in links] == counts
+    assert set.union(*listed.values()) == set(ended)
+    (of_two,) = [link for link, runs_listed in listed.items() if len(runs_listed) == 2]
+    assert listed[of_two] == set(ended[:2])
+    assert api.get("/failures/runs?within=1y").status_code == 422
+
+
+def test_one_outage_is_one_row_and_is_backfilled_at_once(
+    api: TestClient, settings: Settings, job: dict[str, Any]
+) -> None:
+    names = [f"job-{n}" for n in range(5)]
+    for name in names:
+        made = api.post("/api/v1/jobs", json={**job, "job_id": name, "schedule": {"kind": "interval", "every": "1m"}})
+        assert made.status_code == 201
+    database = Database(settings.database_url, pool_size=1)
+    lease = SqlLeaseStore(database).acquire(0, "test", MINUTE)
+    assert lease is not None
+    minute = lease.now - lease.now % MINUTE
+    of_one = [Gap(name, minute - 30 * MINUTE, minute - 26 * MINUTE + 1, 5, "misfire skip: late") for name in names]
+    earlier = Gap("job-0", minute - 50 * MINUTE, minute - 50 * MINUTE + 1, 1, "misfire skip: late")
+    gone = Gap("gone", minute - 30 * MINUTE, minute - 30 * MINUTE + 1, 1, "misfire skip: late")
+    leader = SqlLeaderStore(database)
+    leader.cursor(lease)
+    leader.make_runs(lease, MakeRuns((), cursor=lease.now, gaps=(*of_one, earlier, gone)))
+    database.close()
+    page = api.get("/failures?within=1h").text
+    links = [link.replace("&amp;", "&") for link in re.findall(r'href="(/failures/backfill\?[^"]+)"', page)]
+    assert len(links) == 2  # two outages, the latest first
+    looked = api.get(links[0]).text
+    assert "Make 25 runs of 5 jobs" in looked
+    assert "gone: no job gone" in looked
+    assert api.get("/api/v1/runs").json()["items"] == []
+    asked = dict(parse_qsl(links[0].partition("?")[2]))
+    done = submit(api, "/failures/backfill", **asked).headers["location"]
+    assert done == "/failures?within=7d&done=all-backfilled.25.5"
+    assert "Runs made: 25, of so many jobs: 5." in api.get(done).text
+    made_runs = api.get("/api/v1/runs").json()["items"]
+    assert sorted({run["job_id"] for run in made_runs}) == names
+    assert {run["scheduled_at"] for run in made_runs if run["job_id"] == "job-3"} == {
+        format_instant(minute - n * MINUTE) for n in range(26, 31)
+    }
+    assert submit(api, "/failures/backfill", **asked).headers["location"].endswith("done=none-backfilled")
+    assert "nothing left to run" in api.get(links[0]).text
+    assert api.get("/failures/backfill?from=x&to=y").status_code == 422
+
+
 def test_what_an_outage_left_out_is_told_where_one_looks_for_it(api: TestClient, left_out: int) -> None:
     said = "1,234 planned runs of 1 job"
     assert f"{said} left out in the last hour" in api.get("/").text
@@ -112,7 +165,9 @@ def test_of_many_groups_the_largest_are_shown_and_how_many_more_there_are(api: T
 
 def test_a_group_is_tried_again_once_however_often_that_is_asked(api: TestClient, ended: list[str]) -> None:
     group = {"within": "1h", "job_id": "", "task": "pkg.task", "error_type": "ValueError"}
-    assert submit(api, "/failures/retry", **group).headers["location"].endswith("done=all-retried")
+    tried = submit(api, "/failures/retry", **group).headers["location"]
+    assert tried.endswith("done=all-retried.2.0")
+    assert "Tried again by new runs: 2. Left in the group, not tried again from here: 0." in api.get(tried).text
     assert submit(api, "/failures/retry", **group).headers["location"].endswith("done=none-retried")
     made = api.get("/api/v1/runs?state=scheduled").json()["items"]
     assert sorted(run["retry_of"] for run in made) == sorted(ended[:2])
@@ -134,7 +189,7 @@ def test_a_run_that_is_pruned_meanwhile_is_left_out_of_its_group(
 
     monkeypatch.setattr(SqlHistoryStore, "troubles", troubles)
     group = {"within": "1h", "job_id": "", "task": "pkg.task", "error_type": "ValueError"}
-    assert submit(api, "/failures/retry", **group).headers["location"].endswith("done=all-retried")
+    assert submit(api, "/failures/retry", **group).headers["location"].endswith("done=all-retried.1.0")
     assert [run["retry_of"] for run in api.get("/api/v1/runs?state=scheduled").json()["items"]] == [ended[1]]
 
 
@@ -213,7 +268,7 @@ def test_a_group_of_more_than_one_click_takes_is_tried_again_by_the_next(
     monkeypatch.setattr(failures, "_AT_ONCE", 1)
     group = {"within": "1h", "job_id": "", "task": "pkg.task", "error_type": "ValueError"}
     answers = [submit(api, "/failures/retry", **group).headers["location"].rpartition("=")[2] for _ in range(3)]
-    assert answers == ["all-retried", "all-retried", "none-retried"]
+    assert answers == ["all-retried.1.1", "all-retried.1.0", "none-retried"]
     assert len(api.get("/api/v1/runs?state=scheduled").json()["items"]) == 2
 
 

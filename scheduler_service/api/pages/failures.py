@@ -6,7 +6,8 @@ key is made from the old run's id.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request, Response
 from uuid_utils.compat import uuid7
@@ -14,13 +15,14 @@ from uuid_utils.compat import uuid7
 from scheduler_service.api.auth import Who
 from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.pages.csrf import FormBody
-from scheduler_service.api.pages.gaps import gap_line, gaps_words
+from scheduler_service.api.pages.gaps import gaps_words
 from scheduler_service.api.pages.live import TROUBLES
 from scheduler_service.api.pages.moments import SHAPES, Moment, moment
+from scheduler_service.api.pages.outages import outages
 from scheduler_service.api.pages.shell import CHANGER, READER, PageRoute, go, page
-from scheduler_service.api.problems import Problem
+from scheduler_service.api.pages.wrong import Reader
 from scheduler_service.core.audit import Caller
-from scheduler_service.core.errors import NotFound
+from scheduler_service.core.errors import BadValue, NotFound
 from scheduler_service.core.instants import DAY, HOUR, Instant
 from scheduler_service.core.model import NewRun
 from scheduler_service.core.run_requests import again
@@ -28,9 +30,8 @@ from scheduler_service.core.run_state import RunState
 from scheduler_service.ports.history import Trouble
 
 WITHIN: Final = {"1h": HOUR, "24h": DAY, "7d": 7 * DAY}
-Within = Literal["1h", "24h", "7d"]
 _AT_ONCE: Final = 100
-_GAPS: Final = 50
+_OUTAGES: Final = 50
 _GROUPS: Final = 100
 _HASH: Final = "tried again from the page of failures"
 
@@ -49,9 +50,10 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Failures of one kind, from the first seen to the last."""
+    """Failures of one kind, from the first seen to the last; `link` is the query of the page with exactly these."""
 
     kind: Kind
+    link: str
     shape: str
     count: int
     first: Moment
@@ -61,15 +63,19 @@ class Group:
 
 
 @router.get("/failures")
-def show_failures(request: Request, context: Context, within: Annotated[Within, Query()] = "24h") -> Response:
+def show_failures(request: Request, context: Context, within: Annotated[str, Query(max_length=20)] = "24h") -> Response:
     """The groups, the largest first."""
-    now = context.clock()
+    reader, now = Reader({}), context.clock()
+    within = reader.tried(lambda: read_within(within)) or "24h"
     troubles = context.stores.history.troubles(now - WITHIN[within], TROUBLES)
-    gaps, groups = context.stores.history.gaps(now - WITHIN[within], TROUBLES), grouped(troubles, now)
+    gaps, groups = context.stores.history.gaps(now - WITHIN[within], TROUBLES), grouped(troubles, now, within)
+    found = outages(gaps, now)
     return page(
-        request, "failures.html", groups=groups[:_GROUPS], more=len(groups) - _GROUPS, within=within,
+        request, "failures.html", wrong=reader.wrong(), groups=groups[:_GROUPS],
+        more=len(groups) - _GROUPS, within=within,
         choices=list(WITHIN), capped=len(troubles) >= TROUBLES, most=TROUBLES, at_once=_AT_ONCE,
-        gaps=[gap_line(gap, now) for gap in gaps[:_GAPS]], gaps_more=len(gaps) > _GAPS, left_out=gaps_words(gaps),
+        outages=found[:_OUTAGES], outages_more=len(found) > _OUTAGES, gaps_capped=len(gaps) >= TROUBLES,
+        left_out=gaps_words(gaps),
     )  # fmt: skip
 
 
@@ -77,15 +83,23 @@ def show_failures(request: Request, context: Context, within: Annotated[Within, 
 def retry_group(context: Context, who: Who, form: FormBody) -> Response:
     """Try the newest runs of a group again that were not yet."""
     within, wanted = form.one("within"), _read_kind(form.one("job_id"), form.one("task"), form.one("error_type"))
-    if within not in WITHIN:
-        raise Problem(422, f"within: known are {', '.join(WITHIN)}")
+    read_within(within)
     troubles = context.stores.history.troubles(context.clock() - WITHIN[within], TROUBLES)
-    chosen = [trouble.run_id for trouble in troubles if _kind(trouble) == wanted]
-    parts = (chosen[first : first + _AT_ONCE] for first in range(0, len(chosen), _AT_ONCE))
-    made = next(filter(None, (_tried_again(context, who, part) for part in parts)), [])
-    if made:
-        context.leader.tell("run_enqueued", {"run_ids": made})
-    return go(f"/failures?within={within}", "all-retried" if made else "none-retried")
+    chosen = [trouble.run_id for trouble in troubles if kind_of(trouble) == wanted]
+    back = f"/failures?within={within}"
+    for first in range(0, len(chosen), _AT_ONCE):
+        made = _tried_again(context, who, chosen[first : first + _AT_ONCE])
+        if made:
+            context.leader.tell("run_enqueued", {"run_ids": made})
+            return go(back, "all-retried", len(made), max(0, len(chosen) - first - _AT_ONCE))
+    return go(back, "none-retried")
+
+
+def read_within(text: str) -> str:
+    """How far back; BadValue."""
+    if text not in WITHIN:
+        raise BadValue("within", text, f"known are {', '.join(WITHIN)}")
+    return text
 
 
 def _tried_again(context: ApiContext, who: Caller, run_ids: Sequence[str]) -> list[str]:
@@ -95,24 +109,27 @@ def _tried_again(context: ApiContext, who: Caller, run_ids: Sequence[str]) -> li
     return [run.run_id for run, is_new in enqueued if is_new]
 
 
-def grouped(troubles: Iterable[Trouble], now: Instant) -> list[Group]:
+def grouped(troubles: Iterable[Trouble], now: Instant, within: str) -> list[Group]:
     """Failures, the latest first, by their kinds."""
     kinds: dict[Kind, list[Trouble]] = {}
     for trouble in troubles:
-        kinds.setdefault(_kind(trouble), []).append(trouble)
-    groups = [_group(kind, found, now) for kind, found in kinds.items()]
+        kinds.setdefault(kind_of(trouble), []).append(trouble)
+    groups = [_group(kind, found, now, within) for kind, found in kinds.items()]
     return sorted(groups, key=lambda group: group.count, reverse=True)
 
 
-def _group(kind: Kind, latest_first: Sequence[Trouble], now: Instant) -> Group:
+def _group(kind: Kind, latest_first: Sequence[Trouble], now: Instant, within: str) -> Group:
+    asked = {"within": within, "state": kind.state.value, "job_id": kind.job_id or "", "task": kind.task}
     last = latest_first[0]
+    link = urlencode({**asked, "error_type": kind.error_type})
     return Group(
-        kind, SHAPES[kind.state], len(latest_first), moment(latest_first[-1].finished_at, now),
+        kind, link, SHAPES[kind.state], len(latest_first), moment(latest_first[-1].finished_at, now),
         moment(last.finished_at, now), last.run_id, last.message or last.reason or "",
     )  # fmt: skip
 
 
-def _kind(trouble: Trouble) -> Kind:
+def kind_of(trouble: Trouble) -> Kind:
+    """The group that a failure belongs to."""
     if trouble.state is RunState.MISSED:
         return Kind(trouble.job_id, trouble.task, trouble.state, "")
     return Kind(trouble.job_id, trouble.task, trouble.state, trouble.error_type or (trouble.reason or "").split(":")[0])

@@ -47,8 +47,8 @@ _DONE: Final = {
     "none-backfilled": "There was nothing left to run.",
     "retried": "This run tries the earlier one again.",
     "cancelled": "Its end is asked for.",
-    "all-retried": "{} new runs try failed ones again; {} of the group were not tried again from here yet.",
-    "all-backfilled": "{} runs of {} jobs are made; they go out now, each with its own time.",
+    "all-retried": "Tried again by new runs: {}. Left in the group, not tried again from here: {}.",
+    "all-backfilled": "Runs made: {}, of so many jobs: {}. They go out now, each with its own time.",
     "none-retried": "There was nothing left to try again.",
 }
 
