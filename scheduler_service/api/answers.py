@@ -265,11 +265,12 @@ class Workers(BaseModel):
 
 
 class QueueOut(BaseModel):
-    """A queue: `depth` runs are out and not started."""
+    """A queue: `depth` runs are out and not started; `lag` is how long one is overdue, released or not."""
 
     name: str
     depth: int
     oldest_age: Duration | None
+    lag: Duration | None
     workers: int
 
 

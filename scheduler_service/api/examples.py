@@ -96,7 +96,7 @@ EXAMPLES: Final[dict[str, Any]] = {
             }
         ]
     },
-    "Queues": {"items": [{"name": "default", "depth": 3, "oldest_age": "1.5s", "workers": 2}]},
+    "Queues": {"items": [{"name": "default", "depth": 3, "oldest_age": "1.5s", "lag": "1.5s", "workers": 2}]},
     "DistributionOut": {
         "window_hours": 24, "slot_minutes": 15, "total_jobs": 120,
         "hourly_distribution": [{"hour": hour, "job_count": 5} for hour in range(24)], "distribution_score": 0.93,

@@ -75,14 +75,20 @@ def queues(context: Context) -> Response:
 
 
 def _queue(queue: Mapping[str, Any], now: Instant) -> dict[str, Any]:
-    oldest = queue["oldest_pending_at"]
-    age = None if oldest is None else max(0, now - parse_instant(oldest))
     return {
         "name": queue["name"],
         "depth": queue["pending"],
-        "oldest_age": None if age is None else format_duration(age - age % MILLISECOND),
+        "oldest_age": _age(queue["oldest_pending_at"], now),
+        "lag": _age(queue.get("oldest_due_at"), now),
         "workers": queue["workers"],
     }
+
+
+def _age(since: str | None, now: Instant) -> str | None:
+    if since is None:
+        return None
+    age = max(0, now - parse_instant(since))
+    return format_duration(age - age % MILLISECOND)
 
 
 def _inbox_depth(context: ApiContext) -> int | None:

@@ -2,10 +2,12 @@
 
 run: {"run": {...} | null}; active_runs: {"runs": [...], "count": n}; job: {"job_id", "known", "live_runs"};
 statistics: {"term", "since", "index_runs", "last_rebuild_at", "last_iteration_at", "oldest_due_at", "active_runs",
-"states": {state: n}, "workers": [...], "queues": [{"name", "pending", "oldest_pending_at"}],
+"states": {state: n}, "workers": [...], "queues": [{"name", "pending", "oldest_pending_at",
+"oldest_due_at", "workers"}],
 "upcoming": [{"job_id", "scheduled_at"}]}.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from scheduler_service.core.instants import SECOND, Instant, format_instant
@@ -51,6 +53,17 @@ def oldest_due(state: SchedulerState, now: Instant) -> Instant | None:
     return min((since for since in waiting if since is not None and since <= now), default=None)
 
 
+def oldest_due_of_queues(state: SchedulerState, now: Instant) -> dict[str, Instant]:
+    """The same for each queue that has such a run."""
+    oldest: dict[str, Instant] = {}
+    for run in state.runs:
+        if run.due_at <= now and _is_waiting(run):
+            since = could_go_since(run)
+            if since is not None and since <= now:
+                oldest[run.queue] = min(oldest.get(run.queue, since), since)
+    return oldest
+
+
 def alive_workers(state: SchedulerState, now: Instant) -> int:
     """How many worker processes were heard of lately."""
     return sum(_alive(view, now) for view in state.workers.values())
@@ -62,32 +75,42 @@ def _is_waiting(run: ActiveRun) -> bool:
 
 def statistics(state: SchedulerState, now: Instant) -> dict[str, Any]:
     """The leader's figures, its workers and its queues."""
-    queues: dict[str, dict[str, Any]] = {}
-    for view in state.workers.values():
-        for name in view.queues:
-            queues.setdefault(name, {"name": name, "pending": 0, "oldest_pending_at": None, "workers": 0})
-            queues[name]["workers"] += _alive(view, now)
-    oldest: dict[str, Instant] = {}
-    for run in state.runs:
-        if run.state is RunState.PENDING:
-            oldest[run.queue] = min(oldest.get(run.queue, run.due_at), run.due_at)
-    for name, pending in state.runs.pending.items():
-        if pending or name in queues:
-            entry = queues.setdefault(name, {"name": name, "pending": 0, "oldest_pending_at": None, "workers": 0})
-            entry["pending"] = pending
-            entry["oldest_pending_at"] = _text(oldest.get(name))
+    oldest_due = oldest_due_of_queues(state, now)
     return {
         "term": state.term,
         "since": format_instant(state.since),
         "index_runs": len(state.index),
         "last_rebuild_at": _text(state.last_rebuild_at),
         "last_iteration_at": format_instant(state.last_iteration_at),
-        "oldest_due_at": _text(oldest_due(state, now)),
+        "oldest_due_at": _text(min(oldest_due.values(), default=None)),
         "active_runs": state.runs.active(),
         "states": {s.value: n for s, n in state.runs.states.items() if n and s not in FINAL},
         "workers": [_worker(view, now) for view in sorted(state.workers.values(), key=lambda v: v.name)],
-        "queues": sorted(queues.values(), key=lambda q: str(q["name"])),
+        "queues": _queues(state, oldest_due, now),
     }
+
+
+def _queues(state: SchedulerState, oldest_due: Mapping[str, Instant], now: Instant) -> list[dict[str, Any]]:
+    """Queues that have workers, pending runs, or runs whose time has come."""
+    listening: dict[str, int] = {}
+    for view in state.workers.values():
+        for name in view.queues:
+            listening[name] = listening.get(name, 0) + _alive(view, now)
+    oldest: dict[str, Instant] = {}
+    for run in state.runs:
+        if run.state is RunState.PENDING:
+            oldest[run.queue] = min(oldest.get(run.queue, run.due_at), run.due_at)
+    pending = state.runs.pending
+    return [
+        {
+            "name": name,
+            "pending": pending.get(name, 0),
+            "oldest_pending_at": _text(oldest.get(name)),
+            "oldest_due_at": _text(oldest_due.get(name)),
+            "workers": listening.get(name, 0),
+        }
+        for name in sorted({*listening, *oldest_due, *(name for name, count in pending.items() if count)})
+    ]
 
 
 def upcoming(state: SchedulerState, now: Instant) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import urlencode
 
 from scheduler_service.api.context import ApiContext
 from scheduler_service.api.pages.moments import Moment, length, moment
@@ -14,8 +15,19 @@ from scheduler_service.ports.history import Trouble
 from scheduler_service.ports.stores import LeaseView
 
 _LATE_AFTER: Final = 5 * SECOND
+_QUEUES: Final = 5
 TROUBLES: Final = 1000
 """How many failed or missed runs a page looks at; more are told as so many or more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """A queue, how long the run that waits longest in it is overdue, and whether a living worker listens."""
+
+    queue: str
+    behind: int
+    pending: int
+    served: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +63,15 @@ class Live:
         """When the last leader renewed its lease or gave it up; None where nobody ever led."""
         return None if self.lease is None else moment(self.lease.heard_at, now)
 
-    def lag(self, now: Instant) -> int | None:
-        """How long the run that waits longest is overdue; None where nobody answers."""
-        if not self.figures:
-            return None
-        oldest = self.figures.get("oldest_due_at")
-        return 0 if oldest is None else max(0, now - parse_instant(oldest))
+    def lags(self, now: Instant) -> list[Lag]:
+        """How far each queue with overdue runs is behind, the furthest first."""
+        late = ((queue, queue.get("oldest_due_at")) for queue in self.queues)
+        found = [
+            Lag(str(queue["name"]), max(0, now - parse_instant(since)), queue["pending"], bool(queue["workers"]))
+            for queue, since in late
+            if since is not None
+        ]
+        return sorted(found, key=lambda lag: lag.behind, reverse=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,23 +101,39 @@ def look(context: ApiContext) -> Live:
 def complaints(live: Live, troubles: Sequence[Trouble], now: Instant) -> Iterator[Complaint]:
     """What is wrong now, the gravest first."""
     yield from _of_parts(live, now)
-    for queue in live.queues:
-        if queue["pending"] and not queue["workers"]:
-            count, name = queue["pending"], queue["name"]
-            yield Complaint(
-                f"{count} {_runs(count)} {'waits' if count == 1 else 'wait'} in queue {name}, and no living worker "
-                f"listens there: start one with itinerary worker -Q {name}.",
-                "/workers",
-            )
-    lag = live.lag(now)
-    if lag is not None and lag > _LATE_AFTER:
-        yield Complaint(f"A run has been due for {length(lag)} and has not started.", "/runs?state=pending")
+    if any(worker["alive"] for worker in live.workers):  # else that is the one cause, and told already
+        yield from _orphans(live, now)
+    late = [lag for lag in live.lags(now) if lag.served and lag.behind > _LATE_AFTER]
+    for lag in late[:_QUEUES]:
+        yield Complaint(
+            f"In queue {lag.queue} a run has been due for {length(lag.behind)} and has not started.",
+            f"/runs?{urlencode({'queue': lag.queue, 'state': 'pending'})}",
+        )
+    if len(late) > _QUEUES:
+        yield Complaint(f"{len(late) - _QUEUES} more queues are behind.", "/workers")
     recent = [trouble for trouble in troubles if trouble.finished_at > now - HOUR]
     for state, said in ((RunState.FAILED, "failed for good"), (RunState.MISSED, "missed: too late to start")):
         count = sum(trouble.state is state for trouble in recent)
         if count:
             more = " or more" if count == TROUBLES else ""
             yield Complaint(f"{count}{more} {_runs(count)} {said} in the last hour.", "/failures?within=1h")
+
+
+def _orphans(live: Live, now: Instant) -> Iterator[Complaint]:
+    """Each queue with runs that wait and without a living worker, once."""
+    waited = {lag.queue: lag.behind for lag in live.lags(now)}
+    orphans = [queue for queue in live.queues if not queue["workers"] and (queue["pending"] or queue["name"] in waited)]
+    for queue in orphans[:_QUEUES]:
+        name, count = queue["name"], queue["pending"]
+        runs = f"{count} {_runs(count)} {'waits' if count == 1 else 'wait'}" if count else "A run waits"
+        since = f", the oldest for {length(waited[name])}" if name in waited else ""
+        yield Complaint(
+            f"{runs} in queue {name}{since}, and no living worker listens there: start one with "
+            f"itinerary worker -Q {name}.",
+            "/workers",
+        )
+    if len(orphans) > _QUEUES:
+        yield Complaint(f"{len(orphans) - _QUEUES} more queues have runs that wait and no living worker.", "/workers")
 
 
 def _of_parts(live: Live, now: Instant) -> Iterator[Complaint]:

@@ -47,6 +47,7 @@ class Overview:
     since: Moment | None
     heard: Moment | None
     lag: str | None
+    lag_note: str
     workers: int | None
     counts: list[tuple[str, str, str]]
     health: Health
@@ -81,7 +82,8 @@ def overview(context: ApiContext) -> Overview:
         live=live,
         since=live.since(now),
         heard=live.heard(now),
-        lag=length(live.lag(now)),
+        lag=lag_words(live, now),
+        lag_note=lag_note(live, now),
         workers=sum(worker["alive"] for worker in live.workers) if live.figures else None,
         counts=[(state.value, SHAPES[state], _count(counts[state])) for state in RunState if state in ACTIVE],
         health=health(stores.history.latest(now - DAY, now, _SAMPLE), _SAMPLE, now),
@@ -96,6 +98,23 @@ def overview(context: ApiContext) -> Overview:
         ],
         has_jobs=bool(jobs.items),
     )
+
+
+def lag_words(live: Live, now: Instant) -> str | None:
+    """How far the queues that have workers are behind; a queue without one is told above, and hides nothing."""
+    if not live.figures:
+        return None
+    return length(max((lag.behind for lag in live.lags(now) if lag.served), default=0))
+
+
+def lag_note(live: Live, now: Instant) -> str:
+    """Whose lag it is; or how many queues have overdue runs and no worker."""
+    lags = live.lags(now)
+    served = [lag for lag in lags if lag.served]
+    if served and served[0].behind >= SECOND:
+        return f"in {served[0].queue}"
+    orphans = len(lags) - len(served)
+    return f"{orphans} without worker" if orphans else "overdue"
 
 
 def _count(count: int) -> str:

@@ -30,11 +30,12 @@ class WorkerLine:
 
 @dataclass(frozen=True, slots=True)
 class QueueLine:
-    """A queue: `depth` runs are out and not started, the oldest of them for `age`."""
+    """A queue: `depth` runs are out and not started, the oldest of them for `age`; `lag`: how far it is behind."""
 
     name: str
     depth: int
     age: str | None
+    lag: str | None
     workers: int
 
 
@@ -60,4 +61,6 @@ def _worker(worker: Mapping[str, Any], now: Instant) -> WorkerLine:
 def _queue(queue: Mapping[str, Any], now: Instant) -> QueueLine:
     oldest = queue["oldest_pending_at"]
     age = None if oldest is None else length(now - parse_instant(oldest))
-    return QueueLine(queue["name"], queue["pending"], age, queue["workers"])
+    due = queue.get("oldest_due_at")
+    lag = None if due is None else length(now - parse_instant(due))
+    return QueueLine(queue["name"], queue["pending"], age, lag, queue["workers"])
