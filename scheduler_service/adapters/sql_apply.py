@@ -30,7 +30,7 @@ from sqlalchemy import (
 from scheduler_service.adapters.batch import Batch, insert_into, judged
 from scheduler_service.adapters.column_types import InstantColumn, Payload, dump_json
 from scheduler_service.adapters.tables import among, run_attempts, runs
-from scheduler_service.core.effects import PublishedMark, Transition
+from scheduler_service.core.effects import CANCELLED_RUNNING, PublishedMark, Transition
 from scheduler_service.core.instants import Instant
 from scheduler_service.core.run_state import FINAL, MOVES, Event, RunState
 
@@ -118,7 +118,7 @@ def _apply_turn(
 
 
 def _given_up(retry: Transition) -> Transition:
-    return retry._replace(to=RunState.CANCELLED, due_at=None, args=None, kwargs=None)
+    return retry._replace(to=RunState.CANCELLED, reason=CANCELLED_RUNNING, due_at=None, args=None, kwargs=None)
 
 
 def _rows(turn: Iterable[Transition], marks: dict[tuple[str, int], Instant]) -> Iterator[tuple[Any, ...]]:
@@ -162,8 +162,13 @@ def _cancel(dialect: str) -> Update:
 
 
 def _moving(batch: Subquery, guard: ColumnElement[bool]) -> Update:
-    given = ("reason", "due_at", "worker", "result", "error", "args", "kwargs", "published_at", "finished_at")
+    given = ("reason", "due_at", "worker", "result", "error", "args", "kwargs", "published_at")
     values: dict[str, Any] = {name: func.coalesce(batch.c[name], runs.c[name]) for name in given}
+    # A report dated by its worker before the request was made ends the run no sooner than that.
+    is_cancel = batch.c.to == literal_column(f"'{RunState.CANCELLED}'")
+    asked_later = and_(is_cancel, runs.c.cancel_requested_at > batch.c.finished_at)
+    ended_at = case((asked_later, runs.c.cancel_requested_at), else_=batch.c.finished_at)
+    values["finished_at"] = func.coalesce(ended_at, runs.c.finished_at)
     return (
         update(runs)
         .where(guard)

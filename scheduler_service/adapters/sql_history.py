@@ -77,4 +77,5 @@ def _facts(rows: list[Row[Any]]) -> RunFacts:
         run.run_id, run.kind, run.job_id, run.job_version, run.queue, run.scheduled_at, run.due_at, run.state,
         run.attempt, run.retry.max_attempts, first.retries, overlap_of(first.overlap), run.timeout,
         run.reason, run.pending_at, run.started_at, run.finished_at, tuple(map(ended_attempt, ended)),
+        run.cancel_requested_at,
     )  # fmt: skip

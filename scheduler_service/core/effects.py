@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from scheduler_service.core.instants import Instant
 from scheduler_service.core.looks import ReadCancels, ReadDue, ReadOverdue
@@ -11,6 +11,9 @@ from scheduler_service.core.placements import BalancerEffect, PlacementStoreEffe
 from scheduler_service.core.run_state import Event, RunState
 
 T = TypeVar("T")
+
+CANCELLED_RUNNING: Final = "cancelled while running"
+"""The reason of a run whose cancel was asked for before its attempt ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +68,8 @@ class Transition(NamedTuple):
     """One guarded write: `event` on `attempt` of a run, leading to `to`.
 
     The guard is the table's sources of `event` and the attempt. `retrying` raises the attempt by one, keeps the
-    ended attempt as a row of its own; where a cancel was requested meanwhile the run ends `cancelled` instead, with the
-    same words, and the transition counts as refused. None leaves a column.
+    ended attempt as a row of its own; where a cancel was requested meanwhile the run ends `cancelled` instead, with its
+    own reason, and the transition counts as refused. None leaves a column.
 
     `fold`: a skipped occurrence may leave its row for this gap, which goes on where the last one of its reason ended;
     the row is kept where the job was changed since, or the run's cancel was requested.

@@ -69,6 +69,7 @@ class RunFacts:
     started_at: Instant | None
     finished_at: Instant | None
     attempts: tuple[Attempt, ...] = ()
+    cancel_requested_at: Instant | None = None
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from scheduler_service.core.effects import BuildIndex
 from scheduler_service.core.feedback import IndexBuilt, Owed
-from scheduler_service.core.instants import HOUR, SECOND, Duration, Instant
+from scheduler_service.core.instants import HOUR, MICROSECOND, SECOND, Duration, Instant
 from scheduler_service.core.jitter import jitter_of
 from scheduler_service.core.job_roster import JobRoster
 from scheduler_service.core.model import Gap, Job, JobHistory
@@ -145,7 +145,14 @@ def _judge_owed(
     if not unmade or judgement.reason is None:
         return kept, []
     count_missed(state, job.misfire, unmade)
-    return kept, [Gap(job.job_id, parts[0].start, parts[-1].end, unmade, judgement.reason)]
+    missed = [at for number, (_, at) in enumerate(pairs, start=len(rows)) if number not in kept_numbers]
+    return kept, [Gap(job.job_id, parts[0].start, _missed_until(parts, missed), unmade, judgement.reason)]
+
+
+def _missed_until(parts: Sequence[Owed], missed: Sequence[Instant]) -> Instant:
+    """The end of the missed range: behind its last occurrence, so that what is kept after it lies in no other range."""
+    unlisted = [part.newest[0] for part in parts if part.newest and part.count > len(part.newest)]
+    return max([*unlisted, *(at + MICROSECOND for at in missed[-1:])], default=parts[-1].end)
 
 
 def _forget_old_versions(state: SchedulerState) -> None:

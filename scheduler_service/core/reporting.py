@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, assert_never
 
-from scheduler_service.core.effects import LateReport, Transition
+from scheduler_service.core.effects import CANCELLED_RUNNING, LateReport, Transition
 from scheduler_service.core.instants import DAY, Instant
 from scheduler_service.core.messages import Failed, Heartbeat, Report, RetryAsked, Started, Succeeded
 from scheduler_service.core.model import ActiveRun
@@ -80,7 +80,7 @@ def fail(state: SchedulerState, step: Step, run: ActiveRun, event: Event, messag
         state.ignore("not_released")
         return
     if run.cancel_requested:
-        cancel(state, step, run, "cancelled while running", message)
+        cancel(state, step, run, CANCELLED_RUNNING, message)
         return
     to, due_at = after_failure(run, event, step.now)
     if event is Event.LOSE:
@@ -105,7 +105,7 @@ def _retry(state: SchedulerState, step: Step, run: ActiveRun, message: RetryAske
         state.ignore("not_released")
         return
     if run.cancel_requested:
-        cancel(state, step, run, "cancelled while running", message)
+        cancel(state, step, run, CANCELLED_RUNNING, message)
         return
     due_at = min(message.due_at, step.now + 30 * DAY)
     change = Transition(

@@ -17,9 +17,9 @@ _MUST_HAVE: Final[dict[RunState, tuple[str, ...]]] = {
     RunState.RUNNING: ("pending_at", "started_at"),
     RunState.COMPLETED: ("pending_at", "finished_at"),
     RunState.FAILED: ("pending_at", "finished_at"),
-    RunState.CANCELLED: ("finished_at",),
-    RunState.SKIPPED: ("finished_at",),
-    RunState.MISSED: ("finished_at",),
+    RunState.CANCELLED: ("finished_at", "reason"),
+    RunState.SKIPPED: ("finished_at", "reason"),
+    RunState.MISSED: ("finished_at", "reason"),
 }
 _MUST_NOT_HAVE: Final[dict[RunState, tuple[str, ...]]] = {
     RunState.SCHEDULED: ("pending_at", "started_at", "finished_at"),
@@ -66,6 +66,9 @@ def _contradictions(run: RunFacts, tolerance: Tolerance) -> Iterator[str]:
     known = [at for at in steps if at is not None]
     if any(later < earlier - tolerance.skew for earlier, later in pairwise(known)):
         yield "pending_at, started_at and finished_at are out of order"
+    asked = run.cancel_requested_at if run.state is RunState.CANCELLED else None
+    if asked is not None and run.finished_at is not None and run.finished_at < asked - tolerance.skew:
+        yield f"cancelled at {format_instant(run.finished_at)}, but asked to only at {format_instant(asked)}"
 
 
 def _too_early(run: RunFacts, tolerance: Tolerance) -> Iterator[str]:

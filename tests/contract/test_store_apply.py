@@ -169,8 +169,25 @@ def test_an_attempt_after_a_requested_cancel_is_refused_and_the_run_ends_in_the_
     assert bed.leader.apply(lease, Apply((failed, succeed(succeeding, lease.now)))) == (failing,)
     ended = bed.runs.get(failing)
     assert (ended.state, ended.attempt, ended.attempts) == (RunState.CANCELLED, 1, ())
-    assert (ended.finished_at, ended.error and ended.error.message) == (lease.now, "told")
+    assert ended.finished_at == max(lease.now, ended.cancel_requested_at or 0)
+    assert ended.error is not None
+    assert ended.error.message == "told"
     assert bed.runs.get(succeeding).state is RunState.COMPLETED
+
+
+def test_a_cancelled_run_has_a_reason_and_does_not_end_before_it_was_asked_to(bed: StoreBed) -> None:
+    lease = bed.lead()
+    given_up, stopped = put_into(bed, lease, RunState.RUNNING, RunState.RUNNING)
+    for run_id in (given_up, stopped):
+        bed.runs.request_cancel(run_id)
+    before = lease.now - SECOND  # a worker dated its report before the request was made
+    stop = Transition(stopped, 1, Event.CANCEL, RunState.CANCELLED, before, reason="cancelled while running")
+    bed.leader.apply(lease, Apply((fail(given_up, before), stop)))
+    for run_id in (given_up, stopped):
+        run = bed.runs.get(run_id)
+        assert (run.state, run.reason) == (RunState.CANCELLED, "cancelled while running")
+        assert run.finished_at is not None
+        assert run.finished_at == run.cancel_requested_at
 
 
 def test_a_late_end_of_an_older_attempt_cancels_nothing(bed: StoreBed) -> None:

@@ -217,7 +217,7 @@ class TestRecord:
         assert self.found(late, [lost, *WELL[1:]]) == []
 
     def test_a_start_though_the_run_was_cancelled_unstarted_is_found(self) -> None:
-        cancelled = run(10, state=RunState.CANCELLED, started_at=None)
+        cancelled = run(10, state=RunState.CANCELLED, started_at=None, reason="cancelled before it started")
         found = self.found(lambda one: one.starts.__setitem__(0, T0 + 10 * MINUTE), [cancelled, *WELL[1:]])
         assert found == [Rule.AFTER_END]
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from scheduler_service.adapters.setting_aside import note, storable, without_payload
 from scheduler_service.core.effects import (
+    CANCELLED_RUNNING,
     Apply,
     LateReport,
     MakeRuns,
@@ -254,6 +255,8 @@ class FakeLeaderStore(FakeLooks):
         started_at = change.at if change.to is RunState.RUNNING and change.started_at is None else change.started_at
         row.started_at = started_at if row.started_at is None else row.started_at
         row.finished_at = change.at if change.to in FINAL else row.finished_at
+        if change.to is RunState.CANCELLED:
+            row.finished_at = max(change.at, row.cancel_requested_at or 0)
         for name in ("reason", "due_at", "worker", "result", "error", "args", "kwargs"):
             value = getattr(change, name)
             if value is not None:
@@ -262,7 +265,10 @@ class FakeLeaderStore(FakeLooks):
 
     def _retry(self, row: RunRow, change: Transition) -> bool:
         if row.cancel_requested_at is not None:
-            self._write(row, change._replace(to=RunState.CANCELLED, due_at=None, args=None, kwargs=None))
+            self._write(
+                row,
+                change._replace(to=RunState.CANCELLED, reason=CANCELLED_RUNNING, due_at=None, args=None, kwargs=None),
+            )
             return False
         ended = Attempt(
             row.attempt, _OUTCOMES[change.event], change.reason, row.pending_at, row.published_at,
