@@ -126,8 +126,12 @@ def test_these_names_mean_this_machine(host: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "", "a@b[", "[::1"]
-)
+    "host",
+    [
+        "evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "", "a@b[", "[::1",
+        "evillocalhost", "evil-localhost", "1127.0.0.1", "127.0.0.1.1", "127.0.1", "128.0.0.1",
+    ],
+)  # fmt: skip
 def test_without_tokens_a_rebound_name_reads_nothing(api: TestClient, host: str) -> None:
     assert api.get("/api/v1/jobs", headers={"Host": host}).status_code == 403
 

@@ -3,9 +3,13 @@
 import html
 import json
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import pytest
 from fastapi.testclient import TestClient
+
+from scheduler_service.api.bodies import MAX_DEPTH, read_json
+from scheduler_service.core.errors import BadValue
 
 RUNS = "/api/v1/runs"
 JSON = {"Content-Type": "application/json"}
@@ -135,3 +139,17 @@ def test_every_answer_forbids_sniffing_and_caching(api: TestClient) -> None:
         headers = api.get(path).headers
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize("value", [2**63 - 1, -(2**63), 0])
+def test_whole_numbers_of_64_bits_are_read_and_those_beyond_are_not(value: int) -> None:
+    assert read_json(str(value), "args") == value
+    beyond = value + 1 if value > 0 else value - 1
+    with pytest.raises(BadValue, match="64 bits") if value else nullcontext():
+        read_json(str(beyond), "args")
+
+
+def test_json_nests_as_deep_as_it_says_and_no_deeper() -> None:
+    assert read_json("[" * MAX_DEPTH + "]" * MAX_DEPTH, "args")
+    with pytest.raises(BadValue, match=f"{MAX_DEPTH} levels"):
+        read_json("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1), "args")

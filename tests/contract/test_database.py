@@ -184,6 +184,17 @@ def test_a_statement_that_takes_too_long_is_ended(emptied_postgres_url: str) -> 
 
 
 @pytest.mark.postgres
+def test_a_transaction_that_does_nothing_is_ended_in_bounded_time(emptied_postgres_url: str) -> None:
+    bounds = Bounds(idle=1_234 * MILLISECOND)
+    shown = text("SHOW idle_in_transaction_session_timeout")
+    with opened(emptied_postgres_url, bounds) as database:
+        with database.write() as connection:
+            assert connection.execute(shown).scalar_one() == "1234ms"
+        with database.read() as connection:  # looks at large things may pause longer
+            assert connection.execute(shown).scalar_one() not in ("0", "1234ms")
+
+
+@pytest.mark.postgres
 def test_a_lock_that_is_held_too_long_is_given_up(emptied_postgres_url: str) -> None:
     bounds = Bounds(lock=100 * MILLISECOND)
     with opened(emptied_postgres_url, bounds) as database, database.write() as connection:

@@ -48,6 +48,11 @@ def test_a_lapsed_lease_goes_to_the_next_with_the_next_term(bed: StoreBed) -> No
     assert (lease.term, lease.holder) == (2, "b")
 
 
+def test_a_standby_that_would_hold_it_for_a_shorter_time_waits_as_long_as_the_holder_asked_for(bed: StoreBed) -> None:
+    assert bed.leases.acquire(0, "a", MINUTE) is not None
+    assert bed.leases.acquire(0, "b", 0) is None
+
+
 def test_a_resigned_lease_is_free_at_once(bed: StoreBed) -> None:
     lease = bed.lead("a")
     bed.leases.resign(lease)

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import text
 
-from scheduler_service.core.effects import Apply, MakeRuns, Release, Transition
+from scheduler_service.core.effects import Apply, MakeRuns, PublishedMark, Release, Transition
 from scheduler_service.core.errors import LeaseLost
 from scheduler_service.core.instants import DAY, HOUR, SECOND
 from scheduler_service.core.model import RunKind
@@ -189,6 +189,8 @@ def test_a_lease_that_is_over_moves_nothing(bed: StoreBed) -> None:
 def test_renew_publish_gives_a_pending_run_a_new_seq_and_forgets_the_old_publish(bed: StoreBed) -> None:
     lease = bed.lead()
     (run,) = bed.released(lease, one_off(lease.now))
+    bed.leader.apply(lease, Apply((), published=(PublishedMark(run.run_id, 1, lease.now),)))
+    assert bed.runs.get(run.run_id).published_at == lease.now
     (again,) = bed.leader.renew_publish(lease, [release(run, seq=99)]).released
     assert (again.run_id, again.attempt, again.seq, again.task) == (run.run_id, 1, 99, "pkg.task")
     (kept,) = bed.leader.read_runs([run.run_id])

@@ -227,3 +227,14 @@ def test_a_run_whose_stored_overlap_policy_cannot_be_read_waits_for_its_turn(sql
         (due,) = sql_stores.leader.due_runs(lease.now + DAY, 10)
     assert due.overlap is Overlap.QUEUE_ALL
     assert [entry["log_level"] for entry in logs] == ["error"]
+
+
+def test_versions_follow_one_another_in_time_though_the_clock_was_set_back(sql_stores: StoreBed) -> None:
+    assert sql_stores.database is not None
+    ahead = sql_stores.jobs.create(a_job("b")).effective_from + DAY
+    with sql_stores.database.write() as connection:
+        connection.execute(update(jobs).values(effective_from=ahead))
+    for number, title in enumerate(("one", "two"), start=1):
+        assert sql_stores.jobs.replace(a_job("b", title=title), None)[0].effective_from == ahead + number
+    SqlJobSets(sql_stores.database).apply(JobSet(None, [a_job("b", title="three")]), None)
+    assert sql_stores.jobs.get("b").effective_from == ahead + 3

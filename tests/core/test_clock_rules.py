@@ -4,11 +4,15 @@ from itertools import pairwise
 
 import pytest
 
-from scheduler_service.core.schedule import occurrences
+from scheduler_service.core.clock_rules import FIXED, timeline
+from scheduler_service.core.expansion import Entry, expand
+from scheduler_service.core.instants import DAY, HOUR, MINUTE, SECOND, Instant
+from scheduler_service.core.schedule import Schedule, occurrences
 from scheduler_service.core.zones import changes_between, instants_of
 from tests.support.moments import at, cron, texts
 from tests.support.tz_files import listed_changes, zone_names
 
+OFFSET_OF_OLD = ("1971-06-01T10:00:00Z", "1971-06-01T13:00:00Z")
 SPRING = ("2027-03-27T23:00:00Z", "2027-03-28T22:00:00Z")
 AUTUMN = ("2026-10-24T22:00:00Z", "2026-10-25T23:00:00Z")
 
@@ -92,3 +96,39 @@ def test_no_zone_changes_twice_within_six_days_so_that_sampling_misses_none() ->
     for name in zone_names():
         moments = [row[0] for row in listed_changes(name) if row[0] > -10 * 31_556_952]
         assert all(b - a > 6 * 86_400 for a, b in pairwise(moments)), name
+
+
+GAP_END = at("2027-03-28T01:00:00Z")
+HALF_PAST_TWO = cron("30 2 * * *", "Europe/Berlin")
+
+
+def alone_and_together(schedule: Schedule, start: Instant, end: Instant) -> list[Instant]:
+    """The occurrences, by the engine for one schedule; the one for many must say the same."""
+    alone = occurrences(schedule, start, end)
+    assert expand([Entry(0, "a", schedule, 0, end + DAY)], start, end).times.tolist() == alone
+    return alone
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "expected"),
+    [(0, SECOND, [GAP_END]), (-HOUR, 0, []), (SECOND, HOUR, [])],
+    ids=["begins at it", "ends at it", "begins after it"],
+)
+def test_what_a_gap_owes_lies_in_exactly_one_window(start: int, end: int, expected: list[Instant]) -> None:
+    assert alone_and_together(HALF_PAST_TWO, GAP_END + start, GAP_END + end) == expected
+    line = timeline("Europe/Berlin", FIXED, (GAP_END + start) // SECOND, (GAP_END + end) // SECOND)
+    assert [owed.at * SECOND for owed in line.catch_ups] == expected
+
+
+@pytest.mark.parametrize("expr", ["30 1 * * *", "30 2 * * *", "15 1,2 * * *"])
+def test_a_gap_of_two_hours_owes_one_run_for_either_hour(expr: str) -> None:
+    troll = cron(expr, "Antarctica/Troll")  # from 01:00 to 03:00
+    assert alone_and_together(troll, GAP_END - HOUR, GAP_END + 2 * HOUR) == [GAP_END]
+
+
+@pytest.mark.parametrize("day", ["1972-01-07T00:00:00Z", "1971-06-01T10:00:00Z"])
+def test_both_engines_tell_a_zone_whose_offset_is_no_whole_minute_alike(day: str) -> None:
+    start, end = at(day), at(day) + 3 * HOUR
+    for expr in ("*/20 * * * *", "7 11 * * *", "15,45 0 * * *"):
+        alone_and_together(cron(expr, "Africa/Monrovia"), start, end)  # 00:44:30 behind until 1972
+    assert all(time % MINUTE for time in occurrences(cron("*/20 * * * *", "Africa/Monrovia"), *map(at, OFFSET_OF_OLD)))

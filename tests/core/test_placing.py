@@ -49,6 +49,11 @@ def asks(world: World, kind: str, plan_id: str, *, known: bool = False) -> Any:
     return world.inbox.await_reply(plan_id, 0)
 
 
+def rebalances(world: World) -> list[str]:
+    lines = world.meter.exposition().splitlines()
+    return [line for line in lines if line.startswith("scheduler_rebalance_total")]
+
+
 def distribution(world: World) -> Any:
     world.tell("query", what="distribution", reply_to="seen")
     world.settle()
@@ -231,7 +236,9 @@ def test_a_rebalance_is_undone_once_and_recorded_with_who_asked_for_it(world: Wo
     moved = asks(world, "rebalance", "p1")["moved"]
     assert anchors(world) != before
     world.lead()
+    before_undo = rebalances(world)
     undone = asks(world, "undo", "u1")
+    assert rebalances(world) == before_undo  # an undo is none
     assert [(m["job_id"], m["old_time"], m["new_time"]) for m in undone["moved"]] == [
         (m["job_id"], m["new_time"], m["old_time"]) for m in moved
     ]

@@ -55,7 +55,8 @@ def judged(mutants: Sequence[Mutant], folder: Path, copies: int) -> Iterator[Ver
     first = folder / "1"
     shutil.copytree(ROOT, first, ignore=_LEFT_OUT)
     tests = sorted({test for mutant in mutants for test in mutant.tests})
-    status, output = _pytest(first, tests, BOUND_S + 5 * len(mutants), keep_bytecode=True)
+    at_once = ["-n", str(copies), "--dist", "loadfile"] if copies > 1 else []
+    status, output = _pytest(first, [*at_once, *tests], BOUND_S + 5 * len(mutants), keep_bytecode=True)
     if status != 0:
         raise UnsoundTests(output)
     free: SimpleQueue[Path] = SimpleQueue()
