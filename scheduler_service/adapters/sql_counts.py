@@ -7,8 +7,9 @@ by one index alone; what else the filter asks is judged on the rows of that walk
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, and_, func, literal_column, select, true
+from sqlalchemy import ColumnElement, Select, Text, and_, func, literal_column, select, true
 
+from scheduler_service.adapters.database import Dialect
 from scheduler_service.adapters.sql_jobs import job_conditions
 from scheduler_service.adapters.tables import ENDED_OTHERWISE, IS_LED, among, jobs, runs, stands
 from scheduler_service.core.run_state import ACTIVE, FINAL, RunState
@@ -86,3 +87,15 @@ def _counted(walk: Any) -> Select[Any]:
     one: ColumnElement[Any] = literal_column("1")
     figures: tuple[ColumnElement[Any], ...] = (func.count(), func.count(one).filter(walk.c.matches))
     return select(*figures).select_from(walk)
+
+
+def jobs_of_queues(dialect: Dialect, most: int) -> Select[Any]:
+    """Each queue with how many jobs that are not paused name it: one walk of the jobs, for whoever asks by hand."""
+    path: ColumnElement[Any]
+    if dialect == "sqlite":
+        path = func.json_extract(jobs.c.definition, literal_column("'$.queue'"), type_=Text)
+    else:
+        path = func.json_extract_path_text(jobs.c.definition, literal_column("'queue'"), type_=Text)
+    queue = path.label("queue")
+    counted: tuple[ColumnElement[Any], ...] = (queue, func.count())
+    return select(*counted).where(~jobs.c.deleted, ~jobs.c.paused).group_by(queue).order_by(queue).limit(most)

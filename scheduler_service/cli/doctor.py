@@ -4,13 +4,11 @@ Each check is one line. Only looks; changes nothing.
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
-
-from starlette.exceptions import HTTPException
 
 from scheduler_service.adapters.database import Bounds, Database, host_now
 from scheduler_service.adapters.database_url import read_url
@@ -23,10 +21,12 @@ from scheduler_service.adapters.sql_pruning import SqlPruning
 from scheduler_service.addresses import shown_url
 from scheduler_service.api.context import system_clock
 from scheduler_service.api.leader_line import LeaderLine
+from scheduler_service.cli.findings import Finding, NotWell, found
 from scheduler_service.cli.job_checks import check_jobs
 from scheduler_service.cli.output import print_json
+from scheduler_service.cli.queue_checks import check_queues
 from scheduler_service.config import Settings
-from scheduler_service.core.errors import BadValue, ItineraryError
+from scheduler_service.core.errors import BadValue
 from scheduler_service.core.instants import DAY, HOUR, format_duration
 from scheduler_service.core.pruning import Past, horizon
 from scheduler_service.core.relative import relative
@@ -39,44 +39,44 @@ _OLDEST_REDIS: Final = (6, 2)
 _MOST_COUNTED: Final = 10_000
 
 
-class _NotWell(ItineraryError):
-    """A check that found something to mend."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One line: what was looked at, whether it is well, what is so or what to do."""
-
-    name: str
-    well: bool
-    words: str
-
-
 def examine(settings: Settings, *, as_json: bool = False) -> int:
     """Print every finding; 0 where all is well, else 1."""
     settings = _as_up_runs_it(settings)
-    findings = [
-        Finding("settings", True, "accepted"),
-        _found("database", lambda: _database(settings), "see that it is there, then run `itinerary migrate`"),
-        _found("history", lambda: history(settings), "its leader's log says why it is not pruned"),
-        _found("jobs", lambda: _jobs(settings), "go on with the release that made them, or replace them"),
-        _found("redis", lambda: _redis(settings), "start it, or set ITINERARY_REDIS_URL"),
-        _found("redis data", lambda: _redis_keeps(settings), "change it in Redis's own configuration"),
-        *_of_broker(settings),
-        _found("leader", lambda: _leader(settings), "start one with `itinerary leader`"),
-        _found("zone rules", lambda: _zone_rules(settings), "install one version of tzdata on every host, and restart"),
-        _found("workers", lambda: _workers(settings), "start one with `itinerary worker`"),
-        _found("notices", lambda: _notices(settings), "mend it, then run `itinerary notify retry`"),
-    ]
+    findings = list(_findings(settings))
     if as_json:
         print_json({"items": [asdict(finding) for finding in findings]})
     else:
         for finding in findings:
-            print(f"{'ok  ' if finding.well else 'FAIL'}  {finding.name:10}  {escaped(finding.words)}")
-    failed = [finding.name for finding in findings if not finding.well]
+            print(escaped(finding.line))
+    failed = [finding.name for finding in findings if finding.well is False]
     if failed:
         print(f"itinerary: to be mended: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def _findings(settings: Settings) -> Iterator[Finding]:
+    """Each check behind those that it rests on."""
+    yield Finding("settings", True, "accepted")
+    database = found("database", lambda: _database(settings), "see that it is there, then run `itinerary migrate`")
+    redis = found("redis", lambda: _redis(settings), "start it, or set ITINERARY_REDIS_URL")
+    leader = found("leader", lambda: _leader(settings), "start one with `itinerary leader`", database, redis)
+    workers = found("workers", lambda: _workers(settings), "start one with `itinerary worker`", leader)
+    yield database
+    yield found("history", lambda: history(settings), "its leader's log says why it is not pruned", database)
+    yield found("jobs", lambda: _jobs(settings), "go on with the release that made them, or replace them", database)
+    yield redis
+    yield found("redis data", lambda: _redis_keeps(settings), "change it in Redis's own configuration", redis)
+    yield from _of_broker(settings)
+    yield leader
+    yield found(
+        "zone rules",
+        lambda: _zone_rules(settings),
+        "install one version of tzdata on every host, and restart",
+        database,
+    )
+    yield workers
+    yield found("queues", lambda: _queues(settings), "start one with `itinerary worker -Q NAME`", workers)
+    yield found("notices", lambda: _notices(settings), "mend it, then run `itinerary notify retry`", database)
 
 
 def _as_up_runs_it(settings: Settings) -> Settings:
@@ -93,21 +93,12 @@ def _as_up_runs_it(settings: Settings) -> Settings:
     return settings.model_copy(update={"redis_url": url, "broker_url": url})
 
 
-def _found(name: str, check: Callable[[], str], remedy: str) -> Finding:
-    try:
-        return Finding(name, True, check())
-    except ItineraryError as exc:
-        return Finding(name, False, f"{exc}; {remedy}")
-    except HTTPException as exc:  # what the API would answer
-        return Finding(name, False, f"{exc.detail}; {remedy}")
-
-
 @contextmanager
 def opened(settings: Settings, bounds: Bounds = Bounds()) -> Iterator[Database]:  # noqa: B008
     """The database, where there is one; looking never makes it."""
     file = read_url(settings.database_url).database
     if settings.database_url.startswith("sqlite") and not Path(file or "").exists():
-        raise _NotWell(f"there is no file {file}")
+        raise NotWell(f"there is no file {file}")
     with closing(Database(settings.database_url, pool_size=1, bounds=bounds)) as database:
         yield database
 
@@ -137,15 +128,17 @@ def history(settings: Settings) -> str:
     words = f"{kept}; {too_old:,}{'+' if too_old == _MOST_COUNTED else ''} are older; sweeps: {last}"
     is_behind = before is not None and (swept.pruned_until or 0) < before - DAY
     if is_behind and too_old == _MOST_COUNTED and (swept.ended_at or 0) < needs.now - HOUR:
-        raise _NotWell(words)
+        raise NotWell(words)
     return words
 
 
 def _redis(settings: Settings) -> str:
-    version = str(_ask_redis(settings, "info", "server").get("redis_version", "0"))
-    where = f"{shown_url(settings.redis_url)}, version {version}"
+    told = _ask_redis(settings, "info", "server")
+    version = str(told.get("redis_version", "0"))
+    own = f"{told['server_name']} {told['valkey_version']}, as Redis " if told.get("valkey_version") else "version "
+    where = f"{shown_url(settings.redis_url)}, {own}{version}"
     if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < _OLDEST_REDIS:
-        raise _NotWell(f"{where} is too old: 6.2 or later is needed")
+        raise NotWell(f"{where} is too old: 6.2 or later is needed")
     return where
 
 
@@ -153,16 +146,16 @@ def _redis_keeps(settings: Settings) -> str:
     policy = _ask_redis(settings, "config_get", "maxmemory-policy").get("maxmemory-policy")
     append_only = _ask_redis(settings, "config_get", "appendonly").get("appendonly")
     if policy != "noeviction":
-        raise _NotWell(f"maxmemory-policy is {policy}: under pressure Redis would drop messages; set noeviction")
+        raise NotWell(f"maxmemory-policy is {policy}: under pressure Redis would drop messages; set noeviction")
     if append_only != "yes":
-        raise _NotWell("appendonly is no: a restart of Redis would lose messages; set appendonly yes")
+        raise NotWell("appendonly is no: a restart of Redis would lose messages; set appendonly yes")
     return "noeviction, appendonly"
 
 
 def _of_broker(settings: Settings) -> Iterator[Finding]:
     """The broker, where that is not the Redis that was looked at."""
     if settings.broker_url != settings.redis_url:
-        yield _found("broker", lambda: _broker(settings), "start it, or set ITINERARY_BROKER_URL")
+        yield found("broker", lambda: _broker(settings), "start it, or set ITINERARY_BROKER_URL")
 
 
 def _broker(settings: Settings) -> str:
@@ -183,7 +176,7 @@ def _leader(settings: Settings) -> str:
     with opened(settings) as database:
         lease = SqlLeaseStore(database).peek(0)
     if lease is None or not lease.live:
-        raise _NotWell("nobody leads")
+        raise NotWell("nobody leads")
     _statistics(settings)  # it must answer, too
     return f"{lease.holder} leads with term {lease.term}, and answers"
 
@@ -195,17 +188,22 @@ def _zone_rules(settings: Settings) -> str:
     if lease is None or not lease.live or lease.zone_rules is None:
         return own.words
     if lease.zone_rules != own.version:
-        raise _NotWell(f"{own.words} here, but the leader plans by {lease.zone_rules}")
+        raise NotWell(f"{own.words} here, but the leader plans by {lease.zone_rules}")
     if lease.standby_zone_rules is not None:
-        raise _NotWell(f"the leader plans by {lease.zone_rules}, a standby has {lease.standby_zone_rules}")
+        raise NotWell(f"the leader plans by {lease.zone_rules}, a standby has {lease.standby_zone_rules}")
     return f"{own.words}, as the leader plans by"
 
 
 def _workers(settings: Settings) -> str:
     alive = [str(worker["name"]) for worker in _statistics(settings)["workers"] if worker["alive"]]
     if not alive:
-        raise _NotWell("the leader hears no worker")
+        raise NotWell("the leader hears no worker")
     return f"{len(alive)} heard: {', '.join(alive[:5])}"
+
+
+def _queues(settings: Settings) -> str:
+    with opened(settings) as database:
+        return check_queues(database, _statistics(settings))
 
 
 def _notices(settings: Settings) -> str:
@@ -214,7 +212,7 @@ def _notices(settings: Settings) -> str:
     with opened(settings) as database:
         backlog = SqlOutbox(database).backlog()
     if backlog.dead:
-        raise _NotWell(f"{backlog.dead} given up, the last for {backlog.last_dead}")
+        raise NotWell(f"{backlog.dead} given up, the last for {backlog.last_dead}")
     told = ", ".join(target.name for target in targets_of(settings))
     failing = f", the last try failed, {backlog.last_failed}" if backlog.last_failed else ""
     return f"{told} told; {backlog.waiting} to be delivered{failing}"

@@ -59,4 +59,4 @@ def _outcome(run: dict[str, Any]) -> str:
     """What it gave, or why it gave nothing."""
     if run["result"] is not None:
         return json.dumps(run["result"], ensure_ascii=False)
-    return (run["error"] or {}).get("message") or run["reason"] or ""
+    return run["reason"] or (run["error"] or {}).get("message") or ""

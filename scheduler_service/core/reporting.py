@@ -1,7 +1,7 @@
 """What workers report, applied to the runs: late, twice and out of order, yet always to the same end."""
 
 from collections.abc import Mapping
-from typing import Any, assert_never
+from typing import Any, Final, assert_never
 
 from scheduler_service.core.effects import CANCELLED_RUNNING, LateReport, Transition
 from scheduler_service.core.instants import DAY, Instant
@@ -11,6 +11,9 @@ from scheduler_service.core.policies import after_failure, next_attempt
 from scheduler_service.core.run_state import FINAL, OUT, Event, RunState, can_move
 from scheduler_service.core.state import SchedulerState, Step, WorkerView
 
+UNKNOWN_TASK: Final = "unknown_task"
+STOPPED: Final = frozenset({"terminated", "revoked"})
+"""Reasons by which a worker says that it ended a task because it was told to."""
 _KIND = {Started: "started", Succeeded: "succeeded", Failed: "failed", RetryAsked: "retry"}
 
 
@@ -86,10 +89,19 @@ def fail(state: SchedulerState, step: Step, run: ActiveRun, event: Event, messag
     if event is Event.LOSE:
         state.counts["lost", ""] += 1
     change = Transition(
-        run.run_id, run.attempt, event, to, message.at, reason=_with_policy(run, message.reason), due_at=due_at,
-        started_at=message.started_at, worker=message.worker or None, error=message.error,
+        run.run_id, run.attempt, event, to, message.at, reason=_with_policy(run, reason_of(run, message)),
+        due_at=due_at, started_at=message.started_at, worker=message.worker or None, error=message.error,
     )  # fmt: skip
     end(state, step, run, change)
+
+
+def reason_of(run: ActiveRun, message: Failed) -> str | None:
+    """The reason as people read it; that of an unknown task names the task and where it was looked for."""
+    if message.reason != UNKNOWN_TASK:
+        return message.reason
+    name = str(message.error.get("message") or "").strip("'\"")
+    known = f"no worker on queue {run.queue} knows the task {name}" if name else f"unknown task on queue {run.queue}"
+    return f"{known}; is it misspelt, or on another queue?"
 
 
 def _with_policy(run: ActiveRun, reason: str | None) -> str | None:
@@ -120,7 +132,9 @@ def cancel(
     state: SchedulerState, step: Step, run: ActiveRun, reason: str, message: Failed | RetryAsked | None = None
 ) -> None:
     """End the run as cancelled."""
-    error: Mapping[str, Any] | None = message.error if message is not None else None
+    # That the worker stopped it, as was asked, is no error of the task.
+    stopped = isinstance(message, Failed) and message.reason in STOPPED
+    error: Mapping[str, Any] | None = message.error if message is not None and not stopped else None
     change = Transition(
         run.run_id, run.attempt, Event.CANCEL, RunState.CANCELLED, message.at if message else step.now, reason=reason,
         started_at=message.started_at if message else None, worker=message.worker if message else None, error=error,

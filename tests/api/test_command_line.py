@@ -186,22 +186,42 @@ def test_a_port_in_use_is_said_in_one_line(itinerary: Itinerary) -> None:
 @pytest.mark.slow
 def test_doctor_names_what_is_to_be_mended(itinerary: Itinerary, tmp_path: Path) -> None:
     well = {line.split()[1]: line.split()[0] for line in itinerary("doctor").stdout.splitlines()}
-    assert (well["settings"], well["database"], well["leader"], well["workers"]) == ("ok", "ok", "FAIL", "FAIL")
+    assert (well["settings"], well["database"], well["leader"], well["workers"]) == ("ok", "ok", "FAIL", "--")
     assert well["zone"] == "ok"
     new = itinerary("doctor", ITINERARY_DATABASE_URL=f"sqlite:///{tmp_path}/new.db")
     assert new.returncode == 1
     assert "itinerary migrate" in new.stdout
     assert not (tmp_path / "new.db").exists()
     away = itinerary("doctor", ITINERARY_REDIS_URL=f"redis://:secret@127.0.0.1:{free_port()}/0")
+    assert [line.split()[1] for line in away.stdout.splitlines() if line.startswith("FAIL")] == ["redis"]
+    assert "FAIL  redis " in away.stdout
     assert "ITINERARY_REDIS_URL" in away.stdout
+    for name in ("redis data", "leader"):
+        assert re.search(rf"^--    {name} +not asked: see redis$", away.stdout, re.MULTILINE)
+    assert "Redis's own configuration" not in away.stdout
     assert "secret" not in away.stdout + away.stderr
     broker = f"redis://:secret@127.0.0.1:{free_port()}/0"
     apart = itinerary("doctor", ITINERARY_BROKER_URL=broker)
     assert "FAIL  broker " in apart.stdout
     assert "secret" not in apart.stdout + apart.stderr
-    assert (
-        "ok    broker " in itinerary("doctor", ITINERARY_BROKER_URL=itinerary.env["ITINERARY_REDIS_URL"] + "?").stdout
-    )
+    by_name = itinerary.env["ITINERARY_REDIS_URL"].replace("127.0.0.1", "localhost")
+    assert "ok    broker " in itinerary("doctor", ITINERARY_BROKER_URL=by_name).stdout
+
+
+@pytest.mark.slow
+def test_doctor_names_the_queues_that_nobody_listens_on(itinerary: Itinerary) -> None:
+    for name, queue in (("q.one", "nobody"), ("q.two", "nobody"), ("q.three", "default"), ("q.four", "paused")):
+        itinerary.done("jobs", "add", name, "t", "--every", "1h", "--queue", queue)
+    itinerary.done("jobs", "pause", "q.four")
+    database = Database(f"sqlite:///{itinerary.env['ITINERARY_DATA_DIR']}/itinerary.db", pool_size=1)
+    leases = SqlLeaseStore(database)
+    lease = leases.acquire(0, "test-holder", MINUTE)
+    assert lease is not None
+    with AnsweringLeader(itinerary.env["ITINERARY_REDIS_URL"]):
+        seen = itinerary("doctor").stdout
+    leases.resign(lease)
+    database.close()
+    assert re.search(r"^FAIL  queues      no living worker listens on nobody \(2 jobs\); start", seen, re.MULTILINE)
 
 
 @pytest.mark.slow

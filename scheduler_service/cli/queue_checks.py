@@ -1,0 +1,33 @@
+"""Queues that have jobs or runs and nobody who listens: the commonest reason for runs that never start."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from scheduler_service.adapters.database import Database
+from scheduler_service.adapters.sql_counts import jobs_of_queues
+from scheduler_service.cli.findings import NotWell
+
+_SHOWN: Final = 5
+_MOST: Final = 1000
+
+
+def check_queues(database: Database, statistics: Mapping[str, Any]) -> str:
+    """How many queues have a living worker each; NotWell names those with jobs or waiting runs and none."""
+    with database.read() as connection:
+        counted = connection.execute(jobs_of_queues(database.dialect, _MOST)).all()
+        jobs = {str(row[0]): int(row[1]) for row in counted}
+    served = {queue["name"] for queue in statistics["queues"] if queue["workers"]}
+    waiting = {queue["name"]: queue["pending"] for queue in statistics["queues"] if queue["pending"]}
+    orphans = sorted({*jobs, *waiting} - served)
+    if orphans:
+        more = f" and {len(orphans) - _SHOWN} more" if len(orphans) > _SHOWN else ""
+        named = ", ".join(_words(name, jobs.get(name, 0), waiting.get(name, 0)) for name in orphans[:_SHOWN])
+        raise NotWell(f"no living worker listens on {named}{more}")
+    return f"{len(served)} with a living worker, none with jobs or runs and without one"
+
+
+def _words(name: str, jobs: int, waiting: int) -> str:
+    counts = [
+        f"{count:,} {what if count != 1 else what[:-1]}" for count, what in ((jobs, "jobs"), (waiting, "runs")) if count
+    ]
+    return f"{name} ({', '.join(counts)})"
