@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from types import FrameType
+from typing import Any
 
 from uuid_utils.compat import uuid7
 
@@ -15,6 +16,7 @@ from scheduler_service.adapters.database import Database, host_now
 from scheduler_service.adapters.metrics import PrometheusMeter
 from scheduler_service.adapters.migrations import check_schema
 from scheduler_service.adapters.pg_wakeups import PgWakeups
+from scheduler_service.adapters.queue_heads import RedisQueues
 from scheduler_service.adapters.redis_claims import RedisClaims
 from scheduler_service.adapters.redis_inbox import RedisInbox
 from scheduler_service.adapters.sql_audit import SqlAuditLog
@@ -35,7 +37,7 @@ from scheduler_service.loops.leader import Leader
 from scheduler_service.loops.pruner import Retention
 from scheduler_service.loops.scheduler_loop import Outside
 from scheduler_service.notifying import leader_notifies
-from scheduler_service.ports.broker import Dispatcher, Inbox
+from scheduler_service.ports.broker import Dispatcher, Inbox, Queues
 from scheduler_service.ports.history import HistoryStore
 from scheduler_service.ports.notices import Outbox
 from scheduler_service.ports.records import AuditLog, Evidence, Wakeups
@@ -56,6 +58,7 @@ class Stores:
     evidence: Evidence
     history: HistoryStore
     outbox: Outbox
+    queues: Queues
 
 
 @contextmanager
@@ -63,13 +66,15 @@ def open_stores(settings: Settings, *, connections: int = 5) -> Iterator[Stores]
     """The stores of these settings, closed at the end of the block; `connections` is the database pool's size."""
     database = Database(settings.database_url, pool_size=connections)
     inbox = RedisInbox(settings.redis_url)
+    queues = RedisQueues(settings.broker_url, settings.broker_key_prefix)
     try:
         yield Stores(
             SqlJobStore(database), SqlRunStore(database), SqlLeaseStore(database), inbox, SqlJobSets(database),
             SqlAuditLog(database), SqlEvidence(database), SqlHistoryStore(database),
-            SqlOutbox(database),
+            SqlOutbox(database), queues,
         )  # fmt: skip
     finally:
+        queues.close()
         inbox.close()
         database.close()
 
@@ -82,7 +87,7 @@ def open_leader(settings: Settings) -> Iterator[Leader]:
         closing(Database(settings.leader_database_url, pool_size=6)) as database,
         closing(RedisInbox(settings.redis_url)) as inbox,
         closing(RedisClaims(settings.redis_url)) as claims,
-        closing(CeleryDispatcher(publishing_app(settings.broker_url))) as dispatcher,
+        closing(CeleryDispatcher(publishing_app(settings.broker_url, broker_options(settings)))) as dispatcher,
     ):
         check_schema(database)
         holder, topics = str(uuid7()), settings.notify_topics
@@ -104,6 +109,12 @@ def open_leader(settings: Settings) -> Iterator[Leader]:
         )
         with _own_port(settings, leader, meter), leader_notifies(settings, database, holder, meter.notices):
             yield leader
+
+
+def broker_options(settings: Settings) -> dict[str, Any]:
+    """What Celery's transport is told beside the address."""
+    prefix = settings.broker_key_prefix
+    return {} if prefix is None else {"global_keyprefix": prefix}
 
 
 def _traced(dispatcher: Dispatcher) -> Dispatcher:

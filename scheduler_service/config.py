@@ -131,6 +131,7 @@ class Settings(BaseSettings):
     database_direct_url: Annotated[str, _url(*_POSTGRES)] | None = Field(None, repr=False)
     redis_url: RedisUrl = "redis://127.0.0.1:6379/0"
     broker_url: BrokerUrl = Field(default_factory=lambda given: str(given["redis_url"]))
+    broker_key_prefix: str | None = Field(None, pattern=r"^[!-~]{1,128}$")
 
     pre_schedule_interval: DurationText = 10 * SECOND
     index_rebuild_interval: DurationText = MINUTE

@@ -21,6 +21,7 @@ from scheduler_service.core.errors import BadValue
 from scheduler_service.core.instants import SECOND, Instant
 from scheduler_service.core.wire import HEADER_QUEUE, HEADER_SEQ
 from workers import reporting
+from workers.beacon import NotComparable, misfit
 from workers.board import Board
 from workers.claim import Verdict, claim
 from workers.claimable import hindrance, refusal
@@ -69,6 +70,7 @@ class Attachment:
         self._redis_url = redis_url
         self._exclude = exclude
         self._unclaimable: dict[str, str] = {}
+        self._compared = False
         self._connection: RedisConnection | None = None
         self._board: Board | None = None
         self._worker = "celery"
@@ -94,6 +96,27 @@ class Attachment:
     def _on_worker_init(self, sender: Any, **_: Any) -> None:
         if sender.app is self._app:
             self._arm(sender.hostname)
+            assert self._connection is not None
+            try:
+                why = misfit(self._app, self._connection)
+            except NotComparable as exc:
+                log.info("the leader's configuration is compared later: %s", exc)
+                return
+            self._compared = True
+            if why is not None:
+                sys.exit(f"itinerary: this worker would never get a run: {why}")
+
+    def _compare_late(self) -> bool:
+        """Whether this worker gets runs, once somebody leads; it is not stopped any more."""
+        assert self._connection is not None
+        try:
+            why = misfit(self._app, self._connection, patience=0)
+        except NotComparable as exc:
+            log.warning("whether this worker gets runs is not known: %s", exc)
+            return False
+        if why is not None:
+            log.error("this worker never gets a run: %s", why)
+        return why is None
 
     def _on_worker_setup(self, instance: Any, **_: Any) -> None:
         if instance.app is self._app:
@@ -168,6 +191,8 @@ class Attachment:
             sys.exit("itinerary: the pool eventlet is not supported; use -P gevent, prefork, threads or solo")
         self._heart = Heart(self._connection, self._board, self._worker, sender, self._received)
         self._board.on_waiting = self._heart.beat_soon
+        if not self._compared:
+            self._heart.asks = self._compare_late
         if pool == _POOL_OF_PROCESSES:
             threading.Thread(target=self._board.listen, name="itinerary-board", daemon=True).start()
         self._heart.start()

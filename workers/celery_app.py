@@ -1,6 +1,7 @@
 """The product's own worker app: the built-in tasks, and the settings under which nothing runs twice.
 
-Reads ITINERARY_BROKER_URL and ITINERARY_REDIS_URL (each stands in for the other). Needs no database.
+Reads ITINERARY_BROKER_URL and ITINERARY_REDIS_URL, each of which stands in for the other, and
+ITINERARY_BROKER_KEY_PREFIX. Needs no database.
 """
 
 import os
@@ -14,6 +15,7 @@ from workers.attach import REDIS_VARIABLE, attach
 from workers.tasks import register
 
 BROKER_VARIABLE: Final = "ITINERARY_BROKER_URL"
+PREFIX_VARIABLE: Final = "ITINERARY_BROKER_KEY_PREFIX"
 
 # A message is acknowledged before it starts, so that nothing is ever redelivered by the broker: the claim and the
 # leader's republishing do what acknowledgements cannot do on Redis. Silence for 10 s counts as a dead connection.
@@ -58,6 +60,9 @@ def make_app(broker_url: str, redis_url: str | None = None) -> Celery:
     """The app on this broker; claims and reports go to `redis_url`, by default the broker."""
     app = Celery("itinerary", broker=broker_url)
     app.conf.update(_SETTINGS)
+    if os.environ.get(PREFIX_VARIABLE):
+        options = {**app.conf.broker_transport_options, "global_keyprefix": os.environ[PREFIX_VARIABLE]}
+        app.conf.broker_transport_options = options
     register(app)
     attach(app, redis_url)
     return app

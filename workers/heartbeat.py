@@ -30,6 +30,7 @@ from workers.reporting import clock, is_reported, send
 EVERY: Final = float(HEARTBEAT_SECONDS)
 _FAREWELL_WITHIN: Final = 5.0
 _TOO_DEEP: Final = 50_000
+_ASKED_EVERY: Final = 60.0
 _TRIED_AGAIN_AFTER: Final = 0.5
 # An id has at most 300 characters, and an entry of the inbox at most half a million.
 _IN_ONE_ENTRY: Final = 800
@@ -74,6 +75,8 @@ class Heart(threading.Thread):
         self._pause = EVERY
         self._hurried = False
         self._stopping = False
+        self._asked_at = time.monotonic()
+        self.asks: Callable[[], bool] = lambda: True
 
     def enqueue(self, owed: Owed) -> None:
         """Do it soon, again and again until Redis answers."""
@@ -94,7 +97,15 @@ class Heart(threading.Thread):
                 self._hurried = False
                 self._pause = EVERY if self._beat() else _TRIED_AGAIN_AFTER
                 self._beaten_at = time.monotonic()
+                self._ask()
                 self._held, self._not_yet = [*self._not_yet, *self._held], []
+
+    def _ask(self) -> None:
+        """What is asked once a minute until it is answered, beside the heartbeats."""
+        if time.monotonic() - self._asked_at >= _ASKED_EVERY:
+            self._asked_at = time.monotonic()
+            if self.asks():
+                self.asks = lambda: True
 
     def _next_beat(self) -> float:
         return self._beaten_at + (min(self._pause, _TRIED_AGAIN_AFTER) if self._hurried else self._pause)

@@ -15,6 +15,7 @@ import redis
 from celery import Celery
 from kombu import Connection, Producer
 from kombu.exceptions import ChannelError, KombuError
+from uuid_utils.compat import uuid7
 
 from scheduler_service.adapters.celery_message import SHOWN, SendOptions, Template, record_template
 from scheduler_service.adapters.queue_heads import client_of, is_redis, prefixed, redis_head
@@ -23,7 +24,7 @@ from scheduler_service.core.errors import BrokerUnavailable
 from scheduler_service.core.feedback import ServerGeneration
 from scheduler_service.core.instants import Duration
 from scheduler_service.core.model import ReleasedRun
-from scheduler_service.core.wire import GENERATION_OF_BROKER
+from scheduler_service.core.wire import BROKER_MARK, GENERATION_OF_BROKER, SAMPLE_QUEUE
 from scheduler_service.ports.broker import QueueHead
 
 _PUSHED_AT_ONCE: Final = 500
@@ -124,6 +125,21 @@ class CeleryDispatcher:
         name = str(server.get("run_id", "unnamed"))
         accepted, _, floor = marker.decode().partition(":")
         return ServerGeneration(name, accepted == name, int(floor or 0))
+
+    def mark(self) -> dict[str, Any]:
+        """The mark is written once, by whoever looks first; it goes when the queues go."""
+        with self._broker() as channel:
+            assert self._connection is not None
+            known = {"transport": self._connection.transport.driver_type, "where": self._connection.as_uri()}
+            if not is_redis(channel):
+                return known
+            key = prefixed(channel, BROKER_MARK)
+            with client_of(channel).pipeline(transaction=False) as pipe:
+                pipe.set(key, str(uuid7()), nx=True)
+                pipe.get(key)
+                _, mark = pipe.execute()
+            taken = prefixed(channel, channel._q_for_pri(SAMPLE_QUEUE, 0))
+            return known | {"prefix": channel.global_keyprefix, "list": taken, "mark": mark.decode()}
 
     def accept(self, name: str, floor: int) -> None:
         """A marker beside the queues: it goes when they go."""

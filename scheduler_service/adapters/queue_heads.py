@@ -9,9 +9,11 @@ from typing import Any, Final
 
 import redis
 
+from scheduler_service.adapters.redis_client import connect
 from scheduler_service.core.wire import HEADER_SEQ
 from scheduler_service.ports.broker import QueueHead
 
+_ANSWERS_WITHIN: Final = 2.0
 _SEARCHED_AT_HEAD: Final = 50
 _SEARCHED_AT_MOST: Final = 5_000
 _SEARCHED_BYTES: Final = 8 * 1024 * 1024
@@ -34,9 +36,37 @@ def prefixed(channel: Any, key: str) -> str:
 
 
 def redis_head(channel: Any, queue: str) -> QueueHead:
-    """Workers pop from the right, the list of the smallest priority number first."""
+    """Length and first message of ours, over all priority lists of a queue."""
     keys = [prefixed(channel, channel._q_for_pri(queue, step)) for step in channel.priority_steps]
-    client = client_of(channel)
+    return _head(client_of(channel), keys)
+
+
+class RedisQueues:
+    """The queues of a Redis broker, looked at without Celery. Connected when first asked."""
+
+    def __init__(self, broker_url: str, key_prefix: str | None) -> None:
+        self._url = broker_url
+        self._prefix = key_prefix or ""
+        self._client: redis.Redis | None = None
+
+    def close(self) -> None:
+        """Give the connection back."""
+        if self._client is not None:
+            self._client.close()
+
+    def head(self, queue: str) -> QueueHead | None:
+        """What waits in the list that our messages go to; None for another broker, or one that does not answer."""
+        if not self._url.startswith(("redis://", "rediss://", "unix://", "redis+socket://")):
+            return None
+        client = self._client = self._client or connect(self._url, answer_timeout=_ANSWERS_WITHIN)
+        try:
+            return _head(client, [self._prefix + queue])
+        except (redis.RedisError, OSError):
+            return None
+
+
+def _head(client: redis.Redis, keys: Sequence[str]) -> QueueHead:
+    """Workers pop from the right, the list of the smallest priority number first."""
     with client.pipeline(transaction=False) as pipe:
         for key in keys:
             pipe.llen(key)
@@ -86,7 +116,7 @@ def _first_seq(client: redis.Redis, keys: Sequence[str]) -> int | None:
     return None
 
 
-def _seq_of(message: bytes) -> int | None:
+def _seq_of(message: bytes | str) -> int | None:
     """The seq in a raw message of ours; None for anybody else's."""
     try:
         seq = json.loads(message)["headers"][HEADER_SEQ]

@@ -5,6 +5,7 @@ Promises that an attempt whose claim was taken here is never started by a worker
 script is workers.claim). Never decides which attempts are unwanted. Needs the right to INFO.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -13,6 +14,8 @@ from uuid_utils.compat import uuid7
 from scheduler_service.adapters.redis_client import connect, redis_errors
 from scheduler_service.core.feedback import ServerGeneration
 from scheduler_service.core.wire import (
+    BEACON,
+    BEACON_SECONDS,
     GENERATION,
     GENERATION_SEEN,
     LOOK,
@@ -158,6 +161,11 @@ class RedisClaims:
         """All or nothing, in one script: a wipe in between leaves nothing accepted."""
         with redis_errors():
             return bool(self._accept(keys=[GENERATION, GENERATION_SEEN], args=[name, floor]))
+
+    def announce(self, beacon: Mapping[str, Any]) -> None:
+        """SET, a minute long."""
+        with redis_errors():
+            self._client.set(BEACON, json.dumps(dict(beacon)), ex=BEACON_SECONDS)
 
     def eviction_policy(self) -> str:
         """INFO, since CONFIG is often forbidden."""

@@ -64,6 +64,7 @@ class TracedDispatcher:
         self.revoke = dispatcher.revoke
         self.look = dispatcher.look
         self.accept = dispatcher.accept
+        self.mark = dispatcher.mark
 
     def publish(self, runs: Sequence[ReleasedRun]) -> None:
         """See Dispatcher."""

@@ -61,7 +61,11 @@ def _with_live(context: ApiContext, facts: Facts) -> Facts:
     """What the leader knows of workers and queues, where that can matter and it answers."""
     if facts.run is None or facts.run.state in FINAL:
         return facts
-    job_id = facts.run.job_id if facts.run.state is RunState.SCHEDULED else None
+    run = facts.run
+    head = context.stores.queues.head(run.queue) if run.state is RunState.PENDING else None
+    if head is not None:
+        facts = replace(facts, in_queue=head.length, none_of_ours=head.none_of_ours)
+    job_id = run.job_id if run.state is RunState.SCHEDULED else None
     try:
         seen = context.ask_leader("statistics")
         job_runs = () if job_id is None else tuple(context.leader.ask("job", job_id).get("live_runs", ()))

@@ -21,6 +21,7 @@ from scheduler_service.adapters.sql_pruning import SqlPruning
 from scheduler_service.addresses import shown_url
 from scheduler_service.api.context import system_clock
 from scheduler_service.api.leader_line import LeaderLine
+from scheduler_service.bootstrap import broker_options
 from scheduler_service.cli.findings import Finding, NotWell, found
 from scheduler_service.cli.job_checks import check_jobs
 from scheduler_service.cli.output import print_json
@@ -161,7 +162,7 @@ def _of_broker(settings: Settings) -> Iterator[Finding]:
 def _broker(settings: Settings) -> str:
     from scheduler_service.adapters.celery_dispatcher import CeleryDispatcher, publishing_app
 
-    with closing(CeleryDispatcher(publishing_app(settings.broker_url))) as dispatcher:
+    with closing(CeleryDispatcher(publishing_app(settings.broker_url, broker_options(settings)))) as dispatcher:
         dispatcher.ping()
     return f"{shown_url(settings.broker_url)} answers"
 

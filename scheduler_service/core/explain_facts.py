@@ -51,6 +51,7 @@ class Facts:
     """Everything known. `versions` oldest first; `terms` oldest first; planned up to `cursor`, and pruned up to
     `pruned_until`, as far as it was over.
 
+    `in_queue`: how many messages the run's queue has (None: nobody could say); `none_of_ours`: the run's is not there.
     `live` None: the leader did not answer, or was not asked. `backfilled`: the newest run by hand for an occurrence.
     """
 
@@ -63,4 +64,6 @@ class Facts:
     deeds: tuple[AuditEntry, ...] = ()
     live: Live | None = None
     pruned_until: Instant | None = None
+    in_queue: int | None = None
+    none_of_ours: bool = False
     backfilled: Run | None = None

@@ -163,7 +163,7 @@ def _overdue(run: Run, facts: Facts, verdict: Verdict, words: str) -> _Found:
 
 
 def _pending(run: Run, facts: Facts) -> _Found:
-    sent = f"A message for it is in queue {run.queue}."
+    sent = _queue_words(run, facts)
     if run.published_at is None:
         sent = "Whether the broker has its message is not confirmed yet; it is sent again until it is."
     because = [Because(sent), *_asked_to_stop(run, facts)]
@@ -177,6 +177,20 @@ def _pending(run: Run, facts: Facts) -> _Found:
         return Verdict.NO_WORKER, [*because, Because(words)]
     names = ", ".join(sorted(listening)[:5])
     return Verdict.WAITING_FOR_WORKER, [*because, Because(f"{_pending_words(run, facts)} Listening: {names}.")]
+
+
+def _queue_words(run: Run, facts: Facts) -> str:
+    """Where its message is, as far as the queue itself was looked at."""
+    if facts.in_queue is None:
+        return f"A message for it was sent to queue {run.queue}."
+    held = f"{facts.in_queue} message{' waits' if facts.in_queue == 1 else 's wait'} there"
+    if not facts.none_of_ours:
+        return f"A message for it was sent to queue {run.queue}; {held}."
+    foreign = f" ({held}, all from others)" if facts.in_queue else ""
+    return (
+        f"Its message is not in queue {run.queue} any more{foreign}: a worker holds it until its turn comes, or it was "
+        f"lost and is sent again."
+    )
 
 
 def _pending_words(run: Run, facts: Facts) -> str:

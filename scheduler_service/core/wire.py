@@ -32,6 +32,14 @@ GENERATION_SEEN: Final = "itinerary:generation:seen"
 GENERATION_OF_BROKER: Final = "itinerary:generation:broker"
 HEARTBEAT_SECONDS: Final = 2
 
+# What the leader says of itself, for a minute each time: workers compare their broker with its own. In that broker
+# stands a mark beside the queues, by which the same server, database and prefix are known, whatever they are called.
+BEACON: Final = "itinerary:beacon"
+BEACON_SECONDS: Final = 60
+BROKER_MARK: Final = "itinerary:broker"
+# The queue of which the beacon names the list.
+SAMPLE_QUEUE: Final = "default"
+
 # A Redis that does not tell its run id is known by its data alone: a restart that kept them goes unnoticed.
 LUA_SERVER: Final = """
 local server = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or 'unnamed'

@@ -50,6 +50,7 @@ def serve_flower(settings: Settings) -> None:
         advice = "set it: Flower does not start without a password (`itinerary up` makes one)"
         raise BadValue("ITINERARY_FLOWER_PASSWORD", None, advice)
     os.environ["ITINERARY_BROKER_URL"] = settings.broker_url
+    os.environ["ITINERARY_BROKER_KEY_PREFIX"] = settings.broker_key_prefix or ""
     guarded = guarded_flower(settings, settings.flower_password, find_app(_APP))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:

@@ -6,7 +6,7 @@ A publish that failed is unknown, never "not sent": it waits until the broker an
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import TypeAlias, TypeVar, assert_never
+from typing import Final, TypeAlias, TypeVar, assert_never
 
 import structlog
 
@@ -39,6 +39,7 @@ from scheduler_service.core.feedback import (
     ResultsFound,
 )
 from scheduler_service.core.identity import task_id
+from scheduler_service.core.instants import SECOND, Instant
 from scheduler_service.core.messages import Failed, Report, RetryAsked, Succeeded, decode
 from scheduler_service.loops.effect_thread import EffectThread
 from scheduler_service.loops.lease_keeper import LeaseKeeper
@@ -49,6 +50,8 @@ from scheduler_service.ports.stores import Meter
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
+
+_ANNOUNCED_EVERY: Final = 10 * SECOND
 
 _Tidying: TypeAlias = ForgetResults | RaiseFloors | ForgetAttempts | InspectQueues
 
@@ -75,6 +78,7 @@ class BrokerThread:
         self._mailbox = mailbox
         self._stopping = stopping
         self._policy_known = False
+        self._announced_at: Instant | None = None
         self._tidying: deque[_Tidying] = deque()
         self._put_off: deque[TakeClaims | StopTasks | LookUpResults] = deque()
         self.thread: EffectThread[BrokerEffect] = EffectThread("dispatcher", self.carry_out, on_crash)
@@ -169,6 +173,10 @@ class BrokerThread:
             self._policy_known = True
             self._check_policy()
         self._mailbox.put(GenerationSeen(claims, broker))
+        now = self._keeper.now()
+        if self._announced_at is None or now - self._announced_at >= _ANNOUNCED_EVERY:
+            self._announced_at = now
+            self._answer(lambda: self._claims.announce({"v": 1, "broker": self._dispatcher.mark()}))
 
     def _check_policy(self) -> None:
         policy = self._answer(self._claims.eviction_policy)

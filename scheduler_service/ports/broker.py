@@ -73,6 +73,9 @@ class Claims(Protocol):
     def accept(self, name: str, floor: int) -> bool:
         """Accept this generation: messages of any queue below `floor` start nothing. False: another one is there."""
 
+    def announce(self, beacon: Mapping[str, Any]) -> None:
+        """Say this to all workers that look, for a minute."""
+
     def eviction_policy(self) -> str:
         """What the server drops when its memory is full."""
 
@@ -87,6 +90,13 @@ class QueueHead:
     length: int
     seq: int | None
     none_of_ours: bool = False
+
+
+class Queues(Protocol):
+    """The broker's queues, for who only looks."""
+
+    def head(self, queue: str) -> QueueHead | None:
+        """What waits in this queue; None where nobody can say."""
 
 
 class Dispatcher(Protocol):
@@ -106,6 +116,10 @@ class Dispatcher(Protocol):
 
     def look(self) -> ServerGeneration | None:
         """The broker's generation; None where the broker is no Redis, and keeps its messages itself."""
+
+    def mark(self) -> Mapping[str, Any]:
+        """How workers know this broker: `transport`, `where` (no password), and on Redis `prefix`, the `list` of the
+        sample queue, and the `mark` that stands beside the queues."""
 
     def accept(self, name: str, floor: int) -> None:
         """Remember that in this generation everything pending was sent by messages from `floor` on."""

@@ -13,6 +13,7 @@ import pytest
 import redis
 
 from scheduler_service.adapters.celery_dispatcher import CeleryDispatcher, publishing_app
+from scheduler_service.adapters.queue_heads import RedisQueues
 from scheduler_service.core.errors import BrokerUnavailable
 from scheduler_service.core.feedback import ServerGeneration
 from scheduler_service.core.identity import task_id
@@ -160,6 +161,22 @@ def test_a_queue_whose_messages_are_all_foreign_is_known_to_hold_none_of_ours(br
     assert broker.dispatcher.heads(["default"])["default"] == QueueHead(foreign, None, none_of_ours=True)
     broker.dispatcher.publish([released("a", seq=21), released("b", seq=22)])
     assert broker.dispatcher.heads(["default"])["default"] == QueueHead(foreign + 2, 21)
+
+
+@pytest.mark.redis
+@pytest.mark.parametrize("prefix", ["", "shop:"])
+def test_who_only_looks_sees_the_same_queue(redis_url: str, prefix: str) -> None:
+    for broker in real_broker(redis_url, prefix):
+        with closing(RedisQueues(redis_url, prefix or None)) as queues:
+            assert queues.head("default") == QueueHead(0, None, none_of_ours=True)
+            broker.push_foreign("default")
+            broker.dispatcher.publish([released("a", seq=11)])
+            assert queues.head("default") == broker.dispatcher.heads(["default"])["default"] == QueueHead(2, 11)
+
+
+def test_a_broker_that_is_none_of_redis_or_away_is_not_spoken_for() -> None:
+    assert RedisQueues("amqp://127.0.0.1:1//", None).head("default") is None
+    assert RedisQueues("redis://127.0.0.1:1/0", None).head("default") is None
 
 
 @pytest.mark.redis

@@ -213,6 +213,18 @@ def test_a_pending_run_waits_for_a_worker_and_says_where_none_listens() -> None:
     assert "not confirmed yet" in explained_now(run(RunState.PENDING, pending_at=AT))[1]
 
 
+def test_a_message_is_said_to_wait_only_where_the_queue_was_seen_to_hold_it() -> None:
+    pending = run(RunState.PENDING, pending_at=AT, published_at=AT)
+    assert "A message for it was sent to queue default." in explained_now(pending)[1]
+    assert "sent to queue default; 1 message waits there." in explained_now(pending, in_queue=1)[1]
+    gone = explained_now(pending, in_queue=0, none_of_ours=True)[1]
+    assert (
+        "Its message is not in queue default any more: a worker holds it until its turn comes, or it was lost" in gone
+    )
+    foreign = explained_now(pending, in_queue=7, none_of_ours=True)[1]
+    assert "(7 messages wait there, all from others)" in foreign
+
+
 def test_a_scheduled_run_is_not_yet_due_or_without_a_leader_or_waits_for_room() -> None:
     assert explained_now(run(due_at=NOW + MINUTE))[0] is Verdict.NOT_YET_DUE
     verdict, said = explained_now(run(), terms=(replace(LEADING, ended_at=NOW - HOUR),))

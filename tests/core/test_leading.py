@@ -647,6 +647,15 @@ class TestLost:
         assert world.run(run_id).reason == "timed_out"
 
 
+def test_a_leader_announces_its_broker_and_says_so_again_when_that_has_lost_its_mark(world: World) -> None:
+    world.advance(2 * SECOND)
+    first = world.claims.beacon
+    assert first == {"v": 1, "broker": {"transport": "fake", "where": "here", "mark": "mark1"}}
+    world.dispatcher.wipe()
+    world.advance(11 * SECOND)
+    assert world.claims.beacon == {"v": 1, "broker": {"transport": "fake", "where": "here", "mark": "mark2"}}
+
+
 class TestRepublish:
     def test_a_message_that_was_popped_and_lost_is_sent_again_with_the_same_task_id(self, world: World) -> None:
         world.workers.listening = False

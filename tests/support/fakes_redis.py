@@ -98,6 +98,7 @@ class FakeClaims:
     def __init__(self) -> None:
         self.holders: dict[str, str] = {}
         self.flagged: set[str] = set()
+        self.beacon: Mapping[str, Any] | None = None
         self.floors: dict[str, int] = {}
         self.away = False
         self._results: dict[str, Mapping[str, str]] = {}
@@ -111,6 +112,10 @@ class FakeClaims:
         if not self.look().accepted:
             return None
         return [self.holders.setdefault(one, self.LEADER) == self.LEADER for one in task_ids]
+
+    def announce(self, beacon: Mapping[str, Any]) -> None:
+        self._must_answer()
+        self.beacon = dict(beacon)
 
     def flag(self, task_ids: Sequence[str]) -> None:
         self._must_answer()
@@ -206,6 +211,8 @@ class FakeDispatcher:
         self.refused: set[str] = set()
         self.asked = 0
         self.server = "broker1"
+        self._marks: dict[str, str] = {}
+        self._numbers = itertools.count(1)
         self._accepted = ("", 0)
         self._queues: dict[str, deque[ReleasedRun | None]] = defaultdict(deque)
 
@@ -241,8 +248,14 @@ class FakeDispatcher:
         self._must_answer()
         self._accepted = (name, max(floor, self._accepted[1]))
 
+    def mark(self) -> dict[str, Any]:
+        self._must_answer()
+        self._marks.setdefault("mark", f"mark{next(self._numbers)}")
+        return {"transport": "fake", "where": "here", **self._marks}
+
     def wipe(self) -> None:
         """FLUSHALL."""
+        self._marks.clear()
         self._queues.clear()
         self._accepted = ("", 0)
 

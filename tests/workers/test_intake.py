@@ -175,6 +175,8 @@ def test_runs_whose_message_cannot_be_read_or_taken_fail_with_their_reason(bench
         assert bench.report_of(name, Failed).reason == reason, worker.output
         assert [type(report) for report in bench.about(name)] == [Started, Failed]
     assert bench.truth == []
+    bench.publish(released("fine", "user.add", 1, 2))
+    assert bench.report_of("fine", Succeeded).result == 3, "its result backend is away, and not needed"
 
 
 @pytest.mark.slow
