@@ -8,6 +8,8 @@ import pytest
 
 from scheduler_service.adapters.metrics import PrometheusMeter
 from scheduler_service.core.effects import ForgetAttempts, Publish
+from scheduler_service.core.errors import BrokerUnavailable, LeaseLost
+from scheduler_service.core.feedback import Published, PublishUncertain
 from scheduler_service.core.instants import SECOND
 from scheduler_service.core.model import Lease, ReleasedRun
 from scheduler_service.loops.broker_thread import BrokerThread
@@ -68,3 +70,50 @@ def test_tidying_up_waits_while_more_is_queued_and_is_not_forgotten(broker: Brok
     broker.thread.start()
     assert [redis.next(), redis.next()] == ["b", "forget"]
     broker.thread.stop(10)
+
+
+class Led:
+    """A dispatcher whose leader is trusted until its hand-moved clock passes four seconds."""
+
+    def __init__(self, redis: _Redis) -> None:
+        self.now, self.mailbox = 0, Mailbox()
+        lease = Lease(0, 1, "a", 1)
+        keeper = LeaseKeeper(
+            FakeStore(lambda: 1).leases, lease, 0, 5 * SECOND, lambda: None, clock=lambda: self.now
+        )  # fmt: skip
+        self.thread = BrokerThread(
+            redis.dispatcher, redis.claims, FakeInbox(), PrometheusMeter(), keeper, self.mailbox, threading.Event(),
+            print,
+        )  # fmt: skip
+
+
+def test_nothing_more_is_published_or_tidied_up_once_the_lease_is_not_trusted(redis: _Redis) -> None:
+    led = Led(redis)
+
+    def lapses_meanwhile(runs: Sequence[ReleasedRun]) -> None:
+        redis._publish(runs)
+        led.now = 4 * SECOND
+
+    redis.dispatcher.publish = lapses_meanwhile  # type: ignore[method-assign]
+    with pytest.raises(LeaseLost):
+        led.thread.carry_out([publish("a"), publish("b")])
+    led.now = 0
+    with pytest.raises(LeaseLost):
+        led.thread.carry_out([FORGET, publish("c")])
+    assert [redis.next(), redis.next()] == ["a", "c"]
+    assert redis.asked.empty()
+    assert [len(read.runs) for read in led.mailbox.drain(0) if isinstance(read, Published)] == [1, 1]
+
+
+def test_a_broker_that_is_away_is_waited_for_only_while_the_lease_is_trusted(redis: _Redis) -> None:
+    led = Led(redis)
+
+    def away(*_: object) -> None:
+        led.now += SECOND
+        raise BrokerUnavailable("away")
+
+    redis.dispatcher.publish = redis.dispatcher.ping = away  # type: ignore[method-assign,assignment]
+    led.thread.carry_out([publish("a")])
+    (uncertain,) = led.mailbox.drain(0)
+    assert isinstance(uncertain, PublishUncertain)
+    assert led.now == 4 * SECOND
