@@ -1,0 +1,117 @@
+"""Pages in a real browser: nothing wider than the screen, refused values told where they were typed."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scheduler_service.adapters.database import host_now
+from scheduler_service.client import Client
+from scheduler_service.core.effects import MakeRuns
+from scheduler_service.core.instants import HOUR, MINUTE, format_instant
+from scheduler_service.core.model import Gap
+from tests.support.browser import Browser, find_browser
+from tests.support.led import Led
+from tests.support.old_runs import keep, old_run
+from tests.support.site import Site, serving
+
+BROWSER = find_browser()
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(BROWSER is None, reason="there is no Chromium here; ITINERARY_TEST_BROWSER can name one"),
+]
+JOB = "a.job-with-a-long-name-of-somebody.who-likes-names.that-say-everything"
+
+
+@pytest.fixture
+def site(sqlite_url: str, redis_url: str) -> Iterator[Site]:
+    """A job with a long name, its run, a group of failures, an outage of three jobs; nobody leads."""
+    with serving(sqlite_url, redis_url) as served:
+        led = Led(served.database)
+        now = host_now()
+        error = {"type": "RuntimeError", "message": "no such customer", "traceback": "Traceback ...\n" * 9}
+        keep(served.database, *(old_run(now - n * MINUTE, state="failed", error=error) for n in range(3)))
+        gaps = tuple(
+            Gap(f"{JOB}-{n}", now - HOUR, now - 30 * MINUTE, 30, "misfire skip: later than 30s") for n in range(3)
+        )
+        led.store.make_runs(led.lease, MakeRuns((), cursor=now, gaps=gaps))
+        led.leases.resign(led.lease)
+        with Client(served.url) as client:
+            for name in (JOB, *(f"{JOB}-{n}" for n in range(3))):
+                schedule = {"kind": "interval", "every": "1m"}
+                client.create_job(
+                    {"job_id": name, "task": "pkg.task", "schedule": schedule, "tags": ["finance", "night"]}
+                )
+            client.cancel(client.trigger(JOB)["run_id"])
+        yield served
+        served.database.close()
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Browser]:
+    with Browser(str(BROWSER), tmp_path / "profile") as opened:
+        yield opened
+
+
+def pages(site: Site) -> list[str]:
+    with Client(site.url) as client:
+        run_id = client.runs(job_id=JOB)["items"][0]["run_id"]
+        failed = client.runs(state="failed")["items"][0]["run_id"]
+    since, until = format_instant(host_now() - 2 * HOUR), format_instant(host_now())
+    return [
+        "/", "/jobs", "/runs", f"/runs/{run_id}", f"/runs/{failed}", f"/jobs/{JOB}", "/failures?within=7d",
+        "/failures/runs?within=7d&task=t&error_type=RuntimeError", f"/failures/backfill?from={since}&to={until}",
+        "/workers", "/explain", "/audit", "/new-job", "/load", "/runs?since=yesterday", "/jobs/nobody",
+    ]  # fmt: skip
+
+
+def test_no_page_is_wider_than_the_screen(browser: Browser, site: Site) -> None:
+    for width in (390, 1024, 1440):
+        browser.view(width)
+        for path in pages(site):
+            browser.open(f"{site.url}{path}")
+            wide = browser.run("document.documentElement.scrollWidth")
+            assert wide <= width, f"{path} is {wide} wide at {width}"
+        if width == 1024:
+            tops = browser.run("[...document.querySelectorAll('header nav a')].map(a => Math.round(a.offsetTop))")
+            assert len(set(tops)) == 1, tops
+    assert [said for said in browser.complaints if "422" not in said and "404" not in said] == []
+
+
+def test_what_is_refused_stays_on_its_page_with_the_sentence_at_its_field(browser: Browser, site: Site) -> None:
+    browser.view(1280)
+    browser.open(f"{site.url}/runs?queue=mail")
+    browser.run("document.querySelector('[name=since]').value = '16:00'")
+    browser.click(".filters button")
+    browser.wait_for("document.querySelector('[name=since][aria-invalid=true]')")
+    assert browser.run("document.querySelector('[name=queue]').value") == "mail"
+    assert "'16:00' is not accepted" in browser.text("#wrong-since")
+    assert browser.run("document.querySelector('#field-since').getAttribute('aria-describedby')") == "wrong-since"
+
+    browser.open(f"{site.url}/jobs/{JOB}")
+    browser.run("document.querySelector('[name=confirm]').closest('details').open = true")
+    browser.run("document.querySelector('[name=confirm]').value = 'another'")
+    browser.click("form[action$='/delete'] button")
+    browser.wait_for("document.querySelector('[name=confirm][aria-invalid=true]')")
+    assert browser.run("document.querySelector('[name=confirm]').closest('details').open")
+    assert browser.run("document.querySelector('[name=confirm]').value") == "another"
+
+    browser.open(f"{site.url}/jobs?q=job-with")
+    browser.run("document.querySelector('[name=reason]').value = 'audit'")
+    browser.click(".bulk button[value=pause]")
+    browser.wait_for("document.querySelector('#wrong-job')")
+    assert browser.run("document.querySelector('[name=reason]').value") == "audit"
+    assert browser.run("document.querySelector('[name=q]').value") == "job-with"
+    assert [said for said in browser.complaints if "422" not in said] == []
+
+
+def test_an_outage_is_backfilled_in_two_clicks(browser: Browser, site: Site) -> None:
+    browser.view(1280)
+    browser.open(f"{site.url}/failures?within=24h")
+    assert browser.run("document.querySelectorAll('#gaps ~ table tbody tr').length") == 1
+    browser.click("a[href^='/failures/backfill']")
+    browser.wait_for("document.querySelector('#make-backfill')")
+    assert browser.text("#make-backfill").startswith("Make 9")
+    browser.click("#make-backfill")
+    browser.wait_for("document.querySelector('#notice')?.innerText.includes('of so many jobs: 3')")
+    assert browser.complaints == []
