@@ -60,7 +60,7 @@ def pages(site: Site) -> list[str]:
     since, until = format_instant(host_now() - 2 * HOUR), format_instant(host_now())
     return [
         "/", "/jobs", "/runs", f"/runs/{run_id}", f"/runs/{failed}", f"/jobs/{JOB}", "/failures?within=7d",
-        "/failures/runs?within=7d&task=t&error_type=RuntimeError", f"/failures/backfill?from={since}&to={until}",
+        "/failures/runs?within=7d&task=pkg.task&error_type=RuntimeError", f"/failures/backfill?from={since}&to={until}",
         "/workers", "/explain", "/audit", "/new-job", "/load", "/runs?since=yesterday", "/jobs/nobody",
     ]  # fmt: skip
 
@@ -73,6 +73,8 @@ def test_no_page_is_wider_than_the_screen(browser: Browser, site: Site) -> None:
             wide = browser.run("document.documentElement.scrollWidth")
             assert wide <= width, f"{path} is {wide} wide at {width}"
         if width == 1024:
+            browser.open(site.url)
+            assert browser.run("(nav => nav.scrollWidth <= nav.clientWidth)(document.querySelector('header nav'))")
             tops = browser.run("[...document.querySelectorAll('header nav a')].map(a => Math.round(a.offsetTop))")
             assert len(set(tops)) == 1, tops
     assert [said for said in browser.complaints if "422" not in said and "404" not in said] == []
