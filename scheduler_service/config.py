@@ -9,7 +9,6 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
@@ -31,21 +30,13 @@ from scheduler_service.core.instants import (
 from scheduler_service.core.service_urls import read_service_url
 from scheduler_service.core.topics import TOPICS, Topic
 from scheduler_service.notify_settings import Address, Addresses, Secret, SmtpUrl, Topics, Webhooks
+from scheduler_service.token_settings import ApiToken as ApiToken
+from scheduler_service.token_settings import Role as Role
+from scheduler_service.token_settings import read_tokens
 
 PREFIX: Final = "ITINERARY_"
 OTHER_NAMES: Final = frozenset({"CONFIG", "HTTP_ALLOW_PRIVATE", "API_URL", "API_TOKEN", "TEST_BROWSER"})
 """The settings file's name, and variables of the worker's HTTP task, the command line's client and the tests."""
-
-Role = Literal["viewer", "operator", "admin"]
-
-
-@dataclass(frozen=True, slots=True)
-class ApiToken:
-    """One accepted bearer token: only its SHA-256 is known here."""
-
-    name: str
-    role: Role
-    sha256: str = field(repr=False)
 
 
 def _duration(value: Any) -> Duration:
@@ -53,21 +44,6 @@ def _duration(value: Any) -> Duration:
         return parse_duration(value)
     except BadValue as exc:
         raise ValueError(exc.allowed) from exc
-
-
-def _tokens(value: Any) -> tuple[ApiToken, ...]:
-    parts = value.split(",") if isinstance(value, str) else value
-    if not isinstance(parts, list | tuple):
-        raise ValueError("give a list of name:role:sha256")
-    return tuple(part if isinstance(part, ApiToken) else _token(part) for part in parts)
-
-
-def _token(text: Any) -> ApiToken:
-    match = re.fullmatch(r"([\w.-]{1,64}):(viewer|operator|admin):([0-9a-fA-F]{64})", str(text).strip(), re.ASCII)
-    if not match:
-        raise ValueError("give name:role:sha256, role being viewer, operator or admin, sha256 64 hex digits")
-    name, role, digest = match.groups()
-    return ApiToken(name, role, digest.lower())  # type: ignore[arg-type]  # the pattern allows nothing else
 
 
 def _folder(value: Any) -> Any:
@@ -150,7 +126,7 @@ class Settings(BaseSettings):
     api_port: Port = 8080
     api_receive_timeout: DurationText = 30 * SECOND
     api_rate_limit: int | None = Field(None, ge=0, le=1_000_000)
-    api_tokens: Annotated[tuple[ApiToken, ...], NoDecode, BeforeValidator(_tokens)] = Field((), repr=False)
+    api_tokens: Annotated[tuple[ApiToken, ...], NoDecode, BeforeValidator(read_tokens)] = Field((), repr=False)
     flower_host: str = Field("127.0.0.1", min_length=1)
     flower_port: Port = 5555
     flower_password: str | None = Field(None, repr=False, pattern="^[^,]+$")

@@ -50,7 +50,7 @@ RUN_COLUMNS: Final = (
     _R.run_id, _R.kind, _R.job_id, _R.job_version, _R.task, _R.args, _R.kwargs, _R.queue, _R.priority, _R.retry_of,
     _R.scheduled_at, _R.due_at, _R.state, _R.attempt, _R.retry, _R.timeout, _R.reason, _R.cancel_requested_at,
     _R.pending_at, _R.published_at, _R.started_at, _R.finished_at, _R.worker, _R.term, _R.result, _R.error,
-    _R.traceparent,
+    _R.traceparent, _R.owner,
 )  # fmt: skip
 _A: Final = run_attempts.c
 ATTEMPT_COLUMNS: Final = (
@@ -61,7 +61,7 @@ ATTEMPT_COLUMNS: Final = (
 NEW_RUNS: Final = Batch(
     run_id=Text, kind=Text, job_id=Text, job_version=Integer, task=Text, args=Payload, kwargs=Payload, queue=Text,
     priority=Integer, retry_of=Text, scheduled_at=InstantColumn, due_at=InstantColumn, retry=Text, timeout=BigInteger,
-    overlap=Text, idempotency_key=Text, request_hash=Text, traceparent=Text,
+    overlap=Text, idempotency_key=Text, request_hash=Text, traceparent=Text, owner=Text,
 )  # fmt: skip
 
 
@@ -71,7 +71,7 @@ def new_run_row(run: NewRun, now: Instant) -> tuple[Any, ...]:
         run.run_id, run.kind.value, run.job_id, run.job_version, run.task, _payload(run.args), _payload(run.kwargs),
         run.queue, run.priority, run.retry_of, run.scheduled_at or now, run.due_at or now, _retry_text(run.retry),
         run.timeout, run.overlap.value if run.overlap else None, run.idempotency_key, run.request_hash,
-        run.traceparent,
+        run.traceparent, run.owner,
     )  # fmt: skip
 
 
@@ -98,13 +98,13 @@ def whole_run(row: Sequence[Any], attempts: tuple[Attempt, ...] = ()) -> Run:
     (
         run_id, kind, job_id, job_version, task, args, kwargs, queue, priority, retry_of, scheduled_at, due_at, state,
         attempt, retry, timeout, reason, cancel_requested_at, pending_at, published_at, started_at, finished_at,
-        worker, term, result, error, traceparent,
+        worker, term, result, error, traceparent, owner,
     ) = row  # fmt: skip
     return Run(
         run_id, _KINDS[kind], job_id, job_version, task, args, kwargs, queue, priority, retry_of, scheduled_at,
         due_at, _STATES[state], attempt, _retry(retry), timeout, reason, cancel_requested_at, pending_at,
         published_at, started_at, finished_at, worker, term, result, _task_error(error), attempts,
-        traceparent=traceparent,
+        traceparent=traceparent, owner=owner,
     )  # fmt: skip
 
 

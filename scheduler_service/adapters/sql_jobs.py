@@ -6,9 +6,9 @@ database's time, later than the one before it. Never plans anything: the leader 
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
-from sqlalchemy import ColumnElement, Connection, Text, insert, literal, select, update
+from sqlalchemy import ColumnElement, Connection, Text, and_, insert, literal, or_, select, update
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
@@ -33,6 +33,8 @@ from scheduler_service.core.model import Job
 from scheduler_service.core.placements import carry_place
 from scheduler_service.core.unknown_fields import carried
 from scheduler_service.ports.stores import Page
+
+_LAST: Final = "\x7f"  # behind every character of an id
 
 
 class _MadeMeanwhile(Conflict):
@@ -101,12 +103,16 @@ class SqlJobStore:
         limit: int,
         cursor: str | None,
         source: str | None = None,
+        prefixes: tuple[str, ...] = (),
     ) -> Page[Job]:
         """See JobStore."""
         if not can_hold(f"{tag}{text}{source}"):
             return Page([], None)
         conditions = job_conditions(tag, text, paused, source)
         wanted = select(*JOB_COLUMNS, jobs.c.job_id).where(~jobs.c.deleted, *conditions)
+        if prefixes:
+            begins = (and_(jobs.c.job_id >= first, jobs.c.job_id < f"{first}{_LAST}") for first in prefixes)
+            wanted = wanted.where(or_(*begins))
         if cursor is not None:
             wanted = wanted.where(jobs.c.job_id > read_cursor(cursor, str)[0])
         with self._database.read() as connection:

@@ -90,8 +90,9 @@ class SqlRunStore:
             last = row_of(literal(at, InstantColumn), literal(row_id))
             conditions.append(row_of(runs.c.scheduled_at, runs.c.id) < last)
         # Each standing apart: rare and common ones are found by different indexes.
-        parts = [[*conditions, part] for part in in_states(wanted.states)]
-        newest_first = _newest_of_each(parts or [conditions], limit + 1)
+        states = [[*conditions, part] for part in in_states(wanted.states)] or [conditions]
+        queues = [[runs.c.queue == queue] for queue in wanted.queues] or [[]]
+        newest_first = _newest_of_each([[*state, *queue] for state in states for queue in queues], limit + 1)
         with self._database.read() as connection:
             rows = connection.execute(newest_first, execution_options={PLANNED_EACH_TIME: True}).all()
         return page_of(rows, limit, lambda row: whole_run(row[:-1]), lambda row: [row.scheduled_at, row.id])
@@ -177,6 +178,8 @@ def _conditions(wanted: RunFilter) -> list[ColumnElement[bool]]:
         conditions.append(runs.c.job_id == wanted.job_id)
     if wanted.queue is not None:
         conditions.append(runs.c.queue == wanted.queue)
+    if wanted.owner is not None:
+        conditions.append(runs.c.owner == wanted.owner)
     if wanted.since is not None:
         conditions.append(runs.c.scheduled_at >= wanted.since)
     if wanted.until is not None:

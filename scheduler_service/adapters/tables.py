@@ -130,6 +130,7 @@ runs: Final = Table(
     Column("idempotency_key", Text),
     Column("request_hash", Text),
     Column("traceparent", Text),
+    Column("owner", Text),
     Column("standing", Text, Computed(_STANDING, persisted=True)),
     CheckConstraint(f"state IN ({', '.join(repr(s.value) for s in RunState)})", name="state"),
     CheckConstraint(f"kind IN ({', '.join(repr(k.value) for k in RunKind)})", name="kind"),
@@ -254,6 +255,7 @@ partial_index("uq_runs_occurrence", runs.c.job_id, runs.c.scheduled_at, where=IS
 partial_index("uq_runs_idempotency_key", runs.c.idempotency_key, where=runs.c.idempotency_key.is_not(None), unique=True)
 Index("ix_runs_newest", runs.c.scheduled_at, runs.c.id)
 Index("ix_runs_of_job", runs.c.job_id, runs.c.scheduled_at, runs.c.id)
+partial_index("ix_runs_of_owner", runs.c.owner, runs.c.scheduled_at, runs.c.id, where=runs.c.owner.is_not(None))
 Index("ix_runs_of_queue", runs.c.queue, runs.c.scheduled_at, runs.c.id)
 # Few runs are or end so: each of these costs nothing where all goes well.
 partial_index(

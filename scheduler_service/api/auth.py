@@ -21,7 +21,7 @@ from scheduler_service.config import ApiToken, Role, Settings
 from scheduler_service.core.audit import THIS_MACHINE, Caller
 from scheduler_service.core.errors import BadValue, BadValues
 
-_RANK: Final[dict[str, int]] = {"viewer": 0, "operator": 1, "admin": 2}
+_RANK: Final[dict[str, int]] = {"enqueuer": -1, "viewer": 0, "operator": 1, "admin": 2}
 _bearer = HTTPBearer(auto_error=False, description="A token of ITINERARY_API_TOKENS; none is needed where none is set.")
 
 
@@ -42,15 +42,15 @@ def token_of(tokens: tuple[ApiToken, ...], presented: str) -> ApiToken | None:
     return found
 
 
-def require(role: Role) -> Callable[..., None]:
-    """A dependency: the caller's bearer token has `role` or more."""
+def require(role: Role, also: Role | None = None) -> Callable[..., None]:
+    """A dependency: the caller's bearer token has `role` or more, or is of the role `also`."""
 
     def check(request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> None:
         tokens = request.app.state.context.settings.api_tokens
         request.state.caller = THIS_MACHINE
         if tokens:
-            token = _authorise(request, credentials.credentials if credentials else None, role, "Bearer")
-            request.state.caller = Caller(token.name, token.role)
+            token = _authorise(request, credentials.credentials if credentials else None, role, "Bearer", also)
+            request.state.caller = Caller(token.name, token.role, token.limits)
         check_query(request)
         check_conditions(request)
 
@@ -104,10 +104,10 @@ def _page_caller(request: Request, role: Role) -> Caller:
     if not tokens:
         return THIS_MACHINE
     token = _authorise(request, presented_token(request.headers.get("authorization", "")), role, "Basic")
-    return Caller(token.name, token.role)
+    return Caller(token.name, token.role, token.limits)
 
 
-def _authorise(request: Request, presented: str | None, role: Role, scheme: str) -> ApiToken:
+def _authorise(request: Request, presented: str | None, role: Role, scheme: str, also: Role | None = None) -> ApiToken:
     context = request.app.state.context
     token = token_of(context.settings.api_tokens, presented) if presented else None
     if token is None:
@@ -115,7 +115,7 @@ def _authorise(request: Request, presented: str | None, role: Role, scheme: str)
             context.logins.add(request.client.host if request.client else "unknown")
         challenge = {"WWW-Authenticate": f'{scheme} realm="itinerary"'}
         raise Problem(401, "send a valid token: Authorization: Bearer ...", headers=challenge)
-    if _RANK[token.role] < _RANK[role]:
+    if _RANK[token.role] < _RANK[role] and token.role != also:
         raise Problem(403, f"this needs the role {role}; the token has {token.role}", kind="role-too-small")
     return token
 

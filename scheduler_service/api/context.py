@@ -2,16 +2,18 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
 from scheduler_service.api.leader_line import LeaderLine
+from scheduler_service.api.limited_reads import LimitedLeader, limited_stores, sees_run
 from scheduler_service.api.logins import FailedLogins
 from scheduler_service.api.problems import unavailable
 from scheduler_service.bootstrap import Stores
 from scheduler_service.config import Settings
+from scheduler_service.core.audit import Caller
 from scheduler_service.core.instants import Instant
 
 
@@ -43,8 +45,13 @@ class ApiContext:
 
 
 def _context(request: Request) -> ApiContext:
+    """The parts, as the caller may see them: a limited token is given no others."""
     context: ApiContext = request.app.state.context
-    return context
+    who: Caller | None = getattr(request.state, "caller", None)
+    if who is None or who.limits.none:
+        return context
+    stores = limited_stores(context.stores, who.limits, who)
+    return replace(context, stores=stores, leader=LimitedLeader(context.leader, who.limits, sees_run(stores)))
 
 
 Context = Annotated[ApiContext, Depends(_context)]

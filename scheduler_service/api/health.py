@@ -37,7 +37,9 @@ def metrics(context: Context) -> Response:
     """The leader's own metrics; where none answers, that nobody leads."""
     try:
         text = str(context.ask_leader("metrics")["text"])
-    except Problem:
+    except Problem as refused:
+        if refused.status_code == 403:
+            raise
         text = _without_leader(context)
     return PlainTextResponse(text + context.logins.exposition(), media_type=_METRICS_TYPE)
 

@@ -11,7 +11,7 @@ from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.documents import answers
 from scheduler_service.api.problems import Problem
 from scheduler_service.api.record_shapes import ExplanationOut
-from scheduler_service.api.routes_runs import RUN_ID
+from scheduler_service.api.routes_runs import READER, RUN_ID
 from scheduler_service.core.errors import NotFound
 from scheduler_service.core.explain import explain_occurrence
 from scheduler_service.core.explain_facts import Facts, Live
@@ -21,19 +21,25 @@ from scheduler_service.core.identity import JOB_ID
 from scheduler_service.core.instants import Instant, parse_instant
 from scheduler_service.core.run_state import FINAL, RunState
 
-router = APIRouter(prefix="/api/v1", dependencies=[Depends(require("viewer"))])
+router = APIRouter(prefix="/api/v1")
+VIEWER = [Depends(require("viewer"))]
 At = Annotated[
     str, Query(description="The instant asked for, RFC 3339.", examples=["2026-12-01T01:00:00Z"], max_length=40)
 ]
 
 
-@router.get("/jobs/{job_id}/explain", tags=["jobs"], responses=answers({200: ExplanationOut}, 404, 422))
+@router.get(
+    "/jobs/{job_id}/explain",
+    tags=["jobs"],
+    dependencies=[Depends(require("viewer"))],
+    responses=answers({200: ExplanationOut}, 404, 422),
+)
 def explain_job(context: Context, job_id: str, at: At) -> Response:
     """What was decided for the job at an instant, and why: also for a job that is deleted by now."""
     return JSONResponse(explanation_body(why_at(context, job_id, parse_instant(at, "at"))))
 
 
-@router.get("/runs/{run_id}/explain", tags=["runs"], responses=answers({200: ExplanationOut}, 404))
+@router.get("/runs/{run_id}/explain", tags=["runs"], dependencies=READER, responses=answers({200: ExplanationOut}, 404))
 def explain(context: Context, run_id: str) -> Response:
     """Why a run is where it is."""
     return JSONResponse(explanation_body(why_run(context, run_id)))

@@ -28,14 +28,16 @@ from scheduler_service.core.run_requests import read_batch, read_retried, read_r
 from scheduler_service.core.run_state import FINAL, RunState
 from scheduler_service.ports.stores import RunFilter
 
-router = APIRouter(prefix="/api/v1", tags=["runs"], dependencies=[Depends(require("viewer"))])
+router = APIRouter(prefix="/api/v1", tags=["runs"])
+READER = [Depends(require("viewer", also="enqueuer"))]
+ENQUEUER = [Depends(require("operator", also="enqueuer"))]
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,299}")
 
 Time = Annotated[str | None, Query(description="An RFC 3339 time.")]
 
 
 @router.post(
-    "/runs", status_code=201, dependencies=OPERATOR, openapi_extra=body_of(schemas.RunIn),
+    "/runs", status_code=201, dependencies=ENQUEUER, openapi_extra=body_of(schemas.RunIn),
     responses=answers({200: shapes.RunOut, 201: shapes.RunOut}, 400, 409, 413, 422),
 )  # fmt: skip
 def enqueue(context: Context, who: Who, body: JsonObject, key: IdempotencyKey = None) -> Response:
@@ -48,7 +50,7 @@ def enqueue(context: Context, who: Who, body: JsonObject, key: IdempotencyKey = 
 
 
 @router.post(
-    "/runs/batch", status_code=201, dependencies=OPERATOR, openapi_extra=body_of(schemas.BatchIn),
+    "/runs/batch", status_code=201, dependencies=ENQUEUER, openapi_extra=body_of(schemas.BatchIn),
     responses=answers({201: shapes.BatchOut}, 400, 409, 413, 422),
 )  # fmt: skip
 def enqueue_batch(context: Context, who: Who, body: JsonObject, key: IdempotencyKey = None) -> Response:
@@ -65,7 +67,7 @@ def enqueue_batch(context: Context, who: Who, body: JsonObject, key: Idempotency
     return JSONResponse({"runs": [run_body(run) for run, _ in enqueued]}, 201)
 
 
-@router.get("/runs", responses=answers({200: shapes.RunPage}, 422))
+@router.get("/runs", dependencies=READER, responses=answers({200: shapes.RunPage}, 422))
 def list_runs(
     context: Context,
     job_id: Annotated[str | None, Query(max_length=128)] = None,
@@ -87,7 +89,7 @@ def list_runs(
     return JSONResponse({"items": [run_body(run) for run in page.items], "next_cursor": page.next_cursor, **counted})
 
 
-@router.get("/runs/{run_id}", responses=answers({200: shapes.RunOut}, 404))
+@router.get("/runs/{run_id}", dependencies=READER, responses=answers({200: shapes.RunOut}, 404))
 def get_run(context: Context, run_id: str) -> Response:
     """A run with its attempts."""
     return _run_answer(known_run(context, run_id))
@@ -96,7 +98,7 @@ def get_run(context: Context, run_id: str) -> Response:
 @router.post(
     "/runs/{run_id}/cancel",
     status_code=202,
-    dependencies=OPERATOR,
+    dependencies=ENQUEUER,
     responses=answers({202: shapes.RunOut}, 404),
 )
 def cancel_run(context: Context, who: Who, run_id: str) -> Response:

@@ -5,14 +5,16 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from scheduler_service.core.instants import Instant, format_instant
+from scheduler_service.core.limits import NO_LIMITS, Limits
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks: the name and role of a token."""
+    """Who asks: the name and role of a token, and what it is limited to."""
 
     name: str
     role: str
+    limits: Limits = NO_LIMITS
 
     def deed(self, action: str) -> "Deed":
         """What the caller is about to do, such as `job.pause`."""

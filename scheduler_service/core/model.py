@@ -143,6 +143,7 @@ class NewRun:
     idempotency_key: str | None = None
     request_hash: str | None = None
     traceparent: str | None = None
+    owner: str | None = None
     older: tuple[str | None, str | None] = (None, None)  # key and hash, as an older release stored them
 
 
@@ -263,6 +264,7 @@ class Run:
     attempts: tuple[Attempt, ...] = ()
     late: LateReports | None = None
     traceparent: str | None = None
+    owner: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

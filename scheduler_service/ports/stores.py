@@ -193,8 +193,12 @@ class JobStore(Protocol):
         limit: int,
         cursor: str | None,
         source: str | None = None,
+        prefixes: tuple[str, ...] = (),
     ) -> Page[Job]:
-        """Jobs by id, filtered; `text` is found in id, title, task; `source`: only what that file owns."""
+        """Jobs by id, filtered; `text` is found in id, title, task; `source`: only what that file owns.
+
+        `prefixes`: only ids that begin with one of them.
+        """
 
     def set_paused(
         self,
@@ -214,13 +218,15 @@ class JobStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RunFilter:
-    """What `GET /runs` may ask for."""
+    """What `GET /runs` may ask for; `queues` are those that its caller may see, `owner` whose runs alone."""
 
     job_id: str | None = None
     states: tuple[RunState, ...] = ()
     queue: str | None = None
     since: Instant | None = None
     until: Instant | None = None
+    queues: tuple[str, ...] = ()
+    owner: str | None = None
 
 
 class RunStore(Protocol):

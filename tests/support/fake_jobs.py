@@ -62,10 +62,12 @@ class FakeJobStore:
         limit: int,
         cursor: str | None,
         source: str | None = None,
+        prefixes: tuple[str, ...] = (),
     ) -> Page[Job]:
         after = "" if cursor is None else read_cursor(cursor, str)[0]
         with self._tables.lock:
             current = [row.current for _, row in sorted(self._tables.jobs.items())]
+        current = [job for job in current if not prefixes or job.job_id.startswith(prefixes)]
         found = [
             job
             for job in current

@@ -102,6 +102,7 @@ def matches(row: RunRow, wanted: RunFilter) -> bool:
         (wanted.job_id is None or row.job_id == wanted.job_id)
         and (not wanted.states or row.state in wanted.states)
         and (wanted.queue is None or row.queue == wanted.queue)
+        and (not wanted.queues or row.queue in wanted.queues)
         and (wanted.since is None or row.scheduled_at >= wanted.since)
         and (wanted.until is None or row.scheduled_at < wanted.until)
     )

@@ -11,6 +11,7 @@ from starlette.responses import RedirectResponse
 
 from scheduler_service.api.auth import Who
 from scheduler_service.api.context import Context
+from scheduler_service.api.limited import outside
 from scheduler_service.api.pages.shell import READER, PageRoute
 from scheduler_service.api.problems import Problem
 from scheduler_service.config import Settings
@@ -24,6 +25,8 @@ def open_flower(
     request: Request, context: Context, who: Who, to: Annotated[str, Query(description="A page of Flower.")] = "/"
 ) -> Response:
     """To a page of Flower, logged in; without its password here, the browser asks for it there."""
+    if not who.limits.none:
+        raise outside("Flower, which shows every task,")
     if not is_local_path(to):
         raise Problem(422, "`to` must be a path of Flower, such as /tasks")
     address = flower_url(context.settings, str(request.url))
