@@ -10,6 +10,9 @@ from scheduler_service.adapters.database import Database
 from scheduler_service.adapters.tables import job_versions, jobs
 from scheduler_service.cli.job_checks import JobsRefused, check_jobs
 from scheduler_service.config import Settings
+from scheduler_service.core.fields import unread_retry
+from scheduler_service.core.instants import SECOND
+from scheduler_service.core.model import RetryPolicy
 from tests.support.forms import as_shown, submit
 
 JOB = "/api/v1/jobs/a.job"
@@ -121,3 +124,10 @@ def test_doctor_names_the_fields_and_how_far_it_read(stored: Stored, newer: dict
     assert check_jobs(stored.database, longest_s=0).startswith("the first 0 read")
     stored.definition = {name: value for name, value in newer.items() if name != "owner"}
     assert "owner" not in check_jobs(stored.database)
+
+
+def test_a_stored_retry_policy_is_read_without_what_only_a_newer_release_knows() -> None:
+    text = '{"max_attempts": 4, "initial": "1s", "factor": 3, "newer": {"a": 1}}'
+    assert unread_retry(text) == RetryPolicy(4, SECOND, 3, unread=text)
+    text = '{"max_attempts": 4, "initial": "of a newer release", "newer": 1}'
+    assert unread_retry(text) == RetryPolicy(4, unread=text)

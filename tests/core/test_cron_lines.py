@@ -5,6 +5,7 @@ import time
 import pytest
 
 from scheduler_service.core.cron import read_line
+from scheduler_service.core.cron_fields import MAX_ITEMS
 from scheduler_service.core.errors import BadValue
 from scheduler_service.core.schedule import ParsedSchedule, parse_schedule, upcoming
 from tests.support.moments import at, clocks, cron, texts
@@ -84,7 +85,13 @@ def test_what_is_odd_but_meant_is_taken_with_a_warning(expr: str, said: str) -> 
     assert any(said in warning for warning in _parsed(expr).warnings)
 
 
-@pytest.mark.parametrize("expr", ["*/15 * * * *", "0 0 * * MON-SUN", "0 0 1,15 * *", "* * * * * 0,30", "0 2 * * *"])
+@pytest.mark.parametrize(
+    "expr",
+    [
+        "*/15 * * * *", "0 0 * * MON-SUN", "0 0 1,15 * *", "* * * * * 0,30", "0 2 * * *", "*/59 * * * *",
+        "0 0 1 */11 *",
+    ],
+)  # fmt: skip
 def test_an_everyday_line_is_taken_without_a_word(expr: str) -> None:
     assert _parsed(expr).warnings == ()
 
@@ -110,6 +117,19 @@ def test_a_line_with_seconds_keeps_both_passes_unless_told_otherwise() -> None:
     assert clocks(upcoming(cron("0 1 * * * 30", "America/New_York"), before, 2)) == ["05:00", "06:00"]
     once = cron("0 1 * * * 30", "America/New_York", dst_fold="first")
     assert texts(upcoming(once, before, 2)) == ["2025-11-02T05:00:30Z", "2025-11-03T06:00:30Z"]
+
+
+@pytest.mark.parametrize("expr", ["0 0 1-0 * *", "0 0 5-0/2 * *", "0 0 * 1-0 *", "0 0 3,9-00 * *"])
+def test_no_range_ends_at_a_day_or_month_zero(expr: str) -> None:
+    with pytest.raises(BadValue, match=r"1-31|1-12"):
+        read_line(expr, "or", "")
+
+
+def test_a_list_has_as_many_items_as_it_says_and_no_more() -> None:
+    minutes = [str(n % 60) for n in range(MAX_ITEMS + 1)]
+    assert read_line(f"{','.join(minutes[:-1])} 0 * * *", "or", "").pattern.minutes == (1 << 60) - 1
+    with pytest.raises(BadValue, match=f"at most {MAX_ITEMS} items"):
+        read_line(f"{','.join(minutes)} 0 * * *", "or", "")
 
 
 def test_a_range_with_equal_bounds_is_that_one_value() -> None:

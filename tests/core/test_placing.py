@@ -318,6 +318,19 @@ def test_the_figures_of_placement_are_told(world: World) -> None:
     assert "scheduler_slot_job_count{" not in told
 
 
+def test_a_job_that_is_edited_while_its_place_is_looked_for_gets_one_for_what_it_is_now(world: World) -> None:
+    world.hold_balancer = True
+    schedule = {"kind": "interval", "every": "2h", "balanced": True}
+    world.job("a", schedule)
+    world.job("a", schedule, title="edited")
+    world.release_balancer()
+    world.advance(5 * SECOND)
+    stored, led = world.store.jobs.get("a"), world.state.jobs["a"].current
+    assert (stored.version, led.version) == (2, 2)
+    assert stored.placed_anchor is not None
+    assert led.placed_anchor == stored.placed_anchor
+
+
 def test_a_place_that_comes_too_late_to_be_planned_is_looked_for_again(world: World) -> None:
     """The balancer may be busy for longer than a place lies ahead: what is behind the cursor is not taken."""
     world.hold_balancer = True
