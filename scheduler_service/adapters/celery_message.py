@@ -18,7 +18,7 @@ from celery import Celery
 from scheduler_service.core.identity import task_id
 from scheduler_service.core.instants import SECOND, format_instant
 from scheduler_service.core.model import ReleasedRun
-from scheduler_service.core.typed_values import may_need_care, to_message
+from scheduler_service.core.typed_values import careful, may_need_care
 from scheduler_service.core.wire import (
     HEADER_ATTEMPT,
     HEADER_DUE_AT,
@@ -59,7 +59,7 @@ class SendOptions:
     def send(self, app: Celery, producer: Any, run: ReleasedRun) -> None:
         """Send the run by Celery's own means, through `producer`."""
         celery: Any = app  # its published types know whole seconds only
-        args, kwargs = to_message([run.args, run.kwargs])
+        args, kwargs = careful(run.args, run.kwargs, json.dumps([list(run.args), dict(run.kwargs)]))
         celery.send_task(
             self.task,
             args,
@@ -120,7 +120,7 @@ def _arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, byte
     embed = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
     text = json.dumps([list(args), dict(kwargs), embed])
     if may_need_care(text):
-        args, kwargs = to_message([args, kwargs])
+        args, kwargs = careful(args, kwargs, text)
         text = json.dumps([args, kwargs, embed])
     return {
         "body": b'"%b"' % base64.b64encode(text.encode()),

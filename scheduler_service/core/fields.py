@@ -135,7 +135,7 @@ def check_payload(errors: list[BadValue], args: Any, kwargs: Any) -> None:
         errors.append(BadValue("args", "...", f"args and kwargs may nest {MOST_LEVELS} levels deep"))
     if _NUL.search(text):
         errors.append(BadValue("args", "...", "args and kwargs must hold no NUL character"))
-    wrong = flaw([args, kwargs]) if may_need_care(text) else None
+    wrong = flaw([args, kwargs]) if may_need_care(text) and not is_deep(text) else None
     if wrong is not None:
         errors.append(BadValue("args", "...", wrong))
     if size > MAX_PAYLOAD:

@@ -12,6 +12,8 @@ from decimal import Decimal
 from typing import Any, Final
 from uuid import UUID
 
+from scheduler_service.core.nesting import is_deep
+
 TYPE: Final = "$type"
 VALUE: Final = "$value"
 PLAIN: Final = "plain"
@@ -26,6 +28,13 @@ _MARKS: Final = ('"__type__"', f'"{TYPE}"')
 def may_need_care(text: str) -> bool:
     """Whether these arguments, as JSON, may be other ones in a message; nearly always not."""
     return any(mark in text for mark in _MARKS)
+
+
+def careful(args: Any, kwargs: Any, text: str) -> tuple[Any, Any]:
+    """Both as kombu decodes them, given their JSON; what nests deeper than any API lets in travels as it stands."""
+    if not may_need_care(text) or is_deep(text):
+        return list(args), dict(kwargs)
+    return to_message(list(args)), _escaped({key: to_message(value) for key, value in kwargs.items()})
 
 
 def to_message(value: Any) -> Any:

@@ -15,7 +15,7 @@ from kombu.utils.json import loads as kombus_loads
 
 from scheduler_service.core.errors import BadValue
 from scheduler_service.core.fields import check_payload
-from scheduler_service.core.typed_values import flaw, from_python, may_need_care, to_message
+from scheduler_service.core.typed_values import careful, flaw, from_python, may_need_care, to_message
 from workers.escapes import learn_escapes
 
 learn_escapes()
@@ -114,6 +114,22 @@ def test_a_typed_value_that_is_none_is_refused_and_if_inserted_arrives_as_it_sta
 def test_what_a_worker_s_program_has_taught_kombu_can_be_carried_too() -> None:
     stored = from_python({"money": object()}, lambda _: {"__type__": "money", "__value__": [1, "EUR"]})
     assert to_message(stored) == {"money": {"__type__": "money", "__value__": [1, "EUR"]}}
+
+
+def test_what_nests_deeper_than_any_api_lets_in_travels_as_it_stands() -> None:
+    deep: Any = {"__type__": "a", "__value__": 1}
+    for _ in range(400):
+        deep = [deep]
+    assert careful([deep], {}, json.dumps([[deep], {}])) == ([deep], {})
+    errors: list[BadValue] = []
+    check_payload(errors, [deep], {})
+    assert len(errors) == 1
+
+
+def test_the_keyword_arguments_themselves_stay_keyword_arguments() -> None:
+    for kwargs in ({"__type__": "a", "__value__": 1}, {"$type": "decimal", "$value": "1"}):
+        sent = json.dumps(careful([], kwargs, json.dumps([[], kwargs])))
+        assert kombus_loads(sent) == [[], kwargs]
 
 
 def test_what_no_message_can_carry_is_refused() -> None:

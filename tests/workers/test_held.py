@@ -7,16 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from scheduler_service.adapters.celery_message import headers_of
 from scheduler_service.core.identity import adhoc_run_id
 from scheduler_service.core.instants import SECOND
-from scheduler_service.core.messages import Heartbeat
+from scheduler_service.core.messages import Heartbeat, Succeeded
 from scheduler_service.core.model import NewRun, RunKind
 from scheduler_service.core.run_state import RunState
 from scheduler_service.core.state import CoreSettings
 from tests.support.leading import LeaderThread
 from tests.support.processes import wait_until
 from tests.support.redis_server import RedisServer
-from tests.support.worker_process import Bench
+from tests.support.worker_process import Bench, released
 
 pytestmark = [pytest.mark.slow, pytest.mark.redis]
 
@@ -89,6 +90,34 @@ def test_what_a_rate_limit_holds_is_listed_and_goes_back_at_a_warm_shutdown(whol
     wait_until(lambda: whole.ended(runs) == 2, 20, "one more, by the second worker's own allowance")
     assert whole.republished() == 0
     assert sorted(whole.bench.truth) == sorted(set(whole.bench.truth))
+
+
+def test_what_waits_for_a_process_a_consumer_or_its_time_is_listed(redis_server: RedisServer, tmp_path: Path) -> None:
+    with Bench(redis_server.url, tmp_path) as bench:
+        bench.worker("--autoscale=2,1", "-P", "prefork")
+        gated = [released(f"gated{n}", "user.gated", bench.gate()) for n in range(4)]
+        bench.publish(*gated)
+        headers = headers_of(released("later", "user.add", 1, 2))
+        later = {"task_id": "later~1", "headers": headers, "queue": "default", "countdown": 3600}
+        bench.app.send_task("user.add", [1, 2], **later)
+        everything = {run.run_id for run in gated} | {"later"}
+        wait_until(lambda: _listed(bench) == everything, 20, "all to be listed")
+        bench.app.control.cancel_consumer("default", destination=["one@here"], reply=True, timeout=10)
+        bench.publish(released("after", "user.add", 3, 4))
+        beats = [bench.next_heartbeat() for _ in range(2)]
+        assert all(beat.queues == () for beat in beats[1:])
+        assert _listed(bench) == everything
+        wait_until(lambda: bench.dispatcher.heads(["default"])["default"].length == 1, what="it to stay in its queue")
+        bench.app.control.add_consumer("default", destination=["one@here"], reply=True, timeout=10)
+        bench.open_gate()
+        for run in (*gated, released("after", "user.add")):
+            bench.report_of(run.run_id, Succeeded)
+        wait_until(lambda: _listed(bench) == {"later"}, 20, "only what waits for its time")
+
+
+def _listed(bench: Bench) -> set[str]:
+    beat = bench.next_heartbeat()
+    return {run_id for run_id, _ in (*beat.running, *beat.received)}
 
 
 def _all(bench: Bench) -> list[object]:
