@@ -16,7 +16,7 @@ if sys.version_info < (3, 11):  # noqa: UP036 - an older Python must say so inst
     )
 
 from ci_programs import programs_for_ci
-from environments import LOCK_OF, ROOT, environment, working_uv
+from environments import LOCK_OF, ROOT, environment, scrubbed, working_uv
 
 HELP = """\
 python3 deploy up [--demo] [--port N] [--data-dir DIR]   run everything on this machine; Ctrl-C stops it
@@ -44,7 +44,8 @@ def main(words: list[str]) -> None:
 
 def up(arguments: list[str]) -> None:
     """Become the service, so that every signal reaches it directly."""
-    become(environment(".venv"), ["-m", "scheduler_service.cli", "up", *arguments])
+    has_app = any(word.partition("=")[0] == "--app" for word in arguments)
+    become(environment(".venv"), ["-m", "scheduler_service.cli", "up", *arguments], with_project(everything=has_app))
 
 
 def test(arguments: list[str]) -> None:
@@ -97,10 +98,10 @@ def lock(arguments: list[str]) -> None:
     subprocess.run([*common, "--extra", "otel", "-c", tests, "-o", traced], cwd=ROOT, check=True)
 
 
-def become(python: str, arguments: list[str]) -> None:
+def become(python: str, arguments: list[str], env: dict[str, str] | None = None) -> None:
     """Replace this process by the environment's Python."""
     sys.stdout.flush()
-    os.execve(python, [python, *arguments], with_project())
+    os.execve(python, [python, *arguments], env or with_project())
 
 
 def run(python: str, arguments: list[str]) -> int:
@@ -114,11 +115,11 @@ def run(python: str, arguments: list[str]) -> int:
     return status if status >= 0 else 128 - status
 
 
-def with_project() -> dict[str, str]:
-    """This process's environment with the repository importable: nothing is installed for that."""
-    others = os.environ.get("PYTHONPATH")
-    env = dict(os.environ, PYTHONPATH=os.pathsep.join([str(ROOT), *([others] if others else [])]))
-    env.pop("PYTHONHOME", None)
+def with_project(*, everything: bool = False) -> dict[str, str]:
+    """The scrubbed environment with the repository importable: nothing is installed for that."""
+    env = scrubbed(os.environ, everything=everything)
+    others = env.get("PYTHONPATH")
+    env["PYTHONPATH"] = os.pathsep.join([str(ROOT), *([others] if others else [])])
     return env
 
 

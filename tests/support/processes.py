@@ -68,8 +68,11 @@ def alive(pid: int) -> bool:
 
 
 def project_env(**settings: str) -> dict[str, str]:
-    """The environment of a child of ours: no foreign ITINERARY_ setting, the repository importable."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith("ITINERARY_")}
+    """The environment of a child of ours: no foreign ITINERARY_ setting, the repository importable.
+
+    No PYTHON variable either: PYTHONUNBUFFERED of a machine once hid that a command kept its lines to itself.
+    """
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("ITINERARY_", "PYTHON"))}
     env["PYTHONPATH"] = str(REPOSITORY)
     return env | settings
 
