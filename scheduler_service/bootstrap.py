@@ -2,12 +2,14 @@
 
 import gc
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+import structlog
 from uuid_utils.compat import uuid7
 
 from scheduler_service import tracing
@@ -30,6 +32,7 @@ from scheduler_service.adapters.sql_pages import SqlHistoryStore
 from scheduler_service.adapters.sql_pruning import SqlPruning
 from scheduler_service.adapters.sql_runs import SqlRunStore
 from scheduler_service.config import Settings
+from scheduler_service.core.errors import StoreRefused, StoreUnavailable
 from scheduler_service.core.job_plan import JobSets
 from scheduler_service.core.state import CoreSettings
 from scheduler_service.leader_port import leader_port
@@ -43,6 +46,8 @@ from scheduler_service.ports.notices import Outbox
 from scheduler_service.ports.records import AuditLog, Evidence, Wakeups
 from scheduler_service.ports.stores import JobStore, LeaseStore, RunStore
 from scheduler_service.stopping import from_signals
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +94,7 @@ def open_leader(settings: Settings) -> Iterator[Leader]:
         closing(RedisClaims(settings.redis_url)) as claims,
         closing(CeleryDispatcher(publishing_app(settings.broker_url, broker_options(settings)))) as dispatcher,
     ):
-        check_schema(database)
+        await_database(database)
         holder, topics = str(uuid7()), settings.notify_topics
         leader = Leader(
             core_settings(settings),
@@ -115,6 +120,22 @@ def broker_options(settings: Settings) -> dict[str, Any]:
     """What Celery's transport is told beside the address."""
     prefix = settings.broker_key_prefix
     return {} if prefix is None else {"global_keyprefix": prefix}
+
+
+def await_database(database: Database) -> None:
+    """Wait until the database answers; raises where waiting mends nothing: refused at the door, or another schema."""
+    delay = 0.5
+    while True:
+        try:
+            database.ping()
+        except StoreRefused:
+            raise
+        except StoreUnavailable as exc:
+            log.warning("database away, waiting for it", error=str(exc), next_try_s=delay)
+            time.sleep(delay)
+            delay = min(delay * 2, 5.0)
+        else:
+            return check_schema(database)
 
 
 def _traced(dispatcher: Dispatcher) -> Dispatcher:

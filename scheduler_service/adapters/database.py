@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from sqlalchemy import (
     URL,
@@ -31,7 +31,13 @@ from scheduler_service.adapters.database_url import read_url
 from scheduler_service.adapters.postgres import BOUNDS, WRITES, is_direct, postgres_engine
 from scheduler_service.adapters.postgres import PLANNED_EACH_TIME as PLANNED_EACH_TIME
 from scheduler_service.adapters.postgres import Bounds as Bounds
-from scheduler_service.core.errors import RowRefused, StoreUnavailable
+from scheduler_service.core.errors import (
+    ItineraryError,
+    RowRefused,
+    StatementTimedOut,
+    StoreRefused,
+    StoreUnavailable,
+)
 from scheduler_service.core.instants import SECOND, Duration, Instant
 
 Dialect = Literal["sqlite", "postgresql"]
@@ -119,6 +125,11 @@ class Database:
         now: Instant = connection.execute(select(self.now())).scalar_one()
         return now
 
+    def ping(self) -> None:
+        """Return where the database answers."""
+        with self.read() as connection:
+            self.read_clock(connection)
+
     def close(self) -> None:
         """Close every connection, those beside too."""
         for other in self._beside:
@@ -197,6 +208,16 @@ def _begin_sqlite(connection: Connection) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
+# How PostgreSQL and libpq refuse what no waiting mends. A host name may come: a container's is known once it runs.
+_NEVER_LET_IN: Final = (
+    "authentication failed",
+    "no password supplied",
+    "no pg_hba.conf entry",
+    "does not exist",
+    "unable to open database file",
+)
+
+
 @contextmanager
 def _our_errors() -> Iterator[None]:
     try:
@@ -207,12 +228,20 @@ def _our_errors() -> Iterator[None]:
         raise RowRefused(f"not storable: {error}") from error
     except exc.DBAPIError as error:
         state = getattr(error.orig, "sqlstate", None) or ""
-        too_big = state.startswith("54")  # a limit of the program: this row will never fit
-        raise (RowRefused if too_big else StoreUnavailable)(_said(error)) from error
+        raise _kind_of(state, str(error.orig))(_said(error)) from error
     except exc.StatementError as error:  # a parameter that the driver was not even given
         raise RowRefused(_said(error)) from error
     except exc.TimeoutError as error:
         raise StoreUnavailable("every connection to the database is in use") from error
+
+
+def _kind_of(state: str, words: str) -> type[ItineraryError]:
+    if state.startswith("54"):  # a limit of the program: this row will never fit
+        return RowRefused
+    if state == "57014":
+        return StatementTimedOut
+    # What refuses a connection brings no code.
+    return StoreRefused if not state and any(text in words for text in _NEVER_LET_IN) else StoreUnavailable
 
 
 def _said(error: exc.StatementError) -> str:

@@ -7,6 +7,7 @@ Counts in this process; callers without a token share one count for each address
 import math
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
@@ -43,7 +44,7 @@ class Buckets:
         self._most = float(rate * _BURST_SECONDS)
         self._clock = clock
         self._lock = threading.Lock()
-        self._buckets: dict[str, tuple[float, float]] = {}
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, key: str) -> int:
         """0 where the request may pass, else in how many whole seconds one may."""
@@ -52,16 +53,17 @@ class Buckets:
             left, at = self._buckets.get(key, (self._most, now))
             left = min(self._most, left + (now - at) * self._rate)
             if left < 1:
-                self._buckets[key] = (left, now)
+                self._keep(key, left, now)
                 return max(1, math.ceil((1 - left) / self._rate))
-            if len(self._buckets) >= _MOST_KEPT:
-                self._forget_full(now)
-            self._buckets[key] = (left - 1, now)
+            self._keep(key, left - 1, now)
             return 0
 
-    def _forget_full(self, now: float) -> None:
-        full_since = now - _BURST_SECONDS
-        self._buckets = {key: bucket for key, bucket in self._buckets.items() if bucket[1] > full_since}
+    def _keep(self, key: str, left: float, now: float) -> None:
+        """Forget those that are full by now, and of too many the one that was asked of longest ago."""
+        self._buckets[key] = (left, now)
+        self._buckets.move_to_end(key)
+        while next(iter(self._buckets.values()))[1] <= now - _BURST_SECONDS or len(self._buckets) > _MOST_KEPT:
+            self._buckets.popitem(last=False)
 
 
 class RateLimit:

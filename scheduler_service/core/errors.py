@@ -77,6 +77,14 @@ class StoreUnavailable(ItineraryError):
     """The database does not answer or refuses service for now; waiting or the operator mends it."""
 
 
+class StatementTimedOut(StoreUnavailable):
+    """The database answers, but ended this statement at its time limit; the same statement may end so each time."""
+
+
+class StoreRefused(StoreUnavailable):
+    """The database does not let this program in, whenever it is asked: only the operator mends it."""
+
+
 class RowRefused(ItineraryError):
     """The database will never take this row as it is; it is set aside with the reason."""
 

@@ -213,7 +213,8 @@ def _let_out(state: SchedulerState, step: Step, queue: str) -> None:
             batch.append(Release(run_id, run.attempt, state.next_seq()))
             state.floors.out(queue, run_id, run.attempt, state.seq)
             state.moving[run_id] = queue
-    state.moving_in[queue] = moving + len(batch)
+    if moving or batch:
+        state.moving_in[queue] = moving + len(batch)
     size = state.settings.move_batch
     step.moving += [MoveRuns(tuple(batch[i : i + size])) for i in range(0, len(batch), size)]
     if heap:
@@ -236,3 +237,5 @@ def settle_move(state: SchedulerState, run_id: str) -> None:
     queue = state.moving.pop(run_id, None)
     if queue is not None:
         state.moving_in[queue] -= 1
+        if not state.moving_in[queue]:
+            del state.moving_in[queue]

@@ -100,6 +100,8 @@ class RunTable:
         self.states[run.state] += step
         if run.state is PENDING:
             self.pending[run.queue] += step
+            if not self.pending[run.queue]:
+                del self.pending[run.queue]  # names of queues come and go
 
     def _retire(self, run: ActiveRun) -> None:
         self._admitted.discard(run.run_id)

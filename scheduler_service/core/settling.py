@@ -50,6 +50,9 @@ def raise_floors(state: SchedulerState, step: Step) -> None:
         return
     state.next_floors_at = step.now + SECOND
     floors = state.floors.to_raise(state.seq + 1)
+    for queue in floors:
+        if queue not in state.runs.pending:
+            state.started_seq.pop(queue, None)  # asked of pending runs only
     if floors:
         step.others.append(RaiseFloors(floors))
 

@@ -4,6 +4,7 @@ A publish that failed is unknown, never "not sent": it waits until the broker an
 """
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final, TypeAlias, TypeVar, assert_never
@@ -50,6 +51,7 @@ from scheduler_service.ports.stores import Meter
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
+_TIDY_WITHIN_SECONDS: Final = 2.0
 
 _ANNOUNCED_EVERY: Final = 10 * SECOND
 
@@ -79,14 +81,14 @@ class BrokerThread:
         self._stopping = stopping
         self._policy_known = False
         self._announced_at: Instant | None = None
-        self._tidying: deque[_Tidying] = deque()
+        self._tidying: deque[tuple[float, _Tidying]] = deque()
         self._put_off: deque[TakeClaims | StopTasks | LookUpResults] = deque()
         self.thread: EffectThread[BrokerEffect] = EffectThread("dispatcher", self.carry_out, on_crash)
 
     def carry_out(self, effects: list[BrokerEffect]) -> None:
         """Do these, in order; returns when all are done or known to be unknown.
 
-        What only tidies up is left for the next call where more has been queued: no run waits for it.
+        What only tidies up is left for later calls where more has been queued, for two seconds: no run waits for it.
         """
         for effect in effects:
             self._keeper.check()
@@ -94,7 +96,7 @@ class BrokerThread:
                 case Publish():
                     self._publish(effect)
                 case ForgetResults() | RaiseFloors() | ForgetAttempts() | InspectQueues():
-                    self._tidying.append(effect)
+                    self._tidying.append((time.monotonic(), effect))
                 case TakeClaims() | StopTasks() | LookUpResults():
                     self._put_off.append(effect)
                     self._ask_all()
@@ -105,9 +107,18 @@ class BrokerThread:
                     self._accept(effect)
                 case _:
                     self._try(effect)
-        while self._tidying and not self.thread.has_more():
+        self._tidy_up()
+
+    def _tidy_up(self) -> None:
+        """While nothing else is queued; what has waited for seconds in any case, or it would grow without end."""
+        began = time.monotonic()
+        while self._tidying:
+            queued_at, effect = self._tidying[0]
+            if self.thread.has_more() and began - queued_at < _TIDY_WITHIN_SECONDS:
+                return
             self._keeper.check()
-            self._try(self._tidying.popleft())
+            self._tidying.popleft()
+            self._try(effect)
 
     def _publish(self, effect: Publish) -> None:
         try:

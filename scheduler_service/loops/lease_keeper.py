@@ -52,6 +52,7 @@ class LeaseKeeper:
         self._lost = threading.Event()
         self._stopped = threading.Event()
         self._passed_at: Duration | None = None
+        self._writer_stuck_for: Callable[[], Duration] = lambda: 0
         # (monotonic time before the last successful question, and of its answer; the database's time, and how far
         # ahead of that this leader was)
         self._confirmed = (asked_at, clock(), lease.now, 0)
@@ -95,12 +96,20 @@ class LeaseKeeper:
         """The loop came round; from the first time on it must do so again within a minute."""
         self._passed_at = self._clock()
 
+    def watch_writer(self, stuck_for: Callable[[], Duration]) -> None:
+        """Give the lease up too where the leader has tried one write or read for a minute."""
+        self._writer_stuck_for = stuck_for
+
     def stop(self, *, resign: bool) -> None:
-        """Stop renewing; with `resign` a standby may take over at once."""
+        """Stop renewing; with `resign` a standby may take over at once. Nobody here acts by the lease from now on."""
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join(timeout=self._ttl / SECOND)
-        if resign and self.trusted():
+        may_resign = self.trusted()
+        if resign:
+            # A thread that outlives the loop must not go on while another leads.
+            self._lost.set()
+        if resign and may_resign:
             try:
                 self._store.resign(self._lease)
             except (StoreUnavailable, LeaseLost) as exc:
@@ -134,6 +143,9 @@ class LeaseKeeper:
         while not self._stopped.wait(wait / SECOND):
             if self._passed_at is not None and self._clock() - self._passed_at > _STUCK_AFTER:
                 log.error("loop stands still", term=self._lease.term, stuck_s=_STUCK_AFTER // SECOND)
+                return self._give_up()
+            if self._writer_stuck_for() > _STUCK_AFTER:
+                log.error("writer stands still", term=self._lease.term, stuck_s=_STUCK_AFTER // SECOND)
                 return self._give_up()
             try:
                 self.confirm()

@@ -107,6 +107,7 @@ class SchedulerLoop:
         self._syncer = StoreSyncer(
             store, self._keeper, self._mailbox, since, self._stopping, self._broke, side_by_side
         )  # fmt: skip
+        self._keeper.watch_writer(self._syncer.stuck_for)
         self._broker = BrokerThread(
             self._outside.dispatcher, self._outside.claims, self._outside.inbox, self._outside.meter,
             self._keeper, self._mailbox, self._stopping, self._broke,

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby, takewhile
-from typing import Any, assert_never
+from typing import assert_never
 
 import structlog
 
@@ -23,7 +23,7 @@ from scheduler_service.core.effects import (
     Republish,
     StoreEffect,
 )
-from scheduler_service.core.errors import RowRefused, StoreUnavailable
+from scheduler_service.core.errors import RowRefused, StatementTimedOut, StoreUnavailable
 from scheduler_service.core.feedback import (
     Applied,
     Feedback,
@@ -33,28 +33,27 @@ from scheduler_service.core.feedback import (
     RunsRead,
     RunsRenewed,
 )
-from scheduler_service.core.instants import Instant
+from scheduler_service.core.instants import Duration, Instant
 from scheduler_service.core.looks import DueRead, ReadCancels, ReadDue, ReadOverdue
 from scheduler_service.core.placements import JobsPlaced, PlaceJobs, ReadRebalance, RebalanceRead
 from scheduler_service.loops.effect_thread import EffectThread
 from scheduler_service.loops.lease_keeper import LeaseKeeper
-from scheduler_service.loops.mailbox import Mailbox
+from scheduler_service.loops.mailbox import Mailbox, monotonic
 from scheduler_service.loops.move_order import MoveOrder
 from scheduler_service.loops.placement_log import log_placed
+from scheduler_service.loops.write_groups import Group, grouped, merged
 from scheduler_service.ports.stores import LeaderStore
 
 log = structlog.get_logger(__name__)
 
-_MOST_TRANSITIONS = 2000
-_MOST_JOBS = 1000
 _FIRST_MOVES, _MOST_MOVES = 250, 500
 _LOOK_AT_LEASE = 0.2
-_SHARING = (MakeRuns, Apply)
 _FEW = 100
-_SHARED_FROM, _SHARED_TO = 50, 1_000
+
+# Reads that are asked again by time, or whose asker has gone by then: none keeps the writes behind it waiting.
+_GIVEN_UP = (ReadDue, ReadOverdue, ReadCancels, ReadRebalance)
 
 Move = MoveRuns | Republish
-Group = list[StoreEffect]
 Answers = list[Feedback]
 
 
@@ -78,6 +77,7 @@ class StoreSyncer:
         self._stopping = stopping
         self._at_once = at_once
         self._order = MoveOrder()
+        self._begun: dict[int, Duration] = {}
         self._writer: EffectThread[StoreEffect] = EffectThread("run-syncer", self.carry_out, on_crash, are_few)
         self._mover: EffectThread[tuple[int, Move]] = EffectThread("run-mover", self._move_in_order, on_crash)
         self.threads = (self._writer, self._mover)
@@ -117,7 +117,19 @@ class StoreSyncer:
             self._log(answer)
             self._mailbox.put(answer)
 
+    def stuck_for(self) -> Duration:
+        """How long the oldest group in hand has been tried."""
+        return max((monotonic() - begun for begun in list(self._begun.values())), default=0)
+
     def _until_done(self, group: Group) -> Answers:
+        me = threading.get_ident()
+        self._begun[me] = monotonic()
+        try:
+            return self._tried(group)
+        finally:
+            self._begun.pop(me, None)
+
+    def _tried(self, group: Group) -> Answers:
         delay = 0.05
         while True:
             self._keeper.check()
@@ -129,12 +141,22 @@ class StoreSyncer:
                     return []
                 return [answer for effect in group for answer in self._until_done([effect])]
             except StoreUnavailable as exc:
-                if isinstance(group[0], RecordStatistics):
+                if self._gives_up(group[0], exc):
                     return []
-                log.warning("database away, trying again", effect=type(group[0]).__name__, error=str(exc))
             if self._stopping.wait(delay):
                 time.sleep(delay)  # told to stop, it has until the lease ends, and must not ask without a rest
             delay = min(delay * 2, 1.0)
+
+    @staticmethod
+    def _gives_up(effect: StoreEffect, exc: StoreUnavailable) -> bool:
+        name, too_slow = type(effect).__name__, isinstance(exc, StatementTimedOut)
+        if too_slow and isinstance(effect, _GIVEN_UP):
+            log.error("read given up: the database takes too long for it", effect=name, error=str(exc))
+        elif too_slow:
+            log.error("the database takes too long for it, trying again", effect=name, error=str(exc))
+        elif not isinstance(effect, RecordStatistics):
+            log.warning("database away, trying again", effect=name, error=str(exc))
+        return isinstance(effect, RecordStatistics) or (too_slow and isinstance(effect, _GIVEN_UP))
 
     def _do(self, group: Group) -> Answers:
         if len(group) == 1:
@@ -197,81 +219,6 @@ def are_few(effects: list[StoreEffect]) -> bool:
     """Whether these are few reports, for which nobody waits: a transaction costs as much for one as for many."""
     reports = [effect for effect in effects if isinstance(effect, Apply)]
     return len(reports) == len(effects) and sum(len(one.transitions) for one in reports) < _FEW
-
-
-def grouped(effects: list[StoreEffect]) -> list[Group]:
-    """Neighbouring writes of many rows together, as far as a transaction bears it; everything else by itself.
-
-    What few rows are waited for is told sooner without the others.
-    """
-    groups: list[Group] = []
-    for may_share, run in groupby(effects, lambda effect: isinstance(effect, _SHARING)):
-        neighbours = list(run)
-        if not may_share or sum(map(_rows, neighbours)) < _SHARED_FROM:
-            groups += [[effect] for effect in neighbours]
-            continue
-        groups.append([])
-        for effect in neighbours:
-            if groups[-1] and not _may_join(groups[-1], effect):
-                groups.append([])
-            groups[-1].append(effect)
-    return groups
-
-
-def _may_join(group: Group, effect: StoreEffect) -> bool:
-    if sum(map(_rows, group)) + _rows(effect) > _SHARED_TO:
-        return False
-    # Jobs are locked in the order of their ids; those of two edits would come in any order, as others lock them.
-    if _edits(effect) and any(map(_edits, group)):
-        return False
-    # Done again after a lost answer, a row that was made and folded away together would be made and counted once more.
-    folds = isinstance(effect, Apply) and any(change.fold is not None for change in effect.transitions)
-    return not (folds and any(isinstance(one, MakeRuns) for one in group))
-
-
-def _edits(effect: StoreEffect) -> bool:
-    return isinstance(effect, MakeRuns) and bool(effect.planned)
-
-
-def _rows(effect: Any) -> int:
-    return len(effect.runs) if isinstance(effect, MakeRuns) else len(effect.transitions)
-
-
-def merged(effects: list[StoreEffect]) -> list[StoreEffect]:
-    """The same effects in fewer transactions: neighbouring Applies are one, and so are ReadJobs, and edits."""
-    out: list[StoreEffect] = []
-    for effect in effects:
-        match out[-1] if out else None, effect:
-            case Apply() as last, Apply() if len(last.transitions) + len(effect.transitions) <= _MOST_TRANSITIONS:
-                out[-1] = Apply(
-                    last.transitions + effect.transitions,
-                    last.published + effect.published,
-                    last.late + effect.late,
-                    last.cancels + effect.cancels,
-                    effect.position or last.position,
-                    effect.judged_until if effect.judged_until is not None else last.judged_until,
-                )
-            case ReadJobs() as last, ReadJobs() if len(last.job_ids) + len(effect.job_ids) <= _MOST_JOBS:
-                out[-1] = ReadJobs(tuple(dict.fromkeys((*last.job_ids, *effect.job_ids))))
-            case MakeRuns() as last, MakeRuns() if _may_be_one(last, effect):
-                out[-1] = MakeRuns(
-                    last.runs + effect.runs,
-                    effect.cursor,
-                    last.retracts + effect.retracts,
-                    last.gaps + effect.gaps,
-                    last.planned + effect.planned,
-                )
-            case _:
-                out.append(effect)
-    return out
-
-
-def _may_be_one(first: MakeRuns, second: MakeRuns) -> bool:
-    """Whether both plan edits, of different jobs: an edit takes back what an earlier one of its job made."""
-    if not (first.planned and second.planned) or first.set_back or second.set_back:
-        return False
-    both = [job_id for job_id, _ in (*first.planned, *second.planned)]
-    return len(set(both)) == len(both) <= _MOST_JOBS and _rows(first) + _rows(second) <= _SHARED_TO
 
 
 def in_growing_parts(moves: Sequence[Move]) -> list[Move]:

@@ -109,3 +109,11 @@ def test_a_flood_is_counted_whole_and_logged_seldom() -> None:
     assert seldom.count("b") == 1
     clock.now = 10
     assert (seldom.count("a"), seldom.count("a")) == (100, 0)
+
+
+def test_a_flood_of_addresses_is_bounded_and_forgets_the_one_asked_of_longest_ago() -> None:
+    buckets = Buckets(1, clock=lambda: 5.0)
+    for number in range(10_500):
+        assert buckets.take(f"address {number}") == 0
+    assert len(buckets._buckets) == 10_000
+    assert [buckets.take("address 10499"), buckets.take("address 10499")] == [0, 1]

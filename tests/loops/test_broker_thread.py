@@ -12,6 +12,7 @@ from scheduler_service.core.errors import BrokerUnavailable, LeaseLost
 from scheduler_service.core.feedback import Published, PublishUncertain
 from scheduler_service.core.instants import SECOND
 from scheduler_service.core.model import Lease, ReleasedRun
+from scheduler_service.loops import broker_thread
 from scheduler_service.loops.broker_thread import BrokerThread
 from scheduler_service.loops.lease_keeper import LeaseKeeper
 from scheduler_service.loops.mailbox import Mailbox, monotonic
@@ -117,3 +118,14 @@ def test_a_broker_that_is_away_is_waited_for_only_while_the_lease_is_trusted(red
     (uncertain,) = led.mailbox.drain(0)
     assert isinstance(uncertain, PublishUncertain)
     assert led.now == 4 * SECOND
+
+
+def test_tidying_up_is_done_in_time_however_much_else_is_queued(
+    broker: BrokerThread, redis: _Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.thread.put(publish("never empty"))
+    broker.carry_out([FORGET, publish("a")])
+    assert redis.next() == "a"
+    monkeypatch.setattr(broker_thread, "_TIDY_WITHIN_SECONDS", 0)  # its time has come
+    broker.carry_out([publish("b")])
+    assert [redis.next(), redis.next()] == ["b", "forget"]

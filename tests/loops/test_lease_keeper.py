@@ -101,3 +101,40 @@ def test_a_lease_that_is_lost_is_not_trusted_however_young_its_confirmation() ->
     assert told.wait(10)
     assert not keeper.trusted()
     keeper.stop(resign=False)
+
+
+class KeptLeases:
+    """A store that confirms the lease whenever it is asked."""
+
+    def __init__(self) -> None:
+        self.trusted_while_resigning: bool | None = None
+        self.keeper: LeaseKeeper | None = None
+
+    def renew(self, lease: Lease, ttl: Duration) -> Lease:
+        return lease
+
+    def resign(self, lease: Lease) -> None:
+        assert self.keeper is not None
+        self.trusted_while_resigning = self.keeper.trusted()
+
+
+def test_a_leader_whose_writer_makes_no_progress_for_a_minute_loses_its_lease() -> None:
+    told = threading.Event()
+    keeper = LeaseKeeper(KeptLeases(), Lease(0, 1, "one", 1), 0, SECOND // 10, told.set, clock=lambda: 0)  # type: ignore[arg-type]
+    stuck = [59 * SECOND]
+    keeper.watch_writer(lambda: stuck[0])
+    keeper.start()
+    assert not told.wait(0.2)
+    stuck[0] = 61 * SECOND
+    assert told.wait(10)
+    assert not keeper.trusted()
+    keeper.stop(resign=False)
+
+
+def test_nobody_acts_by_a_lease_from_when_it_is_resigned() -> None:
+    leases = KeptLeases()
+    keeper = leases.keeper = LeaseKeeper(leases, Lease(0, 1, "one", 1), 0, TTL, lambda: None, clock=lambda: 0)  # type: ignore[arg-type]
+    assert keeper.trusted()
+    keeper.stop(resign=True)
+    assert leases.trusted_while_resigning is False
+    assert not keeper.trusted()

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from structlog.testing import capture_logs
 
 from scheduler_service.core.effects import (
     Apply,
@@ -20,9 +21,10 @@ from scheduler_service.core.effects import (
     StoreEffect,
     Transition,
 )
-from scheduler_service.core.errors import LeaseLost, StoreUnavailable
+from scheduler_service.core.errors import LeaseLost, StatementTimedOut, StoreUnavailable
 from scheduler_service.core.instants import SECOND
 from scheduler_service.core.model import Gap, Lease, NewRun, RunKind
+from scheduler_service.core.placements import ReadRebalance, RebalanceAsked
 from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.loops.lease_keeper import LeaseKeeper
 from scheduler_service.loops.mailbox import Mailbox, monotonic
@@ -63,6 +65,46 @@ def test_a_database_that_is_away_is_asked_with_growing_pauses_by_a_leader_that_s
     with pytest.raises(LeaseLost):
         syncer.carry_out([apply("x")])
     assert 1 < away.asked < 6
+
+
+class TooSlow(Away):
+    """A database that ends each of these at its time limit."""
+
+    def last_rebalance(self) -> None:
+        self.asked += 1
+        raise StatementTimedOut("canceling statement due to statement timeout")
+
+    def make_runs(self, *_: object) -> tuple[str, ...]:
+        raise StatementTimedOut("canceling statement due to statement timeout")
+
+
+def _syncer(store: object, ttl: int = 60 * SECOND) -> tuple[StoreSyncer, threading.Event]:
+    keeper = LeaseKeeper(FakeStore(lambda: 1).leases, Lease(0, 1, "a", 1), monotonic(), ttl, lambda: None)
+    stopping = threading.Event()
+    return StoreSyncer(store, keeper, Mailbox(), None, stopping, print), stopping  # type: ignore[arg-type]
+
+
+def test_a_read_that_the_database_ends_each_time_keeps_no_write_behind_it_waiting() -> None:
+    slow = TooSlow()
+    syncer, _ = _syncer(slow, SECOND // 2)
+    asked = RebalanceAsked("undo", "reply", "plan", known_plan=True, actor="me", role="operator")
+    with capture_logs() as logs:
+        syncer.carry_out([ReadRebalance(asked)])
+    assert slow.asked == 1
+    assert [entry["log_level"] for entry in logs] == ["error"]
+
+
+def test_a_write_that_the_database_ends_each_time_is_told_and_seen_to_stand_still() -> None:
+    syncer, stopping = _syncer(TooSlow(), SECOND // 2)
+    assert syncer.stuck_for() == 0
+    seen: list[int] = []
+    stopping.wait = lambda timeout=None: bool(seen.append(syncer.stuck_for()))  # type: ignore[method-assign]
+    with capture_logs() as logs, pytest.raises(LeaseLost):
+        syncer.carry_out([made_rows("a")])
+    assert seen == sorted(seen)
+    assert seen[-1] > 0
+    assert syncer.stuck_for() == 0
+    assert {entry["log_level"] for entry in logs} == {"error"}
 
 
 def test_neighbouring_applies_become_one_and_a_read_stays_between_them() -> None:

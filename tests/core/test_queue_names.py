@@ -1,0 +1,20 @@
+"""Names of queues come and go: what the leader counts of each goes with its last run."""
+
+from scheduler_service.core.instants import SECOND
+from scheduler_service.core.messages import Started
+from scheduler_service.core.reporting import report
+from scheduler_service.core.run_state import RunState
+from scheduler_service.core.state import Step
+from tests.support.world import World
+
+
+def test_a_queue_that_is_gone_leaves_no_counter_behind() -> None:
+    world = World()
+    run_id = world.enqueue()
+    report(world.state, Step(world.now), Started(world.enqueue(5 * SECOND), 1, "w1", world.now, 7))
+    world.state.started_seq["default"] = 7
+    world.advance(20 * SECOND)
+    assert world.run(run_id).state is RunState.COMPLETED
+    assert "default" not in world.state.moving_in
+    assert "default" not in world.state.runs.pending
+    assert "default" not in world.state.started_seq
