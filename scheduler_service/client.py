@@ -151,13 +151,14 @@ class Client(Reads):
         queue: str | None = None,
         priority: int | None = None,
         timeout: str | None = None,
+        start_within: str | None = None,
         retry: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
     ) -> dict[str, Any]:
         """Run a task once, now or at `run_at`; the same key and body give the same run again."""
         wanted = given(
             task=task, args=args, kwargs=kwargs, run_at=run_at, queue=queue, priority=priority, timeout=timeout,
-            retry=retry, idempotency_key=idempotency_key,
+            start_within=start_within, retry=retry, idempotency_key=idempotency_key,
         )  # fmt: skip
         return self._api.object("POST", "/runs", again=True, json=_keyed(wanted))
 

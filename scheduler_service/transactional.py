@@ -23,10 +23,11 @@ SELECT {run_id}, 'adhoc', {task}, CAST({args} AS json), CAST({kwargs} AS json), 
        CAST({key} AS text), CAST({hash} AS text)
 FROM (SELECT COALESCE(CAST({at} AS timestamptz), clock_timestamp()) AS at) AS wanted
 """
-# Only where the caller is in a span: a schema before version 0009 has no such column.
-_TRACED: Final = _INSERT.replace("request_hash)", "request_hash, traceparent)").replace(
-    "CAST({hash} AS text)", "CAST({hash} AS text), CAST({trace} AS text)"
-)
+_HASH: Final = "CAST({hash} AS text)"
+_LATER: Final = {
+    "within": ("start_by", "wanted.at + CAST({within} AS bigint) * interval '1 microsecond'"),  # version 0018
+    "trace": ("traceparent", "CAST({trace} AS text)"),  # version 0009
+}
 _KEYED: Final = "ON CONFLICT DO NOTHING"
 _KNOWN: Final = "SELECT run_id, request_hash FROM {runs} WHERE idempotency_key = {key}"
 _ALLOWED: Final = (
@@ -44,6 +45,7 @@ def enqueue_in(
     queue: str | None = None,
     priority: int | None = None,
     timeout: str | None = None,
+    start_within: str | None = None,
     retry: Mapping[str, Any] | None = None,
     idempotency_key: str | None = None,
     schema: str | None = None,
@@ -58,12 +60,12 @@ def enqueue_in(
     body = {
         "task": task, "args": None if args is None else list(args), "kwargs": None if kwargs is None else dict(kwargs),
         "run_at": _instant_text(run_at), "queue": queue, "priority": priority, "timeout": timeout,
+        "start_within": start_within,
         "retry": None if retry is None else dict(retry), "idempotency_key": idempotency_key,
     }  # fmt: skip
     run_id, values = _row_of({name: value for name, value in body.items() if value is not None})
     target = _target_of(connection_or_session, schema)
-    insert = _TRACED if "trace" in values else _INSERT
-    if target.execute(insert + (_KEYED if idempotency_key is not None else ""), values):
+    if target.execute(_insert_of(values) + (_KEYED if idempotency_key is not None else ""), values):
         return run_id
     known = target.first(_KNOWN, {"key": idempotency_key})
     if known is None:
@@ -71,6 +73,15 @@ def enqueue_in(
     if known[1] != values["hash"]:
         raise Conflict(f"idempotency key {idempotency_key!r} was used for another request")
     return str(known[0])
+
+
+def _insert_of(values: Mapping[str, Any]) -> str:
+    """With the columns of later versions only where they are needed: an older schema has none."""
+    insert = _INSERT
+    for name, (column, value) in _LATER.items():
+        if name in values:
+            insert = insert.replace("request_hash)", f"request_hash, {column})").replace(_HASH, f"{_HASH}, {value}")
+    return insert
 
 
 def _row_of(body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -89,6 +100,7 @@ def _row_of(body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         "queue": run.queue, "priority": run.priority, "at": format_instant(run.due_at) if run.due_at else None,
         "retry": None if run.retry == RetryPolicy() else _json(retry_body(run.retry)), "timeout": run.timeout,
         "key": run.idempotency_key, "hash": run.request_hash, **({} if trace is None else {"trace": trace}),
+        **({} if run.start_within is None else {"within": run.start_within}),
     }  # fmt: skip
 
 

@@ -39,7 +39,7 @@ _STATES: Final = {state.value: state for state in RunState}
 ACTIVE_COLUMNS: Final = (
     _R.run_id, _R.kind, _R.job_id, _R.job_version, _R.queue, _R.priority, _R.scheduled_at, _R.due_at, _R.state,
     _R.attempt, _R.retry, _R.timeout, _R.overlap, _R.cancel_requested_at, _R.seq, _R.pending_at, _R.published_at,
-    _R.started_at, _R.worker,
+    _R.started_at, _R.worker, _R.start_by,
 )  # fmt: skip
 RELEASED_COLUMNS: Final = (
     _R.run_id, _R.attempt, _R.seq, _R.term, _R.job_id, _R.task, cast(_R.args, PayloadText),
@@ -50,7 +50,7 @@ RUN_COLUMNS: Final = (
     _R.run_id, _R.kind, _R.job_id, _R.job_version, _R.task, _R.args, _R.kwargs, _R.queue, _R.priority, _R.retry_of,
     _R.scheduled_at, _R.due_at, _R.state, _R.attempt, _R.retry, _R.timeout, _R.reason, _R.cancel_requested_at,
     _R.pending_at, _R.published_at, _R.started_at, _R.finished_at, _R.worker, _R.term, _R.result, _R.error,
-    _R.traceparent, _R.owner,
+    _R.traceparent, _R.owner, _R.start_by,
 )  # fmt: skip
 _A: Final = run_attempts.c
 ATTEMPT_COLUMNS: Final = (
@@ -61,17 +61,18 @@ ATTEMPT_COLUMNS: Final = (
 NEW_RUNS: Final = Batch(
     run_id=Text, kind=Text, job_id=Text, job_version=Integer, task=Text, args=Payload, kwargs=Payload, queue=Text,
     priority=Integer, retry_of=Text, scheduled_at=InstantColumn, due_at=InstantColumn, retry=Text, timeout=BigInteger,
-    overlap=Text, idempotency_key=Text, request_hash=Text, traceparent=Text, owner=Text,
+    overlap=Text, idempotency_key=Text, request_hash=Text, traceparent=Text, owner=Text, start_by=InstantColumn,
 )  # fmt: skip
 
 
 def new_run_row(run: NewRun, now: Instant) -> tuple[Any, ...]:
     """The row of NEW_RUNS; a time of 0 is `now`."""
+    due_at = run.due_at or now
     return (
         run.run_id, run.kind.value, run.job_id, run.job_version, run.task, _payload(run.args), _payload(run.kwargs),
-        run.queue, run.priority, run.retry_of, run.scheduled_at or now, run.due_at or now, _retry_text(run.retry),
+        run.queue, run.priority, run.retry_of, run.scheduled_at or now, due_at, _retry_text(run.retry),
         run.timeout, run.overlap.value if run.overlap else None, run.idempotency_key, run.request_hash,
-        run.traceparent, run.owner,
+        run.traceparent, run.owner, None if run.start_within is None else due_at + run.start_within,
     )  # fmt: skip
 
 
@@ -79,12 +80,12 @@ def active_run(row: Sequence[Any]) -> ActiveRun:
     """What the leader keeps, from ACTIVE_COLUMNS."""
     (
         run_id, kind, job_id, job_version, queue, priority, scheduled_at, due_at, state, attempt, retry, timeout,
-        overlap, cancel_requested_at, seq, pending_at, published_at, started_at, worker,
+        overlap, cancel_requested_at, seq, pending_at, published_at, started_at, worker, start_by,
     ) = row  # fmt: skip
     return ActiveRun(
         run_id, _KINDS[kind], job_id, job_version, queue, priority, scheduled_at, due_at, _STATES[state], attempt,
         _retry(retry), timeout, overlap_of(overlap), cancel_requested_at is not None, seq,
-        pending_at, published_at, started_at, worker,
+        pending_at, published_at, started_at, worker, start_by,
     )  # fmt: skip
 
 
@@ -98,13 +99,13 @@ def whole_run(row: Sequence[Any], attempts: tuple[Attempt, ...] = ()) -> Run:
     (
         run_id, kind, job_id, job_version, task, args, kwargs, queue, priority, retry_of, scheduled_at, due_at, state,
         attempt, retry, timeout, reason, cancel_requested_at, pending_at, published_at, started_at, finished_at,
-        worker, term, result, error, traceparent, owner,
+        worker, term, result, error, traceparent, owner, start_by,
     ) = row  # fmt: skip
     return Run(
         run_id, _KINDS[kind], job_id, job_version, task, args, kwargs, queue, priority, retry_of, scheduled_at,
         due_at, _STATES[state], attempt, _retry(retry), timeout, reason, cancel_requested_at, pending_at,
         published_at, started_at, finished_at, worker, term, result, _task_error(error), attempts,
-        traceparent=traceparent, owner=owner,
+        traceparent=traceparent, owner=owner, start_by=start_by,
     )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from scheduler_service.adapters.tables import cursors, scheduler_statistics
 from scheduler_service.core.effects import Apply, MakeRuns, RecordStatistics, Release
 from scheduler_service.core.errors import RowRefused
 from scheduler_service.core.instants import DAY, MINUTE, Instant
-from scheduler_service.core.looks import CancelsRead, OverdueRead, Place
+from scheduler_service.core.looks import CancelsRead, ExpiredRead, OverdueRead, Place
 from scheduler_service.core.model import ActiveRun, Cursor, JobHistory, Lease
 from scheduler_service.core.notices import Topic
 from scheduler_service.core.placements import MovedBefore, PlaceJobs
@@ -135,6 +135,12 @@ class SqlLeaderStore:
         with self._database.read() as connection:
             found, place = sql_reads.overdue(connection, until, limit, after)
         return OverdueRead(tuple(found), place)
+
+    def expired_runs(self, until: Instant, limit: int, after: Place | None) -> ExpiredRead:
+        """See LeaderStore."""
+        with self._database.read() as connection:
+            found, place = sql_reads.expired(connection, until, limit, after)
+        return ExpiredRead(tuple(found), place)
 
     def cancel_requests(self, limit: int, after: Place | None) -> CancelsRead:
         """See LeaderStore."""

@@ -29,6 +29,7 @@ from scheduler_service.adapters.batch import Batch
 from scheduler_service.adapters.column_types import FIRST_INSTANT, InstantColumn
 from scheduler_service.adapters.run_rows import ACTIVE_COLUMNS, active_run
 from scheduler_service.adapters.tables import (
+    HAS_DEADLINE,
     IS_LED,
     IS_MANUAL,
     IS_OUT,
@@ -102,6 +103,21 @@ def cancel_requests(connection: Connection, limit: int, after: Place | None) -> 
     )
     found = connection.execute(wanted).all()
     return _numbered(found), (found[-1].cancel_requested_at, found[-1].id) if len(found) == limit else None
+
+
+def expired(
+    connection: Connection, until: Instant, limit: int, after: Place | None
+) -> tuple[list[ActiveRun], Place | None]:
+    """The next `limit` waiting runs that should have started before `until`; and where to go on."""
+    by = runs.c.start_by
+    wanted = (
+        select(*ACTIVE_COLUMNS, runs.c.id)
+        .where(HAS_DEADLINE, by < literal(until, InstantColumn), behind(by, after))
+        .order_by(by, runs.c.id)
+        .limit(limit)
+    )
+    found = connection.execute(wanted).all()
+    return _numbered(found), (found[-1].start_by, found[-1].id) if len(found) == limit else None
 
 
 def behind(since: ColumnElement[Any], place: Place | None) -> ColumnElement[bool]:

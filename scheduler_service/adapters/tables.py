@@ -131,6 +131,7 @@ runs: Final = Table(
     Column("request_hash", Text),
     Column("traceparent", Text),
     Column("owner", Text),
+    Column("start_by", InstantColumn),
     Column("standing", Text, Computed(_STANDING, persisted=True)),
     CheckConstraint(f"state IN ({', '.join(repr(s.value) for s in RunState)})", name="state"),
     CheckConstraint(f"kind IN ({', '.join(repr(k.value) for k in RunKind)})", name="kind"),
@@ -233,6 +234,8 @@ IS_MANUAL: Final = runs.c.kind == literal_column(f"'{RunKind.MANUAL}'")
 IS_ACTIVE: Final = among(runs.c.state, ACTIVE)
 IS_TROUBLE: Final = among(runs.c.standing, frozenset({RunState.FAILED, RunState.MISSED}))
 IS_FINAL: Final = among(runs.c.state, FINAL)
+# Asks for the standing and not for the state, as all indexes of runs do: a release writes nothing into it.
+HAS_DEADLINE: Final = and_(runs.c.start_by.is_not(None), stands(RunState.SCHEDULED))
 ENDED_OTHERWISE: Final = among(runs.c.standing, FINAL - {RunState.COMPLETED})
 IS_UNPLANNED: Final = jobs.c.planned_version != jobs.c.version
 
@@ -264,6 +267,7 @@ partial_index(
     runs.c.id,
     where=and_(IS_LED, runs.c.cancel_requested_at.is_not(None)),
 )
+partial_index("ix_runs_start_by", runs.c.start_by, runs.c.id, where=HAS_DEADLINE)
 partial_index("ix_runs_troubles", runs.c.finished_at, runs.c.id, where=IS_TROUBLE)
 partial_index("ix_runs_ended_otherwise", runs.c.standing, runs.c.scheduled_at, runs.c.id, where=ENDED_OTHERWISE)
 partial_index(

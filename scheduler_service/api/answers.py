@@ -36,6 +36,7 @@ class JobBody(BaseModel):
     overlap: OverlapChoice
     retry: Retry
     timeout: Duration | None
+    start_within: Duration | None = Field(description="How long after its due time a run may begin; then it is missed")
     tags: list[str]
     description: str
     paused: bool
@@ -174,6 +175,7 @@ class RunOut(BaseModel):
     retry_of: str | None
     scheduled_at: Time
     due_at: Time
+    start_by: Time | None = Field(description="Not started by then, the run ends missed; null: it waits for ever")
     state: State
     attempt: int
     reason: str | None

@@ -11,6 +11,7 @@ _JOB: Final = {
     "queue": "default", "priority": 5, "schedule": _SCHEDULE, "start_at": None, "end_at": None, "jitter": "0s",
     "misfire": {"policy": "fire_once", "grace": "30s", "max_catch_up": 100}, "overlap": "skip",
     "retry": {"max_attempts": 3, "initial": "5s", "factor": 2, "max": "10m", "jitter": True}, "timeout": None,
+    "start_within": None,
     "tags": ["finance"], "description": "", "paused": False, "pause_reason": None, "paused_until": None,
     "source": None, "version": 3,
 }  # fmt: skip
@@ -22,7 +23,8 @@ _ATTEMPT: Final = {
 _RUN: Final = {
     "run_id": "billing.close_2026-12-01T01:00:00Z", "job_id": "billing.close", "job_version": 3,
     "task": "billing.close_month", "args": [], "kwargs": {}, "queue": "default", "priority": 5, "retry_of": None,
-    "scheduled_at": "2026-12-01T01:00:00Z", "due_at": "2026-12-01T01:00:00Z", "state": "completed", "attempt": 1,
+    "scheduled_at": "2026-12-01T01:00:00Z", "due_at": "2026-12-01T01:00:00Z", "start_by": None,
+    "state": "completed", "attempt": 1,
     "reason": None, "cancel_requested_at": None, "pending_at": "2026-12-01T01:00:00.004Z",
     "published_at": "2026-12-01T01:00:00.006Z", "started_at": "2026-12-01T01:00:00.012Z",
     "finished_at": "2026-12-01T01:00:07.5Z", "worker": "celery@host", "term": 7, "result": {"invoices": 42},

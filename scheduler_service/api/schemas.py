@@ -123,6 +123,9 @@ class JobFields(Strict):
     overlap: OverlapChoice | None = None
     retry: Retry | None = None
     timeout: Duration | None = None
+    start_within: Duration | None = Field(
+        default=None, description="From 1s to 365d; a run not started so long after its due time ends missed"
+    )
     tags: list[Annotated[str, Field(min_length=1, max_length=100)]] | None = Field(None, max_length=50)
     description: str | None = Field(None, max_length=10_000)
 
@@ -262,6 +265,9 @@ class RunIn(Strict):
     queue: Queue | None = None
     priority: Priority | None = None
     timeout: Duration | None = None
+    start_within: Duration | None = Field(
+        default=None, description="From 1s to 365d; a run not started so long after its due time ends missed"
+    )
     retry: Retry | None = None
     idempotency_key: Key | None = None
 

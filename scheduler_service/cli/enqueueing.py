@@ -21,6 +21,9 @@ def enqueue(
     queue: Annotated[str | None, typer.Option(help="Queue.")] = None,
     priority: Annotated[int | None, typer.Option(help="0 (first) to 9 (last).")] = None,
     timeout: Annotated[str | None, typer.Option(help="How long an attempt may run.")] = None,
+    start_within: Annotated[
+        str | None, typer.Option(help="A run not started so long after its time is missed.")
+    ] = None,
     attempts: Annotated[int | None, typer.Option(help="How often it is tried.")] = None,
     key: Annotated[str | None, typer.Option(help="Idempotency key: the same again enqueues nothing new.")] = None,
     wait: Annotated[bool, typer.Option(help="Wait until the run is over; status 1 unless it completed.")] = False,
@@ -40,6 +43,7 @@ def enqueue(
             queue=queue,
             priority=priority,
             timeout=timeout,
+            start_within=start_within,
             retry=None if attempts is None else {"max_attempts": attempts},
             idempotency_key=key,
         )

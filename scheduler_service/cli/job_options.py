@@ -44,6 +44,7 @@ Key = Annotated[
 Overlap = Annotated[str | None, typer.Option(help="skip, allow, queue, queue_all or cancel_running.")]
 Attempts = Annotated[int | None, typer.Option(help="How often a run is tried.")]
 Timeout = Annotated[str | None, typer.Option(help="How long an attempt may run.")]
+StartWithin = Annotated[str | None, typer.Option(help="A run not started so long after its time is missed.")]
 File = Annotated[str | None, typer.Option("--file", "-f", help="A file of the job's JSON, - for standard input.")]
 
 
@@ -58,7 +59,7 @@ _GROUPS: Final = {
 def fields_of(options: dict[str, Any]) -> dict[str, Any]:
     """The fields that the options give, over those of `--file`."""
     fields = _from_file(options["file"])
-    for name in ("task", "queue", "priority", "title", "overlap", "timeout", "description", "jitter"):
+    for name in ("task", "queue", "priority", "title", "overlap", "timeout", "start_within", "description", "jitter"):
         if options[name] is not None:
             fields[name] = options[name]
     for name in ("args", "kwargs"):

@@ -89,7 +89,8 @@ def add(
     misfire: options.Misfire = None, grace: options.Grace = None, max_catch_up: options.MaxCatchUp = None,
     overlap: options.Overlap = None, attempts: options.Attempts = None, retry_initial: options.RetryInitial = None,
     retry_factor: options.RetryFactor = None, retry_max: options.RetryMax = None,
-    timeout: options.Timeout = None, file: options.File = None, as_json: Json = False,
+    timeout: options.Timeout = None, start_within: options.StartWithin = None,
+    file: options.File = None, as_json: Json = False,
 ) -> None:  # fmt: skip
     """Make a job; it must not exist yet."""
     body = {**options.fields_of({**locals(), "task": task or named}), "job_id": job_id}
@@ -110,7 +111,8 @@ def edit(
     misfire: options.Misfire = None, grace: options.Grace = None, max_catch_up: options.MaxCatchUp = None,
     overlap: options.Overlap = None, attempts: options.Attempts = None, retry_initial: options.RetryInitial = None,
     retry_factor: options.RetryFactor = None, retry_max: options.RetryMax = None,
-    timeout: options.Timeout = None, file: options.File = None, as_json: Json = False,
+    timeout: options.Timeout = None, start_within: options.StartWithin = None,
+    file: options.File = None, as_json: Json = False,
 ) -> None:  # fmt: skip
     """Change what the options name; the rest stays. Runs of the past are left as they were."""
     change = options.fields_of(locals())

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 
 from scheduler_service.core.instants import Instant
-from scheduler_service.core.looks import ReadCancels, ReadDue, ReadOverdue
+from scheduler_service.core.looks import ReadCancels, ReadDue, ReadExpired, ReadOverdue
 from scheduler_service.core.model import Gap, JobHistory, NewRun, ReleasedRun
 from scheduler_service.core.placements import BalancerEffect, PlacementStoreEffect
 from scheduler_service.core.run_state import Event, RunState
@@ -263,7 +263,7 @@ class RecordStatistics:
 
 
 StoreEffect = (
-    MakeRuns | MoveRuns | Republish | Apply | ReadRuns | ReadDue | ReadOverdue | ReadCancels | ReadJobs
+    MakeRuns | MoveRuns | Republish | Apply | ReadRuns | ReadDue | ReadOverdue | ReadExpired | ReadCancels | ReadJobs
     | RecordStatistics | PlacementStoreEffect
 )  # fmt: skip
 BrokerEffect = (

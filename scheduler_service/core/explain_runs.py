@@ -16,7 +16,7 @@ from scheduler_service.core.explanation import (
 )
 from scheduler_service.core.instants import SECOND, Duration, Instant, format_instant
 from scheduler_service.core.model import Overlap, Run, RunKind
-from scheduler_service.core.policies import OVERLAP_WORD
+from scheduler_service.core.policies import OVERLAP_WORD, START_WITHIN
 from scheduler_service.core.relative import rough
 from scheduler_service.core.run_state import RunState
 
@@ -125,6 +125,9 @@ def _present(run: Run, facts: Facts) -> _Found:
         case RunState.SKIPPED:
             return _skipped(run, facts)
         case RunState.MISSED:
+            if (run.reason or "").startswith(START_WITHIN):
+                words = f"It was not started in time, and ended at {_finished(run)}: {run.reason}."
+                return Verdict.MISFIRE, [*led_or_not(facts, run.due_at), Because(words)]
             words = f"When a leader came to it, it was too late: {run.reason}."
             return Verdict.MISFIRE, [*led_or_not(facts, run.due_at), Because(words)]
         case _:

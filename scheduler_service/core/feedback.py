@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from scheduler_service.core.effects import Apply
 from scheduler_service.core.instants import Instant
 from scheduler_service.core.listening import Listened
-from scheduler_service.core.looks import CancelsRead, DueRead, OverdueRead
+from scheduler_service.core.looks import CancelsRead, DueRead, ExpiredRead, OverdueRead
 from scheduler_service.core.messages import InboxMessage, Report
 from scheduler_service.core.model import ActiveRun, JobHistory, ReleasedRun
 from scheduler_service.core.placements import PlacementFeedback
@@ -195,6 +195,7 @@ Feedback = (
     | RunsRead
     | DueRead
     | OverdueRead
+    | ExpiredRead
     | CancelsRead
     | Published
     | PublishUncertain

@@ -100,6 +100,11 @@ def read_timeout(value: Any, field: str) -> int:
     return _duration_between(value, field, SECOND, 7 * DAY)
 
 
+def read_start_within(value: Any, field: str) -> int:
+    """How long after its due time a run may begin: 1 s to 365 days."""
+    return _duration_between(value, field, SECOND, 365 * DAY)
+
+
 def read_list(value: Any, field: str) -> list[Any]:
     """Positional arguments."""
     if not isinstance(value, list):

@@ -34,7 +34,7 @@ from scheduler_service.core.feedback import (
 )
 from scheduler_service.core.instants import Instant
 from scheduler_service.core.listening import Listened
-from scheduler_service.core.looks import CancelsRead, DueRead, OverdueRead
+from scheduler_service.core.looks import CancelsRead, DueRead, ExpiredRead, OverdueRead
 from scheduler_service.core.messages import (
     CancelRun,
     Failed,
@@ -144,7 +144,7 @@ def iterate(state: SchedulerState, messages: Sequence[Feedback], now: Instant) -
 def next_wake(state: SchedulerState, now: Instant) -> Instant:
     """When the loop must look again, if no message comes before: the next due time, `loop_interval` at most."""
     wake = now + state.settings.loop_interval
-    for planned in (state.resend,) if state.stopping else (state.due, state.resend):
+    for planned in (state.resend,) if state.stopping else (state.due, state.resend, state.deadlines.heap):
         if planned:
             wake = min(wake, planned[0][0])
     look_at = None if state.stopping else looking.look_at(state)
@@ -181,8 +181,8 @@ def _take(state: SchedulerState, step: Step, message: Feedback) -> None:
             runs_read(state, step, message)
         case DueRead():
             looking.due_read(state, step, message)
-        case OverdueRead():
-            looking.overdue_read(state, step, message)
+        case OverdueRead() | ExpiredRead():
+            looking.waiting_read(state, step, message)
         case CancelsRead():
             looking.cancels_read(state, step, message)
         case Published():

@@ -17,6 +17,7 @@ from scheduler_service.core.fields import (
     read_priority,
     read_queue,
     read_retry,
+    read_start_within,
     read_tags,
     read_task,
     read_text,
@@ -30,7 +31,7 @@ from scheduler_service.core.unknown_fields import joined, split
 
 FIELDS: Final = frozenset(
     {"job_id", "title", "task", "args", "kwargs", "queue", "priority", "schedule", "start_at", "end_at", "jitter"}
-    | {"misfire", "overlap", "retry", "timeout", "tags", "description"}
+    | {"misfire", "overlap", "retry", "timeout", "start_within", "tags", "description"}
 )
 # Shared by all jobs that leave them out; nobody changes a job's.
 _NO_ARGS: Final[list[Any]] = []
@@ -87,6 +88,7 @@ def read_job(body: Mapping[str, Any], *, made_at: Instant, **stored: Any) -> tup
         "overlap": reader.take("overlap", Overlap.SKIP, read_overlap),
         "retry": reader.take("retry", _RETRY, read_retry),
         "timeout": reader.take("timeout", None, read_timeout),
+        "start_within": reader.take("start_within", None, read_start_within),
         "tags": reader.take("tags", (), read_tags),
         "description": reader.take("description", "", read_text),
     }
@@ -121,7 +123,10 @@ def definition_of(job: Job) -> dict[str, Any]:
 
 def known_definition(job: Job) -> dict[str, Any]:
     """The same without what only a newer release knows: `read_job` takes it."""
+    # Only where it is given: the release before refuses definitions with fields that it does not know.
+    within = {} if job.start_within is None else {"start_within": format_duration(job.start_within)}
     return {
+        **within,
         "job_id": job.job_id,
         "title": job.title,
         "task": job.task,
@@ -150,6 +155,7 @@ def job_body(job: Job) -> dict[str, Any]:
     """The job as the outside sees it."""
     return {
         **known_definition(job),
+        "start_within": _duration(job.start_within),
         "paused": job.paused,
         "pause_reason": job.pause_reason,
         "paused_until": optional_instant(job.paused_until),

@@ -8,7 +8,16 @@ long backlog is looked at now and then only.
 from typing import Final
 
 from scheduler_service.core.instants import MICROSECOND, MILLISECOND, SECOND, Instant
-from scheduler_service.core.looks import CancelsRead, DueRead, OverdueRead, ReadCancels, ReadDue, ReadOverdue
+from scheduler_service.core.looks import (
+    CancelsRead,
+    DueRead,
+    ExpiredRead,
+    OverdueRead,
+    ReadCancels,
+    ReadDue,
+    ReadExpired,
+    ReadOverdue,
+)
 from scheduler_service.core.model import ActiveRun, RunKind
 from scheduler_service.core.run_state import FINAL, RunState
 from scheduler_service.core.settling import settle
@@ -17,6 +26,7 @@ from scheduler_service.core.state import SchedulerState, Step
 _DUE_LIMIT: Final = 10_000
 _OVERDUE_LIMIT: Final = 1_000
 _CANCEL_LIMIT: Final = 1_000
+_EXPIRED_LIMIT: Final = 1_000
 _GO_ON: Final = 500 * MILLISECOND
 _PAUSE: Final = 20 * MILLISECOND
 _PAUSE_A_ROW: Final = 100 * MICROSECOND
@@ -35,6 +45,11 @@ def poll(state: SchedulerState, step: Step) -> None:
         until = step.now - state.settings.due_poll_interval
         step.others.append(ReadOverdue(until, _OVERDUE_LIMIT, state.overdue_after))
         state.overdue_after = None
+    deadlines = state.deadlines
+    if step.now >= deadlines.next_look_at:
+        deadlines.next_look_at = step.now + state.settings.due_poll_interval
+        step.others.append(ReadExpired(step.now, _EXPIRED_LIMIT, deadlines.look_after))
+        deadlines.look_after = None
     if by_time or (state.look_wanted and step.now >= state.next_look_at):
         state.look_wanted = False
         state.next_look_at = step.now + SECOND  # sooner, once this look has come back
@@ -60,14 +75,31 @@ def due_read(state: SchedulerState, step: Step, read: DueRead) -> None:
     state.next_look_at = min(state.next_look_at, step.now + _PAUSE + len(read.runs) * _PAUSE_A_ROW)
 
 
-def overdue_read(state: SchedulerState, step: Step, read: OverdueRead) -> None:
-    """Take over what memory lost; what was asked for, only as far as its queue has not enough of it that waits."""
+def waiting_read(state: SchedulerState, step: Step, read: OverdueRead | ExpiredRead) -> None:
+    """Take over what memory lost, or what should have started and is only in the database."""
+    if isinstance(read, ExpiredRead):
+        _expired_read(state, step, read)
+    else:
+        _overdue_read(state, step, read)
+
+
+def _overdue_read(state: SchedulerState, step: Step, read: OverdueRead) -> None:
+    """What was asked for is taken only as far as its queue has not enough of it that waits."""
     for run in read.runs:
         if run.kind is RunKind.OCCURRENCE or len(state.waiting.get(run.queue, ())) < _DUE_LIMIT:
             _take_over(state, step, run)
     state.overdue_after = read.after
     if read.after is not None:
         state.next_overdue_at = min(state.next_overdue_at, step.now + _GO_ON)
+
+
+def _expired_read(state: SchedulerState, step: Step, read: ExpiredRead) -> None:
+    """Its deadline is judged by what memory then knows of it."""
+    for run in read.runs:
+        _take_over(state, step, run)
+    state.deadlines.look_after = read.after
+    if read.after is not None:
+        state.deadlines.next_look_at = min(state.deadlines.next_look_at, step.now + _GO_ON)
 
 
 def _take_over(state: SchedulerState, step: Step, run: ActiveRun) -> None:

@@ -60,3 +60,20 @@ class CancelsRead:
 
     runs: tuple[ActiveRun, ...]
     after: Place | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadExpired:
+    """Bring the next `limit` runs that no schedule made, wait, and should have started before `until`."""
+
+    until: Instant
+    limit: int
+    after: Place | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiredRead:
+    """Waiting runs beyond their start deadline; `after`: where to go on, None at the end."""
+
+    runs: tuple[ActiveRun, ...]
+    after: Place | None

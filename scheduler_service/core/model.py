@@ -64,9 +64,8 @@ class RetryPolicy:
 class Job:
     """One version of a job's definition; it holds from `effective_from` until the next version's.
 
-    `schedule_spec` is the schedule's JSON as stored (see core.schedule.canonical_spec); `schedule` the parsed one.
-    A balanced interval has its phase from the leader, see core.placements; its schedule is silent until then.
-    `source` is the file that owns the job, where one does. `unknown`: fields of a newer release, see unknown_fields.
+    `schedule_spec` is the schedule's JSON as stored, `schedule` the parsed one. A balanced interval has its phase from
+    the leader. `source` is the file that owns the job. `unknown`: fields of a newer release, see unknown_fields.
     """
 
     job_id: str
@@ -85,6 +84,7 @@ class Job:
     overlap: Overlap = Overlap.SKIP
     retry: RetryPolicy = RetryPolicy()
     timeout: Duration | None = None
+    start_within: Duration | None = None
     tags: tuple[str, ...] = ()
     description: str = ""
     paused: bool = False
@@ -102,10 +102,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class JobHistory:
-    """A job as the planner needs it: its versions that still matter, oldest first; the last one is current.
-
-    `planned_version` is the newest version whose occurrences up to the cursor are planned.
-    """
+    """A job as the planner needs it: versions that still matter, the current one last, and the newest planned one."""
 
     versions: tuple[Job, ...]
     planned_version: int
@@ -138,6 +135,7 @@ class NewRun:
     priority: int = DEFAULT_PRIORITY
     retry: RetryPolicy = RetryPolicy()
     timeout: Duration | None = None
+    start_within: Duration | None = None
     overlap: Overlap | None = None
     retry_of: str | None = None
     idempotency_key: str | None = None
@@ -172,6 +170,7 @@ class ActiveRun(NamedTuple):
     published_at: Instant | None = None
     started_at: Instant | None = None
     worker: str | None = None
+    start_by: Instant | None = None
 
 
 class ReleasedRun(NamedTuple):
@@ -265,6 +264,7 @@ class Run:
     late: LateReports | None = None
     traceparent: str | None = None
     owner: str | None = None
+    start_by: Instant | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -222,6 +222,7 @@ def new_occurrence(job: Job, at: Instant, now: Instant) -> NewRun:
         priority=job.priority,
         retry=job.retry,
         timeout=job.timeout,
+        start_within=job.start_within,
     )
 
 
@@ -239,4 +240,5 @@ def _active(row: NewRun) -> ActiveRun:
         retry=row.retry,
         timeout=row.timeout,
         overlap=row.overlap,
+        start_by=None if row.start_within is None else row.due_at + row.start_within,
     )

@@ -12,6 +12,8 @@ from scheduler_service.core.run_state import Event, RunState, next_state
 
 OVERLAP_WORD: Final = "overlap"
 """How every reason of the overlap rule begins."""
+START_WITHIN: Final = "start_within"
+"""How every reason of a start deadline begins."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,8 @@ from scheduler_service.core.model import ActiveRun
 from scheduler_service.core.policies import could_go_since
 from scheduler_service.core.run_index import RunSlice
 from scheduler_service.core.run_state import FINAL, WAITING, RunState
-from scheduler_service.core.state import SchedulerState, WorkerView
+from scheduler_service.core.state import SchedulerState
+from scheduler_service.core.worker_view import WorkerView
 
 WORKER_ALIVE_FOR: Final = 15 * SECOND
 _MOST_LISTED: Final = 1000

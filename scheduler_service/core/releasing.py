@@ -6,6 +6,7 @@ A run that waits for its job's other runs or for the window stays `scheduled` in
 import heapq
 from collections import deque
 
+from scheduler_service.core.deadlines import expire
 from scheduler_service.core.effects import MoveRuns, Release, Transition
 from scheduler_service.core.instants import MICROSECOND, Instant
 from scheduler_service.core.model import ActiveRun, Gap, Overlap, RunKind
@@ -16,7 +17,8 @@ from scheduler_service.core.state import SchedulerState, Step
 
 
 def release(state: SchedulerState, step: Step) -> None:
-    """Admit what has fallen due and move as much as each queue's window lets out."""
+    """Admit what has fallen due and move as much as each queue's window lets out; first, what is too late ends."""
+    expire(state, step)
     for job_id in state.runs.take_freed():
         state.skipping.pop(job_id, None)
         let_next_in(state, job_id)

@@ -9,7 +9,8 @@ from scheduler_service.core.messages import Failed, Heartbeat, Report, RetryAske
 from scheduler_service.core.model import ActiveRun
 from scheduler_service.core.policies import after_failure, next_attempt
 from scheduler_service.core.run_state import FINAL, OUT, Event, RunState, can_move
-from scheduler_service.core.state import SchedulerState, Step, WorkerView
+from scheduler_service.core.state import SchedulerState, Step
+from scheduler_service.core.worker_view import WorkerView
 
 UNKNOWN_TASK: Final = "unknown_task"
 STOPPED: Final = frozenset({"terminated", "revoked"})

@@ -21,6 +21,7 @@ def run_body(run: Run) -> dict[str, Any]:
         "retry_of": run.retry_of,
         "scheduled_at": format_instant(run.scheduled_at),
         "due_at": format_instant(run.due_at),
+        "start_by": optional_instant(run.start_by),
         "state": run.state.value,
         "attempt": run.attempt,
         "reason": run.reason,

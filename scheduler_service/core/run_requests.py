@@ -13,11 +13,12 @@ from scheduler_service.core.fields import (
     read_priority,
     read_queue,
     read_retry,
+    read_start_within,
     read_task,
     read_timeout,
 )
 from scheduler_service.core.identity import adhoc_run_id, manual_run_id
-from scheduler_service.core.instants import Instant, parse_instant
+from scheduler_service.core.instants import SECOND, Instant, parse_instant
 from scheduler_service.core.model import (
     DEFAULT_PRIORITY,
     DEFAULT_QUEUE,
@@ -89,7 +90,7 @@ def read_trigger(job: Job, body: Mapping[str, Any], uuid7: str, now: Instant) ->
     return NewRun(
         run_id=manual_run_id(job.job_id, uuid7), kind=RunKind.MANUAL, task=job.task, scheduled_at=now, due_at=0,
         job_id=job.job_id, job_version=job.version, args=job.args, kwargs=kwargs, queue=job.queue,
-        priority=job.priority, retry=job.retry, timeout=job.timeout, overlap=overlap,
+        priority=job.priority, retry=job.retry, timeout=job.timeout, overlap=overlap, start_within=job.start_within,
         idempotency_key=key, **_hashes({**body, "trigger": job.job_id}, key),
     )  # fmt: skip
 
@@ -101,6 +102,7 @@ def again(run: Run, uuid7: str, now: Instant) -> NewRun:
         run_id=run_id, kind=RunKind.ADHOC if run.job_id is None else RunKind.MANUAL, task=run.task, scheduled_at=now,
         due_at=0, job_id=run.job_id, job_version=run.job_version, args=run.args, kwargs=run.kwargs, queue=run.queue,
         priority=run.priority, retry=run.retry, timeout=run.timeout, retry_of=run.run_id,
+        start_within=None if run.start_by is None else max(SECOND, run.start_by - run.scheduled_at),
     )  # fmt: skip
 
 
@@ -133,6 +135,7 @@ _RUN: Final[dict[str, tuple[Callable[[Any, str], Any], Any]]] = {
     "queue": (read_queue, DEFAULT_QUEUE),
     "priority": (read_priority, DEFAULT_PRIORITY),
     "timeout": (read_timeout, None),
+    "start_within": (read_start_within, None),
     "retry": (read_retry, RetryPolicy()),
 }
 

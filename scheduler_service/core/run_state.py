@@ -37,6 +37,7 @@ class Event(StrEnum):
     CANCEL = "cancel"
     SKIP = "skip"
     MISS = "miss"
+    EXPIRE = "expire"
 
 
 # Looked up once: in Python 3.11 a member of an enum is slow to read from its class.
@@ -68,6 +69,7 @@ MOVES: Final[dict[Event, Move]] = {
     Event.CANCEL: Move(ACTIVE, RunState.CANCELLED),
     Event.SKIP: Move(frozenset({RunState.SCHEDULED}), RunState.SKIPPED),
     Event.MISS: Move(frozenset({RunState.SCHEDULED}), RunState.MISSED),
+    Event.EXPIRE: Move(frozenset({RunState.SCHEDULED, RunState.PENDING}), RunState.MISSED),
 }
 
 

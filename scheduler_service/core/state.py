@@ -9,6 +9,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field, replace
 
 from scheduler_service.core.counts import CountName
+from scheduler_service.core.deadline_heap import Deadlines
 from scheduler_service.core.distribution import Distribution
 from scheduler_service.core.effects import (
     Apply,
@@ -29,6 +30,7 @@ from scheduler_service.core.placements import RebalancePlan
 from scheduler_service.core.run_index import ScheduledRunIndex
 from scheduler_service.core.run_state import FINAL, PENDING, Event, RunState, can_move
 from scheduler_service.core.run_table import RunTable
+from scheduler_service.core.worker_view import WorkerView
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +50,6 @@ class CoreSettings:
     write_batch: int = 2_000
     due_poll_interval: Duration = 5 * SECOND
     statistics_interval: Duration = 10 * SECOND
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerView:
-    """A worker process as its last heartbeat showed it; `left`: it said goodbye. Its clock is so far `behind` ours."""
-
-    name: str
-    last_seen_at: Instant
-    concurrency: int
-    queues: tuple[str, ...]
-    running: tuple[str, ...]
-    left: bool
-    generation: str | None = None
-    behind: Duration = 0
 
 
 @dataclass(slots=True)
@@ -99,10 +87,9 @@ class GenerationState:
 
 @dataclass(slots=True)
 class SchedulerState:
-    """Everything the leader knows. `cursor`: planned up to there. `position`: inbox read up to there.
+    """Everything the leader knows: planned up to `cursor`, inbox read up to `position`; `aging` jobs lose versions.
 
-    `aging`: the jobs of which the cursor will leave something behind, versions or all. `put_off`: due occurrences of
-    jobs whose missed ones are still unknown, in the order in which they fell due.
+    `put_off`: due occurrences of jobs whose missed ones are still unknown, in the order in which they fell due.
     """
 
     settings: CoreSettings
@@ -131,6 +118,7 @@ class SchedulerState:
     waits_since: Instant = 0
     due: list[tuple[Instant, str]] = field(default_factory=list)
     put_off: dict[str, None] = field(default_factory=dict)
+    deadlines: Deadlines = field(default_factory=Deadlines)
     waiting: dict[str, list[tuple[int, Instant, str]]] = field(default_factory=dict)
     held: dict[str, deque[str]] = field(default_factory=dict)
     skipping: dict[str, tuple[str, Instant]] = field(default_factory=dict)
@@ -292,6 +280,8 @@ def keep(state: SchedulerState, run: ActiveRun, now: Instant) -> None:
     if run.run_id in state.reading:
         state.reading[run.run_id] = True
     state.runs.put(run)
+    if run.start_by is not None:
+        state.deadlines.note(run)
     if run.state is PENDING:
         state.floors.out(run.queue, run.run_id, run.attempt, run.seq)
     elif run.run_id not in state.moving:

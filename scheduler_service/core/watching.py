@@ -17,12 +17,14 @@ from scheduler_service.core.effects import (
     Republish,
     StopTasks,
     TakeClaims,
+    Transition,
 )
 from scheduler_service.core.feedback import ClaimsTaken, Published, PublishUncertain, QueuesSeen, ResultsFound
 from scheduler_service.core.instants import SECOND, Duration, Instant
 from scheduler_service.core.messages import Failed
 from scheduler_service.core.model import ActiveRun, ReleasedRun
-from scheduler_service.core.reporting import cancel, fail, report
+from scheduler_service.core.policies import START_WITHIN
+from scheduler_service.core.reporting import cancel, end, fail, report
 from scheduler_service.core.run_state import PENDING, WAITING, Event, RunState
 from scheduler_service.core.sendable import complaint
 from scheduler_service.core.state import SchedulerState, Step, keep
@@ -182,8 +184,12 @@ def claims_taken(state: SchedulerState, step: Step, taken: ClaimsTaken) -> None:
         if run is None or run.attempt != attempt or run.state not in (RunState.PENDING, RunState.RUNNING):
             continue
         unroutable = reason.startswith("unroutable") and not run.cancel_requested
+        expired = reason.startswith(START_WITHIN) and not run.cancel_requested
         if not won:
-            stop += [] if unroutable else [(run_id, attempt)]
+            stop += [] if unroutable or expired else [(run_id, attempt)]
+        elif expired and run.state is RunState.PENDING:
+            change = Transition(run_id, attempt, Event.EXPIRE, RunState.MISSED, step.now, reason=reason)
+            end(state, step, run, change)
         elif not unroutable:
             cancel(state, step, run, reason)
         else:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from scheduler_service.core.errors import BadValue
-from scheduler_service.core.job_body import definition_of, read_job
+from scheduler_service.core.job_body import FIELDS, definition_of, read_job
 from scheduler_service.core.schedule import canonical_spec
 
 _LEAST: Final = ("job_id", "task", "schedule")
@@ -16,11 +16,11 @@ def short_body(body: Mapping[str, Any]) -> dict[str, Any]:
     job_id = body["job_id"]
     short: dict[str, Any] = {"job_id": job_id, "task": body["task"], "schedule": short_spec(body["schedule"], job_id)}
     defaults = definition_of(read_job(_PLAIN, made_at=0)[0])
-    for key, default in defaults.items():
-        value = body.get(key)
+    for key in (*defaults, *sorted(FIELDS - set(defaults))):
+        value, default = body.get(key), defaults.get(key)
         if key in _LEAST or value == default or value is None:
             continue
-        short[key] = _differing(value, default) if key in ("misfire", "retry") else value
+        short[key] = _differing(value, defaults[key]) if key in ("misfire", "retry") else value
     return short
 
 

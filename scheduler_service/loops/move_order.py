@@ -19,12 +19,12 @@ from scheduler_service.core.effects import (
     StoreEffect,
 )
 from scheduler_service.core.identity import job_named_by
-from scheduler_service.core.looks import ReadCancels, ReadDue, ReadOverdue
+from scheduler_service.core.looks import ReadCancels, ReadDue, ReadExpired, ReadOverdue
 from scheduler_service.core.placements import ReadRebalance
 from scheduler_service.core.run_state import Event
 
-_READS = (ReadRuns, ReadDue, ReadOverdue, ReadCancels, ReadJobs, ReadRebalance, RecordStatistics)
-_GIVES_WAY = (Event.MISS, Event.SKIP)
+_READS = (ReadRuns, ReadDue, ReadOverdue, ReadExpired, ReadCancels, ReadJobs, ReadRebalance, RecordStatistics)
+_GIVES_WAY = (Event.MISS, Event.SKIP, Event.EXPIRE)
 
 
 @dataclass(slots=True)

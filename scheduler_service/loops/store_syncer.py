@@ -34,7 +34,7 @@ from scheduler_service.core.feedback import (
     RunsRenewed,
 )
 from scheduler_service.core.instants import Duration, Instant
-from scheduler_service.core.looks import DueRead, ReadCancels, ReadDue, ReadOverdue
+from scheduler_service.core.looks import DueRead, ReadCancels, ReadDue, ReadExpired, ReadOverdue
 from scheduler_service.core.placements import JobsPlaced, PlaceJobs, ReadRebalance, RebalanceRead
 from scheduler_service.loops.effect_thread import EffectThread
 from scheduler_service.loops.lease_keeper import LeaseKeeper
@@ -199,6 +199,9 @@ class StoreSyncer:
             case ReadOverdue(until=until, limit=limit, after=after):
                 overdue = store.overdue_runs(until, limit, after)
                 return overdue if overdue.runs else None
+            case ReadExpired(until=until, limit=limit, after=after):
+                expired = store.expired_runs(until, limit, after)
+                return expired if expired.runs else None
             case ReadCancels(limit=limit, after=after):
                 requests = store.cancel_requests(limit, after)
                 return requests if requests.runs else None

@@ -233,10 +233,10 @@ def _expires(expires: Any, body: dict[str, Any]) -> Iterator[str]:
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds <= 0:
         raise CannotMove(f"expires is {expires!r}: give a number of seconds")
     told = format_duration(round(seconds * SECOND) * MICROSECOND)
-    body["misfire"] = {"policy": "skip", "grace": told}
+    body["start_within"] = told
     yield (
-        f"beat's message is dropped by a worker that gets to it later than {told}; here a run that cannot be handed "
-        f"out within {told} is recorded as missed, and once handed out it waits for a worker as long as that takes"
+        f"beat's message is dropped by a worker that gets to it later than {told}; here the leader withdraws it then, "
+        "and the run is recorded as missed"
     )
 
 

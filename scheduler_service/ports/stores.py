@@ -8,7 +8,7 @@ from typing import Generic, Literal, Protocol, TypeVar
 from scheduler_service.core.audit import Deed
 from scheduler_service.core.effects import Apply, Effect, MakeRuns, RecordStatistics, Release
 from scheduler_service.core.instants import Duration, Instant
-from scheduler_service.core.looks import CancelsRead, OverdueRead, Place
+from scheduler_service.core.looks import CancelsRead, ExpiredRead, OverdueRead, Place
 from scheduler_service.core.model import (
     ActiveRun,
     Cursor,
@@ -150,6 +150,9 @@ class LeaderStore(PlacementStore, Protocol):
 
     def overdue_runs(self, until: Instant, limit: int, after: Place | None) -> OverdueRead:
         """Runs scheduled or retrying with due_at < until, whoever made them, at most `limit` behind `after`."""
+
+    def expired_runs(self, until: Instant, limit: int, after: Place | None) -> ExpiredRead:
+        """Runs that no schedule made, scheduled, with start_by < until, at most `limit` behind `after`."""
 
     def cancel_requests(self, limit: int, after: Place | None) -> CancelsRead:
         """Pending and running runs whose cancel is requested, at most `limit` behind `after`."""

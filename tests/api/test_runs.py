@@ -31,7 +31,8 @@ def test_a_run_has_exactly_the_fields_of_the_contract(api: TestClient) -> None:
     run = api.post(RUNS, json={"task": "t"}).json()
     assert list(run) == [
         "run_id", "job_id", "job_version", "task", "args", "kwargs", "queue", "priority", "retry_of", "scheduled_at",
-        "due_at", "state", "attempt", "reason", "cancel_requested_at", "pending_at", "published_at", "started_at",
+        "due_at", "start_by", "state", "attempt", "reason", "cancel_requested_at", "pending_at", "published_at",
+        "started_at",
         "finished_at", "worker", "term", "result", "error", "attempts",
     ]  # fmt: skip
     assert (run["args"], run["kwargs"], run["queue"], run["priority"], run["attempts"]) == ([], {}, "default", 5, [])

@@ -79,7 +79,7 @@ def test_what_commits_is_there_as_it_was_asked_for(url: str, postgres_stores: St
     with opened(url) as mine:
         run_id = enqueue_in(
             mine, "shop.send", [1], {"order": 17, "note": "50 % off: 'now'"}, run_at=datetime(2099, 1, 1, tzinfo=UTC),
-            queue="mail", priority=2, timeout="5m", retry={"max_attempts": 3},
+            queue="mail", priority=2, timeout="5m", retry={"max_attempts": 3}, start_within="90s",
         )  # fmt: skip
         mine.commit()
     run = postgres_stores.runs.get(run_id)
@@ -87,6 +87,7 @@ def test_what_commits_is_there_as_it_was_asked_for(url: str, postgres_stores: St
     assert (run.state, run.queue, run.priority) == (RunState.SCHEDULED, "mail", 2)
     assert run.due_at == run.scheduled_at == parse_instant("2099-01-01T00:00:00Z")
     assert (run.timeout, run.retry.max_attempts) == (300 * SECOND, 3)
+    assert run.start_by == run.due_at + 90 * SECOND
 
 
 @each_way

@@ -2,12 +2,15 @@
 
 import time
 from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from sqlalchemy import insert, text
 from structlog.testing import capture_logs
 
+from scheduler_service.adapters.redis_claims import RedisClaims
 from scheduler_service.adapters.tables import runs
 from scheduler_service.core.identity import adhoc_run_id
 from scheduler_service.core.instants import SECOND
@@ -20,6 +23,7 @@ from scheduler_service.ports.stores import RunFilter
 from tests.support.leading import LeaderThread
 from tests.support.processes import wait_until
 from tests.support.redis_server import RedisServer
+from tests.support.store_bed import one_off
 
 pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
@@ -154,3 +158,23 @@ def test_a_standby_with_other_zone_rules_is_logged_measured_and_named(database_u
 def standby_rules(contender: LeaderThread) -> str | None:
     view = contender.leases.peek(0)
     return None if view is None else view.standby_zone_rules
+
+
+def test_a_run_that_no_worker_begins_in_time_is_withdrawn_from_its_queue_and_missed(
+    database_url: str, redis_url: str
+) -> None:
+    with LeaderThread(database_url, redis_url) as one:
+        wait_until(lambda: leads(one), 20, "a leader")
+        ((run, _),) = one.runs.enqueue([replace(one_off(0), start_within=2 * SECOND)])
+        one.inbox.send("run_enqueued", 0, {"run_ids": [run.run_id]})
+        wait_until(lambda: one.runs.get(run.run_id).published_at, 20, "the run to be published")
+        wait_until(lambda: state_of(one, run.run_id)() is RunState.MISSED, 20, "its deadline")
+        ended = one.runs.get(run.run_id)
+        assert ended.reason is not None
+        assert ended.reason.endswith("it was sent to queue default and no worker began it")
+        assert ended.started_at is None
+        assert ended.finished_at is not None
+        assert run.start_by is not None
+        assert run.start_by <= ended.finished_at
+        with closing(RedisClaims(redis_url)) as claims:
+            assert claims.take([f"{run.run_id}~1"]) == [True], "the leader's own claim is there, and no worker's"

@@ -65,7 +65,7 @@ def test_relative_days_become_midnights(moved: dict[str, MovedEntry]) -> None:
 
 def test_options_become_fields_and_what_is_lost_is_told(moved: dict[str, MovedEntry]) -> None:
     entry = moved["expiring"]
-    wanted = {"queue": "slow", "priority": 3, "timeout": "1m", "misfire": {"policy": "skip", "grace": "90s"}}
+    wanted = {"queue": "slow", "priority": 3, "timeout": "1m", "start_within": "90s"}
     assert {key: body(entry)[key] for key in wanted} == wanted
     told = "\n".join(entry.moved.differences)
     for part in ("dropped by a worker that gets to it later than 90s", "job's timeout 1m", "option countdown"):

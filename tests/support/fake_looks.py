@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from scheduler_service.core.instants import Instant
-from scheduler_service.core.looks import CancelsRead, OverdueRead, Place
+from scheduler_service.core.looks import CancelsRead, ExpiredRead, OverdueRead, Place
 from scheduler_service.core.model import ActiveRun, RunKind
-from scheduler_service.core.run_state import ACTIVE, WAITING
+from scheduler_service.core.run_state import ACTIVE, WAITING, RunState
 from tests.support.fake_rows import RunRow, Tables
 
 
@@ -25,6 +25,13 @@ class FakeLooks:
         with self._tables.lock:
             return OverdueRead(*_next(self._in_turn(until), limit, after, _turn))
 
+    def expired_runs(self, until: Instant, limit: int, after: Place | None) -> ExpiredRead:
+        with self._tables.lock:
+            asked_for = [r for r in self._tables.runs.values() if r.kind is not RunKind.OCCURRENCE]
+            waiting = [r for r in asked_for if r.state is RunState.SCHEDULED and r.start_by is not None]
+            late = sorted((r for r in waiting if _deadline(r)[0] < until), key=_deadline)
+            return ExpiredRead(*_next(late, limit, after, _deadline))
+
     def cancel_requests(self, limit: int, after: Place | None) -> CancelsRead:
         with self._tables.lock:
             rows = self._tables.runs.values()
@@ -38,6 +45,10 @@ class FakeLooks:
 
 def _turn(row: RunRow) -> Place:
     return row.queue, row.priority, row.due_at, row.id
+
+
+def _deadline(row: RunRow) -> Place:
+    return row.start_by, row.id
 
 
 def _number(row: RunRow) -> Place:

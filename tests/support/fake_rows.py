@@ -68,13 +68,14 @@ class RunRow:
     result: Any = None
     error: Mapping[str, Any] | None = None
     traceparent: str | None = None
+    start_by: Instant | None = None
 
     def active(self) -> ActiveRun:
         return ActiveRun(
             self.run_id, self.kind, self.job_id, self.job_version, self.queue, self.priority, self.scheduled_at,
             self.due_at, self.state, self.attempt, self.retry, self.timeout, self.overlap,
             self.cancel_requested_at is not None, self.seq, self.pending_at, self.published_at, self.started_at,
-            self.worker,
+            self.worker, self.start_by,
         )  # fmt: skip
 
     def released(self) -> ReleasedRun:
@@ -90,7 +91,7 @@ class RunRow:
             self.priority, self.retry_of, self.scheduled_at, self.due_at, self.state, self.attempt, self.retry,
             self.timeout, self.reason, self.cancel_requested_at, self.pending_at, self.published_at, self.started_at,
             self.finished_at, self.worker, self.term, self.result, task_error(self.error), attempts,
-            traceparent=self.traceparent,
+            traceparent=self.traceparent, start_by=self.start_by,
         )  # fmt: skip
 
 
@@ -183,6 +184,7 @@ class Tables:
             as_json(run.kwargs), run.queue, run.priority, run.retry_of, run.scheduled_at or now, run.due_at or now,
             run.retry, run.timeout, run.overlap, run.idempotency_key, run.request_hash,
             traceparent=run.traceparent,
+            start_by=None if run.start_within is None else (run.due_at or now) + run.start_within,
         )  # fmt: skip
         self.next_id += 1
         return True

@@ -23,12 +23,18 @@ class Patience:
             if isinstance(effect, Apply):
                 missed = [change.run_id for change in effect.transitions if change.event is Event.MISS]
                 self.given_up += [run_id for run_id in missed if not self._is_late(run_id, now)]
+                expired = [change.run_id for change in effect.transitions if change.event is Event.EXPIRE]
+                self.given_up += [run_id for run_id in expired if not self._is_expired(run_id, now)]
             elif isinstance(effect, MakeRuns):
                 self.given_up += [f"{gap.job_id} until {gap.end}" for gap in effect.gaps if not self._is_over(gap, now)]
 
     def _is_late(self, run_id: str, now: Instant) -> bool:
         row = self._store.tables.runs.get(run_id)
         return row is None or now - row.due_at > self._grace(row.job_id or "")
+
+    def _is_expired(self, run_id: str, now: Instant) -> bool:
+        row = self._store.tables.runs.get(run_id)
+        return row is None or (row.start_by is not None and row.start_by <= now)
 
     def _is_over(self, gap: Gap, now: Instant) -> bool:
         """At least as many occurrences in the gap are late as it counts."""

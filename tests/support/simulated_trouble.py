@@ -116,8 +116,11 @@ class Users:
     def enqueue(self) -> None:
         due_at = self._simulation.database_now() + self._dice.choice((0, 0, 1, 5)) * SECOND
         retry = RetryPolicy(max_attempts=self._dice.randint(1, 3), initial=500 * MILLISECOND, jitter=False)
-        run_id = adhoc_run_id(self._number())
-        self._add(NewRun(run_id, RunKind.ADHOC, "demo.task", due_at, due_at, retry=retry))
+        number = self._number()
+        # By its number and not by the dice: the other events of a seed stay what they were.
+        within = (None, SECOND, 5 * SECOND, None)[sum(map(ord, number)) % 4]
+        run = NewRun(adhoc_run_id(number), RunKind.ADHOC, "demo.task", due_at, due_at, retry=retry, start_within=within)
+        self._add(run)
 
     def _add(self, run: NewRun) -> None:
         self._simulation.note(f"user: {run.run_id}")

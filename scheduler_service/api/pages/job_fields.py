@@ -15,7 +15,18 @@ KINDS: Final = (
     ("calendar", "Calendar", "every so many days, weeks or months, at wall times"),
     ("once", "Once", "one instant"),
 )
-_PLAIN: Final = ("title", "task", "queue", "jitter", "timeout", "start_at", "end_at", "overlap", "description")
+_PLAIN: Final = (
+    "title",
+    "task",
+    "queue",
+    "jitter",
+    "timeout",
+    "start_within",
+    "start_at",
+    "end_at",
+    "overlap",
+    "description",
+)
 # Of the fields of a schedule, what each kind has; the names in the form have the kind before them.
 _TEXTS: Final = {
     "cron": ("expr", "timezone", "day_match", "dst_gap", "dst_fold"),
@@ -34,6 +45,7 @@ _GROUPS: Final = {
 _SHOWN: Final = frozenset({"job_id", "schedule", "priority", "tags", "args", "kwargs", *_PLAIN, *_GROUPS})
 LABELS: Final = {
     "job_id": "Id", "task": "Task", "title": "Title", "queue": "Queue", "priority": "Priority", "timeout": "Timeout",
+    "start_within": "Start within",
     "overlap": "If the run before is not over", "jitter": "Jitter", "kwargs": "By name (a JSON object)",
     "args": "In order (a JSON list)", "start_at": "Not before", "end_at": "Not from", "tags": "Tags",
     "description": "Description", "kind": "Schedule",
@@ -63,7 +75,7 @@ def fields_of(definition: Mapping[str, Any]) -> dict[str, str]:
     schedule = definition["schedule"]
     kind = schedule["kind"]
     fields = {**BLANK, "kind": kind, "job_id": definition["job_id"]}
-    fields |= {name: _text(definition[name]) for name in (*_PLAIN, "priority")}
+    fields |= {name: _text(definition.get(name)) for name in (*_PLAIN, "priority")}
     fields |= {f"{kind}.{name}": _text(value) for name, value in schedule.items() if name != "kind"}
     for group in ("misfire", "retry"):
         fields |= {f"{group}.{name}": _text(value) for name, value in definition[group].items()}

@@ -47,6 +47,8 @@ def policies(job: Job) -> Iterator[tuple[str, str]]:
     yield "Overlap", _OVERLAPS[job.overlap]
     yield "Failed", _retries(job.retry)
     yield "Timeout", f"A run is stopped after {length(job.timeout)}." if job.timeout else "A run may take any time."
+    if job.start_within is not None:
+        yield "Start", f"A run that is not started {length(job.start_within)} after its time is recorded as missed."
     if job.jitter:
         yield "Jitter", f"Each run goes out up to {length(job.jitter)} after its time, by chance."
     if job.start_at is not None or job.end_at is not None:
