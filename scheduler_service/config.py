@@ -35,7 +35,11 @@ from scheduler_service.token_settings import Role as Role
 from scheduler_service.token_settings import read_tokens
 
 PREFIX: Final = "ITINERARY_"
-OTHER_NAMES: Final = frozenset({"CONFIG", "HTTP_ALLOW_PRIVATE", "API_URL", "API_TOKEN", "TEST_BROWSER"})
+OTHER_NAMES: Final = frozenset(
+    {
+        "CONFIG", "HTTP_ALLOW_PRIVATE", "API_URL", "API_TOKEN", "TEST_BROWSER", "SECRET_ENV_NAMES", "SECRET_FOLDER",
+    }
+)  # fmt: skip
 """The settings file's name, and variables of the worker's HTTP task, the command line's client and the tests."""
 
 

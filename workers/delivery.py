@@ -7,10 +7,11 @@ is over disturbs its report. Knows Celery's requests and outcomes, not its worke
 import inspect
 import json
 import logging
+import os
 import signal
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 from uuid import uuid4
@@ -41,6 +42,7 @@ from workers.current import CurrentRun
 from workers.green import KILLED, OUT_OF_TIME, SoftLimit
 from workers.plain import ARGUMENTS_LIMIT
 from workers.reporting import Report, Told
+from workers.secret_arguments import concealed_body, hide_in_logs, holds_reference, resolve
 from workers.tracing import TaskSpan
 
 TIMED_OUT: Final = "timed_out"
@@ -95,6 +97,7 @@ class Delivery:
     retry: AskedRetry | None = None
     broken_retry: Exception | None = None
     span: TaskSpan | None = None
+    secrets: dict[str, dict[str, str]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, request: Any, connection: RedisConnection, board: Board, worker: str) -> "Delivery | None":
@@ -137,6 +140,12 @@ class Delivery:
             f"{self.task_id} waits for its claim",
         )
 
+    def take_secrets(self, args: list[Any], kwargs: dict[str, Any]) -> None:
+        """Put the values of secrets into the arguments; SecretRefused, which fails the run, where one may not be."""
+        if holds_reference(args) or holds_reference(kwargs):
+            self.secrets = resolve(args, kwargs, os.environ)
+            hide_in_logs(self.secrets)
+
     def ask_retry(self, signature: Any, request: Any, timezone: Any) -> None:
         """Stands where Celery would send the retry's message: keep what it asks for the report."""
         try:
@@ -162,6 +171,8 @@ class Delivery:
                 if self.timer is not None:
                     self.timer.lift()
                 report = self._report(state, outcome)
+                if self.secrets:
+                    report = replace(report, body=concealed_body(report.body, self.secrets))
                 self._send(report)
             except _TOO_LATE:
                 continue  # the task is over: its limit, and who wants it stopped, concern nobody any more

@@ -46,6 +46,7 @@ class Claiming(Task[Any, Any]):
                 raise Ignore(f"claim {verdict}")
             running.set(delivery.run)
             delivery.span = begin(self.name, vars(self.request))
+            delivery.take_secrets(args, kwargs)
         super().before_start(task_id, args, kwargs)
 
     def retry(self, *args: Any, **kwargs: Any) -> Any:
