@@ -5,13 +5,15 @@ process take turns in the order they came and begin with BEGIN IMMEDIATE; on Pos
 transaction outlives its bound. Never retries: after StoreUnavailable the outcome of a write is unknown.
 """
 
+import random
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
-from typing import Any, Final, Literal
+from functools import wraps
+from typing import Any, Final, Literal, ParamSpec, TypeVar
 
 from sqlalchemy import (
     URL,
@@ -35,17 +37,37 @@ from scheduler_service.core.errors import (
     ItineraryError,
     RowRefused,
     StatementTimedOut,
+    StoreBusy,
     StoreRefused,
     StoreUnavailable,
 )
 from scheduler_service.core.instants import SECOND, Duration, Instant
 
 Dialect = Literal["sqlite", "postgresql"]
+P = ParamSpec("P")
+T = TypeVar("T")
+_UNDONE: Final = frozenset({"40P01", "40001"})  # deadlock detected, serialization failure
+_PAUSES: Final = (0.02, 0.1)
 
 
 def host_now() -> Instant:
     """This host's clock: what SQLite goes by, since the file lives here."""
     return time.time_ns() // 1_000
+
+
+def again_when_busy(write: Callable[P, T]) -> Callable[P, T]:
+    """A whole write, done again after a deadlock: PostgreSQL has undone it then."""
+
+    @wraps(write)
+    def patiently(*args: P.args, **kwargs: P.kwargs) -> T:
+        for pause in _PAUSES:
+            try:
+                return write(*args, **kwargs)
+            except StoreBusy:
+                time.sleep(pause * random.uniform(0.5, 1.5))
+        return write(*args, **kwargs)
+
+    return patiently
 
 
 class Database:
@@ -238,6 +260,8 @@ def _our_errors() -> Iterator[None]:
 def _kind_of(state: str, words: str) -> type[ItineraryError]:
     if state.startswith("54"):  # a limit of the program: this row will never fit
         return RowRefused
+    if state in _UNDONE:
+        return StoreBusy
     if state == "57014":
         return StatementTimedOut
     # What refuses a connection brings no code.

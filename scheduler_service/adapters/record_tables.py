@@ -24,6 +24,8 @@ audit_log: Final = Table(
 )
 Index("ix_audit_log_subject", audit_log.c.subject, audit_log.c.id)
 Index("ix_audit_log_at", audit_log.c.at)
+Index("ix_audit_log_action", audit_log.c.action, audit_log.c.id)
+Index("ix_audit_log_actor", audit_log.c.actor, audit_log.c.id)
 
 # A term that is over, written by the takeover that ended it; the present one is the row of `leases`.
 leaderships: Final = Table(

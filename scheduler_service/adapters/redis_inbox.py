@@ -20,6 +20,8 @@ _LONGEST_WAIT: Final = 5 * SECOND
 _REPLY_LIVES: Final = 60
 _DEAD_KEPT: Final = 10_000
 _DEAD_FIELDS: Final = 64 * 1024
+_DEAD_REASON: Final = 500
+_DEAD_BYTES: Final = 6 * 1024 * 1024
 
 
 class RedisInbox:
@@ -49,15 +51,13 @@ class RedisInbox:
             self._client.xadd(INBOX, fields)
 
     def bury(self, entry_id: str, fields: Mapping[str, str], reason: str) -> None:
-        """The newest ten thousand malformed entries are kept, each cut to 64 KiB."""
+        """The newest malformed entries are kept, each cut to 64 KiB: ten thousand of them, or fewer large ones."""
         text = json.dumps(dict(fields), ensure_ascii=True)[:_DEAD_FIELDS]
+        dead: Any = {"entry_id": entry_id, "reason": _storable(reason)[:_DEAD_REASON], "fields": text}
+        # No more than would be so many bytes if all were like this one: whatever comes, that is ten times as much.
+        most = min(_DEAD_KEPT, _DEAD_BYTES // (len(text) + _DEAD_REASON))
         with redis_errors():
-            self._client.xadd(
-                INBOX_DEAD,
-                {"entry_id": entry_id, "reason": _storable(reason), "fields": text},
-                maxlen=_DEAD_KEPT,
-                approximate=True,
-            )
+            self._client.xadd(INBOX_DEAD, dead, maxlen=most, approximate=True)
 
     def trim(self, position: str) -> None:
         """XTRIM MINID with the id after `position`."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, Select, Text, bindparam, func, insert, or_, select, update
 
 from scheduler_service.adapters.batch import Batch, insert_into
-from scheduler_service.adapters.database import Database
+from scheduler_service.adapters.database import Database, again_when_busy
 from scheduler_service.adapters.job_rows import JOB_COLUMNS, named_job_of
 from scheduler_service.adapters.sql_audit import record_all
 from scheduler_service.adapters.sql_jobs import audited, job_row, version_row
@@ -55,6 +55,7 @@ class SqlJobSets:
         """See JobSets."""
         return plan_jobs(self._read(wanted).present, wanted)
 
+    @again_when_busy
     def apply(self, wanted: JobSet, plan_version: str | None, *, by: Deed | None = None) -> JobsPlan:
         """See JobSets. Reading and planning thousands of jobs takes its time: the lock is held only to write them."""
         for _ in range(_TRIES):

@@ -13,7 +13,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
 from scheduler_service.adapters.batch import insert_into
-from scheduler_service.adapters.database import Database, can_hold
+from scheduler_service.adapters.database import Database, again_when_busy, can_hold
 from scheduler_service.adapters.job_rows import (
     JOB_COLUMNS,
     job_of,
@@ -47,6 +47,7 @@ class SqlJobStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    @again_when_busy
     def create(self, job: Job, *, by: Deed | None = None) -> Job:
         """See JobStore."""
         with self._database.write() as connection:
@@ -55,6 +56,7 @@ class SqlJobStore:
                 raise Conflict(f"job {job.job_id} exists", "job-exists")
             return self._make(connection, job, there, by)
 
+    @again_when_busy
     def replace(
         self, job: Job, if_version: int | None, *, by: Deed | None = None
     ) -> tuple[Job, Literal["made", "replaced", "unchanged"]]:
@@ -120,6 +122,7 @@ class SqlJobStore:
         page = page_of(rows, limit, listed_job_of, lambda row: [row.job_id])
         return Page([job for job in page.items if job is not None], page.next_cursor)
 
+    @again_when_busy
     def set_paused(
         self,
         job_id: str,
@@ -142,6 +145,7 @@ class SqlJobStore:
             )
             return there if wanted == there else self._next_version(connection, wanted, there, by)
 
+    @again_when_busy
     def delete(self, job_id: str, if_version: int | None, *, by: Deed | None = None) -> None:
         """See JobStore."""
         with self._database.write() as connection:

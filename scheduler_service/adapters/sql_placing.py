@@ -19,6 +19,7 @@ from sqlalchemy import (
     false,
     or_,
     select,
+    union_all,
     update,
 )
 
@@ -58,12 +59,17 @@ def place_jobs(connection: Connection, dialect: str, batch: PlaceJobs, now: Inst
 
 def last_rebalance(connection: Connection) -> tuple[MovedBefore, ...] | None:
     """See PlacementStore; the newest 50 records are looked at."""
-    newest = (
-        select(audit_log.c.action, audit_log.c.after)
-        .where(audit_log.c.action.in_((REBALANCE, UNDO)))
+    # Each action apart: a step through the index for each record.
+    of_each = [
+        select(audit_log.c.action, audit_log.c.after, audit_log.c.id)
+        .where(audit_log.c.action == action)
         .order_by(audit_log.c.id.desc())
         .limit(_LOOKED_AT)
-    )
+        .subquery(f"of_{action}")
+        for action in (REBALANCE, UNDO)
+    ]
+    together = union_all(*(select(part) for part in of_each)).subquery("together")
+    newest = select(together).order_by(together.c.id.desc()).limit(_LOOKED_AT)
     return last_moved((row.action, row.after) for row in connection.execute(newest))
 
 

@@ -13,12 +13,15 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Connection,
+    Integer,
     Table,
+    Text,
     and_,
     delete,
     exists,
     func,
     literal,
+    not_,
     or_,
     select,
     update,
@@ -33,23 +36,31 @@ from scheduler_service.adapters.tables import IS_FINAL, IS_UNPLANNED, cursors, g
 from scheduler_service.core.instants import Instant
 from scheduler_service.core.model import Lease
 from scheduler_service.core.pruning import Needs, Past
-from scheduler_service.ports.pruning import Sweep, Walked
+from scheduler_service.ports.pruning import Name, Sweep, Walked
 
 _SHARD: Final = 0
 _IDS: Final = Batch(row=BigInteger)
+_VERSIONS: Final = Batch(job_id=Text, version=Integer)
+_JOBS: Final = Batch(job_id=Text)
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
     """A table, walked in the order of `key`, of which the last part names the row, as far as `within`.
 
-    Without `within` the key only grows about as time does: a step that finds nothing ends the walk.
+    Without `within`, a key that `grows` does so about as time does: a step that finds nothing ends the walk.
     """
 
     table: Table
     key: tuple[ColumnElement[Any], ...]
     is_over: Callable[[Instant], ColumnElement[bool]]
     within: Callable[[Instant], ColumnElement[bool]] | None = None
+    names: int = 1
+    """How many of the key's last parts name the row."""
+    grows: bool = True
+
+    def name(self, key: tuple[Any, ...]) -> Name:
+        return key[-1] if self.names == 1 else (key[-2], key[-1])
 
 
 def _run_is_over(before: Instant) -> ColumnElement[bool]:
@@ -61,6 +72,26 @@ def _run_is_over(before: Instant) -> ColumnElement[bool]:
     return and_(IS_FINAL, runs.c.scheduled_at < before, runs.c.finished_at < before, has_successor)
 
 
+def _version_is_over(before: Instant) -> ColumnElement[bool]:
+    version, following, later = job_versions.c, job_versions.alias("following"), job_versions.alias("later")
+
+    def is_next(table: Any) -> ColumnElement[bool]:
+        return and_(table.c.job_id == version.job_id, table.c.version == version.version + 1)
+
+    is_followed = exists().where(is_next(following), following.c.effective_from < before)
+    is_planned = exists().where(jobs.c.job_id == version.job_id, jobs.c.planned_version > version.version)
+    of_its_time = and_(runs.c.scheduled_at >= version.effective_from, runs.c.scheduled_at < later.c.effective_from)
+    has_runs = exists().where(is_next(later), runs.c.job_id == version.job_id, of_its_time)
+    return and_(
+        *(each.correlate(job_versions) for each in (is_followed, is_planned)), ~has_runs.correlate(job_versions)
+    )
+
+
+def _job_is_over(before: Instant) -> ColumnElement[bool]:
+    is_known = (exists().where(runs.c.job_id == jobs.c.job_id), exists().where(gaps.c.job_id == jobs.c.job_id))
+    return and_(jobs.c.deleted, jobs.c.effective_from < before, not_(IS_UNPLANNED), *map(not_, is_known))
+
+
 _SOURCES: Final = {
     Past.RUNS: _Source(
         runs, (runs.c.scheduled_at, runs.c.id), _run_is_over, lambda before: runs.c.scheduled_at < before
@@ -70,6 +101,15 @@ _SOURCES: Final = {
     ),
     Past.AUDIT_LOG: _Source(audit_log, (audit_log.c.id,), lambda before: audit_log.c.at < before),
     Past.LEADERSHIPS: _Source(leaderships, (leaderships.c.term,), lambda before: leaderships.c.ended_at < before),
+    Past.JOB_VERSIONS: _Source(
+        job_versions, (job_versions.c.job_id, job_versions.c.version), _version_is_over, names=2, grows=False
+    ),
+    Past.JOBS: _Source(
+        jobs,
+        (jobs.c.effective_from, jobs.c.job_id),
+        _job_is_over,
+        lambda before: and_(jobs.c.deleted, jobs.c.effective_from < before),
+    ),
 }
 
 
@@ -94,7 +134,7 @@ class SqlPruning:
             cursor, history_since = connection.execute(planned).first() or (None, None)
             return Needs(now, cursor, connection.execute(unplanned).scalar(), history_since)
 
-    def walk(self, past: Past, before: Instant, after: tuple[int, ...] | None, limit: int) -> Walked:
+    def walk(self, past: Past, before: Instant, after: tuple[int | str, ...] | None, limit: int) -> Walked:
         """See Pruning."""
         source = _SOURCES[past]
         step = select(*source.key, source.is_over(before).label("may_go")).order_by(*source.key).limit(limit)
@@ -105,18 +145,36 @@ class SqlPruning:
             step = step.where(row_of(*source.key) > row_of(*key))
         with self._database.read() as connection:
             rows = [tuple(row) for row in connection.execute(step)]
-        may_go = tuple(row[-2] for row in rows if row[-1])
-        is_end = len(rows) < limit or (source.within is None and not may_go)
+        may_go = tuple(source.name(row[:-1]) for row in rows if row[-1])
+        is_end = len(rows) < limit or (source.within is None and source.grows and not may_go)
         return Walked(may_go, None if is_end else rows[-1][:-1])
 
-    def prune(self, lease: Lease | None, past: Past, ids: Sequence[int], before: Instant) -> int:
+    def prune(self, lease: Lease | None, past: Past, ids: Sequence[Name], before: Instant) -> int:
         """See Pruning."""
+        if past is Past.JOBS:
+            return self._prune_jobs(lease, ids, before)
         source, number = _SOURCES[past], 0
-        row, batch = source.key[-1], _IDS.rows(self._database.dialect)
-        named = delete(source.table).where(row.in_(select(batch.c.row)), judged(row, source.is_over(before)))
+        wanted, row = (_VERSIONS, row_of(*source.key)) if source.names > 1 else (_IDS, source.key[-1])
+        batch = wanted.rows(self._database.dialect)
+        named = delete(source.table).where(row.in_(select(*batch.c)), judged(source.key[-1], source.is_over(before)))
         with self._writing(lease) as connection:
-            for chunk in _IDS.chunks([(row_id,) for row_id in ids]):
+            for chunk in wanted.chunks([name if isinstance(name, tuple) else (name,) for name in ids]):
                 number += connection.execute(named, chunk).rowcount
+        return number
+
+    def _prune_jobs(self, lease: Lease | None, ids: Sequence[Name], before: Instant) -> int:
+        """Locked first, in the order of ids as everybody locks jobs: one that comes back just now stays whole."""
+        over = judged(jobs.c.job_id, _job_is_over(before))
+        named = jobs.c.job_id.in_(select(_JOBS.rows(self._database.dialect).c.job_id))
+        locked = select(jobs.c.job_id).where(named, over).order_by(jobs.c.job_id).with_for_update()
+        number = 0
+        with self._writing(lease) as connection:
+            for chunk in _JOBS.chunks([(name,) for name in ids]):
+                gone = connection.execute(locked, chunk).scalars().all()
+                for these in _JOBS.chunks([(job_id,) for job_id in gone]):
+                    batch = select(_JOBS.rows(self._database.dialect).c.job_id)
+                    connection.execute(delete(job_versions).where(job_versions.c.job_id.in_(batch)), these)
+                    number += connection.execute(delete(jobs).where(jobs.c.job_id.in_(batch)), these).rowcount
         return number
 
     def begin(self, lease: Lease | None, before: Instant) -> None:

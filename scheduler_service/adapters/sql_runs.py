@@ -29,7 +29,7 @@ from sqlalchemy import tuple_ as row_of
 from scheduler_service.adapters import sql_planning
 from scheduler_service.adapters.batch import Batch
 from scheduler_service.adapters.column_types import InstantColumn
-from scheduler_service.adapters.database import PLANNED_EACH_TIME, Database, can_hold
+from scheduler_service.adapters.database import PLANNED_EACH_TIME, Database, again_when_busy, can_hold
 from scheduler_service.adapters.paging import page_of, read_cursor
 from scheduler_service.adapters.record_tables import audit_log
 from scheduler_service.adapters.run_rows import ATTEMPT_COLUMNS, RUN_COLUMNS, ended_attempt, whole_run
@@ -55,6 +55,7 @@ class SqlRunStore:
         self._database = database
         self._dialect = database.dialect
 
+    @again_when_busy
     def enqueue(self, new: Sequence[NewRun], *, by: Deed | None = None) -> list[tuple[Run, bool]]:
         """See RunStore. Keys are inserted in their order, so that two batches with the same keys do not deadlock."""
         in_order = sorted(new, key=lambda run: run.idempotency_key or "")
@@ -97,6 +98,7 @@ class SqlRunStore:
             rows = connection.execute(newest_first, execution_options={PLANNED_EACH_TIME: True}).all()
         return page_of(rows, limit, lambda row: whole_run(row[:-1]), lambda row: [row.scheduled_at, row.id])
 
+    @again_when_busy
     def request_cancel(self, run_id: str, *, by: Deed | None = None) -> Run:
         """See RunStore. The row is locked first, so no move slips in between."""
         _check_name(run_id)

@@ -24,6 +24,7 @@ from sqlalchemy import (
     and_,
     literal_column,
     text,
+    true,
 )
 from sqlalchemy.dialects import postgresql
 
@@ -278,6 +279,7 @@ partial_index(
 )
 partial_index("ix_runs_tried_again", runs.c.job_id, runs.c.scheduled_at, where=runs.c.retry_of.is_not(None))
 partial_index("ix_jobs_unplanned", jobs.c.job_id, where=IS_UNPLANNED)
+partial_index("ix_jobs_deleted", jobs.c.effective_from, jobs.c.job_id, where=jobs.c.deleted == true())
 partial_index("ix_jobs_source", jobs.c.source, where=jobs.c.source.is_not(None))
 Index("ix_gaps_of_job", gaps.c.job_id, gaps.c.start_at)
 Index("ix_gaps_ended", gaps.c.end_at, gaps.c.id)

@@ -24,6 +24,7 @@ from scheduler_service.core.errors import (
     NotFound,
     RowRefused,
     StaleVersion,
+    StoreBusy,
     StoreUnavailable,
     TooLarge,
 )
@@ -49,6 +50,7 @@ KINDS: Final = {
     "nothing-to-skip": "There is no next run",
     "stale-version": "The job changed since it was read, or is there already",
     "database-away": "The database does not answer",
+    "database-busy": "Others change the same rows",
     "redis-away": "Redis does not answer",
     "no-leader": "No leader answers",
 }
@@ -123,6 +125,10 @@ def problem_of(error: ItineraryError) -> Problem:
             return Problem(409, str(error), kind=error.kind)
         case RowRefused():
             return Problem(422, "the database cannot store this")
+        case StoreBusy():
+            return unavailable(
+                "others change the same rows just now; nothing of this was stored, try again", "database-busy"
+            )
         case StoreUnavailable():
             return unavailable(
                 "the database does not answer; nothing is known to be stored, try again", "database-away"

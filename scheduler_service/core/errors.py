@@ -85,6 +85,10 @@ class StoreRefused(StoreUnavailable):
     """The database does not let this program in, whenever it is asked: only the operator mends it."""
 
 
+class StoreBusy(StoreUnavailable):
+    """Others change the same rows just now (a deadlock); nothing of this was stored, and asking again mends it."""
+
+
 class RowRefused(ItineraryError):
     """The database will never take this row as it is; it is set aside with the reason."""
 

@@ -35,6 +35,9 @@ def _explained(job_id: str, at: Instant, facts: Facts) -> Explanation:
     holding = version_at(facts.versions, at)
     if holding is None:
         first = facts.versions[0]
+        if first.job.version > 1:
+            words = f"What job {job_id} was before version {first.job.version} was pruned."
+            return Explanation(Verdict.UNKNOWN, (Because(words, version_row(first)),), job_id, None, at)
         words = f"Job {job_id} was made at {format_instant(first.job.effective_from)}, after this instant."
         return Explanation(Verdict.NEVER_DUE, (Because(words, version_row(first)),), job_id, None, at)
     for rule in _RULES:

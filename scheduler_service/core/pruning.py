@@ -22,6 +22,8 @@ class Past(StrEnum):
     GAPS = "gaps"
     AUDIT_LOG = "audit_log"
     LEADERSHIPS = "leaderships"
+    JOB_VERSIONS = "job_versions"
+    JOBS = "jobs"
 
 
 @dataclass(frozen=True, slots=True)

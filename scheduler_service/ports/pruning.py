@@ -8,6 +8,9 @@ from scheduler_service.core.instants import Instant
 from scheduler_service.core.model import Lease
 from scheduler_service.core.pruning import Needs, Past
 
+Name = int | str | tuple[str, int]
+"""Of a row: its id; of a job its job_id; of a version both its job_id and its number."""
+
 
 @dataclass(frozen=True, slots=True)
 class Walked:
@@ -16,8 +19,8 @@ class Walked:
     `last` is None at the end.
     """
 
-    may_go: tuple[int, ...]
-    last: tuple[int, ...] | None
+    may_go: tuple[Name, ...]
+    last: tuple[int | str, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +35,18 @@ class Pruning(Protocol):
     """Old rows. A write with a lease is fenced by it (LeaseLost); without one, somebody prunes by hand.
 
     A run may go when it is final, its time and its end lie before the horizon, and it is not the newest of a job that
-    still is; its attempts go with it. A gap when its end does.
+    still is; its attempts go with it. A gap when its end does. A version of a job when the next one began before the
+    horizon and is planned, and no run of its time is kept. A deleted job, and all its versions, when no run or gap of
+    it is kept.
     """
 
     def needs(self) -> Needs:
         """What planning may still look back to, and where history begins."""
 
-    def walk(self, past: Past, before: Instant, after: tuple[int, ...] | None, limit: int) -> Walked:
+    def walk(self, past: Past, before: Instant, after: tuple[int | str, ...] | None, limit: int) -> Walked:
         """Look at the next `limit` rows whose time lies before the horizon, from the key `after` on."""
 
-    def prune(self, lease: Lease | None, past: Past, ids: Sequence[int], before: Instant) -> int:
+    def prune(self, lease: Lease | None, past: Past, ids: Sequence[Name], before: Instant) -> int:
         """Delete these, where they still may go; returns how many were. Doing it again changes nothing."""
 
     def begin(self, lease: Lease | None, before: Instant) -> None:

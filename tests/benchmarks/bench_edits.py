@@ -16,7 +16,7 @@ from contextlib import ExitStack, closing, contextmanager
 from statistics import quantiles
 from typing import Any, Final
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, func, select
 
 from scheduler_service.adapters.database import Database, host_now
 from scheduler_service.adapters.migrations import upgrade
@@ -31,6 +31,7 @@ from scheduler_service.core.job_plan import JobSet
 from scheduler_service.core.model import Job
 from tests.benchmarks.bed import TASK, Bed, Scene
 from tests.benchmarks.figures import Asked, Figure
+from tests.support.processes import wait_until
 
 RATES: Final = (10, 50, 200)
 APPLIED: Final = 1_000
@@ -95,7 +96,7 @@ class Editor:
 
     def apply(self) -> None:
         """All at once, from a file."""
-        wanted = JobSet("bench", [job_of(f"{_EDITED}-{n}", _EDITED) for n in range(APPLIED)])
+        wanted = JobSet("bench", [job_of(f"{_EDITED}-{n}", _EDITED, every="1m") for n in range(APPLIED)])
         plan = self._sets.apply(wanted, None, by=_DEED)
         for news in plan.news:
             self._inbox.send("job_changed", host_now(), news)
@@ -105,23 +106,26 @@ class Editor:
         for number in range(PROBES):
             self._jobs.create(job_of(f"{_PROBED}-{number}", _PROBED, overlap="allow"))
 
-    def lateness(self, since: int, until: int) -> list[float]:
-        """Of what the probes owed in between, in milliseconds; what is not published yet is as late as it is now."""
-        wanted = select(runs.c.due_at, runs.c.published_at).where(
-            runs.c.queue == _PROBED, runs.c.due_at >= since, runs.c.due_at < until
-        )
+    def unpublished(self, since: int, until: int) -> int:
+        """How many runs of the probes were due in between and are not known to be published."""
+        wanted = select(func.count()).where(*self._due(since, until), runs.c.published_at.is_not(None))
         with self.database.read() as connection:
-            now = self.database.read_clock(connection)
-            found = [((at or now) - due) / MILLISECOND for due, at in connection.execute(wanted)]
-        # A run that was not even made is late by as much as the window is old.
-        owed = PROBES * ((until - since) // SECOND)
-        return found + [(now - until) / MILLISECOND] * max(0, owed - len(found))
+            return PROBES * ((until - since) // SECOND) - int(connection.execute(wanted).scalar_one())
+
+    def lateness(self, since: int, until: int) -> list[float]:
+        """Of what the probes owed in between, in milliseconds."""
+        wanted = select(runs.c.due_at, runs.c.published_at).where(*self._due(since, until))
+        with self.database.read() as connection:
+            return [(at - due) / MILLISECOND for due, at in connection.execute(wanted)]
+
+    def _due(self, since: int, until: int) -> tuple[ColumnElement[bool], ...]:
+        return (runs.c.queue == _PROBED, runs.c.due_at >= since, runs.c.due_at < until)
 
 
-def job_of(job_id: str, queue: str, overlap: str = "skip") -> Job:
-    """A job of every second."""
+def job_of(job_id: str, queue: str, overlap: str = "skip", every: str = "1s") -> Job:
+    """A job of an interval, every second where no other is given."""
     body: dict[str, Any] = {"job_id": job_id, "task": TASK, "queue": queue, "overlap": overlap,
-                            "schedule": {"kind": "interval", "every": "1s"}}  # fmt: skip
+                            "schedule": {"kind": "interval", "every": every}}  # fmt: skip
     return read_job(body, made_at=host_now())[0]
 
 
@@ -132,7 +136,8 @@ def _late(editor: Editor, seconds: float, action: Callable[[], object]) -> float
     beside.start()
     time.sleep(max(0.0, (since + int(seconds) * SECOND - host_now()) / SECOND))
     beside.join()
-    time.sleep(2)
+    # When it was published is written along with what comes later.
+    wait_until(lambda: not editor.unpublished(since, since + int(seconds) * SECOND), 60, lambda: editor.scene.said)
     return quantiles(editor.lateness(since, since + int(seconds) * SECOND), n=100)[98]
 
 

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
 import redis
@@ -152,6 +153,21 @@ def test_entries_of_anybody_are_read_whatever_their_bytes(redis_url: str) -> Non
         ((_, dead),) = client.xrange(INBOX_DEAD)
         assert dead[b"entry_id"].decode() == entry_id
         assert b"not known" in dead[b"reason"]
+
+
+@pytest.mark.redis
+def test_dead_letters_are_bounded_in_bytes_and_the_newest_stay(redis_url: str) -> None:
+    with closing(RedisInbox(redis_url)) as inbox, connect(redis_url) as client:
+        for number in range(50):
+            inbox.bury(f"small-{number}", {"v": "1"}, "not understood")
+        for number in range(600):
+            inbox.bury(f"large-{number}", {"v": "x" * 70_000}, "not understood " * 100)
+        kept: Any = client.xrange(INBOX_DEAD)
+        assert kept[-1][1]["entry_id"] == "large-599"
+        assert sum(len(dead["fields"]) + len(dead["reason"]) for _, dead in kept) < 8 * 1024 * 1024
+        for number in range(3_000):
+            inbox.bury(f"small-{number}", {"v": "1"}, "not understood")
+        assert client.xlen(INBOX_DEAD) > 3_000, "many small ones fit"
 
 
 @pytest.mark.redis

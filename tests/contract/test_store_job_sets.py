@@ -1,20 +1,26 @@
 """JobSets on both databases: a whole source is applied in one transaction, after what was planned."""
 
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import Any
 
 import pytest
+from sqlalchemy import event
 
+from scheduler_service.adapters.database import Bounds, Database, again_when_busy
 from scheduler_service.adapters.sql_audit import SqlAuditLog
 from scheduler_service.adapters.sql_job_sets import SqlJobSets
 from scheduler_service.core.audit import Deed
-from scheduler_service.core.errors import Conflict
-from scheduler_service.core.instants import MINUTE
+from scheduler_service.core.errors import Conflict, StoreBusy
+from scheduler_service.core.instants import MINUTE, SECOND
 from scheduler_service.core.job_plan import JobSet, JobSets
 from scheduler_service.core.model import Job
 from scheduler_service.core.placements import PlaceJobs, Placement
 from scheduler_service.ports.records import AuditFilter
-from tests.support.store_bed import StoreBed, a_job
+from tests.support.processes import wait_until
+from tests.support.store_bed import StoreBed, a_job, one_off
 
 
 @pytest.fixture
@@ -157,3 +163,61 @@ def test_a_set_without_a_source_owns_and_removes_nothing(sets: JobSets, sql_stor
     sets.apply(of(a_job("a", title="new"), a_job("b"), source=None), None)
     assert owned(sql_stores, "shop") == {"a": 2}
     assert sql_stores.jobs.get("b").source is None
+
+
+def waiting(bed: StoreBed) -> int:
+    """How many statements wait for a lock."""
+    assert bed.database is not None
+    asked = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    with bed.database.read() as connection:
+        return int(connection.exec_driver_sql(asked).scalar_one())
+
+
+@pytest.mark.postgres
+def test_an_apply_that_a_deadlock_undid_is_done_again(postgres_stores: StoreBed) -> None:
+    """Somebody who locks in another order, as nobody of ours does: he goes on, and the apply is not refused."""
+    assert postgres_stores.database is not None
+    sets = SqlJobSets(postgres_stores.database)
+    sets.apply(of(a_job("a"), a_job("b")), None)
+    lock = "SELECT 1 FROM jobs WHERE job_id = '{}' FOR UPDATE"
+    with closing(Database(postgres_stores.database.url, bounds=Bounds(lock=10 * SECOND))) as other:
+        with ThreadPoolExecutor(1) as pool, other.write() as connection:
+            connection.exec_driver_sql(lock.format("b"))
+            applied = pool.submit(sets.apply, of(a_job("a", title="new"), a_job("b", title="new")), None)
+            wait_until(lambda: waiting(postgres_stores), 10, "the apply to wait")
+            connection.exec_driver_sql(lock.format("a"))
+        assert len(applied.result(20).changed) == 2
+    assert owned(postgres_stores, "shop") == {"a": 2, "b": 2}
+
+
+@pytest.mark.postgres
+def test_a_deadlock_again_and_again_is_told_as_one(postgres_stores: StoreBed) -> None:
+    assert postgres_stores.database is not None
+    tried = []
+
+    @again_when_busy
+    def write(database: Database) -> None:
+        tried.append(1)
+        with database.write() as connection:
+            connection.exec_driver_sql("DO $$ BEGIN RAISE EXCEPTION 'undone' USING ERRCODE = '40P01'; END $$")
+
+    with pytest.raises(StoreBusy):
+        write(postgres_stores.database)
+    assert len(tried) == 3
+
+
+def test_keys_of_a_batch_are_inserted_in_their_order(sql_stores: StoreBed) -> None:
+    """Two batches with the same keys wait for each other in one order only."""
+    assert sql_stores.database is not None
+    keys: list[list[str]] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, _context: Any, _many: bool) -> None:
+        if statement.startswith("INSERT INTO runs"):
+            texts = parameters.values() if isinstance(parameters, dict) else parameters
+            keys.append(re.findall(r"key-\d", " ".join(str(text) for text in texts)))
+
+    event.listen(sql_stores.database.engine, "before_cursor_execute", note)
+    made = [one_off(0, idempotency_key=f"key-{n}", request_hash="h") for n in (2, 0, 1)]
+    sql_stores.runs.enqueue(made)
+    event.remove(sql_stores.database.engine, "before_cursor_execute", note)
+    assert keys == [["key-0", "key-1", "key-2"]]

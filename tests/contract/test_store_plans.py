@@ -9,9 +9,12 @@ from sqlalchemy import event, text
 from scheduler_service.adapters.sql_audit import SqlAuditLog
 from scheduler_service.adapters.sql_backfill import known_of
 from scheduler_service.adapters.sql_conditions import SqlConditions
+from scheduler_service.adapters.sql_outbox import SqlOutbox
+from scheduler_service.adapters.sql_pruning import SqlPruning
 from scheduler_service.core.effects import Apply, MakeRuns, Retract, Transition
 from scheduler_service.core.instants import DAY, HOUR, MINUTE
 from scheduler_service.core.model import Gap, Lease
+from scheduler_service.core.pruning import Past
 from scheduler_service.core.run_state import ACTIVE, Event, RunState
 from scheduler_service.ports.history import Total
 from scheduler_service.ports.records import AuditFilter
@@ -211,6 +214,32 @@ def test_the_audit_log_of_a_time_is_found_without_all_that_was_before(own_stores
     log = SqlAuditLog(own_stores.database)
     plan = plan_of(own_stores, lambda: log.list(wanted, 500, None), "audit_log")
     assert "ix_audit_log_at" in plan, plan
+
+
+def test_growing_tables_are_asked_by_their_indexes(own_stores: StoreBed) -> None:
+    assert own_stores.database is not None
+    numbers = _NUMBERS[own_stores.kind].format(first=1, last=50_000)
+    values = f"{_PAST[own_stores.kind]}, 'actor' || (n % 2), 'admin', 'enqueue_run'"
+    _execute(own_stores, f"INSERT INTO audit_log (at, actor, role, action) SELECT {values} FROM {numbers}")
+    row = f"'m' || n, 't', 'x', '', {_PAST[own_stores.kind]}, 1, NULL, {_PAST[own_stores.kind]}, 'sent'"
+    columns = "message_id, target, topic, body, made_at, attempts, next_at, ended_at, state"
+    _execute(own_stores, f"INSERT INTO deliveries ({columns}) SELECT {row} FROM {numbers}")
+    _execute(own_stores, "ANALYZE")
+    log, outbox = SqlAuditLog(own_stores.database), SqlOutbox(own_stores.database)
+    pruning, now = SqlPruning(own_stores.database), own_stores.lead().now
+    asked: dict[str, Callable[[], object]] = {
+        "ix_audit_log_actor": lambda: log.list(AuditFilter(actor="nobody"), 50, None),
+        "ix_audit_log_action": lambda: log.list(AuditFilter(action="replace_job"), 50, None),
+        " ix_audit_log_action": own_stores.leader.last_rebalance,
+        "ix_deliveries_ended": lambda: outbox.tidy(DAY),
+        "ix_jobs_deleted": lambda: pruning.walk(Past.JOBS, now, None, 500),
+        "job_versions": lambda: pruning.walk(Past.JOB_VERSIONS, now, None, 500),
+    }
+    for index, call in asked.items():
+        plan = plan_of(own_stores, call, "audit_log", "deliveries", "job_versions", "jobs")
+        if own_stores.kind == "sqlite" or "jobs" not in index:  # PostgreSQL reads a table of one page as it is
+            assert index.strip() in plan, plan
+        assert_never_scans(plan, "audit_log", "deliveries")
 
 
 def test_a_backfill_finds_what_was_run_again_without_all_that_ran_since(own_stores: StoreBed) -> None:

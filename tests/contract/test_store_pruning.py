@@ -6,22 +6,24 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import Table, event, func, insert, select, text
+from sqlalchemy import Table, event, func, insert, select, text, update
 
 from scheduler_service.adapters.database import Database
 from scheduler_service.adapters.record_tables import audit_log, leaderships
+from scheduler_service.adapters.sql_evidence import SqlEvidence
 from scheduler_service.adapters.sql_history import read_history
 from scheduler_service.adapters.sql_pruning import SqlPruning
-from scheduler_service.adapters.tables import gaps, run_attempts, runs
+from scheduler_service.adapters.tables import gaps, job_versions, jobs, run_attempts, runs
 from scheduler_service.core.effects import MakeRuns
-from scheduler_service.core.errors import Conflict, LeaseLost, StoreUnavailable
+from scheduler_service.core.errors import Conflict, LeaseLost, NotFound, StoreUnavailable
+from scheduler_service.core.explain import explain_occurrence
 from scheduler_service.core.instants import DAY, HOUR, SECOND, Duration, Instant
 from scheduler_service.core.invariants import violations
 from scheduler_service.core.model import Lease, NewRun, RunKind
 from scheduler_service.core.pruning import Past, horizon, next_horizon
 from scheduler_service.loops.pruner import sweep
 from tests.support.old_runs import keep, kept_of, old_run
-from tests.support.store_bed import StoreBed
+from tests.support.store_bed import StoreBed, a_job
 
 KEPT = 30 * DAY
 
@@ -284,3 +286,65 @@ SELECT 'many-' || n, 'occurrence', 'job-' || n % 100, 1, 'pkg.task', '[]', '{}',
        at, at
 FROM (SELECT n, now() - interval '60 days' + n * interval '1 minute' AS at FROM generate_series(1, 80000) n) AS made
 """
+
+
+def aged(bed: StoreBed, job_id: str, began: dict[int, Instant]) -> None:
+    """The versions of a job as though they had begun then."""
+    with database_of(bed).write() as connection:
+        for version, at in began.items():
+            named = (job_versions.c.job_id == job_id, job_versions.c.version == version)
+            connection.execute(update(job_versions).where(*named).values(effective_from=at))
+        connection.execute(update(jobs).where(jobs.c.job_id == job_id).values(effective_from=max(began.values())))
+
+
+def versions_of(bed: StoreBed, job_id: str) -> list[int]:
+    wanted = select(job_versions.c.version).where(job_versions.c.job_id == job_id).order_by(job_versions.c.version)
+    with database_of(bed).read() as connection:
+        return list(connection.execute(wanted).scalars())
+
+
+def edited(bed: StoreBed, lease: Lease, job_id: str, edits: int, *, planned: bool = True) -> None:
+    bed.jobs.create(a_job(job_id))
+    for number in range(edits):
+        bed.jobs.replace(replace(a_job(job_id), title=f"edit {number}"), None)
+    if planned:
+        bed.leader.make_runs(lease, MakeRuns((), lease.now, planned=((job_id, edits + 1),)))
+
+
+def test_versions_that_hold_for_nothing_kept_go_and_what_is_kept_is_explained_by_its_own(sql_stores: StoreBed) -> None:
+    lease, database = sql_stores.lead(), database_of(sql_stores)
+    old = lease.now - 400 * DAY
+    edited(sql_stores, lease, "often", 4)
+    aged(sql_stores, "often", {n: old + n * DAY for n in (1, 2, 3)} | {4: lease.now - 40 * DAY, 5: lease.now - DAY})
+    edited(sql_stores, lease, "unplanned", 2, planned=False)
+    keep(database, old_run(old + 2 * DAY + HOUR, kind="occurrence", job_id="often", job_version=2, run_id="kept"))
+    assert swept(sql_stores, lease, lease.now) == {Past.JOB_VERSIONS: 2}
+    assert versions_of(sql_stores, "often") == [2, 4, 5], "the newest run of a job is kept, and what it was a run of"
+    assert versions_of(sql_stores, "unplanned") == [1, 2, 3]
+    assert swept(sql_stores, lease, lease.now) == {}, "doing it again changes nothing"
+    assert [history.versions[-1].version for history in sql_stores.leader.job_histories(None)] == [5, 3]
+    facts = SqlEvidence(database).of_occurrence("often", old + DAY)
+    assert "before version 2 was pruned" in explain_occurrence("often", old + DAY, facts).because[0].words
+
+
+def test_a_deleted_job_goes_when_nothing_of_it_is_kept_and_may_come_back_as_new(sql_stores: StoreBed) -> None:
+    lease, database = sql_stores.lead(), database_of(sql_stores)
+    old = lease.now - 60 * DAY
+    for job_id in ("gone", "with-a-run", "with-a-gap", "back", "young"):
+        edited(sql_stores, lease, job_id, 1)
+        sql_stores.jobs.delete(job_id, None)
+        sql_stores.leader.make_runs(lease, MakeRuns((), lease.now, planned=((job_id, 3),)))
+        if job_id != "young":
+            aged(sql_stores, job_id, {1: old, 2: old + HOUR, 3: old + 2 * HOUR})
+    sql_stores.jobs.create(a_job("back"))
+    keep(database, old_run(lease.now - DAY, kind="occurrence", job_id="with-a-run", job_version=2))
+    with database.write() as connection:
+        lies = {"start_at": lease.now - 2 * DAY, "end_at": lease.now - DAY, "count": 1, "reason": "x"}
+        connection.execute(insert(gaps), {"job_id": "with-a-gap", **lies})
+    assert swept(sql_stores, lease, lease.now)[Past.JOBS] == 1
+    assert versions_of(sql_stores, "gone") == []
+    assert all(versions_of(sql_stores, job_id) for job_id in ("with-a-run", "with-a-gap", "back", "young"))
+    with pytest.raises(NotFound):
+        SqlEvidence(database).of_occurrence("gone", old)
+    assert sql_stores.jobs.create(a_job("gone")).version == 1
+    assert swept(sql_stores, lease, lease.now) == {}
