@@ -15,7 +15,7 @@ from celery import Celery
 from kombu.exceptions import KombuError
 from kombu.serialization import prepare_accept_content
 
-from scheduler_service.core.wire import BEACON, BROKER_MARK, SAMPLE_QUEUE
+from scheduler_service.core.wire import BEACON, BROKER_MARK, GENERATION, SAMPLE_QUEUE
 from workers.connection import AWAY, RedisConnection
 
 _JSON: Final = "application/json"
@@ -23,6 +23,7 @@ _CONNECT_WITHIN: Final = 5
 # The leader writes its beacon and the mark every ten seconds: a broker may just have lost its data.
 _MARK_WITHIN: Final = 12.0
 _LOOKED_EVERY: Final = 0.5
+_DATABASES: Final = 16
 
 log = logging.getLogger("itinerary.worker")
 
@@ -42,19 +43,21 @@ def misfit(app: Celery, connection: RedisConnection, patience: float = _MARK_WIT
     deadline = time.monotonic() + patience
     while True:
         leaders = _beacon(connection)
+        if leaders is None:
+            return _elsewhere(connection)
         why = _compared(app, leaders)
         if why is None or time.monotonic() >= deadline or "mark" not in leaders:
             return why
         time.sleep(_LOOKED_EVERY)
 
 
-def _beacon(connection: RedisConnection) -> Mapping[str, Any]:
+def _beacon(connection: RedisConnection) -> Mapping[str, Any] | None:
     try:
         text = connection.client.get(BEACON)
     except AWAY as exc:
         raise NotComparable(f"redis is away: {exc}") from exc
     if not isinstance(text, str):
-        raise NotComparable("no leader has announced itself in this Redis")
+        return None
     try:
         broker = json.loads(text)["broker"]
     except (ValueError, TypeError, KeyError) as exc:
@@ -62,6 +65,40 @@ def _beacon(connection: RedisConnection) -> Mapping[str, Any]:
     if not isinstance(broker, dict):
         raise NotComparable("the leader's beacon is not understood")
     return broker
+
+
+def _elsewhere(connection: RedisConnection) -> str:
+    """Where nobody ever led in this database and somebody does in another one, the worker was given the wrong one."""
+    nobody = "no leader has announced itself in this Redis; if one leads, ITINERARY_REDIS_URL must be its Redis"
+    own = connection.client.connection_pool.connection_kwargs.get("db", 0)
+    try:
+        if connection.client.exists(GENERATION):
+            raise NotComparable(nobody)
+        leads_in = _first_with_a_beacon(connection)
+    except AWAY as exc:
+        raise NotComparable(f"redis is away: {exc}") from exc
+    if leads_in is None:
+        raise NotComparable(nobody)
+    return (
+        f"nobody ever led in database {own} of its Redis, and a leader announces itself in database {leads_in}: let "
+        f"ITINERARY_REDIS_URL, or the app's broker_url, name that one; or start the leader of database {own} first"
+    )
+
+
+def _first_with_a_beacon(connection: RedisConnection) -> int | None:
+    client: Any = connection.client
+    one = client.client()  # a connection of its own, which is closed with the wrong database selected
+    try:
+        for database in range(_DATABASES):
+            one.execute_command("SELECT", database)
+            if one.get(BEACON) is not None:
+                return database
+    except redis.ResponseError:  # fewer databases, or no right to select one
+        return None
+    finally:
+        one.connection.disconnect()
+        one.close()
+    return None
 
 
 def _compared(app: Celery, leaders: Mapping[str, Any]) -> str | None:

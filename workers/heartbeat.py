@@ -31,6 +31,7 @@ EVERY: Final = float(HEARTBEAT_SECONDS)
 _FAREWELL_WITHIN: Final = 5.0
 _TOO_DEEP: Final = 50_000
 _ASKED_EVERY: Final = 60.0
+_ASKED_FIRST_AFTER: Final = 10.0
 _TRIED_AGAIN_AFTER: Final = 0.5
 # An id has at most 300 characters, and an entry of the inbox at most half a million.
 _IN_ONE_ENTRY: Final = 800
@@ -75,7 +76,7 @@ class Heart(threading.Thread):
         self._pause = EVERY
         self._hurried = False
         self._stopping = False
-        self._asked_at = time.monotonic()
+        self._asked_at = time.monotonic() - _ASKED_EVERY + _ASKED_FIRST_AFTER
         self.asks: Callable[[], bool] = lambda: True
 
     def enqueue(self, owed: Owed) -> None:

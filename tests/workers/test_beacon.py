@@ -12,7 +12,7 @@ from celery import Celery
 from scheduler_service.adapters.celery_dispatcher import CeleryDispatcher, publishing_app
 from scheduler_service.adapters.redis_claims import RedisClaims
 from scheduler_service.core.messages import Succeeded
-from scheduler_service.core.wire import BEACON, BROKER_MARK
+from scheduler_service.core.wire import BEACON, BROKER_MARK, GENERATION
 from tests.support.processes import free_port
 from tests.support.redis_server import RedisServer
 from tests.support.worker_process import Bench, released
@@ -82,6 +82,26 @@ def test_another_database_or_kind_of_broker_is_told(redis_url: str, connection: 
     address = redis_url.rpartition("/")[0] if redis_url.count("/") > 2 else redis_url
     assert "another server or database than the leader's" in str(asked(connection, f"{address}/7"))
     assert "the leader sends to redis://" in str(asked(connection, "memory://"))
+
+
+def test_a_worker_whose_redis_is_another_database_than_the_leader_s_is_told(
+    redis_url: str, connection: RedisConnection
+) -> None:
+    announce(redis_url)
+    address = redis_url.rpartition("/")[0] if redis_url.count("/") > 2 else redis_url
+    other = RedisConnection(f"{address}/7")
+    with closing(other.client) as client:
+        client.flushdb()
+        why = str(asked(other, f"{address}/7"))
+        assert "nobody ever led in database 7 of its Redis, and a leader announces itself in database 0" in why
+        assert client.connection_pool.connection_kwargs["db"] == 7
+        client.set("here", "yes")
+        assert client.get("here") == "yes"
+        assert connection.client.get("here") is None
+        client.set(GENERATION, "one:1")  # this installation's own leader is only away
+        with pytest.raises(NotComparable, match="no leader has announced itself"):
+            asked(other, f"{address}/7")
+        client.flushdb()
 
 
 def test_a_password_is_not_in_the_sentence(redis_url: str, connection: RedisConnection) -> None:
