@@ -230,6 +230,16 @@ def test_a_plan_is_forgotten_after_ten_minutes_and_by_another_leader(world: Worl
     assert "preview again" in asks(world, "rebalance", plan["plan_id"], known=True)["error"]
 
 
+def test_a_plan_is_carried_out_once_and_only_the_newest_eight_are_kept(world: World) -> None:
+    clustered(world)
+    plans = [asks(world, "preview", f"p{number}")["plan_id"] for number in range(9)]
+    assert len(set(plans)) == 9
+    assert list(world.state.plans) == plans[1:]
+    assert asks(world, "rebalance", plans[8], known=True)["moved"]
+    for plan_id in (plans[0], plans[8]):
+        assert "preview again" in asks(world, "rebalance", plan_id, known=True)["error"]
+
+
 def test_a_rebalance_is_undone_once_and_recorded_with_who_asked_for_it(world: World) -> None:
     clustered(world)
     before = anchors(world)
