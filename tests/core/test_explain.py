@@ -325,3 +325,43 @@ def test_a_run_that_no_schedule_made_says_where_it_came_from(kind: RunKind, said
     assert explained.at is None
     assert said in words(explained)
     assert "to run other again" in words(explained)
+
+
+def test_bounds_are_exact() -> None:
+    """The start of a job belongs to it; what is due now is not to come; the cursor itself is not planned."""
+    assert asked(facts(version(start_at=format_instant(AT)))).verdict is not Verdict.OUT_OF_BOUNDS
+    assert asked(facts(now=AT, cursor=AT)).verdict is Verdict.WAITING
+    assert asked(facts(now=AT, cursor=AT + 1)).verdict is Verdict.UNKNOWN
+    assert asked(facts(now=AT - 1, cursor=AT)).verdict is Verdict.NOT_YET_DUE
+
+
+def test_a_version_that_was_deleted_had_no_occurrence() -> None:
+    other = {"schedule": {"kind": "hourly", "minute": 30}}
+    gone = version(2, MADE + HOUR, deleted=True)
+    explained = asked(facts(version(1, **other), gone, version(3, MADE + 2 * HOUR, **other)))
+    assert explained.verdict is Verdict.NEVER_DUE
+
+
+def test_of_an_occurrence_that_fires_no_others_are_told() -> None:
+    assert asked(facts(version(start_at="2026-11-27T11:00:00Z"))).nearest == (None, None)
+
+
+def test_one_that_did_not_run_is_told_alone() -> None:
+    known = facts(gap=Gap("a.job", AT, AT + 1, 1, "misfire skip: later than 30s"))
+    assert "It did not run, from 2026-11-27T10:17:00Z" in words(asked(known))
+
+
+def test_what_was_asked_for_manually_since_is_told() -> None:
+    by_hand = run(RunState.COMPLETED, run_id="a.job_by-hand", kind=RunKind.MANUAL, worker="w", finished_at=NOW)
+    explained = asked(facts(gap=Gap("a.job", AT, AT + 1, 1, "misfire skip: late"), backfilled=by_hand))
+    assert "as run a.job_by-hand, which is completed" in words(explained)
+
+
+def test_a_run_does_not_wait_for_itself_and_is_not_late_within_a_second() -> None:
+    waiting = run(due_at=AT)
+    live = Live((WORKER,), ({"name": "default", "pending": 0},), (waiting.run_id,))
+    assert explain_run(waiting, facts(run=waiting, live=live)).verdict is Verdict.WAITING
+    in_time = run(RunState.COMPLETED, pending_at=AT + SECOND, worker="w", finished_at=NOW)
+    assert "late" not in words(explain_run(in_time, facts(run=in_time)))
+    late = run(RunState.COMPLETED, pending_at=AT + 2 * SECOND, worker="w", finished_at=NOW)
+    assert "late" in words(explain_run(late, facts(run=late)))

@@ -231,6 +231,31 @@ class TestFloors:
         floors.out("q", "b", 1, 9)
         assert floors.raised(floors.to_raise(100)) == []
 
+    def test_a_floor_passes_what_lies_below_it_and_not_what_stands_at_it(self) -> None:
+        floors = Floors()
+        floors.ended("q", 5, "a", 1)
+        floors.committed("a", 1)
+        assert floors.raised({"q": 5}) == []
+        assert floors.raised({"q": 6}) == [("a", 1)]
+
+    def test_the_end_of_a_later_attempt_waits_for_its_own_commit(self) -> None:
+        floors = Floors()
+        floors.ended("q", 5, "a", 1)
+        floors.ended("q", 7, "a", 2)
+        floors.committed("a", 1)
+        assert floors.raised({"q": 9}) == [("a", 1)]
+        floors.committed("a", 2)
+        assert floors.raised({"q": 9}) == [("a", 2)]
+
+    def test_one_question_is_under_way_at_a_time(self) -> None:
+        floors = Floors()
+        floors.out("q", "a", 1, 5)
+        assert floors.to_raise(100) == {"q": 5}
+        floors.out("p", "b", 1, 6)
+        assert floors.to_raise(100) == {}
+        floors.raised({"q": 5})
+        assert floors.to_raise(100) == {"p": 6}
+
     def test_memory_is_bounded_by_what_is_out_not_by_what_ever_was(self) -> None:
         floors = Floors()
         floors.out("q", "stuck", 1, 1)

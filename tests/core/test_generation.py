@@ -1,13 +1,17 @@
 """Redis loses data, or is another process: nothing runs twice, everything pending goes out again, no report is lost."""
 
+from dataclasses import replace
+
 import pytest
 from structlog.testing import capture_logs
 
-from scheduler_service.core.effects import MoveRuns
-from scheduler_service.core.generation import GATHER_AT_MOST
+from scheduler_service.core.effects import AcceptGeneration, MoveRuns, TakeClaims
+from scheduler_service.core.feedback import GenerationAccepted
+from scheduler_service.core.generation import GATHER_AT_MOST, accepted, look
 from scheduler_service.core.instants import MINUTE, SECOND, Instant
 from scheduler_service.core.iteration import iterate
 from scheduler_service.core.run_state import RunState
+from scheduler_service.core.state import Step
 from tests.support.world import World, attempt_of
 
 FLUSHED = ["wiped", "another process"]
@@ -467,3 +471,55 @@ def test_a_redis_that_does_not_answer_is_looked_at_again(world: World) -> None:
     world.restart_redis()
     world.advance(3 * SECOND)
     assert world.claims.look().accepted
+
+
+class TestReady:
+    """When a new generation may be accepted, looked at alone: too soon, and a claim that is lost is given twice."""
+
+    @pytest.fixture
+    def world(self, world: World) -> World:
+        present = world.state.generation
+        present.gathering, present.since = "another", world.now
+        present.rereading, present.committed, present.knows_all = False, True, True
+        return world
+
+    @staticmethod
+    def accepts(world: World) -> bool:
+        step = Step(world.now + MINUTE)
+        world.state.generation.accepting, world.state.generation.next_try_at = False, 0
+        look(world.state, step)
+        return any(isinstance(effect, AcceptGeneration) for effect in step.others)
+
+    def test_only_once_the_inbox_was_read_anew_and_its_position_is_committed(self, world: World) -> None:
+        present = world.state.generation
+        for rereading, committed in ((True, False), (True, True), (False, False)):
+            present.rereading, present.committed = rereading, committed
+            assert not self.accepts(world)
+        present.rereading, present.committed = False, True
+        assert self.accepts(world)
+
+    def test_a_run_on_its_way_out_counts_as_out(self, world: World) -> None:
+        world.state.moving["a"] = "default"
+        assert not self.accepts(world)
+        del world.state.moving["a"]
+        assert self.accepts(world)
+
+    def test_workers_that_left_are_not_waited_for_and_all_others_are(self, world: World) -> None:
+        world.state.moving["a"] = "default"  # so that the workers' word is wanted
+        (name, view), *_ = world.state.workers.items()
+        world.state.workers[name] = replace(view, generation="another")
+        assert self.accepts(world)
+        world.state.workers["gone"] = replace(view, name="gone", left=True)
+        assert self.accepts(world)
+        world.state.workers["silent"] = replace(view, name="silent")
+        assert not self.accepts(world)
+
+    def test_deferred_claims_are_asked_for_once(self, world: World) -> None:
+        world.state.generation.deferred += [("a", 1)]
+        asked = []
+        for _ in range(2):
+            step = Step(world.now)
+            world.state.generation.gathering = "another"
+            accepted(world.state, step, GenerationAccepted("another", None, 1))
+            asked += [effect for effect in step.others if isinstance(effect, TakeClaims)]
+        assert [effect.attempts for effect in asked] == [(("a", 1),)]
