@@ -4,7 +4,9 @@ from typing import Any, Final
 
 from scheduler_service.api.pages.live import Live, complaints
 from scheduler_service.api.pages.overview import lag_note, lag_words
+from scheduler_service.api.pages.totals import total_words
 from scheduler_service.core.instants import MINUTE, SECOND, format_instant
+from scheduler_service.ports.history import Total
 from scheduler_service.ports.stores import LeaseView
 
 NOW: Final = 1_795_000_000_000_000
@@ -63,3 +65,14 @@ def test_of_very_many_queues_the_worst_are_told() -> None:
     assert len(told(seen)) == 12
     assert "In queue q8 a run has been due for 9 min and has not started." in told(seen)
     assert "4 more queues are behind." in told(seen)
+
+
+def test_a_list_says_how_much_there_is_as_far_as_that_was_counted() -> None:
+    for shown, total, words in (
+        (7, Total(7, False), "7 runs"),
+        (50, Total(4916, False), "50 of 4,916 runs"),
+        (50, Total(10_000, True), "50 of more than 10,000 runs"),
+        (50, Total(57, True), "50 of 57 runs or more"),
+        (50, Total(0, True), "50 of more than 50 runs"),
+    ):
+        assert total_words(shown, total, "runs") == words
