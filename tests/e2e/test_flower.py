@@ -2,6 +2,7 @@
 
 import http.server
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ import pytest
 from tests.support.browser import Browser, find_browser
 from tests.support.command_line import Itinerary
 from tests.support.flower_process import PASSWORD, FlowerProcess, flower, routes
-from tests.support.processes import project_env, wait_until
+from tests.support.processes import Child, project_env, wait_until
 from tests.support.redis_server import RedisServer
 from tests.support.running import Running
 
@@ -86,6 +87,15 @@ def test_without_a_password_it_does_not_start(tmp_path: Path) -> None:
     assert ended.returncode == 2
     assert "ITINERARY_FLOWER_PASSWORD" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(("setting", "most"), [({}, 10_000), ({"ITINERARY_FLOWER_MAX_TASKS": "77"}, 77)])
+def test_flower_keeps_a_bounded_number_of_tasks(setting: dict[str, str], most: int) -> None:
+    ask = "from celery import Celery; from scheduler_service.config import load_settings\n"
+    ask += "from scheduler_service.flower_server.serve import guarded_flower\n"
+    ask += "print('keeps', guarded_flower(load_settings(), 'x', Celery()).events.state.max_tasks_in_memory)"
+    with Child([sys.executable, "-c", ask], env=project_env(**setting)) as child:
+        assert child.wait_for_line("keeps", 30) == f"keeps {most}\n"
 
 
 @contextmanager
