@@ -51,7 +51,7 @@ _LOOK_AT_LEASE = 0.2
 _FEW = 100
 
 # Reads that are asked again by time, or whose asker has gone by then: none keeps the writes behind it waiting.
-_GIVEN_UP = (ReadDue, ReadOverdue, ReadCancels, ReadRebalance)
+_GIVEN_UP = (ReadDue, ReadOverdue, ReadExpired, ReadCancels, ReadRebalance)
 
 Move = MoveRuns | Republish
 Answers = list[Feedback]
