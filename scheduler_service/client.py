@@ -95,10 +95,16 @@ class Client(Reads):
         self._api.send("DELETE", f"/jobs/{segment(job_id)}", headers=_if_match(if_version))
 
     def pause_job(
-        self, job_id: str, reason: str | None = None, until: str | None = None, if_version: int | None = None
+        self,
+        job_id: str,
+        reason: str | None = None,
+        until: str | None = None,
+        if_version: int | None = None,
+        *,
+        waiting: str | None = None,
     ) -> dict[str, Any]:
-        """Pause a job, for good or `until` an RFC 3339 time."""
-        wanted, headers = given(reason=reason, until=until), _if_match(if_version)
+        """Pause a job, for good or `until` an RFC 3339 time; `waiting="skip"` ends what was due before and waits."""
+        wanted, headers = given(reason=reason, until=until, waiting=waiting), _if_match(if_version)
         path = f"/jobs/{segment(job_id)}/pause"
         return self._api.object("POST", path, again=if_version is None, json=wanted, headers=headers)
 

@@ -28,7 +28,7 @@ _SAID: Final[set[str]] = set()
 _V: Final = job_versions.c
 VERSION_COLUMNS: Final = (
     _V.definition, _V.created_at, _V.version, _V.paused, _V.pause_reason, _V.paused_until, _V.effective_from,
-    _V.deleted, _V.placed_anchor, _V.placed_at,
+    _V.deleted, _V.placed_anchor, _V.placed_at, _V.pause_skips,
 )  # fmt: skip
 JOB_COLUMNS: Final = (*(jobs.c[column.name] for column in VERSION_COLUMNS), jobs.c.source)
 _IDS: Final = Batch(job_id=Text)
@@ -47,13 +47,14 @@ def job_of(row: Sequence[Any]) -> Job:
         # Of a job that was never edited these are equal, and in memory one number then.
         effective_from=created_at if effective_from == created_at else effective_from,
         deleted=deleted,
+        pause_skips=row[10],
     )
     return job if anchor is None else placed(job, anchor, at)
 
 
 def current_job_of(row: Sequence[Any]) -> Job:
     """The job as it is now, from JOB_COLUMNS."""
-    return replace(job_of(row), source=row[10])
+    return replace(job_of(row), source=row[11])
 
 
 def named_job_of(row: Sequence[Any]) -> Job:

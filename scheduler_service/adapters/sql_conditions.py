@@ -1,8 +1,9 @@
 """Conditions in SQL: few rows by partial indexes, however long the history is. Only reads."""
 
+from collections.abc import Iterable
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, case, false, literal_column, select
+from sqlalchemy import ColumnElement, Connection, case, false, literal_column, select
 
 from scheduler_service.adapters import sql_reads
 from scheduler_service.adapters.database import Database
@@ -12,7 +13,7 @@ from scheduler_service.adapters.tables import IS_LED, jobs, runs
 from scheduler_service.core.errors import BadValue, BadValues
 from scheduler_service.core.instants import Duration, Instant
 from scheduler_service.core.looks import Place
-from scheduler_service.core.model import Job, Overlap
+from scheduler_service.core.model import Job, Overlap, RunKind
 from scheduler_service.core.notice_conditions import Pending, Running, may_end
 from scheduler_service.core.notices import Named
 from scheduler_service.core.policies import could_go_since
@@ -32,7 +33,12 @@ class SqlConditions:
         """See Conditions."""
         with self._database.read() as connection:
             runs_due, place = sql_reads.overdue(connection, due_before, limit, after)
-            due = {run.run_id: run.due_at for run in runs_due if could_go_since(run) is not None}
+            paused = _paused(connection, {run.job_id for run in runs_due if run.kind is RunKind.OCCURRENCE})
+            due = {
+                run.run_id: run.due_at
+                for run in runs_due
+                if could_go_since(run) is not None and (run.job_id not in paused or run.kind is not RunKind.OCCURRENCE)
+            }
             named = named_runs(connection, self._database.dialect, due)
         return [Pending(run, due[run_id]) for run_id, run in named.items()], place
 
@@ -75,6 +81,12 @@ class SqlConditions:
             rows = connection.execute(wanted).all()
         found = [job for row in rows if may_end(row.definition) and (job := _job(row)) is not None]
         return Page(found, after, rows[-1].job_id if len(rows) == limit else None)
+
+
+def _paused(connection: Connection, job_ids: Iterable[str | None]) -> set[str]:
+    """Those of the jobs that are paused: what waits for a resume is not late."""
+    named = sorted(job_id for job_id in job_ids if job_id is not None)
+    return set(connection.execute(select(jobs.c.job_id).where(jobs.c.paused, jobs.c.job_id.in_(named))).scalars())
 
 
 def _job(row: Any) -> Job | None:

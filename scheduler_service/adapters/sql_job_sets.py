@@ -138,6 +138,7 @@ def _edited(change: JobChange, source: str | None) -> Job:
         paused=there.paused,
         pause_reason=there.pause_reason,
         paused_until=there.paused_until,
+        pause_skips=there.pause_skips,
         source=there.source if source is None else source,
     )
 

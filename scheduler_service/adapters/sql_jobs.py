@@ -83,6 +83,7 @@ class SqlJobStore:
                 paused=there.paused,
                 pause_reason=there.pause_reason,
                 paused_until=there.paused_until,
+                pause_skips=there.pause_skips,
                 source=there.source,
             )
             return self._next_version(connection, changed, there, by), "replaced"
@@ -131,6 +132,7 @@ class SqlJobStore:
         until: Instant | None,
         if_version: int | None = None,
         *,
+        skips: bool = False,
         by: Deed | None = None,
     ) -> Job:
         """See JobStore."""
@@ -142,6 +144,7 @@ class SqlJobStore:
                 paused=paused,
                 pause_reason=reason if paused else None,
                 paused_until=until if paused else None,
+                pause_skips=skips and paused,
             )
             return there if wanted == there else self._next_version(connection, wanted, there, by)
 
@@ -252,7 +255,7 @@ def _as_kept(job: Job) -> Job:
     kept = job_of(
         (
             definition_of(job), job.created_at, job.version, job.paused, job.pause_reason, job.paused_until,
-            job.effective_from, job.deleted, job.placed_anchor, job.placed_at,
+            job.effective_from, job.deleted, job.placed_anchor, job.placed_at, job.pause_skips,
         )
     )  # fmt: skip
     return replace(kept, source=job.source)
@@ -267,6 +270,7 @@ def version_row(job: Job) -> Mapping[str, Any]:
         "paused": job.paused,
         "pause_reason": job.pause_reason,
         "paused_until": job.paused_until,
+        "pause_skips": job.pause_skips,
         "effective_from": job.effective_from,
         "created_at": job.created_at,
         "deleted": job.deleted,

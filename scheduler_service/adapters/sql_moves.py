@@ -20,6 +20,7 @@ from sqlalchemy import (
     Update,
     and_,
     bindparam,
+    case,
     false,
     literal_column,
     not_,
@@ -121,10 +122,9 @@ def _job_allows() -> ColumnElement[bool]:
 
     What names a job that never was may go: the leader ends it then.
     """
-    in_pause = and_(
-        jobs.c.paused,
-        or_(jobs.c.paused_until.is_(None), runs.c.scheduled_at < jobs.c.paused_until),
-    )
+    # A pause that skips what waited does so after its end too, where no leader was there before.
+    before_its_end = case((jobs.c.pause_skips, runs.c.scheduled_at), else_=_NOW) < jobs.c.paused_until
+    in_pause = and_(jobs.c.paused, or_(jobs.c.paused_until.is_(None), before_its_end))
     held_back = and_(in_pause, IS_OCCURRENCE, runs.c.attempt == 1)
     return or_(
         jobs.c.job_id.is_(None),

@@ -42,6 +42,7 @@ class JobBody(BaseModel):
     paused: bool
     pause_reason: str | None
     paused_until: Time | None
+    pause_waiting: Literal["keep", "skip"] | None
     source: str | None
     version: int
 

@@ -13,7 +13,7 @@ _JOB: Final = {
     "retry": {"max_attempts": 3, "initial": "5s", "factor": 2, "max": "10m", "jitter": True}, "timeout": None,
     "start_within": None,
     "tags": ["finance"], "description": "", "paused": False, "pause_reason": None, "paused_until": None,
-    "source": None, "version": 3,
+    "pause_waiting": None, "source": None, "version": 3,
 }  # fmt: skip
 _ATTEMPT: Final = {
     "attempt": 1, "outcome": "completed", "reason": None, "pending_at": "2026-12-01T01:00:00.004Z",

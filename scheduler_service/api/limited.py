@@ -98,11 +98,12 @@ class LimitedJobs:
         until: Instant | None,
         if_version: int | None = None,
         *,
+        skips: bool = False,
         by: Deed | None = None,
     ) -> Job:
         """See JobStore."""
         version = self.get(job_id).version
-        return self._jobs.set_paused(job_id, paused, reason, until, if_version or version, by=by)
+        return self._jobs.set_paused(job_id, paused, reason, until, if_version or version, skips=skips, by=by)
 
     def delete(self, job_id: str, if_version: int | None, *, by: Deed | None = None) -> None:
         """See JobStore."""

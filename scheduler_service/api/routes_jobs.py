@@ -187,11 +187,14 @@ def delete_job(context: Context, who: Who, job_id: str, if_match: IfMatch = None
     responses=answers({200: shapes.JobOut}, 400, 404, 412, 413, 422),
 )  # fmt: skip
 def pause_job(context: Context, who: Who, job_id: str, body: OptionalJsonObject, if_match: IfMatch = None) -> Response:
-    """Let a job make no more runs, for good or until a time."""
-    reason, until = _read_pause(body, context.clock())
+    """Let a job create no more runs, for good or until a time.
+
+    Occurrences that were due before and had to wait run after the resume, unless `waiting` is `skip`.
+    """
+    reason, until, skips = _read_pause(body, context.clock())
     expected = expected_version(if_match, known_job(context, job_id))
     by = who.deed("job.pause")
-    return _paused(context, context.stores.jobs.set_paused(job_id, True, reason, until, expected, by=by))
+    return _paused(context, context.stores.jobs.set_paused(job_id, True, reason, until, expected, skips=skips, by=by))
 
 
 @router.post("/jobs/{job_id}/resume", dependencies=OPERATOR, responses=answers({200: shapes.JobOut}, 404, 412))
@@ -271,12 +274,16 @@ def _find(context: ApiContext, job_id: str) -> Job | None:
         return None
 
 
-def _read_pause(body: dict[str, Any], now: Instant) -> tuple[str | None, Instant | None]:
-    unknown = [BadValue(name, body[name], "known are reason, until") for name in sorted({*body} - {"reason", "until"})]
+def _read_pause(body: dict[str, Any], now: Instant) -> tuple[str | None, Instant | None, bool]:
+    others = sorted({*body} - {"reason", "until", "waiting"})
+    unknown = [BadValue(name, body[name], "known are reason, until, waiting") for name in others]
     if unknown:
         raise BadValues(unknown)
     reason = None if body.get("reason") is None else read_text(body["reason"], "reason")
     until = None if body.get("until") is None else parse_instant(body["until"], "until")
     if until is not None and until <= now:
         raise BadValue("until", body["until"], "give a time to come, or none: until somebody resumes it")
-    return reason, until
+    waiting = "keep" if body.get("waiting") is None else body["waiting"]
+    if waiting not in ("keep", "skip"):
+        raise BadValue("waiting", waiting, "choose keep or skip: what becomes of runs that were due before the pause")
+    return reason, until, waiting == "skip"

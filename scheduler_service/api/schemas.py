@@ -198,10 +198,13 @@ class ApplyIn(Strict):
 
 
 class PauseIn(Strict):
-    """Why, and until when."""
+    """Why, until when, and what becomes of runs that were due before the pause and had to wait."""
 
     reason: str | None = Field(None, max_length=10_000)
     until: Time | None = None
+    waiting: Literal["keep", "skip"] | None = Field(
+        None, description="keep (the default): they run after the resume; skip: they end as skipped"
+    )
 
 
 class TriggerIn(Strict):

@@ -127,12 +127,19 @@ def pause(
     job_ids: JobIds,
     reason: Annotated[str | None, typer.Option(help="Why; shown with the job.")] = None,
     until: Annotated[str | None, typer.Option(help="When it goes on by itself.")] = None,
+    skip_waiting: Annotated[
+        bool, typer.Option("--skip-waiting", help="Skip runs that were due before and wait; else they run on resume.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Let jobs make no more runs."""
+    """Let jobs create no more runs."""
     end = instant_text(until, "--until")
+    waiting = "skip" if skip_waiting else None
     with open_client() as client:
-        each(job_ids, lambda job_id: client.pause_job(job_id, reason, end), as_json, lambda _, job: _say(job, "paused"))
+        each(
+            job_ids, lambda job_id: client.pause_job(job_id, reason, end, waiting=waiting), as_json,
+            lambda _, job: _say(job, "paused"),
+        )  # fmt: skip
 
 
 @jobs.command("resume")

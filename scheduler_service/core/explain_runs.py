@@ -143,8 +143,10 @@ def led_or_not(facts: Facts, at: Instant) -> list[Because]:
 
 def _scheduled(run: Run, facts: Facts) -> _Found:
     holding = version_at(facts.versions, facts.now)
-    if holding is not None and run.kind is RunKind.OCCURRENCE and in_pause(holding, run.scheduled_at):
-        return Verdict.PAUSED, [pause_words(facts.versions, holding), Because("It is skipped when it falls due.")]
+    judged_at = run.scheduled_at if holding is not None and holding.job.pause_skips else facts.now
+    if holding is not None and run.kind is RunKind.OCCURRENCE and in_pause(holding, judged_at):
+        coming = "It is skipped when it falls due." if holding.job.pause_skips else "It waits until the job is resumed."
+        return Verdict.PAUSED, [pause_words(facts.versions, holding), Because(coming)]
     waits = holding is not None and holding.job.overlap is not Overlap.ALLOW
     others = [] if facts.live is None else [run_id for run_id in facts.live.job_runs if run_id != run.run_id]
     if waits and run.due_at <= facts.now and others:

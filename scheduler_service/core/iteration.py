@@ -33,6 +33,7 @@ from scheduler_service.core.feedback import (
     Woken,
 )
 from scheduler_service.core.instants import Instant
+from scheduler_service.core.job_states import follow_edit
 from scheduler_service.core.listening import Listened
 from scheduler_service.core.looks import CancelsRead, DueRead, ExpiredRead, OverdueRead
 from scheduler_service.core.messages import (
@@ -54,7 +55,7 @@ from scheduler_service.core.queries import answer, oldest_due
 from scheduler_service.core.rebuilding import take_index, want_rebuild
 from scheduler_service.core.releasing import release, settle_move
 from scheduler_service.core.reporting import heartbeat, report
-from scheduler_service.core.run_state import FINAL, RunState
+from scheduler_service.core.run_state import FINAL
 from scheduler_service.core.settling import applied, floors_raised, raise_floors, runs_read, settle
 from scheduler_service.core.state import CoreSettings, SchedulerState, Step
 from scheduler_service.core.watching import (
@@ -66,7 +67,6 @@ from scheduler_service.core.watching import (
     publish_uncertain,
     resend,
     results_found,
-    take_claims,
     take_queues,
     take_released,
 )
@@ -266,17 +266,7 @@ def _jobs_read(state: SchedulerState, step: Step, read: JobsRead) -> None:
     touched = take_jobs(state, step, read)
     placing.follow(state, step, touched)
     for job_id in touched:
-        if state.jobs[job_id].current.deleted:
-            _end_with_job(state, step, job_id)
-
-
-def _end_with_job(state: SchedulerState, step: Step, job_id: str) -> None:
-    """The job is deleted: what waits is cancelled, what is pending if nobody has it yet, what runs may finish."""
-    ours = state.runs.of_job(job_id)
-    for run in ours:
-        if run.state in (RunState.SCHEDULED, RunState.RETRYING):
-            step.read(state, run.run_id)
-    take_claims(state, step, [r.run_id for r in ours if r.state is RunState.PENDING], "its job was deleted")
+        follow_edit(state, step, job_id)
 
 
 def _clean_up(state: SchedulerState, step: Step) -> None:

@@ -38,7 +38,9 @@ _NO_ARGS: Final[list[Any]] = []
 _NO_KWARGS: Final[dict[str, Any]] = {}
 _MISFIRE: Final = Misfire()
 _RETRY: Final = RetryPolicy()
-READ_ONLY: Final = frozenset({"paused", "pause_reason", "version", "next_runs", "warnings", "paused_until", "source"})
+READ_ONLY: Final = frozenset(
+    {"paused", "pause_reason", "version", "next_runs", "warnings", "paused_until", "pause_waiting", "source"}
+)
 _TAKEN: Final = FIELDS | READ_ONLY
 
 
@@ -159,6 +161,7 @@ def job_body(job: Job) -> dict[str, Any]:
         "paused": job.paused,
         "pause_reason": job.pause_reason,
         "paused_until": optional_instant(job.paused_until),
+        "pause_waiting": ("skip" if job.pause_skips else "keep") if job.paused else None,
         "source": job.source,
         "version": job.version,
     }

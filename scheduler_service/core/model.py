@@ -62,10 +62,9 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One version of a job's definition; it holds from `effective_from` until the next version's.
+    """One version of a job's definition, from `effective_from` on; `schedule` is the parsed `schedule_spec`.
 
-    `schedule_spec` is the schedule's JSON as stored, `schedule` the parsed one. A balanced interval has its phase from
-    the leader. `source` is the file that owns the job. `unknown`: fields of a newer release, see unknown_fields.
+    `source` is the file that owns it, `unknown` fields of a newer release; unless `pause_skips` what waits is kept.
     """
 
     job_id: str
@@ -90,6 +89,7 @@ class Job:
     paused: bool = False
     pause_reason: str | None = None
     paused_until: Instant | None = None
+    pause_skips: bool = False
     source: str | None = None
     version: int = 1
     created_at: Instant = 0

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from scheduler_service.core.instants import SECOND, Instant, format_instant
+from scheduler_service.core.job_states import is_paused
 from scheduler_service.core.messages import Query
 from scheduler_service.core.model import ActiveRun
 from scheduler_service.core.policies import could_go_since
@@ -48,9 +49,9 @@ def answer(state: SchedulerState, query: Query, now: Instant) -> dict[str, Any]:
 def oldest_due(state: SchedulerState, now: Instant) -> Instant | None:
     """The due time of the run that waits longest beyond its time, in the database or in the broker's queue.
 
-    What was asked for to go behind its job's other runs has no such time.
+    What was asked for to go behind its job's other runs has no such time, nor has what a pause holds back.
     """
-    waiting = (could_go_since(run) for run in state.runs if run.due_at <= now and _is_waiting(run))
+    waiting = (could_go_since(run) for run in state.runs if run.due_at <= now and _is_waiting(state, run, now))
     return min((since for since in waiting if since is not None and since <= now), default=None)
 
 
@@ -58,7 +59,7 @@ def oldest_due_of_queues(state: SchedulerState, now: Instant) -> dict[str, Insta
     """The same for each queue that has such a run."""
     oldest: dict[str, Instant] = {}
     for run in state.runs:
-        if run.due_at <= now and _is_waiting(run):
+        if run.due_at <= now and _is_waiting(state, run, now):
             since = could_go_since(run)
             if since is not None and since <= now:
                 oldest[run.queue] = min(oldest.get(run.queue, since), since)
@@ -70,8 +71,8 @@ def alive_workers(state: SchedulerState, now: Instant) -> int:
     return sum(_alive(view, now) for view in state.workers.values())
 
 
-def _is_waiting(run: ActiveRun) -> bool:
-    return run.state in WAITING or run.state is RunState.PENDING
+def _is_waiting(state: SchedulerState, run: ActiveRun, now: Instant) -> bool:
+    return run.state is RunState.PENDING or (run.state in WAITING and not is_paused(state, run, now))
 
 
 def statistics(state: SchedulerState, now: Instant) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def _pop_due(state: SchedulerState, step: Step) -> list[ActiveRun]:
 def _in_time(state: SchedulerState, step: Step, ripe: list[ActiveRun]) -> list[ActiveRun]:
     """What is left after the misfire rule has judged the late occurrences among `ripe`."""
     late_jobs: dict[str, list[ActiveRun]] = {
-        run.job_id: [] for run in ripe if run.job_id and _is_beyond_grace(state, run, step.now)
+        run.job_id: [] for run in ripe if run.job_id and is_to_be_judged(state, run, step.now)
     }
     if not late_jobs:
         return ripe
@@ -75,7 +75,8 @@ def _in_time(state: SchedulerState, step: Step, ripe: list[ActiveRun]) -> list[A
     return [run for run in ripe if run.run_id not in put_off]
 
 
-def _is_beyond_grace(state: SchedulerState, run: ActiveRun, now: Instant) -> bool:
+def is_to_be_judged(state: SchedulerState, run: ActiveRun, now: Instant) -> bool:
+    """Whether the misfire rule still has to say what becomes of this run: it is later than the grace."""
     history = state.jobs.get(run.job_id or "")
     return history is not None and now - run.due_at > history.current.misfire.grace and is_unjudged(state, run)
 
@@ -211,6 +212,8 @@ def _let_out(state: SchedulerState, step: Step, queue: str) -> None:
         for _, _, run_id in _first(heap, room - len(batch)):
             run = state.runs.get(run_id)
             if run is None or run.state not in WAITING or run_id in state.moving or run.due_at > step.now:
+                continue
+            if not state.runs.is_admitted(run_id):  # a pause set it back
                 continue
             batch.append(Release(run_id, run.attempt, state.next_seq()))
             state.floors.out(queue, run_id, run.attempt, state.seq)

@@ -69,6 +69,10 @@ class RunTable:
         if run.job_id is not None:
             self._live.setdefault(run.job_id, {})[run.run_id] = None
 
+    def set_back(self, run: ActiveRun) -> None:
+        """The run does not count as live any more: it has to pass its overlap rule once more."""
+        self._retire(run)
+
     def is_admitted(self, run_id: str) -> bool:
         """Whether the run passed its overlap rule."""
         return run_id in self._admitted

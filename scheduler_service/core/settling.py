@@ -8,14 +8,14 @@ from scheduler_service.core.effects import (
     RaiseFloors,
     ReadJobs,
     StopTasks,
-    Transition,
     TrimInbox,
 )
 from scheduler_service.core.feedback import Applied, FloorsRaised, RunsRead
 from scheduler_service.core.instants import MILLISECOND, SECOND
+from scheduler_service.core.job_states import hold_back, is_paused
 from scheduler_service.core.model import ActiveRun, RunKind
-from scheduler_service.core.planning import is_fresh
-from scheduler_service.core.reporting import cancel, end
+from scheduler_service.core.releasing import is_to_be_judged
+from scheduler_service.core.reporting import cancel
 from scheduler_service.core.run_state import FINAL, WAITING, Event, RunState
 from scheduler_service.core.state import SchedulerState, Step, keep
 from scheduler_service.core.watching import republish, take_claims
@@ -130,16 +130,15 @@ def _settle_waiting(state: SchedulerState, step: Step, row: ActiveRun, *, again:
     if job is not None and job.deleted:
         cancel(state, step, row, "its job was deleted")
         return
-    if job is not None and is_fresh(row) and job.paused and not _pause_over(job.paused_until, row.scheduled_at):
-        change = Transition(row.run_id, row.attempt, Event.SKIP, RunState.SKIPPED, step.now, reason="its job is paused")
-        end(state, step, row, change)
+    if (
+        job is not None
+        and is_paused(state, row, step.now)
+        and (job.pause_skips or not is_to_be_judged(state, row, step.now))
+    ):
+        hold_back(state, step, row, job)
         return
     # A refused row is not looked at again at once: an edit not yet planned, or another's lock, needs a moment.
     state.wait_until(row, max(row.due_at, step.now + _LOOK_AGAIN) if again else None)
-
-
-def _pause_over(until: int | None, scheduled_at: int) -> bool:
-    return until is not None and scheduled_at >= until
 
 
 def _settle_out(state: SchedulerState, step: Step, row: ActiveRun) -> None:

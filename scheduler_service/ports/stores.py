@@ -129,9 +129,10 @@ class LeaderStore(PlacementStore, Protocol):
         """The two-phase, state-guarded move: collect the due ids FOR UPDATE SKIP LOCKED, then UPDATE them.
 
         Guard: state scheduled or retrying, the attempt, due_at <= now, no cancel requested, and for a run of a job
-        that the job's planned version is its version, it is not deleted, and not paused at the run's scheduled_at:
-        `paused AND (paused_until IS NULL OR scheduled_at < paused_until)` holds back occurrences in their first
-        attempt; manual runs and retries go on. A pause with `until` ends by itself: no version is made for it. What
+        that the job's planned version is its version, it is not deleted, and not paused:
+        `paused AND (paused_until IS NULL OR now < paused_until)` holds back occurrences in their first
+        attempt; manual runs and retries go on. A pause with `until` ends by itself: no version is made for it. One
+        that skips what waits is judged at the run's scheduled_at in place of `now`: it holds after its end too. What
         names a job that never was may go, for the leader to end it.
         """
 
@@ -211,9 +212,13 @@ class JobStore(Protocol):
         until: Instant | None,
         if_version: int | None = None,
         *,
+        skips: bool = False,
         by: Deed | None = None,
     ) -> Job:
-        """Pause or resume; no version is made where nothing changes. StaleVersion as `replace` has it."""
+        """Pause or resume; no version is made where nothing changes. StaleVersion as `replace` has it.
+
+        A pause keeps what was due before it and had to wait; one that `skips` ends it as skipped.
+        """
 
     def delete(self, job_id: str, if_version: int | None, *, by: Deed | None = None) -> None:
         """Mark deleted, as a last version; history stays; NotFound. Making it again goes on counting versions."""

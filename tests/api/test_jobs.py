@@ -31,8 +31,19 @@ def test_a_made_job_comes_back_with_every_default_its_location_and_its_version(
         "misfire": {"policy": "fire_once", "grace": "30s", "max_catch_up": 100}, "overlap": "skip",
         "retry": {"max_attempts": 1, "initial": "5s", "factor": 2, "max": "10m", "jitter": True},
         "timeout": None, "tags": [], "description": "", "paused": False, "pause_reason": None, "paused_until": None,
-        "source": None, "version": 1,
+        "pause_waiting": None, "source": None, "version": 1,
     }  # fmt: skip
+
+
+def test_a_pause_says_what_becomes_of_what_waits(api: TestClient, job: dict[str, Any]) -> None:
+    api.post(JOBS, json=job)
+    kept = api.post(f"{JOBS}/a.job/pause", json={"reason": "audit"}).json()
+    skipped = api.post(f"{JOBS}/a.job/pause", json={"reason": "audit", "waiting": "skip"}).json()
+    assert (kept["pause_waiting"], skipped["pause_waiting"]) == ("keep", "skip")
+    assert skipped["version"] == kept["version"] + 1
+    for wrong in ("drop", "", 0, [], False):
+        refused = api.post(f"{JOBS}/a.job/pause", json={"waiting": wrong})
+        assert (refused.status_code, refused.json()["errors"][0]["loc"]) == (422, ["waiting"])
 
 
 def test_the_leader_hears_of_each_change_once_and_of_no_change_not_at_all(
@@ -340,7 +351,7 @@ def test_jobs_at_the_end_of_time_can_be_seen(api: TestClient, job: dict[str, Any
 
 def test_a_pause_ends_in_the_time_to_come(api: TestClient, job: dict[str, Any]) -> None:
     api.post("/api/v1/jobs", json=job)
-    answer = api.post("/api/v1/jobs/a.job/pause", json={"until": "2020-01-01T00:00:00Z"})
+    answer = api.post(f"{JOBS}/a.job/pause", json={"until": "2020-01-01T00:00:00Z"})
     assert (answer.status_code, answer.json()["errors"][0]["loc"]) == (422, ["until"])
-    assert api.post("/api/v1/jobs/a.job/pause", headers={"If-Match": '"2"'}).status_code == 412
+    assert api.post(f"{JOBS}/a.job/pause", headers={"If-Match": '"2"'}).status_code == 412
     assert api.get("/api/v1/jobs/a.job").json()["paused"] is False

@@ -132,18 +132,22 @@ def test_a_run_of_a_deleted_job_is_refused(bed: StoreBed) -> None:
 
 
 @pytest.mark.parametrize("until_is", ["none", "after", "at"])
-def test_a_pause_holds_back_first_attempts_of_occurrences_before_its_end(bed: StoreBed, until_is: str) -> None:
+@pytest.mark.parametrize("skips", [False, True])
+def test_a_pause_holds_back_first_attempts_of_occurrences_until_its_end(
+    bed: StoreBed, until_is: str, skips: bool
+) -> None:
     lease = bed.lead()
     job = bed.planned_job(lease)
     manual = one_off(lease.now, job_id=job.job_id, job_version=1)
     runs = bed.make(lease, occurrence(job, lease.now - DAY), occurrence(job, lease.now))
     bed.runs.enqueue([manual])
     until = {"none": None, "after": lease.now + 1, "at": lease.now}[until_is]
-    paused = bed.jobs.set_paused(job.job_id, True, "tests", until)
+    paused = bed.jobs.set_paused(job.job_id, True, "tests", until, skips=skips)
     bed.leader.make_runs(lease, MakeRuns((), cursor=lease.now, planned=((job.job_id, paused.version),)))
     asked = [release(run) for run in (*runs, manual)]
     moved = {run.run_id for run in bed.leader.move_runs(lease, asked, lease.now).released}
-    assert moved == {manual.run_id, *([runs[1].run_id] if until_is == "at" else [])}
+    go_on = runs[1:] if skips else runs  # what waited before the pause goes on after it, unless it is skipped
+    assert moved == {manual.run_id, *(run.run_id for run in go_on if until_is == "at")}
 
 
 def test_a_retry_of_an_occurrence_goes_on_through_a_pause(bed: StoreBed) -> None:

@@ -24,7 +24,11 @@ WORKER = {"name": "celery@a", "alive": True, "queues": ["default"]}
 
 def version(number: int = 1, since: Instant = MADE, actor: str | None = "ann", **fields: Any) -> Version:
     body: dict[str, Any] = {"job_id": "a.job", "task": "t", "schedule": {"kind": "hourly", "minute": 17}}
-    state = {name: fields.pop(name) for name in ("paused", "pause_reason", "paused_until", "deleted") if name in fields}
+    state = {
+        name: fields.pop(name)
+        for name in ("paused", "pause_reason", "paused_until", "pause_skips", "deleted")
+        if name in fields
+    }
     job, _ = read_job({**body, **fields}, made_at=MADE)
     return Version(replace(job, version=number, effective_from=since, **state), actor)
 
@@ -245,11 +249,15 @@ def test_a_scheduled_run_behind_another_of_its_job_waits_for_it_unless_both_may_
     assert explained_now(run(), versions=(version(overlap="allow"),), live=behind)[0] is Verdict.WAITING
 
 
-def test_a_scheduled_run_of_a_job_that_was_paused_since_is_skipped_when_due() -> None:
-    paused = (version(), version(2, AT - MINUTE, "bob", paused=True, pause_reason="audit"))
+@pytest.mark.parametrize(
+    ("skips", "coming"), [(False, "It waits until the job is resumed."), (True, "It is skipped when it falls due.")]
+)
+def test_a_scheduled_run_of_a_job_that_was_paused_since_waits_or_is_skipped(skips: bool, coming: str) -> None:
+    paused = (version(), version(2, AT - MINUTE, "bob", paused=True, pause_reason="audit", pause_skips=skips))
     verdict, said = explained_now(run(), versions=paused)
     assert verdict is Verdict.PAUSED
     assert "by bob" in said
+    assert coming in said
 
 
 def test_a_retrying_run_tells_its_tries_and_when_the_next_is_due() -> None:

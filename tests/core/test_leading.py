@@ -6,11 +6,11 @@ import pytest
 
 from scheduler_service.core.effects import MakeRuns, MoveRuns, Publish
 from scheduler_service.core.feedback import InboxRead, ResultsFound
-from scheduler_service.core.identity import occurrence_run_id
+from scheduler_service.core.identity import occurrence_run_id, split_task_id
 from scheduler_service.core.instants import HOUR, MINUTE, SECOND, Instant
 from scheduler_service.core.job_body import read_job
 from scheduler_service.core.messages import Heartbeat
-from scheduler_service.core.model import Gap, Job
+from scheduler_service.core.model import Gap, Job, Run
 from scheduler_service.core.run_state import RunState
 from scheduler_service.core.state import CoreSettings
 from tests.support.world import MONDAY, World, attempt_of
@@ -310,6 +310,63 @@ class TestPause:
         world.advance(MINUTE + SECOND)
         done = [(run.scheduled_at - MONDAY) // SECOND for run in world.runs("a") if run.state is RunState.COMPLETED]
         assert done == [40, 50, 60]
+
+    def test_what_had_to_wait_when_the_job_was_paused_runs_after_the_resume(self, world: World) -> None:
+        world.workers.seconds = 25
+        world.every("a", "10s", overlap="queue_all")
+        world.advance(31 * SECOND)  # one runs, two wait behind it
+        world.pause("a")
+        world.advance(5 * MINUTE)
+        assert [when(run) for run in world.runs("a") if run.state is RunState.SCHEDULED] == [20, 30]
+        assert len(world.workers.started) == 1
+        world.lead()
+        world.advance(10 * SECOND)
+        world.resume("a")
+        world.advance(2 * MINUTE)
+        started = [world.run(split_task_id(attempt)[0]) for _, attempt in world.workers.started]
+        assert [when(run) for run in started][:3] == [10, 20, 30]
+        assert when(started[3]) > 5 * 60
+
+    def test_what_had_to_wait_runs_when_a_pause_ends_by_itself(self, world: World) -> None:
+        world.workers.seconds = 25
+        world.every("a", "10s", overlap="queue_all")
+        world.advance(31 * SECOND)
+        world.pause("a", until=MONDAY + 95 * SECOND)
+        world.advance(63 * SECOND)
+        assert len(world.workers.started) == 1
+        world.advance(2 * MINUTE)
+        started = [when(world.run(split_task_id(attempt)[0])) for _, attempt in world.workers.started]
+        assert started[:4] == [10, 20, 30, 100]
+
+    def test_a_pause_can_skip_what_had_to_wait(self, world: World) -> None:
+        world.workers.seconds = 25
+        world.every("a", "10s", overlap="queue_all")
+        world.advance(31 * SECOND)
+        world.store.jobs.set_paused("a", True, "drop them", None, skips=True)
+        world.tell("job_changed", job_id="a", change="modified")
+        world.advance(SECOND)
+        assert [(when(run), run.state.value, run.reason) for run in world.runs("a")] == [
+            (10, "running", None), (20, "skipped", "its job is paused"), (30, "skipped", "its job is paused"),
+        ]  # fmt: skip
+
+    def test_what_waits_for_its_queue_s_window_is_kept_by_a_pause(self) -> None:
+        world = World(settings=CoreSettings(publish_window=1))
+        world.workers.listening = False
+        world.every("first", "10s", overlap="allow")
+        world.every("a", "10s", overlap="allow")
+        world.advance(11 * SECOND)
+        held = "a" if world.runs("a")[0].state is RunState.SCHEDULED else "first"
+        world.pause(held)
+        world.advance(MINUTE)
+        world.resume(held)
+        world.workers.listening = True
+        world.advance(MINUTE)
+        assert world.runs(held)[0].state is RunState.COMPLETED
+
+
+def when(run: Run) -> int:
+    """Its nominal time, in seconds since the world began."""
+    return (run.scheduled_at - MONDAY) // SECOND
 
 
 class TestBounds:

@@ -42,6 +42,7 @@ class FakeJobStore:
                 paused=there.paused,
                 pause_reason=there.pause_reason,
                 paused_until=there.paused_until,
+                pause_skips=there.pause_skips,
                 source=there.source,
             )
             return self._add(changed, by), "replaced"
@@ -88,13 +89,16 @@ class FakeJobStore:
         until: Instant | None,
         if_version: int | None = None,
         *,
+        skips: bool = False,
         by: Deed | None = None,
     ) -> Job:
         with self._tables.lock:
             there = self.get(job_id)
             self._check(there, if_version)
             pause_reason, paused_until = (reason, until) if paused else (None, None)
-            wanted = replace(there, paused=paused, pause_reason=pause_reason, paused_until=paused_until)
+            wanted = replace(
+                there, paused=paused, pause_reason=pause_reason, paused_until=paused_until, pause_skips=skips and paused
+            )
             return there if wanted == there else self._add(wanted, by)
 
     def delete(self, job_id: str, if_version: int | None, *, by: Deed | None = None) -> None:
@@ -122,6 +126,7 @@ class FakeJobStore:
             paused=job.paused,
             pause_reason=job.pause_reason,
             paused_until=job.paused_until,
+            pause_skips=job.pause_skips,
             source=job.source,
             deleted=job.deleted,
             version=len(row.versions) + 1,

@@ -205,7 +205,7 @@ class FakeLeaderStore(FakeLooks):
             or row.attempt != release.attempt
             or row.due_at > now
             or row.cancel_requested_at is not None
-            or not _job_allows(self._tables, row)
+            or not _job_allows(self._tables, row, now)
         ):
             return False
         row.state, row.pending_at, row.term, row.seq = RunState.PENDING, now, lease.term, release.seq
@@ -310,14 +310,15 @@ def _moved(asked: Sequence[Release], done: Sequence[Release], tables: Tables) ->
     )
 
 
-def _job_allows(tables: Tables, row: RunRow) -> bool:
+def _job_allows(tables: Tables, row: RunRow, now: Instant) -> bool:
     job = tables.jobs.get(row.job_id or "")
     if job is None:
         return True
     if job.planned_version != job.current.version or job.current.deleted:
         return False
     until = job.current.paused_until
-    in_pause = job.current.paused and (until is None or row.scheduled_at < until)
+    judged_at = row.scheduled_at if job.current.pause_skips else now
+    in_pause = job.current.paused and (until is None or judged_at < until)
     return not (in_pause and row.kind is RunKind.OCCURRENCE and row.attempt == 1)
 
 

@@ -107,7 +107,11 @@ def pause(request: Request, context: Context, who: Who, job_id: str, form: FormB
 
     def act() -> Response:
         until = form.one("until")
-        body = {"reason": form.one("reason") or None, "until": utc_text(until) if until else None}
+        body = {
+            "reason": form.one("reason") or None,
+            "until": utc_text(until) if until else None,
+            "waiting": "skip" if form.one("skip_waiting") else "keep",
+        }
         pause_job(context, who, job_id, body)
         return go(f"/jobs/{job_id}", "paused")
 

@@ -7,7 +7,7 @@ from typing import Any, Final, assert_never
 from scheduler_service.api.pages.moments import Moment, length, moment, pretty
 from scheduler_service.core.explain_facts import Version
 from scheduler_service.core.instants import Instant, format_instant
-from scheduler_service.core.job_body import definition_of, optional_instant
+from scheduler_service.core.job_body import definition_of, job_body, optional_instant
 from scheduler_service.core.model import Job, Misfire, MisfirePolicy, Overlap, RetryPolicy
 
 
@@ -101,7 +101,7 @@ def _line(version: Version, older: Version | None, now: Instant) -> VersionLine:
 
 def _facts(job: Job) -> dict[str, Any]:
     pause = {"paused": job.paused, "pause_reason": job.pause_reason, "paused_until": optional_instant(job.paused_until)}
-    return {**definition_of(job), **pause}
+    return {**definition_of(job), **pause, "pause_waiting": job_body(job)["pause_waiting"]}
 
 
 def changes(before: Any, after: Any, field: str = "") -> Iterator[Change]:
