@@ -136,14 +136,15 @@ def list_jobs(
             read_text(text, name)
     page = context.stores.jobs.list(tag=tag, text=q, paused=paused, limit=limit, cursor=cursor, source=source)
     history = context.stores.history
-    counted = total_body(history.count_jobs(tag=tag, text=q, paused=paused, source=source)) if total else {}
+    found = history.count_jobs(tag=tag, text=q, paused=paused, source=source) if total else None
+    counted = {} if found is None else total_body(found, len(page.items))
     items = _with_runs(context, page.items) if with_runs else [job_body(job) for job in page.items]
     return JSONResponse({"items": items, "next_cursor": page.next_cursor, **counted})
 
 
-def total_body(total: Total) -> dict[str, Any]:
-    """What `total=true` adds to a list."""
-    return {"total": total.number, "total_is_exact": not total.more}
+def total_body(total: Total, shown: int) -> dict[str, Any]:
+    """What `total=true` adds to a list: never less than is `shown`, which a count that ended early may not have met."""
+    return {"total": max(total.number, shown), "total_is_exact": not total.more}
 
 
 def _with_runs(context: ApiContext, jobs: Sequence[Job]) -> list[dict[str, Any]]:

@@ -85,7 +85,7 @@ def list_runs(
             read_text(text, name)
     wanted = RunFilter(job_id, tuple(state or ()), queue, _instant(since, "since"), _instant(until, "until"))
     page = context.stores.runs.list(wanted, limit, cursor)
-    counted = total_body(context.stores.history.count_runs(wanted)) if total else {}
+    counted = total_body(context.stores.history.count_runs(wanted), len(page.items)) if total else {}
     return JSONResponse({"items": [run_body(run) for run in page.items], "next_cursor": page.next_cursor, **counted})
 
 

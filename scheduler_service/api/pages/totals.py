@@ -8,6 +8,6 @@ def total_words(shown: int, total: Total, what: str, most: int = 10_000) -> str:
     number = f"{total.number:,}"
     if not total.more:
         return f"{shown:,} of {number} {what}" if total.number > shown else f"{number} {what}"
-    return (
-        f"{shown:,} of more than {number} {what}" if total.number >= most else f"{shown:,} of {number} {what} or more"
-    )
+    if total.number <= shown or total.number >= most:
+        return f"{shown:,} of more than {max(total.number, shown):,} {what}"
+    return f"{shown:,} of {number} {what} or more"
