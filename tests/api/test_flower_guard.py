@@ -1,6 +1,7 @@
 """Who reaches Flower: the guard's verdicts, and the tickets that lead from the dashboard to a session."""
 
 import base64
+import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from urllib.parse import parse_qs, urlsplit
@@ -222,3 +223,18 @@ def test_whoever_has_no_token_gets_no_ticket(client_of: Callable[[Settings], Tes
     changes = {"flower_password": PASSWORD, "api_tokens": load_settings(api_tokens=f"a:viewer:{'0' * 64}").api_tokens}
     api = client_of(settings.model_copy(update=changes))
     assert api.get("/flower", follow_redirects=False).status_code == 401
+
+
+def test_a_limited_token_gets_no_ticket_and_a_viewer_one_of_a_viewer(
+    client_of: Callable[[Settings], TestClient], settings: Settings
+) -> None:
+    digest = hashlib.sha256(b"secret").hexdigest()
+    for token, wanted in ((f"a:operator:{digest}:queues=mail", 403), (f"a:viewer:{digest}", 303)):
+        changes = {"flower_password": PASSWORD, "api_tokens": load_settings(api_tokens=token).api_tokens}
+        api = client_of(settings.model_copy(update=changes))
+        answer = api.get("/flower", headers={"Authorization": "Bearer secret"}, follow_redirects=False)
+        assert answer.status_code == wanted, answer.text
+    text = parse_qs(urlsplit(answer.headers["location"]).query)["ticket"][0]
+    found = opened(text, PASSWORD, "ticket", 0)
+    assert found is not None
+    assert (found.name, found.role) == ("a", "viewer")

@@ -29,6 +29,8 @@ def open_flower(
         raise outside("Flower, which shows every task,")
     if not is_local_path(to):
         raise Problem(422, "`to` must be a path of Flower, such as /tasks")
+    if not who.limits.none:
+        raise Problem(403, "Flower shows and does everything: a token that is limited does not open it")
     address = flower_url(context.settings, str(request.url))
     password = context.settings.flower_password
     if not password:
