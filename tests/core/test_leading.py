@@ -172,6 +172,15 @@ class TestCancel:
         world.settle()
         assert world.run(run_id).state is RunState.CANCELLED
 
+    def test_pending_whose_claim_a_worker_holds_is_asked_to_stop_and_not_ended(self, world: World) -> None:
+        world.workers.listening = False
+        run_id = world.enqueue()
+        assert world.claims.claim(attempt_of(run_id), "its word is still on its way")
+        assert world.cancel(run_id).state is RunState.PENDING
+        world.tell("succeeded", task_id=attempt_of(run_id), worker="w", result=1)
+        world.settle()
+        assert world.run(run_id).state is RunState.COMPLETED
+
     def test_running_that_finishes_first_is_completed(self, world: World) -> None:
         run_id = world.enqueue()
         world.cancel(run_id)
