@@ -60,6 +60,9 @@ class PrometheusMeter:
             "scheduler_swept_timestamp_seconds",
             "When the last whole sweep of what is old ended, since 1970; 0: unknown",
         )
+        self._without_redis = self._gauge(
+            "scheduler_without_redis", "1 while this process leads and has not reached Redis for three lease ttls"
+        )
         self._zones_differ = self._gauge(
             "scheduler_zone_rules_differ", "1 while this process stands by with other zone rules than the leader's"
         )
@@ -108,6 +111,10 @@ class PrometheusMeter:
             gauge.set(0)
         self._pending.clear()
         self._placement.forget()
+
+    def without_redis(self, away: bool) -> None:
+        """See Meter."""
+        self._without_redis.set(away)
 
     def zone_rules_differ(self, differ: bool) -> None:
         """See Meter."""

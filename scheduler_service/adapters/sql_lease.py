@@ -6,7 +6,7 @@ it. Never decides whether to lead: a standby asks again, a leader that could not
 
 from typing import Any, Final
 
-from sqlalchemy import Connection, Executable, Row, Select, Update, and_, case, or_, select, true, update
+from sqlalchemy import Connection, Executable, Row, Select, Update, and_, case, false, func, or_, select, true, update
 
 from scheduler_service.adapters.batch import insert_into
 from scheduler_service.adapters.database import Bounds, Database
@@ -15,7 +15,7 @@ from scheduler_service.adapters.record_tables import leaderships
 from scheduler_service.adapters.sql_notices import FactNotices
 from scheduler_service.adapters.tables import leases
 from scheduler_service.core.errors import LeaseLost
-from scheduler_service.core.instants import MILLISECOND, MINUTE, Duration, Instant, format_instant
+from scheduler_service.core.instants import MILLISECOND, MINUTE, SECOND, Duration, Instant, format_instant
 from scheduler_service.core.model import Lease
 from scheduler_service.core.notices import Notice, Topic
 from scheduler_service.core.zone_rules import rules_in_use
@@ -25,6 +25,8 @@ from scheduler_service.ports.stores import LeaseView
 LEASE_BOUNDS: Final = Bounds(statement=4_000 * MILLISECOND, lock=3_500 * MILLISECOND)
 # A standby marks each minute that its zone rules are others; one that is gone marks nothing.
 _MARK_HOLDS: Final = 3 * MINUTE
+# What leader and standbys say of Redis is said again each second.
+_WORD_HOLDS: Final = 5 * SECOND
 
 
 class SqlLeaseStore:
@@ -77,6 +79,20 @@ class SqlLeaseStore:
         with self._database.write() as connection:
             connection.execute(mark.values(standby_zone_rules=zone_rules, standby_seen_at=self._database.now()))
 
+    def tell_without_redis(self, lease: Lease) -> bool:
+        """See LeaseStore."""
+        tell = update(leases).where(is_still(lease)).values(without_redis_at=self._database.now())
+        with self._database.write() as connection:
+            relief_at = connection.execute(tell.returning(leases.c.relief_at)).scalar_one_or_none()
+            now = self._database.read_clock(connection)
+        return relief_at is not None and relief_at > now - _WORD_HOLDS
+
+    def offer_relief(self, shard: int, term: int) -> None:
+        """See LeaseStore."""
+        offer = update(leases).where(and_(leases.c.shard == shard, leases.c.term == term))
+        with self._database.write() as connection:
+            connection.execute(offer.values(relief_at=self._database.now()))
+
     def _view(self, connection: Connection, shard: int) -> LeaseView | None:
         columns = (
             leases.c.term,
@@ -89,6 +105,7 @@ class SqlLeaseStore:
             leases.c.resigned,
             leases.c.zone_rules,
             case((leases.c.standby_seen_at > self._database.now(-_MARK_HOLDS), leases.c.standby_zone_rules)),
+            func.coalesce(leases.c.without_redis_at > self._database.now(-_WORD_HOLDS), false()),
         )
         led = and_(leases.c.shard == shard, leases.c.term > 0)
         row = connection.execute(select(*columns).where(led)).first()
@@ -126,6 +143,8 @@ class SqlLeaseStore:
                 zone_rules=rules_in_use().version,
                 standby_zone_rules=None,
                 standby_seen_at=None,
+                without_redis_at=None,
+                relief_at=None,
             )
             .returning(leases.c.term, now().label("now"))
         )

@@ -188,6 +188,8 @@ leases: Final = Table(
     Column("zone_rules", Text),
     Column("standby_zone_rules", Text),
     Column("standby_seen_at", InstantColumn),
+    Column("without_redis_at", InstantColumn),
+    Column("relief_at", InstantColumn),
     UniqueConstraint("shard"),
 )
 

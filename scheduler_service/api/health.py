@@ -75,4 +75,6 @@ def _redis(context: ApiContext) -> str:
 
 def _leader(context: ApiContext) -> str:
     lease = context.stores.leases.peek(0)
-    return "ok" if lease is not None and lease.live else "none leads"
+    if lease is None or not lease.live:
+        return "none leads"
+    return "cannot reach Redis" if lease.without_redis else "ok"

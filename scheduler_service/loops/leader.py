@@ -14,6 +14,7 @@ from scheduler_service.core.state import CoreSettings
 from scheduler_service.core.zone_rules import rules_in_use
 from scheduler_service.loops.lease_keeper import LeaseKeeper
 from scheduler_service.loops.mailbox import Mailbox, monotonic
+from scheduler_service.loops.redis_watch import RedisWatch
 from scheduler_service.loops.scheduler_loop import Outside, SchedulerLoop
 from scheduler_service.loops.zone_watch import ZoneWatch
 from scheduler_service.ports.stores import LeaseStore, LeaseView
@@ -49,6 +50,7 @@ class Leader:
         self._seen: tuple[LeaseView, Duration] | None = None
         self._keeper: LeaseKeeper | None = None
         self._asked_at = monotonic()
+        self._redis = RedisWatch(leases, outside.meter, ttl, outside.inbox.depth, lambda: self._keeper)
         self._zones = ZoneWatch(leases, outside.meter, holder)
 
     def stop(self) -> None:
@@ -80,6 +82,13 @@ class Leader:
         """Take part in the election until stopped."""
         self._outside.meter.standing_by()
         log.info("standing by", holder=self._holder)
+        self._redis.start()
+        try:
+            self._take_part()
+        finally:
+            self._redis.stop()
+
+    def _take_part(self) -> None:
         while not self._stopped.is_set():
             asked_at = self._asked_at = monotonic()
             self._keeper = None
@@ -91,7 +100,10 @@ class Leader:
 
     def _acquire(self) -> Lease | None:
         try:
-            return self._leases.acquire(_SHARD, self._holder, self._ttl, self._stalled())
+            stalled = self._stalled()
+            if self._redis.leaves_it_to_others(None if self._seen is None else self._seen[0]):
+                return None
+            return self._leases.acquire(_SHARD, self._holder, self._ttl, stalled)
         except StoreUnavailable as exc:
             log.warning("lease cannot be asked for", error=str(exc))
             return None
@@ -106,6 +118,7 @@ class Leader:
         if view is None or self._seen is None or not view.is_as(self._seen[0]):
             self._seen = None if view is None else (view, now)
             return None
+        self._seen = (view, self._seen[1])  # what is said beside the lease is news, its renewal is not
         return view if now - self._seen[1] > max(self._ttl, view.ttl) else None
 
     def _lead(self, lease: Lease, asked_at: Duration) -> None:

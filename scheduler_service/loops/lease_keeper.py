@@ -96,6 +96,11 @@ class LeaseKeeper:
         """The loop came round; from the first time on it must do so again within a minute."""
         self._passed_at = self._clock()
 
+    def give_up(self, why: str) -> None:
+        """Trust the lease no more, and let it lapse."""
+        log.error("lease given up", term=self._lease.term, why=why)
+        self._give_up()
+
     def watch_writer(self, stuck_for: Callable[[], Duration]) -> None:
         """Give the lease up too where the leader has tried one write or read for a minute."""
         self._writer_stuck_for = stuck_for

@@ -49,6 +49,12 @@ class LeaseStore(Protocol):
     def mark_standby(self, shard: int, term: int, zone_rules: str) -> None:
         """Record beside the lease of `term` that a standby has other zone rules: which, and whose."""
 
+    def tell_without_redis(self, lease: Lease) -> bool:
+        """Record that this leader cannot reach Redis; whether a standby said in the last five seconds that it can."""
+
+    def offer_relief(self, shard: int, term: int) -> None:
+        """Record beside the lease of `term` that a standby can reach Redis."""
+
 
 @dataclass(frozen=True, slots=True)
 class LeaseView:
@@ -66,6 +72,8 @@ class LeaseView:
     """The version of the zone rules that this term plans by; None of a term of an older program."""
     standby_zone_rules: str | None = None
     """Those of a standby that has others, and whose, where one said so in the last three minutes."""
+    without_redis: bool = False
+    """Whether its holder said in the last five seconds that it cannot reach Redis."""
 
     @property
     def live(self) -> bool:
@@ -263,6 +271,9 @@ class Meter(PlacementMeter, Protocol):
 
     def standing_by(self) -> None:
         """This process does not lead."""
+
+    def without_redis(self, away: bool) -> None:
+        """Whether this process leads and has not reached Redis for three ttls."""
 
     def zone_rules_differ(self, differ: bool) -> None:
         """Whether this process stands by with other zone rules than the leader's."""

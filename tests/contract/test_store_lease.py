@@ -251,3 +251,19 @@ def test_a_standby_that_says_nothing_any_more_is_forgotten_and_the_ended_term_ke
     with sql_stores.database.read() as connection:
         kept = connection.execute(select(leaderships.c.term, leaderships.c.zone_rules)).all()
     assert [tuple(row) for row in kept] == [(1, "2025b")]
+
+
+def test_a_leader_without_redis_and_a_standby_with_it_hear_of_each_other_through_the_lease(bed: StoreBed) -> None:
+    lease = bed.lead()
+    assert not bed.leases.peek(0).without_redis  # type: ignore[union-attr]
+    assert bed.leases.tell_without_redis(lease) is False
+    assert bed.leases.peek(0).without_redis  # type: ignore[union-attr]
+    bed.leases.offer_relief(0, lease.term + 1)
+    assert bed.leases.tell_without_redis(lease) is False  # that was said of another term
+    bed.leases.offer_relief(0, lease.term)
+    assert bed.leases.tell_without_redis(lease) is True
+    bed.leases.resign(lease)
+    following = bed.leases.acquire(0, "next", 5_000_000)
+    assert following is not None
+    assert not bed.leases.peek(0).without_redis  # type: ignore[union-attr]
+    assert bed.leases.tell_without_redis(following) is False

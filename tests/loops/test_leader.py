@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import insert, text
+from sqlalchemy import insert, make_url, text
 from structlog.testing import capture_logs
 
 from scheduler_service.adapters.redis_claims import RedisClaims
@@ -22,6 +22,7 @@ from scheduler_service.core.zone_rules import rules_in_use
 from scheduler_service.ports.stores import RunFilter
 from tests.support.leading import LeaderThread
 from tests.support.processes import wait_until
+from tests.support.proxy import FaultProxy
 from tests.support.redis_server import RedisServer
 from tests.support.store_bed import one_off
 
@@ -178,3 +179,32 @@ def test_a_run_that_no_worker_begins_in_time_is_withdrawn_from_its_queue_and_mis
         assert run.start_by <= ended.finished_at
         with closing(RedisClaims(redis_url)) as claims:
             assert claims.take([f"{run.run_id}~1"]) == [True], "the leader's own claim is there, and no worker's"
+
+
+def _without_redis(contender: LeaderThread) -> bool:
+    return "scheduler_without_redis 1.0" in contender.meter.exposition()
+
+
+def test_a_leader_cut_off_from_redis_keeps_the_lease_until_a_standby_reaches_it(
+    database_url: str, redis_url: str
+) -> None:
+    target = make_url(redis_url)
+    with FaultProxy(target.port or 6379) as proxy, FaultProxy(target.port or 6379) as other:
+        via, beside = (redis_url.replace(f":{target.port}", f":{one.port}", 1) for one in (proxy, other))
+        with LeaderThread(database_url, via, ttl=SECOND) as one:
+            wait_until(lambda: leads(one), 20, "the first to lead")
+            other.become("refuse")
+            with LeaderThread(database_url, beside, holder="two", ttl=SECOND) as two:
+                proxy.become("refuse")
+                told = lambda: (view := one.leases.peek(0)) is not None and view.without_redis  # noqa: E731
+                wait_until(told, 20, "the leader to say that it has no Redis")
+                wait_until(lambda: _without_redis(one), 20, "its metric to say so")
+                assert (leads(one), leads(two)) == (True, False)  # the standby would do no better
+                other.become("none")
+                wait_until(lambda: leads(two), 30, "the standby that reaches Redis to take over")
+                assert not leads(one)
+                wait_until(lambda: not _without_redis(one), 20, "the first to be no leader any more")
+                assert not two.leases.peek(0).without_redis  # type: ignore[union-attr]
+                run_id = enqueue(two, "dispatched")
+                wait_until(lambda: state_of(two, run_id)() is RunState.PENDING, 20, "the new leader to dispatch")
+                assert two.leases.peek(0).term == 2  # type: ignore[union-attr]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from scheduler_service.core.errors import LeaseLost
 from scheduler_service.core.explain_facts import Term
-from scheduler_service.core.instants import Duration, Instant
+from scheduler_service.core.instants import SECOND, Duration, Instant
 from scheduler_service.core.model import Lease
 from scheduler_service.core.zone_rules import rules_in_use
 from scheduler_service.ports.stores import LeaseView
@@ -52,7 +52,21 @@ class FakeLeaseStore:
             return LeaseView(
                 row.term, row.holder, row.acquired_at, row.expires_at, row.renewals, row.ttl, now, row.resigned,
                 rules_in_use().version, row.standby_zone_rules,
+                row.without_redis_at is not None and row.without_redis_at > now - 5 * SECOND,
             )  # fmt: skip
+
+    def tell_without_redis(self, lease: Lease) -> bool:
+        with self._tables.lock:
+            self._tables.check(lease)
+            row, now = self._tables.leases[lease.shard], self._tables.clock()
+            row.without_redis_at = now
+            return row.relief_at is not None and row.relief_at > now - 5 * SECOND
+
+    def offer_relief(self, shard: int, term: int) -> None:
+        with self._tables.lock:
+            row = self._tables.leases.get(shard)
+            if row is not None and row.term == term:
+                row.relief_at = self._tables.clock()
 
     def mark_standby(self, shard: int, term: int, zone_rules: str) -> None:
         with self._tables.lock:

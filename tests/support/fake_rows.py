@@ -124,6 +124,8 @@ class LeaseRow:
     renewals: int = 0
     resigned: bool = False
     standby_zone_rules: str | None = None
+    without_redis_at: Instant | None = None
+    relief_at: Instant | None = None
 
 
 @dataclass(slots=True)
