@@ -30,12 +30,12 @@ class Batches(Task):
     Strategy = "tests.workers.batchapp:collecting"
 
 
-@app.task(name="bat.collect", base=Batches)
+@app.task(name="bat.collect", base=Batches, shared=False)
 def collect(requests: Any) -> None:
     raise AssertionError("its strategy does the work")
 
 
-@app.task(name="bat.plain")
+@app.task(name="bat.plain", shared=False)
 def plain() -> str:
     return "done"
 
@@ -44,6 +44,6 @@ workers.attach(app, exclude=["bat.collect"] if os.environ.get("EXCLUDE") else []
 
 if os.environ.get("LATE"):
 
-    @app.task(name="bat.late", base=Batches)
+    @app.task(name="bat.late", base=Batches, shared=False)
     def late(requests: Any) -> None:
         raise AssertionError("its strategy does the work")
