@@ -78,6 +78,8 @@ class RedisWatch:
                 self._away_since = None
             except BrokerUnavailable:
                 self._away_since = monotonic() if self._away_since is None else self._away_since
+            except Exception:  # leading goes on without this thread's word, and nobody would hear that it died
+                log.exception("Redis was not asked")
             self._judge()
             self._stopped.wait(_EVERY_SECONDS)
 
