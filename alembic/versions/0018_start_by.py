@@ -8,7 +8,7 @@ from alembic import op
 from sqlalchemy.dialects import postgresql
 
 revision = "0018"
-down_revision = "0022"
+down_revision = "0016"
 branch_labels = None
 depends_on = None
 
