@@ -297,5 +297,5 @@ class Problem(BaseModel):
     title: str
     status: int
     detail: str
-    request_id: str = Field("", description="The same as in the header X-Request-Id; the API's log names it")
+    request_id: str = Field("", description="As in the header X-Request-Id; the API's log names it")
     errors: list[FieldError] | None = None

@@ -17,6 +17,7 @@ from scheduler_service.api import answers as shapes
 from scheduler_service.api import balance_shapes, schemas
 from scheduler_service.api.examples import EXAMPLES, HEADERS, PARAMETERS
 from scheduler_service.api.problems import MEDIA_TYPE
+from scheduler_service.core.identity import JOB_ID, RUN_ID
 
 _PREFIX: Final = "#/components/schemas/"
 _EVERYWHERE: Final = (401, 403, 422, 429, 503)
@@ -33,6 +34,7 @@ _SAID: Final = {
     429: "Too many requests of this token; see Retry-After",
     503: "The database or Redis is away, or no leader answers; see Retry-After",
 }
+_IDS: Final = {"job_id": f"^{JOB_ID.pattern}$", "run_id": f"^{RUN_ID.pattern}$"}
 _RETRY_AFTER: Final = {"description": "Seconds until it may be tried again", "schema": {"type": "integer"}}
 _REQUESTS: Final = (
     schemas.JobIn, schemas.JobPut, schemas.JobPatch, schemas.PauseIn, schemas.TriggerIn, schemas.RetryIn,
@@ -94,6 +96,8 @@ def _illustrate(document: dict[str, Any]) -> None:
         for call in calls.values():
             for parameter in call.get("parameters", ()):
                 parameter["example"] = PARAMETERS[parameter["name"]]
+                if parameter["in"] == "path":
+                    parameter["schema"]["pattern"] = _IDS[parameter["name"]]
             for status, answer in call["responses"].items():
                 _tell_headers(status, answer)
 

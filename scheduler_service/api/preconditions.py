@@ -12,11 +12,17 @@ from scheduler_service.core.errors import BadValue, BadValues, StaleVersion
 from scheduler_service.core.model import Job
 
 IfMatch = Annotated[str | None, Header(alias="If-Match", description='The version that was read: `"3"`.')]
-IfNoneMatch = Annotated[str | None, Header(alias="If-None-Match", description="`*`: only where there is no such job.")]
+IfNoneMatch = Annotated[
+    str | None,
+    Header(
+        alias="If-None-Match", description="`*`: only where there is no such job.",
+        json_schema_extra={"pattern": r'^(\*|"\d{1,9}"(, ?"\d{1,9}")*)$'},
+    ),
+]  # fmt: skip
 IdempotencyKey = Annotated[
     str | None,
     Header(
-        alias="Idempotency-Key", max_length=257,
+        alias="Idempotency-Key", min_length=1, max_length=257, json_schema_extra={"pattern": "^[ -~]+$"},
         description="The same key and request do no more than one: the header, or the field `idempotency_key`.",
     ),
 ]  # fmt: skip

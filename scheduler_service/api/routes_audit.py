@@ -8,6 +8,7 @@ from starlette.responses import JSONResponse
 from scheduler_service.api.auth import require
 from scheduler_service.api.context import Context
 from scheduler_service.api.documents import answers
+from scheduler_service.api.parameters import AS_TIME, text
 from scheduler_service.api.record_shapes import AuditPage
 from scheduler_service.api.routes_jobs import Cursor, Limit
 from scheduler_service.core.audit import audit_body
@@ -16,24 +17,24 @@ from scheduler_service.core.instants import parse_instant
 from scheduler_service.ports.records import AuditFilter
 
 router = APIRouter(prefix="/api/v1", tags=["audit"], dependencies=[Depends(require("operator"))])
-Time = Annotated[str | None, Query(description="An RFC 3339 time.", examples=["2026-12-01T01:00:00Z"])]
+Time = Annotated[str | None, Query(description="An RFC 3339 time.", json_schema_extra=AS_TIME)]
 
 
 @router.get("/audit", responses=answers({200: AuditPage}, 422))
 def list_audit(
     context: Context,
-    subject: Annotated[str | None, Query(max_length=300, description="A job's or a run's id.")] = None,
-    actor: Annotated[str | None, Query(max_length=300, description="The name of a token.")] = None,
-    action: Annotated[str | None, Query(max_length=300, examples=["job.pause"])] = None,
+    subject: Annotated[str | None, text(300, "A job's or a run's id.")] = None,
+    actor: Annotated[str | None, text(300, "The name of a token.")] = None,
+    action: Annotated[str | None, text(300, "Such as job.pause.")] = None,
     since: Time = None,
     until: Time = None,
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Response:
     """Changes, newest first."""
-    for name, text in (("subject", subject), ("actor", actor), ("action", action), ("cursor", cursor)):
-        if text is not None:
-            read_text(text, name)
+    for name, said in (("subject", subject), ("actor", actor), ("action", action), ("cursor", cursor)):
+        if said is not None:
+            read_text(said, name)
     wanted = AuditFilter(
         subject, actor, action,
         None if since is None else parse_instant(since, "since"),

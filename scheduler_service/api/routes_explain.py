@@ -9,23 +9,22 @@ from starlette.responses import JSONResponse
 from scheduler_service.api.auth import require
 from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.documents import answers
+from scheduler_service.api.parameters import AS_TIME
 from scheduler_service.api.problems import Problem
 from scheduler_service.api.record_shapes import ExplanationOut
-from scheduler_service.api.routes_runs import READER, RUN_ID
+from scheduler_service.api.routes_runs import READER
 from scheduler_service.core.errors import NotFound
 from scheduler_service.core.explain import explain_occurrence
 from scheduler_service.core.explain_facts import Facts, Live
 from scheduler_service.core.explain_runs import explain_run
 from scheduler_service.core.explanation import Explanation, explanation_body
-from scheduler_service.core.identity import JOB_ID
+from scheduler_service.core.identity import JOB_ID, RUN_ID
 from scheduler_service.core.instants import Instant, parse_instant
 from scheduler_service.core.run_state import FINAL, RunState
 
 router = APIRouter(prefix="/api/v1")
 VIEWER = [Depends(require("viewer"))]
-At = Annotated[
-    str, Query(description="The instant asked for, RFC 3339.", examples=["2026-12-01T01:00:00Z"], max_length=40)
-]
+At = Annotated[str, Query(description="The instant asked for, RFC 3339.", max_length=40, json_schema_extra=AS_TIME)]
 
 
 @router.get(

@@ -14,6 +14,7 @@ from scheduler_service.api.bodies import JsonObject, OptionalJsonObject
 from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.documents import answers, body_of
 from scheduler_service.api.merging import merged
+from scheduler_service.api.parameters import AS_CURSOR, AS_TIME, text
 from scheduler_service.api.preconditions import (
     IdempotencyKey,
     IfMatch,
@@ -42,8 +43,10 @@ _PATCH_TRIES = 5
 
 Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
 Counted = Annotated[bool, Query(description="Also say how many there are in all, up to 10,000.")]
-Cursor = Annotated[str | None, Query(max_length=500, description="`next_cursor` of the page before.")]
-From = Annotated[str | None, Query(alias="from", description="Strictly after this instant; default now.")]
+Cursor = Annotated[str | None, text(500, "`next_cursor` of the page before.", AS_CURSOR)]
+From = Annotated[
+    str | None, Query(alias="from", description="Strictly after this instant; default now.", json_schema_extra=AS_TIME)
+]
 Count = Annotated[int, Query(ge=1, le=1000, description="How many occurrences.")]
 
 
@@ -121,19 +124,19 @@ def patch_job(context: Context, who: Who, job_id: str, body: JsonObject, if_matc
 @router.get("/jobs", responses=answers({200: shapes.JobPage}, 422))
 def list_jobs(
     context: Context,
-    tag: Annotated[str | None, Query(max_length=100, description="Only jobs with this tag.")] = None,
-    q: Annotated[str | None, Query(max_length=200, description="Found in id, title or task.")] = None,
+    tag: Annotated[str | None, text(100, "Only jobs with this tag.")] = None,
+    q: Annotated[str | None, text(200, "Found in id, title or task.")] = None,
     paused: Annotated[bool | None, Query(description="Only paused, or only active ones.")] = None,
-    source: Annotated[str | None, Query(max_length=128, description="Only what this file owns.")] = None,
+    source: Annotated[str | None, text(128, "Only what this file owns.")] = None,
     limit: Limit = 100,
     cursor: Cursor = None,
     total: Counted = False,
     with_runs: Annotated[bool, Query(description="Each job with its next and its last run.")] = False,
 ) -> Response:
     """Jobs by their id."""
-    for name, text in (("tag", tag), ("q", q), ("cursor", cursor), ("source", source)):
-        if text is not None:
-            read_text(text, name)
+    for name, said in (("tag", tag), ("q", q), ("cursor", cursor), ("source", source)):
+        if said is not None:
+            read_text(said, name)
     page = context.stores.jobs.list(tag=tag, text=q, paused=paused, limit=limit, cursor=cursor, source=source)
     history = context.stores.history
     found = history.count_jobs(tag=tag, text=q, paused=paused, source=source) if total else None

@@ -1,6 +1,5 @@
 """Runs over HTTP: enqueued, looked at, cancelled, run again. In the database before the answer."""
 
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -14,12 +13,14 @@ from scheduler_service.api.auth import Who, require
 from scheduler_service.api.bodies import JsonObject, OptionalJsonObject
 from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.documents import answers, body_of
+from scheduler_service.api.parameters import AS_TIME, GIVEN
 from scheduler_service.api.preconditions import IdempotencyKey
 from scheduler_service.api.problems import Problem
 from scheduler_service.api.routes_jobs import OPERATOR, Counted, Cursor, Limit, total_body
 from scheduler_service.core.audit import Caller
 from scheduler_service.core.errors import NotFound
 from scheduler_service.core.fields import read_text
+from scheduler_service.core.identity import RUN_ID
 from scheduler_service.core.instants import Instant, parse_instant
 from scheduler_service.core.model import Run
 from scheduler_service.core.request_keys import owned, with_key
@@ -31,9 +32,8 @@ from scheduler_service.ports.stores import RunFilter
 router = APIRouter(prefix="/api/v1", tags=["runs"])
 READER = [Depends(require("viewer", also="enqueuer"))]
 ENQUEUER = [Depends(require("operator", also="enqueuer"))]
-RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,299}")
 
-Time = Annotated[str | None, Query(description="An RFC 3339 time.")]
+Time = Annotated[str | None, Query(description="An RFC 3339 time.", json_schema_extra=AS_TIME)]
 
 
 @router.post(
@@ -70,9 +70,9 @@ def enqueue_batch(context: Context, who: Who, body: JsonObject, key: Idempotency
 @router.get("/runs", dependencies=READER, responses=answers({200: shapes.RunPage}, 422))
 def list_runs(
     context: Context,
-    job_id: Annotated[str | None, Query(max_length=128)] = None,
+    job_id: Annotated[str | None, Query(max_length=128, json_schema_extra=GIVEN)] = None,
     state: Annotated[list[RunState] | None, Query(description="May be repeated.")] = None,
-    queue: Annotated[str | None, Query(max_length=128)] = None,
+    queue: Annotated[str | None, Query(max_length=128, json_schema_extra=GIVEN)] = None,
     since: Time = None,
     until: Time = None,
     limit: Limit = 100,

@@ -8,24 +8,19 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Duration = Annotated[str, Field(description="90s, 25m, 2h, 1d or ISO 8601 PT25M", examples=["90s"], max_length=40)]
-Time = Annotated[str, Field(description="RFC 3339", examples=["2026-12-01T01:00:00Z"], max_length=40)]
-JobId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$", examples=["billing.close"])]
-Task = Annotated[str, Field(max_length=255, min_length=1, examples=["billing.close_month"])]
-Queue = Annotated[str, Field(max_length=128, min_length=1, examples=["default"])]
-Priority = Annotated[int, Field(ge=0, le=9, description="0 (first) to 9 (last)", strict=True)]
-Source = Annotated[
-    str,
-    Field(
-        pattern=r"^([A-Za-z0-9][A-Za-z0-9._:/@-]{0,127})?$",
-        description="Who owns the jobs; empty: nobody does, and nothing is pruned",
-        examples=["shop"],
-    ),
-]
-Key = Annotated[
-    str, Field(min_length=1, max_length=255, pattern=r"^[ -~\u00a1-\uffff]+$", description="Printable characters")
-]
-Zone = Annotated[str, Field(description="IANA name", examples=["Europe/Berlin"])]
+from scheduler_service.api.texts import CLOCK, DATE, WALL
+from scheduler_service.api.texts import Duration as Duration
+from scheduler_service.api.texts import JobId as JobId
+from scheduler_service.api.texts import Key as Key
+from scheduler_service.api.texts import Priority as Priority
+from scheduler_service.api.texts import Queue as Queue
+from scheduler_service.api.texts import Source as Source
+from scheduler_service.api.texts import Task as Task
+from scheduler_service.api.texts import Time as Time
+from scheduler_service.api.texts import WallOrTime as WallOrTime
+from scheduler_service.api.texts import Words as Words
+from scheduler_service.api.texts import Zone as Zone
+
 OverlapChoice = Literal["skip", "allow", "queue", "queue_all", "cancel_running"]
 
 
@@ -35,15 +30,22 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
+def _without_default(schema: dict[str, Any]) -> None:
+    schema.pop("default", None)
+
+
 class Cron(Strict):
     """A cron expression: five fields, or six with seconds last."""
 
     kind: Literal["cron"]
-    expr: str = Field(examples=["0 2 1 * *"])
+    expr: str = Field(max_length=256, pattern=r"^[ -~\t]+$", examples=["0 2 1 * *"])
     timezone: Zone = "UTC"
     day_match: Literal["or", "and"] = "or"
     dst_gap: Literal["next_valid", "shift", "skip"] = "next_valid"
-    dst_fold: Literal["first", "last", "both"] = "first"
+    dst_fold: Literal["first", "last", "both"] = Field(
+        "first", description="Left out: first, or both where the line has seconds",
+        json_schema_extra=_without_default,
+    )  # fmt: skip
 
 
 class Hourly(Strict):
@@ -60,7 +62,7 @@ class Interval(Strict):
     kind: Literal["interval"]
     every: Duration
     offset: Duration | None = None
-    anchor: Time | None = None
+    anchor: WallOrTime | None = None
     timezone: Zone = "UTC"
     balanced: bool = False
     pinned: bool = False
@@ -70,12 +72,20 @@ class Calendar(Strict):
     """Every N days, weeks or months, at wall times."""
 
     kind: Literal["calendar"]
-    every: int = 1
+    every: int = Field(1, ge=1, le=3660, description="At most 3,660 days, 520 weeks or 120 months")
     unit: Literal["day", "week", "month"]
-    at: list[str] = Field(examples=[["05:30"]])
-    days: list[int] | None = Field(None, description="Of the month; -1 is its last day")
-    weekdays: list[str] | None = Field(None, examples=[["mon"]])
-    start: str | None = None
+    at: list[Annotated[str, Field(pattern=f"^{CLOCK}$")]] | None = Field(
+        None, max_length=288, examples=[["05:30"]], description="Wall times; without one 00:00, or that of `start`"
+    )
+    days: list[Annotated[int, Field(ge=1, le=31)] | Annotated[int, Field(ge=-31, le=-1)]] | None = Field(
+        None, max_length=62, description="Of the month; -1 is its last day. For the unit month alone"
+    )
+    weekdays: list[Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]] | None = Field(
+        None, max_length=14, examples=[["mon"]], description="For the unit week alone"
+    )
+    start: Annotated[str, Field(pattern=f"^({DATE}|{WALL})$")] | None = Field(
+        None, description="The date, or wall time, that is counted from"
+    )
     timezone: Zone = "UTC"
 
 
@@ -83,7 +93,7 @@ class Once(Strict):
     """One instant."""
 
     kind: Literal["once"]
-    at: Time
+    at: WallOrTime
     timezone: Zone | None = Field(None, description="Of an `at` without an offset; the answer is in UTC")
 
 
@@ -111,7 +121,7 @@ class Retry(Strict):
 class JobFields(Strict):
     """What a job is made of."""
 
-    title: str | None = Field(None, max_length=10_000)
+    title: Words | None = None
     args: list[Any] | None = None
     kwargs: dict[str, Any] | None = None
     queue: Queue | None = None
@@ -126,8 +136,10 @@ class JobFields(Strict):
     start_within: Duration | None = Field(
         default=None, description="From 1s to 365d; a run not started so long after its due time ends missed"
     )
-    tags: list[Annotated[str, Field(min_length=1, max_length=100)]] | None = Field(None, max_length=50)
-    description: str | None = Field(None, max_length=10_000)
+    tags: list[Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\u0000]*$")]] | None = Field(
+        None, max_length=50
+    )
+    description: Words | None = None
 
 
 class JobIn(JobFields):
@@ -200,7 +212,7 @@ class ApplyIn(Strict):
 class PauseIn(Strict):
     """Why, until when, and what becomes of runs that were due before the pause and had to wait."""
 
-    reason: str | None = Field(None, max_length=10_000)
+    reason: Words | None = None
     until: Time | None = None
     waiting: Literal["keep", "skip"] | None = Field(
         None, description="keep (the default): they run after the resume; skip: they end as skipped"

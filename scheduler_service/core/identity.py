@@ -7,6 +7,7 @@ from scheduler_service.core.errors import BadValue, MalformedEntry
 from scheduler_service.core.instants import Instant, format_instant
 
 JOB_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,299}")
 QUEUE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 TASK_RULE: Final = (
     "give a Celery task name such as billing.close_month: 255 printable characters at most, no blank at either end"

@@ -1,0 +1,77 @@
+"""Requests that are valid by the document are accepted, but for what no schema can say: the list of those rules."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+import schemathesis
+from fastapi.testclient import TestClient
+from hypothesis import HealthCheck, given, settings
+from schemathesis import GenerationMode
+
+from tests.support.answering_leader import AnsweringLeader
+from tests.support.api_calls import CALLS
+
+pytestmark = pytest.mark.slow
+BOUNDED = settings(
+    max_examples=25, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+)
+# What stands between two fields, in the database of zones, in a calendar or in the meaning of a text.
+RULES = re.compile(
+    r"give the next_cursor of the page before|give 5 fields|is not understood|never comes|no date ever matches"
+    r"|give an IANA time zone|give a time to come|give a time before `to`|give a time that is over|give a time after"
+    r"|add an offset|does not exist in|none of these days|date that exists|date and time that exist"
+    r"|day is out of range|out of range|date value out of range|day \d+ must be in range"
+    r"|only a calendar of (months|weeks)|a (balanced|pinned)? ?interval|only a balanced interval"
+    r"|from 0s up to, and less than, every|whole seconds|give a duration from|a whole number from 1 to (520|120)"
+    r"|give another name|give it another name|Redis keeps something else|give the id of the address"
+    r"|the header Idempotency-Key has another one|name a source|each job once|duplicate"
+    r"|give a Celery task name|printable characters|half of a surrogate pair|does not fit 64 bits"
+    r"|nested|nest \d+ levels"
+    r"|one of sun, mon|schedule has kind|this field is not known"
+)
+# JSON Schema calls 5.0 an integer; the API wants it written as one.
+WHOLE = re.compile(r"(give )?a whole number from (?P<low>\d+) to (?P<high>\d+)")
+
+
+def test_what_the_document_calls_valid_is_refused_by_a_rule_that_no_schema_can_say(
+    api: TestClient, job: dict[str, object], leader: AnsweringLeader
+) -> None:
+    api.post("/api/v1/jobs", json={**job, "job_id": "0"})
+    schema = schemathesis.openapi.from_dict(api.get("/openapi.json").json())
+    unexplained: dict[tuple[str, str, str], str] = {}
+    tried = 0
+
+    def check(case: schemathesis.Case, path: str) -> None:
+        nonlocal tried
+        tried += 1
+        answer = case.call(app=api.app, base_url="http://127.0.0.1")
+        if answer.status_code in (400, 422):
+            problem = answer.json()
+            for error in problem.get("errors") or [{"loc": [], "msg": problem["detail"]}]:
+                place = ".".join(part for part in error["loc"] if not part.isdigit())
+                of_cron = place.endswith("schedule.expr")  # what a line means, its own tests judge
+                if not (of_cron or RULES.search(error["msg"]) or _is_a_whole_float(error["msg"])):
+                    unexplained.setdefault((case.method, path, place), error["msg"])
+
+    for path, methods in CALLS.items():
+        for method in sorted(methods):
+            strategy = schema[path][method.upper()].as_strategy(generation_mode=GenerationMode.POSITIVE)
+            BOUNDED(given(case=strategy)(_of(path, check)))()
+    assert tried > 400
+    assert not unexplained
+
+
+def _is_a_whole_float(message: str) -> bool:
+    """Whether the refused value lies within what the message allows, and is only written with a point."""
+    bounds, value = WHOLE.search(message), re.search(r": (-?\d+\.0|-?\d+(\.\d+)?e\+?\d+) is not accepted", message)
+    if bounds is None or value is None:
+        return False
+    return int(bounds["low"]) <= float(value[1]) <= int(bounds["high"])
+
+
+def _of(path: str, check: Callable[[schemathesis.Case, str], None]) -> Callable[[schemathesis.Case], None]:
+    def ask(case: schemathesis.Case) -> None:
+        check(case, path)
+
+    return ask
