@@ -5,17 +5,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from scheduler_service.api.list_shapes import Counted, LastRun, State
-from scheduler_service.api.schemas import (
-    Duration,
-    JobId,
-    Misfire,
-    OverlapChoice,
-    Queue,
-    Retry,
-    Schedule,
-    Task,
-    Time,
-)
+from scheduler_service.api.schemas import Misfire, OverlapChoice, Retry, Schedule
+from scheduler_service.api.texts import Duration, JobId, Queue, Task, Time
 
 
 class JobBody(BaseModel):
