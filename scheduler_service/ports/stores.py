@@ -207,10 +207,7 @@ class JobStore(Protocol):
         source: str | None = None,
         prefixes: tuple[str, ...] = (),
     ) -> Page[Job]:
-        """Jobs by id, filtered; `text` is found in id, title, task; `source`: only what that file owns.
-
-        `prefixes`: only ids that begin with one of them.
-        """
+        """Jobs by id, filtered; `text` is in id, title or task, `source` owns them, ids begin as `prefixes` do."""
 
     def set_paused(
         self,
