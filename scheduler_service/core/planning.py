@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from scheduler_service.core.effects import MakeRuns, Retract, Transition, in_parts
 from scheduler_service.core.identity import occurrence_run_id
-from scheduler_service.core.instants import SECOND, Instant
+from scheduler_service.core.instants import SECOND, Duration, Instant
 from scheduler_service.core.jitter import jitter_of
 from scheduler_service.core.model import ActiveRun, Gap, Job, JobHistory, Misfire, NewRun, Overlap, RunKind
 from scheduler_service.core.policies import catches_up, judge_lateness
@@ -171,7 +171,7 @@ def make(
     gaps: tuple[Gap, ...] = (),
     planned: tuple[tuple[str, int], ...] = (),
 ) -> None:
-    rows = tuple(new_occurrence(job, at, step.now) for job, at in pairs)
+    rows = tuple(new_occurrence(job, at, step.now, state.settings.prompt) for job, at in pairs)
     for gap in gaps:
         state.skipping.pop(gap.job_id, None)  # what is skipped from now on does not go on where others went missing
     stale = step.now - state.cursor_saved_at > _CURSOR_SAVED_EVERY
@@ -204,7 +204,7 @@ def without_unfinished(step: Step, found: tuple[ActiveRun, ...], cursor: Instant
     return tuple(run for run in found if run.run_id not in unfinished or run.cancel_requested)
 
 
-def new_occurrence(job: Job, at: Instant, now: Instant) -> NewRun:
+def new_occurrence(job: Job, at: Instant, now: Instant, prompt: Duration) -> NewRun:
     """The row of one occurrence, with its definition as of now; a missed one goes behind its job's other runs."""
     due_at = at + jitter_of(job.job_id, at, job.jitter)
     return NewRun(
@@ -213,7 +213,7 @@ def new_occurrence(job: Job, at: Instant, now: Instant) -> NewRun:
         task=job.task,
         scheduled_at=at,
         due_at=due_at,
-        overlap=Overlap.QUEUE_ALL if catches_up(due_at, job.misfire, job.overlap, now) else None,
+        overlap=Overlap.QUEUE_ALL if catches_up(due_at, job.misfire, job.overlap, now, prompt) else None,
         job_id=job.job_id,
         job_version=job.version,
         args=job.args,

@@ -48,12 +48,13 @@ def judge_lateness(misfire: Misfire, due: Sequence[Instant], count: int, now: In
     return Judgement(tuple(sorted(keep + on_time)), missed, reason)
 
 
-def catches_up(due_at: Instant, misfire: Misfire, overlap: Overlap, now: Instant) -> bool:
-    """Whether an occurrence that is to run was missed: under fire_all such runs go one behind the other.
+def catches_up(due_at: Instant, misfire: Misfire, overlap: Overlap, now: Instant, prompt: Duration) -> bool:
+    """Whether an occurrence that is to run is caught up on: under fire_all such runs go one behind the other.
 
-    Lateness is judged before. Where runs may overlap (`allow`) those that were missed may too.
+    That is what was found due later than `prompt`, also within the grace: each would have run alone had somebody led.
+    Where runs may overlap (`allow`) these may too.
     """
-    late = now - due_at > misfire.grace
+    late = now - due_at > min(prompt, misfire.grace)
     return late and misfire.policy is MisfirePolicy.FIRE_ALL and overlap is not Overlap.ALLOW
 
 

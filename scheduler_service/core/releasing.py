@@ -5,15 +5,19 @@ A run that waits for its job's other runs or for the window stays `scheduled` in
 
 import heapq
 from collections import deque
+from typing import Final
 
 from scheduler_service.core.deadlines import expire
 from scheduler_service.core.effects import MoveRuns, Release, Transition
-from scheduler_service.core.instants import MICROSECOND, Instant
+from scheduler_service.core.instants import MICROSECOND, MILLISECOND, Instant
 from scheduler_service.core.model import ActiveRun, Gap, Overlap, RunKind
 from scheduler_service.core.planning import is_fresh, is_unjudged, miss
 from scheduler_service.core.policies import OVERLAP_WORD, Admission, catches_up, decide_overlap, judge_lateness
 from scheduler_service.core.run_state import WAITING, Event, RunState
 from scheduler_service.core.state import SchedulerState, Step
+
+# What falls due is found sooner where a leader is there: only later ones may have been missed.
+_PROMPT: Final = 100 * MILLISECOND
 
 
 def release(state: SchedulerState, step: Step) -> None:
@@ -86,6 +90,8 @@ def _admit(state: SchedulerState, step: Step, run: ActiveRun) -> None:
         _queue_up(state, run)
         return
     if run.job_id not in state.held and not state.runs.has_live(run.job_id):
+        if step.now - run.due_at > _PROMPT:
+            _policy(state, step, run)  # marks what is caught up on: a newer one waits for it
         _queue_up(state, run)
         return
     if run.run_id in state.held.get(run.job_id, ()):
@@ -117,7 +123,7 @@ def _policy(state: SchedulerState, step: Step, run: ActiveRun) -> Overlap:
     if run.overlap is not None or history is None:
         return run.overlap or Overlap.SKIP
     job = history.current
-    if is_fresh(run) and catches_up(run.due_at, job.misfire, job.overlap, step.now):
+    if is_fresh(run) and catches_up(run.due_at, job.misfire, job.overlap, step.now, state.settings.prompt):
         state.runs.put(run._replace(overlap=Overlap.QUEUE_ALL))  # its row was created before it was missed
         return Overlap.QUEUE_ALL
     return job.overlap

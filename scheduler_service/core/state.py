@@ -51,6 +51,11 @@ class CoreSettings:
     due_poll_interval: Duration = 5 * SECOND
     statistics_interval: Duration = 10 * SECOND
 
+    @property
+    def prompt(self) -> Duration:
+        """How late a leader that is there finds what falls due, at most, on a busy machine."""
+        return 2 * self.loop_interval
+
 
 @dataclass(slots=True)
 class GenerationState:

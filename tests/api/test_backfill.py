@@ -99,7 +99,7 @@ def test_a_dry_run_counts_and_makes_nothing_and_then_each_occurrence_gets_a_run_
     assert {**made, "run_ids": [], "dry_run": True} == dry
     runs = list(reversed(runs_of(api)))
     assert [run["run_id"] for run in runs] == made["run_ids"]
-    assert [run["scheduled_at"] for run in runs] == [format_instant(hourly.at(hour), 0) for hour in range(24, 0, -1)]
+    assert [run["scheduled_at"] for run in runs] == [format_instant(hourly.at(hour), 0, 0) for hour in range(24, 0, -1)]
     assert {run["state"] for run in runs} == {"scheduled"}
     assert {run["due_at"] > format_instant(hourly.hour) for run in runs} == {True}, "due at once"
 
@@ -142,7 +142,7 @@ def test_a_planned_run_that_completed_or_that_somebody_ran_again_is_left_out(
     api: TestClient, hourly: Planned, stores: Stores
 ) -> None:
     job = stores.jobs.get("a.job")
-    runs = [new_occurrence(job, hourly.at(hour), 0) for hour in (3, 2, 1)]
+    runs = [new_occurrence(job, hourly.at(hour), 0, 0) for hour in (3, 2, 1)]
     hourly.plan(*runs)
     hourly.release(*(run.run_id for run in runs))
     hourly.end(runs[0].run_id, Event.SUCCEED, RunState.COMPLETED)
