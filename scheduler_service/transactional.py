@@ -25,7 +25,7 @@ FROM (SELECT COALESCE(CAST({at} AS timestamptz), clock_timestamp()) AS at) AS wa
 """
 _HASH: Final = "CAST({hash} AS text)"
 _LATER: Final = {
-    "within": ("start_by", "wanted.at + CAST({within} AS bigint) * interval '1 microsecond'"),  # version 0018
+    "within": ("start_by", "wanted.at + CAST({within} AS bigint) * interval '1 microsecond'"),  # version 0020
     "trace": ("traceparent", "CAST({trace} AS text)"),  # version 0009
 }
 _KEYED: Final = "ON CONFLICT DO NOTHING"

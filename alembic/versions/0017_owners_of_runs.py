@@ -7,8 +7,8 @@ leaders (CONCURRENTLY); one that was left half made is made anew.
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0022"
-down_revision = "0017"
+revision = "0017"
+down_revision = "0016"
 branch_labels = None
 depends_on = None
 

@@ -6,8 +6,8 @@ On PostgreSQL they are made beside running programs (CONCURRENTLY); one that was
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0016"
-down_revision = "0019"
+revision = "0019"
+down_revision = "0018"
 branch_labels = None
 depends_on = None
 
