@@ -34,6 +34,7 @@ from scheduler_service.adapters.sql_runs import SqlRunStore
 from scheduler_service.config import Settings
 from scheduler_service.core.errors import StoreRefused, StoreUnavailable
 from scheduler_service.core.job_plan import JobSets
+from scheduler_service.core.redaction import use_keys
 from scheduler_service.core.state import CoreSettings
 from scheduler_service.leader_port import leader_port
 from scheduler_service.loops.leader import Leader
@@ -87,6 +88,7 @@ def open_stores(settings: Settings, *, connections: int = 5) -> Iterator[Stores]
 @contextmanager
 def open_leader(settings: Settings) -> Iterator[Leader]:
     """A leader over real parts; its identity is made here, anew for every process start."""
+    use_keys(settings.redact_keys)
     meter = PrometheusMeter()
     with (
         closing(Database(settings.leader_database_url, pool_size=6)) as database,

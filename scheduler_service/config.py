@@ -27,9 +27,10 @@ from scheduler_service.core.instants import (
     format_duration,
     parse_duration,
 )
+from scheduler_service.core.redaction import DEFAULT_KEYS
 from scheduler_service.core.service_urls import read_service_url
 from scheduler_service.core.topics import TOPICS, Topic
-from scheduler_service.notify_settings import Address, Addresses, Secret, SmtpUrl, Topics, Webhooks
+from scheduler_service.notify_settings import Address, Addresses, Names, Secret, SmtpUrl, Topics, Webhooks
 from scheduler_service.token_settings import ApiToken as ApiToken
 from scheduler_service.token_settings import Role as Role
 from scheduler_service.token_settings import read_tokens
@@ -131,6 +132,7 @@ class Settings(BaseSettings):
     api_receive_timeout: DurationText = 30 * SECOND
     api_rate_limit: int | None = Field(None, ge=0, le=1_000_000)
     api_tokens: Annotated[tuple[ApiToken, ...], NoDecode, BeforeValidator(read_tokens)] = Field((), repr=False)
+    redact_keys: Names = Field(DEFAULT_KEYS, repr=False)
     flower_host: str = Field("127.0.0.1", min_length=1)
     flower_port: Port = 5555
     flower_password: str | None = Field(None, repr=False, pattern="^[^,]+$")

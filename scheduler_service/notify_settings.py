@@ -111,6 +111,11 @@ def _smtp(value: Any) -> Any:
     return value
 
 
+def _names(value: Any) -> Any:
+    return tuple(name.strip() for name in value.split(",") if name.strip()) if isinstance(value, str) else value
+
+
+Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_names)]
 Webhooks = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_webhooks)]
 Secret = Annotated[str, BeforeValidator(_secret)]
 Addresses = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_addresses)]

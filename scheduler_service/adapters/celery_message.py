@@ -18,6 +18,7 @@ from celery import Celery
 from scheduler_service.core.identity import task_id
 from scheduler_service.core.instants import SECOND, format_instant
 from scheduler_service.core.model import ReleasedRun
+from scheduler_service.core.redaction import redacted
 from scheduler_service.core.typed_values import careful, may_need_care
 from scheduler_service.core.wire import (
     HEADER_ATTEMPT,
@@ -74,6 +75,7 @@ class SendOptions:
             ignore_result=True,
             add_to_parent=False,
             retry=False,
+            **_hiding(args, kwargs),
         )
 
 
@@ -129,9 +131,15 @@ def _arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, byte
     }
 
 
+def _hiding(args: Any, kwargs: Any) -> dict[str, str]:
+    """The short texts in place of Celery's own, where they would show a hidden value."""
+    shown = {"argsrepr": (args, redacted(args)), "kwargsrepr": (kwargs, redacted(kwargs))}
+    return {name: _shown(new) for name, (old, new) in shown.items() if new is not old}
+
+
 def _shown(value: Sequence[Any] | Mapping[str, Any]) -> str:
     """The short text by which Flower and logs show arguments."""
-    text = repr(value)
+    text = repr(redacted(value))
     return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
 
 

@@ -25,6 +25,7 @@ from scheduler_service.api.guards import SafeHeaders, SameSite
 from scheduler_service.api.problems import install_problem_handlers
 from scheduler_service.api.rate_limit import RateLimit, rate_of
 from scheduler_service.api.request_ids import RequestId
+from scheduler_service.core.redaction import use_keys
 from scheduler_service.version import VERSION
 
 DESCRIPTION: Final = """\
@@ -35,6 +36,7 @@ Whatever is answered with 2xx is in the database. Errors are RFC 9457 problem do
 def build_app(context: ApiContext) -> FastAPI:
     """The API and the dashboard over these parts; BadValues where it would stand open without a token."""
     check_exposure(context.settings)
+    use_keys(context.settings.redact_keys)
     app = _with_routes(with_tokens=bool(context.settings.api_tokens))
     app.state.context = context
     install_problem_handlers(app)

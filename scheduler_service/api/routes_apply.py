@@ -19,6 +19,7 @@ from scheduler_service.core.job_body import read_job
 from scheduler_service.core.job_plan import MOST_JOBS, JobSet, check_set, plan_body, read_source
 from scheduler_service.core.job_warnings import job_warnings
 from scheduler_service.core.model import Job
+from scheduler_service.core.redaction import unmasked
 
 router = APIRouter(prefix="/api/v1", tags=["jobs"], dependencies=[Depends(require("operator"))])
 _KEYS: Final = ("source", "jobs", "prune", "dry_run", "plan_version", "take_over")
@@ -77,7 +78,7 @@ def _read_jobs(value: Any, now: Instant, errors: list[BadValue]) -> tuple[list[J
         return jobs, warnings
     for number, item in enumerate(given[: MOST_JOBS + 1]):
         try:
-            job, told = read_job(read_object(item, ""), made_at=now)
+            job, told = read_job(unmasked(read_object(item, "")), made_at=now)
         except BadValues as exc:
             errors += [error.under(f"jobs.{number}") for error in exc.errors]
         except BadValue as exc:

@@ -29,8 +29,9 @@ from scheduler_service.core.errors import BadValue, BadValues, Conflict, NotFoun
 from scheduler_service.core.fields import read_text
 from scheduler_service.core.identity import JOB_ID
 from scheduler_service.core.instants import Instant, format_instant, parse_instant
-from scheduler_service.core.job_body import job_body, known_definition, optional_instant, read_job
+from scheduler_service.core.job_body import known_definition, optional_instant, read_job, shown_body
 from scheduler_service.core.model import Job, Run
+from scheduler_service.core.redaction import unmasked
 from scheduler_service.core.request_keys import owned, with_key
 from scheduler_service.core.run_body import run_body
 from scheduler_service.core.run_requests import read_trigger
@@ -56,7 +57,7 @@ Count = Annotated[int, Query(ge=1, le=1000, description="How many occurrences.")
 )  # fmt: skip
 def create_job(context: Context, who: Who, body: JsonObject) -> Response:
     """Make a job; 409 where its id is taken."""
-    job, _ = read_job(body, made_at=context.clock())
+    job, _ = read_job(unmasked(body), made_at=context.clock())
     made = context.stores.jobs.create(job, by=who.deed("job.create"))
     context.leader.tell("job_changed", {"job_id": made.job_id, "change": "added"})
     return _job_answer(context, made, status=201)
@@ -73,8 +74,8 @@ def put_job(
     """Make or replace a job; an equal body changes nothing, not even the version."""
     if body.get("job_id") not in (None, job_id):
         raise BadValue("job_id", body["job_id"], "give the id of the address, or none")
-    body = {**body, "job_id": job_id}
     existing = _find(context, job_id)
+    body = {**_unmasked(body, existing), "job_id": job_id}
     job, _ = read_job(body, made_at=existing.created_at if existing else context.clock())
     expected = expected_version(if_match, existing)
     if must_be_new(if_none_match, existing):
@@ -107,7 +108,7 @@ def patch_job(context: Context, who: Who, job_id: str, body: JsonObject, if_matc
         raise BadValue("job_id", body["job_id"], "a job keeps its id; make another job instead")
     for _ in range(_PATCH_TRIES):
         current = known_job(context, job_id)
-        job, _ = read_job(merged(known_definition(current), body), made_at=current.created_at)
+        job, _ = read_job(merged(known_definition(current), _unmasked(body, current)), made_at=current.created_at)
         expected = expected_version(if_match, current)
         try:
             stored, outcome = context.stores.jobs.replace(job, expected or current.version, by=who.deed("job.patch"))
@@ -141,7 +142,7 @@ def list_jobs(
     history = context.stores.history
     found = history.count_jobs(tag=tag, text=q, paused=paused, source=source) if total else None
     counted = {} if found is None else total_body(found, len(page.items))
-    items = _with_runs(context, page.items) if with_runs else [job_body(job) for job in page.items]
+    items = _with_runs(context, page.items) if with_runs else [shown_body(job) for job in page.items]
     return JSONResponse({"items": items, "next_cursor": page.next_cursor, **counted})
 
 
@@ -155,7 +156,7 @@ def _with_runs(context: ApiContext, jobs: Sequence[Job]) -> list[dict[str, Any]]
     latest = context.stores.history.latest_of([job.job_id for job in jobs], now, 1)
     return [
         {
-            **job_body(job),
+            **shown_body(job),
             "next_run_at": next(iter(next_runs(job, now, 1)), None),
             "last_run": _last(latest[job.job_id]),
         }
@@ -227,7 +228,7 @@ def triggered(context: ApiContext, who: Caller, job_id: str, body: dict[str, Any
     """The run of a job that somebody asked for; of the very version that If-Match names."""
     job = known_job(context, job_id)
     expected_version(if_match, job)
-    new = owned(read_trigger(job, body, str(uuid7()), context.clock()), who)
+    new = owned(read_trigger(job, _unmasked(body, job), str(uuid7()), context.clock()), who)
     ((run, made),) = context.stores.runs.enqueue([new], by=who.deed("job.trigger"))
     if made:
         context.leader.tell("run_enqueued", {"run_ids": [run.run_id]})
@@ -252,11 +253,15 @@ def preview(context: Context, body: JsonObject) -> Response:
 
 def _job_answer(context: ApiContext, job: Job, status: int = 200) -> Response:
     now = context.clock()
-    body = {**job_body(job), "next_runs": next_runs(job, now), "warnings": list(warnings_of(job, now))}
+    body = {**shown_body(job), "next_runs": next_runs(job, now), "warnings": list(warnings_of(job, now))}
     headers = {"ETag": f'"{job.version}"'}
     if status == 201:
         headers["Location"] = f"/api/v1/jobs/{job.job_id}"
     return JSONResponse(body, status, headers)
+
+
+def _unmasked(body: dict[str, Any], job: Job | None) -> dict[str, Any]:
+    return unmasked(body) if job is None else unmasked(body, job.args, job.kwargs)
 
 
 def _paused(context: ApiContext, job: Job) -> Response:

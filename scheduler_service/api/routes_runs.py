@@ -23,6 +23,7 @@ from scheduler_service.core.fields import read_text
 from scheduler_service.core.identity import RUN_ID
 from scheduler_service.core.instants import Instant, parse_instant
 from scheduler_service.core.model import Run
+from scheduler_service.core.redaction import unmasked
 from scheduler_service.core.request_keys import owned, with_key
 from scheduler_service.core.run_body import run_body
 from scheduler_service.core.run_requests import read_batch, read_retried, read_run
@@ -42,7 +43,7 @@ Time = Annotated[str | None, Query(description="An RFC 3339 time.", json_schema_
 )  # fmt: skip
 def enqueue(context: Context, who: Who, body: JsonObject, key: IdempotencyKey = None) -> Response:
     """Run a task once, now or at `run_at`. The same key and request give the same run again, with 200."""
-    wanted = owned(read_run(with_key(body, key), str(uuid7()), context.clock()), who)
+    wanted = owned(read_run(with_key(unmasked(body), key), str(uuid7()), context.clock()), who)
     ((run, made),) = context.stores.runs.enqueue([wanted], by=who.deed("run.enqueue"))
     if made:
         context.leader.tell("run_enqueued", {"run_ids": [run.run_id]})

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from scheduler_service.core.instants import Instant, format_instant
 from scheduler_service.core.limits import NO_LIMITS, Limits
+from scheduler_service.core.redaction import redacted
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,6 @@ def audit_body(entry: AuditEntry) -> Mapping[str, Any]:
         "role": entry.role,
         "action": entry.action,
         "subject": entry.subject,
-        "before": entry.before,
-        "after": entry.after,
+        "before": redacted(entry.before),
+        "after": redacted(entry.after),
     }

@@ -26,6 +26,7 @@ from scheduler_service.core.fields import (
 from scheduler_service.core.identity import check_job_id
 from scheduler_service.core.instants import Instant, format_duration, format_instant, parse_instant
 from scheduler_service.core.model import DEFAULT_PRIORITY, DEFAULT_QUEUE, Job, Misfire, Overlap, RetryPolicy
+from scheduler_service.core.redaction import redacted
 from scheduler_service.core.schedule import ParsedSchedule, parse_schedule
 from scheduler_service.core.unknown_fields import joined, split
 
@@ -153,8 +154,13 @@ def known_definition(job: Job) -> dict[str, Any]:
     }
 
 
+def shown_body(job: Job) -> dict[str, Any]:
+    """The job as the outside sees it, hidden values masked."""
+    return {**job_body(job), "args": redacted(list(job.args)), "kwargs": redacted(dict(job.kwargs))}
+
+
 def job_body(job: Job) -> dict[str, Any]:
-    """The job as the outside sees it."""
+    """The job with all its values, as the audit log keeps it."""
     return {
         **known_definition(job),
         "start_within": _duration(job.start_within),

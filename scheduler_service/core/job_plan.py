@@ -14,6 +14,7 @@ from scheduler_service.core.audit import Deed
 from scheduler_service.core.errors import BadValue, BadValues, Conflict
 from scheduler_service.core.job_body import definition_of
 from scheduler_service.core.model import Job
+from scheduler_service.core.redaction import hidden, is_hidden, redacted
 from scheduler_service.core.unknown_fields import carried
 
 SOURCE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,127}")
@@ -166,17 +167,24 @@ def plan_body(plan: JobsPlan, *, applied: bool) -> dict[str, Any]:
         "source": plan.source,
         "plan_version": plan.version,
         "applied": applied,
-        "added": [{"job_id": job.job_id, "job": definition_of(job)} for job in plan.added],
+        "added": [{"job_id": job.job_id, "job": redacted(definition_of(job))} for job in plan.added],
         "changed": [_change_body(change) for change in plan.changed],
-        "removed": [{"job_id": job.job_id, "job": definition_of(job)} for job in plan.removed],
+        "removed": [{"job_id": job.job_id, "job": redacted(definition_of(job))} for job in plan.removed],
         "left": list(plan.left),
         "unchanged": plan.unchanged,
     }
 
 
 def _change_body(change: JobChange) -> dict[str, Any]:
-    fields = [{"field": f.field, "before": f.before, "after": f.after} for f in change.fields]
+    fields = [
+        {"field": f.field, "before": _shown(f.field, f.before), "after": _shown(f.field, f.after)}
+        for f in change.fields
+    ]
     return {"job_id": change.there.job_id, "version": change.there.version, "changes": fields}
+
+
+def _shown(field: str, value: Any) -> Any:
+    return hidden(value) if any(map(is_hidden, field.split("."))) else redacted(value)
 
 
 def _refuse_others(there: Mapping[str, Job], wanted: JobSet) -> None:

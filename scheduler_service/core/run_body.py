@@ -5,17 +5,18 @@ from typing import Any
 from scheduler_service.core.instants import format_instant
 from scheduler_service.core.job_body import optional_instant
 from scheduler_service.core.model import Attempt, LateReports, Run, TaskError
+from scheduler_service.core.redaction import redacted
 
 
 def run_body(run: Run) -> dict[str, Any]:
-    """The run as the outside sees it; its attempts are the ended ones and the present one."""
+    """The run as the outside sees it, hidden values masked; its attempts are the ended ones and the present one."""
     return {
         "run_id": run.run_id,
         "job_id": run.job_id,
         "job_version": run.job_version,
         "task": run.task,
-        "args": list(run.args) if isinstance(run.args, tuple) else run.args,
-        "kwargs": run.kwargs,
+        "args": redacted(list(run.args) if isinstance(run.args, tuple) else run.args),
+        "kwargs": redacted(run.kwargs),
         "queue": run.queue,
         "priority": run.priority,
         "retry_of": run.retry_of,
@@ -32,7 +33,7 @@ def run_body(run: Run) -> dict[str, Any]:
         "finished_at": optional_instant(run.finished_at),
         "worker": run.worker,
         "term": run.term,
-        "result": run.result,
+        "result": redacted(run.result),
         "error": _error(run.error),
         "attempts": [_attempt(a) for a in (*run.attempts, *_present_attempt(run))],
     }

@@ -29,6 +29,7 @@ from scheduler_service.core.model import (
     Run,
     RunKind,
 )
+from scheduler_service.core.redaction import unmasked
 from scheduler_service.core.request_keys import FIELD, older_hash, read_key, request_hash
 
 MAX_BATCH: Final = 1000
@@ -61,7 +62,7 @@ def read_batch(body: Mapping[str, Any], ids: Callable[[], str], now: Instant) ->
     errors: list[BadValue] = []
     for place, item in enumerate(wanted):
         try:
-            runs.append(read_run(read_object(item, ""), ids(), now))
+            runs.append(read_run(unmasked(read_object(item, "")), ids(), now))
         except BadValues as exc:
             errors.extend(error.under(f"runs.{place}") for error in exc.errors)
         except BadValue as exc:

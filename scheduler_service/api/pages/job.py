@@ -27,6 +27,7 @@ from scheduler_service.core.errors import BadValue
 from scheduler_service.core.explanation import Explanation
 from scheduler_service.core.instants import MICROSECOND, SECOND, Instant, format_instant, parse_instant
 from scheduler_service.core.model import Job, Overlap
+from scheduler_service.core.redaction import redacted
 from scheduler_service.core.words import describe
 from scheduler_service.ports.stores import RunFilter
 
@@ -215,7 +216,7 @@ def _view(context: ApiContext, job: Job) -> JobView:
         older=history.next_cursor is not None,
         gaps=[gap_line(gap, now) for gap in context.stores.history.gaps_of(job.job_id, _GAPS)],
         versions=version_lines(context.stores.history.versions(job.job_id, _VERSIONS), now),
-        arguments=pretty({"args": list(job.args), "kwargs": dict(job.kwargs)}),
+        arguments=pretty(redacted({"args": list(job.args), "kwargs": dict(job.kwargs)})),
         overlaps=[overlap.value for overlap in Overlap],
     )
 

@@ -35,6 +35,7 @@ from scheduler_service.core.identity import JOB_ID
 from scheduler_service.core.instants import parse_instant
 from scheduler_service.core.job_body import known_definition, read_job
 from scheduler_service.core.model import Job, MisfirePolicy, Overlap
+from scheduler_service.core.redaction import redacted, unmasked
 
 _CHOICES: Final[dict[str, Any]] = {
     "kinds": KINDS,
@@ -55,7 +56,7 @@ def blank_form(request: Request) -> Response:
 def filled_form(request: Request, context: Context, job_id: str) -> Response:
     """The form of a job as it is."""
     job = known_job(context, job_id)
-    return _form(request, {**fields_of(known_definition(job)), "version": str(job.version)}, job_id)
+    return _form(request, {**fields_of(redacted(known_definition(job))), "version": str(job.version)}, job_id)
 
 
 @router.post("/new-job", dependencies=CHANGER)
@@ -112,6 +113,10 @@ def _checked(form: Form, made_at: int, job: Job | None = None) -> dict[str, Any]
         body = body_of(form, errors)
     else:
         body = {**laid_over(known_definition(job), form, errors), "job_id": job.job_id}
+    try:
+        body = unmasked(body) if job is None else unmasked(body, job.args, job.kwargs)
+    except BadValue as exc:
+        errors.append(exc)
     try:
         read_job(body, made_at=made_at)
     except BadValues as exc:

@@ -9,6 +9,7 @@ from scheduler_service.core.explain_facts import Version
 from scheduler_service.core.instants import Instant, format_instant
 from scheduler_service.core.job_body import definition_of, job_body, optional_instant
 from scheduler_service.core.model import Job, Misfire, MisfirePolicy, Overlap, RetryPolicy
+from scheduler_service.core.redaction import hidden, is_hidden, redacted
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +109,10 @@ def changes(before: Any, after: Any, field: str = "") -> Iterator[Change]:
     """The innermost fields that differ, each named by its path."""
     if isinstance(before, dict) and isinstance(after, dict):
         for name in sorted({*before, *after}):
-            yield from changes(before.get(name), after.get(name), f"{field}.{name}" if field else name)
+            deeper, old, new = f"{field}.{name}" if field else name, before.get(name), after.get(name)
+            if is_hidden(name) and old != new:
+                yield Change(deeper, pretty(hidden(old)), pretty(hidden(new)))
+            else:
+                yield from changes(old, new, deeper)
     elif before != after:
-        yield Change(field, pretty(before), pretty(after))
+        yield Change(field, pretty(redacted(before)), pretty(redacted(after)))

@@ -91,7 +91,7 @@ def _view(context: ApiContext, run: Run) -> dict[str, Any]:
         "spans": list(_spans(run, now)),
         "attempts": [{**attempt, "shape": _shape(attempt["outcome"])} for attempt in body["attempts"]],
         "arguments": pretty({"args": body["args"], "kwargs": body["kwargs"]}),
-        "result": None if run.result is None else pretty(run.result),
+        "result": None if run.result is None else pretty(body["result"]),
         "completed": run.state is RunState.COMPLETED,
         "why": why_run(context, run.run_id),
     }
