@@ -56,20 +56,26 @@ def hidden(value: Any) -> Any:
 
 def redacted(value: Any) -> Any:
     """The value as it may be shown; the very same object where nothing is hidden."""
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         changed: dict[str, Any] = {}
         for name, inner in value.items():
             shown = hidden(inner) if is_hidden(name) else redacted(inner) if isinstance(inner, _NESTS) else inner
             if shown is not inner:
                 changed[name] = shown
         return {**value, **changed} if changed else value
-    if isinstance(value, list | tuple):
+    if isinstance(value, _LISTS):
+        for inner in value:
+            if isinstance(inner, _NESTS):
+                break
+        else:
+            return value
         items = [redacted(inner) if isinstance(inner, _NESTS) else inner for inner in value]
         return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
     return value
 
 
 _NESTS: Final = (dict, list, tuple)
+_LISTS: Final = (list, tuple)
 
 
 def restored(given: Any, stored: Any, field: str) -> Any:
