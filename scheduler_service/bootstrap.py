@@ -4,7 +4,7 @@ import gc
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
@@ -21,6 +21,7 @@ from scheduler_service.adapters.pg_wakeups import PgWakeups
 from scheduler_service.adapters.queue_heads import RedisQueues
 from scheduler_service.adapters.redis_claims import RedisClaims
 from scheduler_service.adapters.redis_inbox import RedisInbox
+from scheduler_service.adapters.redis_marks import RedisMarks, reads_marks
 from scheduler_service.adapters.sql_audit import SqlAuditLog
 from scheduler_service.adapters.sql_evidence import SqlEvidence
 from scheduler_service.adapters.sql_job_sets import SqlJobSets
@@ -41,11 +42,12 @@ from scheduler_service.loops.leader import Leader
 from scheduler_service.loops.pruner import Retention
 from scheduler_service.loops.scheduler_loop import Outside
 from scheduler_service.notifying import leader_notifies
-from scheduler_service.ports.broker import Dispatcher, Inbox, Queues
+from scheduler_service.ports.broker import DataMarks, Dispatcher, Inbox, Queues
 from scheduler_service.ports.history import HistoryStore
+from scheduler_service.ports.leases import LeaseStore
 from scheduler_service.ports.notices import Outbox
 from scheduler_service.ports.records import AuditLog, Evidence, Wakeups
-from scheduler_service.ports.stores import JobStore, LeaseStore, RunStore
+from scheduler_service.ports.stores import JobStore, RunStore
 from scheduler_service.stopping import from_signals
 
 log = structlog.get_logger(__name__)
@@ -65,6 +67,7 @@ class Stores:
     history: HistoryStore
     outbox: Outbox
     queues: Queues
+    marks: DataMarks
 
 
 @contextmanager
@@ -73,13 +76,15 @@ def open_stores(settings: Settings, *, connections: int = 5) -> Iterator[Stores]
     database = Database(settings.database_url, pool_size=connections)
     inbox = RedisInbox(settings.redis_url)
     queues = RedisQueues(settings.broker_url, settings.broker_key_prefix)
+    marks = RedisMarks(settings.redis_url, settings.broker_url, settings.broker_key_prefix)
     try:
         yield Stores(
             SqlJobStore(database), SqlRunStore(database), SqlLeaseStore(database), inbox, SqlJobSets(database),
             SqlAuditLog(database), SqlEvidence(database), SqlHistoryStore(database),
-            SqlOutbox(database), queues,
+            SqlOutbox(database), queues, marks,
         )  # fmt: skip
     finally:
+        marks.close()
         queues.close()
         inbox.close()
         database.close()
@@ -95,6 +100,7 @@ def open_leader(settings: Settings) -> Iterator[Leader]:
         closing(RedisInbox(settings.redis_url)) as inbox,
         closing(RedisClaims(settings.redis_url)) as claims,
         closing(CeleryDispatcher(publishing_app(settings.broker_url, broker_options(settings)))) as dispatcher,
+        open_marks(settings) as marks,
     ):
         await_database(database)
         holder, topics = str(uuid7()), settings.notify_topics
@@ -110,12 +116,25 @@ def open_leader(settings: Settings) -> Iterator[Leader]:
                 wakeups_of(database),
                 Retention(SqlPruning(database.beside()), settings.retention, host_now),
             ),
+            marks,
             holder=holder,
             ttl=settings.lease_ttl,
             inbox_buffer=settings.inbox_buffer_size,
         )
         with _own_port(settings, leader, meter), leader_notifies(settings, database, holder, meter.notices):
             yield leader
+
+
+@contextmanager
+def open_marks(settings: Settings) -> Iterator[RedisMarks]:
+    """A leader's own connections to Redis and the broker, asked each second beside those that work."""
+    with ExitStack() as stack:
+        ping = None
+        if not reads_marks(settings.broker_url):
+            app = publishing_app(settings.broker_url, broker_options(settings))
+            ping = stack.enter_context(closing(CeleryDispatcher(app))).ping
+        marks = RedisMarks(settings.redis_url, settings.broker_url, settings.broker_key_prefix, ping)
+        yield stack.enter_context(closing(marks))
 
 
 def broker_options(settings: Settings) -> dict[str, Any]:

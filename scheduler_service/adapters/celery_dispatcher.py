@@ -90,7 +90,8 @@ class CeleryDispatcher:
             if is_redis(channel):
                 client_of(channel).ping()
             else:
-                channel.connection.client.ensure_connection(max_retries=0)
+                with channel.connection.client.channel():  # a broker that died is noticed only by asking it
+                    pass
 
     def heads(self, queues: Sequence[str]) -> dict[str, QueueHead]:
         """The first of ours is looked for among the fifty messages that will be consumed next, then among 5,000."""

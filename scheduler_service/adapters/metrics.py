@@ -61,7 +61,11 @@ class PrometheusMeter:
             "When the last whole sweep of what is old ended, since 1970; 0: unknown",
         )
         self._without_redis = self._gauge(
-            "scheduler_without_redis", "1 while this process leads and has not reached Redis for three lease ttls"
+            "scheduler_without_redis",
+            "1 while this process leads and has not reached Redis or broker for three ttls",
+        )
+        self._redis_differs = self._gauge(
+            "scheduler_redis_differs", "1 while this process stands by with another Redis or broker than the leader's"
         )
         self._zones_differ = self._gauge(
             "scheduler_zone_rules_differ", "1 while this process stands by with other zone rules than the leader's"
@@ -115,6 +119,10 @@ class PrometheusMeter:
     def without_redis(self, away: bool) -> None:
         """See Meter."""
         self._without_redis.set(away)
+
+    def redis_differs(self, differs: bool) -> None:
+        """See Meter."""
+        self._redis_differs.set(differs)
 
     def zone_rules_differ(self, differ: bool) -> None:
         """See Meter."""

@@ -18,8 +18,9 @@ from scheduler_service.core.errors import LeaseLost
 from scheduler_service.core.instants import MILLISECOND, MINUTE, SECOND, Duration, Instant, format_instant
 from scheduler_service.core.model import Lease
 from scheduler_service.core.notices import Notice, Topic
+from scheduler_service.core.redis_marks import Marks
 from scheduler_service.core.zone_rules import rules_in_use
-from scheduler_service.ports.stores import LeaseView
+from scheduler_service.ports.leases import LeaseView
 
 # A takeover may have to wait until the database ends a frozen leader's idle transaction (Bounds.idle).
 LEASE_BOUNDS: Final = Bounds(statement=4_000 * MILLISECOND, lock=3_500 * MILLISECOND)
@@ -93,6 +94,12 @@ class SqlLeaseStore:
         with self._database.write() as connection:
             connection.execute(offer.values(relief_at=self._database.now()))
 
+    def record_marks(self, lease: Lease, marks: Marks) -> None:
+        """See LeaseStore."""
+        record = update(leases).where(is_still(lease)).values(redis_mark=marks.redis, broker_mark=marks.broker)
+        with self._database.write() as connection:
+            connection.execute(record)
+
     def _view(self, connection: Connection, shard: int) -> LeaseView | None:
         columns = (
             leases.c.term,
@@ -106,6 +113,8 @@ class SqlLeaseStore:
             leases.c.zone_rules,
             case((leases.c.standby_seen_at > self._database.now(-_MARK_HOLDS), leases.c.standby_zone_rules)),
             func.coalesce(leases.c.without_redis_at > self._database.now(-_WORD_HOLDS), false()),
+            leases.c.redis_mark,
+            leases.c.broker_mark,
         )
         led = and_(leases.c.shard == shard, leases.c.term > 0)
         row = connection.execute(select(*columns).where(led)).first()
@@ -145,6 +154,8 @@ class SqlLeaseStore:
                 standby_seen_at=None,
                 without_redis_at=None,
                 relief_at=None,
+                redis_mark=None,
+                broker_mark=None,
             )
             .returning(leases.c.term, now().label("now"))
         )

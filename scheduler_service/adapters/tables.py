@@ -190,6 +190,8 @@ leases: Final = Table(
     Column("standby_seen_at", InstantColumn),
     Column("without_redis_at", InstantColumn),
     Column("relief_at", InstantColumn),
+    Column("redis_mark", Text),
+    Column("broker_mark", Text),
     UniqueConstraint("shard"),
 )
 

@@ -229,6 +229,8 @@ class Status(BaseModel):
     last_leader: str | None = Field(description="Who leads, or led last")
     last_heard_at: Time | None = Field(description="When the last leader last renewed its lease, or gave it up")
     leader_answers: bool | None = Field(description="Whether the leader answers; null where nobody leads")
+    leader_without_redis: bool | None = Field(description="Whether the leader reaches no Redis or no broker")
+    other_than_leaders: str | None = Field(description="What this API uses in place of the leader's Redis or broker")
     zone_rules: str | None = Field(description="IANA version of the zone rules that the leader plans by")
     zone_rules_api: str = Field(description="That of this API, by which it shows coming times")
     zone_rules_standby: str | None = Field(description="That of a standby with others, and its holder; else null")

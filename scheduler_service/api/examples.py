@@ -86,7 +86,8 @@ EXAMPLES: Final[dict[str, Any]] = {
     "Status": {
         "leader": "01939a2b-0000-7000-8000-000000000000", "term": 7, "since": "2026-11-27T10:00:00Z",
         "last_leader": "01939a2b-0000-7000-8000-000000000000", "last_heard_at": "2026-12-01T00:59:59Z",
-        "leader_answers": True, "zone_rules": "2026f", "zone_rules_api": "2026f", "zone_rules_standby": None,
+        "leader_answers": True, "leader_without_redis": False, "other_than_leaders": None,
+        "zone_rules": "2026f", "zone_rules_api": "2026f", "zone_rules_standby": None,
         "index_runs": 10_250, "last_rebuild_at": "2026-12-01T00:59:30Z", "last_iteration_at": "2026-12-01T01:00:00Z",
         "oldest_due_at": None, "active_runs": 12, "inbox_depth": 0, "workers": 2,
     },

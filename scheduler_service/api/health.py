@@ -9,6 +9,7 @@ from starlette.responses import JSONResponse, PlainTextResponse
 from scheduler_service.api.auth import admit_all, require
 from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.problems import Problem
+from scheduler_service.api.same_redis import other_redis
 from scheduler_service.core.errors import BrokerUnavailable, StoreUnavailable
 
 router = APIRouter(include_in_schema=False)
@@ -25,7 +26,7 @@ def healthz() -> Response:
 
 @router.api_route("/readyz", methods=PROBED, dependencies=PUBLIC)
 def readyz(context: Context) -> Response:
-    """Database, Redis and a live leader; 503 names what is missing."""
+    """Database, the leader's Redis and a live leader; 503 names what is missing."""
     checks = {"database": _said(_database, context), "redis": _said(_redis, context), "leader": _said(_leader, context)}
     ready = all(said == "ok" for said in checks.values())
     headers = {} if ready else {"Retry-After": "2"}
@@ -70,11 +71,12 @@ def _database(context: ApiContext) -> str:
 
 def _redis(context: ApiContext) -> str:
     context.stores.inbox.depth()
-    return "ok"
+    other = other_redis(context, context.stores.leases.peek(0))
+    return "ok" if other is None else "not the leader's Redis"
 
 
 def _leader(context: ApiContext) -> str:
     lease = context.stores.leases.peek(0)
     if lease is None or not lease.live:
         return "none leads"
-    return "cannot reach Redis" if lease.without_redis else "ok"
+    return "cannot reach Redis or its broker" if lease.without_redis else "ok"

@@ -11,6 +11,7 @@ from scheduler_service.api.auth import require
 from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.documents import answers
 from scheduler_service.api.problems import Problem
+from scheduler_service.api.same_redis import other_servers
 from scheduler_service.core.errors import BrokerUnavailable
 from scheduler_service.core.instants import (
     MILLISECOND,
@@ -43,6 +44,7 @@ def status_body(context: ApiContext) -> dict[str, Any]:
         except Problem:
             live, answers = {}, False  # it leads by the database, but is just gone, stands still or has no Redis
     workers = live.get("workers")
+    inbox_depth = _inbox_depth(context)
     return {
         "leader": leads.holder if leads else None,
         "term": lease.term if lease else None,
@@ -50,11 +52,13 @@ def status_body(context: ApiContext) -> dict[str, Any]:
         "last_leader": lease.holder if lease else None,
         "last_heard_at": format_instant(lease.heard_at) if lease else None,
         "leader_answers": answers,
+        "leader_without_redis": leads.without_redis if leads else None,
+        "other_than_leaders": None if inbox_depth is None else other_servers(context, lease),
         "zone_rules": leads.zone_rules if leads else None,
         "zone_rules_api": rules_in_use().version,
         "zone_rules_standby": leads.standby_zone_rules if leads else None,
         **{name: live.get(name) for name in _LIVE},
-        "inbox_depth": _inbox_depth(context),
+        "inbox_depth": inbox_depth,
         "workers": None if workers is None else sum(1 for worker in workers if worker["alive"]),
     }
 

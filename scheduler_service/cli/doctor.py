@@ -4,6 +4,7 @@ Each check is one line. Only looks; changes nothing.
 """
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict
@@ -15,6 +16,7 @@ from scheduler_service.adapters.database_url import read_url
 from scheduler_service.adapters.migrations import check_schema
 from scheduler_service.adapters.redis_client import connect, redis_errors
 from scheduler_service.adapters.redis_inbox import RedisInbox
+from scheduler_service.adapters.redis_marks import RedisMarks
 from scheduler_service.adapters.sql_lease import SqlLeaseStore
 from scheduler_service.adapters.sql_outbox import SqlOutbox
 from scheduler_service.adapters.sql_pruning import SqlPruning
@@ -30,12 +32,16 @@ from scheduler_service.config import Settings
 from scheduler_service.core.errors import BadValue
 from scheduler_service.core.instants import DAY, HOUR, format_duration
 from scheduler_service.core.pruning import Past, horizon
+from scheduler_service.core.redis_marks import SAME_REDIS, Marks, differing
 from scheduler_service.core.relative import relative
 from scheduler_service.core.zone_rules import rules_in_use
 from scheduler_service.logs import escaped
 from scheduler_service.notifying import targets_of
 from scheduler_service.run_file import REDIS_FILE, read_run
 
+_NO_WORKER: Final = "start one with `itinerary worker`, or the workers use another Redis: give them the leader's"
+_MARKED_WITHIN: Final = 3.0
+_MARKED_EVERY: Final = 0.5
 _OLDEST_REDIS: Final = (6, 2)
 _MOST_COUNTED: Final = 10_000
 
@@ -60,14 +66,18 @@ def _findings(settings: Settings) -> Iterator[Finding]:
     yield Finding("settings", True, "accepted")
     database = found("database", lambda: _database(settings), "see that it is there, then run `itinerary migrate`")
     redis = found("redis", lambda: _redis(settings), "start it, or set ITINERARY_REDIS_URL")
-    leader = found("leader", lambda: _leader(settings), "start one with `itinerary leader`", database, redis)
-    workers = found("workers", lambda: _workers(settings), "start one with `itinerary worker`", leader)
+    broker = list(_of_broker(settings))
+    same = found("same redis", lambda: _same_redis(settings), SAME_REDIS, database, redis, *broker)
+    before = (database, redis, same) if same.well is False else (database, redis)
+    leader = found("leader", lambda: _leader(settings), "start one with `itinerary leader`", *before)
+    workers = found("workers", lambda: _workers(settings), _NO_WORKER, leader)
     yield database
     yield found("history", lambda: history(settings), "its leader's log says why it is not pruned", database)
     yield found("jobs", lambda: _jobs(settings), "go on with the release that made them, or replace them", database)
     yield redis
     yield found("redis data", lambda: _redis_keeps(settings), "change it in Redis's own configuration", redis)
-    yield from _of_broker(settings)
+    yield from broker
+    yield same
     yield leader
     yield found(
         "zone rules",
@@ -180,6 +190,23 @@ def _leader(settings: Settings) -> str:
         raise NotWell("nobody leads")
     _statistics(settings)  # it must answer, too
     return f"{lease.holder} leads with term {lease.term}, and answers"
+
+
+def _same_redis(settings: Settings) -> str:
+    deadline = time.monotonic() + _MARKED_WITHIN  # where data were just lost, the leader marks them again
+    marks = RedisMarks(settings.redis_url, settings.broker_url, settings.broker_key_prefix)
+    with opened(settings) as database, closing(marks):
+        leases = SqlLeaseStore(database)
+        while True:
+            lease = leases.peek(0)
+            if lease is None or not lease.live or lease.marks == Marks():
+                return "not compared: no leader has recorded which Redis it uses"
+            other = differing(lease.marks, marks.read())
+            if other is None:
+                return "Redis and broker are the leader's"
+            if time.monotonic() >= deadline:
+                raise NotWell(f"the leader uses {other} than this command")
+            time.sleep(_MARKED_EVERY)
 
 
 def _zone_rules(settings: Settings) -> str:

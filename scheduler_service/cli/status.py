@@ -1,4 +1,4 @@
-"""`itinerary status`: who leads, what is going on; status 1 where nobody leads or the leader does not answer."""
+"""`itinerary status`: who leads, what is going on; status 1 where nobody leads and answers, or it cannot dispatch."""
 
 import sys
 from datetime import UTC, datetime
@@ -10,11 +10,12 @@ from scheduler_service.cli.connect import open_client, started_here
 
 Json = Annotated[bool, typer.Option("--json", help="Print the API's JSON.")]
 _TIMES: Final = frozenset({"since", "last_rebuild_at", "last_iteration_at", "oldest_due_at"})
-_IN_THE_SENTENCE: Final = frozenset({"leader", "last_leader", "last_heard_at", "leader_answers"})
+_WARNED: Final = ("leader_without_redis", "other_than_leaders")
+_IN_THE_SENTENCE: Final = frozenset({"leader", "last_leader", "last_heard_at", "leader_answers", *_WARNED})
 
 
 def status(as_json: Json = False) -> None:
-    """Who leads since when, and what the leader sees; status 1 where nobody leads or the leader does not answer."""
+    """Who leads since when, and what it sees; status 1 where nobody leads and answers, or it cannot dispatch."""
     from scheduler_service.cli.output import print_fields, print_json, when
 
     with open_client() as client:
@@ -32,9 +33,9 @@ def status(as_json: Json = False) -> None:
                 ("processes", ", ".join(map(_process_words, processes))),
             ]
         )
-    for sentence in zone_warnings(seen):
+    for sentence in [*redis_warnings(seen), *zone_warnings(seen)]:
         print(f"itinerary: {sentence}", file=sys.stderr)
-    if not seen["leader_answers"]:
+    if not seen["leader_answers"] or seen.get("leader_without_redis"):
         sys.exit(1)
 
 
@@ -48,6 +49,21 @@ def leader_words(seen: dict[str, Any]) -> str:
     if not seen["leader_answers"]:
         return f"{seen['leader']} holds the lease, last heard {heard}, but does not answer"
     return f"{seen['leader']}, last heard {heard}"
+
+
+def redis_warnings(seen: dict[str, Any]) -> list[str]:
+    """What is wrong where the leader reaches no Redis or broker, or the API uses others."""
+    from scheduler_service.core.redis_marks import SAME_REDIS
+
+    found = []
+    if seen.get("leader_without_redis"):
+        found.append(
+            "the leader cannot reach Redis or its broker and dispatches nothing; check its ITINERARY_REDIS_URL and "
+            "ITINERARY_BROKER_URL, and the network between"
+        )
+    if seen.get("other_than_leaders"):
+        found.append(f"the API uses {seen['other_than_leaders']} than the leader; {SAME_REDIS}")
+    return found
 
 
 def zone_warnings(seen: dict[str, Any]) -> list[str]:

@@ -37,6 +37,8 @@ HEARTBEAT_SECONDS: Final = 2
 BEACON: Final = "itinerary:beacon"
 BEACON_SECONDS: Final = 60
 BROKER_MARK: Final = "itinerary:broker"
+# The same beside inbox and claims; the leader records both in the database, for whoever has other settings.
+REDIS_MARK: Final = "itinerary:redis"
 # The queue of which the beacon names the list.
 SAMPLE_QUEUE: Final = "default"
 

@@ -17,7 +17,8 @@ from scheduler_service.loops.mailbox import Mailbox, monotonic
 from scheduler_service.loops.redis_watch import RedisWatch
 from scheduler_service.loops.scheduler_loop import Outside, SchedulerLoop
 from scheduler_service.loops.zone_watch import ZoneWatch
-from scheduler_service.ports.stores import LeaseStore, LeaseView
+from scheduler_service.ports.broker import DataMarks
+from scheduler_service.ports.leases import LeaseStore, LeaseView
 
 log = structlog.get_logger(__name__)
 
@@ -33,6 +34,7 @@ class Leader:
         settings: CoreSettings,
         leases: LeaseStore,
         outside: Outside,
+        marks: DataMarks,
         *,
         holder: str,
         ttl: Duration,
@@ -50,7 +52,7 @@ class Leader:
         self._seen: tuple[LeaseView, Duration] | None = None
         self._keeper: LeaseKeeper | None = None
         self._asked_at = monotonic()
-        self._redis = RedisWatch(leases, outside.meter, ttl, outside.inbox.depth, lambda: self._keeper)
+        self._redis = RedisWatch(leases, outside.meter, ttl, marks, lambda: self._keeper)
         self._zones = ZoneWatch(leases, outside.meter, holder)
 
     def stop(self) -> None:

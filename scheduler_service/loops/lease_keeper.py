@@ -14,7 +14,7 @@ from scheduler_service.core.errors import LeaseLost, StoreUnavailable
 from scheduler_service.core.instants import SECOND, Duration, Instant
 from scheduler_service.core.model import Lease
 from scheduler_service.loops.mailbox import monotonic
-from scheduler_service.ports.stores import LeaseStore
+from scheduler_service.ports.leases import LeaseStore
 
 log = structlog.get_logger(__name__)
 

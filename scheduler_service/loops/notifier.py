@@ -19,8 +19,8 @@ from scheduler_service.core.topics import Topic
 from scheduler_service.loops.courier import Courier
 from scheduler_service.loops.mailbox import monotonic
 from scheduler_service.loops.repeating import Repeating
+from scheduler_service.ports.leases import LeaseStore, LeaseView
 from scheduler_service.ports.notices import NOTHING, Conditions, Outbox
-from scheduler_service.ports.stores import LeaseStore, LeaseView
 
 log = structlog.get_logger(__name__)
 

@@ -1,7 +1,8 @@
-"""Whether this process reaches Redis, asked each second, and what follows for its part in the election.
+"""Whether this process reaches Redis and the broker, asked each second, and what follows for its part in the election.
 
-A leader without Redis for three ttls says so beside its lease, and gives it up if a standby says that it reaches Redis;
-else it keeps it, since another would do no better. A standby without Redis leaves a free lease to others for a ttl.
+A leader without one of them for three ttls says so beside its lease, and gives it up if a standby says that it reaches
+both; else it keeps it, since another would do no better. A standby without leaves a free lease to others for a ttl.
+The leader records by marks which Redis and broker it uses; a standby with others reports that.
 """
 
 import threading
@@ -12,13 +13,20 @@ import structlog
 
 from scheduler_service.core.errors import BrokerUnavailable, LeaseLost, StoreUnavailable
 from scheduler_service.core.instants import SECOND, Duration
+from scheduler_service.core.model import Lease
+from scheduler_service.core.redis_marks import SAME_REDIS, Marks, differing
 from scheduler_service.loops.lease_keeper import LeaseKeeper
 from scheduler_service.loops.mailbox import monotonic
-from scheduler_service.ports.stores import LeaseStore, LeaseView, Meter
+from scheduler_service.ports.broker import DataMarks
+from scheduler_service.ports.leases import LeaseStore, LeaseView
+from scheduler_service.ports.stores import Meter
 
 log = structlog.get_logger(__name__)
 
 _EVERY_SECONDS: Final = 1.0
+_REACH: Final = "check ITINERARY_REDIS_URL and ITINERARY_BROKER_URL, and the network between"
+# A wipe takes the marks, and the leader puts others a second later.
+_DIFFERS_AFTER: Final = 5 * SECOND
 
 
 class RedisWatch:
@@ -29,18 +37,22 @@ class RedisWatch:
         leases: LeaseStore,
         meter: Meter,
         ttl: Duration,
-        ping: Callable[[], object],
+        marks: DataMarks,
         leading: Callable[[], LeaseKeeper | None],
     ) -> None:
         self._leases = leases
         self._meter = meter
         self._ttl = ttl
-        self._ping = ping
+        self._marks = marks
         self._leading = leading
         self._away_since: Duration | None = None
         self._free_since: Duration | None = None
         self._offer_at: Duration = 0
         self._told_term = 0
+        self._found: Marks | None = None
+        self._recorded: tuple[int, Marks] | None = None
+        self._differs_since: Duration | None = None
+        self._reported: tuple[int, str] | None = None
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="redis-watch", daemon=True)
 
@@ -56,6 +68,7 @@ class RedisWatch:
     def leaves_it_to_others(self, view: LeaseView | None) -> bool:
         """Whether this standby does not take the lease, as it was just read, though it may be free."""
         now = monotonic()
+        self._compare(view, now)
         is_free = view is None or view.resigned or not view.live
         if not is_free:
             self._free_since = None
@@ -67,14 +80,39 @@ class RedisWatch:
         return self._free_since is None or now - self._free_since < self._ttl
 
     def _offer(self, view: LeaseView | None, now: Duration) -> None:
-        if view is not None and view.live and view.without_redis and now >= self._offer_at:
+        """Offer relief, but not with the data of another leader; where there is no mark, the data may be lost."""
+        if view is None or not view.live or not view.without_redis or now < self._offer_at:
+            return
+        found = self._found or Marks()
+        if all(own is None or leaders in (None, own) for own, leaders in _pairs(found, view.marks)):
             self._offer_at = now + SECOND
             self._leases.offer_relief(0, view.term)
+
+    def _compare(self, view: LeaseView | None, now: Duration) -> None:
+        """Report a difference from the leader's Redis or broker once it has lasted."""
+        found = self._found
+        if view is None or not view.live or found is None:
+            return
+        other = differing(view.marks, found)
+        if other is None:
+            self._differs_since = None
+            self._meter.redis_differs(False)
+            return
+        self._differs_since = now if self._differs_since is None else self._differs_since
+        if now - self._differs_since < _DIFFERS_AFTER:
+            return
+        self._meter.redis_differs(True)
+        if self._reported != (view.term, other):
+            self._reported = (view.term, other)
+            log.error(
+                f"this standby uses {other} than the leader: after a takeover workers and API would not be reached",
+                term=view.term, remedy=SAME_REDIS,
+            )  # fmt: skip
 
     def _run(self) -> None:
         while not self._stopped.is_set():
             try:
-                self._ping()
+                self._found = self._marks.read() if self._leading() is None else self._marks.put()
                 self._away_since = None
             except BrokerUnavailable:
                 self._away_since = monotonic() if self._away_since is None else self._away_since
@@ -87,12 +125,15 @@ class RedisWatch:
         keeper, since = self._leading(), self._away_since
         blocked = keeper is not None and since is not None and monotonic() - since >= 3 * self._ttl
         self._meter.without_redis(blocked)
-        if keeper is None or not blocked:
+        if keeper is None:
+            return
+        if not blocked:
+            self._record(keeper.lease)
             return
         term = keeper.lease.term
         if term != self._told_term:
             self._told_term = term
-            log.error("no Redis: this leader dispatches nothing", term=term, remedy="check ITINERARY_REDIS_URL")
+            log.error("no Redis: this leader dispatches nothing", term=term, remedy=_REACH)
         try:
             is_relieved = self._leases.tell_without_redis(keeper.lease)
         except (StoreUnavailable, LeaseLost) as exc:
@@ -100,3 +141,19 @@ class RedisWatch:
             return
         if is_relieved:
             keeper.give_up("a standby reaches Redis, and this leader does not")
+
+    def _record(self, lease: Lease) -> None:
+        found = self._found
+        self._differs_since = None
+        self._meter.redis_differs(False)
+        if self._away_since is not None or found is None or self._recorded == (lease.term, found):
+            return
+        try:
+            self._leases.record_marks(lease, found)
+            self._recorded = (lease.term, found)
+        except StoreUnavailable as exc:
+            log.warning("which Redis this leader uses was not recorded", term=lease.term, error=str(exc))
+
+
+def _pairs(own: Marks, leaders: Marks) -> tuple[tuple[str | None, str | None], ...]:
+    return (own.redis, leaders.redis), (own.broker, leaders.broker)

@@ -9,7 +9,8 @@ import structlog
 
 from scheduler_service.core.instants import MINUTE, SECOND, Duration
 from scheduler_service.core.zone_rules import rules_in_use
-from scheduler_service.ports.stores import LeaseStore, LeaseView, Meter
+from scheduler_service.ports.leases import LeaseStore, LeaseView
+from scheduler_service.ports.stores import Meter
 
 log = structlog.get_logger(__name__)
 

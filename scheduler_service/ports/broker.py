@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from scheduler_service.core.feedback import ServerGeneration
 from scheduler_service.core.instants import Duration, Instant
 from scheduler_service.core.model import ReleasedRun
+from scheduler_service.core.redis_marks import Marks
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,19 @@ class QueueHead:
     length: int
     seq: int | None
     none_of_ours: bool = False
+
+
+class DataMarks(Protocol):
+    """The marks beside inbox and claims, and beside the broker's queues. BrokerUnavailable where one is away."""
+
+    def put(self) -> Marks:
+        """The leader's side: the marks, put there where there are none."""
+
+    def read(self) -> Marks:
+        """Everybody else's side."""
+
+    def read_redis(self) -> str | None:
+        """That of inbox and claims alone."""
 
 
 class Queues(Protocol):

@@ -1,4 +1,4 @@
-"""The database as the leader and its users need it: jobs, runs, the lease; and the meter that watches the leader."""
+"""The database as the leader and its users need it: jobs and runs; and the meter that watches the leader."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -7,7 +7,7 @@ from typing import Generic, Literal, Protocol, TypeVar
 
 from scheduler_service.core.audit import Deed
 from scheduler_service.core.effects import Apply, Effect, MakeRuns, RecordStatistics, Release
-from scheduler_service.core.instants import Duration, Instant
+from scheduler_service.core.instants import Instant
 from scheduler_service.core.looks import CancelsRead, ExpiredRead, OverdueRead, Place
 from scheduler_service.core.model import (
     ActiveRun,
@@ -25,69 +25,6 @@ from scheduler_service.core.state import SchedulerState
 from scheduler_service.ports.placement import PlacementMeter, PlacementStore
 
 T = TypeVar("T")
-
-
-class LeaseStore(Protocol):
-    """The lease row, judged by the database's clock alone. Has a connection of its own."""
-
-    def acquire(self, shard: int, holder: str, ttl: Duration, stalled: "LeaseView | None" = None) -> Lease | None:
-        """Take the lease if nobody holds it, its holder resigned or let it lapse; the term grows by one.
-
-        Taken too where it is still as `stalled` saw it, whatever the database's clock says: whoever asks so has seen
-        for a whole ttl by its own clock that nobody renewed it.
-        """
-
-    def renew(self, lease: Lease, ttl: Duration) -> Lease:
-        """The same lease, confirmed anew; raises LeaseLost if the row bears another term or holder."""
-
-    def resign(self, lease: Lease) -> None:
-        """Free the lease at once, if it is still this one; a standby needs not wait for the ttl."""
-
-    def peek(self, shard: int) -> "LeaseView | None":
-        """Who leads, by what term, since when; None before the first leader."""
-
-    def mark_standby(self, shard: int, term: int, zone_rules: str) -> None:
-        """Record beside the lease of `term` that a standby has other zone rules: which, and whose."""
-
-    def tell_without_redis(self, lease: Lease) -> bool:
-        """Record that this leader cannot reach Redis; whether a standby said in the last five seconds that it can."""
-
-    def offer_relief(self, shard: int, term: int) -> None:
-        """Record beside the lease of `term` that a standby can reach Redis."""
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseView:
-    """The lease as anybody may read it; `renewals` lets a standby see that a holder stands still."""
-
-    term: int
-    holder: str
-    acquired_at: Instant
-    expires_at: Instant
-    renewals: int
-    ttl: Duration
-    now: Instant
-    resigned: bool = False
-    zone_rules: str | None = None
-    """The version of the zone rules that this term plans by; None of a term of an older program."""
-    standby_zone_rules: str | None = None
-    """Those of a standby that has others, and whose, where one said so in the last three minutes."""
-    without_redis: bool = False
-    """Whether its holder said in the last five seconds that it cannot reach Redis."""
-
-    @property
-    def live(self) -> bool:
-        """Whether the database's clock still grants it."""
-        return self.now < self.expires_at
-
-    @property
-    def heard_at(self) -> Instant:
-        """The last renewal or resignation by the holder."""
-        return self.expires_at if self.resigned else self.expires_at - self.ttl
-
-    def is_as(self, earlier: "LeaseView") -> bool:
-        """Whether nobody took or renewed it since."""
-        return (self.term, self.renewals) == (earlier.term, earlier.renewals)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +207,10 @@ class Meter(PlacementMeter, Protocol):
         """This process does not lead."""
 
     def without_redis(self, away: bool) -> None:
-        """Whether this process leads and has not reached Redis for three ttls."""
+        """Whether this process leads and has not reached Redis or the broker for three ttls."""
+
+    def redis_differs(self, differs: bool) -> None:
+        """Whether this process stands by with another Redis or broker than the leader's."""
 
     def zone_rules_differ(self, differ: bool) -> None:
         """Whether this process stands by with other zone rules than the leader's."""

@@ -7,7 +7,7 @@ from scheduler_service.api.pages.overview import lag_note, lag_words
 from scheduler_service.api.pages.totals import total_words
 from scheduler_service.core.instants import MINUTE, SECOND, format_instant
 from scheduler_service.ports.history import Total
-from scheduler_service.ports.stores import LeaseView
+from scheduler_service.ports.leases import LeaseView
 
 NOW: Final = 1_795_000_000_000_000
 LEASE: Final = LeaseView(3, "one", NOW - MINUTE, NOW + SECOND, 9, 5 * SECOND, NOW)

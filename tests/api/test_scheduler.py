@@ -13,6 +13,7 @@ def test_the_status_joins_the_lease_and_what_the_leader_says(api: TestClient, le
     assert seen.pop("last_heard_at").endswith("Z")
     assert seen == {
         "leader": "test-holder", "last_leader": "test-holder", "leader_answers": True, "term": 1,
+        "leader_without_redis": False, "other_than_leaders": None,
         "zone_rules": rules_in_use().version, "zone_rules_api": rules_in_use().version, "zone_rules_standby": None,
         "index_runs": 42,
         "last_rebuild_at": "2026-11-27T10:00:30Z",

@@ -15,6 +15,7 @@ from scheduler_service.core.effects import Apply
 from scheduler_service.core.errors import LeaseLost
 from scheduler_service.core.instants import HOUR, MINUTE
 from scheduler_service.core.model import Lease
+from scheduler_service.core.redis_marks import Marks
 from scheduler_service.core.zone_rules import rules_in_use
 from tests.support.processes import wait_until
 from tests.support.store_bed import StoreBed
@@ -267,3 +268,17 @@ def test_a_leader_without_redis_and_a_standby_with_it_hear_of_each_other_through
     assert following is not None
     assert not bed.leases.peek(0).without_redis  # type: ignore[union-attr]
     assert bed.leases.tell_without_redis(following) is False
+
+
+def test_the_marks_of_a_leaders_redis_and_broker_stand_beside_its_lease_alone(bed: StoreBed) -> None:
+    lease = bed.lead()
+    assert bed.leases.peek(0).marks == Marks()  # type: ignore[union-attr]
+    bed.leases.record_marks(lease, Marks("one", "two"))
+    bed.leases.renew(lease, 5_000_000)
+    assert bed.leases.peek(0).marks == Marks("one", "two")  # type: ignore[union-attr]
+    bed.leases.resign(lease)
+    following = bed.leases.acquire(0, "next", 5_000_000)
+    assert following is not None
+    assert bed.leases.peek(0).marks == Marks()  # type: ignore[union-attr]
+    bed.leases.record_marks(lease, Marks("late", "late"))
+    assert bed.leases.peek(0).marks == Marks()  # type: ignore[union-attr]

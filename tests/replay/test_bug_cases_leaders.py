@@ -20,7 +20,7 @@ from scheduler_service.loops.mailbox import monotonic
 from scheduler_service.loops.scheduler_loop import Outside
 from tests.support.fake_rows import LeaseRow
 from tests.support.fake_store import FakeStore
-from tests.support.fakes_redis import FakeClaims, FakeDispatcher, FakeInbox
+from tests.support.fakes_redis import FakeClaims, FakeDispatcher, FakeInbox, FakeMarks
 from tests.support.moments import at
 from tests.support.processes import wait_until
 from tests.support.replay import cron, starts_of, world_at
@@ -32,7 +32,7 @@ START: Instant = at("2026-11-30T10:00:00Z")
 def candidate(store: FakeStore, holder: str, ttl: int) -> Iterator[Leader]:
     """A process that stands by and leads when it may."""
     outside = Outside(store.leader, FakeInbox(), FakeClaims(), FakeDispatcher(), PrometheusMeter())
-    leader = Leader(CoreSettings(), store.leases, outside, holder=holder, ttl=ttl, inbox_buffer=10)
+    leader = Leader(CoreSettings(), store.leases, outside, FakeMarks(), holder=holder, ttl=ttl, inbox_buffer=10)
     thread = threading.Thread(target=leader.run)
     thread.start()
     try:

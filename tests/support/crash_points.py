@@ -19,6 +19,7 @@ from scheduler_service.adapters.database import Database
 from scheduler_service.adapters.metrics import PrometheusMeter
 from scheduler_service.adapters.redis_claims import RedisClaims
 from scheduler_service.adapters.redis_inbox import RedisInbox
+from scheduler_service.adapters.redis_marks import RedisMarks
 from scheduler_service.adapters.sql_leader import SqlLeaderStore
 from scheduler_service.adapters.sql_lease import SqlLeaseStore
 from scheduler_service.bootstrap import core_settings, wakeups_of
@@ -148,6 +149,7 @@ def open_watched_leader(settings: Settings, trap: Trap) -> Iterator[Leader]:
         closing(RedisInbox(settings.redis_url)) as inbox,
         closing(RedisClaims(settings.redis_url)) as claims,
         closing(CeleryDispatcher(publishing_app(settings.broker_url))) as dispatcher,
+        closing(RedisMarks(settings.redis_url, settings.broker_url)) as marks,
     ):
         outside: Any = Outside(
             WatchedStore(database, trap),
@@ -158,7 +160,7 @@ def open_watched_leader(settings: Settings, trap: Trap) -> Iterator[Leader]:
             wakeups_of(database),
         )
         yield Leader(
-            core_settings(settings), SqlLeaseStore(database), outside,
+            core_settings(settings), SqlLeaseStore(database), outside, marks,
             holder=str(uuid7()), ttl=settings.lease_ttl, inbox_buffer=settings.inbox_buffer_size,
         )  # fmt: skip
 

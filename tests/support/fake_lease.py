@@ -6,8 +6,9 @@ from scheduler_service.core.errors import LeaseLost
 from scheduler_service.core.explain_facts import Term
 from scheduler_service.core.instants import SECOND, Duration, Instant
 from scheduler_service.core.model import Lease
+from scheduler_service.core.redis_marks import Marks
 from scheduler_service.core.zone_rules import rules_in_use
-from scheduler_service.ports.stores import LeaseView
+from scheduler_service.ports.leases import LeaseView
 from tests.support.fake_rows import LeaseRow, Tables
 
 
@@ -53,6 +54,7 @@ class FakeLeaseStore:
                 row.term, row.holder, row.acquired_at, row.expires_at, row.renewals, row.ttl, now, row.resigned,
                 rules_in_use().version, row.standby_zone_rules,
                 row.without_redis_at is not None and row.without_redis_at > now - 5 * SECOND,
+                row.redis_mark, row.broker_mark,
             )  # fmt: skip
 
     def tell_without_redis(self, lease: Lease) -> bool:
@@ -67,6 +69,15 @@ class FakeLeaseStore:
             row = self._tables.leases.get(shard)
             if row is not None and row.term == term:
                 row.relief_at = self._tables.clock()
+
+    def record_marks(self, lease: Lease, marks: Marks) -> None:
+        with self._tables.lock:
+            try:
+                self._tables.check(lease)
+            except LeaseLost:
+                return
+            row = self._tables.leases[lease.shard]
+            row.redis_mark, row.broker_mark = marks.redis, marks.broker
 
     def mark_standby(self, shard: int, term: int, zone_rules: str) -> None:
         with self._tables.lock:

@@ -126,6 +126,8 @@ class LeaseRow:
     standby_zone_rules: str | None = None
     without_redis_at: Instant | None = None
     relief_at: Instant | None = None
+    redis_mark: str | None = None
+    broker_mark: str | None = None
 
 
 @dataclass(slots=True)

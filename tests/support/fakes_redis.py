@@ -12,6 +12,7 @@ from scheduler_service.core.feedback import ServerGeneration
 from scheduler_service.core.identity import task_id
 from scheduler_service.core.instants import MILLISECOND, SECOND, Duration, Instant
 from scheduler_service.core.model import ReleasedRun
+from scheduler_service.core.redis_marks import Marks
 from scheduler_service.core.wire import entry
 from scheduler_service.ports.broker import InboxBatch, QueueHead
 
@@ -288,6 +289,19 @@ class FakeDispatcher:
     def _must_answer(self) -> None:
         if self.away:
             raise BrokerUnavailable("the fake broker is away")
+
+
+class FakeMarks:
+    """One Redis and one broker, which always answer."""
+
+    def put(self) -> Marks:
+        return Marks("redis", "broker")
+
+    def read(self) -> Marks:
+        return Marks("redis", "broker")
+
+    def read_redis(self) -> str | None:
+        return "redis"
 
 
 def _numbers(position: str) -> tuple[int, int]:

@@ -10,6 +10,7 @@ from scheduler_service.adapters.database import Database, host_now
 from scheduler_service.adapters.metrics import PrometheusMeter
 from scheduler_service.adapters.redis_claims import RedisClaims
 from scheduler_service.adapters.redis_inbox import RedisInbox
+from scheduler_service.adapters.redis_marks import RedisMarks
 from scheduler_service.adapters.sql_jobs import SqlJobStore
 from scheduler_service.adapters.sql_leader import SqlLeaderStore
 from scheduler_service.adapters.sql_lease import SqlLeaseStore
@@ -34,13 +35,14 @@ class LeaderThread(AbstractContextManager["LeaderThread"]):
         holder: str = "one",
         ttl: Duration = 5 * SECOND,
         retention: Duration | None = None,
+        broker_url: str | None = None,
         settings: CoreSettings = CoreSettings(),  # noqa: B008 - it is frozen
     ) -> None:
         self._stack = ExitStack()
         self.database = self._stack.enter_context(closing(Database(database_url)))
         self.inbox = self._stack.enter_context(closing(RedisInbox(redis_url)))
         claims = self._stack.enter_context(closing(RedisClaims(redis_url)))
-        dispatcher = self._stack.enter_context(closing(CeleryDispatcher(publishing_app(redis_url))))
+        dispatcher = self._stack.enter_context(closing(CeleryDispatcher(publishing_app(broker_url or redis_url))))
         self.jobs, self.runs = SqlJobStore(self.database), SqlRunStore(self.database)
         self.leases = SqlLeaseStore(self.database)
         self.meter = PrometheusMeter()
@@ -49,7 +51,8 @@ class LeaderThread(AbstractContextManager["LeaderThread"]):
             SqlLeaderStore(self.database), self.inbox, claims, dispatcher, self.meter, wakeups_of(self.database),
             None if retention is None else Retention(pruning, retention, host_now, first=SECOND // 5, every=SECOND),
         )  # fmt: skip
-        self.leader = Leader(settings, self.leases, outside, holder=holder, ttl=ttl, inbox_buffer=1000)
+        marks = self._stack.enter_context(closing(RedisMarks(redis_url, broker_url or redis_url)))
+        self.leader = Leader(settings, self.leases, outside, marks, holder=holder, ttl=ttl, inbox_buffer=1000)
         self._thread = threading.Thread(target=self.leader.run, name=f"leader {holder}")
 
     def now(self) -> Instant:

@@ -18,7 +18,8 @@ from scheduler_service.core.instants import MINUTE, SECOND, Instant
 from scheduler_service.core.job_body import read_job
 from scheduler_service.core.model import Job, Lease, NewRun, RunKind
 from scheduler_service.ports.history import HistoryStore
-from scheduler_service.ports.stores import JobStore, LeaderStore, LeaseStore, RunStore
+from scheduler_service.ports.leases import LeaseStore
+from scheduler_service.ports.stores import JobStore, LeaderStore, RunStore
 from tests.support.fake_store import FakeStore
 
 _NUMBERS = count(1)

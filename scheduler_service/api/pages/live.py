@@ -8,11 +8,13 @@ from urllib.parse import urlencode
 from scheduler_service.api.context import ApiContext
 from scheduler_service.api.pages.moments import Moment, length, moment
 from scheduler_service.api.problems import Problem
+from scheduler_service.api.same_redis import other_redis
 from scheduler_service.core.errors import BrokerUnavailable
 from scheduler_service.core.instants import HOUR, SECOND, Instant, parse_instant
+from scheduler_service.core.redis_marks import SAME_REDIS
 from scheduler_service.core.run_state import RunState
 from scheduler_service.ports.history import Trouble
-from scheduler_service.ports.stores import LeaseView
+from scheduler_service.ports.leases import LeaseView
 
 _LATE_AFTER: Final = 5 * SECOND
 _QUEUES: Final = 5
@@ -32,11 +34,15 @@ class Lag:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """`lease` None: nobody ever led. `figures` empty: no leader answers. `inbox` None: Redis does not answer."""
+    """`lease` None: nobody ever led. `figures` empty: no leader answers. `inbox` None: Redis does not answer.
+
+    `other` is set where this API's Redis is not the leader's.
+    """
 
     lease: LeaseView | None
     figures: Mapping[str, Any]
     inbox: int | None
+    other: str | None = None
 
     @property
     def led(self) -> bool:
@@ -91,11 +97,14 @@ def look(context: ApiContext) -> Live:
             figures = context.leader.ask("statistics")
         except Problem:
             figures = {}  # it leads by the database but does not answer: the page says so
+    inbox: int | None
+    other: str | None
     try:
         inbox = context.stores.inbox.depth()
+        other = other_redis(context, lease)
     except BrokerUnavailable:
-        inbox = None
-    return Live(lease, figures, inbox)
+        inbox, other = None, None
+    return Live(lease, figures, inbox, other)
 
 
 def complaints(live: Live, troubles: Sequence[Trouble], now: Instant) -> Iterator[Complaint]:
@@ -144,6 +153,10 @@ def _of_parts(live: Live, now: Instant) -> Iterator[Complaint]:
         yield Complaint("Nobody leads, and nobody ever did: start a leader with itinerary leader.")
     elif not live.led:
         yield Complaint(f"Nobody leads; the last leader was heard {heard.words}: start one with itinerary leader.")
+    elif live.other is not None:
+        yield Complaint(f"This API uses {live.other} than the leader: {SAME_REDIS}.")
+    elif live.lease is not None and live.lease.without_redis:
+        yield Complaint("The leader cannot reach Redis or its broker, and dispatches nothing.")
     elif not live.figures:
         yield Complaint(f"The leader does not answer within a second; it was last heard {heard.words}.")
     elif not any(worker["alive"] for worker in live.workers):
