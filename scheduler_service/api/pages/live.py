@@ -160,7 +160,10 @@ def _of_parts(live: Live, now: Instant) -> Iterator[Complaint]:
     elif not live.figures:
         yield Complaint(f"The leader does not answer within a second; it was last heard {heard.words}.")
     elif not any(worker["alive"] for worker in live.workers):
-        yield Complaint("No worker is heard: start one with itinerary worker.", "/workers")
+        yield Complaint(
+            "No worker is heard: start one with itinerary worker, or give the workers the Redis of the leader.",
+            "/workers",
+        )
 
 
 def _runs(count: int) -> str:
