@@ -77,8 +77,9 @@ def put_job(
     existing = _find(context, job_id)
     body = {**_unmasked(body, existing), "job_id": job_id}
     job, _ = read_job(body, made_at=existing.created_at if existing else context.clock())
+    is_new = must_be_new(if_none_match, existing)
     expected = expected_version(if_match, existing)
-    if must_be_new(if_none_match, existing):
+    if is_new:
         return _created(context, who, job)
     if if_none_match is not None and existing is not None:
         expected = existing.version  # judged by this one: no other is replaced

@@ -5,16 +5,19 @@ one, and history and record must agree both ways. Pure; runs are streamed, so th
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 from operator import attrgetter
+from typing import Final
 
 from scheduler_service.core.history import ExecutionLog, Finding, History, Rule, RunFacts, Tolerance
 from scheduler_service.core.instants import Instant, format_instant
 from scheduler_service.core.job_invariants import JobCheck
-from scheduler_service.core.model import Gap
+from scheduler_service.core.model import Gap, JobHistory, RunKind
 from scheduler_service.core.run_invariants import record_findings, run_findings
 from scheduler_service.core.run_state import WAITING, RunState
+
+_FOREVER: Final[Instant] = 2**62
 
 
 def violations(
@@ -28,7 +31,7 @@ def violations(
     for gap in history.gaps:
         gaps[gap.job_id].append(gap)
     unseen = set(log or ())
-    queues = _Queues(history.now, tolerance)
+    queues = _Queues(history.now, tolerance, {job.job_id: until for job in history.jobs if (until := _kept_until(job))})
     for job_id, runs in groupby(history.runs, key=attrgetter("job_id")):
         job = jobs.pop(job_id, None)
         check = None if job is None else JobCheck(job, gaps[job.job_id], history, tolerance)
@@ -52,10 +55,19 @@ def _unknown(run_id: str, attempt: int) -> Finding:
     return Finding(Rule.UNKNOWN, run_id, f"attempt {attempt} was started, but the history has no such attempt")
 
 
-class _Queues:
-    """Overdue runs, judged when all are seen: a full queue and a job's own unfinished run are good reasons to wait."""
+def _kept_until(history: JobHistory) -> Instant | None:
+    """How long a pause keeps what was due before it and had to wait."""
+    job = history.current
+    if not job.paused or job.pause_skips:
+        return None
+    return _FOREVER if job.paused_until is None else job.paused_until
 
-    def __init__(self, now: Instant, tolerance: Tolerance) -> None:
+
+class _Queues:
+    """Overdue runs, judged when all are seen. A full queue, a pause, a job's own unfinished run are reasons to wait."""
+
+    def __init__(self, now: Instant, tolerance: Tolerance, kept_until: Mapping[str, Instant]) -> None:
+        self._kept_until = kept_until
         self._tolerance = tolerance
         self._overdue_before = now - tolerance.stuck_after
         self._waiting: list[tuple[str, str, str | None, Instant]] = []
@@ -76,6 +88,9 @@ class _Queues:
                 self._pending.append((run.run_id, run.queue, run.pending_at))
         elif run.state in WAITING and run.due_at < self._overdue_before:
             job_id = run.job_id if run.state is RunState.SCHEDULED else None
+            kept_until = self._kept_until.get(job_id or "", 0) if run.kind is RunKind.OCCURRENCE else 0
+            if kept_until > self._overdue_before:
+                return
             self._waiting.append((run.run_id, run.queue, job_id, run.due_at))
 
     def stuck(self) -> Iterator[Finding]:

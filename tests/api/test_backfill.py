@@ -99,7 +99,7 @@ def test_a_dry_run_counts_and_makes_nothing_and_then_each_occurrence_gets_a_run_
     assert {**made, "run_ids": [], "dry_run": True} == dry
     runs = list(reversed(runs_of(api)))
     assert [run["run_id"] for run in runs] == made["run_ids"]
-    assert [run["scheduled_at"] for run in runs] == [format_instant(hourly.at(hour), 0, 0) for hour in range(24, 0, -1)]
+    assert [run["scheduled_at"] for run in runs] == [format_instant(hourly.at(hour)) for hour in range(24, 0, -1)]
     assert {run["state"] for run in runs} == {"scheduled"}
     assert {run["due_at"] > format_instant(hourly.hour) for run in runs} == {True}, "due at once"
 

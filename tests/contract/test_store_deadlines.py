@@ -71,7 +71,7 @@ def test_a_run_that_started_or_waits_for_its_next_attempt_is_not_ended_so(bed: S
 
 def test_an_occurrence_has_the_deadline_of_its_job(bed: StoreBed) -> None:
     lease = bed.lead()
-    run = new_occurrence(bed.planned_job(lease, start_within="1m"), lease.now, lease.now)
+    run = new_occurrence(bed.planned_job(lease, start_within="1m"), lease.now, lease.now, 0)
     bed.make(lease, run)
     assert bed.runs.get(run.run_id).start_by == lease.now + MINUTE
 

@@ -169,6 +169,21 @@ class TestStuck:
     def test_overdue_with_nothing_that_holds_it_back(self) -> None:
         assert rules(history([self.waiting(), *WELL[1:]])) == [Rule.STUCK]
 
+    @pytest.mark.parametrize(
+        ("until", "skips", "found"),
+        [(None, False, []), (NOW, False, []), (T0 + 20 * MINUTE, False, [Rule.STUCK]), (None, True, [Rule.STUCK])],
+    )
+    def test_a_pause_that_keeps_what_waited_is_a_reason_until_its_end(
+        self, until: Instant | None, skips: bool, found: list[Rule]
+    ) -> None:
+        made = job().current
+        paused = replace(
+            made, version=2, effective_from=T0 + 11 * MINUTE, paused=True, paused_until=until, pause_skips=skips
+        )
+        jobs = [JobHistory((made, paused), 2)]
+        later = [replace(one, job_version=2) for one in WELL[1:] if until is not None and one.scheduled_at >= until]
+        assert rules(history([self.waiting(), *later], jobs=jobs)) == found
+
     def test_not_behind_an_unfinished_run_of_its_job_nor_behind_a_full_queue(self) -> None:
         busy = run(50, state=RunState.RUNNING, finished_at=None)
         assert rules(history([self.waiting(), *WELL[1:-1], busy])) == []

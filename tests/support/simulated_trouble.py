@@ -91,7 +91,7 @@ class Users:
         if not for_ever and self._dice.random() < 0.5:
             until = self._simulation.host_now() + self._dice.randrange(20 * SECOND)
         self._simulation.note(f"user: pause {job_id} until {until and format_instant(until)}")
-        self._change(job_id, lambda: self._simulation.store.jobs.set_paused(job_id, True, "why", until))
+        self._change(job_id, lambda: self._simulation.store.jobs.set_paused(job_id, True, "why", until, skips=for_ever))
 
     def resume(self, job_id: str) -> None:
         self._simulation.note(f"user: resume {job_id}")
