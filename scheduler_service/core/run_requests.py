@@ -18,7 +18,7 @@ from scheduler_service.core.fields import (
     read_timeout,
 )
 from scheduler_service.core.identity import adhoc_run_id, manual_run_id
-from scheduler_service.core.instants import SECOND, Instant, parse_instant
+from scheduler_service.core.instants import SECOND, Duration, Instant, format_duration, parse_instant
 from scheduler_service.core.model import (
     DEFAULT_PRIORITY,
     DEFAULT_QUEUE,
@@ -33,6 +33,7 @@ from scheduler_service.core.redaction import unmasked
 from scheduler_service.core.request_keys import FIELD, older_hash, read_key, request_hash
 
 MAX_BATCH: Final = 1000
+_LAST: Final = parse_instant("9999-12-31T23:59:59.999999Z")  # no driver reads a later time
 
 
 def read_run(body: Mapping[str, Any], uuid7: str, now: Instant) -> NewRun:
@@ -47,10 +48,18 @@ def read_run(body: Mapping[str, Any], uuid7: str, now: Instant) -> NewRun:
     if errors:
         raise BadValues(errors)
     run_at = fields.pop("run_at")
+    _check_deadline(run_at, fields["start_within"])
     return NewRun(
         run_id=adhoc_run_id(uuid7), kind=RunKind.ADHOC, scheduled_at=run_at or now, due_at=run_at or 0,
         idempotency_key=key, **_hashes(body, key), **fields,
     )  # fmt: skip
+
+
+def _check_deadline(run_at: Instant | None, start_within: Duration | None) -> None:
+    if run_at is not None and start_within is not None and run_at + start_within > _LAST:
+        raise BadValue(
+            "start_within", format_duration(start_within), "run_at plus start_within is after the year 9999; give less"
+        )
 
 
 def read_batch(body: Mapping[str, Any], ids: Callable[[], str], now: Instant) -> list[NewRun]:

@@ -43,6 +43,15 @@ def test_a_run_for_later_is_due_then(api: TestClient) -> None:
     assert (run["scheduled_at"], run["due_at"]) == (FUTURE, FUTURE)
 
 
+def test_a_deadline_after_the_year_9999_is_refused_by_its_field(api: TestClient) -> None:
+    last = {"task": "t", "run_at": "9999-12-31T23:59:00Z"}
+    refused = api.post(RUNS, json={**last, "start_within": "61s"})
+    assert (refused.status_code, [e["loc"] for e in refused.json()["errors"]]) == (422, [["start_within"]])
+    batch = api.post(f"{RUNS}/batch", json={"runs": [last, {**last, "start_within": "30d"}]})
+    assert [e["loc"] for e in batch.json()["errors"]] == [["runs", "1", "start_within"]]
+    assert api.post(RUNS, json={**last, "start_within": "59s"}).status_code == 201
+
+
 def test_the_same_key_and_body_give_the_same_run_again_and_another_body_is_refused(
     api: TestClient, leader: AnsweringLeader
 ) -> None:
