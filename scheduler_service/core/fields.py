@@ -138,11 +138,11 @@ def check_payload(errors: list[BadValue], args: Any, kwargs: Any) -> None:
         return
     if is_deep(text):
         errors.append(BadValue("args", "...", f"args and kwargs may nest {MOST_LEVELS} levels deep"))
+    elif may_need_care(text):
+        parts = {"args": args, "kwargs": kwargs}.items()
+        errors.extend(BadValue(field, None, wrong) for field, part in parts if (wrong := flaw(part)) is not None)
     if _NUL.search(text):
         errors.append(BadValue("args", "...", "args and kwargs must hold no NUL character"))
-    wrong = flaw([args, kwargs]) if may_need_care(text) and not is_deep(text) else None
-    if wrong is not None:
-        errors.append(BadValue("args", "...", wrong))
     if size > MAX_PAYLOAD:
         errors.append(TooLarge("args", f"{size} bytes", "args and kwargs together may have 262144 bytes of JSON"))
 
