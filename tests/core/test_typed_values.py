@@ -107,7 +107,7 @@ def test_the_six_types_can_be_asked_for_by_name(stored: Any, value: object) -> N
 def test_a_typed_value_that_is_none_is_refused_and_if_inserted_arrives_as_it_stands(wrong: Any) -> None:
     errors: list[BadValue] = []
     check_payload(errors, [], {"a": [wrong]})
-    assert [error.field for error in errors] == ["args"]
+    assert [error.field for error in errors] == ["kwargs"]
     assert delivered({"a": [wrong]}) == {"a": [wrong]}
 
 
