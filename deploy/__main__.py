@@ -19,10 +19,11 @@ from ci_programs import programs_for_ci
 from environments import LOCK_OF, ROOT, environment, scrubbed, working_uv
 
 HELP = """\
-python3 deploy up [--demo] [--port N] [--data-dir DIR]   run everything on this machine; Ctrl-C stops it
+python3 deploy up [--demo] [--app MODULE:APP]            run everything on this machine; Ctrl-C stops it
+                  [--port N] [--data-dir DIR]
 python3 deploy test [--fast] [pytest arguments]          run the tests on real Redis and PostgreSQL
 python3 deploy test --mutants [core] [loops] [...]       whether the tests notice small wrong changes of the product
-python3 deploy bench [suites] [--quick] [--report DIR]    measure, beside peers and limits
+python3 deploy bench [suites] [--quick] [--report DIR]   measure, beside peers and limits
 python3 deploy env                                       only make the environment; then .venv/bin/itinerary is
                                                          the command line: jobs, runs, status, enqueue, ...
 python3 deploy lock [--upgrade]                          renew the locks from pyproject.toml (needs uv)

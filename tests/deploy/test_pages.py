@@ -1,6 +1,8 @@
 """The pages beside the code: each link leads somewhere; each setting, figure and command that they name is there."""
 
 import re
+import subprocess
+import sys
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -74,3 +76,24 @@ def test_a_command_that_is_shown_is_one_with_its_options(page: Path, words: list
 
 def test_commands_are_found_in_the_tour() -> None:
     assert len(commands(REPOSITORY / "README.md")) > 20
+
+
+def test_the_help_of_deploy_names_each_option_of_up() -> None:
+    group: Any = get_command(app)
+    options = {option for parameter in group.commands["up"].params for option in parameter.opts} - {"--help", "-h"}
+    shown = subprocess.run(
+        [sys.executable, "deploy", "--help"], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
+    usage = re.findall(r"\[(--[\w-]+)", shown.stdout.partition("deploy test")[0])
+    assert sorted(usage) == sorted(options)
+
+
+def test_a_command_that_does_not_end_is_the_last_of_its_block_in_the_tour() -> None:
+    tour = (REPOSITORY / "README.md").read_text("utf-8").partition("## Ten-minute tour")[2].partition("\n## ")[0]
+    blocks = [block for _, block in re.findall(r"^```(\w*)\n(.*?)^```", tour, re.MULTILINE | re.DOTALL)]
+    endless = re.compile(r"(?:\S*/)?itinerary (?:up|leader|worker|api|flower)\b|python3 deploy up\b")
+    found = [
+        (block.splitlines(), n) for block in blocks for n, line in enumerate(block.splitlines()) if endless.match(line)
+    ]
+    assert len(found) > 1
+    assert all(n == len(lines) - 1 for lines, n in found)
