@@ -105,6 +105,7 @@ class Supervisor:
         elif now - self._stop_asked_at > HURRY_AFTER:  # `timeout` and some shells send one signal twice
             for kept in reversed(self._kept):
                 if kept.process is not None:
+                    kept.deadline = now + kept.part.stop_timeout
                     self._change(kept, "stopping", "killed")
                     _kill_group(kept.process)
 

@@ -116,6 +116,7 @@ def test_a_second_signal_kills_everything_at_once(supervise: Any) -> None:
     supervisor.wait_for_line("mule | * stopping")
     wait_until(lambda: _ended_after_another_signal(supervisor), 10, lambda: supervisor.output, every=0.3)
     assert not any(alive(pid_of(supervisor, name)) for name in ("calm", "mule"))
+    assert "did not stop within" not in supervisor.output  # nobody waited for them
 
 
 def test_one_signal_that_arrives_twice_still_stops_gently(supervise: Any) -> None:
