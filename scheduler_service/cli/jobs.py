@@ -33,7 +33,7 @@ def list_jobs(
     as_json: Json = False,
 ) -> None:
     """Jobs by their id, with their next and last run."""
-    from scheduler_service.cli.output import print_json, print_table, say_more
+    from scheduler_service.cli.output import none_found, print_json, print_table, say_more
 
     with open_client() as client:
         if everything:
@@ -55,7 +55,9 @@ def list_jobs(
         for job in page["items"]
     ]  # fmt: skip
     columns = ["job", "schedule", "next run", "last run", "queue", "task", "title"]
-    print_table(columns, rows, "there is no such job", whole=("job",), spare=("title", "task", "queue"))
+    filtered = (tag, text, paused, source) != (None,) * 4
+    empty = none_found("jobs", filtered=filtered, add="itinerary jobs add JOB_ID TASK --every 1h")
+    print_table(columns, rows, empty, whole=("job",), spare=("title", "task", "queue"))
     say_more(len(rows), page, "jobs")
 
 

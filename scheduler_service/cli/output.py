@@ -37,6 +37,13 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
+def none_found(things: str, *, filtered: bool, add: str) -> str:
+    """The message of an empty list: what to do depends on whether a filter was given."""
+    return (
+        f"no {things} match; leave out a filter to see more" if filtered else f"there are no {things} yet; add: {add}"
+    )
+
+
 def print_table(
     columns: Sequence[str],
     rows: Iterable[Sequence[Any]],

@@ -59,7 +59,7 @@ def list_runs(
     if as_json:
         print_json(page)
     else:
-        _print_runs(page["items"])
+        _print_runs(page["items"], filtered=any(one is not None for one in (job, state, queue, since, until)))
         say_more(len(page["items"]), page, "runs")
 
 
@@ -151,8 +151,8 @@ def _looks(client: "Client", every: float, **filters: Any) -> Iterator[dict[str,
         time.sleep(every)
 
 
-def _print_runs(items: list[dict[str, Any]]) -> None:
-    from scheduler_service.cli.output import print_table, state, took, when
+def _print_runs(items: list[dict[str, Any]], *, filtered: bool) -> None:
+    from scheduler_service.cli.output import none_found, print_table, state, took, when
 
     rows = [
         (
@@ -162,7 +162,8 @@ def _print_runs(items: list[dict[str, Any]]) -> None:
         for run in items
     ]  # fmt: skip
     columns = ["run", "state", "attempt", "scheduled", "took", "worker", "reason"]
-    print_table(columns, rows, "there is no such run", whole=("run",), spare=("worker", "attempt", "took"))
+    empty = none_found("runs", filtered=filtered, add="itinerary enqueue TASK")
+    print_table(columns, rows, empty, whole=("run",), spare=("worker", "attempt", "took"))
 
 
 def why_words(run: dict[str, Any]) -> str | None:

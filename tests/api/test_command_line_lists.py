@@ -35,6 +35,18 @@ def failed_run(itinerary: Itinerary) -> str:
     return run.run_id
 
 
+def test_an_empty_list_says_whether_a_filter_left_everything_out(itinerary: Itinerary) -> None:
+    """The first test of this module: nothing was added yet."""
+    for words, told in (
+        (("jobs", "list"), "there are no jobs yet; add: itinerary jobs add JOB_ID TASK --every 1h\n"),
+        (("runs", "list"), "there are no runs yet; add: itinerary enqueue TASK\n"),
+        (("jobs", "list", "--tag", "nope"), "no jobs match; leave out a filter to see more\n"),
+        (("runs", "list", "--queue", "nope"), "no runs match; leave out a filter to see more\n"),
+    ):
+        ended = itinerary(*words)
+        assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", told)
+
+
 def test_a_list_says_how_much_there_is_beside_it(itinerary: Itinerary, failed_run: str) -> None:
     listed = itinerary("runs", "list")
     assert len(listed.stdout.splitlines()) == 31
