@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from scheduler_service.addresses import is_address, is_loopback
 from scheduler_service.core.instants import SECOND, Instant
-from scheduler_service.flower_server.tickets import LOGIN_PATH, Ticket, is_local_path, opened
+from scheduler_service.flower_server.tickets import LIFETIME, LOGIN_PATH, Ticket, is_local_path, opened
 
 USER: Final = "itinerary"
 COOKIE: Final = "itinerary_flower"
@@ -66,11 +66,15 @@ Verdict = Admitted | LoggedIn | Refused
 
 @dataclass(slots=True)
 class Guard:
-    """Judges the requests of one Flower, which listens on `host`; `url` is where browsers reach it, if told."""
+    """Judges the requests of one Flower, which listens on `host`; `url` is where browsers reach it, if told.
+
+    Used tickets are remembered from `since` on, so that older ones do not count: a restart must not give one twice.
+    """
 
     password: str = field(repr=False)
     host: str
     url: str | None = None
+    since: Instant = 0
     _used: dict[str, Instant] = field(default_factory=dict)
     _failures: dict[str, list[Instant]] = field(default_factory=dict)
 
@@ -111,7 +115,8 @@ class Guard:
         ticket = opened(text, self.password, "ticket", now)
         for nonce in [nonce for nonce, until in self._used.items() if until <= now]:
             del self._used[nonce]
-        if ticket is None or ticket.nonce in self._used or not is_local_path(ticket.path):
+        forgotten = ticket is not None and ticket.expires_at - LIFETIME["ticket"] < self.since
+        if ticket is None or forgotten or ticket.nonce in self._used or not is_local_path(ticket.path):
             again = "this link was used before or is too old: go back to the dashboard and follow it again"
             return Refused(403, again, failed_login=True)
         self._used[ticket.nonce] = ticket.expires_at

@@ -74,7 +74,7 @@ def guarded_flower(settings: Settings, password: str, app: Celery) -> "GuardedFl
     enable_pretty_logging()
     command.extract_settings()
     command.setup_logging()
-    guard = Guard(password, settings.flower_host, settings.flower_url)
+    guard = Guard(password, settings.flower_host, settings.flower_url, since=time.time_ns() // 1000)
     return GuardedFlower(guard, capp=app, options=options, **flower_settings)
 
 

@@ -139,6 +139,11 @@ def test_a_ticket_counts_once(guard: Guard) -> None:
     assert status(redeem(guard, text, NOW + MINUTE)) == 403
 
 
+def test_a_ticket_counts_once_also_where_flower_started_anew() -> None:
+    assert status(redeem(Guard(PASSWORD, "127.0.0.1", since=NOW + 1), ticket())) == 403
+    assert isinstance(redeem(Guard(PASSWORD, "127.0.0.1", since=NOW), ticket()), LoggedIn)
+
+
 @pytest.mark.parametrize(
     "text",
     [
