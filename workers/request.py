@@ -1,10 +1,11 @@
-"""A request of one of the worker's tasks, which says when the process that ran it is gone.
+"""A request of one of the worker's tasks: it says when the process that ran it is gone, and hides secrets from Flower.
 
 Celery's signals do not tell of a lost process where its message is put back (`acks_late` with
 `reject_on_worker_lost`) or where a retry is sent (`retry_on_worker_lost`): the leader would have to wait until the
 attempt counts as lost.
 """
 
+import os
 from typing import Any
 
 from celery.exceptions import WorkerLostError
@@ -13,10 +14,13 @@ from celery.worker.request import Request
 from scheduler_service.core.instants import SECOND
 from workers import reporting
 from workers.delivery import AskedRetry, is_ours
+from workers.secret_arguments import values_in, without
 
 
 class TellingRequest(Request):
     """Mixed in before the task's own Request class."""
+
+    _secrets: dict[str, dict[str, str]] | None = None
 
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> Any:
         """Celery's own; a process that is gone is told of first, since what follows may speak with a broker."""
@@ -25,6 +29,21 @@ class TellingRequest(Request):
             task: Any = self.task
             task.itinerary_lost(self.id, exc, self._wanted_retry())
         return super().on_failure(exc_info, send_failed_event, return_ok)
+
+    def send_event(self, type: str, **fields: Any) -> None:
+        """Celery's own, without the values of secrets that the arguments name."""
+        if self._secrets is None:
+            known = {}
+            if is_ours(self.request_dict):
+                known = values_in(self.body, self.args, self.kwargs, os.environ)
+            self._secrets = known
+        if self._secrets:
+            fields = {n: without(v, self._secrets) if isinstance(v, str) else v for n, v in fields.items()}
+        super().send_event(type, **fields)
+
+    def info(self, safe: bool = False) -> Any:
+        """What Celery tells of the request, for our messages with the texts of the arguments in their place."""
+        return super().info(safe=safe or is_ours(self.request_dict))
 
     def _wanted_retry(self) -> AskedRetry | None:
         task, retries = self.task, int(self.request_dict.get("retries") or 0)

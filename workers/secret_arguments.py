@@ -8,6 +8,7 @@ value leaves in no report. Never reads a variable or file that is not allowed.
 import logging
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ ENV_NAMES: Final = "ITINERARY_SECRET_ENV_NAMES"
 FOLDER: Final = "ITINERARY_SECRET_FOLDER"
 HIDDEN: Final = "***"
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_MARKS: Final = ("$env", "$secret")
 _SHORTEST: Final = 4
 _LONGEST: Final = 64 * 1024
 
@@ -45,6 +47,22 @@ def resolve(args: list[Any], kwargs: dict[str, Any], environ: Mapping[str, str])
     new_args, new_kwargs = _mapped(args, put), {name: _mapped(value, put) for name, value in kwargs.items()}
     args[:] = new_args
     kwargs.update(new_kwargs)
+    return known
+
+
+def values_in(body: Any, args: Any, kwargs: Any, environ: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """The values that a message's arguments name, for whoever only has to hide them; few messages name any."""
+    text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
+    if isinstance(text, str) and not any(mark in text for mark in _MARKS):
+        return {}
+    known: dict[str, dict[str, str]] = {}
+
+    def note(reference: dict[str, str]) -> str:
+        with suppress(SecretRefused):  # the run fails by it, and shows no value
+            known[_value(reference, environ)] = reference
+        return ""
+
+    _mapped([args, kwargs], note)
     return known
 
 
@@ -100,7 +118,7 @@ def without(text: str, known: Mapping[str, object]) -> str:
 
 
 def _is_reference(value: dict[str, Any]) -> bool:
-    return len(value) == 1 and next(iter(value)) in ("$env", "$secret")
+    return len(value) == 1 and next(iter(value)) in _MARKS
 
 
 def _mapped(value: Any, put: Callable[[dict[str, str]], str]) -> Any:

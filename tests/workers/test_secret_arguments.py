@@ -1,11 +1,13 @@
 """Arguments that name a secret: the task has the value, and nothing that is stored or told has it."""
 
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from scheduler_service.core.messages import Failed, Succeeded
+from tests.support.processes import wait_until
 from tests.support.worker_process import Bench, released
 from workers.secret_arguments import SecretRefused, concealed, holds_reference, resolve, without
 
@@ -58,6 +60,35 @@ def test_a_file_outside_the_folder_is_never_read(tmp_path: Path, name: str) -> N
 def test_known_values_are_hidden_inside_texts_the_longest_first() -> None:
     assert without("a longsecret, and long", {"long": 1, "longsecret": 1}) == "a ***, and ***"
     assert without("a b c", {"b": 1}) == "a b c"  # so short a value would hide half of any text
+
+
+@pytest.mark.redis
+@pytest.mark.slow
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_celery_tells_no_value_in_its_events_nor_of_what_it_runs(redis_url: str, tmp_path: Path, pool: str) -> None:
+    pause = "7.654321"
+    with Bench(redis_url, tmp_path) as bench:
+        bench.own_worker("-c", "2", "-P", pool, ITINERARY_SECRET_ENV_NAMES="API_KEY,PAUSE", API_KEY=SECRET, PAUSE=pause)
+        told: list[dict[str, Any]] = []
+        with bench.app.connection_for_read() as connection:
+            receiver = bench.app.events.Receiver(connection, handlers={"*": told.append})
+            listening = threading.Thread(target=receiver.capture, kwargs={"limit": None, "wakeup": False})
+            listening.start()
+            wait_until(lambda: told, 20, lambda: "no heartbeat event came")
+            bench.publish(
+                released("failing", "itinerary.fail", kwargs={"message": {"$env": "API_KEY"}}),
+                released("sleeping", "itinerary.sleep", kwargs={"seconds": {"$env": "PAUSE"}}),
+            )
+            bench.report_of("failing", Failed)
+            wait_until(lambda: "task-failed" in {event["type"] for event in told}, 20, lambda: repr(told))
+            receiver.should_stop = True
+            listening.join(15)
+        running = bench.app.control.inspect(timeout=3).active()
+    (failed,) = [event for event in told if event["type"] == "task-failed"]
+    assert "RuntimeError('***')" in failed["exception"]
+    assert SECRET not in repr(told)
+    assert "sleeping" in repr(running)
+    assert pause not in repr(running)
 
 
 @pytest.mark.redis
