@@ -1,5 +1,6 @@
 """`itinerary jobs apply FILE` and `jobs export`: jobs as code, planned first, then applied as planned."""
 
+import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,13 +55,18 @@ def export(
     format: Annotated[Literal["toml", "yaml", "json"], typer.Option(help="toml, yaml or json.")] = "toml",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="A file; default standard output.")] = None,
 ) -> None:
-    """The stored jobs as a file that applies to no change."""
+    """Write the stored jobs as a file that applies to no change, once its hidden values are put in."""
+    from scheduler_service.core import redaction
     from scheduler_service.jobs_as_code.texts import write_text_as
     from scheduler_service.jobs_as_code.writing import short_body
 
     with open_client() as client:
         jobs = [short_body(job) for job in client.all_jobs(source=source)]
     text = write_text_as(format, source or "", jobs)
+    if hiding := [job["job_id"] for job in jobs if redaction.MASK in json.dumps(job)]:
+        named = ", ".join(hiding[:10]) + (f" and {len(hiding) - 10} more" if len(hiding) > 10 else "")
+        advice = 'put the value, or a reference such as {"$secret": "NAME"}, in its place before you apply the file'
+        print(f"itinerary: hidden values stand as {redaction.MASK} in jobs {named}: {advice}", file=sys.stderr)
     if output is None:
         print(text, end="")
         return

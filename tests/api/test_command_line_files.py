@@ -40,6 +40,21 @@ def test_a_file_is_shown_applied_and_exported_to_what_applies_to_no_change(
 
 
 @pytest.mark.slow
+def test_an_export_says_whose_values_it_does_not_hold_and_its_file_is_refused_by_name(
+    itinerary: Itinerary, tmp_path: Path
+) -> None:
+    itinerary.done("jobs", "add", "pay", "itinerary.echo", "--every", "1d", "--kwargs", '{"password": "hush"}')
+    file = tmp_path / "out.toml"
+    ended = itinerary("jobs", "export", "-o", str(file))
+    assert ended.returncode == 0
+    assert "hidden values stand as [redacted] in jobs pay: put the value" in ended.stderr
+    assert "hush" not in file.read_text() + ended.stderr + ended.stdout
+    applied = itinerary("jobs", "apply", str(file), "--source", "", "--yes")
+    assert applied.returncode == 1
+    assert "kwargs.password" in applied.stderr
+
+
+@pytest.mark.slow
 def test_what_a_file_no_longer_names_is_deleted_unless_that_is_declined(itinerary: Itinerary, tmp_path: Path) -> None:
     file = tmp_path / "shop.toml"
     file.write_text('source = "shop"\n[[jobs]]\njob_id = "shop.a"\ntask = "t"\nschedule = "0 2 * * *"\n')
