@@ -132,10 +132,10 @@ def iterate(state: SchedulerState, messages: Sequence[Feedback], now: Instant) -
         check_running(state, step)
         check_queues(state, step)
         raise_floors(state, step)
-        generation.look(state, step)
         looking.poll(state, step)
         placing.survey(state, step)
         want_rebuild(state, step)
+    generation.look(state, step)  # while stopping too: workers that are to end wait with claims for it
     _clean_up(state, step)
     _statistics(state, step)
     return state, step.finish(state)

@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from scheduler_service.core.effects import AcceptGeneration, MoveRuns, TakeClaims
-from scheduler_service.core.feedback import GenerationAccepted
+from scheduler_service.core.feedback import GenerationAccepted, Shutdown
 from scheduler_service.core.generation import GATHER_AT_MOST, accepted, look
 from scheduler_service.core.instants import MINUTE, SECOND, Instant
 from scheduler_service.core.iteration import iterate
@@ -90,6 +90,17 @@ def test_a_restart_that_lost_nothing_is_over_within_seconds(world: World) -> Non
     beats(world, 30)
     assert len(world.starts(running)) == 1
     assert world.run(running).state is RunState.COMPLETED
+
+
+def test_a_leader_that_is_to_stop_still_lets_claims_through_that_wait_for_it(world: World) -> None:
+    world.workers.listening = False
+    pending = world.enqueue()
+    world.mailbox.put(Shutdown())
+    world.settle()
+    world.restart_redis()
+    world.workers.listening = True
+    beats(world, 6)
+    assert len(world.starts(pending)) == 1
 
 
 def test_a_start_that_redis_lost_before_the_leader_read_it_is_said_by_the_worker(world: World) -> None:
