@@ -177,7 +177,9 @@ class InboxRead:
 
 @dataclass(frozen=True, slots=True)
 class Shutdown:
-    """Begin nothing new; what is in hand is brought to its end."""
+    """Begin nothing new; what is in hand is brought to its end. While `draining` workers too end what they have."""
+
+    draining: bool = False
 
 
 @dataclass(frozen=True, slots=True)

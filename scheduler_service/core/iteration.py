@@ -135,7 +135,8 @@ def iterate(state: SchedulerState, messages: Sequence[Feedback], now: Instant) -
         looking.poll(state, step)
         placing.survey(state, step)
         want_rebuild(state, step)
-    generation.look(state, step)  # while stopping too: workers that are to end wait with claims for it
+    if not state.stopping or state.draining:  # workers that are to end wait with claims for it
+        generation.look(state, step)
     _clean_up(state, step)
     _statistics(state, step)
     return state, step.finish(state)
@@ -163,7 +164,7 @@ def _take(state: SchedulerState, step: Step, message: Feedback) -> None:
         case InboxRead():
             _inbox(state, step, message)
         case Shutdown():
-            state.stopping = True
+            state.stopping, state.draining = True, message.draining
         case Listened():
             state.listened = message
         case Woken():

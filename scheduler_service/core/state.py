@@ -160,6 +160,7 @@ class SchedulerState:
 
     counts: Counter[tuple[CountName, str]] = field(default_factory=Counter)
     stopping: bool = False
+    draining: bool = False
     trimmed_at: Instant = 0
     ended: deque[tuple[Instant, str]] = field(default_factory=deque)
     next_due_poll_at: Instant = 0

@@ -80,7 +80,7 @@ class SchedulerLoop:
 
     def pause(self) -> None:
         """Dispatch and plan nothing more; reports are still read and committed, until `stop`."""
-        self._mailbox.put(Shutdown())
+        self._mailbox.put(Shutdown(draining=True))
 
     def run(self) -> None:
         """Lead; returns after `stop`, raises LeaseLost when the lease is not confirmed, or what broke a thread."""

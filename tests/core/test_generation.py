@@ -92,10 +92,10 @@ def test_a_restart_that_lost_nothing_is_over_within_seconds(world: World) -> Non
     assert world.run(running).state is RunState.COMPLETED
 
 
-def test_a_leader_that_is_to_stop_still_lets_claims_through_that_wait_for_it(world: World) -> None:
+def test_a_draining_leader_still_lets_claims_through_that_wait_for_it(world: World) -> None:
     world.workers.listening = False
     pending = world.enqueue()
-    world.mailbox.put(Shutdown())
+    world.mailbox.put(Shutdown(draining=True))
     world.settle()
     world.restart_redis()
     world.workers.listening = True
