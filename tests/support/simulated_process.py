@@ -36,7 +36,7 @@ class Process:
             getattr(self, f"turn_{turn}")()
 
     def freeze(self, duration: Duration) -> None:
-        self.frozen_until = self.simulation.t + duration
+        self.frozen_until = max(self.frozen_until, self.simulation.t + duration)  # a second does not end the first
         self.simulation.note(f"{self.name} freezes for {duration / SECOND:.1f} s")
 
     def thaw(self) -> None:
