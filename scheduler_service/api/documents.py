@@ -96,10 +96,17 @@ def _illustrate(document: dict[str, Any]) -> None:
         for call in calls.values():
             for parameter in call.get("parameters", ()):
                 parameter["example"] = PARAMETERS[parameter["name"]]
+                _drop_null(parameter["schema"])
                 if parameter["in"] == "path":
                     parameter["schema"]["pattern"] = _IDS[parameter["name"]]
             for status, answer in call["responses"].items():
                 _tell_headers(status, answer)
+
+
+def _drop_null(schema: dict[str, Any]) -> None:
+    """A parameter is left out or is a text: `null` in an address or a header would be the word."""
+    choices = [choice for choice in schema.pop("anyOf", ()) if choice != {"type": "null"}]
+    schema.update(*choices)
 
 
 def _tell_headers(status: str, answer: dict[str, Any]) -> None:
