@@ -193,7 +193,9 @@ class Heart(threading.Thread):
         running, received = ([], []) if farewell else self._listed()
         body = {
             "worker": self._worker,
+            # A leader of the release before takes a concurrency of 0, and nothing else, for the farewell.
             "concurrency": 0 if farewell else self._concurrency(),
+            "leaving": farewell,
             "queues": self._queues(),
             "generation": self._generation,
         }
@@ -231,7 +233,10 @@ class Heart(threading.Thread):
         return (waiting[at:] + waiting[:at])[:_LISTED_AT_ONCE]
 
     def _concurrency(self) -> int:
-        return int(getattr(self._consumer.pool, "num_processes", 0) or 0)
+        """How many tasks can run at once; Celery below 5.7 counts running greenlets as a green pool's processes."""
+        pool = self._consumer.pool
+        places = "limit" if getattr(pool, "is_green", False) else "num_processes"
+        return int(getattr(pool, places, 0) or 0)
 
     def _queues(self) -> list[str]:
         consumed: Mapping[str, Any] = self._consumer.app.amqp.queues.consume_from

@@ -77,7 +77,7 @@ class Heartbeat:
     """What one worker process runs and holds; (run_id, attempt) pairs.
 
     `generation` is the one of Redis in which it has said again what it knows. A long list comes in several entries, in
-    order; `part` counts them from 0.
+    order; `part` counts them from 0. `leaving`: it is the worker's last heartbeat.
     """
 
     worker: str
@@ -88,6 +88,7 @@ class Heartbeat:
     queues: tuple[str, ...]
     generation: str | None = None
     part: int = 0
+    leaving: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +245,10 @@ def _heartbeat(body: dict[str, Any], at: Instant) -> Heartbeat:
     part = body.get("part", 0)
     if not isinstance(part, int) or isinstance(part, bool) or not 0 <= part < 1_000:
         raise MalformedEntry("part must be a whole number below 1000")
+    # Workers of the release before have no such field and report a concurrency of 0 instead.
+    leaving = body.get("leaving", concurrency == 0)
+    if not isinstance(leaving, bool):
+        raise MalformedEntry("leaving must be true or false")
     return Heartbeat(
         _name(body, "worker"),
         at,
@@ -253,6 +258,7 @@ def _heartbeat(body: dict[str, Any], at: Instant) -> Heartbeat:
         tuple(_listed(body, "queues")),
         _optional_name(body, "generation"),
         part,
+        leaving,
     )
 
 

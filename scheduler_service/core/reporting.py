@@ -182,7 +182,7 @@ def heartbeat(state: SchedulerState, step: Step, message: Heartbeat) -> None:
         concurrency=message.concurrency,
         queues=message.queues,
         running=running,
-        left=message.concurrency == 0,
+        left=message.leaving,
         generation=message.generation,
         behind=step.now - message.at,
     )

@@ -525,6 +525,18 @@ class TestReady:
         world.state.workers["silent"] = replace(view, name="silent")
         assert not self.accepts(world)
 
+    def test_an_idle_worker_without_a_slot_is_waited_for_until_it_leaves(self, world: World) -> None:
+        world.state.moving["a"] = "default"
+        idle = {"worker": "idle", "running": [], "received": [], "concurrency": 0, "queues": ["default"]}
+        for leaving in (False, True):
+            world.tell("heartbeat", **idle, leaving=leaving)
+            world.settle()
+            for view in list(world.state.workers.values()):
+                if not view.left:
+                    spoken = "another" if view.name != "idle" else None
+                    world.state.workers[view.name] = replace(view, generation=spoken)
+            assert self.accepts(world) is leaving
+
     def test_deferred_claims_are_asked_for_once(self, world: World) -> None:
         world.state.generation.deferred += [("a", 1)]
         asked = []

@@ -46,6 +46,30 @@ def test_each_report_of_a_worker_is_understood() -> None:
     assert beat == Heartbeat("w", AT, (("a", 1),), (), 4, ("q",))
 
 
+@pytest.mark.parametrize(
+    ("said", "leaving"),
+    [
+        ({"concurrency": 4, "leaving": False}, False),
+        ({"concurrency": 0, "leaving": False}, False),
+        ({"concurrency": 0, "leaving": True}, True),
+        ({"concurrency": 4, "leaving": True}, True),
+        # The release before: 0 was its farewell.
+        ({"concurrency": 4}, False),
+        ({"concurrency": 0}, True),
+    ],
+)
+def test_a_worker_leaves_when_it_says_so(said: dict[str, Any], leaving: bool) -> None:
+    beat = decode(entry("heartbeat", AT, {"worker": "w", "running": [], "received": [], "queues": []} | said))
+    assert isinstance(beat, Heartbeat)
+    assert beat.leaving is leaving
+
+
+def test_leaving_is_a_truth_value() -> None:
+    body = {"worker": "w", "running": [], "received": [], "queues": [], "concurrency": 4, "leaving": 1}
+    with pytest.raises(MalformedEntry, match="leaving must be true or false"):
+        decode(entry("heartbeat", AT, body))
+
+
 def test_each_request_of_the_api_is_understood() -> None:
     assert decode(entry("job_changed", AT, {"job_id": "j", "change": "added"})) == JobChanged("j", "added")
     assert decode(entry("run_enqueued", AT, {"run_ids": ["a", "b"]})) == RunEnqueued(("a", "b"))
@@ -134,6 +158,7 @@ KEYS = st.sampled_from(
         "running",
         "queues",
         "concurrency",
+        "leaving",
         "run_ids",
         "job_id",
         "change",

@@ -29,6 +29,11 @@ def kinds(bench: Bench, run_id: str) -> list[type[object]]:
     return [type(report) for report in bench.about(run_id)]
 
 
+def test_an_idle_worker_reports_its_places_and_stays(bench: Bench) -> None:
+    beat = bench.next_heartbeat()
+    assert (beat.concurrency, beat.leaving) == (100, False)
+
+
 def test_a_hundred_run_at_once_and_each_knows_which_run_it_is(bench: Bench) -> None:
     names = [f"of_a_hundred_{n}" for n in range(100)]
     bench.publish(*(released(name, "user.itself", bench.gate("hundred")) for name in names))
@@ -106,6 +111,6 @@ def test_it_outlives_redis_and_a_warm_shutdown_loses_nothing(redis_server: Redis
         bench.report_of("last", Succeeded)
         farewell = bench.messages[-1]
         assert isinstance(farewell, Heartbeat)
-        assert (farewell.concurrency, farewell.running, farewell.received) == (0, (), ())
+        assert (farewell.leaving, farewell.running, farewell.received) == (True, (), ())
         assert bench.truth.count("gated survivor~1") == 1
         assert kinds(bench, "survivor") == [Started, Succeeded]

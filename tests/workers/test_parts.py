@@ -213,6 +213,27 @@ def test_the_heart_beats_at_once_and_says_farewell(connection: RedisConnection, 
     first, last = beats(connection)[0], beats(connection)[-1]
     assert (first.worker, first.concurrency, first.queues) == ("celery@here", 4, ("default",))
     assert (last.concurrency, last.running) == (0, ())
+    assert not first.leaving
+    assert last.leaving
+
+
+class GreenPool:
+    """gevent's pool as it is in Celery 5.4 to 5.6: its processes are the greenlets that run."""
+
+    is_green = True
+    limit = 100
+    num_processes = 0
+
+
+@pytest.mark.redis
+def test_an_idle_pool_of_greenlets_has_its_places_and_is_not_leaving(connection: RedisConnection, board: Board) -> None:
+    consumer = FakeConsumer()
+    consumer.pool = GreenPool()  # type: ignore[assignment]
+    heart = Heart(connection, board, "celery@here", consumer, HeldRequests())
+    heart.start()
+    wait_until(lambda: beats(connection), what="the first heartbeat")
+    heart.stop()
+    assert (beats(connection)[0].concurrency, beats(connection)[0].leaving) == (100, False)
 
 
 class FakeRequest:

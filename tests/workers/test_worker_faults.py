@@ -221,7 +221,7 @@ def test_a_stopped_worker_finishes_reports_and_says_farewell(bench: Bench) -> No
     bench.report_of("last", Succeeded)
     farewell = bench.messages[-1]
     assert isinstance(farewell, Heartbeat)
-    assert (farewell.concurrency, farewell.running, farewell.received) == (0, (), ())
+    assert (farewell.leaving, farewell.running, farewell.received) == (True, (), ())
 
 
 def test_a_killed_pool_child_is_replaced_and_claims_again(bench: Bench) -> None:
