@@ -10,10 +10,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from scheduler_service.core.errors import BadValue, BadValues, Conflict
 from scheduler_service.tracing import caller_traceparent
+
+if TYPE_CHECKING:
+    from scheduler_service.core.model import NewRun
 
 _INSERT: Final = """
 INSERT INTO {runs} (run_id, kind, task, args, kwargs, queue, priority, scheduled_at, due_at, retry, timeout,
@@ -30,6 +33,7 @@ _LATER: Final = {
 }
 _KEYED: Final = "ON CONFLICT DO NOTHING"
 _KNOWN: Final = "SELECT run_id, request_hash FROM {runs} WHERE idempotency_key = {key}"
+_CLOCK: Final = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)"
 _ALLOWED: Final = (
     "give a psycopg connection, or an SQLAlchemy Connection or Session, of Itinerary's PostgreSQL database"
 )
@@ -63,12 +67,15 @@ def enqueue_in(
         "start_within": start_within,
         "retry": None if retry is None else dict(retry), "idempotency_key": idempotency_key,
     }  # fmt: skip
-    run_id, values = _row_of({name: value for name, value in body.items() if value is not None})
+    run, values = _row_of({name: value for name, value in body.items() if value is not None})
     target = _target_of(connection_or_session, schema)
-    if target.execute(_insert_of(values) + (_KEYED if idempotency_key is not None else ""), values):
-        return run_id
-    known = target.first(_KNOWN, {"key": idempotency_key})
+    over = _deadline_over(run, target)
+    if over is None and target.execute(_insert_of(values) + (_KEYED if run.idempotency_key else ""), values):
+        return run.run_id
+    known = target.first(_KNOWN, {"key": run.idempotency_key}) if run.idempotency_key else None
     if known is None:
+        if over is not None:
+            raise over
         raise Conflict(f"idempotency key {idempotency_key!r} was used by a transaction that this one cannot see")
     if known[1] != values["hash"]:
         raise Conflict(f"idempotency key {idempotency_key!r} was used for another request")
@@ -84,7 +91,22 @@ def _insert_of(values: Mapping[str, Any]) -> str:
     return insert
 
 
-def _row_of(body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def _deadline_over(run: "NewRun", target: "_DbApi | _SqlAlchemy") -> BadValues | None:
+    """Why the run could only be missed, by the database's clock; asked only where that can be."""
+    from scheduler_service.core.run_requests import refuse_over
+
+    if not run.due_at or run.start_within is None:
+        return None
+    now = target.first(_CLOCK, {})
+    assert now is not None
+    try:
+        refuse_over([run], {run.run_id}, int(now[0]))
+    except BadValues as exc:
+        return exc
+    return None
+
+
+def _row_of(body: dict[str, Any]) -> "tuple[NewRun, dict[str, Any]]":
     # These know schedules and numpy; whoever only imports the client need not wait for that.
     from uuid_utils.compat import uuid7
 
@@ -95,7 +117,7 @@ def _row_of(body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
     run = read_run(_plain(body), str(uuid7()), 0)
     trace = caller_traceparent()
-    return run.run_id, {
+    return run, {
         "run_id": run.run_id, "task": run.task, "args": _json(run.args), "kwargs": _json(run.kwargs),
         "queue": run.queue, "priority": run.priority, "at": format_instant(run.due_at) if run.due_at else None,
         "retry": None if run.retry == RetryPolicy() else _json(retry_body(run.retry)), "timeout": run.timeout,

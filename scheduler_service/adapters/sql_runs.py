@@ -39,6 +39,7 @@ from scheduler_service.core.audit import Deed
 from scheduler_service.core.errors import Conflict, NotFound, StoreUnavailable
 from scheduler_service.core.model import NewRun, Run
 from scheduler_service.core.request_keys import shown_key
+from scheduler_service.core.run_requests import refuse_over
 from scheduler_service.core.run_state import RunState
 from scheduler_service.ports.stores import Page, RunFilter
 
@@ -64,6 +65,7 @@ class SqlRunStore:
             older = self._by_older_key(connection, by, new)
             fresh = [run for run in in_order if run.run_id not in older]
             made = sql_planning.insert_missing(connection, self._dialect, fresh, now)
+            refuse_over(new, made, now)
             if made:
                 record_enqueue(connection, now, by, [run for run in new if run.run_id in made])
             made_runs = self._by_id(connection, [run.run_id for run in new if run.run_id in made])

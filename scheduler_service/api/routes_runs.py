@@ -26,7 +26,7 @@ from scheduler_service.core.model import Run
 from scheduler_service.core.redaction import unmasked
 from scheduler_service.core.request_keys import owned, with_key
 from scheduler_service.core.run_body import run_body
-from scheduler_service.core.run_requests import read_batch, read_retried, read_run
+from scheduler_service.core.run_requests import DeadlinesOver, read_batch, read_retried, read_run
 from scheduler_service.core.run_state import FINAL, RunState
 from scheduler_service.ports.stores import RunFilter
 
@@ -61,7 +61,10 @@ def enqueue_batch(context: Context, who: Who, body: JsonObject, key: Idempotency
     """
     read = read_batch(with_key(body, key), lambda: str(uuid7()), context.clock())
     wanted = [owned(run, who) for run in read]
-    enqueued = context.stores.runs.enqueue(wanted, by=who.deed("run.enqueue"))
+    try:
+        enqueued = context.stores.runs.enqueue(wanted, by=who.deed("run.enqueue"))
+    except DeadlinesOver as exc:
+        raise exc.of_batch() from exc
     made = [run.run_id for run, is_new in enqueued if is_new]
     if made:
         context.leader.tell("run_enqueued", {"run_ids": made})

@@ -1,6 +1,6 @@
 """What callers of `POST /runs` and `POST /jobs/{id}/trigger` may say, and the new runs that it means. Pure."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from scheduler_service.core.fields import (
     read_timeout,
 )
 from scheduler_service.core.identity import adhoc_run_id, manual_run_id
-from scheduler_service.core.instants import SECOND, Duration, Instant, format_duration, parse_instant
+from scheduler_service.core.instants import SECOND, Duration, Instant, format_duration, format_instant, parse_instant
 from scheduler_service.core.model import (
     DEFAULT_PRIORITY,
     DEFAULT_QUEUE,
@@ -33,6 +33,7 @@ from scheduler_service.core.redaction import unmasked
 from scheduler_service.core.request_keys import FIELD, older_hash, read_key, request_hash
 
 MAX_BATCH: Final = 1000
+_MOST_ERRORS: Final = 100
 _LAST: Final = parse_instant("9999-12-31T23:59:59.999999Z")  # no driver reads a later time
 
 
@@ -53,6 +54,35 @@ def read_run(body: Mapping[str, Any], uuid7: str, now: Instant) -> NewRun:
         run_id=adhoc_run_id(uuid7), kind=RunKind.ADHOC, scheduled_at=run_at or now, due_at=run_at or 0,
         idempotency_key=key, **_hashes(body, key), **fields,
     )  # fmt: skip
+
+
+class DeadlinesOver(BadValues):
+    """Runs that could only be missed; `places` says which of those that were asked for."""
+
+    def __init__(self, over: Mapping[int, BadValue]) -> None:
+        super().__init__(list(over.values()))
+        self.places = tuple(over)
+
+    def of_batch(self) -> BadValues:
+        """The same errors, each named by the place of its run in the batch."""
+        named = zip(self.places, self.errors, strict=True)
+        return BadValues([error.under(f"runs.{place}") for place, error in named][:_MOST_ERRORS])
+
+
+def refuse_over(runs: Sequence[NewRun], new: Container[str], now: Instant) -> None:
+    """DeadlinesOver for the runs among `new` whose start deadline is over at `now`, the database's clock.
+
+    Runs that an earlier request created are not judged: the same request may come again after its deadline.
+    """
+    over = {
+        place: BadValue(
+            "run_at", format_instant(run.due_at), "run_at plus start_within is over: give a later run_at, or more time"
+        )
+        for place, run in enumerate(runs)
+        if run.start_within is not None and run.due_at and run.due_at + run.start_within <= now and run.run_id in new
+    }
+    if over:
+        raise DeadlinesOver(over)
 
 
 def _check_deadline(run_at: Instant | None, start_within: Duration | None) -> None:
@@ -79,7 +109,7 @@ def read_batch(body: Mapping[str, Any], ids: Callable[[], str], now: Instant) ->
     key = _read(body, FIELD, read_key, None, errors)
     _refuse_unknown(body, {"runs", FIELD}, errors)
     if errors:
-        raise BadValues(errors[:100])
+        raise BadValues(errors[:_MOST_ERRORS])
     if key is None:
         return runs
     whole = request_hash(body)

@@ -184,7 +184,8 @@ class RunStore(Protocol):
 
     def enqueue(self, runs: Sequence[NewRun], *, by: Deed | None = None) -> list[tuple[Run, bool]]:
         """Insert all or nothing; (run, made). The same idempotency key and request hash gives the run that is
-        there; another hash raises Conflict. `due_at` 0 means now, by the database's clock."""
+        there; another hash raises Conflict. `due_at` 0 means now, by the database's clock.
+        DeadlinesOver (core.run_requests) where a new run could only be missed."""
 
     def get(self, run_id: str) -> Run:
         """The whole record with its attempts; NotFound."""

@@ -1,5 +1,6 @@
 """Runs over HTTP: enqueued once, listed stably, cancelled, run again."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -7,9 +8,11 @@ import pytest
 from fastapi.testclient import TestClient
 
 from scheduler_service.bootstrap import Stores
+from scheduler_service.core.instants import SECOND, format_instant, parse_instant
 from scheduler_service.core.messages import CancelRun, RunEnqueued
 from scheduler_service.core.run_state import RunState
 from tests.support.answering_leader import AnsweringLeader
+from tests.support.processes import wait_until
 
 RUNS = "/api/v1/runs"
 FUTURE = "2999-01-01T00:00:00Z"
@@ -50,6 +53,34 @@ def test_a_deadline_after_the_year_9999_is_refused_by_its_field(api: TestClient)
     batch = api.post(f"{RUNS}/batch", json={"runs": [last, {**last, "start_within": "30d"}]})
     assert [e["loc"] for e in batch.json()["errors"]] == [["runs", "1", "start_within"]]
     assert api.post(RUNS, json={**last, "start_within": "59s"}).status_code == 201
+
+
+def test_a_run_whose_deadline_is_over_at_the_request_is_refused_and_creates_nothing(
+    api: TestClient, leader: AnsweringLeader
+) -> None:
+    over = {"task": "t", "run_at": "2020-01-01T00:00:00Z", "start_within": "1h"}
+    refused = api.post(RUNS, json=over)
+    assert (refused.status_code, [e["loc"] for e in refused.json()["errors"]]) == (422, [["run_at"]])
+    batch = api.post(f"{RUNS}/batch", json={"runs": [{"task": "t"}, over, {"task": "t"}, over]})
+    assert batch.status_code == 422
+    assert [e["loc"] for e in batch.json()["errors"]] == [["runs", "1", "run_at"], ["runs", "3", "run_at"]]
+    assert api.get(RUNS).json()["items"] == []
+    assert api.post(RUNS, json={"task": "t", "run_at": "2020-01-01T00:00:00Z"}).status_code == 201
+    lately = format_instant(time.time_ns() // 1000 - 60 * SECOND)
+    assert api.post(RUNS, json={**over, "run_at": lately}).status_code == 201
+
+
+def test_the_same_request_gives_the_same_run_also_after_its_deadline(api: TestClient, leader: AnsweringLeader) -> None:
+    run_at = format_instant(time.time_ns() // 1000 - SECOND // 2)
+    body = {"task": "t", "run_at": run_at, "start_within": "1s", "idempotency_key": "k"}
+    first = api.post(RUNS, json=body)
+    assert first.status_code == 201
+    start_by = parse_instant(first.json()["start_by"])
+    wait_until(lambda: time.time_ns() // 1000 > start_by, 5, lambda: "the clock stands")
+    again = api.post(RUNS, json=body)
+    assert (again.status_code, again.json()["run_id"]) == (200, first.json()["run_id"])
+    batch = {"runs": [body, {"task": "t"}]}
+    assert api.post(f"{RUNS}/batch", json=batch).json()["runs"][0]["run_id"] == first.json()["run_id"]
 
 
 def test_the_same_key_and_body_give_the_same_run_again_and_another_body_is_refused(

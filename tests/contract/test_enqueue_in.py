@@ -2,6 +2,7 @@
 
 import sqlite3
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
@@ -17,10 +18,10 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from scheduler_service.adapters.pg_wakeups import PgWakeups
 from scheduler_service.client import enqueue_in
 from scheduler_service.core.errors import BadValue, BadValues, Conflict, NotFound
-from scheduler_service.core.instants import MILLISECOND, SECOND, parse_instant
+from scheduler_service.core.instants import MILLISECOND, SECOND, format_instant, parse_instant
 from scheduler_service.core.run_requests import read_run
 from scheduler_service.core.run_state import RunState
-from tests.support.processes import Child, project_env
+from tests.support.processes import Child, project_env, wait_until
 from tests.support.store_bed import StoreBed
 
 pytestmark = pytest.mark.postgres
@@ -88,6 +89,26 @@ def test_what_commits_is_there_as_it_was_asked_for(url: str, postgres_stores: St
     assert run.due_at == run.scheduled_at == parse_instant("2099-01-01T00:00:00Z")
     assert (run.timeout, run.retry.max_attempts) == (300 * SECOND, 3)
     assert run.start_by == run.due_at + 90 * SECOND
+
+
+@each_way
+def test_a_deadline_that_is_over_is_refused_unless_the_run_is_there(
+    url: str, postgres_stores: StoreBed, opened: Way
+) -> None:
+    over: dict[str, Any] = {"run_at": "2020-01-01T00:00:00Z", "start_within": "1h"}
+    with opened(url) as mine:
+        for key in ({}, {"idempotency_key": "k"}):
+            with pytest.raises(BadValues, match="run_at plus start_within is over"):
+                enqueue_in(mine, "t", **over, **key)
+        started = time.time_ns() // 1000
+        soon: dict[str, Any] = {
+            "run_at": format_instant(started - SECOND // 2), "start_within": "1s", "idempotency_key": "late"
+        }  # fmt: skip
+        run_id = enqueue_in(mine, "t", **soon)
+        mine.commit()
+        wait_until(lambda: time.time_ns() // 1000 > started + SECOND // 2, 5, lambda: "the clock stands")
+        assert enqueue_in(mine, "t", **soon) == run_id
+    assert postgres_stores.runs.get(run_id).state is RunState.SCHEDULED
 
 
 @each_way
