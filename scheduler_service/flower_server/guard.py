@@ -23,6 +23,7 @@ _OPEN_PATH: Final = "/healthcheck"
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _READS_BY_POST: Final = frozenset({"/tasks/datatable"})
 """Flower's own list of tasks asks for its rows by POST."""
+_ONLY_GET: Final = "a ticket is redeemed by GET alone: follow the dashboard's link in a browser"
 _MOST_FAILURES: Final = 10
 _FAILURES_WITHIN: Final = 10 * SECOND
 _MOST_SENDERS: Final = 1000
@@ -86,7 +87,8 @@ class Guard:
         if asked.path == _OPEN_PATH and asked.method in _READS:
             return Admitted()
         if asked.path == LOGIN_PATH:
-            return self._redeem(asked.ticket, now)
+            # A browser follows the link by GET; what checks links asks by HEAD and must not use the ticket up.
+            return self._redeem(asked.ticket, now) if asked.method == "GET" else Refused(405, _ONLY_GET)
         return self._authorised(asked, now)
 
     def _wrong_host(self, asked: Asked) -> str | None:

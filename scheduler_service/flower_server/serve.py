@@ -166,6 +166,8 @@ class _Refusal(_Answer):
         self.set_status(self._refused.status)
         if self._refused.status == 401:
             self.set_header("WWW-Authenticate", 'Basic realm="flower"')
+        elif self._refused.status == 405:
+            self.set_header("Allow", "GET")
         self.finish(_PAGE.format(head="", sentence=html.escape(self._refused.sentence)))
 
 

@@ -130,6 +130,13 @@ def redeem(guard: Guard, text: str, now: int = NOW) -> object:
     return guard.judge(Asked("GET", LOGIN_PATH, HOST, ticket=text), now)
 
 
+def test_what_is_no_get_does_not_use_a_ticket_up(guard: Guard) -> None:
+    text = ticket()
+    for method in ("HEAD", "OPTIONS", "POST", "PUT", "DELETE"):
+        assert status(guard.judge(Asked(method, LOGIN_PATH, HOST, ticket=text), NOW)) == 405
+    assert isinstance(redeem(guard, text), LoggedIn)
+
+
 def test_a_ticket_counts_once(guard: Guard) -> None:
     text = ticket()
     found = redeem(guard, text)

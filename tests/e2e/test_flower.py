@@ -4,12 +4,14 @@ import http.server
 import json
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from scheduler_service.flower_server.tickets import LOGIN_PATH, new_ticket, sealed
 from tests.support.browser import Browser, find_browser
 from tests.support.command_line import Itinerary
 from tests.support.flower_process import PASSWORD, FlowerProcess, flower, routes
@@ -80,6 +82,16 @@ def test_with_the_password_every_page_is_there_and_none_may_be_framed_or_read_by
         assert answer.headers["cross-origin-resource-policy"] == "same-origin"
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert running.ask("GET", path, password="wrong").status in (401, 429)
+
+
+def test_a_checker_of_links_does_not_use_a_ticket_up(running: FlowerProcess) -> None:
+    ticket = sealed(new_ticket("me", "viewer", "/tasks", time.time_ns() // 1000, "ticket"), PASSWORD, "ticket")
+    address = f"{LOGIN_PATH}?ticket={ticket}"
+    head = running.ask("HEAD", address)
+    assert (head.status, head.headers["allow"]) == (405, "GET")
+    assert "set-cookie" not in head.headers
+    assert running.ask("GET", address).status == 200
+    assert running.ask("GET", address).status == 403
 
 
 def test_without_a_password_it_does_not_start(tmp_path: Path) -> None:
