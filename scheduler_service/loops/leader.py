@@ -103,7 +103,7 @@ class Leader:
     def _acquire(self) -> Lease | None:
         try:
             stalled = self._stalled()
-            if self._redis.leaves_it_to_others(None if self._seen is None else self._seen[0]):
+            if self._redis.leaves_it_to_others(None if self._seen is None else self._seen[0], stalled is not None):
                 return None
             return self._leases.acquire(_SHARD, self._holder, self._ttl, stalled)
         except StoreUnavailable as exc:
@@ -136,6 +136,7 @@ class Leader:
         silence = None if self._seen is None else (monotonic() - self._seen[1]) / SECOND
         self._outside.meter.leading(lease.term, silence)
         log.info("leading", term=lease.term, holder=lease.holder, zone_rules=rules_in_use().words)
+        self._redis.leading(lease.term)
         self._zones.leading(lease.term, None if self._seen is None else self._seen[0])
         try:
             self._loop.run()

@@ -1,8 +1,8 @@
 """Whether this process reaches Redis and the broker, asked each second, and what follows for its part in the election.
 
 A leader without one of them for three ttls says so beside its lease, and gives it up if a standby says that it reaches
-both; else it keeps it, since another would do no better. A standby without leaves a free lease to others for a ttl.
-The leader records by marks which Redis and broker it uses; a standby with others reports that.
+both; else it keeps it, since another would do no better. The leader records by marks which Redis and broker it uses; a
+standby with others reports that. A standby without, or with others, leaves a free lease to the right ones for a ttl.
 """
 
 import threading
@@ -27,6 +27,7 @@ _EVERY_SECONDS: Final = 1.0
 _REACH: Final = "check ITINERARY_REDIS_URL and ITINERARY_BROKER_URL, and the network between"
 # A wipe takes the marks, and the leader puts others a second later.
 _DIFFERS_AFTER: Final = 5 * SECOND
+_FIRST_ANSWER_SECONDS: Final = 0.25
 
 
 class RedisWatch:
@@ -53,6 +54,8 @@ class RedisWatch:
         self._recorded: tuple[int, Marks] | None = None
         self._differs_since: Duration | None = None
         self._reported: tuple[int, str] | None = None
+        self._other: str | None = None
+        self._asked = threading.Event()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="redis-watch", daemon=True)
 
@@ -65,19 +68,36 @@ class RedisWatch:
         self._stopped.set()
         self._thread.join(_EVERY_SECONDS)
 
-    def leaves_it_to_others(self, view: LeaseView | None) -> bool:
-        """Whether this standby does not take the lease, as it was just read, though it may be free."""
+    def leaves_it_to_others(self, view: LeaseView | None, stalled: bool = False) -> bool:
+        """Whether this standby does not take the lease, as it was just read, though it may be free or `stalled`.
+
+        Without Redis, or with other servers than the leader before, it gives a ttl to standbys that workers hear.
+        """
+        self._asked.wait(_FIRST_ANSWER_SECONDS)
         now = monotonic()
         self._compare(view, now)
-        is_free = view is None or view.resigned or not view.live
+        is_free = view is None or view.resigned or not view.live or stalled
         if not is_free:
             self._free_since = None
         elif self._free_since is None:
             self._free_since = now
+        found = self._found
+        other = None if view is None else differing(view.marks, found or Marks())
+        self._other = None if found is None else other
         if self._away_since is None:
             self._offer(view, now)
-            return False
+            if other is None:
+                return False
         return self._free_since is None or now - self._free_since < self._ttl
+
+    def leading(self, term: int) -> None:
+        """Report that this process took the lease with other servers than the leader before; nobody better did."""
+        if self._other is not None:
+            log.error(
+                f"leading with {self._other} than the leader before, or its data are lost: "
+                "workers and API that use the one before are not reached",
+                term=term, remedy=SAME_REDIS,
+            )  # fmt: skip
 
     def _offer(self, view: LeaseView | None, now: Duration) -> None:
         """Offer relief, but not with the data of another leader; where there is no mark, the data may be lost."""
@@ -118,6 +138,7 @@ class RedisWatch:
                 self._away_since = monotonic() if self._away_since is None else self._away_since
             except Exception:  # leading goes on without this thread's word, and nobody would hear that it died
                 log.exception("Redis was not asked")
+            self._asked.set()
             self._judge()
             self._stopped.wait(_EVERY_SECONDS)
 

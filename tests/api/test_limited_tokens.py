@@ -2,17 +2,19 @@
 
 import hashlib
 import itertools
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import create_engine, text
 
 from scheduler_service.config import Settings
 from scheduler_service.core.errors import BadValues
 from scheduler_service.core.limits import Limits
 from tests.api.test_auth import bearer
-from tests.support.answering_leader import AnsweringLeader
+from tests.support.answering_leader import STATISTICS, AnsweringLeader
 from tests.support.routes import routes_of
 
 HOURLY = {"kind": "hourly", "minute": 0}
@@ -20,6 +22,7 @@ SECRET = "theirs"
 LIMITS = {"queues": "queues=mail,ours", "tasks": "tasks=ours.*,echo", "jobs": "jobs=ours."}
 ROLES = {"admin": ("root",), "enqueuer": ("e1", "e2")}
 QUERIES = ("", "?queue=theirs", "?job_id=theirs.job", "?state=cancelled", "?limit=1", "?total=true")
+SERVED = (["ours"], [SECRET], ["ours", SECRET])
 NONSENSE = ("", "queues=", "queues=a;queues=b", "teams=a", "tasks=*a*", "jobs=", "queues", "jobs=a,")
 NEEDED = {
     "/api/v1/jobs/{job_id}/explain": "?at=2026-11-01T01:00:00Z",
@@ -66,6 +69,18 @@ def shared(client_of: Callable[[Settings], TestClient], settings: Settings) -> T
     return api
 
 
+@pytest.fixture(autouse=True)
+def queues_of_both(leader: AnsweringLeader) -> None:
+    """The leader tells of queues and workers of both teams, and of one worker that serves both."""
+    worker = {**STATISTICS["workers"][0], "running": []}
+    queue = {**STATISTICS["queues"][0], "oldest_due_at": "2026-11-27T10:00:00Z"}
+    leader.statistics = {
+        **STATISTICS,
+        "workers": [{**worker, "name": f"celery@{n}", "queues": served} for n, served in enumerate(SERVED)],
+        "queues": [{**queue, "name": name, "pending": count} for name, count in (("ours", 3), (SECRET, 987))],
+    }
+
+
 def others_of(api: TestClient) -> tuple[list[str], dict[str, Any]]:
     found = api.get("/api/v1/runs?queue=theirs&limit=1000", headers=bearer("root")).json()["items"]
     assert found
@@ -92,10 +107,45 @@ def test_no_route_shows_a_row_of_others(shared: TestClient, leader: AnsweringLea
             answer = shared.get(address + NEEDED.get(path, ""), headers=token)
             named = address != path
             assert answer.status_code in ((404, 403) if named else (200, 403)), (address, answer.text)
-            text = answer.text if not named else answer.text.replace(job_id, "").replace(run_id, "")
-            assert SECRET not in text, (address, text)
+            shown = answer.text if not named else answer.text.replace(job_id, "").replace(run_id, "")
+            assert SECRET not in shown, (address, shown)
+            assert not re.search(r"\b987\b", shown), (address, shown)
             addresses += 1
     assert addresses > 60
+
+
+@pytest.mark.parametrize(("limit", "listed", "served"), [
+    ("queues", ["ours"], [["ours"], ["ours"]]), ("tasks", [], [[], [], []]), ("jobs", [], [[], [], []]),
+])  # fmt: skip
+def test_figures_of_queues_are_for_tokens_with_queues(
+    shared: TestClient, limit: str, listed: list[str], served: list[list[str]]
+) -> None:
+    token = bearer(f"{limit}-viewer")
+    found = shared.get("/api/v1/queues", headers=token).json()["items"]
+    assert [queue["name"] for queue in found] == listed
+    workers = shared.get("/api/v1/workers", headers=token).json()["items"]
+    assert [worker["queues"] for worker in workers] == served
+    assert shared.get("/api/v1/scheduler/status", headers=token).json()["workers"] == len(served)
+    assert "No worker is heard" not in shared.get("/", headers=token).text
+    for name, depth in (("ours", "3"), (SECRET, "987")):
+        whole = shared.get("/api/v1/queues", headers=bearer("root")).json()["items"]
+        assert str(next(queue for queue in whole if queue["name"] == name)["depth"]) == depth
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_why_a_run_of_ours_waits_is_told_with_its_queue(shared: TestClient, settings: Settings, limit: str) -> None:
+    own = shared.get("/api/v1/runs?job_id=ours.job&limit=1", headers=bearer(f"{limit}-viewer")).json()["items"][0]
+    engine = create_engine(settings.database_url)
+    with engine.begin() as connection:
+        sent = (
+            "UPDATE runs SET state = 'pending', pending_at = created_at, published_at = created_at WHERE run_id = :id"
+        )
+        connection.execute(text(sent), {"id": own["run_id"]})
+    engine.dispose()
+    told = [shared.get(f"/api/v1/runs/{own['run_id']}/explain", headers=bearer(who)).json()
+            for who in (f"{limit}-viewer", "root")]  # fmt: skip
+    assert told[0] == told[1]
+    assert "no worker" not in str(told[0]).lower()
 
 
 def test_lists_hold_all_of_ours_and_nothing_else_with_every_filter(shared: TestClient) -> None:
@@ -226,8 +276,8 @@ def test_without_a_token_only_probes_answer(shared: TestClient) -> None:
 
 def test_limits_are_read_with_commas_within_and_between() -> None:
     limits = "queues=x,y;tasks=shop.*;jobs=shop."
-    text = f"a:viewer:{digest('a')}:{limits}, b:operator:{digest('b')},c:enqueuer:{digest('c')}"
-    a, b, c = Settings(api_tokens=text).api_tokens  # type: ignore[arg-type]  # a text is read
+    line = f"a:viewer:{digest('a')}:{limits}, b:operator:{digest('b')},c:enqueuer:{digest('c')}"
+    a, b, c = Settings(api_tokens=line).api_tokens  # type: ignore[arg-type]  # a text is read
     assert a.limits == Limits(("x", "y"), ("shop.*",), ("shop.",))
     assert b.limits.none
     assert c.limits == Limits(owner="c")

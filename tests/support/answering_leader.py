@@ -40,6 +40,7 @@ class AnsweringLeader(AbstractContextManager["AnsweringLeader"]):
 
     def __init__(self, redis_url: str) -> None:
         self.heard: list[InboxMessage] = []
+        self.statistics = STATISTICS
         self._inbox = RedisInbox(redis_url)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._serve, daemon=True, name="answering leader")
@@ -72,16 +73,15 @@ class AnsweringLeader(AbstractContextManager["AnsweringLeader"]):
                 message = decode(fields)
                 self.heard.append(message)
                 if isinstance(message, Query | RebalanceAsked):
-                    self._inbox.reply(message.reply_to, _answer(message))
+                    self._inbox.reply(message.reply_to, self._answer(message))
 
-
-def _answer(question: Query | RebalanceAsked) -> dict[str, Any]:
-    if isinstance(question, RebalanceAsked):
-        return dict(EXAMPLES["PreviewOut" if question.kind == "preview" else "RebalanceOut"])
-    match question.what:
-        case "metrics":
-            return {"text": "scheduler_is_leader 1\n"}
-        case "distribution":
-            return dict(EXAMPLES["DistributionOut"])
-        case _:
-            return STATISTICS
+    def _answer(self, question: Query | RebalanceAsked) -> dict[str, Any]:
+        if isinstance(question, RebalanceAsked):
+            return dict(EXAMPLES["PreviewOut" if question.kind == "preview" else "RebalanceOut"])
+        match question.what:
+            case "metrics":
+                return {"text": "scheduler_is_leader 1\n"}
+            case "distribution":
+                return dict(EXAMPLES["DistributionOut"])
+            case _:
+                return self.statistics
