@@ -46,8 +46,6 @@ def follow(state: SchedulerState, step: Step, job_ids: Iterable[str]) -> None:
     """Tell the balancer what these jobs are now; those without a place get one, ahead of what is planned already."""
     jobs = [state.jobs[job_id].current for job_id in job_ids if job_id in state.jobs]
     earliest = max(state.cursor, step.now + state.settings.pre_schedule_interval) + _MARGIN
-    # Whole seconds: an occurrence's name is shorter, and nobody wants the microseconds.
-    earliest += -earliest % SECOND
     for start in range(0, len(jobs), _AT_ONCE):
         step.others.append(FollowJobs(tuple(jobs[start : start + _AT_ONCE]), step.now, earliest))
 

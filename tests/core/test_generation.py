@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from scheduler_service.core.effects import AcceptGeneration, MoveRuns, TakeClaims
-from scheduler_service.core.feedback import GenerationAccepted, Shutdown
+from scheduler_service.core.feedback import GenerationAccepted, InboxRead, Shutdown
 from scheduler_service.core.generation import GATHER_AT_MOST, accepted, look
 from scheduler_service.core.instants import MINUTE, SECOND, Instant
 from scheduler_service.core.iteration import iterate
@@ -482,6 +482,18 @@ def test_a_redis_that_does_not_answer_is_looked_at_again(world: World) -> None:
     world.restart_redis()
     world.advance(3 * SECOND)
     assert world.claims.look().accepted
+
+
+def test_what_is_read_before_the_inbox_begins_anew_moves_no_position(world: World) -> None:
+    """It would be a position in a stream that is no more, beyond entries of the new one that nobody read."""
+    before, world.deaf = world.state.position, True
+    world.wipe()
+    world.advance(2 * SECOND)
+    assert world.state.generation.rereading
+    world.state, _ = iterate(world.state, [InboxRead((), "99-0")], world.now)
+    assert world.state.position == before != "99-0"
+    world.state, _ = iterate(world.state, [InboxRead((), "1-0", anew=True)], world.now)
+    assert world.state.position == "1-0"
 
 
 class TestReady:

@@ -5,10 +5,22 @@ from typing import Any
 
 import pytest
 
+from scheduler_service.core.effects import ReadJobs
 from scheduler_service.core.identity import manual_run_id
 from scheduler_service.core.instants import HOUR, MINUTE, SECOND, Instant, format_instant, parse_instant
+from scheduler_service.core.iteration import iterate
 from scheduler_service.core.model import Job, NewRun, RunKind
-from scheduler_service.core.placements import placed
+from scheduler_service.core.placements import (
+    FollowJobs,
+    JobsPlaced,
+    PlaceJobs,
+    Placement,
+    PlacesFound,
+    RebalanceAsked,
+    RebalanceOrder,
+    RebalancePlan,
+    placed,
+)
 from scheduler_service.core.slot_balancer import slot_key
 from scheduler_service.core.state import CoreSettings
 from tests.support.world import MONDAY, World
@@ -352,3 +364,36 @@ def test_a_place_that_comes_too_late_to_be_planned_is_looked_for_again(world: Wo
     assert job.placed_anchor > world.now
     world.advance(2 * HOUR)
     assert world.runs("a")[0].scheduled_at == job.placed_anchor
+
+
+def test_places_are_whole_seconds_though_the_clock_is_not(world: World) -> None:
+    """An occurrence's name is shorter, and nobody wants the microseconds."""
+    assert world.now % SECOND
+    for n, every in enumerate(["1s", "7s", "10s", "40s", "25m", "1h", "1d"]):
+        assert (balanced(world, f"job{n}", every).placed_anchor or 0) % SECOND == 0
+
+
+def test_a_place_that_was_found_for_a_job_without_one_is_not_given_to_a_job_that_has_one(world: World) -> None:
+    job = balanced(world, "a", "2h")
+    assert job.placed_anchor is not None
+    found = Placement("a", job.version, None, job.placed_anchor + MINUTE)
+    world.state, effects = iterate(world.state, [PlacesFound((found,), world.now)], world.now)
+    assert world.state.jobs["a"].current.placed_anchor == job.placed_anchor
+    assert not [one for one in effects if isinstance(one, PlaceJobs)]
+
+
+def test_a_move_that_the_database_refused_is_not_known_as_one(world: World) -> None:
+    """What is known would be planned, until the job is read again."""
+    clustered(world, 3)
+    before = anchors(world)
+    plan = RebalancePlan("p", "rebalance", 0, world.now, (), (), (), ())
+    asked = RebalanceAsked("rebalance", "p", "p", False, "ann", "operator")
+    moves = tuple(
+        Placement(job_id, 1, before[job_id], MONDAY + 4 * HOUR, cause="rebalance") for job_id in ("job00", "job01")
+    )
+    done = JobsPlaced(PlaceJobs(moves, world.now, RebalanceOrder(plan, asked)), frozenset({"job00"}))
+    world.state, effects = iterate(world.state, [done], world.now)
+    known = {job_id: world.state.jobs[job_id].current.placed_anchor for job_id in before}
+    assert known == {**before, "job01": MONDAY + 4 * HOUR}
+    assert [one.job_ids for one in effects if isinstance(one, ReadJobs)] == [("job00",)]
+    assert [[job.job_id for job in one.jobs] for one in effects if isinstance(one, FollowJobs)] == [["job01"]]

@@ -13,6 +13,7 @@ from scheduler_service.core.policies import (
     could_go_since,
     decide_overlap,
     judge_lateness,
+    next_attempt,
 )
 from scheduler_service.core.run_state import Event, RunState
 
@@ -129,3 +130,11 @@ def test_a_failure_with_attempts_left_is_tried_again_and_without_is_the_end() ->
     assert after_failure(running(1, most=2), Event.FAIL, NOW) == (RunState.RETRYING, NOW + 5 * SECOND)
     assert after_failure(running(2, most=2), Event.FAIL, NOW) == (RunState.FAILED, None)
     assert after_failure(running(1, most=1), Event.LOSE, NOW) == (RunState.FAILED, None)
+
+
+def test_the_next_attempt_keeps_nothing_of_the_one_before() -> None:
+    """Its `seq` above all: no message of it exists, and a worker's report of that number is of the attempt before."""
+    ended = running(1, most=2)._replace(seq=7, pending_at=1, published_at=2, started_at=3, worker="w")
+    fresh = running(2, most=2)._replace(state=RunState.RETRYING, due_at=NOW)
+    assert next_attempt(ended, NOW) == fresh
+    assert (fresh.seq, fresh.worker, fresh.published_at) == (0, None, None)

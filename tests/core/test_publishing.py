@@ -1,10 +1,17 @@
 """What the broker does not take is tried again: soon, then seldom, and without the others."""
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import pytest
 
+from scheduler_service.core.effects import Publish
 from scheduler_service.core.errors import BadValue
+from scheduler_service.core.feedback import Published, RunsMoved, RunsRenewed
 from scheduler_service.core.fields import read_queue
 from scheduler_service.core.instants import MINUTE, SECOND
+from scheduler_service.core.iteration import iterate
 from scheduler_service.core.model import RetryPolicy
 from scheduler_service.core.run_state import RunState
 from scheduler_service.loops.store_syncer import Move
@@ -92,3 +99,37 @@ def test_marks_alone_wait_while_moves_are_under_way_and_not_for_ever(world: Worl
     assert world.run(sent).published_at is None
     world.advance(6 * SECOND)
     assert world.run(sent).published_at is not None
+
+
+def test_a_publish_of_an_attempt_that_is_over_dates_no_later_one(world: World) -> None:
+    world.workers.listening = False
+    run_id = world.enqueue(retry=RetryPolicy(max_attempts=2, initial=SECOND, jitter=False))
+    (sent,) = world.dispatcher.published
+    error = {"type": "ValueError", "message": "", "traceback": None}
+    world.tell("failed", task_id=attempt_of(run_id), worker="w", error=error)
+    world.dispatcher.unanswered = 1_000
+    world.advance(2 * SECOND)
+    assert (world.run(run_id).state, world.run(run_id).attempt) == (RunState.PENDING, 2)
+    world.state, _ = iterate(world.state, [Published((sent,), world.now)], world.now)
+    assert run_id not in world.state.published  # its silence would be counted from there
+
+
+@pytest.mark.parametrize("answer", [RunsMoved, partial(RunsRenewed, cause="unconfirmed")])
+def test_what_ended_while_it_was_moved_or_renewed_is_not_published(world: World, answer: Callable[..., Any]) -> None:
+    run_id = world.enqueue()
+    world.advance(SECOND)
+    (sent,) = world.dispatcher.published
+    assert world.run(run_id).state is RunState.COMPLETED
+    world.state, effects = iterate(world.state, [answer((sent,), ())], world.now)
+    assert not [one for one in effects if isinstance(one, Publish)]
+    known = world.state.runs.get(run_id)
+    assert known is not None
+    assert known.state is RunState.COMPLETED
+
+
+def test_a_worker_is_shown_for_ten_minutes_of_silence(world: World) -> None:
+    world.workers.beat()
+    world.advance(9 * MINUTE)
+    assert "w1" in world.state.workers
+    world.advance(MINUTE + 2 * SECOND)
+    assert world.state.workers == {}

@@ -184,3 +184,30 @@ def test_an_undo_leaves_alone_what_was_changed_runs_or_is_about_to_run() -> None
     back = undone(jobs, moved, busy=("busy",))
     assert reasons(back) == {"edited": "changed", "busy": "job_running", "soon": "protection_window", "gone": "changed"}
     assert [(m.job_id, m.new_time) for m in back.moves] == [("fine", LATER)]
+
+
+def test_a_preview_is_named_by_what_it_would_do() -> None:
+    """A leader that makes it anew from other jobs must not carry that out under the name of what was seen."""
+    seen, again, other = (plan_of(balancer_of(clustered(number))).plan_id for number in (5, 5, 6))
+    assert seen == again != other
+    assert seen.startswith(f"{asked().plan_id}.")
+
+
+def test_a_plan_that_brings_nothing_moves_nothing() -> None:
+    """A lower peak for one job, at its place in the week, and neither the score nor the evenness any better."""
+    jobs = [at_place("job0", 100 * MINUTE, NOW + 30 * HOUR), at_place("job1", 7 * DAY, NOW + 25 * HOUR)]
+    plan = plan_of(balancer_of(jobs))
+    assert plan.moves == ()
+    assert plan.projected_slots == plan.slots
+
+
+def test_where_the_score_gains_nothing_no_move_takes_an_occurrence_out_of_the_coming_day() -> None:
+    jobs = [
+        at_place("job0", 100 * MINUTE, NOW + 1695 * MINUTE),
+        at_place("job1", 45 * MINUTE, NOW + 1215 * MINUTE),
+        at_place("job2", DAY, NOW + 75 * MINUTE),
+        at_place("job3", 100 * MINUTE, NOW + 135 * MINUTE),  # 14 times in the day; 13 from 12:32 on
+    ]
+    plan = plan_of(balancer_of(jobs))
+    assert [(move.job_id, move.new_time) for move in plan.moves] == [("job0", NOW + 1695 * MINUTE - 5 * SECOND)]
+    assert sum(plan.projected_slots) == sum(plan.slots)
