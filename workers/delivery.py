@@ -228,7 +228,9 @@ def unrun_code(outcome: object) -> Exception | None:
         return None
     if inspect.iscoroutine(outcome) or inspect.isgenerator(outcome):
         outcome.close()
-    return TypeError(f"the task {what}: it returned a {type(outcome).__name__}, and its body did not run; {instead}")
+    kind = type(outcome).__name__
+    article = "an" if kind[0].lower() in "aeiou" else "a"
+    return TypeError(f"the task {what}: it returned {article} {kind}, and its body did not run; {instead}")
 
 
 def _flagged(connection: RedisConnection, task_id: str) -> bool:

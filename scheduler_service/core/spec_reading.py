@@ -20,7 +20,7 @@ def only_known(spec: Mapping[str, Any], known: Iterable[str]) -> None:
     allowed = ("kind", *known)
     for key in spec:
         if key not in allowed:
-            raise BadValue(str(key), spec[key], f"a {spec.get('kind')} schedule has {', '.join(allowed)}")
+            raise BadValue(str(key), spec[key], f"a schedule of kind {spec.get('kind')} has {', '.join(allowed)}")
 
 
 def choice(spec: Mapping[str, Any], key: str, allowed: tuple[str, ...]) -> str:

@@ -28,7 +28,7 @@ RULES = re.compile(
     r"|the header Idempotency-Key has another one|name a source|each job once|duplicate"
     r"|give a Celery task name|printable characters|half of a surrogate pair|does not fit 64 bits"
     r"|nested|nest \d+ levels"
-    r"|one of sun, mon|schedule has kind|this field is not known"
+    r"|one of sun, mon|schedule of kind \w+ has kind|this field is not known"
 )
 # JSON Schema calls 5.0 an integer; the API wants it written as one.
 WHOLE_FLOAT = re.compile(r": -?\d+(\.0|(\.\d+)?e\+?\d+) is not accepted")

@@ -107,6 +107,11 @@ def test_a_bad_value_is_refused_by_its_field_and_says_what_is_allowed(spec: Any,
         canonical_spec(spec) if field != "schedule.days" else parse_schedule(spec, job_id="job", made_at=MADE)
 
 
+def test_a_key_that_a_kind_does_not_have_is_answered_with_those_that_it_has() -> None:
+    with pytest.raises(BadValue, match="a schedule of kind interval has kind, every"):
+        parse_schedule({"kind": "interval", "every": "5m", "minute": 1}, job_id="job", made_at=MADE)
+
+
 def test_an_unknown_zone_is_answered_with_the_nearest_names() -> None:
     with pytest.raises(BadValue, match="did you mean Europe/Berlin"):
         parse_schedule({"kind": "hourly", "minute": 1, "timezone": "berlin"}, job_id="job", made_at=MADE)

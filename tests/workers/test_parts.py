@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import closing
 from typing import Any
 
@@ -21,7 +21,7 @@ from workers.board import Board
 from workers.celery_app import make_app
 from workers.connection import RedisConnection, patiently, usable_url
 from workers.current import CurrentRun, current_run
-from workers.delivery import is_ours
+from workers.delivery import is_ours, unrun_code
 from workers.heartbeat import Heart, Owed
 from workers.held import HeldRequests
 from workers.mixin import Claiming, give_claim
@@ -146,6 +146,17 @@ def test_a_redis_url_that_cannot_be_read_is_named_without_its_password() -> None
     with pytest.raises(BadValue) as refusal:
         _ = RedisConnection("redis://:hunter2@host:port/0").client
     assert "hunter2" not in str(refusal.value)
+
+
+async def _counts() -> AsyncIterator[int]:
+    yield 1
+
+
+@pytest.mark.parametrize(
+    ("outcome", "named"), [(_counts(), "an async_generator"), ((n for n in ()), "a generator")], ids=["async", "plain"]
+)
+def test_what_a_body_that_did_not_run_returned_is_named_with_its_article(outcome: object, named: str) -> None:
+    assert f"it returned {named}, and its body did not run" in str(unrun_code(outcome))
 
 
 def test_cancelled_is_asked_seldom_and_stays_true(monkeypatch: pytest.MonkeyPatch) -> None:
