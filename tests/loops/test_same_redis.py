@@ -1,5 +1,6 @@
 """Leader, standby, API and command line on two real Redis servers: whoever uses another one hears of it."""
 
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
@@ -17,12 +18,15 @@ from scheduler_service.cli.doctor import examine
 from scheduler_service.cli.status import redis_warnings
 from scheduler_service.config import Settings
 from scheduler_service.core.instants import SECOND
+from scheduler_service.core.redis_marks import SAME_REDIS
 from tests.support.leading import LeaderThread
 from tests.support.processes import wait_until
 from tests.support.proxy import FaultProxy
 from tests.support.redis_server import RedisServer
 
 pytestmark = [pytest.mark.redis, pytest.mark.slow]
+
+TTL = 2 * SECOND
 
 
 @contextmanager
@@ -56,9 +60,9 @@ def test_a_standby_an_api_and_a_doctor_with_another_redis_say_so_with_the_cure(
 ) -> None:
     right = Settings(database_url=sqlite_url, redis_url=redis_url)
     wrong = Settings(database_url=sqlite_url, redis_url=redis_server.url)
-    with LeaderThread(sqlite_url, redis_url) as one, capture_logs() as logs:
+    with LeaderThread(sqlite_url, redis_url, ttl=TTL) as one, capture_logs() as logs:
         wait_until(lambda: is_recorded(one), 20, "the leader to record its marks")
-        with LeaderThread(sqlite_url, redis_server.url, holder="two") as two:
+        with LeaderThread(sqlite_url, redis_server.url, holder="two", ttl=TTL) as two:
             wait_until(lambda: shows(two, "scheduler_redis_differs 1.0"), 20, "the standby's metric")
             assert shows(one, "scheduler_redis_differs 0.0")
             with api_of(right) as api:
@@ -81,9 +85,13 @@ def test_a_standby_an_api_and_a_doctor_with_another_redis_say_so_with_the_cure(
             told = capsys.readouterr().out
             assert "FAIL  same redis  the leader uses another Redis and another broker than this command; give" in told
             assert "--    leader      not asked: see same redis\n" in told
+            stopped_at = time.monotonic()
             one.stop()
-            wait_until(lambda: leads(two), 20, "the second to lead")
+            wait_until(lambda: leads(two), 20, "the second to lead, since no other does")
+            assert time.monotonic() - stopped_at >= TTL / SECOND
             wait_until(lambda: shows(two, "scheduler_redis_differs 0.0"), 20, "its metric to be at rest")
+    (taken,) = [entry for entry in logs if entry["event"].startswith("leading with another Redis and another broker")]
+    assert (taken["log_level"], taken["term"], taken["remedy"]) == ("error", 2, SAME_REDIS)
     said = [entry for entry in logs if "this standby uses" in entry["event"]]
     assert [entry["log_level"] for entry in said] == ["error"]
     assert "ITINERARY_REDIS_URL" in said[0]["remedy"]
@@ -129,5 +137,8 @@ def test_a_standby_with_the_data_of_another_leader_does_not_relieve_one_without_
                 wait_until(lambda: is_without_redis(one), 20, "the leader to say that it has no Redis")
                 wait_until(lambda: shows(two, "scheduler_redis_differs 1.0"), 20, "the standby to see the difference")
                 assert (leads(one), leads(two)) == (True, False)
-                with LeaderThread(sqlite_url, redis_url, holder="three", ttl=SECOND):
-                    wait_until(lambda: not leads(one), 30, "the leader to give way to a standby that reaches its Redis")
+                with LeaderThread(sqlite_url, redis_url, holder="three", ttl=SECOND) as three:
+                    wait_until(lambda: leads(three), 30, "the standby with the leader's Redis to take over")
+                    view = three.leases.peek(0)
+                    assert view is not None
+                    assert (view.term, view.holder) == (2, "three")
