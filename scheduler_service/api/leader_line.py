@@ -48,6 +48,10 @@ class LeaderLine:
         """The leader's answer; Problem 503 where none leads or Redis is away."""
         return self.request("query", {"what": what, **({} if subject is None else {"subject": subject})})
 
+    def statistics_around(self, queue: str) -> Mapping[str, Any]:
+        """The statistics, for a caller who was shown a row of this queue."""
+        return self.ask("statistics")
+
     def request(self, kind: str, body: Mapping[str, Any], within: Duration = ANSWER_WITHIN) -> Mapping[str, Any]:
         """The leader's answer to one entry of this kind, waited for as long as `within`; errors as `ask` has them."""
         reply_to = f"api-{uuid7()}"

@@ -166,19 +166,28 @@ class LimitedLeader(LeaderLine):
             case _:
                 raise outside(f"the installation's {what}")
 
+    def statistics_around(self, queue: str) -> Mapping[str, Any]:
+        """See LeaderLine; asked for once a row of the queue was seen."""
+        return self._own(self._leader.ask("statistics"), queue)
+
     def request(self, kind: str, body: Mapping[str, Any], within: Duration = 0) -> Mapping[str, Any]:
         """See LeaderLine."""
         raise outside("what the leader decides for all jobs together")
 
-    def _own(self, seen: Mapping[str, Any]) -> Mapping[str, Any]:
-        queues = [queue for queue in seen["queues"] if self._limits.has_queue(queue["name"])]
-        workers = [self._worker(worker) for worker in seen["workers"]]
+    def _own(self, seen: Mapping[str, Any], also: str | None = None) -> Mapping[str, Any]:
+        queues = [queue for queue in seen["queues"] if self._sees(queue["name"], also)]
+        workers = [self._worker(worker, also) for worker in seen["workers"]]
         without = {name: value for name, value in seen.items() if name not in _FIGURES}
-        return {**without, "queues": queues, "workers": [worker for worker in workers if worker["queues"]]}
+        # Without queues= it cannot be told whose a worker is: all are listed, so that nobody is told that none lives.
+        kept = [worker for worker in workers if worker["queues"] or not self._limits.queues]
+        return {**without, "queues": queues, "workers": kept}
 
-    def _worker(self, worker: Mapping[str, Any]) -> dict[str, Any]:
+    def _sees(self, queue: str, also: str | None) -> bool:
+        return queue == also or self._limits.sees_queue(queue)
+
+    def _worker(self, worker: Mapping[str, Any], also: str | None) -> dict[str, Any]:
         running = [run_id for run_id in worker["running"][:_MOST] if self._sees_run(run_id)]
-        queues = [queue for queue in worker["queues"] if self._limits.has_queue(queue)]
+        queues = [queue for queue in worker["queues"] if self._sees(queue, also)]
         return {**worker, "running": running, "queues": queues}
 
 

@@ -72,7 +72,8 @@ def _with_live(context: ApiContext, facts: Facts) -> Facts:
         facts = replace(facts, in_queue=head.length, none_of_ours=head.none_of_ours)
     job_id = run.job_id if run.state is RunState.SCHEDULED else None
     try:
-        seen = context.ask_leader("statistics")
+        context.require_leader()
+        seen = context.leader.statistics_around(run.queue)
         job_runs = () if job_id is None else tuple(context.leader.ask("job", job_id).get("live_runs", ()))
     except Problem:
         return facts  # the explanation says that no leader answers

@@ -10,8 +10,8 @@ from scheduler_service.api import answers as shapes
 from scheduler_service.api.auth import require
 from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.documents import answers
-from scheduler_service.api.problems import Problem
 from scheduler_service.api.same_redis import other_servers
+from scheduler_service.api.who_leads import ask_holder
 from scheduler_service.core.errors import BrokerUnavailable
 from scheduler_service.core.instants import (
     MILLISECOND,
@@ -34,15 +34,9 @@ def status(context: Context) -> Response:
 
 def status_body(context: ApiContext) -> dict[str, Any]:
     """The status as JSON: the lease from the database, the rest from the leader itself."""
-    lease = context.stores.leases.peek(0)
+    lease, figures = ask_holder(context.stores.leases, context.leader)
     leads = lease if lease is not None and lease.live else None
-    live: Mapping[str, Any] = {}
-    answers: bool | None = None
-    if leads is not None:
-        try:
-            live, answers = context.leader.ask("statistics"), True
-        except Problem:
-            live, answers = {}, False  # it leads by the database, but is just gone, stands still or has no Redis
+    live: Mapping[str, Any] = figures or {}
     workers = live.get("workers")
     inbox_depth = _inbox_depth(context)
     return {
@@ -51,7 +45,7 @@ def status_body(context: ApiContext) -> dict[str, Any]:
         "since": format_instant(leads.acquired_at) if leads else None,
         "last_leader": lease.holder if lease else None,
         "last_heard_at": format_instant(lease.heard_at) if lease else None,
-        "leader_answers": answers,
+        "leader_answers": None if leads is None else figures is not None,
         "leader_without_redis": leads.without_redis if leads else None,
         "other_than_leaders": None if inbox_depth is None else other_servers(context, lease),
         "zone_rules": leads.zone_rules if leads else None,

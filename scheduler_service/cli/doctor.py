@@ -185,10 +185,14 @@ def _ask_redis(settings: Settings, command: str, argument: str) -> dict[str, Any
 
 def _leader(settings: Settings) -> str:
     with opened(settings) as database:
-        lease = SqlLeaseStore(database).peek(0)
+        leases = SqlLeaseStore(database)
+        asked = leases.peek(0)
+        answered = _statistics(settings)["term"] if asked is not None and asked.live else None  # it must answer, too
+        lease = leases.peek(0)  # the answer took up to a second
     if lease is None or not lease.live:
         raise NotWell("nobody leads")
-    _statistics(settings)  # it must answer, too
+    if answered != lease.term:
+        raise NotWell(f"{lease.holder} leads with term {lease.term}, but another answered")
     return f"{lease.holder} leads with term {lease.term}, and answers"
 
 

@@ -57,8 +57,12 @@ class Limits:
         return not self.jobs or job_id.startswith(self.jobs)
 
     def has_queue(self, queue: str) -> bool:
-        """Whether the queue may be seen."""
+        """Whether rows of the queue may lie within."""
         return not self.queues or queue in self.queues
+
+    def sees_queue(self, queue: str) -> bool:
+        """Whether figures of the queue may be seen. Other limits do not say whose a queue is: then of none."""
+        return self.none or queue in self.queues
 
     def _has(self, task: str, queue: str) -> bool:
         return self.has_queue(queue) and (not self.tasks or any(_names(pattern, task) for pattern in self.tasks))

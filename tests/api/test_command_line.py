@@ -108,7 +108,7 @@ def test_the_status_is_told_to_people_and_to_programs(itinerary: Itinerary) -> N
     leases = SqlLeaseStore(database)
     lease = leases.acquire(0, "test-holder", MINUTE)
     assert lease is not None
-    with AnsweringLeader(itinerary.env["ITINERARY_REDIS_URL"]):
+    with AnsweringLeader(itinerary.env["ITINERARY_REDIS_URL"], lease.term):
         seen = json.loads(itinerary.done("status", "--json"))
         text = itinerary.done("status")
         leases.mark_standby(0, lease.term, "2019c on another")
@@ -217,7 +217,7 @@ def test_doctor_names_the_queues_that_nobody_listens_on(itinerary: Itinerary) ->
     leases = SqlLeaseStore(database)
     lease = leases.acquire(0, "test-holder", MINUTE)
     assert lease is not None
-    with AnsweringLeader(itinerary.env["ITINERARY_REDIS_URL"]):
+    with AnsweringLeader(itinerary.env["ITINERARY_REDIS_URL"], lease.term):
         seen = itinerary("doctor").stdout
     leases.resign(lease)
     database.close()

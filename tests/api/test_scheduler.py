@@ -1,7 +1,15 @@
 """The leader's live state over HTTP, with and without a leader."""
 
+from contextlib import closing
+
+import pytest
 from fastapi.testclient import TestClient
 
+from scheduler_service.adapters.database import Database
+from scheduler_service.adapters.sql_lease import SqlLeaseStore
+from scheduler_service.cli.doctor import examine
+from scheduler_service.config import Settings
+from scheduler_service.core.instants import MINUTE
 from scheduler_service.core.zone_rules import rules_in_use
 from tests.support.answering_leader import AnsweringLeader
 
@@ -19,6 +27,46 @@ def test_the_status_joins_the_lease_and_what_the_leader_says(api: TestClient, le
         "last_rebuild_at": "2026-11-27T10:00:30Z",
         "last_iteration_at": "2026-11-27T10:00:31Z", "oldest_due_at": None, "active_runs": 5, "workers": 1,
     }  # fmt: skip
+
+
+def test_a_standby_that_takes_over_while_it_is_asked_is_told_instead_of_the_dead_holder(
+    api: TestClient, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with closing(Database(settings.database_url, pool_size=1)) as database:
+        leases = SqlLeaseStore(database)
+        leases.acquire(0, "killed", MINUTE)
+
+        def take_over() -> None:
+            if seen_by(leases) == "killed":
+                leases.acquire(0, "standby", MINUTE, leases.peek(0))
+                answering.term = 2
+
+        with AnsweringLeader(settings.redis_url, first=take_over) as answering:
+            seen = api.get("/api/v1/scheduler/status").json()
+            assert (seen["leader"], seen["term"], seen["leader_answers"], seen["workers"]) == ("standby", 2, True, 1)
+            answering.term = 1  # and who was superseded does not speak for the holder
+            seen = api.get("/api/v1/scheduler/status").json()
+            assert (seen["leader"], seen["leader_answers"], seen["workers"]) == ("standby", False, None)
+            assert "The leader does not answer within a second" in api.get("/").text
+            assert examine(settings) == 1
+            assert "FAIL  leader      standby leads with term 2, but another answered" in capsys.readouterr().out
+
+
+def test_a_lease_that_ends_while_its_holder_is_asked_is_led_by_nobody(api: TestClient, settings: Settings) -> None:
+    with closing(Database(settings.database_url, pool_size=1)) as database:
+        leases = SqlLeaseStore(database)
+        lease = leases.acquire(0, "leaving", MINUTE)
+        assert lease is not None
+        with AnsweringLeader(settings.redis_url, first=lambda: leases.resign(lease)):
+            seen = api.get("/api/v1/scheduler/status").json()
+    assert (seen["leader"], seen["last_leader"], seen["leader_answers"]) == (None, "leaving", None)
+    assert seen["workers"] is None
+
+
+def seen_by(leases: SqlLeaseStore) -> str:
+    seen = leases.peek(0)
+    assert seen is not None
+    return seen.holder
 
 
 def test_without_a_leader_the_status_says_so(api: TestClient) -> None:

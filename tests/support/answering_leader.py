@@ -1,6 +1,7 @@
 """A leader that only answers: what the API asks through the real inbox comes back in the shape that a leader gives."""
 
 import threading
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Self
@@ -13,7 +14,6 @@ from scheduler_service.core.placements import RebalanceAsked
 from tests.support.processes import wait_until
 
 STATISTICS: dict[str, Any] = {
-    "term": 3,
     "since": "2026-11-27T10:00:00Z",
     "index_runs": 42,
     "last_rebuild_at": "2026-11-27T10:00:30Z",
@@ -36,9 +36,11 @@ STATISTICS: dict[str, Any] = {
 
 
 class AnsweringLeader(AbstractContextManager["AnsweringLeader"]):
-    """Reads the inbox from its start, keeps what it was told, answers queries."""
+    """Reads the inbox from its start, keeps what it was told, answers queries by `term`, each after `first`."""
 
-    def __init__(self, redis_url: str) -> None:
+    def __init__(self, redis_url: str, term: int = 1, first: Callable[[], object] = lambda: None) -> None:
+        self.term = term
+        self._first = first
         self.heard: list[InboxMessage] = []
         self.statistics = STATISTICS
         self._inbox = RedisInbox(redis_url)
@@ -73,6 +75,7 @@ class AnsweringLeader(AbstractContextManager["AnsweringLeader"]):
                 message = decode(fields)
                 self.heard.append(message)
                 if isinstance(message, Query | RebalanceAsked):
+                    self._first()
                     self._inbox.reply(message.reply_to, self._answer(message))
 
     def _answer(self, question: Query | RebalanceAsked) -> dict[str, Any]:
@@ -84,4 +87,4 @@ class AnsweringLeader(AbstractContextManager["AnsweringLeader"]):
             case "distribution":
                 return dict(EXAMPLES["DistributionOut"])
             case _:
-                return self.statistics
+                return {**self.statistics, "term": self.term}

@@ -7,8 +7,8 @@ from urllib.parse import urlencode
 
 from scheduler_service.api.context import ApiContext
 from scheduler_service.api.pages.moments import Moment, length, moment
-from scheduler_service.api.problems import Problem
 from scheduler_service.api.same_redis import other_redis
+from scheduler_service.api.who_leads import ask_holder
 from scheduler_service.core.errors import BrokerUnavailable
 from scheduler_service.core.instants import HOUR, SECOND, Instant, parse_instant
 from scheduler_service.core.redis_marks import SAME_REDIS
@@ -90,13 +90,7 @@ class Complaint:
 
 def look(context: ApiContext) -> Live:
     """Ask the database, the leader and Redis, each once."""
-    lease = context.stores.leases.peek(0)
-    figures: Mapping[str, Any] = {}
-    if lease is not None and lease.live:
-        try:
-            figures = context.leader.ask("statistics")
-        except Problem:
-            figures = {}  # it leads by the database but does not answer: the page says so
+    lease, figures = ask_holder(context.stores.leases, context.leader)
     inbox: int | None
     other: str | None
     try:
@@ -104,7 +98,7 @@ def look(context: ApiContext) -> Live:
         other = other_redis(context, lease)
     except BrokerUnavailable:
         inbox, other = None, None
-    return Live(lease, figures, inbox, other)
+    return Live(lease, figures or {}, inbox, other)
 
 
 def complaints(live: Live, troubles: Sequence[Trouble], now: Instant) -> Iterator[Complaint]:
