@@ -8,7 +8,7 @@ share a client, processes may not. `enqueue_in` is for callers with a transactio
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, TypeVar
 from uuid import uuid4
 
 from scheduler_service.client_reads import PLANNED_WITHIN, Reads
@@ -20,6 +20,7 @@ __all__ = ["FINAL_STATES", "ApiError", "Client", "NoAnswer", "WaitTimeout", "enq
 
 FINAL_STATES: Final = frozenset({"completed", "failed", "cancelled", "skipped", "missed"})
 _FIRST_LOOK: Final = 0.02
+_Client = TypeVar("_Client", bound="Client")
 
 
 class WaitTimeout(ItineraryError):
@@ -46,7 +47,7 @@ class Client(Reads):
         """Give the connections back."""
         self._api.close()
 
-    def __enter__(self) -> Self:
+    def __enter__(self: "_Client") -> "_Client":
         return self
 
     def __exit__(

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final
 
 from scheduler_service.core.errors import BadValue, BadValues, Conflict
@@ -144,7 +144,7 @@ def _instant_text(at: str | datetime | None) -> str | None:
         return at
     if at.tzinfo is None:
         raise BadValue("run_at", at.isoformat(), "give a datetime with a zone; without one it names no instant")
-    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    return at.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
 
 
 @dataclass(frozen=True, slots=True)

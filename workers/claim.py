@@ -6,7 +6,7 @@ a message below the floor of its queue (claims of what is over are forgotten). A
 was never reported counts as unknown. Never runs or reports tasks.
 """
 
-from enum import StrEnum
+from enum import Enum
 from typing import Final
 
 from scheduler_service.core.instants import Instant
@@ -49,7 +49,7 @@ return 'won'
 )
 
 
-class Verdict(StrEnum):
+class Verdict(str, Enum):
     """What the claim says: go on; somebody else has it; nobody wants it any more; the message is of the past; or ask
     again, since Redis may have lost data and the leader is still finding out what runs."""
 
@@ -58,6 +58,13 @@ class Verdict(StrEnum):
     CANCELLED = "cancelled"
     STALE = "stale"
     WAIT = "wait"
+
+    # StrEnum begins with Python 3.11; without these two, what a log shows depends on Python's version.
+    def __str__(self) -> str:
+        return str(self.value)
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self.value), spec)
 
 
 def claim(

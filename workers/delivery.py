@@ -12,12 +12,11 @@ import signal
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Any, Final
 from uuid import uuid4
 
 from celery.exceptions import Ignore, Reject, Retry, SoftTimeLimitExceeded
-from celery.utils.time import maybe_make_aware
+from celery.utils.time import maybe_iso8601, maybe_make_aware
 from kombu.utils.json import dumps as celerys_json
 
 from scheduler_service.core.errors import BadValue
@@ -251,7 +250,7 @@ def _due_at(options: Mapping[str, Any], timezone: Any) -> Instant:
     countdown, eta = options.get("countdown"), options.get("eta")
     if eta is None or countdown:
         return reporting.clock() + int((countdown or 0) * SECOND)
-    moment = datetime.fromisoformat(eta) if isinstance(eta, str) else eta
+    moment: Any = maybe_iso8601(eta)
     return from_datetime(maybe_make_aware(moment, timezone))
 
 

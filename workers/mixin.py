@@ -6,7 +6,7 @@ replaces a user's class: each task's class gets a subclass of its own, so that a
 
 import logging
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from celery import Task
 from celery.exceptions import Ignore, WorkerLostError
@@ -22,11 +22,16 @@ from workers.tracing import begin
 
 log = logging.getLogger("itinerary.worker")
 
+if TYPE_CHECKING:
+    _Task = Task[Any, Any]
+else:  # generic from Celery 5.7 on
+    _Task = Task
+
 Lost = Callable[[str, WorkerLostError, AskedRetry | None], None]
 _SLOT = "itinerary_delivery"
 
 
-class Claiming(Task[Any, Any]):
+class Claiming(_Task):
     """Mixed in before the user's class, so that the claim comes before the user's own `before_start`."""
 
     itinerary_connection: ClassVar[RedisConnection]

@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Any, Final
 from uuid import UUID
 
+from scheduler_service.core.instants import spelt_out
 from scheduler_service.core.nesting import is_deep
 
 TYPE: Final = "$type"
@@ -120,9 +121,9 @@ def _decoded_base64(text: str) -> dict[str, Any]:
 
 
 _TO_MESSAGE: Final[dict[str, Callable[[Any], Any]]] = {
-    "datetime": lambda text: _kombus("datetime", datetime.fromisoformat(text).isoformat()),
+    "datetime": lambda text: _kombus("datetime", datetime.fromisoformat(spelt_out(text)).isoformat()),
     "date": lambda text: _kombus("date", date.fromisoformat(text).isoformat()),
-    "time": lambda text: _kombus("time", time.fromisoformat(text).isoformat()),
+    "time": lambda text: _kombus("time", time.fromisoformat(spelt_out(text)).isoformat()),
     "decimal": lambda text: _kombus("decimal", str(Decimal(_text(text)))),
     "uuid": lambda text: _kombus("uuid", {"hex": UUID(_text(text)).hex}),
     "bytes": _decoded_base64,

@@ -1,7 +1,8 @@
 """Instants and durations against their texts."""
 
 import json
-from datetime import datetime
+import re
+from datetime import date, datetime, time
 
 import pytest
 from hypothesis import example, given
@@ -19,6 +20,7 @@ from scheduler_service.core.instants import (
     from_datetime,
     parse_duration,
     parse_instant,
+    spelt_out,
     to_datetime,
 )
 from scheduler_service.core.job_body import retry_body
@@ -94,6 +96,48 @@ def test_times_are_told_in_utc_with_trailing_zeros_cut(text: str, expected: str)
 def test_what_is_no_instant_is_refused_by_name(text: object) -> None:
     with pytest.raises(BadValue, match="run_at"):
         parse_instant(text, "run_at")
+
+
+DIGITS = st.text("0123456789", min_size=1, max_size=9)
+OFFSETS = st.sampled_from(["", "Z", "z", "+00:00", "-05:30", "+23:59", "-00:00", "+24:00", "+01:00:30", "+01", "Z0"])
+CLOCKS = st.builds(time.isoformat, st.times(), st.sampled_from(["seconds", "minutes"])) | st.builds(
+    "{}:{}".format, DIGITS, DIGITS
+)
+FRACTIONS = st.just("") | st.builds("{}{}".format, st.sampled_from(".,"), DIGITS)
+READ_BY_3_10 = re.compile(r"\d{4}-\d\d-\d\d.\d\d:\d\d(:\d\d)?([.]\d{6})?([+-]\d\d:\d\d(:\d\d([.]\d{6})?)?)?", re.ASCII)
+
+
+def what_python_reads(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+@given(st.dates(), st.sampled_from("T t"), CLOCKS, FRACTIONS, OFFSETS)
+@example(date(2026, 12, 1), "T", "12:00:00", ".5", "Z")
+@example(date(2026, 12, 1), "T", "12:00", "", "Z")
+@example(date(2026, 12, 1), "T", "12:00:00", ",1234567", "-05:30")
+def test_a_time_is_spelt_out_as_python_3_10_reads_it_and_stays_the_same(
+    day: date, mark: str, clock: str, fraction: str, offset: str
+) -> None:
+    text = f"{day.isoformat()}{mark}{clock}{fraction}{offset}"
+    read = what_python_reads(text)
+    assert what_python_reads(spelt_out(text)) == read
+    assert what_python_reads(spelt_out(day.isoformat())) == what_python_reads(day.isoformat())
+    if read is not None and offset != "+01":
+        assert READ_BY_3_10.fullmatch(spelt_out(text))
+
+
+@given(st.datetimes(), FRACTIONS.filter(lambda text: len(text) <= 7 and "," not in text), OFFSETS)
+def test_an_instant_is_what_python_reads(moment: datetime, fraction: str, offset: str) -> None:
+    text = f"{moment.replace(microsecond=0).isoformat()}{fraction}{offset}"
+    expected = what_python_reads(text.replace("z", "Z"))
+    if expected is None or expected.tzinfo is None or len(offset) not in (1, 6):
+        with pytest.raises(BadValue):
+            parse_instant(text)
+    else:
+        assert parse_instant(text) == from_datetime(expected)
 
 
 def test_a_naive_datetime_names_no_instant() -> None:

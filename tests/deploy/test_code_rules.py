@@ -27,6 +27,12 @@ def test_the_types_agree(tmp_path_factory: pytest.TempPathFactory) -> None:
     _passes("-m", "mypy", "--cache-dir", str(tmp_path_factory.getbasetemp() / "mypy"))
 
 
+@pytest.mark.slow
+def test_the_types_of_the_worker_agree_on_its_oldest_python(tmp_path_factory: pytest.TempPathFactory) -> None:
+    cache = str(tmp_path_factory.getbasetemp() / "mypy-oldest")
+    _passes("-m", "mypy", "--python-version", "3.10", "--cache-dir", cache, "-p", "workers")
+
+
 def test_no_file_of_the_product_is_long() -> None:
     files = [
         path for folder in ("scheduler_service", "workers", "deploy") for path in REPOSITORY.glob(f"{folder}/**/*.py")

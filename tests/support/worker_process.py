@@ -1,5 +1,6 @@
 """Real Celery workers as child processes, and the leader's side of them: what is sent, and what they report."""
 
+import os
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -19,6 +20,8 @@ from scheduler_service.core.messages import Heartbeat, InboxMessage, decode
 from scheduler_service.core.model import ReleasedRun
 from tests.support.processes import Child, project_env, wait_until
 
+# Another interpreter, with other releases of Python, Celery and redis-py, for workers alone.
+WORKER_PYTHON = os.environ.get("WORKER_PYTHON", sys.executable)
 NOON = parse_instant("2026-12-01T12:00:00Z")
 
 
@@ -82,7 +85,7 @@ class Bench:
     def spawn(self, argv: list[str], **settings: str) -> Child:
         """The same process, not waited for."""
         env = {"ITINERARY_REDIS_URL": self.url, "USERAPP_BROKER": self.broker_url, "TRUTH": str(self._truth)}
-        child = Child([sys.executable, *argv], env=project_env(**env | settings))
+        child = Child([WORKER_PYTHON, *argv], env=project_env(**env | settings))
         self._stack.enter_context(child)
         return child
 
