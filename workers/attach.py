@@ -34,6 +34,7 @@ from workers.heartbeat import Heart, Owed
 from workers.held import HeldRequests
 from workers.intake import Intake
 from workers.mixin import Claiming, delivery_of, give_claim
+from workers.releases import unfit_releases
 from workers.reporting import ANY_TOKEN, Told
 
 WORKER_LOST: Final = "worker_lost"
@@ -78,6 +79,7 @@ class Attachment:
         self._heart: Heart | None = None
         self._received = HeldRequests()
         for signal, receiver in (
+            (signals.celeryd_init, self._on_celeryd_init),
             (signals.worker_init, self._on_worker_init),
             (signals.celeryd_after_setup, self._on_worker_setup),
             (signals.worker_process_init, self._on_child_init),
@@ -92,6 +94,13 @@ class Attachment:
         app.steps["consumer"].add(type("Intake", (Intake,), {"desk": self}))
 
     # Before any tracer is built
+
+    def _on_celeryd_init(self, instance: Any, **_: Any) -> None:
+        """Before Celery loads its transport, which may not load beside this redis-py."""
+        if instance.app is self._app:
+            why = unfit_releases(broker_is_redis=usable_url(self._app.conf.broker_read_url) is not None)
+            if why is not None:
+                sys.exit(f"itinerary: {why}")
 
     def _on_worker_init(self, sender: Any, **_: Any) -> None:
         if sender.app is self._app:

@@ -11,8 +11,6 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from scheduler_service.core.errors import BadValue
 from scheduler_service.core.service_urls import redis_url
@@ -70,6 +68,9 @@ def usable_url(url: object) -> str | None:
 
 
 def _connect(url: str) -> redis.Redis:
+    from redis.backoff import NoBackoff  # absent from the oldest releases, which are refused by name at the start
+    from redis.retry import Retry
+
     try:
         return redis.Redis.from_url(
             url,

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from kombu.utils.json import register_type
-
 from scheduler_service.core.typed_values import ESCAPED, unescaped
 
 
@@ -13,6 +11,8 @@ class _Escaped:
 
 def learn_escapes() -> None:
     """From now on this process decodes them; told again, nothing changes."""
+
+    from kombu.utils.json import register_type  # absent from the oldest releases, refused by name at the start
 
     def encode(value: Any) -> Any:
         raise TypeError(f"{value!r} is not sent by workers")
