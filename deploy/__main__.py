@@ -100,14 +100,14 @@ def lock(arguments: list[str]) -> None:
 
 
 def become(python: str, arguments: list[str], env: dict[str, str] | None = None) -> None:
-    """Replace this process by the environment's Python."""
+    """Replace this process by the environment's Python; no package of the working directory goes before ours."""
     sys.stdout.flush()
-    os.execve(python, [python, *arguments], env or with_project())
+    os.execve(python, [python, "-P", *arguments], env or with_project())
 
 
 def run(python: str, arguments: list[str]) -> int:
     """Run the environment's Python to its end; a signal to us ends it first and then us."""
-    child = subprocess.Popen([python, *arguments], env=with_project())
+    child = subprocess.Popen([python, "-P", *arguments], env=with_project())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C reaches the child by itself
     signal.signal(signal.SIGTERM, lambda *_: child.terminate())
     status = child.wait()

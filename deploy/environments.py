@@ -48,7 +48,7 @@ KEPT_PREFIXES = ("LC_", "ITINERARY_", "TEST_", "FLOWER_", "OTEL_")
 LAUNCHER = """\
 #!/bin/sh
 # The command line of this checkout; made by `python3 deploy`.
-PYTHONPATH={root}${{PYTHONPATH:+:$PYTHONPATH}} exec {python} -m scheduler_service.cli "$@"
+PYTHONPATH={root}${{PYTHONPATH:+:$PYTHONPATH}} exec {python} -P -m scheduler_service.cli "$@"
 """
 
 

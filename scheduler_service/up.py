@@ -42,6 +42,8 @@ from scheduler_service.version import VERSION
 
 LOOPBACK: Final = "127.0.0.1"
 FLOWER_FILE: Final = "flower.password"
+# No package of the working directory goes before ours.
+_PYTHON: Final = (sys.executable, "-P")
 EMBEDDED_REDIS_PORT: Final = 6390
 """Not Redis's own 6379: a program that empties "its" local Redis must not meet ours."""
 
@@ -194,7 +196,7 @@ def parts_of(plan: Plan, *, demo: bool, app: str | None = None, worker_umask: in
         known, token = with_demo_token(os.environ)
         with_token = {**env, f"{PREFIX}API_TOKEN": token}
         with_flower[f"{PREFIX}API_TOKENS"] = known
-    example = Part("demo", [sys.executable, "-m", "scheduler_service.demo", plan.api_url], with_token, once=True)
+    example = Part("demo", [*_PYTHON, "-m", "scheduler_service.demo", plan.api_url], with_token, once=True)
     return [*_redis_part(plan.redis), *own, *([example] if demo else [])]
 
 
@@ -206,7 +208,7 @@ def _redis_part(redis: EmbeddedRedis | None) -> list[Part]:
 
 
 def _command(*words: str) -> list[str]:
-    return [sys.executable, "-m", "scheduler_service.cli", *words]
+    return [*_PYTHON, "-m", "scheduler_service.cli", *words]
 
 
 def child_env(plan: Plan, environ: Mapping[str, str]) -> dict[str, str]:

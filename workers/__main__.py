@@ -82,7 +82,8 @@ def _be_patched(argv: list[str]) -> None:
     if find_spec("gevent") is None:
         raise _wrong_call("the pool gevent needs the package gevent beside Celery")
     if not AT_WORK:
-        os.execv(sys.executable, [sys.executable, "-m", "gevent.monkey", "--module", "workers", *argv])
+        safe = ["-P"] if getattr(sys.flags, "safe_path", False) else []  # there is no such flag before Python 3.11
+        os.execv(sys.executable, [sys.executable, *safe, "-m", "gevent.monkey", "--module", "workers", *argv])
 
 
 def _wrong_call(complaint: str) -> SystemExit:

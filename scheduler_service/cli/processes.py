@@ -69,7 +69,8 @@ def worker(
     _settings(logs=False)
     words = [*_option("--app", app), *_option("-c", concurrency), *_option("-Q", queues), *context.args]
     # What a task prints is passed on at once, in a pipe too.
-    _become([sys.executable, "-m", "workers", *words], {"PYTHONUNBUFFERED": "1", **os.environ})
+    # -P: the working directory may have a package of the same name as one of ours.
+    _become([sys.executable, "-P", "-m", "workers", *words], {"PYTHONUNBUFFERED": "1", **os.environ})
 
 
 def flower(port: Port = None) -> None:

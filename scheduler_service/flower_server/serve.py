@@ -12,10 +12,10 @@ import signal
 import sys
 import time
 from base64 import b64encode
+from importlib import import_module
 from typing import Any, Final
 
 from celery import Celery
-from celery.app.utils import find_app
 from flower import command  # type: ignore[import-untyped]
 from flower.app import Flower  # type: ignore[import-untyped]
 from flower.options import options  # type: ignore[import-untyped]
@@ -29,7 +29,8 @@ from scheduler_service.core.errors import BadValue, ItineraryError
 from scheduler_service.flower_server.guard import COOKIE, USER, Asked, Guard, LoggedIn, Refused
 from scheduler_service.flower_server.tickets import LIFETIME, new_ticket, sealed
 
-_APP: Final = "workers.celery_app:app"
+# By name: no module of ours imports the worker's. Celery's own loader would look in the working directory first.
+_APP: Final = "workers.celery_app"
 _OURS: Final = ("UNAUTHENTICATED_API", "BASIC_AUTH", "AUTH", "AUTH_PROVIDER", "CONF", "DEBUG", "ADDRESS", "PORT")
 _HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
@@ -51,7 +52,7 @@ def serve_flower(settings: Settings) -> None:
         raise BadValue("ITINERARY_FLOWER_PASSWORD", None, advice)
     os.environ["ITINERARY_BROKER_URL"] = settings.broker_url
     os.environ["ITINERARY_BROKER_KEY_PREFIX"] = settings.broker_key_prefix or ""
-    guarded = guarded_flower(settings, settings.flower_password, find_app(_APP))
+    guarded = guarded_flower(settings, settings.flower_password, import_module(_APP).app)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         guarded.start_http_server()

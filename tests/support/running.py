@@ -2,7 +2,7 @@
 
 import os
 import signal
-import sys
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from scheduler_service.client import ApiError, Client, NoAnswer
 from scheduler_service.run_file import read_run, write_run
+from tests.support.command_line import COMMAND
 from tests.support.processes import Child, alive, free_port, project_env, wait_until
 
 
@@ -25,10 +26,10 @@ def own_redis_port(data_dir: Path) -> None:
 class Running(AbstractContextManager["Running"]):
     """`itinerary up WORDS` on free ports with its data in `data_dir`; stopped, at the latest, with the `with` block."""
 
-    def __init__(self, data_dir: Path, *words: str, **settings: str) -> None:
+    def __init__(self, data_dir: Path, *words: str, command: Sequence[str] = COMMAND, **settings: str) -> None:
         self.data_dir = data_dir
         own_redis_port(data_dir)
-        self._argv = [sys.executable, "-m", "scheduler_service.cli", "up", "--data-dir", str(data_dir), *words]
+        self._argv = [*command, "up", "--data-dir", str(data_dir), *words]
         ports = {"ITINERARY_API_PORT": str(free_port()), "ITINERARY_FLOWER_PORT": str(free_port())}
         self._env = project_env(**ports, NO_COLOR="1") | settings
         self.process: Child | None = None
