@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from uuid import uuid4
 
@@ -19,6 +19,7 @@ from celery.exceptions import Reject, TaskRevokedError, TimeLimitExceeded, Worke
 from scheduler_service import tracing
 from scheduler_service.core.errors import BadValue
 from scheduler_service.core.instants import SECOND, Instant
+from scheduler_service.core.redaction import use_keys
 from scheduler_service.core.wire import HEADER_QUEUE, HEADER_SEQ
 from workers import reporting
 from workers.beacon import NotComparable, misfit
@@ -40,6 +41,7 @@ from workers.reporting import ANY_TOKEN, Told
 WORKER_LOST: Final = "worker_lost"
 REVOKED: Final = "revoked"
 REDIS_VARIABLE: Final = "ITINERARY_REDIS_URL"
+REDACT_VARIABLE: Final = "ITINERARY_REDACT_KEYS"
 _POOL_OF_PROCESSES: Final = "celery.concurrency.prefork"
 _UNTRIED_POOL: Final = "celery.concurrency.eventlet"
 
@@ -147,6 +149,7 @@ class Attachment:
             sys.exit(f"itinerary: {exc}")
         mend_kombu()
         learn_escapes()
+        _learn_hidden_names(os.environ)
         self._worker = worker
         self._main_pid = self._main_pid or os.getpid()
         refused = self._give_claims(self._connection, board)
@@ -288,6 +291,12 @@ class Attachment:
                 delivery.put_back(outcome, sender)
             delivery.end(state, outcome)
             running.set(None)
+
+
+def _learn_hidden_names(environ: Mapping[str, str]) -> None:
+    """As the API and the leader read the same setting."""
+    if environ.get(REDACT_VARIABLE):
+        use_keys(name for name in environ[REDACT_VARIABLE].split(","))
 
 
 def _started_at(request: Any) -> Instant | None:

@@ -39,9 +39,10 @@ from workers.claim import Verdict, claim
 from workers.connection import AWAY, RedisConnection, patiently
 from workers.current import CurrentRun
 from workers.green import KILLED, OUT_OF_TIME, SoftLimit
+from workers.hiding import AS_IT_IS, Hide, Hiding, hide_in_logs, task_ended, values_by_name
 from workers.plain import ARGUMENTS_LIMIT
 from workers.reporting import Report, Told
-from workers.secret_arguments import concealed_body, hide_in_logs, holds_reference, resolve
+from workers.secret_arguments import concealed_body, holds_secret, resolve
 from workers.tracing import TaskSpan
 
 TIMED_OUT: Final = "timed_out"
@@ -97,6 +98,7 @@ class Delivery:
     broken_retry: Exception | None = None
     span: TaskSpan | None = None
     secrets: dict[str, dict[str, str]] = field(default_factory=dict, repr=False)
+    hide: Hide = field(default=AS_IT_IS, repr=False)
 
     @classmethod
     def of(cls, request: Any, connection: RedisConnection, board: Board, worker: str) -> "Delivery | None":
@@ -141,9 +143,10 @@ class Delivery:
 
     def take_secrets(self, args: list[Any], kwargs: dict[str, Any]) -> None:
         """Put the values of secrets into the arguments; SecretRefused, which fails the run, where one may not be."""
-        if holds_reference(args) or holds_reference(kwargs):
+        if holds_secret(args) or holds_secret(kwargs):
             self.secrets = resolve(args, kwargs, os.environ)
-            hide_in_logs(self.secrets)
+            self.hide = Hiding([*self.secrets, *values_by_name([args, kwargs])])
+            hide_in_logs(self.hide, self.secrets)
 
     def ask_retry(self, signature: Any, request: Any, timezone: Any) -> None:
         """Stands where Celery would send the retry's message: keep what it asks for the report."""
@@ -177,7 +180,8 @@ class Delivery:
                 continue  # the task is over: its limit, and who wants it stopped, concern nobody any more
             break
         if self.span is not None:
-            self.span.end(report.kind, outcome, ended_at)
+            self.span.end(report.kind, outcome, ended_at, self.hide)
+        task_ended()
 
     def _send(self, report: Report) -> None:
         if self.won:
@@ -188,7 +192,7 @@ class Delivery:
         )
 
     def _report(self, state: str | None, outcome: object) -> Report:
-        told = Told(self.task_id, self.worker, self.started_at)
+        told = Told(self.task_id, self.worker, self.started_at, self.hide)
         if self.retry is not None:
             asked = self.retry
             return told.retry(asked.due_at, asked.args, asked.kwargs, asked.retries, _cause(outcome))

@@ -7,11 +7,13 @@ import json
 import traceback
 from datetime import date, datetime
 from decimal import Decimal
+from functools import partial
 from types import TracebackType
 from typing import Any, Final
 from uuid import UUID
 
 from scheduler_service.core.nesting import is_deep
+from workers.hiding import AS_IT_IS, Hide
 
 RESULT_LIMIT: Final = 64 * 1024
 ARGUMENTS_LIMIT: Final = 320 * 1024
@@ -22,25 +24,29 @@ _REPR_SHOWN: Final = 1024
 _TYPE_SHOWN: Final = 200
 
 
-def plain_result(result: object) -> Any:
-    """The result as JSON; `{"$repr": ..}` stands for what is not, `{"$cut": ..}` for what is too long or deep."""
+def plain_result(result: object, hide: Hide = AS_IT_IS) -> Any:
+    """The result as JSON; `{"$repr": ..}` stands for what is not, `{"$cut": ..}` for what is too long or deep.
+
+    `hide` takes secrets out of those texts, before they are cut.
+    """
+    plain = _plain if hide is AS_IT_IS else partial(_plain, hide=hide)
     try:
-        text = json.dumps(result, default=_plain, allow_nan=False)
+        text = json.dumps(result, default=plain, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
-        return _marked(result)
+        return _marked(result, hide)
     if len(text) > RESULT_LIMIT or is_deep(text):
-        return {"$cut": {"size": len(text), "start": text[:_START_SHOWN]}}
+        return {"$cut": {"size": len(text), "start": hide(text)[:_START_SHOWN]}}
     return json.loads(text)
 
 
-def plain_error(exc: BaseException) -> dict[str, str]:
-    """Type, message and traceback of an exception, without Celery's own frames."""
+def plain_error(exc: BaseException, hide: Hide = AS_IT_IS) -> dict[str, str]:
+    """Type, message and traceback of an exception, without Celery's own frames and without what `hide` takes out."""
     trace = _users_frames(exc.__traceback__)
     lines = traceback.TracebackException(type(exc), exc, trace, compact=True).format()
     return {
         "type": type_name(exc)[:_TYPE_SHOWN],
-        "message": cut(printable(exc), MESSAGE_LIMIT),
-        "traceback": cut("".join(lines), TRACEBACK_LIMIT),
+        "message": cut(hide(printable(exc)), MESSAGE_LIMIT),
+        "traceback": cut(hide("".join(lines)), TRACEBACK_LIMIT),
     }
 
 
@@ -66,22 +72,22 @@ def printable(value: object) -> str:
         return f"<{type_name(value)} that cannot be printed: {type(exc).__name__}>"
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object, hide: Hide = AS_IT_IS) -> Any:
     match value:
         case datetime() | date():
             return value.isoformat()
         case Decimal() | UUID():
             return str(value)
         case _:
-            return _marked(value)
+            return _marked(value, hide)
 
 
-def _marked(value: object) -> dict[str, dict[str, str]]:
+def _marked(value: object, hide: Hide) -> dict[str, dict[str, str]]:
     try:
         text = repr(value)
     except Exception as exc:  # noqa: BLE001 - it is a user's __repr__ and may raise anything
         text = f"<repr failed: {type(exc).__name__}>"
-    return {"$repr": {"type": type_name(value)[:_TYPE_SHOWN], "text": cut(text, _REPR_SHOWN)}}
+    return {"$repr": {"type": type_name(value)[:_TYPE_SHOWN], "text": cut(hide(text), _REPR_SHOWN)}}
 
 
 def _users_frames(trace: TracebackType | None) -> TracebackType | None:

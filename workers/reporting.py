@@ -15,6 +15,7 @@ from scheduler_service.core.instants import SECOND, Instant, format_instant
 from scheduler_service.core.wire import AGAIN_FIELD, INBOX, claim_key, entry, result_key
 from workers.claim import CLAIM_SECONDS
 from workers.connection import RedisConnection
+from workers.hiding import AS_IT_IS, Hide
 from workers.plain import plain_error, plain_result
 
 ANY_TOKEN: Final = "*"
@@ -54,19 +55,20 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Of which attempt, by whom, since when."""
+    """Of which attempt, by whom, since when; `hide` takes secrets out of texts."""
 
     task_id: str
     worker: str
     started_at: Instant | None
+    hide: Hide = AS_IT_IS
 
     def succeeded(self, result: object, reason: str | None = None) -> Report:
         """It returned `result`."""
-        return self._report("succeeded", {"result": plain_result(result), "reason": reason})
+        return self._report("succeeded", {"result": plain_result(result, self.hide), "reason": reason})
 
     def failed(self, exc: BaseException, reason: str | None = None) -> Report:
         """It raised `exc`; `reason` names a cause other than the task's own error."""
-        return self._report("failed", {"error": plain_error(exc), "reason": reason})
+        return self._report("failed", {"error": plain_error(exc, self.hide), "reason": reason})
 
     def retry(
         self,
@@ -84,7 +86,7 @@ class Told:
                 "args": args,
                 "kwargs": kwargs,
                 "retries": retries,
-                "error": None if exc is None else plain_error(exc),
+                "error": None if exc is None else plain_error(exc, self.hide),
             },
         )
 

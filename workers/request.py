@@ -6,7 +6,7 @@ attempt counts as lost.
 """
 
 import os
-from typing import Any
+from typing import Any, Final
 
 from celery.exceptions import WorkerLostError
 from celery.worker.request import Request
@@ -14,13 +14,16 @@ from celery.worker.request import Request
 from scheduler_service.core.instants import SECOND
 from workers import reporting
 from workers.delivery import AskedRetry, is_ours
-from workers.secret_arguments import values_in, without
+from workers.hiding import AS_IT_IS, Hide
+from workers.secret_arguments import hiding_of
+
+_OUTCOMES: Final = frozenset({"task-succeeded", "task-failed", "task-retried"})
 
 
 class TellingRequest(Request):
     """Mixed in before the task's own Request class."""
 
-    _secrets: dict[str, dict[str, str]] | None = None
+    _hide: Hide | None = None
 
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> Any:
         """Celery's own; a process that is gone is told of first, since what follows may speak with a broker."""
@@ -31,14 +34,13 @@ class TellingRequest(Request):
         return super().on_failure(exc_info, send_failed_event, return_ok)
 
     def send_event(self, type: str, **fields: Any) -> None:
-        """Celery's own, without the values of secrets that the arguments name."""
-        if self._secrets is None:
-            known = {}
-            if is_ours(self.request_dict):
-                known = values_in(self.body, self.args, self.kwargs, os.environ)
-            self._secrets = known
-        if self._secrets:
-            fields = {n: without(v, self._secrets) if isinstance(v, str) else v for n, v in fields.items()}
+        """Celery's own, without the values of secrets in what it tells of an outcome."""
+        if type in _OUTCOMES:
+            if self._hide is None:
+                ours = is_ours(self.request_dict)
+                self._hide = hiding_of(self.args, self.kwargs, os.environ) if ours else AS_IT_IS
+            hide = self._hide
+            fields = {name: hide(value) if isinstance(value, str) else value for name, value in fields.items()}
         super().send_event(type, **fields)
 
     def info(self, safe: bool = False) -> Any:

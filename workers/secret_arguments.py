@@ -5,19 +5,20 @@ Promises that a stored run keeps the reference, that a reference nobody allowed 
 value leaves in no report. Never reads a variable or file that is not allowed.
 """
 
-import logging
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from scheduler_service.core.redaction import is_hidden
+from workers.hiding import AS_IT_IS, Hide, Hiding, values_by_name
+
 ENV_NAMES: Final = "ITINERARY_SECRET_ENV_NAMES"
 FOLDER: Final = "ITINERARY_SECRET_FOLDER"
-HIDDEN: Final = "***"
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
-_MARKS: Final = ("$env", "$secret")
-_SHORTEST: Final = 4
+_MARKS: Final = frozenset({"$env", "$secret"})
+_NESTS: Final = (dict, list, tuple)
 _LONGEST: Final = 64 * 1024
 
 
@@ -25,11 +26,17 @@ class SecretRefused(Exception):
     """An argument names a secret that this worker may not give or does not have; whoever runs the worker mends it."""
 
 
-def holds_reference(value: Any) -> bool:
-    """Whether a reference stands anywhere in a task's arguments."""
+def holds_secret(value: Any) -> bool:
+    """Whether a reference or a hidden name stands anywhere in a task's arguments. Asked of every run: plain loops."""
     if isinstance(value, dict):
-        return _is_reference(value) or any(map(holds_reference, value.values()))
-    return isinstance(value, list | tuple) and any(map(holds_reference, value))
+        for name, inner in value.items():
+            if name in _MARKS or is_hidden(name) or (isinstance(inner, _NESTS) and holds_secret(inner)):
+                return True
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            if isinstance(inner, _NESTS) and holds_secret(inner):
+                return True
+    return False
 
 
 def resolve(args: list[Any], kwargs: dict[str, Any], environ: Mapping[str, str]) -> dict[str, dict[str, str]]:
@@ -50,71 +57,38 @@ def resolve(args: list[Any], kwargs: dict[str, Any], environ: Mapping[str, str])
     return known
 
 
-def values_in(body: Any, args: Any, kwargs: Any, environ: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """The values that a message's arguments name, for whoever only has to hide them; few messages name any."""
-    text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
-    if isinstance(text, str) and not any(mark in text for mark in _MARKS):
-        return {}
-    known: dict[str, dict[str, str]] = {}
+def hiding_of(args: Any, kwargs: Any, environ: Mapping[str, str]) -> Hide:
+    """Hides the values that a message's arguments name or hold under a hidden name; few messages have any."""
+    if not (holds_secret(args) or holds_secret(kwargs)):
+        return AS_IT_IS
+    known: list[str] = []
 
     def note(reference: dict[str, str]) -> str:
         with suppress(SecretRefused):  # the run fails by it, and shows no value
-            known[_value(reference, environ)] = reference
+            known.append(_value(reference, environ))
         return ""
 
     _mapped([args, kwargs], note)
-    return known
+    return Hiding([*known, *values_by_name([args, kwargs])])
 
 
 def concealed(value: Any, known: Mapping[str, dict[str, str]]) -> Any:
     """The value with each reference in place of what it stood for, and no known value inside a text."""
+    return _concealed(value, known, Hiding(known))
+
+
+def _concealed(value: Any, known: Mapping[str, dict[str, str]], hide: Hide) -> Any:
     if isinstance(value, str):
-        if value in known:
-            return dict(known[value])
-        return without(value, known)
+        return dict(known[value]) if value in known else hide(value)
     if isinstance(value, dict):
-        return {without(str(name), known): concealed(inner, known) for name, inner in value.items()}
-    return [concealed(inner, known) for inner in value] if isinstance(value, list | tuple) else value
+        return {hide(str(name)): _concealed(inner, known, hide) for name, inner in value.items()}
+    return [_concealed(inner, known, hide) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def concealed_body(body: Mapping[str, Any], known: Mapping[str, dict[str, str]]) -> dict[str, Any]:
-    """A report's body; the texts of an error stay texts."""
-    hidden = {name: concealed(value, known) for name, value in body.items() if name != "error"}
-    return hidden | ({"error": _hidden_error(body["error"], known)} if "error" in body else {})
-
-
-def _hidden_error(error: Any, known: Mapping[str, object]) -> Any:
-    return {name: without(text, known) for name, text in error.items()} if isinstance(error, dict) else error
-
-
-def hide_in_logs(known: Mapping[str, object]) -> None:
-    """From now on, keep these values out of what Celery logs of tasks in this process."""
-    _in_logs.known.update(known)
-    logging.getLogger("celery.app.trace").addFilter(_in_logs)
-
-
-class _Hiding(logging.Filter):
-    def __init__(self) -> None:
-        super().__init__()
-        self.known: dict[str, object] = {}
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Hide, and pass on."""
-        record.msg, record.args = without(record.getMessage(), self.known), ()
-        if record.exc_info:
-            record.exc_text = without(logging.Formatter().formatException(record.exc_info), self.known)
-        return True
-
-
-_in_logs: Final = _Hiding()
-
-
-def without(text: str, known: Mapping[str, object]) -> str:
-    """The text with the known values hidden, longest first; very short ones would hide half of any text."""
-    for value in sorted(known, key=len, reverse=True):
-        if len(value) >= _SHORTEST:
-            text = text.replace(value, HIDDEN).replace(repr(value)[1:-1], HIDDEN)
-    return text
+    """A report's body; its error has been hidden where it was made, before it was cut."""
+    hide = Hiding(known)
+    return {name: value if name == "error" else _concealed(value, known, hide) for name, value in body.items()}
 
 
 def _is_reference(value: dict[str, Any]) -> bool:

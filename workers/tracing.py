@@ -4,6 +4,7 @@ Owns when a process's spans are sent at its end. Never stands before a report: i
 """
 
 import sys
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,8 @@ from celery import signals
 
 from scheduler_service import tracing
 from scheduler_service.core.wire import HEADER_ATTEMPT, HEADER_JOB_ID, HEADER_QUEUE, HEADER_RUN_ID, HEADER_TRACE
+from workers.hiding import AS_IT_IS, Hide
+from workers.plain import printable
 
 if TYPE_CHECKING:
     from contextvars import Token
@@ -27,18 +30,26 @@ class TaskSpan:
     span: "Span"
     before: "Token[Context]"
 
-    def end(self, kind: str, outcome: object, at: int) -> None:
-        """It was reported as `kind`; `at` in nanoseconds. What is the task's own exception is recorded."""
+    def end(self, kind: str, outcome: object, at: int, hide: Hide = AS_IT_IS) -> None:
+        """Report the end as `kind` at `at` nanoseconds, with the task's own exception less what `hide` takes out."""
         from opentelemetry.context import detach
         from opentelemetry.trace import Status, StatusCode
 
         self.span.set_attribute("itinerary.outcome", kind)
         if isinstance(outcome, BaseException):
-            self.span.record_exception(outcome, timestamp=at)
+            self.span.record_exception(outcome, _hidden(outcome, hide), timestamp=at)
         if kind == "failed":
-            self.span.set_status(Status(StatusCode.ERROR, str(outcome)))
+            self.span.set_status(Status(StatusCode.ERROR, hide(printable(outcome))))
         self.span.end(at)
         detach(self.before)
+
+
+def _hidden(exc: BaseException, hide: Hide) -> dict[str, str] | None:
+    """The texts that stand for OpenTelemetry's own; None where nothing is hidden."""
+    if hide is AS_IT_IS:
+        return None
+    trace = hide("".join(traceback.format_exception(exc)))
+    return {"exception.message": hide(printable(exc)), "exception.stacktrace": trace}
 
 
 def begin(task: str, headers: Mapping[str, Any]) -> TaskSpan | None:

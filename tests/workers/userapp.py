@@ -3,11 +3,13 @@
 Each task writes a line into the file TRUTH when its body starts: the evidence of what really ran.
 """
 
+import json
 import os
 import signal
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from celery import Celery, Task, shared_task
 from celery.exceptions import Ignore, Reject, SoftTimeLimitExceeded
@@ -266,3 +268,13 @@ workers.attach(app)
 def late() -> str:
     witness("late")
     return "registered after attach"
+
+
+@app.task(name="user.logs_in", bind=True, max_retries=1)
+def logs_in(self: Any, times: int, **who: Any) -> Any:
+    if times:
+        return {"ok": repr(object), "odd": {1, 2}, "whole": [who] * times}
+    try:
+        raise RuntimeError(f"{who!r}\n{json.dumps(who)}\nhttps://db/?{urlencode(who)}")
+    except RuntimeError as exc:
+        raise ConnectionError(f"cannot log in as {who['user']} with {who['db_password']}") from exc
