@@ -60,7 +60,7 @@ def _load(place: str) -> Celery:
     """The app, attached. Modules are looked for in the working directory too, as Celery's own command does."""
     from celery.app.utils import find_app
 
-    from workers.attach import attach
+    from workers.attachment import attach
     from workers.embedded import app_for
 
     sys.path.insert(0, "")

@@ -11,7 +11,7 @@ from typing import Any, Final
 from celery import Celery
 
 from scheduler_service.core.errors import BadValue
-from workers.attach import REDIS_VARIABLE, attach
+from workers.attachment import REDIS_VARIABLE, attach
 from workers.tasks import register
 
 BROKER_VARIABLE: Final = "ITINERARY_BROKER_URL"

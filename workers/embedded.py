@@ -15,7 +15,7 @@ from celery.utils.nodenames import default_nodename, host_format
 from celery.worker import state
 
 from scheduler_service.core.errors import BadValue, ItineraryError
-from workers.attach import attach, attach_new_tasks
+from workers.attachment import attach, attach_new_tasks
 from workers.celery_app import app_of_environment, make_app
 from workers.current import current_run
 from workers.tasks import register

@@ -1,0 +1,62 @@
+"""The public face: which names there are, that they are what they say, and that importing it loads nothing heavy."""
+
+import pkgutil
+import subprocess
+import sys
+
+import pytest
+
+import workers
+from tests.support.processes import REPOSITORY, project_env
+
+LOADED = """
+import sys
+{statement}
+print(*sorted({{name.partition(".")[0] for name in sys.modules}} & {{"celery", "kombu", "redis", "scheduler_service"}}))
+"""
+
+
+def loaded_by(statement: str) -> list[str]:
+    return subprocess.run(
+        [sys.executable, "-c", LOADED.format(statement=statement)],
+        env=project_env(), cwd=REPOSITORY, capture_output=True, text=True, check=True, timeout=60,
+    ).stdout.split()  # fmt: skip
+
+
+def test_the_public_names_are_these() -> None:
+    assert workers.__all__ == ["CurrentRun", "RunCancelled", "attach", "current_run"]
+    assert set(workers.__all__) <= set(dir(workers))
+    for name in workers.__all__:
+        assert getattr(workers, name).__name__ == name
+    assert callable(workers.attach)
+    assert issubclass(workers.RunCancelled, Exception)
+
+
+def test_no_module_bears_a_public_name() -> None:
+    """Importing `workers.attach` would put a module where the function was."""
+    assert not {module.name for module in pkgutil.iter_modules(workers.__path__)} & set(workers.__all__)
+
+
+def test_another_name_is_an_error_that_names_it() -> None:
+    with pytest.raises(AttributeError, match="module 'workers' has no attribute 'attatch'"):
+        workers.attatch  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_a_name_stays_what_it_is_once_every_module_is_imported() -> None:
+    for module in pkgutil.iter_modules(workers.__path__):
+        if module.name != "__main__":
+            __import__(f"workers.{module.name}")
+    assert callable(workers.attach)
+    assert workers.current_run() is None
+
+
+@pytest.mark.parametrize(
+    ("statement", "loaded"),
+    [
+        ("import workers", []),
+        ("from workers import RunCancelled, current_run; current_run()", []),
+        ("from workers import attach", ["celery", "kombu", "redis", "scheduler_service"]),
+    ],
+)
+def test_importing_loads_what_is_used(statement: str, loaded: list[str]) -> None:
+    assert loaded_by(statement) == loaded
