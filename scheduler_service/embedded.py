@@ -26,7 +26,7 @@ from scheduler_service.config import Settings, load_settings
 from scheduler_service.core.errors import BrokerUnavailable, ItineraryError
 from scheduler_service.core.job_body import read_job
 from scheduler_service.core.job_plan import JobSet, check_set
-from scheduler_service.core.model import DEFAULT_QUEUE
+from scheduler_service.core.run_fields import DEFAULT_QUEUE
 from scheduler_service.logs import configure_logs
 from scheduler_service.loops.leader import Leader
 from scheduler_service.run_file import only_one, read_run, write_run

@@ -10,13 +10,16 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from uuid_utils.compat import uuid7
 
 from scheduler_service.core.errors import BadValue, BadValues, Conflict
+from scheduler_service.core.identity import adhoc_run_id
+from scheduler_service.core.instants import format_instant
+from scheduler_service.core.run_fields import NO_RETRIES, retry_body
+from scheduler_service.core.run_request import RunRequest, over_error, read_run_request
 from scheduler_service.tracing import caller_traceparent
-
-if TYPE_CHECKING:
-    from scheduler_service.core.model import NewRun
 
 _INSERT: Final = """
 INSERT INTO {runs} (run_id, kind, task, args, kwargs, queue, priority, scheduled_at, due_at, retry, timeout,
@@ -67,11 +70,12 @@ def enqueue_in(
         "start_within": start_within,
         "retry": None if retry is None else dict(retry), "idempotency_key": idempotency_key,
     }  # fmt: skip
-    run, values = _row_of({name: value for name, value in body.items() if value is not None})
+    run = read_run_request(_plain({name: value for name, value in body.items() if value is not None}))
+    values = _values_of(run)
     target = _target_of(connection_or_session, schema)
     over = _deadline_over(run, target)
     if over is None and target.execute(_insert_of(values) + (_KEYED if run.idempotency_key else ""), values):
-        return run.run_id
+        return str(values["run_id"])
     known = target.first(_KNOWN, {"key": run.idempotency_key}) if run.idempotency_key else None
     if known is None:
         if over is not None:
@@ -91,36 +95,22 @@ def _insert_of(values: Mapping[str, Any]) -> str:
     return insert
 
 
-def _deadline_over(run: "NewRun", target: "_DbApi | _SqlAlchemy") -> BadValues | None:
+def _deadline_over(run: RunRequest, target: "_DbApi | _SqlAlchemy") -> BadValues | None:
     """Why the run could only be missed, by the database's clock; asked only where that can be."""
-    from scheduler_service.core.run_requests import refuse_over
-
-    if not run.due_at or run.start_within is None:
+    if not run.run_at or run.start_within is None:
         return None
     now = target.first(_CLOCK, {})
     assert now is not None
-    try:
-        refuse_over([run], {run.run_id}, int(now[0]))
-    except BadValues as exc:
-        return exc
-    return None
+    error = over_error(run.run_at, run.start_within, int(now[0]))
+    return None if error is None else BadValues([error])
 
 
-def _row_of(body: dict[str, Any]) -> "tuple[NewRun, dict[str, Any]]":
-    # These know schedules and numpy; whoever only imports the client need not wait for that.
-    from uuid_utils.compat import uuid7
-
-    from scheduler_service.core.instants import format_instant
-    from scheduler_service.core.job_body import retry_body
-    from scheduler_service.core.model import RetryPolicy
-    from scheduler_service.core.run_requests import read_run
-
-    run = read_run(_plain(body), str(uuid7()), 0)
+def _values_of(run: RunRequest) -> dict[str, Any]:
     trace = caller_traceparent()
-    return run, {
-        "run_id": run.run_id, "task": run.task, "args": _json(run.args), "kwargs": _json(run.kwargs),
-        "queue": run.queue, "priority": run.priority, "at": format_instant(run.due_at) if run.due_at else None,
-        "retry": None if run.retry == RetryPolicy() else _json(retry_body(run.retry)), "timeout": run.timeout,
+    return {
+        "run_id": adhoc_run_id(str(uuid7())), "task": run.task, "args": _json(run.args), "kwargs": _json(run.kwargs),
+        "queue": run.queue, "priority": run.priority, "at": None if run.run_at is None else format_instant(run.run_at),
+        "retry": None if run.retry == NO_RETRIES else _json(retry_body(run.retry)), "timeout": run.timeout,
         "key": run.idempotency_key, "hash": run.request_hash, **({} if trace is None else {"trace": trace}),
         **({} if run.start_within is None else {"within": run.start_within}),
     }  # fmt: skip

@@ -14,7 +14,6 @@ from scheduler_service.adapters.tables import run_attempts, runs
 from scheduler_service.core.errors import BadValue
 from scheduler_service.core.fields import read_retry, unread_retry
 from scheduler_service.core.instants import Instant
-from scheduler_service.core.job_body import retry_body
 from scheduler_service.core.model import (
     ActiveRun,
     Attempt,
@@ -22,11 +21,11 @@ from scheduler_service.core.model import (
     NewRun,
     Overlap,
     ReleasedRun,
-    RetryPolicy,
     Run,
     RunKind,
     TaskError,
 )
+from scheduler_service.core.run_fields import RetryPolicy, retry_body
 from scheduler_service.core.run_state import RunState
 
 log = structlog.get_logger(__name__)

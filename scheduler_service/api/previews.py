@@ -5,12 +5,12 @@ from dataclasses import replace
 from typing import Any, Final
 
 from scheduler_service.core.errors import BadValue, BadValues
-from scheduler_service.core.fields import read_object
 from scheduler_service.core.identity import check_job_id
 from scheduler_service.core.instants import Instant, format_instant, parse_instant
 from scheduler_service.core.job_warnings import END_OF_TIME, NEVER, is_to_come, job_warnings
 from scheduler_service.core.model import Job
 from scheduler_service.core.preview import Occurrence, preview
+from scheduler_service.core.run_fields import read_object
 from scheduler_service.core.schedule import UNPLACED, IntervalSchedule, ParsedSchedule, Schedule, parse_schedule
 from scheduler_service.core.unknown_fields import note
 from scheduler_service.core.words import describe

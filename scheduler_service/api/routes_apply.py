@@ -13,13 +13,14 @@ from scheduler_service.api.bodies import JsonObject
 from scheduler_service.api.context import Context
 from scheduler_service.api.documents import answers, body_of
 from scheduler_service.core.errors import BadValue, BadValues
-from scheduler_service.core.fields import read_list, read_object, read_text
+from scheduler_service.core.fields import read_text
 from scheduler_service.core.instants import Instant
 from scheduler_service.core.job_body import read_job
 from scheduler_service.core.job_plan import MOST_JOBS, JobSet, check_set, plan_body, read_source
 from scheduler_service.core.job_warnings import job_warnings
 from scheduler_service.core.model import Job
 from scheduler_service.core.redaction import unmasked
+from scheduler_service.core.run_fields import read_list, read_object
 
 router = APIRouter(prefix="/api/v1", tags=["jobs"], dependencies=[Depends(require("operator"))])
 _KEYS: Final = ("source", "jobs", "prune", "dry_run", "plan_version", "take_over")

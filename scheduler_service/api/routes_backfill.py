@@ -16,7 +16,8 @@ from scheduler_service.api.preconditions import IdempotencyKey, IfMatch, expecte
 from scheduler_service.api.routes_jobs import OPERATOR, known_job
 from scheduler_service.core.audit import Caller, Deed
 from scheduler_service.core.backfill import backfill_body, backfill_runs, occurrences_of, plan_backfill, read_window
-from scheduler_service.core.request_keys import FIELD, read_key, request_hash, with_key
+from scheduler_service.core.request_keys import with_key
+from scheduler_service.core.run_request import KEY_FIELD, read_key, request_hash
 
 router = APIRouter(prefix="/api/v1", tags=["jobs"], dependencies=[Depends(require("viewer"))])
 
@@ -63,7 +64,7 @@ def backfilled(
 
 
 def _deed(who: Caller, body: dict[str, Any]) -> Deed:
-    key = body.get(FIELD)
+    key = body.get(KEY_FIELD)
     if key is None:
         return who.deed("job.backfill")
     return who.keyed("job.backfill", read_key(key), request_hash(body))

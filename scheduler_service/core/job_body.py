@@ -7,26 +7,25 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from scheduler_service.core.errors import BadValue, BadValues
-from scheduler_service.core.fields import (
-    check_payload,
-    read_jitter,
-    read_list,
-    read_misfire,
-    read_object,
-    read_overlap,
-    read_priority,
-    read_queue,
-    read_retry,
-    read_start_within,
-    read_tags,
-    read_task,
-    read_text,
-    read_timeout,
-)
+from scheduler_service.core.fields import read_jitter, read_misfire, read_overlap, read_retry, read_tags, read_text
 from scheduler_service.core.identity import check_job_id
 from scheduler_service.core.instants import Instant, format_duration, format_instant, parse_instant
-from scheduler_service.core.model import DEFAULT_PRIORITY, DEFAULT_QUEUE, Job, Misfire, Overlap, RetryPolicy
+from scheduler_service.core.model import Job, Misfire, Overlap
 from scheduler_service.core.redaction import redacted
+from scheduler_service.core.run_fields import (
+    DEFAULT_PRIORITY,
+    DEFAULT_QUEUE,
+    RetryPolicy,
+    check_payload,
+    read_list,
+    read_object,
+    read_priority,
+    read_queue,
+    read_start_within,
+    read_task,
+    read_timeout,
+    retry_body,
+)
 from scheduler_service.core.schedule import ParsedSchedule, parse_schedule
 from scheduler_service.core.unknown_fields import joined, split
 
@@ -170,17 +169,6 @@ def job_body(job: Job) -> dict[str, Any]:
         "pause_waiting": ("skip" if job.pause_skips else "keep") if job.paused else None,
         "source": job.source,
         "version": job.version,
-    }
-
-
-def retry_body(retry: RetryPolicy) -> dict[str, Any]:
-    """The retry policy as JSON."""
-    return {
-        "max_attempts": retry.max_attempts,
-        "initial": format_duration(retry.initial),
-        "factor": int(retry.factor) if retry.factor == int(retry.factor) else retry.factor,
-        "max": format_duration(retry.max),
-        "jitter": retry.jitter,
     }
 
 

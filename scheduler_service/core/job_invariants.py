@@ -11,9 +11,9 @@ from scheduler_service.core.history import Finding, History, Rule, RunFacts, Tol
 from scheduler_service.core.instants import DAY, Instant, format_instant
 from scheduler_service.core.model import Gap, Job, JobHistory, Overlap, RunKind
 from scheduler_service.core.placements import rhythm_of
-from scheduler_service.core.planning import spans
 from scheduler_service.core.run_state import RunState
 from scheduler_service.core.schedule import occurrences
+from scheduler_service.core.versions import spans
 
 
 class _Ran(NamedTuple):

@@ -15,8 +15,8 @@ import numpy as np
 from scheduler_service.core.expansion import expand_roster
 from scheduler_service.core.instants import MINUTE, Duration, Instant
 from scheduler_service.core.model import JobHistory
-from scheduler_service.core.planning import is_plain, spans
 from scheduler_service.core.roster import Draft, Positions, Roster
+from scheduler_service.core.versions import is_plain, spans
 
 _FOREVER: Final[Instant] = 2**62
 _AT_ONCE: Final = 10_000

@@ -3,14 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
-from scheduler_service.core.instants import MINUTE, SECOND, Duration, Instant
+from scheduler_service.core.instants import SECOND, Duration, Instant
+from scheduler_service.core.run_fields import DEFAULT_PRIORITY, DEFAULT_QUEUE, NO_RETRIES, RetryPolicy
 from scheduler_service.core.run_state import RunState
 from scheduler_service.core.schedule import Schedule
-
-DEFAULT_QUEUE: Final = "default"
-DEFAULT_PRIORITY: Final = 5
 
 
 class Overlap(StrEnum):
@@ -49,18 +47,6 @@ class Misfire:
 
 
 @dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """Retries of a failed attempt, with capped exponential pauses; `unread` is a stored text that cannot be read."""
-
-    max_attempts: int = 1
-    initial: Duration = 5 * SECOND
-    factor: float = 2.0
-    max: Duration = 10 * MINUTE
-    jitter: bool = True
-    unread: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Job:
     """One version of a job's definition, from `effective_from` on; `schedule` is the parsed `schedule_spec`.
 
@@ -81,7 +67,7 @@ class Job:
     jitter: Duration = 0
     misfire: Misfire = Misfire()
     overlap: Overlap = Overlap.SKIP
-    retry: RetryPolicy = RetryPolicy()
+    retry: RetryPolicy = NO_RETRIES
     timeout: Duration | None = None
     start_within: Duration | None = None
     tags: tuple[str, ...] = ()
@@ -133,7 +119,7 @@ class NewRun:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     queue: str = DEFAULT_QUEUE
     priority: int = DEFAULT_PRIORITY
-    retry: RetryPolicy = RetryPolicy()
+    retry: RetryPolicy = NO_RETRIES
     timeout: Duration | None = None
     start_within: Duration | None = None
     overlap: Overlap | None = None
@@ -161,7 +147,7 @@ class ActiveRun(NamedTuple):
     due_at: Instant
     state: RunState
     attempt: int = 1
-    retry: RetryPolicy = RetryPolicy()
+    retry: RetryPolicy = NO_RETRIES
     timeout: Duration | None = None
     overlap: Overlap | None = None
     cancel_requested: bool = False

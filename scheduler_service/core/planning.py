@@ -4,7 +4,7 @@ Owns the cursor's advance. Every occurrence before the cursor has a row or lies 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from scheduler_service.core.effects import MakeRuns, Retract, Transition, in_parts
 from scheduler_service.core.identity import occurrence_run_id
@@ -15,43 +15,13 @@ from scheduler_service.core.policies import catches_up, judge_lateness
 from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.core.schedule import occurrences
 from scheduler_service.core.state import SchedulerState, Step, keep
+from scheduler_service.core.versions import spans
 
 _CURSOR_SAVED_EVERY = 10 * SECOND
 # Rows are made for a hundredth of the interval at a time: many by one transaction, and the index is asked seldom.
 _STRIDES = 100
 # Behind by so many of these while runs are released: at a full second many are due, and as many come into sight.
 _LAG = 12
-
-
-def is_plain(history: JobHistory) -> bool:
-    """Whether there is one version, whose schedule fires from when it is effective and without an end."""
-    job = history.versions[-1]
-    bounded = job.start_at is not None or job.end_at is not None
-    return len(history.versions) == 1 and not (job.deleted or job.paused or bounded)
-
-
-def spans(history: JobHistory, start: Instant, end: Instant) -> list[tuple[Job, Instant, Instant]]:
-    """The parts of [start, end) in which each version lets its schedule fire."""
-    if not is_plain(history):
-        return list(_spans(history, start, end))
-    job = history.versions[-1]
-    since = job.effective_from if job.effective_from > start else start
-    return [(job, since, end)] if since < end else []
-
-
-def _spans(history: JobHistory, start: Instant, end: Instant) -> Iterator[tuple[Job, Instant, Instant]]:
-    for index, job in enumerate(history.versions):
-        until = history.versions[index + 1].effective_from if index + 1 < len(history.versions) else end
-        since = max(start, job.effective_from)
-        if job.deleted or (job.paused and job.paused_until is None):
-            continue
-        if job.paused and job.paused_until is not None:
-            since = max(since, job.paused_until)
-        if job.start_at is not None:
-            since = max(since, job.start_at)
-        until = min(until, end) if job.end_at is None else min(until, end, job.end_at)
-        if since < until:
-            yield job, since, until
 
 
 def plan(state: SchedulerState, step: Step) -> None:

@@ -15,11 +15,12 @@ from scheduler_service.core.instants import HOUR, MICROSECOND, SECOND, Duration,
 from scheduler_service.core.jitter import jitter_of
 from scheduler_service.core.job_roster import JobRoster
 from scheduler_service.core.model import Gap, Job, JobHistory
-from scheduler_service.core.planning import count_missed, make, miss, ripe_rows, spans
+from scheduler_service.core.planning import count_missed, make, miss, ripe_rows
 from scheduler_service.core.policies import judge_lateness
 from scheduler_service.core.run_index import build_generation
 from scheduler_service.core.schedule import Schedule, count, occurrences
 from scheduler_service.core.state import SchedulerState, Step
+from scheduler_service.core.versions import spans
 
 # Edits do not wait for a rebuild, they are expanded by themselves: it only keeps that work small.
 _REST: Final = 5 * SECOND

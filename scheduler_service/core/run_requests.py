@@ -5,54 +5,35 @@ from dataclasses import replace
 from typing import Any, Final
 
 from scheduler_service.core.errors import BadValue, BadValues
-from scheduler_service.core.fields import (
-    check_payload,
-    read_list,
-    read_object,
-    read_overlap,
-    read_priority,
-    read_queue,
-    read_retry,
-    read_start_within,
-    read_task,
-    read_timeout,
-)
+from scheduler_service.core.fields import read_overlap
 from scheduler_service.core.identity import adhoc_run_id, manual_run_id
-from scheduler_service.core.instants import SECOND, Duration, Instant, format_duration, format_instant, parse_instant
-from scheduler_service.core.model import (
-    DEFAULT_PRIORITY,
-    DEFAULT_QUEUE,
-    Job,
-    NewRun,
-    Overlap,
-    RetryPolicy,
-    Run,
-    RunKind,
-)
+from scheduler_service.core.instants import SECOND, Instant
+from scheduler_service.core.model import Job, NewRun, Overlap, Run, RunKind
 from scheduler_service.core.redaction import unmasked
-from scheduler_service.core.request_keys import FIELD, older_hash, read_key, request_hash
+from scheduler_service.core.run_fields import check_payload, read_object
+from scheduler_service.core.run_request import (
+    KEY_FIELD,
+    older_hash,
+    over_error,
+    read_field,
+    read_key,
+    read_run_request,
+    refuse_unknown,
+    request_hash,
+)
 
 MAX_BATCH: Final = 1000
 _MOST_ERRORS: Final = 100
-_LAST: Final = parse_instant("9999-12-31T23:59:59.999999Z")  # no driver reads a later time
 
 
 def read_run(body: Mapping[str, Any], uuid7: str, now: Instant) -> NewRun:
-    """A one-off run; BadValues with every complaint. `due_at` 0 means at once, by the database's clock."""
-    errors: list[BadValue] = []
-    fields = {name: _read(body, name, read, default, errors) for name, (read, default) in _RUN.items()}
-    if body.get("task") is None:
-        errors.append(BadValue("task", None, "this field is required"))
-    _refuse_unknown(body, {*_RUN, FIELD}, errors)
-    check_payload(errors, fields["args"], fields["kwargs"])
-    key = _read(body, FIELD, read_key, None, errors)
-    if errors:
-        raise BadValues(errors)
-    run_at = fields.pop("run_at")
-    _check_deadline(run_at, fields["start_within"])
+    """A one-off run; BadValues with every error. `due_at` 0 means at once, by the database's clock."""
+    asked = read_run_request(body)
     return NewRun(
-        run_id=adhoc_run_id(uuid7), kind=RunKind.ADHOC, scheduled_at=run_at or now, due_at=run_at or 0,
-        idempotency_key=key, **_hashes(body, key), **fields,
+        run_id=adhoc_run_id(uuid7), kind=RunKind.ADHOC, task=asked.task, scheduled_at=asked.run_at or now,
+        due_at=asked.run_at or 0, args=asked.args, kwargs=asked.kwargs, queue=asked.queue, priority=asked.priority,
+        retry=asked.retry, timeout=asked.timeout, start_within=asked.start_within,
+        idempotency_key=asked.idempotency_key, **_hashes(body, asked.idempotency_key),
     )  # fmt: skip
 
 
@@ -75,21 +56,12 @@ def refuse_over(runs: Sequence[NewRun], new: Container[str], now: Instant) -> No
     Runs that an earlier request created are not judged: the same request may come again after its deadline.
     """
     over = {
-        place: BadValue(
-            "run_at", format_instant(run.due_at), "run_at plus start_within is over: give a later run_at, or more time"
-        )
+        place: error
         for place, run in enumerate(runs)
-        if run.start_within is not None and run.due_at and run.due_at + run.start_within <= now and run.run_id in new
+        if run.run_id in new and (error := over_error(run.due_at, run.start_within, now)) is not None
     }
     if over:
         raise DeadlinesOver(over)
-
-
-def _check_deadline(run_at: Instant | None, start_within: Duration | None) -> None:
-    if run_at is not None and start_within is not None and run_at + start_within > _LAST:
-        raise BadValue(
-            "start_within", format_duration(start_within), "run_at plus start_within is after the year 9999; give less"
-        )
 
 
 def read_batch(body: Mapping[str, Any], ids: Callable[[], str], now: Instant) -> list[NewRun]:
@@ -106,8 +78,8 @@ def read_batch(body: Mapping[str, Any], ids: Callable[[], str], now: Instant) ->
             errors.extend(error.under(f"runs.{place}") for error in exc.errors)
         except BadValue as exc:
             errors.append(exc.under(f"runs.{place}"))
-    key = _read(body, FIELD, read_key, None, errors)
-    _refuse_unknown(body, {"runs", FIELD}, errors)
+    key = read_field(body, KEY_FIELD, read_key, None, errors)
+    refuse_unknown(body, {"runs", KEY_FIELD}, errors)
     if errors:
         raise BadValues(errors[:_MOST_ERRORS])
     if key is None:
@@ -119,10 +91,10 @@ def read_batch(body: Mapping[str, Any], ids: Callable[[], str], now: Instant) ->
 def read_trigger(job: Job, body: Mapping[str, Any], uuid7: str, now: Instant) -> NewRun:
     """A run of the job now: its definition, `kwargs` laid over the job's, and its own `overlap` where given."""
     errors: list[BadValue] = []
-    given = _read(body, "kwargs", read_object, {}, errors)
-    overlap: Overlap | None = _read(body, "overlap", read_overlap, None, errors)
-    key = _read(body, FIELD, read_key, None, errors)
-    _refuse_unknown(body, {"kwargs", "overlap", FIELD}, errors)
+    given = read_field(body, "kwargs", read_object, {}, errors)
+    overlap: Overlap | None = read_field(body, "overlap", read_overlap, None, errors)
+    key = read_field(body, KEY_FIELD, read_key, None, errors)
+    refuse_unknown(body, {"kwargs", "overlap", KEY_FIELD}, errors)
     kwargs = {**job.kwargs, **given}
     check_payload(errors, list(job.args), kwargs)
     if errors:
@@ -149,8 +121,8 @@ def again(run: Run, uuid7: str, now: Instant) -> NewRun:
 def read_retried(run: Run, body: Mapping[str, Any], uuid7: str, now: Instant) -> NewRun:
     """The new run of a final one; the body may hold a key alone."""
     errors: list[BadValue] = []
-    key = _read(body, FIELD, read_key, None, errors)
-    _refuse_unknown(body, {FIELD}, errors)
+    key = read_field(body, KEY_FIELD, read_key, None, errors)
+    refuse_unknown(body, {KEY_FIELD}, errors)
     if errors:
         raise BadValues(errors)
     return replace(again(run, uuid7, now), idempotency_key=key, **_hashes({"retry": run.run_id}, key))
@@ -165,34 +137,3 @@ def _of_batch(run: NewRun, key: str, place: int, whole: str) -> NewRun:
     if run.idempotency_key is not None:
         return run
     return replace(run, idempotency_key=f"{key}#{place}", request_hash=whole)
-
-
-_RUN: Final[dict[str, tuple[Callable[[Any, str], Any], Any]]] = {
-    "task": (read_task, ""),
-    "args": (read_list, []),
-    "kwargs": (read_object, {}),
-    "run_at": (parse_instant, None),
-    "queue": (read_queue, DEFAULT_QUEUE),
-    "priority": (read_priority, DEFAULT_PRIORITY),
-    "timeout": (read_timeout, None),
-    "start_within": (read_start_within, None),
-    "retry": (read_retry, RetryPolicy()),
-}
-
-
-def _read(
-    body: Mapping[str, Any], name: str, read: Callable[[Any, str], Any], default: Any, errors: list[BadValue]
-) -> Any:
-    value = body.get(name)
-    if value is None:
-        return default
-    try:
-        return read(value, name)
-    except BadValue as exc:
-        errors.append(exc)
-        return default
-
-
-def _refuse_unknown(body: Mapping[str, Any], known: set[str], errors: list[BadValue]) -> None:
-    for name in sorted(set(body) - known):
-        errors.append(BadValue(name, body[name], f"this field is not known; known are {', '.join(sorted(known))}"))

@@ -1,26 +1,18 @@
 """Whether a run can become a message. The API lets no other in; whoever may insert rows can write anything."""
 
-import re
 from functools import lru_cache
 from typing import Final
 
 from scheduler_service.core.identity import TASK_RULE, is_task_name
 from scheduler_service.core.instants import DAY
 from scheduler_service.core.model import ReleasedRun
+from scheduler_service.core.run_fields import is_taken
 
-# A queue is a key of its name, beside our own keys and those in which kombu keeps bindings and what is unacknowledged.
-_TAKEN: Final = re.compile(r"itinerary:.*|_kombu\..*|unacked(_index|_mutex)?", re.DOTALL)
 _LONGEST_ID: Final = 280
 _LONGEST: Final = 366 * DAY
 
 
 is_known: Final = lru_cache(maxsize=1_024)(is_task_name)
-
-
-@lru_cache(maxsize=1_024)
-def is_taken(queue: str) -> bool:
-    """Whether Redis keeps something else under a queue's name."""
-    return _TAKEN.fullmatch(queue) is not None
 
 
 def complaint(run: ReleasedRun) -> str | None:

@@ -8,8 +8,9 @@ from collections.abc import Container, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from scheduler_service.core.fields import MISFIRE_FIELDS, RETRY_FIELDS
+from scheduler_service.core.fields import MISFIRE_FIELDS
 from scheduler_service.core.model import Job
+from scheduler_service.core.run_fields import RETRY_FIELDS
 from scheduler_service.core.schedule import SPEC_FIELDS
 
 _INNER: Final = ("misfire", "retry", "schedule")

@@ -12,7 +12,7 @@ from scheduler_service.cli.job_checks import JobsRefused, check_jobs
 from scheduler_service.config import Settings
 from scheduler_service.core.fields import unread_retry
 from scheduler_service.core.instants import SECOND
-from scheduler_service.core.model import RetryPolicy
+from scheduler_service.core.run_fields import RetryPolicy
 from tests.support.forms import as_shown, submit
 
 JOB = "/api/v1/jobs/a.job"

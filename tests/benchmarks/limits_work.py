@@ -18,8 +18,8 @@ from scheduler_service.adapters.sql_lease import SqlLeaseStore
 from scheduler_service.core.effects import Apply, MakeRuns, Release, Transition
 from scheduler_service.core.identity import occurrence_run_id
 from scheduler_service.core.instants import HOUR, SECOND, Instant
-from scheduler_service.core.job_body import retry_body
 from scheduler_service.core.model import NewRun, ReleasedRun, RunKind
+from scheduler_service.core.run_fields import retry_body
 from scheduler_service.core.run_state import Event, RunState
 from tests.benchmarks.bed import QUEUE, TASK, Scene
 

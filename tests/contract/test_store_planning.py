@@ -8,7 +8,8 @@ from scheduler_service.adapters.sql_pruning import SqlPruning
 from scheduler_service.core.effects import Apply, MakeRuns, RecordStatistics, Retract, Transition
 from scheduler_service.core.errors import LeaseLost
 from scheduler_service.core.instants import DAY, HOUR, MINUTE, SECOND
-from scheduler_service.core.model import Gap, Overlap, RetryPolicy, RunKind
+from scheduler_service.core.model import Gap, Overlap, RunKind
+from scheduler_service.core.run_fields import RetryPolicy
 from scheduler_service.core.run_state import Event, RunState
 from tests.support.store_bed import StoreBed, a_job, occurrence, one_off, release
 

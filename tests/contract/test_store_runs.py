@@ -9,7 +9,8 @@ from scheduler_service.adapters.paging import write_cursor
 from scheduler_service.core.effects import Apply, Transition
 from scheduler_service.core.errors import BadValue, Conflict, NotFound, RowRefused
 from scheduler_service.core.instants import DAY, MINUTE, SECOND
-from scheduler_service.core.model import NewRun, RetryPolicy, RunKind
+from scheduler_service.core.model import NewRun, RunKind
+from scheduler_service.core.run_fields import RetryPolicy
 from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.ports.stores import RunFilter
 from tests.support.store_bed import StoreBed, occurrence, one_off, release

@@ -5,7 +5,8 @@ import pytest
 from scheduler_service.core.deadline_heap import Deadlines
 from scheduler_service.core.instants import DAY, HOUR, MINUTE, SECOND, format_instant
 from scheduler_service.core.looks import ExpiredRead
-from scheduler_service.core.model import RetryPolicy, Run
+from scheduler_service.core.model import Run
+from scheduler_service.core.run_fields import RetryPolicy
 from scheduler_service.core.run_state import RunState
 from scheduler_service.core.state import CoreSettings
 from tests.support.world import World, attempt_of

@@ -12,7 +12,8 @@ from scheduler_service.core.explain_runs import explain_run
 from scheduler_service.core.explanation import Explanation, Verdict, explanation_body
 from scheduler_service.core.instants import HOUR, MINUTE, SECOND, Instant, format_instant, parse_instant
 from scheduler_service.core.job_body import read_job
-from scheduler_service.core.model import Attempt, Gap, LateReports, RetryPolicy, Run, RunKind, TaskError
+from scheduler_service.core.model import Attempt, Gap, LateReports, Run, RunKind, TaskError
+from scheduler_service.core.run_fields import RetryPolicy
 from scheduler_service.core.run_state import RunState
 
 MADE = parse_instant("2026-11-27T00:00:00Z")

@@ -23,8 +23,7 @@ from scheduler_service.core.instants import (
     spelt_out,
     to_datetime,
 )
-from scheduler_service.core.job_body import retry_body
-from scheduler_service.core.model import RetryPolicy
+from scheduler_service.core.run_fields import RetryPolicy, retry_body
 
 INSTANTS = st.integers(-62_135_596_800 * SECOND, 253_402_300_799 * SECOND)
 

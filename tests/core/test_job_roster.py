@@ -13,9 +13,9 @@ from scheduler_service.core.feedback import IndexBuilt
 from scheduler_service.core.instants import DAY, HOUR, MINUTE, SECOND, Instant, parse_instant
 from scheduler_service.core.job_roster import JobRoster
 from scheduler_service.core.model import Job, JobHistory
-from scheduler_service.core.planning import spans
 from scheduler_service.core.rebuilding import IndexBuilder
 from scheduler_service.core.schedule import count
+from scheduler_service.core.versions import spans
 from tests.support.store_bed import a_job
 
 # Half an hour before clocks are put forward in Berlin.

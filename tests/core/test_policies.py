@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_service.core.instants import MINUTE, SECOND
-from scheduler_service.core.model import ActiveRun, Misfire, MisfirePolicy, Overlap, RetryPolicy, RunKind
+from scheduler_service.core.model import ActiveRun, Misfire, MisfirePolicy, Overlap, RunKind
 from scheduler_service.core.policies import (
     Admission,
     after_failure,
@@ -15,6 +15,7 @@ from scheduler_service.core.policies import (
     judge_lateness,
     next_attempt,
 )
+from scheduler_service.core.run_fields import RetryPolicy
 from scheduler_service.core.run_state import Event, RunState
 
 NOW = 1_000 * MINUTE

@@ -9,10 +9,9 @@ import pytest
 from scheduler_service.core.effects import Publish
 from scheduler_service.core.errors import BadValue
 from scheduler_service.core.feedback import Published, RunsMoved, RunsRenewed
-from scheduler_service.core.fields import read_queue
 from scheduler_service.core.instants import MINUTE, SECOND
 from scheduler_service.core.iteration import iterate
-from scheduler_service.core.model import RetryPolicy
+from scheduler_service.core.run_fields import RetryPolicy, read_queue
 from scheduler_service.core.run_state import RunState
 from scheduler_service.loops.store_syncer import Move
 from tests.support.world import World, attempt_of

@@ -331,7 +331,7 @@ def _job(world: World, job_id: str, every: str, **more: Any) -> Any:
 
 
 def _retry(attempts: int) -> Any:
-    from scheduler_service.core.model import RetryPolicy
+    from scheduler_service.core.run_fields import RetryPolicy
 
     return RetryPolicy(max_attempts=attempts)
 

@@ -14,7 +14,7 @@ from kombu.utils.json import dumps as kombus_dumps
 from kombu.utils.json import loads as kombus_loads
 
 from scheduler_service.core.errors import BadValue
-from scheduler_service.core.fields import check_payload
+from scheduler_service.core.run_fields import check_payload
 from scheduler_service.core.typed_values import careful, flaw, from_python, may_need_care, to_message
 from workers.escapes import learn_escapes
 

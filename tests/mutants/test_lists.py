@@ -32,7 +32,7 @@ def test_scopes_are_files_and_folders() -> None:
     assert {one.path for one in mutants(["core"])} == {
         path for path in every if path.startswith("scheduler_service/core/")
     }
-    assert {one.path for one in mutants(["core/planning"])} == {"scheduler_service/core/planning.py"}
+    assert {one.path for one in mutants(["core/versions"])} == {"scheduler_service/core/versions.py"}
     assert {one.path for one in mutants(["core/plan"])} == set()
     assert len(list(LISTS.glob("*.toml"))) > 1
 

@@ -9,8 +9,9 @@ from scheduler_service.adapters.celery_dispatcher import publishing_app
 from scheduler_service.adapters.redis_client import connect
 from scheduler_service.core.fields import unread_retry
 from scheduler_service.core.instants import HOUR, MINUTE, SECOND, format_instant
-from scheduler_service.core.model import ActiveRun, RetryPolicy, RunKind
+from scheduler_service.core.model import ActiveRun, RunKind
 from scheduler_service.core.policies import backoff, next_attempt
+from scheduler_service.core.run_fields import RetryPolicy
 from scheduler_service.core.run_state import RunState
 from scheduler_service.core.wire import entry
 from scheduler_service.loops.lease_keeper import LeaseKeeper

@@ -23,11 +23,11 @@ from scheduler_service.core.model import (
     NewRun,
     Overlap,
     ReleasedRun,
-    RetryPolicy,
     Run,
     RunKind,
     TaskError,
 )
+from scheduler_service.core.run_fields import RetryPolicy
 from scheduler_service.core.run_state import RunState
 
 

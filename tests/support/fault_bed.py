@@ -30,7 +30,8 @@ from scheduler_service.core.history import Tolerance
 from scheduler_service.core.identity import adhoc_run_id
 from scheduler_service.core.instants import SECOND, to_datetime
 from scheduler_service.core.job_body import read_job
-from scheduler_service.core.model import NewRun, RetryPolicy, Run, RunKind
+from scheduler_service.core.model import NewRun, Run, RunKind
+from scheduler_service.core.run_fields import RetryPolicy
 from tests.support.processes import Child, project_env, wait_until
 from tests.support.records import Truth, read_truth
 

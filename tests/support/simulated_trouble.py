@@ -6,7 +6,8 @@ from scheduler_service.core.errors import Conflict, NotFound
 from scheduler_service.core.identity import adhoc_run_id, task_id
 from scheduler_service.core.instants import MILLISECOND, SECOND, Duration, format_instant
 from scheduler_service.core.job_body import read_job
-from scheduler_service.core.model import NewRun, RetryPolicy, RunKind
+from scheduler_service.core.model import NewRun, RunKind
+from scheduler_service.core.run_fields import RetryPolicy
 from scheduler_service.core.run_requests import again, read_trigger
 from scheduler_service.core.run_state import FINAL, RunState
 from tests.support.simulated_worker import SimWorker
