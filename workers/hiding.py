@@ -91,12 +91,20 @@ class _LogFilter(logging.Filter):
             self._hide = Hiding(self._known)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Hide, and pass on."""
-        hide = _of_this_task.get()
-        record.msg, record.args = hide(self._hide(record.getMessage())), ()
+        """Hide, and pass on. A hidden traceback becomes text: handlers would print the exception's own."""
+        record.msg, record.args = self._without(record.getMessage()), ()
         if record.exc_info:
-            record.exc_text = hide(self._hide(logging.Formatter().formatException(record.exc_info)))
+            trace = logging.Formatter().formatException(record.exc_info)
+            shown = self._without(trace)
+            if shown != trace:
+                record.msg, record.exc_info, record.exc_text = f"{record.msg}\n{shown}", None, None
+        extra = getattr(record, "data", None)  # what Celery hands to handlers beside the message
+        if isinstance(extra, dict):
+            record.data = {name: self._without(text) if isinstance(text, str) else text for name, text in extra.items()}
         return True
+
+    def _without(self, text: str) -> str:
+        return _of_this_task.get()(self._hide(text))
 
 
 _in_logs: Final = _LogFilter()

@@ -19,6 +19,7 @@ from scheduler_service.core.identity import check_job_id, is_task_name
 from scheduler_service.core.instants import MICROSECOND, format_duration, format_instant, from_datetime
 from scheduler_service.core.job_body import READ_ONLY, read_job
 from scheduler_service.core.job_plan import read_source
+from scheduler_service.core.redaction import unmasked
 
 Function = Callable[..., Any]
 
@@ -134,7 +135,7 @@ class Schedule:
             name = self._task_name(job_id, task, fields)
             given = {**self._defaults, **fields, "schedule": spec}
             body = {"job_id": job_id, "task": name, **{key: _plain(value) for key, value in given.items()}}
-            read_job(body, made_at=time.time_ns() // 1_000)
+            read_job(unmasked(body), made_at=time.time_ns() // 1_000)
             self._bodies[job_id] = body
             if callable(task) and not _is_celery_task(task):
                 self._functions[name] = task

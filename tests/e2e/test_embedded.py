@@ -94,6 +94,41 @@ def test_a_second_program_on_the_same_folder_says_who_is_there(tmp_path: Path) -
         assert first.wait(30) == 0
 
 
+SECRETS = """
+from scheduler_service.jobs_as_code import Schedule
+
+def spent(job_id, scheduled_at, key, password):
+    print("has", len(key), len(password), flush=True)
+    raise RuntimeError(f"no: {key} {password}")
+
+schedule = Schedule()
+key, password = {"$env": "API_KEY"}, {"$secret": "db-password"}
+schedule.interval("spent", task=spent, every="1s", kwargs={"key": key, "password": password})
+schedule.interval("refused", task=spent, every="1s", kwargs={"key": {"$env": "HOME"}, "password": "p"})
+schedule.run()
+"""
+
+
+def test_arguments_that_name_secrets_have_their_values_in_the_function_and_nowhere_else(tmp_path: Path) -> None:
+    values = ("the-key-of-the-test", "the-password-of-it")
+    own_redis_port(tmp_path / ".itinerary")
+    (tmp_path / "my_program.py").write_text(SECRETS)
+    (tmp_path / "db-password").write_text(values[1])
+    allowed = {"ITINERARY_SECRET_ENV_NAMES": "API_KEY", "ITINERARY_SECRET_FOLDER": str(tmp_path), "API_KEY": values[0]}
+    env = project_env(PYTHONUNBUFFERED="1", **allowed)
+    with Child([sys.executable, str(tmp_path / "my_program.py")], env=env, cwd=tmp_path) as child:
+        child.wait_for_line("has 19 18", 60)
+        child.wait_for_line("no: *** ***", 30)
+        child.wait_for_line("HOME is not allowed: add it to ITINERARY_SECRET_ENV_NAMES", 30)
+        child.signal(signal.SIGINT)
+        assert child.wait(30) == 0, child.output
+    kept = [path.read_bytes() for path in (tmp_path / ".itinerary").rglob("*") if path.is_file()]
+    for value in values:
+        assert value not in child.output
+        assert not [content for content in kept if value.encode() in content]
+    assert any(b'"$env": "API_KEY"' in content or b'"$env":"API_KEY"' in content for content in kept)
+
+
 APPLIED = """
 from scheduler_service.jobs_as_code import Schedule
 

@@ -55,6 +55,8 @@ def test_what_is_wrong_is_told_where_the_job_is_added_and_nothing_is_added() -> 
         schedule.cron("a", task="t", expr="61 * * * *")
     with pytest.raises(BadValues, match="colour"):
         schedule.hourly("a", task="t", minute=1, colour="red")
+    with pytest.raises(BadValue, match=r"kwargs.token: .* give the value itself"):
+        schedule.hourly("a", task="t", minute=1, kwargs={"token": "[redacted]"})
     with pytest.raises(BadValue, match="paused"):
         schedule.hourly("a", task="t", minute=1, paused=True)
     with pytest.raises(BadValue, match="function of"):

@@ -1,6 +1,7 @@
 """Arguments that name a secret: the task has the value, and nothing that is stored or told has it."""
 
 import json
+import logging
 import re
 import textwrap
 import threading
@@ -17,7 +18,7 @@ from scheduler_service.core.redaction import DEFAULT_KEYS, use_keys
 from tests.support.otlp_receiver import OtlpReceiver
 from tests.support.processes import wait_until
 from tests.support.worker_process import Bench, released
-from workers.hiding import Hiding, values_by_name
+from workers.hiding import Hiding, hide_in_logs, task_ended, values_by_name
 from workers.plain import plain_error, plain_result
 from workers.secret_arguments import SecretRefused, concealed, holds_secret, resolve
 
@@ -94,6 +95,26 @@ def test_a_value_at_the_place_where_a_text_is_cut_is_hidden_whole() -> None:
     for text in (error["message"], error["traceback"], str(result), str(odd)):
         assert "s3cr" not in text
         assert "-the-tests" not in text
+
+
+def test_a_log_record_of_celery_holds_no_value_in_any_part(caplog: pytest.LogCaptureFixture) -> None:
+    log = logging.getLogger("celery.app.trace")
+    hide_in_logs(Hiding([SECRET]), {})
+    try:
+        raise RuntimeError(f"no {SECRET}")
+    except RuntimeError:
+        log.exception("it said %(exc)s", {"exc": SECRET}, extra={"data": {"exc": SECRET, "id": 1}})
+    try:
+        raise RuntimeError("open")
+    except RuntimeError:
+        log.exception("nothing to hide")
+    task_ended()
+    log.error("of another task: %s", SECRET)
+    first, second, third = caplog.records
+    assert SECRET not in f"{vars(first)} {first.getMessage()}"
+    assert "RuntimeError: no ***" in first.getMessage()
+    assert second.exc_info is not None
+    assert third.getMessage() == f"of another task: {SECRET}"
 
 
 def test_texts_under_hidden_names_are_known_at_any_depth_and_others_not() -> None:
