@@ -6,7 +6,7 @@ Promises: what was rolled back has no row, what was committed has one. Never cha
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import ColumnElement, Connection, and_, insert, or_, select
 
 from scheduler_service.adapters.database import Database, can_hold
 from scheduler_service.adapters.paging import page_of, read_cursor
@@ -77,7 +77,10 @@ class SqlAuditLog:
         """See AuditLog."""
         if not can_hold(f"{wanted.subject}{wanted.actor}{wanted.action}"):
             return Page([], None)
-        newest_first = select(*AUDIT_COLUMNS).order_by(_A.id.desc()).limit(limit + 1)
+        by_time = wanted.since is not None or wanted.until is not None
+        # By id, a time long past would be found behind all that happened since.
+        order = (_A.at.desc(), _A.id.desc()) if by_time else (_A.id.desc(),)
+        newest_first = select(*AUDIT_COLUMNS).order_by(*order).limit(limit + 1)
         for column, value in ((_A.subject, wanted.subject), (_A.actor, wanted.actor), (_A.action, wanted.action)):
             if value is not None:
                 newest_first = newest_first.where(column == value)
@@ -86,10 +89,10 @@ class SqlAuditLog:
         if wanted.until is not None:
             newest_first = newest_first.where(_A.at < wanted.until)
         if cursor is not None:
-            newest_first = newest_first.where(_A.id < read_cursor(cursor, int)[0])
+            newest_first = newest_first.where(_behind(cursor, by_time))
         with self._database.read() as connection:
             rows = connection.execute(newest_first).all()
-        return page_of(rows, limit, lambda row: AuditEntry(*row), lambda row: [row.id])
+        return page_of(rows, limit, lambda row: AuditEntry(*row), lambda row: [row.at, row.id] if by_time else [row.id])
 
     def of_key(self, deed: Deed, subject: str) -> Sequence[str] | None:
         """See AuditLog. The newest of the subject are looked at: a key is promised to be known for a day."""
@@ -111,3 +114,10 @@ class SqlAuditLog:
                     raise Conflict(f"idempotency key {deed.key!r} was used for another request", "key-reused")
                 return tuple(after["run_ids"])
         return None
+
+
+def _behind(cursor: str, by_time: bool) -> ColumnElement[bool]:
+    if not by_time:
+        return and_(_A.id < read_cursor(cursor, int)[0])
+    at, number = read_cursor(cursor, int, int)
+    return and_(_A.at <= at, or_(_A.at < at, _A.id < number))

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import text
 
 from scheduler_service.adapters.record_tables import leaderships
-from scheduler_service.adapters.sql_audit import SqlAuditLog
+from scheduler_service.adapters.sql_audit import SqlAuditLog, record_all
 from scheduler_service.adapters.sql_job_sets import SqlJobSets
 from scheduler_service.core.audit import AuditEntry, Deed
 from scheduler_service.core.errors import Conflict, RowRefused, StoreUnavailable
@@ -105,15 +105,20 @@ def test_jobs_applied_together_are_recorded_one_by_one(sql_stores: StoreBed) -> 
     }  # fmt: skip
 
 
-def test_pages_go_on_where_they_ended_whatever_is_written_meanwhile(sql_stores: StoreBed) -> None:
-    assert sql_stores.database is not None
-    log = SqlAuditLog(sql_stores.database)
-    for number in range(5):
-        log.record(by("scheduler.rebalance"), None, None, {"n": number})
-    first = log.list(EVERYTHING, 2, None)
-    log.record(by("scheduler.rebalance"), None, None, {"n": 5})
-    second = log.list(EVERYTHING, 2, first.next_cursor)
-    last = log.list(EVERYTHING, 2, second.next_cursor)
+@pytest.mark.parametrize("wanted", [EVERYTHING, AuditFilter(since=0)], ids=["by id", "by time"])
+def test_pages_go_on_where_they_ended_whatever_is_written_meanwhile(sql_stores: StoreBed, wanted: AuditFilter) -> None:
+    database = sql_stores.database
+    assert database is not None
+    log, rebalanced = SqlAuditLog(database), by("scheduler.rebalance")
+    log.record(rebalanced, None, None, {"n": 0})
+    with database.write() as connection:  # one instant for three of them
+        changes = [(f"job{n}", None, {"n": n}) for n in (1, 2, 3)]
+        record_all(connection, database.read_clock(connection), rebalanced, changes)
+    log.record(rebalanced, None, None, {"n": 4})
+    first = log.list(wanted, 2, None)
+    log.record(rebalanced, None, None, {"n": 5})
+    second = log.list(wanted, 2, first.next_cursor)
+    last = log.list(wanted, 2, second.next_cursor)
     assert [e.after["n"] for page in (first, second, last) for e in page.items] == [4, 3, 2, 1, 0]
     assert last.next_cursor is None
 

@@ -209,11 +209,20 @@ def test_the_audit_log_of_a_time_is_found_without_all_that_was_before(own_stores
     values = f"{_PAST[own_stores.kind]}, 'somebody', 'admin', 'job.put'"
     _execute(own_stores, f"INSERT INTO audit_log (at, actor, role, action) SELECT {values} FROM {numbers}")
     _execute(own_stores, "ANALYZE")
-    since = own_stores.lead().now if own_stores.kind == "postgresql" else 1_795_000_000_000_000
-    wanted = AuditFilter(since=since - 3 * MINUTE, until=since - MINUTE)
+    newest = own_stores.lead().now if own_stores.kind == "postgresql" else 1_795_000_000_000_000
     log = SqlAuditLog(own_stores.database)
-    plan = plan_of(own_stores, lambda: log.list(wanted, 500, None), "audit_log")
-    assert "ix_audit_log_at" in plan, plan
+    for wanted in (
+        AuditFilter(since=newest - 3 * MINUTE, until=newest - MINUTE),
+        AuditFilter(until=newest - 5 * HOUR),
+        AuditFilter(since=newest - 3 * MINUTE),
+        AuditFilter(actor="somebody", until=newest - 5 * HOUR),
+    ):
+        page = log.list(wanted, 100, None)
+        assert page.next_cursor is not None
+        for cursor in (None, page.next_cursor):
+            plan = plan_of(own_stores, lambda w=wanted, c=cursor: log.list(w, 100, c), "audit_log")
+            assert "ix_audit_log_at" in plan, plan
+            assert_never_scans(plan, "audit_log")
 
 
 def test_growing_tables_are_asked_by_their_indexes(own_stores: StoreBed) -> None:
