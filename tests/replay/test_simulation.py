@@ -9,7 +9,7 @@ from tests.support import simulation
 from tests.support.simulation import simulate
 
 FAST = 100
-SLOW = 5_000
+SLOW = 2_500
 CHUNK = 250
 
 
@@ -26,7 +26,7 @@ def test_a_hundred_histories_of_faults_keep_every_invariant(first: int) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("first", range(0, SLOW, CHUNK))
-def test_five_thousand_histories_of_faults_keep_every_invariant(first: int) -> None:
+def test_thousands_of_histories_of_faults_keep_every_invariant(first: int) -> None:
     assert not bad(range(first, first + CHUNK))
 
 
