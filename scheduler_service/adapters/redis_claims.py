@@ -16,6 +16,7 @@ from scheduler_service.core.feedback import ServerGeneration
 from scheduler_service.core.wire import (
     BEACON,
     BEACON_SECONDS,
+    FLOORS,
     GENERATION,
     GENERATION_SEEN,
     LOOK,
@@ -66,17 +67,36 @@ return 1
 """
 )
 
-# KEYS: floors. ARGV: their new values.
+# KEYS: generation, names of the queues that have a low watermark of their own, then these. ARGV: the low watermark
+# of all queues, then name and new value of each. A queue's own is dropped once that of all queues has reached it: then
+# both refuse the same messages. Before the generation is accepted, only those of single queues are kept.
 _RAISE: Final = (
-    LUA_BELOW
+    LUA_SERVER
+    + LUA_ACCEPTED
+    + LUA_BELOW
     + """
-local floors = {}
-for i = 1, #KEYS do
-  floors[i] = redis.call('GET', KEYS[i])
-  if not floors[i] or below(floors[i], ARGV[i]) then
-    redis.call('SET', KEYS[i], ARGV[i])
-    floors[i] = ARGV[i]
+local everywhere = '0'
+if accepted == server then
+  everywhere = bottom
+  if below(bottom, ARGV[1]) then
+    everywhere = ARGV[1]
+    redis.call('SET', KEYS[1], server .. ':' .. everywhere)
   end
+end
+local floors = {}
+for i = 3, #KEYS do
+  local name, floor = ARGV[2 * i - 4], ARGV[2 * i - 3]
+  local kept = redis.call('GET', KEYS[i])
+  if kept and not below(kept, floor) then floor = kept end
+  if below(everywhere, floor) then
+    redis.call('SET', KEYS[i], floor)
+    redis.call('SADD', KEYS[2], name)
+  else
+    redis.call('DEL', KEYS[i])
+    redis.call('SREM', KEYS[2], name)
+    floor = everywhere
+  end
+  floors[#floors + 1] = floor
 end
 return floors
 """
@@ -92,6 +112,7 @@ class RedisClaims:
         self._look = self._client.register_script(LOOK)
         self._accept = self._client.register_script(_ACCEPT)
         self._raise = self._client.register_script(_RAISE)
+        self._kept_from = 0
 
     def close(self) -> None:
         """Give the connection back."""
@@ -140,15 +161,22 @@ class RedisClaims:
             with redis_errors():
                 self._client.unlink(*keys)
 
-    def raise_floors(self, floors: Mapping[str, int]) -> dict[str, int]:
-        """One script a batch."""
+    def raise_floors(self, floors: Mapping[str, int], lowest: int) -> dict[str, int]:
+        """One script a batch. Each call also judges some of the queues that are kept, all of them in turn."""
         raised: dict[str, int] = {}
-        for batch in _batches(list(floors)):
-            keys = [floor_key(queue) for queue in batch]
+        for batch in _batches([*floors, *(queue for queue in self._some_kept() if queue not in floors)]):
+            keys = [GENERATION, FLOORS, *(floor_key(queue) for queue in batch)]
+            pairs = [part for queue in batch for part in (queue, floors.get(queue, 0))]
             with redis_errors():
-                answer: Any = self._raise(keys=keys, args=[floors[queue] for queue in batch])
-            raised.update((queue, int(floor)) for queue, floor in zip(batch, answer, strict=True))
+                answer: Any = self._raise(keys=keys, args=[lowest, *pairs])
+            raised.update((queue, int(floor)) for queue, floor in zip(batch, answer, strict=True) if queue in floors)
         return raised
+
+    def _some_kept(self) -> list[str]:
+        with redis_errors():
+            answer: Any = self._client.sscan(FLOORS, self._kept_from, count=_BATCH)
+        self._kept_from, names = answer
+        return list(names)
 
     def look(self) -> ServerGeneration:
         """Whoever looks first at a generation gives it its name."""

@@ -171,9 +171,10 @@ class ForgetResults:
 
 @dataclass(frozen=True, slots=True)
 class RaiseFloors:
-    """Messages of these queues below these numbers start nothing any more."""
+    """Messages of these queues below these numbers start nothing any more, nor those of any queue below `lowest`."""
 
     floors: Mapping[str, int]
+    lowest: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,9 +117,10 @@ class ClaimsDeferred:
 
 @dataclass(frozen=True, slots=True)
 class FloorsRaised:
-    """Redis has these floors now; empty where it did not answer."""
+    """Redis has these floors now, and `lowest` for all queues; empty where it did not answer."""
 
     floors: Mapping[str, int]
+    lowest: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,8 @@
 Claims of ended attempts are kept until the floor in Redis has passed their seq: removed sooner, a second message of the
 same attempt would start it again. Promises that a floor passes no message of a run that is pending or on its way there:
 neither the last one, nor one before it, which a worker may have held all the time.
+The lowest of all queues refuses everywhere what it has passed, so that Redis keeps no watermark of a queue below it:
+names of queues come and go, and none stays for ever.
 """
 
 import heapq
@@ -90,6 +92,10 @@ class Floors:
         self._raising = {queue: self._lowest(queue, next_seq) for queue in self._touched}
         self._touched.clear()
         return dict(self._raising)
+
+    def lowest(self, next_seq: int) -> int:
+        """The low watermark of all queues together, once `to_raise` has given theirs."""
+        return min((seqs[0][0] for seqs in self._seqs.values()), default=next_seq)
 
     def raised(self, floors: Mapping[str, int]) -> list[Attempt]:
         """Redis has these floors (none, where it did not answer); the attempts that they have passed."""

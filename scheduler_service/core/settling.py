@@ -54,7 +54,7 @@ def raise_floors(state: SchedulerState, step: Step) -> None:
         if queue not in state.runs.pending:
             state.started_seq.pop(queue, None)  # asked of pending runs only
     if floors:
-        step.others.append(RaiseFloors(floors))
+        step.others.append(RaiseFloors(floors, state.floors.lowest(state.seq + 1)))
 
 
 def floors_raised(state: SchedulerState, step: Step, raised: FloorsRaised) -> None:
@@ -62,6 +62,8 @@ def floors_raised(state: SchedulerState, step: Step, raised: FloorsRaised) -> No
     passed = state.floors.raised(raised.floors)
     if passed:
         step.others.append(ForgetAttempts(tuple(passed)))
+    # Nothing pending is below it; known here, the next look at the generation has nothing to do.
+    state.generation.floor = max(state.generation.floor, raised.lowest)
     highest = max(raised.floors.values(), default=0)
     if highest > state.seq + 1:
         # Redis remembers a database that is no more: go on above its numbers.

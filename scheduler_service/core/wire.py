@@ -30,6 +30,8 @@ HEADER_TRACE: Final = "traceparent"
 GENERATION: Final = "itinerary:generation"
 GENERATION_SEEN: Final = "itinerary:generation:seen"
 GENERATION_OF_BROKER: Final = "itinerary:generation:broker"
+# The queues whose low watermark is above that of all queues, so that it is kept for itself.
+FLOORS: Final = "itinerary:floors"
 HEARTBEAT_SECONDS: Final = 2
 
 # What the leader says of itself, for a minute each time: workers compare their broker with its own. In that broker

@@ -226,8 +226,9 @@ class BrokerThread:
             match effect:
                 case ForgetResults(attempts=attempts):
                     self._claims.forget_results([task_id(run_id, attempt) for run_id, attempt in attempts])
-                case RaiseFloors(floors=floors):
-                    self._mailbox.put(FloorsRaised(self._answer(lambda: self._claims.raise_floors(floors)) or {}))
+                case RaiseFloors(floors=floors, lowest=lowest):
+                    raised = self._answer(lambda: self._claims.raise_floors(floors, lowest))
+                    self._mailbox.put(FloorsRaised({}) if raised is None else FloorsRaised(raised, lowest))
                 case ForgetAttempts(attempts=attempts):
                     self._claims.forget([task_id(run_id, attempt) for run_id, attempt in attempts])
                 case InspectQueues(queues=queues):

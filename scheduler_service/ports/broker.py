@@ -64,9 +64,9 @@ class Claims(Protocol):
     def forget(self, task_ids: Sequence[str]) -> None:
         """Remove all that is kept of attempts that are over and below the floor of their queue."""
 
-    def raise_floors(self, floors: Mapping[str, int]) -> dict[str, int]:
-        """From now on a message of these queues with a lower seq starts nothing. Floors never go down; returns them
-        as they are."""
+    def raise_floors(self, floors: Mapping[str, int], lowest: int) -> dict[str, int]:
+        """Refuse messages of these queues with a lower seq, and below `lowest` those of any queue. Low watermarks
+        never go down; returns them as they are. Nothing is kept of a queue whose watermark `lowest` has reached."""
 
     def look(self) -> ServerGeneration:
         """The generation that is there. Nothing can be claimed while it is not accepted."""

@@ -11,7 +11,16 @@ from scheduler_service.adapters.redis_client import connect
 from scheduler_service.core.errors import BrokerUnavailable
 from scheduler_service.core.instants import SECOND
 from scheduler_service.core.messages import Succeeded, decode
-from scheduler_service.core.wire import GENERATION_SEEN, INBOX, cancel_key, claim_key, entry, result_key
+from scheduler_service.core.wire import (
+    FLOORS,
+    GENERATION_SEEN,
+    INBOX,
+    cancel_key,
+    claim_key,
+    entry,
+    floor_key,
+    result_key,
+)
 from scheduler_service.ports.broker import Claims
 from tests.support.fakes_redis import FakeClaims
 from tests.support.processes import free_port
@@ -170,7 +179,7 @@ def test_nothing_is_left_of_an_attempt_that_is_forgotten(parts: Parts) -> None:
 
 
 def test_a_message_below_the_floor_of_its_queue_starts_nothing(parts: Parts) -> None:
-    assert parts.claims.raise_floors({"default": 100, "other": 5}) == {"default": 100, "other": 5}
+    assert parts.claims.raise_floors({"default": 100, "other": 5}, 0) == {"default": 100, "other": 5}
     verdicts = [parts.asks(f"job_{seq}~1", "token", "default", seq) for seq in (9, 99, 100, 101, 1000)]
     assert verdicts == ["stale", "stale", "won", "won", "won"]
     assert parts.asks("job_x~1", "token", "other", 9) == "won"
@@ -178,28 +187,69 @@ def test_a_message_below_the_floor_of_its_queue_starts_nothing(parts: Parts) -> 
 
 
 def test_floors_only_rise_and_say_where_they_are(parts: Parts) -> None:
-    parts.claims.raise_floors({"default": 100})
-    assert parts.claims.raise_floors({"default": 99, "other": 1}) == {"default": 100, "other": 1}
+    parts.claims.raise_floors({"default": 100}, 0)
+    assert parts.claims.raise_floors({"default": 99, "other": 1}, 0) == {"default": 100, "other": 1}
     assert parts.asks(RUN, "token", "default", 99) == "stale"
+
+
+def test_the_lowest_floor_holds_for_every_queue_and_never_sinks(parts: Parts) -> None:
+    assert parts.claims.raise_floors({"default": 100}, 50) == {"default": 100}
+    assert parts.claims.raise_floors({"other": 20}, 40) == {"other": 50}
+    assert parts.claims.look().floor == 50
+    verdicts = [parts.asks(f"{queue}_{seq}~1", "token", queue, seq) for queue in ("other", "new") for seq in (49, 50)]
+    assert verdicts == ["stale", "won", "stale", "won"]
+    assert parts.asks("job_99~1", "token", "default", 99) == "stale"
+    assert parts.claims.raise_floors({"default": 1}, 1) == {"default": 100}
+
+
+def test_before_the_generation_is_accepted_each_queue_keeps_its_own_floor(fresh: Parts) -> None:
+    assert fresh.claims.raise_floors({"default": 100, "other": 30}, 50) == {"default": 100, "other": 30}
+    assert (fresh.claims.look().accepted, fresh.claims.look().floor) == (False, 0)
+    assert accepts(fresh, 20)
+    verdicts = [fresh.asks(f"job_{seq}~1", "token", queue, seq) for queue, seq in (("default", 99), ("other", 29))]
+    assert verdicts == ["stale", "stale"]
+    assert fresh.asks("job_30~1", "token", "other", 30) == "won"
+
+
+@pytest.mark.redis
+def test_the_floors_of_a_thousand_queues_are_dropped_once_the_lowest_has_reached_them(
+    redis_server: RedisServer,
+) -> None:
+    """What each of them refused, the lowest refuses; those above it stay."""
+    with closing(RedisClaims(redis_server.url)) as claims, connect(redis_server.url) as client:
+        client.flushall()
+        assert claims.accept(claims.look().name, 1)
+        queues = {f"queue{number}": number for number in range(10, 1_010)}
+        claims.raise_floors(queues, 5)
+        assert len(client.keys(floor_key("*"))) == client.scard(FLOORS) == 1_000
+        for _ in range(20):  # some more of them at each call
+            claims.raise_floors({"default": 1_000}, 1_000)
+        assert {name[len(floor_key("")) :] for name in client.keys(floor_key("*"))} == {
+            f"queue{number}" for number in range(1_001, 1_010)
+        }
+        assert client.scard(FLOORS) == 9
+        verdicts = [claim(RedisConnection(redis_server.url), f"job_{seq}~1", "t", "w", AT, seq, "queue10").value
+                    for seq in (9, 999, 1_000)]  # fmt: skip
+        assert verdicts == ["stale", "stale", "won"]
 
 
 def test_floors_of_the_greatest_numbers_are_exact(parts: Parts) -> None:
     term = (2**31 - 2) << 32
-    parts.claims.raise_floors({"default": term + 1})
+    parts.claims.raise_floors({"default": term + 1}, 0)
     assert parts.asks("job_a~1", "token", "default", term) == "stale"
     assert parts.asks("job_b~1", "token", "default", term + 1) == "won"
 
 
 def test_what_holds_its_claim_is_told_yes_again_below_the_floor_too(parts: Parts) -> None:
     assert parts.asks(RUN, "token-a", "default", 7) == "won"
-    parts.claims.raise_floors({"default": 100})
+    parts.claims.raise_floors({"default": 100}, 0)
     assert parts.asks(RUN, "token-a", "default", 7) == "won"
     assert parts.asks(RUN, "token-b", "default", 7) == "held"
 
 
 def test_a_second_message_of_a_forgotten_attempt_is_below_the_floor(parts: Parts) -> None:
     parts.asks(RUN, "token-a", "default", 7)
-    parts.claims.raise_floors({"default": 8})
+    parts.claims.raise_floors({"default": 8}, 0)
     parts.claims.forget([RUN])
     assert parts.asks(RUN, "token-b", "default", 7) == "stale"
 
@@ -265,7 +315,7 @@ def test_nothing_is_asked_for_no_attempts(parts: Parts) -> None:
     parts.claims.flag([])
     parts.claims.forget([])
     parts.claims.forget_results([])
-    assert parts.claims.raise_floors({}) == {}
+    assert parts.claims.raise_floors({}, 0) == {}
 
 
 def test_a_thousand_claims_are_taken_in_order(parts: Parts) -> None:

@@ -98,10 +98,51 @@ def test_nothing_pending_is_ever_below_the_floor_of_its_queue(world: World) -> N
         world.advance(SECOND)
         for run in world.state.runs:
             if run.state is RunState.PENDING:
-                assert run.seq >= world.claims.floors.get(run.queue, 0)
+                assert run.seq >= world.claims.floor_of(run.queue)
     world.workers.listening = True
     world.advance(5 * SECOND)
     assert [len(world.starts(run.run_id)) for run in world.runs("a") if run.due_at < world.now] == [1] * 45
+
+
+def test_nothing_is_kept_of_a_queue_once_every_pending_message_is_newer_than_its_own(world: World) -> None:
+    """Queues come and go, one a customer: their names must not stay. What they refused is refused all the same."""
+    world.workers.listening = False
+    stuck = world.enqueue(queue="nobody")
+    runs = {queue: world.enqueue(queue=queue) for queue in ("one", "two")}
+    sent = {queue: world.dispatcher.pop_run(queue) for queue in runs}
+    for run_id in runs.values():
+        world.cancel(run_id)
+    world.advance(3 * SECOND)
+    assert world.claims.floors.keys() == {"one", "two"}  # above the message that is stuck
+    world.cancel(stuck)
+    world.advance(3 * SECOND)
+    assert world.claims.floors == {}
+    assert world.claims.holders == {}
+    for queue, run_id in runs.items():
+        message = sent[queue]
+        assert message is not None
+        assert world.claims.ask(attempt_of(run_id), "token", queue, message.seq) == "stale"
+
+
+def test_a_long_pending_run_starts_however_many_queues_come_and_go(world: World) -> None:
+    world.workers.listening = False
+    stuck = world.enqueue(queue="nobody")
+    first = world.dispatcher.pop_run("nobody")
+    for number in range(5):
+        world.cancel(world.enqueue(queue=f"q{number}"))
+        world.advance(3 * SECOND)
+    assert first is not None
+    assert world.claims.ask(attempt_of(stuck), "token", "nobody", first.seq) == "won"
+
+
+def test_a_new_low_watermark_of_all_queues_is_no_reason_to_send_anything_again(world: World) -> None:
+    world.workers.listening = False
+    run_id = world.enqueue()
+    for number in range(5):
+        world.cancel(world.enqueue(queue=f"q{number}"))
+        world.advance(2 * SECOND)
+    assert [run.run_id for run in world.dispatcher.published].count(run_id) == 1
+    assert world.state.generation.floor == world.claims.look().floor == message_of(world, run_id).seq
 
 
 def test_the_floors_say_no_word_while_nothing_changes(world: World) -> None:
@@ -109,7 +150,7 @@ def test_the_floors_say_no_word_while_nothing_changes(world: World) -> None:
     world.advance(5 * SECOND)
     said: list[object] = []
     raise_floors = world.claims.raise_floors
-    world.claims.raise_floors = lambda floors: said.append(floors) or raise_floors(floors)  # type: ignore[method-assign]
+    world.claims.raise_floors = lambda *asked: said.append(asked) or raise_floors(*asked)  # type: ignore[method-assign]
     world.advance(MINUTE)
     assert said == []
 
@@ -120,7 +161,7 @@ def test_a_floor_that_redis_did_not_take_is_said_again(world: World) -> None:
     world.advance(3 * SECOND)
     world.claims.away = False
     world.advance(3 * SECOND)
-    assert world.claims.floors["default"] > message_of(world, run_id).seq
+    assert world.claims.floor_of("default") > message_of(world, run_id).seq
     assert attempt_of(run_id) not in world.claims.holders
 
 
@@ -178,7 +219,7 @@ def test_a_new_leader_takes_the_floor_from_the_pending_rows(world: World) -> Non
     world.advance(5 * SECOND)
     world.lead()
     world.advance(3 * SECOND)
-    assert world.claims.floors["default"] <= message_of(world, waiting).seq
+    assert world.claims.floor_of("default") <= message_of(world, waiting).seq
     world.workers.deliver(attempt_of(waiting), message_of(world, waiting).seq)
     assert len(world.starts(waiting)) == 1
 
@@ -246,6 +287,22 @@ class TestFloors:
         assert floors.raised({"q": 9}) == [("a", 1)]
         floors.committed("a", 2)
         assert floors.raised({"q": 9}) == [("a", 2)]
+
+    def test_the_lowest_of_all_queues_is_that_of_the_oldest_message_in_any(self) -> None:
+        floors = Floors()
+        floors.out("q", "a", 1, 5)
+        floors.out("p", "b", 1, 6)
+        assert (floors.to_raise(100), floors.lowest(100)) == ({"q": 5, "p": 6}, 5)
+        floors.raised({"q": 5, "p": 6})
+        floors.gone("a")
+        assert (floors.to_raise(100), floors.lowest(100)) == ({"q": 100}, 6)
+        floors.raised({"q": 100})
+        floors.gone("b")
+        floors.taken_over("r", "c", 1)
+        assert (floors.to_raise(100), floors.lowest(100)) == ({"p": 100, "r": 0}, 0)
+        floors.raised({"p": 100, "r": 0})
+        floors.gone("c")
+        assert (floors.to_raise(100), floors.lowest(100)) == ({"r": 100}, 100)
 
     def test_one_question_is_under_way_at_a_time(self) -> None:
         floors = Floors()

@@ -23,6 +23,11 @@ def test_a_hundred_histories_of_faults_keep_every_invariant(first: int) -> None:
     assert not bad(range(first, first + 25))
 
 
+def test_histories_in_which_queues_come_and_go_keep_every_invariant_and_no_name_of_them() -> None:
+    played = [simulate(seed, own_queues=True) for seed in range(40)]
+    assert not "\n".join(str(outcome) for outcome in played if not outcome.well)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("first", range(0, SLOW, CHUNK))

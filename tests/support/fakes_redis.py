@@ -137,11 +137,21 @@ class FakeClaims:
             self.holders.pop(one, None)
             self.flagged.discard(one)
 
-    def raise_floors(self, floors: Mapping[str, int]) -> dict[str, int]:
+    def raise_floors(self, floors: Mapping[str, int], lowest: int) -> dict[str, int]:
         self._must_answer()
+        if self._accepted[0] == self._server:
+            self._accepted = (self._server, max(lowest, self._accepted[1]))
         for queue, floor in floors.items():
             self.floors[queue] = max(floor, self.floors.get(queue, 0))
-        return {queue: self.floors[queue] for queue in floors}
+        raised = {queue: self.floor_of(queue) for queue in floors}
+        if self._accepted[0] == self._server:
+            self.floors = {queue: floor for queue, floor in self.floors.items() if floor > self._accepted[1]}
+        return raised
+
+    def floor_of(self, queue: str) -> int:
+        """Below it, nothing of this queue starts."""
+        server, floor = self._accepted
+        return max(self.floors.get(queue, 0), floor if server == self._server else 0)
 
     def look(self) -> ServerGeneration:
         self._must_answer()
@@ -168,7 +178,7 @@ class FakeClaims:
             return "won" if self.holders[task_id] == token else "held"
         if task_id in self.flagged:
             return "cancelled"
-        if seq is not None and seq < max(self.floors.get(queue, 0), self._accepted[1]):
+        if seq is not None and seq < self.floor_of(queue):
             return "stale"
         self.holders[task_id] = token
         return "won"

@@ -1,11 +1,13 @@
 """The broker of a simulation: messages are overtaken, come twice or vanish, and replies are lost."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from scheduler_service.core.errors import BrokerUnavailable
+from scheduler_service.core.identity import task_id
 from scheduler_service.core.model import ReleasedRun
-from tests.support.fakes_redis import FakeDispatcher
+from scheduler_service.core.run_state import RunState
+from tests.support.fakes_redis import FakeClaims, FakeDispatcher
 
 if TYPE_CHECKING:
     from tests.support.simulation import Simulation
@@ -34,9 +36,36 @@ class SimDispatcher(FakeDispatcher):
             waiting.append(waiting[0])
         return super().pop_run(queue)
 
+    def pop_next(self) -> ReleasedRun | None:
+        """The next message of any queue; that of the one queue that every history has comes first."""
+        queues = [queue for queue, waiting in self._queues.items() if waiting]
+        return self.pop_run("default" if "default" in queues else queues[0]) if queues else None
+
+    def is_empty(self) -> bool:
+        return not any(self._queues.values())
+
     def revoke(self, task_ids: Sequence[str]) -> None:
         super().revoke(task_ids)
-        for task_id in task_ids:
+        for attempt in task_ids:
             if self._simulation.random.random() < 0.8:
                 for worker in self._simulation.workers:
-                    worker.stop_task(task_id)
+                    worker.stop_task(attempt)
+
+
+class SimClaims(FakeClaims):
+    """Claims that see whether a low watermark passes the message of a run that nobody has started."""
+
+    def __init__(self, simulation: "Simulation") -> None:
+        super().__init__()
+        self._simulation = simulation
+
+    def raise_floors(self, floors: Mapping[str, int], lowest: int) -> dict[str, int]:
+        simulation, rows = self._simulation, self._simulation.store.tables.runs
+        for sent in simulation.dispatcher.published:
+            row, attempt = rows.get(sent.run_id), task_id(sent.run_id, sent.attempt)
+            is_waited_for = row is not None and row.state is RunState.PENDING and row.attempt == sent.attempt
+            has_started = (sent.run_id, sent.attempt) in simulation.log or attempt in self.holders
+            if is_waited_for and not has_started and sent.seq < max(lowest, floors.get(sent.queue, 0)):
+                simulation.note(f"PASSED {attempt}: its message {sent.seq} in {sent.queue}, by {floors} and {lowest}")
+                simulation.passed.append(attempt)
+        return super().raise_floors(floors, lowest)

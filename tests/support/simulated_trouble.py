@@ -1,5 +1,6 @@
 """Who makes trouble in a simulation: users that change their minds, and faults of every part."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from scheduler_service.core.errors import Conflict, NotFound
@@ -121,7 +122,13 @@ class Users:
         # By its number and not by the dice: the other events of a seed stay what they were.
         within = (None, SECOND, 5 * SECOND, None)[sum(map(ord, number)) % 4]
         run = NewRun(adhoc_run_id(number), RunKind.ADHOC, "demo.task", due_at, due_at, retry=retry, start_within=within)
-        self._add(run)
+        is_apart = self._simulation.own_queues and int(number) % 2 == 1
+        self._add(replace(run, queue=f"once.{number}") if is_apart else run)
+
+    def enqueue_last(self) -> None:
+        """A run of the one queue that stays, once all others have ended."""
+        due_at = self._simulation.database_now()
+        self._add(NewRun(adhoc_run_id(self._number()), RunKind.ADHOC, "demo.task", due_at, due_at))
 
     def _add(self, run: NewRun) -> None:
         self._simulation.note(f"user: {run.run_id}")

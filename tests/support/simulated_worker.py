@@ -19,7 +19,7 @@ class SimWorker(Process):
 
     def __init__(self, simulation: "Simulation", name: str) -> None:
         super().__init__(simulation, name)
-        self.received: list[tuple[str, int]] = []
+        self.received: list[tuple[str, int, str]] = []
         self._generation: str | None = None
         self._told: list[tuple[Instant, Instant, str, dict[str, Any]]] = []
         self.running: dict[str, Instant] = {}
@@ -34,14 +34,14 @@ class SimWorker(Process):
         simulation = self.simulation
         if simulation.redis_away or len(self.received) + len(self.running) >= self.SLOTS:
             return
-        run = simulation.dispatcher.pop_run("default")
+        run = simulation.dispatcher.pop_next()
         if run is None:
             return
         attempt = task_id(run.run_id, run.attempt)
         if simulation.random.random() < simulation.losing:
             simulation.note(f"{self.name}: {attempt} popped and lost")
         else:
-            self.received.append((attempt, run.seq))
+            self.received.append((attempt, run.seq, run.queue))
             self.kick("claim", simulation.latency())
         self.kick("take", simulation.latency())
 
@@ -51,11 +51,11 @@ class SimWorker(Process):
         if simulation.redis_away:
             return self.kick("claim", 300 * MILLISECOND)
         asked, self.received = self.received, []
-        for attempt, seq in asked:
+        for attempt, seq, queue in asked:
             token = f"{self.name}-{simulation.t}-{simulation.fresh()}"
-            verdict = simulation.claims.ask(attempt, token, "default", seq)
+            verdict = simulation.claims.ask(attempt, token, queue, seq)
             if verdict == "wait":
-                self.received.append((attempt, seq))
+                self.received.append((attempt, seq, queue))
                 self._speak()
                 self.kick("claim", 500 * MILLISECOND)
             if verdict != "won":
@@ -130,7 +130,7 @@ class SimWorker(Process):
 
     def _beat(self) -> None:
         body = {
-            "worker": self.name, "running": list(self.running), "received": [attempt for attempt, _ in self.received],
+            "worker": self.name, "running": list(self.running), "received": [attempt for attempt, *_ in self.received],
             "concurrency": self.SLOTS, "queues": ["default"], "generation": self._generation,
         }  # fmt: skip
         self.simulation.send("heartbeat", body)

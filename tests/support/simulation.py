@@ -24,9 +24,9 @@ from scheduler_service.core.run_state import FINAL
 from scheduler_service.core.state import CoreSettings
 from scheduler_service.core.wire import AGAIN_FIELD, entry
 from tests.support.fake_store import FakeStore
-from tests.support.fakes_redis import FakeClaims, FakeInbox
+from tests.support.fakes_redis import FakeInbox
 from tests.support.history import history_of
-from tests.support.simulated_broker import SimDispatcher
+from tests.support.simulated_broker import SimClaims, SimDispatcher
 from tests.support.simulated_leader import SimLeader
 from tests.support.simulated_patience import Patience
 from tests.support.simulated_worker import SimWorker
@@ -52,7 +52,8 @@ class Outcome:
     """What came of one seed; `trace` is empty unless asked for.
 
     `stuck` are runs that never ended, `impatient` occurrences that were given up as late and were not, `hasty` attempts
-    that were given up as lost while their worker lived and said so.
+    that were given up as lost while their worker lived and said so, `passed` attempts that waited
+    for a worker when a low watermark passed their message, `kept` queues of which Redis still has something.
     """
 
     seed: int
@@ -62,17 +63,23 @@ class Outcome:
     hasty: tuple[str, ...]
     runs: int
     trace: tuple[str, ...]
+    passed: tuple[str, ...]
+    kept: tuple[str, ...]
+    own_queues: bool
 
     @property
     def well(self) -> bool:
-        return not (self.findings or self.stuck or self.impatient or self.hasty)
+        return not (self.findings or self.stuck or self.impatient or self.hasty or self.passed or self.kept)
 
     def __str__(self) -> str:
         lines = [f"{finding.rule}: {finding.subject}: {finding.words}" for finding in self.findings]
         lines += [f"never ended: {run_id}" for run_id in self.stuck]
         lines += [f"given up in time: {run_id}" for run_id in self.impatient]
         lines += [f"called lost, yet heard: {attempt}" for attempt in self.hasty]
-        return "\n".join([f"seed {self.seed}:", *lines, f"replay: python -m tests.support.simulation {self.seed}"])
+        lines += [f"its message was refused: {attempt}" for attempt in self.passed]
+        lines += [f"low watermark kept for ever: {queue}" for queue in self.kept]
+        how = f"{self.seed} own-queues" if self.own_queues else f"{self.seed}"
+        return "\n".join([f"seed {self.seed}:", *lines, f"replay: python -m tests.support.simulation {how}"])
 
 
 class Simulation:
@@ -80,8 +87,9 @@ class Simulation:
 
     ttl: Final = 3 * SECOND
 
-    def __init__(self, seed: int, *, tracing: bool = False) -> None:
+    def __init__(self, seed: int, *, tracing: bool = False, own_queues: bool = False) -> None:
         self.seed = seed
+        self.own_queues = own_queues
         self.random = random.Random(seed)
         self.t: Instant = START
         self.offset: Duration = 0
@@ -98,7 +106,7 @@ class Simulation:
             write_batch=self.random.choice((1, 3, 2_000)),
         )
         self.store = FakeStore(self.database_now)
-        self.inbox, self.claims, self.dispatcher = FakeInbox(), FakeClaims(), SimDispatcher(self)
+        self.inbox, self.claims, self.dispatcher = FakeInbox(), SimClaims(self), SimDispatcher(self)
         self.database_away = False
         self.leaders: list[SimLeader] = []
         self.workers: list[SimWorker] = []
@@ -109,6 +117,7 @@ class Simulation:
         self.redis_frozen = False
         self.redis_back_at: Instant = START
         self.hasty: list[str] = []
+        self.passed: list[str] = []
         self.calm = False
         self.undisturbed_until: Instant = 0
         self.after_next: dict[str, Callable[[], None]] = {}
@@ -260,10 +269,17 @@ class Simulation:
             self.play_until(START + TROUBLE)
             faults.end()
             users.end()
-            end = self.t + PATIENCE
-            while self.t < end and not self._at_rest():
-                self.play_until(self.t + 2 * SECOND)
+            self._come_to_rest()
+            if self.own_queues:
+                users.enqueue_last()
+                self._come_to_rest()
+                self.play_until(self.t + 3 * SECOND)
             return self._judge()
+
+    def _come_to_rest(self) -> None:
+        end = self.t + PATIENCE
+        while self.t < end and not self._at_rest():
+            self.play_until(self.t + 2 * SECOND)
 
     def _stand_by(self) -> None:
         """There is always a process that would lead."""
@@ -278,7 +294,7 @@ class Simulation:
         """Every run is final, and no occurrence is to come or unplanned."""
         tables = self.store.tables
         planned = all(row.planned_version == row.current.version for row in tables.jobs.values())
-        over = all(row.state in FINAL for row in tables.runs.values()) and not self.dispatcher.depth("default")
+        over = all(row.state in FINAL for row in tables.runs.values()) and self.dispatcher.is_empty()
         return planned and over and self._planned_out()
 
     def _planned_out(self) -> bool:
@@ -293,12 +309,16 @@ class Simulation:
         tolerance = Tolerance(skew=self.stepped, stuck_after=60 * SECOND, window=self.settings.publish_window)
         findings = tuple(violations(history, self.log, tolerance))
         impatient, hasty = tuple(self.patience.given_up), tuple(self.hasty)
-        return Outcome(self.seed, findings, stuck, impatient, hasty, len(rows), tuple(self._trace or ()))
+        kept = tuple(self.claims.floors) if self.own_queues else ()
+        trace = tuple(self._trace or ())
+        return Outcome(
+            self.seed, findings, stuck, impatient, hasty, len(rows), trace, tuple(self.passed), kept, self.own_queues
+        )
 
 
-def simulate(seed: int, *, tracing: bool = False) -> Outcome:
-    """Play one seed."""
-    return Simulation(seed, tracing=tracing).run()
+def simulate(seed: int, *, tracing: bool = False, own_queues: bool = False) -> Outcome:
+    """Play one seed; with `own_queues`, half of the runs that are asked for go to queues that nobody uses again."""
+    return Simulation(seed, tracing=tracing, own_queues=own_queues).run()
 
 
 @contextmanager
@@ -316,13 +336,13 @@ def _short(value: object) -> str:
     return text if len(text) < 4000 else f"{text[:4000]}..."
 
 
-def main(seed: int) -> int:
+def main(seed: int, *, own_queues: bool = False) -> int:
     """Play the seed and print all that happened; 1 where a rule was broken, else 0."""
-    outcome = simulate(seed, tracing=True)
+    outcome = simulate(seed, tracing=True, own_queues=own_queues)
     print("\n".join(outcome.trace))
     print(outcome)
     return 0 if outcome.well else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1])))
+    sys.exit(main(int(sys.argv[1]), own_queues="own-queues" in sys.argv[2:]))
