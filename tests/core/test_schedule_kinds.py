@@ -151,3 +151,40 @@ def test_equal_schedules_are_one_object_so_that_a_million_jobs_stay_small() -> N
     first, second = cron("*/5 * * * *", "Europe/Berlin"), cron("*/5 * * * *", "Europe/Berlin")
     assert first is second
     assert hash(first) == hash(second)
+
+
+def test_a_one_off_is_still_to_come_the_microsecond_before_it() -> None:
+    schedule = schedule_of({"kind": "once", "at": "2026-11-27T09:00:00Z"})
+    moment = at("2026-11-27T09:00:00Z")
+    assert upcoming(schedule, moment - 1, 2) == [moment]
+    assert latest(schedule, moment, moment + 1) == moment
+
+
+def test_an_interval_has_no_occurrence_before_its_first() -> None:
+    schedule = schedule_of({"kind": "interval", "every": "1h", "anchor": "2026-11-27T05:30:00Z"})
+    assert isinstance(schedule, IntervalSchedule)
+    first, long_before = schedule.first, schedule.first - 5 * HOUR
+    assert latest(schedule, long_before, first) is None
+    assert occurrences(schedule, long_before, first) == []
+    assert next_after(schedule, long_before) == first
+    assert latest(schedule, long_before, first + 1) == first
+    assert count(schedule, first, first + HOUR) == 1
+    assert next_after(schedule, first - 1) == first
+
+
+def test_a_calendar_has_no_occurrence_before_its_start_however_one_asks() -> None:
+    schedule = schedule_of({"kind": "calendar", "at": ["08:00", "20:00"], "start": "2026-11-25T12:00"})
+    before, after = at("2026-11-20T00:00:00Z"), at("2026-11-26T12:00:00Z")
+    expected = ["2026-11-25T20:00:00Z", "2026-11-26T08:00:00Z"]
+    assert texts(upcoming(schedule, before, 2)) == expected
+    assert texts(occurrences(schedule, before, after)) == expected
+    assert count(schedule, before, after) == 2
+    assert latest(schedule, before, at(expected[0])) is None
+
+
+def test_what_the_clocks_skip_and_what_stands_where_they_go_on_are_one_run() -> None:
+    schedule = schedule_of({"kind": "calendar", "at": ["02:30", "03:00", "03:30"], "timezone": "Europe/Berlin"})
+    assert texts(occurrences(schedule, at("2027-03-28T00:00:00Z"), at("2027-03-28T23:00:00Z"))) == [
+        "2027-03-28T01:00:00Z",
+        "2027-03-28T01:30:00Z",
+    ]
