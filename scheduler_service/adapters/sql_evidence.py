@@ -17,7 +17,7 @@ from scheduler_service.adapters.tables import IS_MANUAL, IS_OCCURRENCE, cursors,
 from scheduler_service.core.audit import AuditEntry
 from scheduler_service.core.backfill import Known
 from scheduler_service.core.errors import NotFound
-from scheduler_service.core.explain_facts import Facts, Term, Version
+from scheduler_service.core.explain_facts import Facts, Term, Version, waited
 from scheduler_service.core.instants import Instant
 from scheduler_service.core.model import Gap, Run, RunKind
 
@@ -25,6 +25,7 @@ _SHARD: Final = 0
 _VERSIONS: Final = 50
 _TERMS: Final = 20
 _DEEDS: Final = 20
+_BEFORE: Final = 20
 _T: Final = leaderships.c
 _L: Final = leases.c
 
@@ -82,6 +83,8 @@ class SqlEvidence:
             gap=None if job_id is None else _gap(connection, job_id, at),
             terms=_terms(connection, min(at, now), now),
             deeds=() if run is None else _deeds(connection, run.run_id),
+            own_overlap=None if run is None else _own_overlap(connection, run.run_id),
+            ahead=None if run is None else _ahead(connection, run),
         )
 
 
@@ -91,6 +94,29 @@ def _newest(connection: Connection, job_id: str, at: Instant, of_kind: ColumnEle
     newest = select(runs.c.run_id).where(*found_by).order_by(runs.c.id.desc()).limit(1)
     run_id = connection.execute(newest).scalar()
     return None if run_id is None else read_whole(connection, run_id)
+
+
+def _own_overlap(connection: Connection, run_id: str) -> str | None:
+    found: str | None = connection.execute(select(runs.c.overlap).where(runs.c.run_id == run_id)).scalar()
+    return found
+
+
+def _ahead(connection: Connection, run: Run) -> Run | None:
+    """Of the runs of its job that come next before it in time: the one that ended last while it waited."""
+    span = waited(run)
+    if span is None or run.job_id is None:
+        return None
+    since, until = span
+    columns = (runs.c.run_id, runs.c.pending_at, runs.c.finished_at)
+    ended: list[tuple[Instant, str]] = []
+    for at in {run.scheduled_at, run.due_at}:
+        before = select(*columns).where(runs.c.job_id == run.job_id, runs.c.scheduled_at <= at)
+        newest = before.order_by(runs.c.scheduled_at.desc(), runs.c.id.desc()).limit(_BEFORE)
+        for run_id, pending_at, finished_at in connection.execute(newest):
+            was_live = run_id != run.run_id and pending_at is not None and finished_at is not None
+            if was_live and pending_at < until and since < finished_at <= until:
+                ended.append((finished_at, run_id))
+    return read_whole(connection, max(ended)[1]) if ended else None
 
 
 def _versions(connection: Connection, job_id: str, at: Instant) -> tuple[Version, ...]:

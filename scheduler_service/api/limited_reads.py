@@ -59,11 +59,21 @@ class _Evidence:
 
     def of_occurrence(self, job_id: str, at: Instant) -> Facts:
         self._jobs.get(job_id)
-        return self._evidence.of_occurrence(job_id, at)
+        return self._seen(self._evidence.of_occurrence(job_id, at))
 
     def of_run(self, run_id: str) -> Facts:
         self._runs.get(run_id)
-        return self._evidence.of_run(run_id)
+        return self._seen(self._evidence.of_run(run_id))
+
+    def _seen(self, facts: Facts) -> Facts:
+        """Without the run ahead, where it is of a queue that the caller does not see."""
+        if facts.ahead is None:
+            return facts
+        try:
+            self._runs.get(facts.ahead.run_id)
+        except NotFound:
+            return replace(facts, ahead=None)
+        return facts
 
     def of_occurrences(self, job_id: str, times: Sequence[Instant]) -> Known:
         self._jobs.get(job_id)

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from scheduler_service.core.audit import AuditEntry
-from scheduler_service.core.instants import Instant
+from scheduler_service.core.instants import SECOND, Duration, Instant
 from scheduler_service.core.model import Gap, Job, Run
+
+_LATE: Final[Duration] = SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,7 @@ class Facts:
 
     `in_queue`: how many messages the run's queue has (None: nobody could say); `none_of_ours`: the run's is not there.
     `live` None: the leader did not answer, or was not asked. `backfilled`: the newest run by hand for an occurrence.
+    `ahead`: the run of the same job that ended last while the run waited. `own_overlap`: the run's own overlap rule.
     """
 
     now: Instant
@@ -67,3 +70,12 @@ class Facts:
     in_queue: int | None = None
     none_of_ours: bool = False
     backfilled: Run | None = None
+    ahead: Run | None = None
+    own_overlap: str | None = None
+
+
+def waited(run: Run) -> tuple[Instant, Instant] | None:
+    """From when to when a run that was dispatched late had waited; None of one that was in time."""
+    if run.pending_at is None or run.pending_at - run.due_at <= _LATE:
+        return None
+    return run.due_at, run.pending_at

@@ -1,9 +1,10 @@
 """Why a run is where it is, from its row and what surrounds it. Pure: reads no clock and asks nobody."""
 
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import Final, assert_never
 
-from scheduler_service.core.explain_facts import Facts, Version
+from scheduler_service.core.explain_facts import Facts, Version, waited
 from scheduler_service.core.explain_terms import leader_at, unled
 from scheduler_service.core.explanation import (
     Because,
@@ -14,13 +15,12 @@ from scheduler_service.core.explanation import (
     run_row,
     version_row,
 )
-from scheduler_service.core.instants import SECOND, Duration, Instant, format_instant
+from scheduler_service.core.instants import Instant, format_instant
 from scheduler_service.core.model import Overlap, Run, RunKind
 from scheduler_service.core.policies import OVERLAP_WORD, START_WITHIN
 from scheduler_service.core.relative import rough
 from scheduler_service.core.run_state import RunState
 
-_LATE: Final[Duration] = SECOND
 _BY_REASON: Final = {"lost": Verdict.LOST, "timed_out": Verdict.TIMED_OUT, "unroutable": Verdict.UNROUTABLE}
 _Found = tuple[Verdict, list[Because]]
 
@@ -97,11 +97,50 @@ def _tries(run: Run) -> Iterator[Because]:
 
 
 def _lateness(run: Run, facts: Facts) -> Iterator[Because]:
-    """A run that went out late, and the times that nobody led before it did."""
-    if run.pending_at is None or run.pending_at - run.due_at <= _LATE:
+    """A run that went out late, and what held it back until then: pauses, a run ahead, times that nobody led."""
+    span = waited(run)
+    if span is None:
         return
-    yield Because(f"It went out at {format_instant(run.pending_at)}, {rough(run.pending_at - run.due_at)} late.")
-    yield from unled(facts.terms, run.due_at, run.pending_at)
+    since, until = span
+    yield Because(f"It went out at {format_instant(until)}, {rough(until - since)} late.")
+    if run.attempt == 1:  # neither a pause nor another run holds a retry back
+        if run.kind is RunKind.OCCURRENCE:
+            yield from _pauses(facts.versions, since, until)
+        yield from _run_ahead(facts, since, until)
+    yield from unled(facts.terms, since, until)
+
+
+def _pauses(versions: Sequence[Version], since: Instant, until: Instant) -> Iterator[Because]:
+    """The pauses that ended while it waited; one that skips what waits held nothing back."""
+    for paused, after in zip_longest(versions, versions[1:]):
+        job = paused.job
+        if not job.paused or job.pause_skips or (after is not None and after.job.paused):
+            continue
+        resumed_at = None if after is None else after.job.effective_from
+        ended_at = min((at for at in (job.paused_until, resumed_at) if at is not None), default=None)
+        if ended_at is not None and since < ended_at <= until:
+            by = f", when {somebody(after.actor)} resumed it" if after is not None and ended_at == resumed_at else ""
+            yield pause_words(versions, paused)
+            yield Because(f"It was held back until {format_instant(ended_at)}{by}.")
+
+
+def _run_ahead(facts: Facts, since: Instant, until: Instant) -> Iterator[Because]:
+    """The run of the same job that it waited for, where no rule of that time let runs overlap."""
+    ahead = facts.ahead
+    if ahead is None or ahead.finished_at is None:
+        return
+    pairs = zip_longest(facts.versions, facts.versions[1:])
+    held = [v.job for v, after in pairs if v.job.effective_from <= until and (not after or _began(after) > since)]
+    rules = {facts.own_overlap} if facts.own_overlap is not None else {job.overlap for job in held}
+    if rules and Overlap.ALLOW not in rules:
+        words = (
+            f"Run {ahead.run_id} of the same job ended at {format_instant(ahead.finished_at)} as {ahead.state.value}"
+        )
+        yield Because(f"{words}, and this one had to wait for it.", run_row(ahead))
+
+
+def _began(version: Version) -> Instant:
+    return version.job.effective_from
 
 
 def _present(run: Run, facts: Facts) -> _Found:

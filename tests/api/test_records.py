@@ -6,16 +6,20 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import text
 
 from scheduler_service.adapters.database import Database
+from scheduler_service.adapters.sql_jobs import SqlJobStore
 from scheduler_service.config import Settings
 from scheduler_service.core.effects import Apply, LateReport, MakeRuns, Release, Transition
 from scheduler_service.core.instants import HOUR, MINUTE, SECOND, format_instant
 from scheduler_service.core.model import Gap
 from scheduler_service.core.run_state import Event, RunState
 from tests.api.test_auth import bearer, guarded_settings
+from tests.api.test_limited_tokens import digest, settings_with
 from tests.support.answering_leader import AnsweringLeader
 from tests.support.led import Led
+from tests.support.store_bed import occurrence
 
 HOURLY = {"kind": "hourly", "minute": 17}
 
@@ -88,6 +92,37 @@ def test_a_run_is_explained_from_its_release_to_its_late_reports(api: TestClient
     assert "came after it was over" in lost["text"]
     shown = api.get(f"/api/v1/runs/{run_id}").json()["attempts"][-1]["late_reports"]
     assert (shown["count"], shown["kind"], shown["worker"]) == (1, "succeeded", "celery@b")
+
+
+def test_a_late_run_names_the_pause_and_the_run_ahead_that_held_it_back(
+    api: TestClient, led: Led, settings: Settings, client_of: Callable[[Settings], TestClient]
+) -> None:
+    made = {"task": "t", "queue": "mail", "schedule": HOURLY, "overlap": "queue_all"}
+    assert api.put("/api/v1/jobs/a.job", json=made).status_code == 201
+    now, job = led.lease.now, SqlJobStore(led.database).get("a.job")
+    runs = [occurrence(job, at, queue=queue) for at, queue in ((now - HOUR, "mail"), (now, "post"), (now + 1, "mail"))]
+    led.store.make_runs(led.lease, MakeRuns(tuple(runs), cursor=now + MINUTE))
+    old, ahead, late = (run.run_id for run in runs)
+    api.post("/api/v1/jobs/a.job/pause", json={"reason": "audit"})
+    api.post("/api/v1/jobs/a.job/resume")
+    with led.database.write() as connection:
+        connection.execute(text("UPDATE jobs SET planned_version = version"))
+    for run_id, pending_at, finished_at in (
+        (old, now - HOUR, now - HOUR + MINUTE), (ahead, now + SECOND, now + 29 * MINUTE), (late, now + HOUR, None),
+    ):  # fmt: skip
+        assert led.store.move_runs(led.lease, [Release(run_id, 1, 1)], max(pending_at, now + SECOND)).released
+        if finished_at is not None:
+            done = Transition(run_id, 1, Event.SUCCEED, RunState.COMPLETED, finished_at)
+            led.store.apply(led.lease, Apply((done,)))
+    why = api.get(f"/api/v1/runs/{late}/explain").json()
+    assert 'by loopback: "audit". It was held back until ' in why["text"]
+    assert ", when loopback resumed it." in why["text"]
+    ended = format_instant(now + 29 * MINUTE)
+    assert f"Run {ahead} of the same job ended at {ended} as completed, and this one had to wait" in why["text"]
+    assert old not in why["text"]
+    limited = client_of(settings_with(settings, f"ann:viewer:{digest('ann')}:queues=mail"))
+    seen = limited.get(f"/api/v1/runs/{late}/explain", headers=bearer("ann")).json()
+    assert (seen["verdict"], ahead in seen["text"]) == (why["verdict"], False)
 
 
 def test_who_cancelled_a_run_is_told(api: TestClient, led: Led) -> None:

@@ -314,6 +314,78 @@ def test_a_running_run_says_where() -> None:
     assert (verdict, "Worker celery@a runs it since 2026-11-27T10:17:00Z" in said) == (Verdict.RUNNING, True)
 
 
+def queued(**fields: Any) -> Version:
+    return version(**{"overlap": "queue_all", **fields})
+
+
+def finished_at(at: Instant, **fields: Any) -> Run:
+    state = fields.pop("state", RunState.COMPLETED)
+    return run(state, run_id="a.job_ahead", pending_at=AT - MINUTE, finished_at=at, worker="w", **fields)
+
+
+DISPATCHED = run(RunState.RUNNING, pending_at=AT + HOUR, worker="celery@a")
+
+
+def test_a_run_that_waited_through_a_pause_names_it_and_who_resumed_the_job() -> None:
+    paused = queued(number=2, since=AT + MINUTE, actor="bob", paused=True, pause_reason="audit")
+    resumed = queued(number=3, since=AT + 30 * MINUTE, actor="eve")
+    said = words(explain_run(DISPATCHED, facts(queued(), paused, resumed)))
+    assert 'Job a.job was paused at 2026-11-27T10:18:00Z by bob: "audit". It was held back until ' in said
+    assert "held back until 2026-11-27T10:47:00Z, when eve resumed it." in said
+    timed = queued(number=2, since=MADE + HOUR, actor="bob", paused=True, paused_until=AT + 5 * MINUTE)
+    said = words(explain_run(DISPATCHED, facts(queued(), timed)))
+    assert "It was held back until 2026-11-27T10:22:00Z." in said
+
+
+@pytest.mark.parametrize(
+    ("late", "paused", "resumed_at"),
+    [
+        (DISPATCHED, {"paused_until": AT - MINUTE}, None),
+        (DISPATCHED, {}, AT + 2 * HOUR),
+        (DISPATCHED, {"pause_skips": True}, AT + MINUTE),
+        (replace(DISPATCHED, kind=RunKind.MANUAL), {}, AT + MINUTE),
+        (replace(DISPATCHED, attempt=2), {}, AT + MINUTE),
+        (replace(DISPATCHED, pending_at=AT + SECOND), {}, AT + 1),
+    ],
+    ids=["it was over before", "it began after", "what waits is skipped", "by hand", "a retry", "in time"],
+)
+def test_a_pause_that_held_nothing_back_is_no_cause(late: Run, paused: dict[str, Any], resumed_at: Instant) -> None:
+    since = AT + HOUR + MINUTE if resumed_at == AT + 2 * HOUR else MADE + HOUR
+    versions = [queued(), queued(number=2, since=since, paused=True, **paused)]
+    versions += [] if resumed_at is None else [queued(number=3, since=resumed_at)]
+    assert "held back" not in words(explain_run(late, facts(*versions)))
+
+
+def test_a_run_that_waited_for_its_turn_names_the_run_ahead_of_it() -> None:
+    known = facts(queued(), ahead=finished_at(AT + 40 * MINUTE, state=RunState.FAILED))
+    explained = explain_run(DISPATCHED, known)
+    assert "Run a.job_ahead of the same job ended at 2026-11-27T10:57:00Z as failed, and this one" in words(explained)
+    assert [b.row["run_id"] for b in explained.because if b.row and "had to wait" in b.words] == ["a.job_ahead"]
+    own = facts(version(overlap="allow"), ahead=finished_at(AT + MINUTE), own_overlap="queue_all")
+    assert "had to wait for it" in words(explain_run(DISPATCHED, own))
+
+
+@pytest.mark.parametrize(
+    ("late", "known"),
+    [
+        (DISPATCHED, facts(version(overlap="allow"))),
+        (DISPATCHED, facts(queued(), version(2, AT + MINUTE, overlap="allow"))),
+        (DISPATCHED, facts(queued(), own_overlap="allow")),
+        (DISPATCHED, replace(facts(), versions=())),
+        (replace(DISPATCHED, attempt=2), facts(queued())),
+    ],
+    ids=["it may overlap", "it may since an edit", "it may itself", "its versions were pruned", "a retry"],
+)
+def test_a_run_that_need_not_have_waited_for_another_is_not_told_to_have(late: Run, known: Facts) -> None:
+    assert "had to wait" not in words(explain_run(late, replace(known, ahead=finished_at(AT + MINUTE))))
+
+
+def test_a_rule_of_before_and_one_of_after_the_wait_are_no_matter() -> None:
+    before, after = version(overlap="allow"), version(3, NOW, overlap="allow")
+    known = facts(before, queued(number=2, since=AT - MINUTE), after, ahead=finished_at(AT + MINUTE))
+    assert "had to wait for it" in words(explain_run(DISPATCHED, known))
+
+
 def test_reports_that_came_too_late_are_told() -> None:
     late = LateReports(2, "succeeded", NOW, "celery@b", None)
     failed = run(RunState.FAILED, reason="lost", pending_at=AT, finished_at=AT + MINUTE, late=late)
