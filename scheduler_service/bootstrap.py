@@ -96,7 +96,7 @@ def open_leader(settings: Settings) -> Iterator[Leader]:
     use_keys(settings.redact_keys)
     meter = PrometheusMeter()
     with (
-        closing(Database(settings.leader_database_url, pool_size=6)) as database,
+        closing(Database(settings.leader_database_url, pool_size=6, goes_first=True)) as database,
         closing(RedisInbox(settings.redis_url)) as inbox,
         closing(RedisClaims(settings.redis_url)) as claims,
         closing(CeleryDispatcher(publishing_app(settings.broker_url, broker_options(settings)))) as dispatcher,

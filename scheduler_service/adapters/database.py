@@ -13,15 +13,12 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from functools import wraps
-from typing import Any, Final, Literal, ParamSpec, TypeVar
+from typing import Final, Literal, ParamSpec, TypeVar
 
 from sqlalchemy import (
-    URL,
     ColumnElement,
     Connection,
     Engine,
-    create_engine,
-    event,
     exc,
     func,
     literal,
@@ -33,6 +30,7 @@ from scheduler_service.adapters.database_url import read_url
 from scheduler_service.adapters.postgres import BOUNDS, WRITES, is_direct, postgres_engine
 from scheduler_service.adapters.postgres import PLANNED_EACH_TIME as PLANNED_EACH_TIME
 from scheduler_service.adapters.postgres import Bounds as Bounds
+from scheduler_service.adapters.sqlite import sqlite_engine
 from scheduler_service.core.errors import (
     ItineraryError,
     RowRefused,
@@ -71,7 +69,10 @@ def again_when_busy(write: Callable[P, T]) -> Callable[P, T]:
 
 
 class Database:
-    """A pool of connections to one database. Threads may share it."""
+    """A pool of connections to one database. Threads may share it.
+
+    On SQLite, the writes of one that `goes_first` come before those of other processes that wait.
+    """
 
     def __init__(
         self,
@@ -81,13 +82,18 @@ class Database:
         bounds: Bounds = BOUNDS,
         clock: Callable[[], Instant] = host_now,
         queue: "WriterQueue | None" = None,
+        goes_first: bool = False,
     ) -> None:
         self._url, self._bounds, self._clock = read_url(url), bounds, clock
+        self._goes_first = goes_first
         self.queue = queue or WriterQueue()
         self._beside: list[Database] = []
         self.dialect: Dialect = "sqlite" if self._url.get_backend_name() == "sqlite" else "postgresql"
-        make = _sqlite_engine if self.dialect == "sqlite" else postgres_engine
-        self.engine: Engine = make(self._url, pool_size, bounds)
+        self.engine: Engine = (
+            sqlite_engine(self._url, pool_size, bounds, goes_first)
+            if self.dialect == "sqlite"
+            else postgres_engine(self._url, pool_size, bounds)
+        )
 
     def beside(self, *, bounds: Bounds | None = None) -> "Database":
         """The same database through one connection of its own, for what must never wait for the pool.
@@ -100,6 +106,7 @@ class Database:
             bounds=bounds or self._bounds,
             clock=self._clock,
             queue=self.queue,
+            goes_first=self._goes_first,
         )
         self._beside.append(other)
         return other
@@ -202,32 +209,6 @@ def savepoint(connection: Connection) -> Iterator[None]:
     """A part of a write transaction that can be refused and undone by itself."""
     with _our_errors(), connection.begin_nested():
         yield
-
-
-def _sqlite_engine(url: URL, pool_size: int, bounds: Bounds) -> Engine:
-    engine = create_engine(
-        url,
-        pool_size=pool_size,
-        max_overflow=5,
-        pool_timeout=bounds.connect / SECOND,
-        connect_args={"timeout": bounds.connect / SECOND, "isolation_level": None},
-    )
-    event.listen(engine, "connect", _prepare_sqlite)
-    event.listen(engine, "begin", _begin_sqlite)
-    return engine
-
-
-def _prepare_sqlite(connection: Any, _: Any) -> None:
-    cursor = connection.cursor()
-    for setting in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "temp_store=MEMORY"):
-        cursor.execute(f"PRAGMA {setting}")
-    cursor.close()
-
-
-def _begin_sqlite(connection: Connection) -> None:
-    """A deferred transaction that turns to writing fails at once when another wrote meanwhile; ours never is one."""
-    if connection.get_execution_options().get(WRITES):
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 # How PostgreSQL and libpq refuse what no waiting mends. A host name may come: a container's is known once it runs.

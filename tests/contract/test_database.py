@@ -14,6 +14,7 @@ from sqlalchemy import select, text
 from scheduler_service.adapters.database import Bounds, Database, WriterQueue, host_now
 from scheduler_service.adapters.database_url import read_url
 from scheduler_service.adapters.fence import fenced
+from scheduler_service.adapters.sqlite import Gate
 from scheduler_service.core.effects import Apply, MakeRuns
 from scheduler_service.core.errors import BadValue, RowRefused, StoreUnavailable
 from scheduler_service.core.instants import MILLISECOND, SECOND
@@ -174,6 +175,50 @@ def test_a_lease_renewal_shares_the_writers_queue_of_its_process(sqlite_url: str
 
 
 @pytest.mark.postgres
+def test_whoever_goes_first_writes_before_the_writers_of_other_processes_that_came_after_it(sqlite_url: str) -> None:
+    """SQLite lets whoever asks at the right moment in: a leader among busy writers waited for seconds."""
+    patient, wrote = Bounds(*[20 * SECOND] * 4), []
+    file = read_url(sqlite_url).database
+
+    def write(name: str, database: Database) -> None:
+        with database.write() as connection:
+            connection.execute(text("UPDATE cursors SET shard = shard"))
+            wrote.append(name)
+
+    def gate_is_closed() -> bool:
+        gate = Gate(file)
+        closed = not gate.hold()
+        gate.let_go()
+        return closed
+
+    with (
+        closing(Database(sqlite_url, bounds=patient, goes_first=True)) as leader,
+        opened(sqlite_url, patient) as holder,
+        ThreadPoolExecutor() as pool,
+        closing(Database(sqlite_url, bounds=patient)) as other,
+    ):
+        for _ in range(5):
+            wrote.clear()
+            with holder.write():
+                first = pool.submit(write, "leader", leader)
+                wait_until(gate_is_closed, 10)
+                second = pool.submit(write, "other", other)
+                wait_until(lambda: other.queue._waiting, 10)  # its turn in its own process
+            first.result(20)
+            second.result(20)
+            assert wrote == ["leader", "other"]
+        assert not gate_is_closed()
+
+
+def test_a_gate_that_stays_closed_keeps_no_writer_waiting_for_long(sqlite_url: str) -> None:
+    """A leader that was frozen while it held the gate must not stop everybody else."""
+    gate = Gate(read_url(sqlite_url).database)
+    assert gate.hold()
+    with opened(sqlite_url) as other:
+        touch(other)
+    gate.let_go()
+
+
 def test_a_statement_that_takes_too_long_is_ended(emptied_postgres_url: str) -> None:
     def sleep() -> None:
         with opened(emptied_postgres_url) as database, database.read() as connection:

@@ -133,7 +133,7 @@ class PostgresServer(AbstractContextManager["PostgresServer"]):
         try:
             if self._child is not None:
                 self._child.signal(signal.SIGINT)  # "fast" shutdown: open connections are ended
-                self._child.wait(10)
+                self._child.wait(60)  # a large one writes its last checkpoint
         finally:
             if self._child is not None:
                 self._child.kill()
