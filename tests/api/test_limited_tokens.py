@@ -17,6 +17,7 @@ from tests.api.test_auth import bearer
 from tests.support.answering_leader import STATISTICS, AnsweringLeader
 from tests.support.routes import routes_of
 
+pytestmark = pytest.mark.slow  # each route with each limit
 HOURLY = {"kind": "hourly", "minute": 0}
 SECRET = "theirs"
 LIMITS = {"queues": "queues=mail,ours", "tasks": "tasks=ours.*,echo", "jobs": "jobs=ours."}

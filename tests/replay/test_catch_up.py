@@ -11,6 +11,7 @@ from tests.support.history import history_of
 from tests.support.replay import world_at
 from tests.support.world import World
 
+pytestmark = pytest.mark.slow  # half a minute of each second's runs, under each rule
 BEHIND = ("skip", "queue", "queue_all", "cancel_running")
 
 
