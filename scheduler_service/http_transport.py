@@ -1,24 +1,26 @@
 """Requests to the API and what came of them, for the client: what may be sent again, when, and its errors.
 
 Promises: a request that the API may have carried out is sent again only where that changes nothing; between tries it
-waits as long as the API asks for. Light to import.
+waits as long as the API asks for. Standard library alone; light to import.
 """
 
+import http.client
+import json
 import random
 import time
+from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any, Final
-from urllib.parse import quote
-
-import httpx2
+from urllib.parse import SplitResult, quote, unquote, urlencode, urlsplit
 
 from scheduler_service.core.errors import BadValue, ItineraryError
+from scheduler_service.http_pool import Answer, Pool, Unsent
 from scheduler_service.tracing import caller_traceparent
+from scheduler_service.version import VERSION
 
 _PREFIX: Final = "/api/v1"
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 30.0
-_UNSENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 
 
 class ApiError(ItineraryError):
@@ -42,17 +44,18 @@ class Transport:
     def __init__(self, base_url: str, token: str | None, timeout: float, retries: int) -> None:
         if token and not (token.isascii() and token.isprintable()):
             raise BadValue("token", "...", "give printable ASCII")
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._headers = {"User-Agent": f"itinerary/{VERSION}", "Accept": "application/json"}
         self.base_url = base_url.rstrip("/")
         self._retries = retries
-        try:
-            self._http = httpx2.Client(base_url=self.base_url, headers=headers, timeout=timeout, trust_env=False)
-        except httpx2.InvalidURL as exc:
-            raise BadValue("base_url", base_url, f"give an address such as http://127.0.0.1:8080 ({exc})") from exc
+        where = _read_url(self.base_url)
+        if token or where.username:
+            self._headers["Authorization"] = f"Bearer {token}" if token else _basic(where)
+        self._path = where.path + _PREFIX
+        self._pool = Pool(where, timeout)
 
     def close(self) -> None:
         """Give the connections back."""
-        self._http.close()
+        self._pool.close()
 
     def object(self, method: str, path: str, *, again: bool = False, **request: Any) -> dict[str, Any]:
         """The JSON object that the API answers with."""
@@ -61,32 +64,49 @@ class Transport:
             raise NoAnswer(f"what answers at {self.base_url} is not Itinerary's API")
         return answer
 
-    def send(self, method: str, path: str, *, again: bool = False, **request: Any) -> httpx2.Response:
+    def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        again: bool = False,
+        json: Any = None,
+        params: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> Answer:
         """The API's answer; `again`: sending this twice does no more than once. Reading always may be repeated.
 
         NoAnswer or ApiError once no try is left.
         """
-        if "params" in request:
-            request["params"] = given(**request["params"])
-        request["headers"] = {**request.get("headers", {}), **given(traceparent=caller_traceparent())}
+        target = f"{self._path}{path}{_query(given(**(params or {})))}"
+        sent, body = {**self._headers, **(headers or {}), **given(traceparent=caller_traceparent())}, None
+        if json is not None:
+            sent["Content-Type"], body = "application/json", _encoded(json)
+        _check(sent)
         repeatable = again or method == "GET"
         tried = 0
         while True:
             pause = _FIRST_PAUSE * 2.0**tried * random.uniform(0.5, 1.5)
             last = tried == self._retries
             try:
-                response = self._http.request(method, f"{_PREFIX}{path}", **request)
-            except httpx2.HTTPError as exc:
-                if last or not (repeatable or isinstance(exc, _UNSENT)):
-                    raise NoAnswer(f"no answer from the API at {self.base_url}: {exc}") from exc
+                answer = self._pool.ask(method, target, body, sent, timeout)
+            except (OSError, http.client.HTTPException) as exc:
+                if last or not (repeatable or isinstance(exc, Unsent)):
+                    said = str(exc) or type(exc).__name__
+                    raise NoAnswer(f"no answer from the API at {self.base_url}: {said}") from exc
             else:
-                if response.is_success:
-                    return response
-                pause = max(pause, _asked_for(response))
-                if last or pause > _LONGEST_PAUSE or not _may_succeed_later(response.status_code, repeatable):
-                    raise ApiError(response.status_code, _problem(response))
+                if 200 <= answer.status < 300:
+                    return answer
+                pause = max(pause, _asked_for(answer))
+                if last or pause > _LONGEST_PAUSE or not _may_succeed_later(answer.status, repeatable):
+                    raise ApiError(answer.status, self._problem(answer, target))
             tried += 1
             time.sleep(pause)
+
+    def _problem(self, answer: Answer, target: str) -> dict[str, Any]:
+        place = self.base_url + target.removeprefix(self._path.removesuffix(_PREFIX))
+        return _object(answer) or {"title": f"{answer.reason}, and not by Itinerary's API, at {place}"}
 
 
 def _may_succeed_later(status: int, repeatable: bool) -> bool:
@@ -104,18 +124,50 @@ def segment(text: str) -> str:
     return quote(text, safe="")
 
 
-def _asked_for(response: httpx2.Response) -> float:
-    text = response.headers.get("retry-after", "")
+def _read_url(base_url: str) -> SplitResult:
+    allowed = "give an address such as http://127.0.0.1:8080"
+    try:
+        where = urlsplit(base_url)
+        port = where.port
+    except ValueError as exc:
+        raise BadValue("base_url", base_url, f"{allowed} ({exc})") from exc
+    plain = base_url.isascii() and base_url.isprintable() and " " not in base_url
+    is_origin = where.scheme in ("http", "https") and where.hostname and port != 0
+    if not (plain and is_origin) or where.query or where.fragment:
+        raise BadValue("base_url", base_url, allowed)
+    return where
+
+
+def _basic(where: SplitResult) -> str:
+    """User and password of the address, for a proxy before the API."""
+    pair = f"{unquote(where.username or '')}:{unquote(where.password or '')}"
+    return f"Basic {b64encode(pair.encode()).decode()}"
+
+
+def _query(values: Mapping[str, Any]) -> str:
+    """The part of an address behind the path; a truth value is written as JSON has it."""
+    words = {name: str(value).lower() if isinstance(value, bool) else value for name, value in values.items()}
+    return f"?{urlencode(words, doseq=True)}" if words else ""
+
+
+def _encoded(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+
+
+def _check(headers: Mapping[str, str]) -> None:
+    for name, value in headers.items():
+        if not (value.isascii() and value.isprintable()):
+            raise BadValue(name, value, "give one line of printable ASCII")
+
+
+def _asked_for(answer: Answer) -> float:
+    text = answer.headers.get("retry-after", "")
     return float(text) if text.isascii() and text.isdigit() else 0.0
 
 
-def _problem(response: httpx2.Response) -> dict[str, Any]:
-    return _object(response) or {"title": f"{response.reason_phrase}, and not by Itinerary's API, at {response.url}"}
-
-
-def _object(response: httpx2.Response) -> dict[str, Any] | None:
+def _object(answer: Answer) -> dict[str, Any] | None:
     try:
-        found = response.json()
+        found = json.loads(answer.body)
     except ValueError:
         return None
     return found if isinstance(found, dict) else None

@@ -6,13 +6,14 @@ insert (with an idempotency key also to read three columns). Light to import. A 
 
 import json
 import re
+import secrets
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Final
-
-from uuid_utils.compat import uuid7
+from uuid import UUID
 
 from scheduler_service.core.errors import BadValue, BadValues, Conflict
 from scheduler_service.core.identity import adhoc_run_id
@@ -105,10 +106,16 @@ def _deadline_over(run: RunRequest, target: "_DbApi | _SqlAlchemy") -> BadValues
     return None if error is None else BadValues([error])
 
 
+def _uuid7() -> UUID:
+    """An id that sorts by the time it was created (RFC 9562, to 0.25 microseconds); Python's own begins with 3.14."""
+    milliseconds, rest = divmod(time.time_ns(), 1_000_000)
+    return UUID(int=milliseconds << 80 | 7 << 76 | rest * 4096 // 1_000_000 << 64 | 2 << 62 | secrets.randbits(62))
+
+
 def _values_of(run: RunRequest) -> dict[str, Any]:
     trace = caller_traceparent()
     return {
-        "run_id": adhoc_run_id(str(uuid7())), "task": run.task, "args": _json(run.args), "kwargs": _json(run.kwargs),
+        "run_id": adhoc_run_id(str(_uuid7())), "task": run.task, "args": _json(run.args), "kwargs": _json(run.kwargs),
         "queue": run.queue, "priority": run.priority, "at": None if run.run_at is None else format_instant(run.run_at),
         "retry": None if run.retry == NO_RETRIES else _json(retry_body(run.retry)), "timeout": run.timeout,
         "key": run.idempotency_key, "hash": run.request_hash, **({} if trace is None else {"trace": trace}),

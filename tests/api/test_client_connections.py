@@ -1,0 +1,172 @@
+"""The client's connections: kept between requests, never used once the server has closed them, closed at the end."""
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from scheduler_service import http_pool
+from scheduler_service.client import Client, NoAnswer
+from scheduler_service.core.errors import BadValue
+from scheduler_service.transactional import _uuid7
+from tests.support.http_server import LoopbackServer, QuietHandler
+from tests.support.processes import REPOSITORY, project_env, wait_until
+
+
+class Counting(LoopbackServer):
+    """Counts connections; `quiet` closes each after its answer without having said so, `gate` holds answers back."""
+
+    def __init__(self) -> None:
+        self.connections = 0
+        self.open = 0
+        self.seen: list[tuple[str, str, str | None]] = []
+        self.quiet = False
+        self.gate = threading.Event()
+        self.gate.set()
+        counting = self
+
+        class Handler(QuietHandler):
+            protocol_version = "HTTP/1.1"
+
+            def setup(self) -> None:
+                counting.connections += 1
+                counting.open += 1
+                super().setup()
+
+            def finish(self) -> None:
+                super().finish()
+                counting.open -= 1
+
+            def answer(self) -> None:
+                self.rfile.read(int(self.headers.get("content-length", 0)))
+                counting.seen.append((self.command, self.path, self.headers.get("authorization")))
+                counting.gate.wait(10)
+                self.close_connection = counting.quiet
+                body = json.dumps({"leader": None}).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = answer
+
+        super().__init__(Handler)
+
+
+@pytest.fixture
+def server() -> Iterator[Counting]:
+    with Counting() as counting:
+        yield counting
+
+
+def test_one_connection_serves_one_caller_and_is_closed_with_the_client(server: Counting) -> None:
+    with Client(server.address) as client:
+        for _ in range(20):
+            client.status()
+        assert (server.connections, server.open) == (1, 1)
+    wait_until(lambda: server.open == 0, 5, "the connection to be closed")
+    with pytest.raises(RuntimeError, match="closed"):
+        client.status()
+
+
+def test_threads_share_a_client_and_each_has_a_connection_while_it_asks(server: Counting) -> None:
+    server.gate.clear()
+    with Client(server.address) as client, ThreadPoolExecutor(8) as threads:
+        asked = [threads.submit(client.status) for _ in range(8)]
+        wait_until(lambda: len(server.seen) == 8, 10, "eight requests at once")
+        server.gate.set()
+        assert all(one.result() == {"leader": None} for one in asked)
+        client.status()
+        assert server.connections == 8
+
+
+def test_a_connection_that_the_server_closed_meanwhile_is_not_used(server: Counting) -> None:
+    """Else a request that may not be repeated fails, although the API is there."""
+    server.quiet = True
+    with Client(server.address, retries=0) as client:
+        for number in range(5):
+            client.create_job({"job_id": "a"})
+            wait_until(lambda: server.open == 0, 5, "the server to close it")
+            assert server.connections == number + 1
+
+
+def test_a_connection_that_was_idle_for_long_is_not_used(server: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_pool, "_IDLE_SECONDS", 0.0)
+    with Client(server.address) as client:
+        client.status()
+        client.status()
+    assert server.connections == 2
+
+
+def test_a_server_that_says_nothing_is_left_in_time_and_its_connection_is_not_kept(server: Counting) -> None:
+    server.gate.clear()
+    with Client(server.address, timeout=0.2, retries=0) as client:
+        started = time.monotonic()
+        with pytest.raises(NoAnswer, match="timed out"):
+            client.status()
+        assert time.monotonic() - started < 5
+        server.gate.set()
+        assert client.status() == {"leader": None}
+    assert server.connections == 2
+
+
+def test_what_cannot_connect_was_not_sent_and_is_tried_again_even_if_it_may_not_be_repeated() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        with Client(f"http://127.0.0.1:{taken.getsockname()[1]}", retries=2) as client:
+            started = time.monotonic()
+            with pytest.raises(NoAnswer, match="refused"):
+                client.create_job({"job_id": "a"})
+            assert time.monotonic() - started > 0.1, "two pauses"
+
+
+def test_addresses_with_a_path_a_user_and_questions_are_written_as_the_server_reads_them(server: Counting) -> None:
+    address = server.address.replace("http://", "http://u%40x:p@") + "/under/here/"
+    with Client(address) as client:
+        client.jobs(tag="a b&c", paused=False, limit=5)
+    assert server.seen == [("GET", "/under/here/api/v1/jobs?tag=a+b%26c&paused=false&limit=5", "Basic dUB4OnA=")]
+
+
+@pytest.mark.parametrize(
+    "url", ["127.0.0.1:8080", "ftp://host", "http://", "http://host:0", "http://h/?a=1", "http://h b"]
+)
+def test_what_is_no_address_is_refused_by_name(url: str) -> None:
+    with pytest.raises(BadValue, match="base_url"):
+        Client(url)
+
+
+def test_a_header_of_two_lines_is_refused_by_name(server: Counting) -> None:
+    with Client(server.address) as client, pytest.raises(BadValue, match="Idempotency-Key"):
+        client.trigger("a", idempotency_key="a\r\nX-Other: b")
+    assert server.seen == []
+
+
+def test_the_client_needs_the_standard_library_alone() -> None:
+    script = (
+        "import sys; before = set(sys.modules); import scheduler_service.client\n"
+        "new = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
+        "print(sorted(new - set(sys.stdlib_module_names)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=project_env(), cwd=REPOSITORY, capture_output=True, text=True, timeout=60
+    )
+    assert (done.stdout.strip(), done.stderr) == ("['scheduler_service']", "")
+
+
+def test_ids_sort_by_their_time() -> None:
+    before = time.time_ns() // 1_000_000
+    ids = []
+    for _ in range(200):
+        ids.append(_uuid7())
+        spent = time.perf_counter_ns() + 1_000
+        while time.perf_counter_ns() < spent:
+            pass
+    assert sorted(ids) == ids
+    assert {(one.version, one.variant) for one in ids} == {(7, "specified in RFC 4122")}
+    assert before <= ids[0].int >> 80 <= time.time_ns() // 1_000_000
