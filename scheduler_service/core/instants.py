@@ -61,6 +61,10 @@ def _second(seconds: int) -> str:
     return (_EPOCH + timedelta(seconds=seconds)).isoformat()[:19]
 
 
+_FIRST: Final = from_datetime(datetime.min.replace(tzinfo=timezone.utc))
+_LAST: Final = from_datetime(datetime.max.replace(tzinfo=timezone.utc))
+
+
 def parse_instant(text: object, field: str = "at") -> Instant:
     """An RFC 3339 time with its offset, as an instant; anything else raises BadValue naming `field`."""
     allowed = "give an RFC 3339 time with an offset, such as 2026-11-27T10:00:00Z"
@@ -71,9 +75,12 @@ def parse_instant(text: object, field: str = "at") -> Instant:
     # Python 3.10 reads neither Z nor a fraction of other than three or six digits.
     micros = f".{fraction:0<6}" if fraction else ""
     try:
-        return from_datetime(datetime.fromisoformat(f"{second}{micros}{offset or '+00:00'}"))
+        instant = from_datetime(datetime.fromisoformat(f"{second}{micros}{offset or '+00:00'}"))
     except (ValueError, OverflowError) as exc:
         raise BadValue(field, text, f"{allowed} ({exc})") from exc
+    if not _FIRST <= instant <= _LAST:  # its offset leads out of the years that it names
+        raise BadValue(field, text, f"{allowed} (out of range: in UTC it lies outside of the years 1 to 9999)")
+    return instant
 
 
 def spelt_out(text: str) -> str:

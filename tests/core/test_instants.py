@@ -142,3 +142,22 @@ def test_an_instant_is_what_python_reads(moment: datetime, fraction: str, offset
 def test_a_naive_datetime_names_no_instant() -> None:
     with pytest.raises(ValueError, match="zone"):
         from_datetime(datetime(2026, 1, 1))  # noqa: DTZ001
+
+
+@pytest.mark.parametrize(
+    ("text", "in_range"),
+    [
+        ("0001-01-01T00:00:00Z", True),
+        ("0001-01-01T00:01:00+00:01", True),
+        ("0001-01-01T00:00:00+00:01", False),
+        ("9999-12-31T23:59:59.999999Z", True),
+        ("9999-12-31T23:58:59.999999-00:01", True),
+        ("9999-12-31T23:59:00-00:01", False),
+    ],
+)
+def test_a_time_whose_offset_leads_out_of_the_years_is_refused(text: str, in_range: bool) -> None:
+    if in_range:
+        assert parse_instant(format_instant(parse_instant(text))) == parse_instant(text)
+    else:
+        with pytest.raises(BadValue, match="years 1 to 9999"):
+            parse_instant(text)
