@@ -2,7 +2,6 @@
 
 import os
 import pty
-import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,8 +10,7 @@ from struct import pack
 from termios import TIOCSWINSZ
 from typing import Final
 
-from tests.support.command_line import COMMAND
-from tests.support.processes import REPOSITORY
+from tests.support.warm_command import warm_command
 
 _ROWS: Final = 40
 
@@ -31,9 +29,7 @@ def on_a_terminal(env: Mapping[str, str], *words: str, columns: int = 80, typed:
     ioctl(theirs, TIOCSWINSZ, pack("HHHH", _ROWS, columns, 0, 0))
     environment = {**env, "TERM": "xterm", "NO_COLOR": "1"}
     environment.pop("COLUMNS", None)
-    process = subprocess.Popen(
-        [*COMMAND, *words], env=environment, cwd=REPOSITORY, stdin=theirs, stdout=theirs, stderr=theirs
-    )
+    warm_command().start(words, environment, theirs, theirs, theirs)
     os.close(theirs)
     os.write(ours, typed.encode())
     parts: list[bytes] = []
@@ -41,4 +37,4 @@ def on_a_terminal(env: Mapping[str, str], *words: str, columns: int = 80, typed:
         while part := os.read(ours, 1 << 16):
             parts.append(part)
     os.close(ours)
-    return Seen(b"".join(parts).decode().replace("\r\n", "\n"), process.wait(30))
+    return Seen(b"".join(parts).decode().replace("\r\n", "\n"), warm_command().wait(30))
