@@ -40,7 +40,7 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Keep the garbage collector away from what is only made here and stays: its rounds took a third of the time."""
+    """Keep the garbage collector away from what is made here and stays to the end."""
     gc.disable()
     try:
         return (yield)
