@@ -54,6 +54,33 @@ def test_a_standby_that_would_hold_it_for_a_shorter_time_waits_as_long_as_the_ho
     assert bed.leases.acquire(0, "b", 0) is None
 
 
+def test_a_lease_that_was_renewed_since_it_looked_stalled_is_not_taken(
+    sqlite_stores: StoreBed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = sqlite_stores.leases.acquire(0, "a", MINUTE)
+    stalled = sqlite_stores.leases.peek(0)
+    assert lease is not None
+    assert stalled is not None
+    sqlite_stores.leases.renew(lease, MINUTE)
+    monkeypatch.setattr(
+        sqlite_stores.leases, "peek", lambda shard: stalled
+    )  # the renewal comes between its look and its UPDATE
+    assert sqlite_stores.leases.acquire(0, "b", MINUTE, stalled) is None
+
+
+def test_a_new_term_counts_its_own_renewals(bed: StoreBed) -> None:
+    """By them a standby sees whether a leader that looks stalled still renews."""
+    lease = bed.leases.acquire(0, "a", MINUTE)
+    assert lease is not None
+    for _ in range(3):
+        bed.leases.renew(lease, MINUTE)
+    bed.leases.resign(lease)
+    assert bed.leases.acquire(0, "b", MINUTE) is not None
+    view = bed.leases.peek(0)
+    assert view is not None
+    assert (view.term, view.renewals) == (2, 0)
+
+
 def test_a_resigned_lease_is_free_at_once(bed: StoreBed) -> None:
     lease = bed.lead("a")
     bed.leases.resign(lease)
