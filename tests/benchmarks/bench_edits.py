@@ -2,7 +2,8 @@
 
 Each edit makes a job of every second, as PUT does: its version in the database, then an entry in the inbox. Nobody
 runs their queue. Half of the machine is busy with other work. The probes are jobs of every second in a queue of their
-own. Beside it, what the same probes take while nothing is edited.
+own. Beside it, what the same probes take while nothing is edited, and beside as many jobs that were made before: they
+are all due at the same instants, which is no cost of the edits.
 """
 
 import os
@@ -35,6 +36,7 @@ from tests.support.processes import wait_until
 
 RATES: Final = (10, 50, 200)
 APPLIED: Final = 1_000
+STANDING: Final = 1_000
 PROBES: Final = 20
 LATEST: Final = 200
 _PROBED, _EDITED = "probed", "edited"
@@ -50,6 +52,10 @@ def figures(asked: Asked) -> Iterator[Figure]:
             with _leading(bed, kind) as editor:
                 rest = _late(editor, seconds, lambda: None)
             yield Figure(f"{kind}, nothing edited, due to published, p99", rest, "ms")
+            with _leading(bed, kind) as editor:
+                editor.stand()
+                beside = _late(editor, seconds, lambda: None)
+            yield _figure(f"{kind}, nothing edited, beside {STANDING:,} jobs of every second", beside, rest)
             for rate in RATES[:1] if asked.quick else RATES:
                 with _leading(bed, kind) as editor:
                     made: list[float] = []
@@ -94,12 +100,17 @@ class Editor:
                 result.result()
         return done / seconds
 
-    def apply(self) -> None:
+    def apply(self, number: int = APPLIED, every: str = "1m") -> None:
         """All at once, from a file."""
-        wanted = JobSet("bench", [job_of(f"{_EDITED}-{n}", _EDITED, every="1m") for n in range(APPLIED)])
+        wanted = JobSet("bench", [job_of(f"{_EDITED}-{n}", _EDITED, every=every) for n in range(number)])
         plan = self._sets.apply(wanted, None, by=_DEED)
         for news in plan.news:
             self._inbox.send("job_changed", host_now(), news)
+
+    def stand(self) -> None:
+        """What edits leave behind, made before and at once."""
+        self.apply(STANDING, "1s")
+        time.sleep(8)
 
     def probe(self) -> None:
         """The jobs whose runs are looked at."""
