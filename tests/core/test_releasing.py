@@ -21,6 +21,18 @@ def test_the_window_counts_what_is_on_its_way_to_pending() -> None:
     assert sum(len(move.releases) for move in kept) == 3
 
 
+def test_a_few_runs_go_before_the_many_of_another_queue_that_fall_due_at_the_same_instant() -> None:
+    world = World()
+    for number in range(5):
+        world.every(f"a-{number}", "1m", queue="many")
+    world.every("z", "1m", queue="few")
+    kept: list[Move] = []
+    world._syncer.move = kept.extend  # type: ignore[method-assign]
+    world.advance(MINUTE)
+    released = [release.run_id[0] for move in kept for release in move.releases]
+    assert released == ["z", "a", "a", "a", "a", "a"]
+
+
 def test_late_rows_wait_for_the_index_to_say_what_was_not_even_made() -> None:
     world = World()
     world.every("a", "1m")
