@@ -1,6 +1,6 @@
 """Alembic's entry: runs the versions on the connection that the program hands over, else on ITINERARY_DATABASE_URL.
 
-Never configures logging and never decides when to migrate: scheduler_service.adapters.migrations does.
+Never configures logging and never decides when to migrate: scheduler_service.sql.migrations does.
 """
 
 import os
@@ -8,9 +8,9 @@ import os
 from alembic import context
 from sqlalchemy import Connection
 
-from scheduler_service.adapters.database import Database
-from scheduler_service.adapters.migrations import MIGRATION_BOUNDS, alone
-from scheduler_service.adapters.notice_tables import metadata
+from scheduler_service.sql.database import Database
+from scheduler_service.sql.migrations import MIGRATION_BOUNDS, alone
+from scheduler_service.sql.notice_tables import metadata
 
 
 def run(connection: Connection) -> None:

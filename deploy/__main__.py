@@ -46,7 +46,11 @@ def main(words: list[str]) -> None:
 def up(arguments: list[str]) -> None:
     """Become the service, so that every signal reaches it directly."""
     has_app = any(word.partition("=")[0] == "--app" for word in arguments)
-    become(environment(".venv"), ["-m", "scheduler_service.cli", "up", *arguments], with_project(everything=has_app))
+    become(
+        environment(".venv"),
+        ["-m", "scheduler_service.cli", "up", *arguments],
+        scrubbed(os.environ, everything=has_app),
+    )
 
 
 def test(arguments: list[str]) -> None:
@@ -90,7 +94,9 @@ def lock(arguments: list[str]) -> None:
     """Renew the locks for every supported Python and platform, without the address of any registry."""
     uv = working_uv() or sys.exit("deploy lock needs uv: python3 -m pip install uv")
     fixed = ["--universal", "--generate-hashes", "--no-header", "--no-annotate", "--no-emit-index-url"]
-    common = [uv, "pip", "compile", "pyproject.toml", "--quiet", "--only-binary", ":all:", *fixed, *arguments]
+    # The package in workers/ is ours: in a lock its name would be somebody else's package of the registry.
+    ours = ["--no-emit-package", "celery-itinerary"]
+    common = [uv, "pip", "compile", "pyproject.toml", "--quiet", "--only-binary", ":all:", *fixed, *ours, *arguments]
     service, tests = (f"deploy/{LOCK_OF[name]}" for name in (".venv", ".venv-test"))
     traced = "deploy/requirements-otel.lock"
     subprocess.run([*common, "-o", service], cwd=ROOT, check=True)
@@ -102,26 +108,18 @@ def lock(arguments: list[str]) -> None:
 def become(python: str, arguments: list[str], env: dict[str, str] | None = None) -> None:
     """Replace this process by the environment's Python; no package of the working directory goes before ours."""
     sys.stdout.flush()
-    os.execve(python, [python, "-P", *arguments], env or with_project())
+    os.execve(python, [python, "-P", *arguments], env or scrubbed(os.environ))
 
 
 def run(python: str, arguments: list[str]) -> int:
     """Run the environment's Python to its end; a signal to us ends it first and then us."""
-    child = subprocess.Popen([python, "-P", *arguments], env=with_project())
+    child = subprocess.Popen([python, "-P", *arguments], env=scrubbed(os.environ))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C reaches the child by itself
     signal.signal(signal.SIGTERM, lambda *_: child.terminate())
     status = child.wait()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     return status if status >= 0 else 128 - status
-
-
-def with_project(*, everything: bool = False) -> dict[str, str]:
-    """The scrubbed environment with the repository importable: nothing is installed for that."""
-    env = scrubbed(os.environ, everything=everything)
-    others = env.get("PYTHONPATH")
-    env["PYTHONPATH"] = os.pathsep.join([str(ROOT), *([others] if others else [])])
-    return env
 
 
 if __name__ == "__main__":

@@ -26,6 +26,8 @@ except ImportError:
 ROOT = Path(__file__).resolve().parent.parent
 LOCK_OF = {".venv": "requirements.lock", ".venv-test": "requirements-test.lock"}
 STAMP = "itinerary-stamp"
+# Raised when an environment of the same lock must hold something else beside it.
+LAYOUT = 2
 
 # Wheels that hold a server program, and where they have one. Elsewhere they are left out, and a server that
 # the machine has installed is used.
@@ -48,7 +50,7 @@ KEPT_PREFIXES = ("LC_", "ITINERARY_", "TEST_", "FLOWER_", "OTEL_")
 LAUNCHER = """\
 #!/bin/sh
 # The command line of this checkout; made by `python3 deploy`.
-PYTHONPATH={root}${{PYTHONPATH:+:$PYTHONPATH}} exec {python} -P -m scheduler_service.cli "$@"
+exec {python} -P -m scheduler_service.cli "$@"
 """
 
 
@@ -68,7 +70,9 @@ def environment(name: str) -> str:
 def stamp_of(lock_file: Path) -> str:
     """What an environment of this lock, Python and place is stamped with."""
     digest = hashlib.sha256(lock_file.read_bytes()).hexdigest()
-    return f"{digest}\n{platform.python_version()} {sys.platform} {platform.machine()}\n{base_python()}\n{ROOT}\n"
+    return (
+        f"{digest} {LAYOUT}\n{platform.python_version()} {sys.platform} {platform.machine()}\n{base_python()}\n{ROOT}\n"
+    )
 
 
 def stamp_in(home: Path) -> str:
@@ -98,9 +102,16 @@ def install(home: Path, lock_file: Path) -> None:
     tell(f"Making {home.name} for Python {platform.python_version()} with {'uv' if uv else 'pip'} (only once) ...")
     if not (uv and install_with_uv(uv, home, lock_file)):
         install_with_pip(home, lock_file)
+    link_checkout(home)
     launcher = home / "bin" / "itinerary"
-    launcher.write_text(LAUNCHER.format(root=quoted(ROOT), python=quoted(python_of(home))))
+    launcher.write_text(LAUNCHER.format(python=quoted(python_of(home))))
     launcher.chmod(0o755)
+
+
+def link_checkout(home: Path) -> None:
+    """Let the environment import the packages of this checkout, after everything that is installed in it."""
+    (site,) = (home / "lib").glob("python*/site-packages")
+    (site / "itinerary-checkout.pth").write_text(f"{ROOT}\n{ROOT / 'workers'}\n")
 
 
 def install_with_uv(uv: str, home: Path, lock_file: Path) -> bool:

@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from scheduler_service.core.instants import Instant, format_instant, from_datetime, to_datetime
-from scheduler_service.core.job_warnings import NEVER, is_to_come
-from scheduler_service.core.preview import occurrence
-from scheduler_service.core.schedule import (
+from itinerary.protocol.instants import Instant, format_instant, from_datetime, to_datetime
+from scheduler_service.core.contract.job_warnings import NEVER, is_to_come
+from scheduler_service.core.schedules.preview import occurrence
+from scheduler_service.core.schedules.schedule import (
     ParsedSchedule,
     Schedule,
     next_after,
@@ -25,8 +25,8 @@ from scheduler_service.core.schedule import (
     parse_schedule,
     zone_of,
 )
-from scheduler_service.core.spec_reading import moment
-from scheduler_service.core.zones import zone
+from scheduler_service.core.schedules.spec_reading import moment
+from scheduler_service.core.schedules.zones import zone
 
 Spec = str | Mapping[str, Any]
 Moment = str | datetime

@@ -17,7 +17,7 @@ import redis
 from hypothesis import HealthCheck, settings
 from sqlalchemy import make_url
 
-from scheduler_service.adapters.embedded_redis import find_server
+from scheduler_service.local.redis_server import find_server
 from tests.support.postgres_server import PostgresServer, create_database, drop_database
 from tests.support.redis_server import RedisServer
 
@@ -130,7 +130,7 @@ def _session_postgres(worker_number: int) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def _postgres_template(_session_postgres: str, worker_number: int) -> str:
-    from scheduler_service.adapters.migrations import upgrade
+    from scheduler_service.sql.migrations import upgrade
 
     name = f"itinerary_template_{worker_number}"
     upgrade(create_database(make_url(_session_postgres), name))
@@ -157,7 +157,7 @@ def empty_postgres_url(_session_postgres: str, worker_number: int) -> Iterator[s
 
 @pytest.fixture(scope="session")
 def _sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from scheduler_service.adapters.migrations import upgrade
+    from scheduler_service.sql.migrations import upgrade
 
     path = tmp_path_factory.mktemp("sqlite") / "template.db"
     upgrade(f"sqlite:///{path}")

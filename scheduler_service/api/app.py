@@ -4,29 +4,18 @@ from typing import Final
 
 from fastapi import FastAPI
 
-from scheduler_service.api import (
-    balance_pages,
-    dashboard,
-    health,
-    routes_apply,
-    routes_audit,
-    routes_backfill,
-    routes_balance,
-    routes_explain,
-    routes_jobs,
-    routes_runs,
-    routes_scheduler,
-)
-from scheduler_service.api.auth import check_exposure
-from scheduler_service.api.bodies import BodyLimit
+from itinerary.protocol.redaction import use_keys
+from itinerary.version import VERSION
 from scheduler_service.api.context import ApiContext
-from scheduler_service.api.documents import document_text, install_document, operation_id
-from scheduler_service.api.guards import SafeHeaders, SameSite
-from scheduler_service.api.problems import install_problem_handlers
-from scheduler_service.api.rate_limit import RateLimit, rate_of
-from scheduler_service.api.request_ids import RequestId
-from scheduler_service.core.redaction import use_keys
-from scheduler_service.version import VERSION
+from scheduler_service.api.http.auth import check_exposure
+from scheduler_service.api.http.bodies import BodyLimit
+from scheduler_service.api.http.guards import SafeHeaders, SameSite
+from scheduler_service.api.http.problems import install_problem_handlers
+from scheduler_service.api.http.rate_limit import RateLimit, rate_of
+from scheduler_service.api.http.request_ids import RequestId
+from scheduler_service.api.openapi.documents import document_text, install_document, operation_id
+from scheduler_service.api.pages import balancing, dashboard
+from scheduler_service.api.routes import apply, audit, backfill, balance, explain, health, jobs, runs, scheduler
 
 DESCRIPTION: Final = """\
 Jobs, runs and the scheduler itself. Times are RFC 3339 in UTC, durations texts such as `25m`.
@@ -63,17 +52,17 @@ def _with_routes(*, with_tokens: bool) -> FastAPI:
         generate_unique_id_function=operation_id, license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
     )  # fmt: skip
     for routes in (
-        routes_apply,
-        routes_explain,
-        routes_audit,
-        routes_jobs,
-        routes_backfill,
-        routes_runs,
-        routes_scheduler,
-        routes_balance,
+        apply,
+        explain,
+        audit,
+        jobs,
+        backfill,
+        runs,
+        scheduler,
+        balance,
         health,
         dashboard,
-        balance_pages,
+        balancing,
     ):
         app.include_router(routes.router)
     install_document(app, with_tokens=with_tokens)

@@ -7,14 +7,14 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
-from scheduler_service.api.leader_line import LeaderLine
-from scheduler_service.api.limited_reads import LimitedLeader, limited_stores, sees_run
-from scheduler_service.api.logins import FailedLogins
-from scheduler_service.api.problems import unavailable
-from scheduler_service.bootstrap import Stores
-from scheduler_service.config import Settings
+from itinerary.protocol.instants import Instant
+from scheduler_service.api.http.logins import FailedLogins
+from scheduler_service.api.http.problems import unavailable
+from scheduler_service.api.services.leader_line import LeaderLine
+from scheduler_service.api.services.limited_reads import LimitedLeader, limited_stores, sees_run
+from scheduler_service.bootstrap.parts import Stores
+from scheduler_service.config.settings import Settings
 from scheduler_service.core.audit import Caller
-from scheduler_service.core.instants import Instant
 
 
 def system_clock() -> Instant:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from itinerary.protocol.errors import BadValue, ItineraryError
 from scheduler_service.cli.connect import open_client
 from scheduler_service.cli.status import Json
-from scheduler_service.core.errors import BadValue, ItineraryError
 
 if TYPE_CHECKING:
-    from scheduler_service.client import Client
+    from itinerary.client.sync import Client
 
 Source = Annotated[
     str | None,
@@ -56,7 +56,7 @@ def export(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="A file; default standard output.")] = None,
 ) -> None:
     """Write the stored jobs as a file that applies to no change, once its hidden values are put in."""
-    from scheduler_service.core import redaction
+    from itinerary.protocol import redaction
     from scheduler_service.jobs_as_code.texts import write_text_as
     from scheduler_service.jobs_as_code.writing import short_body
 

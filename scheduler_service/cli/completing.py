@@ -1,6 +1,6 @@
 """What the shell offers after a Tab: ids of jobs, states of runs. A completion that fails offers nothing."""
 
-from scheduler_service.core.errors import ItineraryError
+from itinerary.protocol.errors import ItineraryError
 
 
 def job_ids(incomplete: str) -> list[str]:

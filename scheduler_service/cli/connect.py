@@ -5,11 +5,11 @@ import os
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from scheduler_service.core.errors import BadValue
-from scheduler_service.core.instants import format_instant, from_datetime, parse_duration
+from itinerary.protocol.errors import BadValue
+from itinerary.protocol.instants import format_instant, from_datetime, parse_duration
 
 if TYPE_CHECKING:
-    from scheduler_service.client import Client
+    from itinerary.client.sync import Client
 
 
 NAMED_BY: Final = "ITINERARY_API_URL"
@@ -17,7 +17,7 @@ NAMED_BY: Final = "ITINERARY_API_URL"
 
 def open_client(*, timeout: float = 10, retries: int = 3) -> "Client":
     """A client of ITINERARY_API_URL, else of what `itinerary up` started in the data folder, else of the settings."""
-    from scheduler_service.client import Client
+    from itinerary.client.sync import Client
 
     token = os.environ.get("ITINERARY_API_TOKEN") or None
     return Client(_address(), token=token, timeout=timeout, retries=retries)
@@ -25,8 +25,8 @@ def open_client(*, timeout: float = 10, retries: int = 3) -> "Client":
 
 def started_here() -> dict[str, Any]:
     """What the last `itinerary up` wrote in the data folder; after a kill -9 it stays behind."""
-    from scheduler_service.config import load_settings
-    from scheduler_service.run_file import read_run
+    from scheduler_service.config.settings import load_settings
+    from scheduler_service.runtime.run_file import read_run
 
     return read_run(load_settings().data_dir)
 
@@ -42,8 +42,8 @@ def _address() -> str:
     url = os.environ.get(NAMED_BY)
     if url:
         return url
-    from scheduler_service.addresses import http_url
-    from scheduler_service.config import load_settings
+    from scheduler_service.config.settings import load_settings
+    from scheduler_service.runtime.addresses import http_url
 
     # Where nothing listens at a left-over address, the error says so.
     started_by_up = started_here().get("api_url")

@@ -11,33 +11,33 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from scheduler_service.adapters.database import Bounds, Database, host_now
-from scheduler_service.adapters.database_url import read_url
-from scheduler_service.adapters.migrations import check_schema
-from scheduler_service.adapters.redis_client import connect, redis_errors
-from scheduler_service.adapters.redis_inbox import RedisInbox
-from scheduler_service.adapters.redis_marks import RedisMarks
-from scheduler_service.adapters.sql_lease import SqlLeaseStore
-from scheduler_service.adapters.sql_outbox import SqlOutbox
-from scheduler_service.adapters.sql_pruning import SqlPruning
-from scheduler_service.addresses import shown_url
+from itinerary.protocol.errors import BadValue
+from itinerary.protocol.instants import DAY, HOUR, format_duration
 from scheduler_service.api.context import system_clock
-from scheduler_service.api.leader_line import LeaderLine
-from scheduler_service.bootstrap import broker_options
+from scheduler_service.api.services.leader_line import LeaderLine
+from scheduler_service.bootstrap.notifications import targets_of
+from scheduler_service.bootstrap.parts import broker_options
+from scheduler_service.broker.client import connect, redis_errors
+from scheduler_service.broker.inbox import RedisInbox
+from scheduler_service.broker.marks import RedisMarks
 from scheduler_service.cli.findings import Finding, NotWell, found
 from scheduler_service.cli.job_checks import check_jobs
 from scheduler_service.cli.output import print_json
 from scheduler_service.cli.queue_checks import check_queues
-from scheduler_service.config import Settings
-from scheduler_service.core.errors import BadValue
-from scheduler_service.core.instants import DAY, HOUR, format_duration
-from scheduler_service.core.pruning import Past, horizon
+from scheduler_service.config.settings import Settings
+from scheduler_service.core.contract.pruning import Past, horizon
+from scheduler_service.core.explain.relative import relative
 from scheduler_service.core.redis_marks import SAME_REDIS, Marks, differing
-from scheduler_service.core.relative import relative
-from scheduler_service.core.zone_rules import rules_in_use
-from scheduler_service.logs import escaped
-from scheduler_service.notifying import targets_of
-from scheduler_service.run_file import REDIS_FILE, read_run
+from scheduler_service.core.schedules.zone_rules import rules_in_use
+from scheduler_service.observability.logs import escaped
+from scheduler_service.runtime.addresses import shown_url
+from scheduler_service.runtime.run_file import REDIS_FILE, read_run
+from scheduler_service.sql.database import Bounds, Database, host_now
+from scheduler_service.sql.database_url import read_url
+from scheduler_service.sql.lease import SqlLeaseStore
+from scheduler_service.sql.migrations import check_schema
+from scheduler_service.sql.outbox import SqlOutbox
+from scheduler_service.sql.pruning import SqlPruning
 
 _NO_WORKER: Final = "start one with `itinerary worker`, or the workers use another Redis: give them the leader's"
 _MARKED_WITHIN: Final = 3.0
@@ -170,7 +170,7 @@ def _of_broker(settings: Settings) -> Iterator[Finding]:
 
 
 def _broker(settings: Settings) -> str:
-    from scheduler_service.adapters.celery_dispatcher import CeleryDispatcher, publishing_app
+    from scheduler_service.broker.dispatcher import CeleryDispatcher, publishing_app
 
     with closing(CeleryDispatcher(publishing_app(settings.broker_url, broker_options(settings)))) as dispatcher:
         dispatcher.ping()

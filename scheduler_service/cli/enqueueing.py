@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
+from itinerary.protocol.errors import BadValue
 from scheduler_service.cli.connect import after, instant_text, json_value, open_client
 from scheduler_service.cli.progress import spinner
 from scheduler_service.cli.status import Json
-from scheduler_service.core.errors import BadValue
 
 
 def enqueue(

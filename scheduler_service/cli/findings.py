@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from starlette.exceptions import HTTPException
 
-from scheduler_service.core.errors import ItineraryError
+from itinerary.protocol.errors import ItineraryError
 
 
 class NotWell(ItineraryError):

@@ -9,17 +9,17 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from scheduler_service.adapters.database import Database
-from scheduler_service.adapters.migrations import check_schema
-from scheduler_service.adapters.sql_history import HISTORY_BOUNDS, read_history
+from itinerary.protocol.errors import BadValue, MalformedEntry
+from itinerary.protocol.identity import split_task_id
+from itinerary.protocol.instants import SECOND, Instant
 from scheduler_service.cli.doctor import opened
-from scheduler_service.config import Settings
-from scheduler_service.core.errors import BadValue, MalformedEntry
-from scheduler_service.core.history import Execution, ExecutionLog, Finding, Tolerance
-from scheduler_service.core.identity import split_task_id
-from scheduler_service.core.instants import SECOND, Instant
-from scheduler_service.core.invariants import violations
-from scheduler_service.logs import escaped
+from scheduler_service.config.settings import Settings
+from scheduler_service.core.invariants.check import violations
+from scheduler_service.core.invariants.history import Execution, ExecutionLog, Finding, Tolerance
+from scheduler_service.observability.logs import escaped
+from scheduler_service.sql.database import Database
+from scheduler_service.sql.history import HISTORY_BOUNDS, read_history
+from scheduler_service.sql.migrations import check_schema
 
 
 def judge(settings: Settings, record: Path | None, since: Instant | None, *, as_json: bool = False) -> int:

@@ -6,11 +6,11 @@ from typing import Final
 
 from sqlalchemy import select
 
-from scheduler_service.adapters.database import Database
-from scheduler_service.adapters.job_rows import JOB_COLUMNS, current_job_of
-from scheduler_service.adapters.tables import jobs
-from scheduler_service.core.errors import BadValue, BadValues, ItineraryError
-from scheduler_service.core.unknown_fields import names
+from itinerary.protocol.errors import BadValue, BadValues, ItineraryError
+from scheduler_service.core.contract.unknown_fields import names
+from scheduler_service.sql.database import Database
+from scheduler_service.sql.job_rows import JOB_COLUMNS, current_job_of
+from scheduler_service.sql.tables import jobs
 
 _PAGE: Final = 2_000
 _LONGEST_S: Final = 20

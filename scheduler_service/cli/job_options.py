@@ -7,8 +7,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from itinerary.protocol.errors import BadValue
 from scheduler_service.cli.connect import instant_text, json_value
-from scheduler_service.core.errors import BadValue
 
 Task = Annotated[str | None, typer.Option(help="Name of the Celery task.")]
 Cron = Annotated[str | None, typer.Option(help="Cron expression: five fields, or six with seconds last.")]

@@ -199,7 +199,7 @@ def delete(
 ) -> None:
     """Delete a job; its history stays. On a terminal it asks first."""
     from scheduler_service.cli.output import say
-    from scheduler_service.logs import escaped
+    from scheduler_service.observability.logs import escaped
 
     with open_client() as client:
         if not yes and sys.stdin.isatty():

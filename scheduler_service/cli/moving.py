@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from itinerary.protocol.errors import BadValue, ItineraryError
 from scheduler_service.cli.applying import JobsToApply, TakeOver, carry_out
 from scheduler_service.cli.connect import instant_text, open_client
 from scheduler_service.cli.status import Json
-from scheduler_service.core.errors import BadValue, ItineraryError
 
 if TYPE_CHECKING:
-    from scheduler_service.moving.moved import Moved
+    from scheduler_service.migrating.converted import Moved
 
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ def import_beat(
     as_json: Json = False,
 ) -> None:
     """Show what an app's beat schedule is here, each difference with it; with --apply, make those jobs."""
-    from scheduler_service.moving.beat import NOTES, load_app, move_beat
+    from scheduler_service.migrating.beat import NOTES, load_app, move_beat
 
     found = [entry.moved for entry in move_beat(load_app(place), _now(), _tracked)]
     _finish(found, NOTES, source or f"beat:{place}", apply, partly, take_over, as_json)
@@ -62,8 +62,8 @@ def import_crontab(
     as_json: Json = False,
 ) -> None:
     """Show what a crontab's lines are here, each difference with it; with --apply, make those jobs."""
-    from scheduler_service.moving.crontab_file import NOTES, read_crontab
-    from scheduler_service.moving.local_zone import local_zone
+    from scheduler_service.migrating.crontab_file import NOTES, read_crontab
+    from scheduler_service.migrating.local_zone import local_zone
 
     of_system = file.startswith("/etc/") if system is None else system
     found = read_crontab(
@@ -79,11 +79,11 @@ def shadow(
     as_json: Json = False,
 ) -> None:
     """Run an app's beat schedule and ours over the coming hours, on paper, and list where they differ."""
+    from itinerary.protocol.instants import HOUR, parse_instant
     from scheduler_service.cli.output import print_json
     from scheduler_service.cli.shadows import print_shadow, shadow_body
-    from scheduler_service.core.instants import HOUR, parse_instant
-    from scheduler_service.moving.beat import load_app, move_beat
-    from scheduler_service.moving.comparing import compare
+    from scheduler_service.migrating.beat import load_app, move_beat
+    from scheduler_service.migrating.comparing import compare
 
     app = load_app(place)
     text = instant_text(start, "--from")
@@ -147,7 +147,7 @@ def _user() -> str:
 
 
 def _text_of(file: str) -> str:
-    from scheduler_service.moving.crontab_file import MOST_BYTES
+    from scheduler_service.migrating.crontab_file import MOST_BYTES
 
     try:
         with nullcontext(sys.stdin.buffer) if file == "-" else Path(file).open("rb") as source:

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from itinerary.protocol.errors import BadValue
 from scheduler_service.cli.status import Json
-from scheduler_service.core.errors import BadValue
 
 if TYPE_CHECKING:
-    from scheduler_service.config import Settings
+    from scheduler_service.config.settings import Settings
     from scheduler_service.ports.notices import Delivery, Target
 
 notify = typer.Typer(help="Try the notifications, and send anew what was given up.", no_args_is_help=True)
@@ -18,9 +18,9 @@ notify = typer.Typer(help="Try the notifications, and send anew what was given u
 @notify.command("test")
 def try_out(as_json: Json = False) -> None:
     """Send a test to everybody who is to be told, and print what came back; 1 where one did not take it."""
+    from scheduler_service.bootstrap.notifications import targets_of
     from scheduler_service.cli.output import print_json
-    from scheduler_service.logs import escaped
-    from scheduler_service.notifying import targets_of
+    from scheduler_service.observability.logs import escaped
 
     targets, delivery = targets_of(_settings()), _test_delivery()
     results = [_result(target, delivery) for target in targets]
@@ -36,8 +36,8 @@ def try_out(as_json: Json = False) -> None:
 @notify.command("retry")
 def retry() -> None:
     """Have everything that was given up tried again, by the leader."""
-    from scheduler_service.adapters.sql_outbox import SqlOutbox
     from scheduler_service.cli.doctor import opened
+    from scheduler_service.sql.outbox import SqlOutbox
 
     with opened(_settings()) as database:
         count = SqlOutbox(database).retry_dead()
@@ -45,7 +45,7 @@ def retry() -> None:
 
 
 def _settings() -> "Settings":
-    from scheduler_service.config import load_settings
+    from scheduler_service.config.settings import load_settings
 
     settings = load_settings()
     if not settings.notify_topics:
@@ -57,10 +57,10 @@ def _settings() -> "Settings":
 def _test_delivery() -> "Delivery":
     from uuid_utils.compat import uuid7
 
-    from scheduler_service.adapters.column_types import dump_json
-    from scheduler_service.adapters.database import host_now
-    from scheduler_service.core.notices import test_message
+    from scheduler_service.core.notifications.notices import test_message
     from scheduler_service.ports.notices import Delivery
+    from scheduler_service.sql.column_types import dump_json
+    from scheduler_service.sql.database import host_now
 
     now = host_now()
     message = test_message(now, str(uuid7()))

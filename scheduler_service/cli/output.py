@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from scheduler_service.core.instants import from_datetime
-from scheduler_service.core.relative import relative
-from scheduler_service.logs import escaped
+from itinerary.protocol.instants import from_datetime
+from scheduler_service.core.explain.relative import relative
+from scheduler_service.observability.logs import escaped
 
 _NARROWEST: Final = 10
 _BETWEEN: Final = 1

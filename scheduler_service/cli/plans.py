@@ -6,10 +6,10 @@ from typing import Any, Final
 
 from rich.text import Text
 
+from itinerary.protocol.errors import ItineraryError
 from scheduler_service.cli.output import console, plain
-from scheduler_service.core.errors import ItineraryError
-from scheduler_service.core.schedule import parse_schedule
-from scheduler_service.core.words import describe
+from scheduler_service.core.schedules.describe import describe
+from scheduler_service.core.schedules.schedule import parse_schedule
 
 _STYLES: Final = {"+": "green", "~": "yellow", "-": "red", "=": "dim"}
 _LONGEST: Final = 200

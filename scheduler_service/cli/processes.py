@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from itinerary.protocol.errors import BadValue
 from scheduler_service.cli.progress import shown, spinner
-from scheduler_service.core.errors import BadValue
 
 if TYPE_CHECKING:
-    from scheduler_service.config import Settings
+    from scheduler_service.config.settings import Settings
 
 Port = Annotated[int | None, typer.Option(help="Port of the API and dashboard.", min=1, max=65535)]
 DataDir = Annotated[Path | None, typer.Option(help="Folder for everything that is kept.", file_okay=False)]
@@ -30,7 +30,7 @@ def up(
     data_dir: DataDir = None,
 ) -> None:
     """Run everything on this machine: Redis, database, leader, worker, API, Flower. Ctrl-C stops it."""
-    from scheduler_service.up import run_up
+    from scheduler_service.local.up import run_up
 
     settings = _settings(api_port=port, data_dir=data_dir)
     sys.exit(run_up(settings, demo=demo, app=app))
@@ -38,7 +38,7 @@ def up(
 
 def leader() -> None:
     """Run a leader; any number may stand by."""
-    from scheduler_service.bootstrap import run_leader
+    from scheduler_service.bootstrap.parts import run_leader
 
     run_leader(_settings())
 
@@ -54,7 +54,7 @@ def api(
 
         print(describe(), end="")
         return
-    from scheduler_service.api.serve import serve
+    from scheduler_service.api.http.serve import serve
 
     serve(_settings(api_host=host, api_port=port))
 
@@ -70,7 +70,7 @@ def worker(
     words = [*_option("--app", app), *_option("-c", concurrency), *_option("-Q", queues), *context.args]
     # What a task prints is passed on at once, in a pipe too.
     # -P: the working directory may have a package of the same name as one of ours.
-    _become([sys.executable, "-P", "-m", "workers", *words], {"PYTHONUNBUFFERED": "1", **os.environ})
+    _become([sys.executable, "-P", "-m", "itinerary", *words], {"PYTHONUNBUFFERED": "1", **os.environ})
 
 
 def flower(port: Port = None) -> None:
@@ -87,8 +87,8 @@ def migrate(
     ] = None,
 ) -> None:
     """Bring the database's schema up to date."""
-    from scheduler_service.adapters.migrations import migrate_to, upgrade
-    from scheduler_service.addresses import shown_url
+    from scheduler_service.runtime.addresses import shown_url
+    from scheduler_service.sql.migrations import migrate_to, upgrade
 
     settings = _settings()
     if to == "base":
@@ -111,8 +111,8 @@ def doctor(
 ) -> None:
     """Check settings, database, Redis, leader and workers; say what to do about each."""
     if invariants:
+        from itinerary.protocol.instants import parse_instant
         from scheduler_service.cli.invariants import judge
-        from scheduler_service.core.instants import parse_instant
 
         start = None if since is None else parse_instant(since, "--since")
         sys.exit(judge(_settings(logs=False), log, start, as_json=as_json))
@@ -124,8 +124,8 @@ def doctor(
 
 
 def _settings(*, logs: bool = True, **given: Any) -> "Settings":
-    from scheduler_service.config import load_settings
-    from scheduler_service.logs import configure_logs
+    from scheduler_service.config.settings import load_settings
+    from scheduler_service.observability.logs import configure_logs
 
     settings = load_settings(**given)
     if logs:

@@ -7,6 +7,8 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from itinerary.protocol.errors import BadValue, BadValues, ItineraryError
+from itinerary.version import VERSION
 from scheduler_service.cli.applying import apply, export
 from scheduler_service.cli.connect import remedy
 from scheduler_service.cli.enqueueing import enqueue
@@ -19,8 +21,6 @@ from scheduler_service.cli.records import audit, explain_job, explain_run
 from scheduler_service.cli.runs import runs
 from scheduler_service.cli.schedule import schedule
 from scheduler_service.cli.status import status
-from scheduler_service.core.errors import BadValue, BadValues, ItineraryError
-from scheduler_service.version import VERSION
 
 app = typer.Typer(
     name="itinerary",
@@ -94,7 +94,7 @@ def _carried_out() -> object:
 
 
 def _next_step(error: ItineraryError) -> str:
-    from scheduler_service.http_transport import NoAnswer
+    from itinerary.client.transport import NoAnswer
 
     return f"; {remedy()}" if isinstance(error, NoAnswer) else ""
 
@@ -122,7 +122,7 @@ def _usage(exc: typer.TyperException) -> str:
 
 
 def _end(message: str, status: int) -> NoReturn:
-    from scheduler_service.logs import escaped
+    from scheduler_service.observability.logs import escaped
 
     if message:
         print(f"itinerary: {escaped(message)}", file=sys.stderr)

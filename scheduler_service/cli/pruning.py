@@ -20,18 +20,18 @@ def prune(older_than: OlderThan = None, dry_run: DryRun = False, as_json: Json =
     import time
     from collections import Counter
 
-    from scheduler_service.adapters.database import host_now
-    from scheduler_service.adapters.migrations import check_schema
-    from scheduler_service.adapters.sql_history import HISTORY_BOUNDS
-    from scheduler_service.adapters.sql_pruning import SqlPruning
+    from itinerary.protocol.errors import BadValue
+    from itinerary.protocol.instants import DAY, SECOND, Duration, format_instant, parse_duration
     from scheduler_service.cli.doctor import opened
     from scheduler_service.cli.output import print_json
     from scheduler_service.cli.progress import spinner
-    from scheduler_service.config import load_settings
-    from scheduler_service.core.errors import BadValue
-    from scheduler_service.core.instants import DAY, SECOND, Duration, format_instant, parse_duration
-    from scheduler_service.core.pruning import Past, horizon, horizon_of, next_horizon
+    from scheduler_service.config.settings import load_settings
+    from scheduler_service.core.contract.pruning import Past, horizon, horizon_of, next_horizon
     from scheduler_service.loops.pruner import sweep
+    from scheduler_service.sql.database import host_now
+    from scheduler_service.sql.history import HISTORY_BOUNDS
+    from scheduler_service.sql.migrations import check_schema
+    from scheduler_service.sql.pruning import SqlPruning
 
     settings = load_settings()
     kept = settings.retention if older_than is None else parse_duration(older_than, "--older-than")

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from scheduler_service.adapters.database import Database
-from scheduler_service.adapters.sql_counts import jobs_of_queues
 from scheduler_service.cli.findings import NotWell
+from scheduler_service.sql.counts import jobs_of_queues
+from scheduler_service.sql.database import Database
 
 _SHOWN: Final = 5
 _MOST: Final = 1000

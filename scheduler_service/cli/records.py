@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from itinerary.protocol.errors import BadValue, ItineraryError
 from scheduler_service.cli.completing import job_ids
 from scheduler_service.cli.connect import instant_text, open_client
 from scheduler_service.cli.status import Json
-from scheduler_service.core.errors import BadValue, ItineraryError
 
 if TYPE_CHECKING:
-    from scheduler_service.client import Client
+    from itinerary.client.sync import Client
 
 
 def explain_job(
@@ -67,7 +67,7 @@ def audit(
 
 def _check_subject(client: "Client", subject: str) -> None:
     """Nothing was found because there is nothing of this name: ItineraryError."""
-    from scheduler_service.http_transport import ApiError
+    from itinerary.client.transport import ApiError
 
     for known in (client.run, client.job):
         try:

@@ -16,7 +16,7 @@ from scheduler_service.cli.several import each
 from scheduler_service.cli.status import Json
 
 if TYPE_CHECKING:
-    from scheduler_service.client import Client
+    from itinerary.client.sync import Client
 
 _SHOWN: Final = 200
 
@@ -124,7 +124,7 @@ def watch(
 
 def _looks_at(client: "Client", run_id: str, every: float) -> Iterator[dict[str, Any]]:
     """The run each time that its state or attempt changed, until it is final."""
-    from scheduler_service.client import FINAL_STATES
+    from itinerary.client.sync import FINAL_STATES
 
     seen = None
     while True:

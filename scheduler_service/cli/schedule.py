@@ -5,9 +5,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from itinerary.protocol.errors import BadValue
 from scheduler_service.cli.connect import open_client
 from scheduler_service.cli.status import Json
-from scheduler_service.core.errors import BadValue
 
 schedule = typer.Typer(help="How the coming day is filled, and evening it out.", no_args_is_help=True)
 

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from scheduler_service.core.errors import ItineraryError
+from itinerary.protocol.errors import ItineraryError
 
 
 def each(
@@ -14,9 +14,9 @@ def each(
     tell: Callable[[str, dict[str, Any]], None],
 ) -> None:
     """Act on each; one refusal alone is raised as it is, among several it is a line on stderr and status 1."""
+    from itinerary.client.transport import ApiError
     from scheduler_service.cli.output import print_json
-    from scheduler_service.http_transport import ApiError
-    from scheduler_service.logs import escaped
+    from scheduler_service.observability.logs import escaped
 
     done: list[dict[str, Any]] = []
     refused = 0

@@ -5,13 +5,13 @@ from typing import Any, Final
 
 from rich.text import Text
 
+from itinerary.protocol.instants import Instant, format_instant
 from scheduler_service.cli.output import console, plain, when
 from scheduler_service.cli.plans import schedule_words
-from scheduler_service.core.instants import Instant, format_instant
-from scheduler_service.core.job_body import read_job
-from scheduler_service.core.schedule import upcoming
-from scheduler_service.moving.comparing import Comparison
-from scheduler_service.moving.moved import Moved
+from scheduler_service.core.contract.job_json import read_job
+from scheduler_service.core.schedules.schedule import upcoming
+from scheduler_service.migrating.comparing import Comparison
+from scheduler_service.migrating.converted import Moved
 
 _TIMES: Final = 3
 _DIFFERENCES_SHOWN: Final = 20

@@ -79,8 +79,8 @@ def zone_warnings(seen: dict[str, Any]) -> list[str]:
 
 
 def _ago(text: str) -> str:
-    from scheduler_service.core.instants import from_datetime, parse_instant
-    from scheduler_service.core.relative import rough
+    from itinerary.protocol.instants import from_datetime, parse_instant
+    from scheduler_service.core.explain.relative import rough
 
     passed = rough(from_datetime(datetime.now(UTC)) - parse_instant(text))
     return "less than a second ago" if passed is None else f"{passed} ago"

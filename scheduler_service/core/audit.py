@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from scheduler_service.core.instants import Instant, format_instant
-from scheduler_service.core.limits import NO_LIMITS, Limits
-from scheduler_service.core.redaction import redacted
+from itinerary.protocol.instants import Instant, format_instant
+from itinerary.protocol.redaction import redacted
+from scheduler_service.core.token_limits import NO_LIMITS, Limits
 
 
 @dataclass(frozen=True, slots=True)

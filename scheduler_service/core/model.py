@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from scheduler_service.core.instants import SECOND, Duration, Instant
-from scheduler_service.core.run_fields import DEFAULT_PRIORITY, DEFAULT_QUEUE, NO_RETRIES, RetryPolicy
+from itinerary.protocol.instants import SECOND, Duration, Instant
+from itinerary.protocol.run_fields import DEFAULT_PRIORITY, DEFAULT_QUEUE, NO_RETRIES, RetryPolicy
 from scheduler_service.core.run_state import RunState
-from scheduler_service.core.schedule import Schedule
+from scheduler_service.core.schedules.schedule import Schedule
 
 
 class Overlap(StrEnum):

@@ -6,9 +6,9 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import Final, assert_never
 
-from scheduler_service.core.instants import Duration, Instant, format_duration
+from itinerary.protocol.instants import Duration, Instant, format_duration
+from itinerary.protocol.run_fields import RetryPolicy
 from scheduler_service.core.model import ActiveRun, Misfire, MisfirePolicy, Overlap
-from scheduler_service.core.run_fields import RetryPolicy
 from scheduler_service.core.run_state import Event, RunState, next_state
 
 OVERLAP_WORD: Final = "overlap"

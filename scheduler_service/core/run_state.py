@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from scheduler_service.core.errors import IllegalTransition
+from itinerary.protocol.errors import IllegalTransition
 
 
 class RunState(StrEnum):

@@ -3,10 +3,10 @@
 from functools import lru_cache
 from typing import Final
 
-from scheduler_service.core.identity import TASK_RULE, is_task_name
-from scheduler_service.core.instants import DAY
+from itinerary.protocol.identity import TASK_RULE, is_task_name
+from itinerary.protocol.instants import DAY
+from itinerary.protocol.run_fields import is_taken
 from scheduler_service.core.model import ReleasedRun
-from scheduler_service.core.run_fields import is_taken
 
 _LONGEST_ID: Final = 280
 _LONGEST: Final = 366 * DAY

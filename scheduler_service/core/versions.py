@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from scheduler_service.core.instants import Instant
+from itinerary.protocol.instants import Instant
 from scheduler_service.core.model import Job, JobHistory
 
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
 
-from scheduler_service.addresses import is_address, is_loopback
-from scheduler_service.core.instants import SECOND, Instant
+from itinerary.protocol.instants import SECOND, Instant
 from scheduler_service.flower_server.tickets import LIFETIME, LOGIN_PATH, Ticket, is_local_path, opened
+from scheduler_service.runtime.addresses import is_address, is_loopback
 
 USER: Final = "itinerary"
 COOKIE: Final = "itinerary_flower"

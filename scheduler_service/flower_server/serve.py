@@ -24,13 +24,13 @@ from tornado.httputil import HTTPHeaders, HTTPServerRequest
 from tornado.log import enable_pretty_logging
 from tornado.web import OutputTransform, RequestHandler
 
-from scheduler_service.config import Settings
-from scheduler_service.core.errors import BadValue, ItineraryError
+from itinerary.protocol.errors import BadValue, ItineraryError
+from scheduler_service.config.settings import Settings
 from scheduler_service.flower_server.guard import COOKIE, USER, Asked, Guard, LoggedIn, Refused
 from scheduler_service.flower_server.tickets import LIFETIME, new_ticket, sealed
 
 # By name: no module of ours imports the worker's. Celery's own loader would look in the working directory first.
-_APP: Final = "workers.celery_app"
+_APP: Final = "itinerary.worker.celery_app"
 _OURS: Final = ("UNAUTHENTICATED_API", "BASIC_AUTH", "AUTH", "AUTH_PROVIDER", "CONF", "DEBUG", "ADDRESS", "PORT")
 _HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Final, Literal
 
-from scheduler_service.core.instants import HOUR, MINUTE, Duration, Instant
+from itinerary.protocol.instants import HOUR, MINUTE, Duration, Instant
 
 Purpose = Literal["ticket", "session"]
 

@@ -15,10 +15,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from scheduler_service.core.errors import BadValue, BadValues, ItineraryError
-from scheduler_service.core.job_body import read_job
-from scheduler_service.core.job_plan import read_source
-from scheduler_service.core.run_fields import read_list, read_object
+from itinerary.protocol.errors import BadValue, BadValues, ItineraryError
+from itinerary.protocol.run_fields import read_list, read_object
+from scheduler_service.core.contract.job_json import read_job
+from scheduler_service.core.contract.job_plan import read_source
 from scheduler_service.jobs_as_code.schedule import Schedule, being_loaded, refuse_read_only
 from scheduler_service.jobs_as_code.texts import FORMATS, read_text_as
 

@@ -14,12 +14,12 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from scheduler_service.core.errors import BadValue, ItineraryError
-from scheduler_service.core.identity import check_job_id, is_task_name
-from scheduler_service.core.instants import MICROSECOND, format_duration, format_instant, from_datetime
-from scheduler_service.core.job_body import READ_ONLY, read_job
-from scheduler_service.core.job_plan import read_source
-from scheduler_service.core.redaction import unmasked
+from itinerary.protocol.errors import BadValue, ItineraryError
+from itinerary.protocol.identity import check_job_id, is_task_name
+from itinerary.protocol.instants import MICROSECOND, format_duration, format_instant, from_datetime
+from itinerary.protocol.redaction import unmasked
+from scheduler_service.core.contract.job_json import READ_ONLY, read_job
+from scheduler_service.core.contract.job_plan import read_source
 
 Function = Callable[..., Any]
 
@@ -86,7 +86,7 @@ class Schedule:
         """
         if being_loaded.get():
             raise ItineraryError("put schedule.run() under `if __name__ == '__main__':`, so that the file can be read")
-        from scheduler_service.embedded import run_embedded
+        from scheduler_service.local.embedded import run_embedded
 
         run_embedded(self, self.source or program_name(), concurrency, settings)
 

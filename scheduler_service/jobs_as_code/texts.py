@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 import yaml  # type: ignore[import-untyped]
 
-from scheduler_service.core.errors import BadValue
+from itinerary.protocol.errors import BadValue
 
 Format = Literal["toml", "yaml", "json"]
 FORMATS: Final[Mapping[str, Format]] = {".toml": "toml", ".yaml": "yaml", ".yml": "yaml", ".json": "json"}

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from scheduler_service.core.errors import BadValue
-from scheduler_service.core.job_body import FIELDS, definition_of, read_job
-from scheduler_service.core.schedule import canonical_spec
+from itinerary.protocol.errors import BadValue
+from scheduler_service.core.contract.job_json import FIELDS, definition_of, read_job
+from scheduler_service.core.schedules.schedule import canonical_spec
 
 _LEAST: Final = ("job_id", "task", "schedule")
 _PLAIN: Final = {"job_id": "a", "task": "a", "schedule": {"kind": "hourly", "minute": 0}}

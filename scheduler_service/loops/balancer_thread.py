@@ -3,9 +3,9 @@
 import time
 from collections.abc import Callable
 
-from scheduler_service.core.balancer import Balancer
-from scheduler_service.core.placements import BalancerEffect, PlacesFound, Surveyed
-from scheduler_service.loops.effect_thread import EffectThread
+from scheduler_service.core.balancing.balancer import Balancer
+from scheduler_service.core.balancing.placements import BalancerEffect, PlacesFound, Surveyed
+from scheduler_service.loops.command_thread import EffectThread
 from scheduler_service.loops.mailbox import Mailbox
 from scheduler_service.loops.placement_log import log_survey
 from scheduler_service.ports.stores import Meter

@@ -11,7 +11,10 @@ from typing import Final, TypeAlias, TypeVar, assert_never
 
 import structlog
 
-from scheduler_service.core.effects import (
+from itinerary.protocol.errors import BrokerUnavailable, MalformedEntry
+from itinerary.protocol.identity import task_id
+from itinerary.protocol.instants import SECOND, Instant
+from scheduler_service.core.leader.commands import (
     AcceptGeneration,
     BrokerEffect,
     ForgetAttempts,
@@ -27,8 +30,8 @@ from scheduler_service.core.effects import (
     TakeClaims,
     TrimInbox,
 )
-from scheduler_service.core.errors import BrokerUnavailable, MalformedEntry
-from scheduler_service.core.feedback import (
+from scheduler_service.core.leader.messages import Failed, Report, RetryAsked, Succeeded, decode
+from scheduler_service.core.leader.results import (
     ClaimsDeferred,
     ClaimsTaken,
     FloorsRaised,
@@ -39,11 +42,8 @@ from scheduler_service.core.feedback import (
     QueuesSeen,
     ResultsFound,
 )
-from scheduler_service.core.identity import task_id
-from scheduler_service.core.instants import SECOND, Instant
-from scheduler_service.core.messages import Failed, Report, RetryAsked, Succeeded, decode
-from scheduler_service.loops.effect_thread import EffectThread
-from scheduler_service.loops.lease_keeper import LeaseKeeper
+from scheduler_service.loops.command_thread import EffectThread
+from scheduler_service.loops.lease_renewer import LeaseKeeper
 from scheduler_service.loops.mailbox import Mailbox
 from scheduler_service.ports.broker import Claims, Dispatcher, Inbox
 from scheduler_service.ports.stores import Meter

@@ -7,12 +7,12 @@ from itertools import groupby
 
 import structlog
 
-from scheduler_service.core.errors import BrokerUnavailable, MalformedEntry
-from scheduler_service.core.feedback import InboxRead
-from scheduler_service.core.instants import SECOND, Instant
-from scheduler_service.core.listening import NEVER
-from scheduler_service.core.messages import InboxMessage, decode
-from scheduler_service.core.wire import AGAIN_FIELD
+from itinerary.protocol.errors import BrokerUnavailable, MalformedEntry
+from itinerary.protocol.instants import SECOND, Instant
+from itinerary.protocol.wire import AGAIN_FIELD
+from scheduler_service.core.leader.messages import InboxMessage, decode
+from scheduler_service.core.leader.poll_state import NEVER
+from scheduler_service.core.leader.results import InboxRead
 from scheduler_service.loops.mailbox import Mailbox
 from scheduler_service.loops.repeating import Repeating
 from scheduler_service.ports.broker import Inbox, InboxBatch

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import structlog
 
-from scheduler_service.core.errors import StoreUnavailable
-from scheduler_service.core.feedback import JobsRead
-from scheduler_service.core.instants import Instant
+from itinerary.protocol.errors import StoreUnavailable
+from itinerary.protocol.instants import Instant
+from scheduler_service.core.leader.results import JobsRead
 from scheduler_service.loops.mailbox import Mailbox
 from scheduler_service.ports.stores import LeaderStore
 

@@ -3,8 +3,8 @@
 import queue
 import time
 
-from scheduler_service.core.feedback import Feedback
-from scheduler_service.core.instants import SECOND, Duration
+from itinerary.protocol.instants import SECOND, Duration
+from scheduler_service.core.leader.results import Feedback
 
 
 class Mailbox:

@@ -10,13 +10,13 @@ from typing import Final, TypeAlias
 
 import structlog
 
-from scheduler_service.core.errors import StoreUnavailable
-from scheduler_service.core.instants import MINUTE, SECOND, Duration, Instant, format_instant
-from scheduler_service.core.looks import Place
-from scheduler_service.core.notice_conditions import ended, late, overlong
-from scheduler_service.core.notices import Notice, folded
-from scheduler_service.core.topics import Topic
-from scheduler_service.loops.courier import Courier
+from itinerary.protocol.errors import StoreUnavailable
+from itinerary.protocol.instants import MINUTE, SECOND, Duration, Instant, format_instant
+from scheduler_service.core.leader.poll_state import Place
+from scheduler_service.core.notifications.conditions import ended, late, overlong
+from scheduler_service.core.notifications.notices import Notice, folded
+from scheduler_service.core.notifications.topics import Topic
+from scheduler_service.loops.delivery_worker import Courier
 from scheduler_service.loops.mailbox import monotonic
 from scheduler_service.loops.repeating import Repeating
 from scheduler_service.ports.leases import LeaseStore, LeaseView

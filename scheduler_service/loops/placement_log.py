@@ -5,10 +5,10 @@ from typing import Final
 
 import structlog
 
-from scheduler_service.core.distribution import score_of
-from scheduler_service.core.instants import format_instant
-from scheduler_service.core.placements import JobsPlaced, RebalanceOrder, Surveyed
-from scheduler_service.core.slot_balancer import slot_key, slot_time
+from itinerary.protocol.instants import format_instant
+from scheduler_service.core.balancing.distribution import score_of
+from scheduler_service.core.balancing.placements import JobsPlaced, RebalanceOrder, Surveyed
+from scheduler_service.core.balancing.slot_balancer import slot_key, slot_time
 
 log = structlog.get_logger(__name__)
 

@@ -12,11 +12,11 @@ from typing import Final
 
 import structlog
 
-from scheduler_service.core.errors import RowRefused, StoreUnavailable
-from scheduler_service.core.instants import MINUTE, SECOND, Duration, Instant, format_instant
+from itinerary.protocol.errors import RowRefused, StoreUnavailable
+from itinerary.protocol.instants import MINUTE, SECOND, Duration, Instant, format_instant
+from scheduler_service.core.contract.pruning import Pace, Past, horizon_of, next_horizon
 from scheduler_service.core.model import Lease
-from scheduler_service.core.pruning import Pace, Past, horizon_of, next_horizon
-from scheduler_service.loops.lease_keeper import LeaseKeeper
+from scheduler_service.loops.lease_renewer import LeaseKeeper
 from scheduler_service.loops.mailbox import monotonic
 from scheduler_service.loops.repeating import Repeating
 from scheduler_service.ports.pruning import Pruning

@@ -11,11 +11,11 @@ from typing import Final
 
 import structlog
 
-from scheduler_service.core.errors import BrokerUnavailable, LeaseLost, StoreUnavailable
-from scheduler_service.core.instants import SECOND, Duration
+from itinerary.protocol.errors import BrokerUnavailable, LeaseLost, StoreUnavailable
+from itinerary.protocol.instants import SECOND, Duration
 from scheduler_service.core.model import Lease
 from scheduler_service.core.redis_marks import SAME_REDIS, Marks, differing
-from scheduler_service.loops.lease_keeper import LeaseKeeper
+from scheduler_service.loops.lease_renewer import LeaseKeeper
 from scheduler_service.loops.mailbox import monotonic
 from scheduler_service.ports.broker import DataMarks
 from scheduler_service.ports.leases import LeaseStore, LeaseView

@@ -11,24 +11,24 @@ from dataclasses import dataclass
 
 import structlog
 
-from scheduler_service.core.effects import BuildIndex, Effect, ReadInboxAnew, StoreEffect
-from scheduler_service.core.feedback import Shutdown
-from scheduler_service.core.instants import SECOND
-from scheduler_service.core.iteration import iterate, next_wake, take_over
-from scheduler_service.core.placements import BalancerEffect
-from scheduler_service.core.rebuilding import IndexBuilder
-from scheduler_service.core.state import CoreSettings, SchedulerState
+from itinerary.protocol.instants import SECOND
+from scheduler_service.core.balancing.placements import BalancerEffect
+from scheduler_service.core.leader.commands import BuildIndex, Effect, ReadInboxAnew, StoreEffect
+from scheduler_service.core.leader.iteration import iterate, next_wake, take_over
+from scheduler_service.core.leader.rebuilding import IndexBuilder
+from scheduler_service.core.leader.results import Shutdown
+from scheduler_service.core.leader.state import CoreSettings, SchedulerState
 from scheduler_service.loops.balancer_thread import BalancerThread
 from scheduler_service.loops.broker_thread import BrokerThread
-from scheduler_service.loops.effect_thread import EffectThread
+from scheduler_service.loops.command_thread import EffectThread
 from scheduler_service.loops.inbox_reader import InboxReader
 from scheduler_service.loops.job_watcher import JobWatcher
-from scheduler_service.loops.lease_keeper import LeaseKeeper
+from scheduler_service.loops.lease_renewer import LeaseKeeper
 from scheduler_service.loops.mailbox import Mailbox
+from scheduler_service.loops.pipelined import side_by_side
 from scheduler_service.loops.pruner import Pruner, Retention
 from scheduler_service.loops.repeating import Repeating
-from scheduler_service.loops.side_by_side import side_by_side
-from scheduler_service.loops.store_syncer import StoreSyncer
+from scheduler_service.loops.store_writer import StoreSyncer
 from scheduler_service.loops.wakeup_listener import WakeupListener
 from scheduler_service.ports.broker import Claims, Dispatcher, Inbox
 from scheduler_service.ports.records import Wakeups

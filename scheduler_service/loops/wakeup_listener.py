@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import structlog
 
-from scheduler_service.core.errors import StoreUnavailable
-from scheduler_service.core.feedback import Woken
-from scheduler_service.core.instants import SECOND
+from itinerary.protocol.errors import StoreUnavailable
+from itinerary.protocol.instants import SECOND
+from scheduler_service.core.leader.results import Woken
 from scheduler_service.loops.mailbox import Mailbox
 from scheduler_service.loops.repeating import Repeating
 from scheduler_service.ports.records import Wakeups

@@ -3,7 +3,7 @@
 from itertools import groupby
 from typing import Any
 
-from scheduler_service.core.effects import Apply, MakeRuns, ReadJobs, StoreEffect
+from scheduler_service.core.leader.commands import Apply, MakeRuns, ReadJobs, StoreEffect
 
 _MOST_JOBS = 1000
 _MOST_TRANSITIONS = 2000

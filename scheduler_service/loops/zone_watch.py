@@ -7,8 +7,8 @@ from typing import Final
 
 import structlog
 
-from scheduler_service.core.instants import MINUTE, SECOND, Duration
-from scheduler_service.core.zone_rules import rules_in_use
+from itinerary.protocol.instants import MINUTE, SECOND, Duration
+from scheduler_service.core.schedules.zone_rules import rules_in_use
 from scheduler_service.ports.leases import LeaseStore, LeaseView
 from scheduler_service.ports.stores import Meter
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from scheduler_service.core.feedback import ServerGeneration
-from scheduler_service.core.instants import Duration, Instant
+from itinerary.protocol.instants import Duration, Instant
+from scheduler_service.core.leader.results import ServerGeneration
 from scheduler_service.core.model import ReleasedRun
 from scheduler_service.core.redis_marks import Marks
 

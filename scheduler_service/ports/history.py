@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from scheduler_service.core.explain_facts import Version
-from scheduler_service.core.instants import Duration, Instant
+from itinerary.protocol.instants import Duration, Instant
+from scheduler_service.core.explain.facts import Version
 from scheduler_service.core.model import Gap
 from scheduler_service.core.run_state import RunState
 from scheduler_service.ports.stores import RunFilter

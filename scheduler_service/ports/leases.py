@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from scheduler_service.core.instants import Duration, Instant
+from itinerary.protocol.instants import Duration, Instant
 from scheduler_service.core.model import Lease
 from scheduler_service.core.redis_marks import Marks
 

@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from scheduler_service.core.errors import ItineraryError
-from scheduler_service.core.instants import Duration, Instant
-from scheduler_service.core.looks import Place
+from itinerary.protocol.errors import ItineraryError
+from itinerary.protocol.instants import Duration, Instant
+from scheduler_service.core.leader.poll_state import Place
 from scheduler_service.core.model import Job
-from scheduler_service.core.notice_conditions import Pending, Running
-from scheduler_service.core.notices import Message, Notice, Topic, Waiting
+from scheduler_service.core.notifications.conditions import Pending, Running
+from scheduler_service.core.notifications.notices import Message, Notice, Topic, Waiting
 
 
 class DeliveryFailed(ItineraryError):

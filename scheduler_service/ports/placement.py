@@ -2,8 +2,8 @@
 
 from typing import Protocol
 
+from scheduler_service.core.balancing.placements import MovedBefore, PlaceJobs
 from scheduler_service.core.model import Lease
-from scheduler_service.core.placements import MovedBefore, PlaceJobs
 
 
 class PlacementStore(Protocol):

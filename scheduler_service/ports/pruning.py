@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from scheduler_service.core.instants import Instant
+from itinerary.protocol.instants import Instant
+from scheduler_service.core.contract.pruning import Needs, Past
 from scheduler_service.core.model import Lease
-from scheduler_service.core.pruning import Needs, Past
 
 Name = int | str | tuple[str, int]
 """Of a row: its id; of a job its job_id; of a version both its job_id and its number."""

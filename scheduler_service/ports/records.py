@@ -5,10 +5,10 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from itinerary.protocol.instants import Duration, Instant
 from scheduler_service.core.audit import AuditEntry, Deed
-from scheduler_service.core.backfill import Known
-from scheduler_service.core.explain_facts import Facts
-from scheduler_service.core.instants import Duration, Instant
+from scheduler_service.core.contract.backfill import Known
+from scheduler_service.core.explain.facts import Facts
 from scheduler_service.ports.stores import Page
 
 News = Literal["runs", "jobs"]

@@ -5,10 +5,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Generic, Literal, Protocol, TypeVar
 
+from itinerary.protocol.instants import Instant
 from scheduler_service.core.audit import Deed
-from scheduler_service.core.effects import Apply, Effect, MakeRuns, RecordStatistics, Release
-from scheduler_service.core.instants import Instant
-from scheduler_service.core.looks import CancelsRead, ExpiredRead, OverdueRead, Place
+from scheduler_service.core.contract.pruning import Past
+from scheduler_service.core.leader.commands import Apply, Effect, MakeRuns, RecordStatistics, Release
+from scheduler_service.core.leader.poll_state import CancelsRead, ExpiredRead, OverdueRead, Place
+from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.model import (
     ActiveRun,
     Cursor,
@@ -19,9 +21,7 @@ from scheduler_service.core.model import (
     ReleasedRun,
     Run,
 )
-from scheduler_service.core.pruning import Past
 from scheduler_service.core.run_state import RunState
-from scheduler_service.core.state import SchedulerState
 from scheduler_service.ports.placement import PlacementMeter, PlacementStore
 
 T = TypeVar("T")

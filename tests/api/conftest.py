@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from scheduler_service.adapters.database import Database
-from scheduler_service.adapters.sql_lease import SqlLeaseStore
+from itinerary.protocol.instants import MINUTE
 from scheduler_service.api.app import build_app
 from scheduler_service.api.context import ApiContext, system_clock
-from scheduler_service.api.leader_line import LeaderLine
-from scheduler_service.bootstrap import Stores, open_stores
-from scheduler_service.config import Settings
-from scheduler_service.core.instants import MINUTE
+from scheduler_service.api.services.leader_line import LeaderLine
+from scheduler_service.bootstrap.parts import Stores, open_stores
+from scheduler_service.config.settings import Settings
+from scheduler_service.sql.database import Database
+from scheduler_service.sql.lease import SqlLeaseStore
 from tests.support.answering_leader import AnsweringLeader
 from tests.support.command_line import COMMAND, Itinerary
 from tests.support.processes import Child, free_port, project_env

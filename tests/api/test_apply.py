@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from scheduler_service.core.messages import JobChanged
+from scheduler_service.core.leader.messages import JobChanged
 from tests.support.answering_leader import AnsweringLeader
 
 APPLY = "/api/v1/jobs/apply"

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from scheduler_service.addresses import is_loopback
-from scheduler_service.api.auth import check_exposure
-from scheduler_service.config import Settings
-from scheduler_service.core.errors import BadValues
+from itinerary.protocol.errors import BadValues
+from scheduler_service.api.http.auth import check_exposure
+from scheduler_service.config.settings import Settings
+from scheduler_service.runtime.addresses import is_loopback
 from tests.support.routes import address_of, routes_of
 
 ROLES = ("viewer", "operator", "admin")

@@ -9,17 +9,17 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import update
 
-from scheduler_service.adapters.database import Database
-from scheduler_service.adapters.sql_conditions import SqlConditions
-from scheduler_service.adapters.tables import cursors, jobs
-from scheduler_service.bootstrap import Stores
+from itinerary.protocol.instants import HOUR, MINUTE, SECOND, Instant, format_instant
+from scheduler_service.bootstrap.parts import Stores
 from scheduler_service.cli.invariants import findings
-from scheduler_service.config import Settings
-from scheduler_service.core.effects import Apply, MakeRuns, Release, Transition
-from scheduler_service.core.instants import HOUR, MINUTE, SECOND, Instant, format_instant
-from scheduler_service.core.messages import RunEnqueued
-from scheduler_service.core.planning import new_occurrence
+from scheduler_service.config.settings import Settings
+from scheduler_service.core.leader.commands import Apply, MakeRuns, Release, Transition
+from scheduler_service.core.leader.messages import RunEnqueued
+from scheduler_service.core.leader.planning import new_occurrence
 from scheduler_service.core.run_state import Event, RunState
+from scheduler_service.sql.conditions import SqlConditions
+from scheduler_service.sql.database import Database
+from scheduler_service.sql.tables import cursors, jobs
 from tests.api.test_auth import bearer, guarded_settings
 from tests.support.answering_leader import AnsweringLeader
 from tests.support.led import Led

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from scheduler_service.adapters.database import Database, host_now
-from scheduler_service.config import ApiToken, Settings
+from scheduler_service.config.settings import ApiToken, Settings
+from scheduler_service.sql.database import Database, host_now
 from tests.support.forms import token
 from tests.support.leading import LeaderThread
 from tests.support.placed_jobs import cluster

@@ -8,8 +8,8 @@ from contextlib import nullcontext
 import pytest
 from fastapi.testclient import TestClient
 
-from scheduler_service.api.bodies import MAX_DEPTH, read_json
-from scheduler_service.core.errors import BadValue
+from itinerary.protocol.errors import BadValue
+from scheduler_service.api.http.bodies import MAX_DEPTH, read_json
 
 RUNS = "/api/v1/runs"
 JSON = {"Content-Type": "application/json"}

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from scheduler_service.api.serve import listening
+from itinerary.client.sync import ApiError, Client, NoAnswer, WaitTimeout
+from itinerary.protocol.errors import BadValue
+from scheduler_service.api.http.serve import listening
 from scheduler_service.cli.runs import _looks
-from scheduler_service.client import ApiError, Client, NoAnswer, WaitTimeout
-from scheduler_service.config import Settings
-from scheduler_service.core.errors import BadValue
+from scheduler_service.config.settings import Settings
 from tests.support.command_line import Itinerary
 from tests.support.processes import REPOSITORY, free_port, project_env
 
@@ -86,7 +86,7 @@ def test_watching_sees_what_goes_on_however_much_is_asked_for_later(client: Clie
 
 def test_its_import_is_light() -> None:
     heavy = ("sqlalchemy", "celery", "kombu", "numpy", "croniter", "psycopg", "alembic", "fastapi", "redis", "pydantic")
-    script = f"import scheduler_service.client, sys; print([m for m in {heavy} if m in sys.modules])"
+    script = f"import itinerary.client.sync, sys; print([m for m in {heavy} if m in sys.modules])"
     ended = subprocess.run(
         [sys.executable, "-c", script], env=project_env(), cwd=REPOSITORY, capture_output=True, text=True, timeout=60,
         check=True,

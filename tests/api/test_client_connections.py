@@ -11,10 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from scheduler_service import http_pool
-from scheduler_service.client import Client, NoAnswer
-from scheduler_service.core.errors import BadValue
-from scheduler_service.transactional import _uuid7
+from itinerary.client import http_pool
+from itinerary.client.sync import Client, NoAnswer
+from itinerary.client.transactional import _uuid7
+from itinerary.protocol.errors import BadValue
 from tests.support.http_server import LoopbackServer, QuietHandler
 from tests.support.processes import REPOSITORY, project_env, wait_until
 
@@ -149,14 +149,14 @@ def test_a_header_of_two_lines_is_refused_by_name(server: Counting) -> None:
 
 def test_the_client_needs_the_standard_library_alone() -> None:
     script = (
-        "import sys; before = set(sys.modules); import scheduler_service.client\n"
+        "import sys; before = set(sys.modules); import itinerary.client.sync\n"
         "new = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
         "print(sorted(new - set(sys.stdlib_module_names)))"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], env=project_env(), cwd=REPOSITORY, capture_output=True, text=True, timeout=60
     )
-    assert (done.stdout.strip(), done.stderr) == ("['scheduler_service']", "")
+    assert (done.stdout.strip(), done.stderr) == ("['itinerary']", "")
 
 
 def test_ids_sort_by_their_time() -> None:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from scheduler_service.client import ApiError, Client, NoAnswer, WaitTimeout
-from scheduler_service.core.errors import ItineraryError
+from itinerary.client.sync import ApiError, Client, NoAnswer, WaitTimeout
+from itinerary.protocol.errors import ItineraryError
 from tests.support.stub_server import Answer, StubServer
 
 pytestmark = pytest.mark.slow  # real processes, or many round trips

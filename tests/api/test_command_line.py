@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from scheduler_service.adapters.database import Database
-from scheduler_service.adapters.sql_lease import SqlLeaseStore
-from scheduler_service.core.instants import MILLISECOND, MINUTE, SECOND, parse_instant
-from scheduler_service.core.zone_rules import rules_in_use
+from itinerary.protocol.instants import MILLISECOND, MINUTE, SECOND, parse_instant
+from scheduler_service.core.schedules.zone_rules import rules_in_use
 from scheduler_service.ports.leases import LeaseView
+from scheduler_service.sql.database import Database
+from scheduler_service.sql.lease import SqlLeaseStore
 from tests.support.answering_leader import AnsweringLeader
 from tests.support.command_line import COMMAND, Itinerary
 from tests.support.processes import REPOSITORY, Child, free_port, project_env, wait_until

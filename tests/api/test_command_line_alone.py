@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command_line import COMMAND, Itinerary
-from tests.support.processes import REPOSITORY, Child
+from tests.support.processes import CHECKOUT, Child
 
 pytestmark = pytest.mark.slow  # whole processes
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow  # whole processes
 def bare(itinerary: Itinerary) -> dict[str, str]:
     """What `env -i PATH=... PYTHONPATH=...` leaves, and where the API is."""
     url = f"http://127.0.0.1:{itinerary.env['ITINERARY_API_PORT']}"
-    return {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), "ITINERARY_API_URL": url}
+    return {"PATH": os.environ["PATH"], "PYTHONPATH": CHECKOUT, "ITINERARY_API_URL": url}
 
 
 def test_what_is_followed_in_a_pipe_is_seen_at_once(bare: dict[str, str], itinerary: Itinerary) -> None:

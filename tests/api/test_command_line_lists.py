@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from scheduler_service.adapters.database import Database, host_now
-from scheduler_service.core.effects import Apply, Transition
-from scheduler_service.core.instants import SECOND
+from itinerary.protocol.instants import SECOND
+from scheduler_service.core.leader.commands import Apply, Transition
 from scheduler_service.core.run_state import Event, RunState
+from scheduler_service.sql.database import Database, host_now
 from tests.support.command_line import Itinerary
 from tests.support.led import Led
 from tests.support.store_bed import one_off, sql_bed

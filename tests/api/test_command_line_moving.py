@@ -10,7 +10,7 @@ from tests.support.command_line import Itinerary
 
 pytestmark = pytest.mark.slow  # whole processes, or real servers for long
 
-BEAT_APP = "tests.moving.beat_app:app"
+BEAT_APP = "tests.migrating.beat_app:app"
 
 
 def jobs_of(itinerary: Itinerary, source: str) -> list[str]:

@@ -9,9 +9,9 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import text
 
-from scheduler_service.adapters.database import Database
 from scheduler_service.api.app import describe
-from scheduler_service.config import Settings
+from scheduler_service.config.settings import Settings
+from scheduler_service.sql.database import Database
 from tests.api.test_auth import bearer, guarded_settings, token_line
 from tests.support.routes import address_of
 

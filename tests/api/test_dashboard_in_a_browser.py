@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from scheduler_service.adapters.database import host_now
-from scheduler_service.client import Client
+from itinerary.client.sync import Client
+from scheduler_service.sql.database import host_now
 from tests.support.browser import Browser, find_browser
 from tests.support.leading import LeaderThread
 from tests.support.placed_jobs import cluster

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from scheduler_service.client import Client
+from itinerary.client.sync import Client
 from tests.support.command_line import Itinerary
 from tests.support.processes import REPOSITORY
 

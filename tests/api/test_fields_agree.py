@@ -12,16 +12,16 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import BaseModel
 
-from scheduler_service.api import answers, schemas
+from itinerary.protocol.instants import parse_instant
+from scheduler_service.api.openapi import answers, schemas
 from scheduler_service.api.pages import job_fields
 from scheduler_service.cli import jobs as cli_jobs
-from scheduler_service.core.fields import read_misfire, read_retry
-from scheduler_service.core.instants import parse_instant
-from scheduler_service.core.job_body import FIELDS, READ_ONLY, definition_of, job_body, read_job
-from scheduler_service.core.schedule import SPEC_FIELDS, zone_of
-from scheduler_service.core.schedule_kinds import Schedule as AnySchedule
-from scheduler_service.core.schedule_specs import KINDS
-from scheduler_service.core.words import describe
+from scheduler_service.core.contract.fields import read_misfire, read_retry
+from scheduler_service.core.contract.job_json import FIELDS, READ_ONLY, definition_of, job_body, read_job
+from scheduler_service.core.schedules.describe import describe
+from scheduler_service.core.schedules.kinds import Schedule as AnySchedule
+from scheduler_service.core.schedules.schedule import SPEC_FIELDS, zone_of
+from scheduler_service.core.schedules.specs import KINDS
 from scheduler_service.jobs_as_code import Schedule
 from scheduler_service.jobs_as_code.writing import short_body
 from tests.support.forms import as_shown, submit
@@ -155,8 +155,8 @@ def test_the_form_knows_every_kind_and_every_field(api: TestClient) -> None:
 
 
 def test_the_style_sheet_shows_the_fields_of_every_kind() -> None:
-    css = (REPOSITORY / "scheduler_service" / "api" / "static" / "itinerary.css").read_text("utf-8")
-    template = (REPOSITORY / "scheduler_service" / "api" / "templates" / "job_form.html").read_text("utf-8")
+    css = (REPOSITORY / "scheduler_service" / "api" / "pages" / "static" / "itinerary.css").read_text("utf-8")
+    template = (REPOSITORY / "scheduler_service" / "api" / "pages" / "templates" / "job_form.html").read_text("utf-8")
     assert set(re.findall(r'\.kinds:has\(\[value="(\w+)"\]:checked\) \.(\w+)', css)) == {(k, k) for k in KINDS}
     assert set(re.findall(r'class="of-kind (\w+)"', template)) == set(KINDS)
 

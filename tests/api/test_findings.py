@@ -1,7 +1,7 @@
 """What doctor says of one check."""
 
+from itinerary.protocol.errors import StoreUnavailable
 from scheduler_service.cli.findings import found
-from scheduler_service.core.errors import StoreUnavailable
 
 
 def _checked(words: str) -> str:

@@ -9,8 +9,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from fastapi.testclient import TestClient
 
-from scheduler_service.config import Settings, load_settings
-from scheduler_service.core.instants import HOUR, MINUTE, SECOND
+from itinerary.protocol.instants import HOUR, MINUTE, SECOND
+from scheduler_service.config.settings import Settings, load_settings
 from scheduler_service.flower_server.guard import Admitted, Asked, Guard, LoggedIn, Refused
 from scheduler_service.flower_server.tickets import LOGIN_PATH, Ticket, is_local_path, new_ticket, opened, sealed
 

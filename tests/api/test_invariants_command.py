@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+from itinerary.protocol.errors import BadValue
+from itinerary.protocol.instants import SECOND
 from scheduler_service.cli.invariants import read_record
-from scheduler_service.core.errors import BadValue
-from scheduler_service.core.history import Execution
-from scheduler_service.core.instants import SECOND
+from scheduler_service.core.invariants.history import Execution
 from tests.support.command_line import Itinerary
 from tests.support.processes import project_env
 from tests.support.store_bed import StoreBed, one_off, sql_bed

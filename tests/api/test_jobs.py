@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from scheduler_service.bootstrap import Stores
-from scheduler_service.core.messages import JobChanged, RunEnqueued
+from scheduler_service.bootstrap.parts import Stores
+from scheduler_service.core.leader.messages import JobChanged, RunEnqueued
 from tests.support.answering_leader import AnsweringLeader
 
 JOBS = "/api/v1/jobs"

@@ -10,9 +10,9 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import create_engine, text
 
-from scheduler_service.config import Settings
-from scheduler_service.core.errors import BadValues
-from scheduler_service.core.limits import Limits
+from itinerary.protocol.errors import BadValues
+from scheduler_service.config.settings import Settings
+from scheduler_service.core.token_limits import Limits
 from tests.api.test_auth import bearer
 from tests.support.answering_leader import STATISTICS, AnsweringLeader
 from tests.support.routes import routes_of
@@ -286,7 +286,7 @@ def test_limits_are_read_with_commas_within_and_between() -> None:
 
 @pytest.mark.parametrize("wrong", NONSENSE)
 def test_limits_that_say_nothing_are_refused_at_start(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from scheduler_service.config import load_settings
+    from scheduler_service.config.settings import load_settings
 
     monkeypatch.setenv("ITINERARY_API_TOKENS", f"a:viewer:{digest('a')}:{wrong}")
     with pytest.raises(BadValues, match="ITINERARY_API_TOKENS"):

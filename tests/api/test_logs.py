@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from scheduler_service.logs import LogFormat, configure_logs, escaped
+from scheduler_service.observability.logs import LogFormat, configure_logs, escaped
 
 NASTY = "a\nb\r\x1b[31mred\u202edlrow\u2028\x00\ud800"
 

@@ -6,13 +6,13 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select, update
 
-from scheduler_service.adapters.database import Database
-from scheduler_service.adapters.tables import job_versions, jobs
+from itinerary.protocol.instants import SECOND
+from itinerary.protocol.run_fields import RetryPolicy
 from scheduler_service.cli.job_checks import JobsRefused, check_jobs
-from scheduler_service.config import Settings
-from scheduler_service.core.fields import unread_retry
-from scheduler_service.core.instants import SECOND
-from scheduler_service.core.run_fields import RetryPolicy
+from scheduler_service.config.settings import Settings
+from scheduler_service.core.contract.fields import unread_retry
+from scheduler_service.sql.database import Database
+from scheduler_service.sql.tables import job_versions, jobs
 from tests.support.forms import as_shown, submit
 
 JOB = "/api/v1/jobs/a.job"

@@ -8,15 +8,15 @@ from contextlib import closing
 import pytest
 from fastapi.testclient import TestClient
 
-from scheduler_service.adapters.database import Database
-from scheduler_service.adapters.sql_outbox import SqlOutbox
+from itinerary.protocol.instants import MINUTE
+from scheduler_service.bootstrap.notifications import targets_of
 from scheduler_service.cli.doctor import examine
 from scheduler_service.cli.notify import try_out
-from scheduler_service.config import Settings, load_settings
-from scheduler_service.core.instants import MINUTE
-from scheduler_service.core.notices import Message, Notice
-from scheduler_service.core.topics import Topic
-from scheduler_service.notifying import targets_of
+from scheduler_service.config.settings import Settings, load_settings
+from scheduler_service.core.notifications.notices import Message, Notice
+from scheduler_service.core.notifications.topics import Topic
+from scheduler_service.sql.database import Database
+from scheduler_service.sql.outbox import SqlOutbox
 from tests.support.answering_leader import AnsweringLeader
 from tests.support.command_line import Itinerary
 from tests.support.processes import free_port, project_env

@@ -6,9 +6,9 @@ import pytest
 from fastapi.testclient import TestClient
 from jsonschema_rs import validator_for
 
+from itinerary.version import VERSION
 from scheduler_service.api.app import describe
-from scheduler_service.api.problems import KINDS
-from scheduler_service.version import VERSION
+from scheduler_service.api.http.problems import KINDS
 from tests.support.api_calls import CALLS
 from tests.support.processes import REPOSITORY
 

@@ -9,9 +9,9 @@ from fastapi.testclient import TestClient
 
 from scheduler_service.api.app import build_app
 from scheduler_service.api.context import ApiContext, system_clock
-from scheduler_service.api.leader_line import LeaderLine
-from scheduler_service.bootstrap import Stores, open_stores
-from scheduler_service.config import Settings
+from scheduler_service.api.services.leader_line import LeaderLine
+from scheduler_service.bootstrap.parts import Stores, open_stores
+from scheduler_service.config.settings import Settings
 from tests.support.processes import free_port
 
 RUNS = "/api/v1/runs"

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from scheduler_service.adapters.database import Database
-from scheduler_service.adapters.sql_lease import SqlLeaseStore
-from scheduler_service.config import Settings
-from scheduler_service.core.instants import MINUTE
+from itinerary.protocol.instants import MINUTE
+from scheduler_service.config.settings import Settings
+from scheduler_service.sql.database import Database
+from scheduler_service.sql.lease import SqlLeaseStore
 from tests.support.answering_leader import AnsweringLeader
 
 NASTY = "<script>alert(1)</script>"

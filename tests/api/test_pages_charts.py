@@ -2,10 +2,10 @@
 
 import pytest
 
+from itinerary.protocol.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND, Duration
 from scheduler_service.api.pages.charts import duration_chart, health, spark
 from scheduler_service.api.pages.moments import length
 from scheduler_service.api.pages.policy_words import changes
-from scheduler_service.core.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND, Duration
 from scheduler_service.core.run_state import RunState
 from scheduler_service.ports.history import Outcome
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from scheduler_service.api import previews
 from scheduler_service.api.pages import job as job_page
 from scheduler_service.api.pages import job_fields
-from scheduler_service.config import ApiToken, Settings
+from scheduler_service.api.services import previews
+from scheduler_service.config.settings import ApiToken, Settings
 from tests.support.answering_leader import AnsweringLeader
 from tests.support.forms import as_shown, submit, token
 

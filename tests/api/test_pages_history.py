@@ -8,18 +8,18 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import delete
 
-from scheduler_service.adapters.database import Database
-from scheduler_service.adapters.sql_leader import SqlLeaderStore
-from scheduler_service.adapters.sql_lease import SqlLeaseStore
-from scheduler_service.adapters.sql_pages import SqlHistoryStore
-from scheduler_service.adapters.tables import runs
+from itinerary.protocol.instants import MINUTE, SECOND, format_instant
 from scheduler_service.api.pages import failures
-from scheduler_service.config import Settings
-from scheduler_service.core.effects import Apply, MakeRuns, Release, Transition
-from scheduler_service.core.instants import MINUTE, SECOND, format_instant
+from scheduler_service.config.settings import Settings
+from scheduler_service.core.leader.commands import Apply, MakeRuns, Release, Transition
 from scheduler_service.core.model import Gap
 from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.ports.history import Trouble
+from scheduler_service.sql.database import Database
+from scheduler_service.sql.leader.store import SqlLeaderStore
+from scheduler_service.sql.lease import SqlLeaseStore
+from scheduler_service.sql.run_pages import SqlHistoryStore
+from scheduler_service.sql.tables import runs
 from tests.support.forms import submit
 from tests.support.old_runs import keep, old_run
 

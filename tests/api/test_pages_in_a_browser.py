@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from scheduler_service.adapters.database import host_now
-from scheduler_service.client import Client
-from scheduler_service.core.effects import MakeRuns
-from scheduler_service.core.instants import HOUR, MINUTE, format_instant
+from itinerary.client.sync import Client
+from itinerary.protocol.instants import HOUR, MINUTE, format_instant
+from scheduler_service.core.leader.commands import MakeRuns
 from scheduler_service.core.model import Gap
+from scheduler_service.sql.database import host_now
 from tests.support.browser import Browser, find_browser
 from tests.support.led import Led
 from tests.support.old_runs import keep, old_run

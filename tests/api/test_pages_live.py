@@ -2,10 +2,10 @@
 
 from typing import Any, Final
 
+from itinerary.protocol.instants import MINUTE, SECOND, format_instant
 from scheduler_service.api.pages.live import Live, complaints
 from scheduler_service.api.pages.overview import lag_note, lag_words
 from scheduler_service.api.pages.totals import total_words
-from scheduler_service.core.instants import MINUTE, SECOND, format_instant
 from scheduler_service.ports.history import Total
 from scheduler_service.ports.leases import LeaseView
 

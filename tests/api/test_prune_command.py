@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from itinerary.protocol.instants import DAY
 from scheduler_service.cli.doctor import history
-from scheduler_service.config import Settings
-from scheduler_service.core.instants import DAY
+from scheduler_service.config.settings import Settings
 from tests.support.command_line import Itinerary
 from tests.support.old_runs import keep, kept_of, old_run
 from tests.support.processes import project_env

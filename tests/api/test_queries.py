@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from scheduler_service.api.queries import known_parameters
-from scheduler_service.client import Client
-from scheduler_service.config import Settings
+from itinerary.client.sync import Client
+from scheduler_service.api.http.queries import known_parameters
+from scheduler_service.config.settings import Settings
 from tests.api.test_auth import bearer, guarded_settings
 from tests.support.routes import address_of, routes_of
 

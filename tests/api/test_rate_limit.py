@@ -6,10 +6,10 @@ import pytest
 import structlog
 from fastapi.testclient import TestClient
 
-from scheduler_service.api.auth import is_loopback
-from scheduler_service.api.rate_limit import DEFAULT_RATE, Buckets, rate_of
-from scheduler_service.api.seldom import Seldom
-from scheduler_service.config import Settings
+from scheduler_service.api.http.auth import is_loopback
+from scheduler_service.api.http.rate_limit import DEFAULT_RATE, Buckets, rate_of
+from scheduler_service.config.settings import Settings
+from scheduler_service.observability.repeated_events import Seldom
 from tests.api.test_auth import bearer, guarded_settings, token_line
 
 

@@ -8,13 +8,13 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import text
 
-from scheduler_service.adapters.database import Database
-from scheduler_service.adapters.sql_jobs import SqlJobStore
-from scheduler_service.config import Settings
-from scheduler_service.core.effects import Apply, LateReport, MakeRuns, Release, Transition
-from scheduler_service.core.instants import HOUR, MINUTE, SECOND, format_instant
+from itinerary.protocol.instants import HOUR, MINUTE, SECOND, format_instant
+from scheduler_service.config.settings import Settings
+from scheduler_service.core.leader.commands import Apply, LateReport, MakeRuns, Release, Transition
 from scheduler_service.core.model import Gap
 from scheduler_service.core.run_state import Event, RunState
+from scheduler_service.sql.database import Database
+from scheduler_service.sql.jobs import SqlJobStore
 from tests.api.test_auth import bearer, guarded_settings
 from tests.api.test_limited_tokens import digest, settings_with
 from tests.support.answering_leader import AnsweringLeader

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from scheduler_service.adapters.sql_runs import SqlRunStore
-from scheduler_service.config import Settings
-from scheduler_service.logs import configure_logs
+from scheduler_service.config.settings import Settings
+from scheduler_service.observability.logs import configure_logs
+from scheduler_service.sql.runs import SqlRunStore
 from tests.api.test_auth import bearer, guarded_settings
 from tests.support.routes import address_of, routes_of
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from scheduler_service.bootstrap import Stores
-from scheduler_service.core.instants import SECOND, format_instant, parse_instant
-from scheduler_service.core.messages import CancelRun, RunEnqueued
+from itinerary.protocol.instants import SECOND, format_instant, parse_instant
+from scheduler_service.bootstrap.parts import Stores
+from scheduler_service.core.leader.messages import CancelRun, RunEnqueued
 from scheduler_service.core.run_state import RunState
 from tests.support.answering_leader import AnsweringLeader
 from tests.support.processes import wait_until

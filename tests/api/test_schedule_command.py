@@ -5,8 +5,8 @@ from contextlib import closing
 
 import pytest
 
-from scheduler_service.adapters.database import Database, host_now
 from scheduler_service.cli.schedule import bars
+from scheduler_service.sql.database import Database, host_now
 from tests.support.command_line import Itinerary
 from tests.support.leading import LeaderThread
 from tests.support.placed_jobs import cluster

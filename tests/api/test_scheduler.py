@@ -5,12 +5,12 @@ from contextlib import closing
 import pytest
 from fastapi.testclient import TestClient
 
-from scheduler_service.adapters.database import Database
-from scheduler_service.adapters.sql_lease import SqlLeaseStore
+from itinerary.protocol.instants import MINUTE
 from scheduler_service.cli.doctor import examine
-from scheduler_service.config import Settings
-from scheduler_service.core.instants import MINUTE
-from scheduler_service.core.zone_rules import rules_in_use
+from scheduler_service.config.settings import Settings
+from scheduler_service.core.schedules.zone_rules import rules_in_use
+from scheduler_service.sql.database import Database
+from scheduler_service.sql.lease import SqlLeaseStore
 from tests.support.answering_leader import AnsweringLeader
 
 

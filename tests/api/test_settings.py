@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from itinerary.protocol.errors import BadValues
+from itinerary.protocol.instants import DAY, MILLISECOND, MINUTE, SECOND, parse_duration
 from scheduler_service import api
-from scheduler_service.addresses import shown_url
-from scheduler_service.config import Settings, load_settings
-from scheduler_service.core.errors import BadValues
-from scheduler_service.core.instants import DAY, MILLISECOND, MINUTE, SECOND, parse_duration
-from scheduler_service.core.notices import TOPICS, Topic
-from scheduler_service.loops.lease_keeper import renewed_every
-from scheduler_service.notify_settings import read_smtp_url
+from scheduler_service.config.notify import read_smtp_url
+from scheduler_service.config.settings import Settings, load_settings
+from scheduler_service.core.notifications.notices import TOPICS, Topic
+from scheduler_service.loops.lease_renewer import renewed_every
+from scheduler_service.runtime.addresses import shown_url
 
 DIGEST = "ab" * 32
 SIGNING = "whsec_" + base64.b64encode(b"x" * 32).decode()

@@ -6,11 +6,11 @@ from typing import Final
 
 import numpy as np
 
-from scheduler_service.core.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant, parse_instant
+from itinerary.protocol.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant, parse_instant
+from scheduler_service.core.balancing.slot_balancer import BucketMap, slot_key
+from scheduler_service.core.balancing.slot_counts import HORIZON_SLOTS, SLOT, SLOTS_A_DAY, Ints, Share, counts_of_all
 from scheduler_service.core.model import Job
-from scheduler_service.core.schedule import IntervalSchedule
-from scheduler_service.core.slot_balancer import BucketMap, slot_key
-from scheduler_service.core.slot_counts import HORIZON_SLOTS, SLOT, SLOTS_A_DAY, Ints, Share, counts_of_all
+from scheduler_service.core.schedules.schedule import IntervalSchedule
 
 NOW: Final = parse_instant("2026-11-30T10:07:11Z")
 BASE: Final = slot_key(NOW)

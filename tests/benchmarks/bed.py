@@ -20,11 +20,11 @@ import psycopg
 import redis
 from sqlalchemy import make_url
 
-from scheduler_service.adapters.celery_dispatcher import CeleryDispatcher, publishing_app
-from scheduler_service.adapters.migrations import upgrade
-from scheduler_service.adapters.redis_claims import RedisClaims
-from scheduler_service.core.instants import SECOND, format_instant, parse_instant
-from scheduler_service.core.job_body import definition_of, read_job
+from itinerary.protocol.instants import SECOND, format_instant, parse_instant
+from scheduler_service.broker.claims import RedisClaims
+from scheduler_service.broker.dispatcher import CeleryDispatcher, publishing_app
+from scheduler_service.core.contract.job_json import definition_of, read_job
+from scheduler_service.sql.migrations import upgrade
 from tests.support.postgres_server import PostgresServer
 from tests.support.processes import Child, free_port, project_env, wait_until
 from tests.support.redis_server import RedisServer

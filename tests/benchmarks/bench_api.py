@@ -15,7 +15,7 @@ from typing import Final
 import psycopg
 from sqlalchemy import make_url
 
-from scheduler_service.client import Client, enqueue_in
+from itinerary.client.sync import Client, enqueue_in
 from tests.benchmarks.figures import Asked, Figure
 from tests.benchmarks.time_work import percentiles
 from tests.support.deployment import Deployment
@@ -40,7 +40,7 @@ def figures(asked: Asked) -> Iterator[Figure]:
         yield from _of_a_system(client, "itinerary up, SQLite")
     with tempfile.TemporaryDirectory(prefix="itinerary-bench-") as folder, PostgresServer() as server:
         url = create_database(server.admin_url, "itinerary_bench")
-        with Deployment(Path(folder), url, app="workers.celery_app:app") as apart, apart.client() as client:
+        with Deployment(Path(folder), url, app="itinerary.worker.celery_app:app") as apart, apart.client() as client:
             yield from _of_a_system(client, "apart, PostgreSQL")
             yield from _of_a_transaction(client, url)
 

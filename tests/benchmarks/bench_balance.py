@@ -6,11 +6,11 @@ in which phases are given elsewhere, on the same jobs.
 
 from collections.abc import Iterator
 
-from scheduler_service.core.balancer import Balancer
-from scheduler_service.core.distribution import score_of
-from scheduler_service.core.instants import DAY, HOUR, MINUTE, Duration
-from scheduler_service.core.placements import FollowJobs, PlanRebalance, RebalanceAsked, RebalancePlanned
-from scheduler_service.core.slot_balancer import BucketMap
+from itinerary.protocol.instants import DAY, HOUR, MINUTE, Duration
+from scheduler_service.core.balancing.balancer import Balancer
+from scheduler_service.core.balancing.distribution import score_of
+from scheduler_service.core.balancing.placements import FollowJobs, PlanRebalance, RebalanceAsked, RebalancePlanned
+from scheduler_service.core.balancing.slot_balancer import BucketMap
 from tests.benchmarks.balance_work import (
     BASE,
     NOW,

@@ -17,15 +17,15 @@ from urllib.parse import urlencode
 from fastapi.testclient import TestClient
 from sqlalchemy import text
 
-from scheduler_service.adapters.database import Database
-from scheduler_service.adapters.migrations import upgrade
-from scheduler_service.adapters.paging import write_cursor
+from itinerary.protocol.instants import DAY, HOUR, SECOND, format_instant
 from scheduler_service.api.app import build_app
 from scheduler_service.api.context import ApiContext, system_clock
-from scheduler_service.api.leader_line import LeaderLine
-from scheduler_service.bootstrap import open_stores
-from scheduler_service.config import Settings
-from scheduler_service.core.instants import DAY, HOUR, SECOND, format_instant
+from scheduler_service.api.services.leader_line import LeaderLine
+from scheduler_service.bootstrap.parts import open_stores
+from scheduler_service.config.settings import Settings
+from scheduler_service.sql.database import Database
+from scheduler_service.sql.migrations import upgrade
+from scheduler_service.sql.paging import write_cursor
 from tests.benchmarks.figures import Asked, Figure
 from tests.benchmarks.large_history import fill
 from tests.support.answering_leader import AnsweringLeader

@@ -19,17 +19,17 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, func, select
 
-from scheduler_service.adapters.database import Database, host_now
-from scheduler_service.adapters.migrations import upgrade
-from scheduler_service.adapters.redis_inbox import RedisInbox
-from scheduler_service.adapters.sql_job_sets import SqlJobSets
-from scheduler_service.adapters.sql_jobs import SqlJobStore
-from scheduler_service.adapters.tables import runs
+from itinerary.protocol.instants import MILLISECOND, SECOND
+from scheduler_service.broker.inbox import RedisInbox
 from scheduler_service.core.audit import Deed
-from scheduler_service.core.instants import MILLISECOND, SECOND
-from scheduler_service.core.job_body import read_job
-from scheduler_service.core.job_plan import JobSet
+from scheduler_service.core.contract.job_json import read_job
+from scheduler_service.core.contract.job_plan import JobSet
 from scheduler_service.core.model import Job
+from scheduler_service.sql.database import Database, host_now
+from scheduler_service.sql.job_sets import SqlJobSets
+from scheduler_service.sql.jobs import SqlJobStore
+from scheduler_service.sql.migrations import upgrade
+from scheduler_service.sql.tables import runs
 from tests.benchmarks.bed import TASK, Bed, Scene
 from tests.benchmarks.figures import Asked, Figure
 from tests.support.processes import wait_until

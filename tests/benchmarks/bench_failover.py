@@ -16,8 +16,8 @@ from statistics import median
 
 from sqlalchemy import text
 
-from scheduler_service.adapters.migrations import upgrade
-from scheduler_service.core.history import Rule
+from scheduler_service.core.invariants.history import Rule
+from scheduler_service.sql.migrations import upgrade
 from tests.benchmarks.figures import Asked, Figure
 from tests.support.fault_bed import FaultBed, LeaderProcess
 from tests.support.postgres_server import PostgresServer

@@ -12,11 +12,11 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from scheduler_service.core.errors import BadValue
-from scheduler_service.core.expansion import Roster, expand_roster
-from scheduler_service.core.instants import DAY, HOUR, MINUTE, SECOND
-from scheduler_service.core.run_index import ScheduledRunIndex, build_generation
-from scheduler_service.core.schedule import next_after, parse_schedule
+from itinerary.protocol.errors import BadValue
+from itinerary.protocol.instants import DAY, HOUR, MINUTE, SECOND
+from scheduler_service.core.index.expansion import Roster, expand_roster
+from scheduler_service.core.index.snapshot import ScheduledRunIndex, build_generation
+from scheduler_service.core.schedules.schedule import next_after, parse_schedule
 from tests.benchmarks.figures import Asked, Figure
 from tests.benchmarks.time_peers import PlainIndex, croniter_hour, cronsim_hour
 from tests.benchmarks.time_work import (

@@ -11,8 +11,8 @@ from typing import Final
 
 from sqlalchemy import Connection, text
 
-from scheduler_service.adapters.database import Database
-from scheduler_service.core.job_body import definition_of
+from scheduler_service.core.contract.job_json import definition_of
+from scheduler_service.sql.database import Database
 from tests.support.store_bed import a_job
 
 JOBS: Final = 100_000

@@ -10,17 +10,17 @@ from typing import Any, Final
 
 import redis
 
-from scheduler_service.adapters.celery_dispatcher import CeleryDispatcher, publishing_app
-from scheduler_service.adapters.celery_message import SendOptions, record_template
-from scheduler_service.adapters.database import Database
-from scheduler_service.adapters.sql_leader import SqlLeaderStore
-from scheduler_service.adapters.sql_lease import SqlLeaseStore
-from scheduler_service.core.effects import Apply, MakeRuns, Release, Transition
-from scheduler_service.core.identity import occurrence_run_id
-from scheduler_service.core.instants import HOUR, SECOND, Instant
+from itinerary.protocol.identity import occurrence_run_id
+from itinerary.protocol.instants import HOUR, SECOND, Instant
+from itinerary.protocol.run_fields import retry_body
+from scheduler_service.broker.dispatcher import CeleryDispatcher, publishing_app
+from scheduler_service.broker.message import SendOptions, record_template
+from scheduler_service.core.leader.commands import Apply, MakeRuns, Release, Transition
 from scheduler_service.core.model import NewRun, ReleasedRun, RunKind
-from scheduler_service.core.run_fields import retry_body
 from scheduler_service.core.run_state import Event, RunState
+from scheduler_service.sql.database import Database
+from scheduler_service.sql.leader.store import SqlLeaderStore
+from scheduler_service.sql.lease import SqlLeaseStore
 from tests.benchmarks.bed import QUEUE, TASK, Scene
 
 BATCH: Final = 1_000

@@ -12,12 +12,12 @@ from uuid import uuid4
 import orjson
 import redis
 
-from scheduler_service.core.instants import Instant
-from scheduler_service.core.wire import GENERATION, GENERATION_SEEN, HEADER_QUEUE, HEADER_SEQ, INBOX, LOOK, entry
+from itinerary.protocol.instants import Instant
+from itinerary.protocol.wire import GENERATION, GENERATION_SEEN, HEADER_QUEUE, HEADER_SEQ, INBOX, LOOK, entry
+from itinerary.worker.claim import claim
+from itinerary.worker.connection import RedisConnection
+from itinerary.worker.reporting import Told, clock, send
 from tests.benchmarks.bed import QUEUE
-from workers.claim import claim
-from workers.connection import RedisConnection
-from workers.reporting import Told, clock, send
 
 WORKER: Final = "pipeline@bench"
 AT_ONCE: Final = 250

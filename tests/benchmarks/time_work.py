@@ -10,10 +10,10 @@ from typing import Final
 
 import numpy as np
 
-from scheduler_service.core.expansion import Entry
-from scheduler_service.core.instants import DAY, HOUR, SECOND, parse_instant
-from scheduler_service.core.run_index import Generation, from_unsorted
-from scheduler_service.core.schedule import Schedule, parse_schedule
+from itinerary.protocol.instants import DAY, HOUR, SECOND, parse_instant
+from scheduler_service.core.index.expansion import Entry
+from scheduler_service.core.index.snapshot import Generation, from_unsorted
+from scheduler_service.core.schedules.schedule import Schedule, parse_schedule
 
 START: Final = parse_instant("2026-11-27T10:00:00Z")
 

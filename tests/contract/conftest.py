@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import delete, make_url, text
 
-from scheduler_service.adapters.notice_tables import metadata
+from scheduler_service.sql.notice_tables import metadata
 from tests.support.postgres_server import create_database, drop_database
 from tests.support.store_bed import StoreBed, fake_bed, sql_bed
 

@@ -5,14 +5,14 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import text
 
-from scheduler_service.adapters.record_tables import leaderships
-from scheduler_service.adapters.sql_audit import SqlAuditLog, record_all
-from scheduler_service.adapters.sql_job_sets import SqlJobSets
+from itinerary.protocol.errors import Conflict, RowRefused, StoreUnavailable
+from itinerary.protocol.instants import MINUTE
 from scheduler_service.core.audit import AuditEntry, Deed
-from scheduler_service.core.errors import Conflict, RowRefused, StoreUnavailable
-from scheduler_service.core.instants import MINUTE
-from scheduler_service.core.job_plan import JobSet
+from scheduler_service.core.contract.job_plan import JobSet
 from scheduler_service.ports.records import AuditFilter
+from scheduler_service.sql.audit import SqlAuditLog, record_all
+from scheduler_service.sql.job_sets import SqlJobSets
+from scheduler_service.sql.record_tables import leaderships
 from tests.support.fake_leader import FakeLeaderStore
 from tests.support.store_bed import StoreBed, a_job, one_off
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Integer, Text
 
-from scheduler_service.adapters.batch import MAX_BYTES, MAX_ROWS, PARAMETER, Batch
-from scheduler_service.core.effects import Release
-from scheduler_service.core.errors import RowRefused
+from itinerary.protocol.errors import RowRefused
+from scheduler_service.core.leader.commands import Release
+from scheduler_service.sql.batch import MAX_BYTES, MAX_ROWS, PARAMETER, Batch
 
 _NAMED = Batch(name=Text, number=Integer)
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 
-from scheduler_service.adapters.bulk_histogram import BulkHistogram
+from scheduler_service.metrics.bulk_histogram import BulkHistogram
 
 BUCKETS = (0.001, 0.5, 1.0, 300.0)
 SECONDS = st.one_of(st.sampled_from(BUCKETS), st.integers(0, 10**9).map(lambda micros: micros / 1e6))

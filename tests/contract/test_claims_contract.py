@@ -6,28 +6,19 @@ from typing import Protocol
 
 import pytest
 
-from scheduler_service.adapters.redis_claims import RedisClaims
-from scheduler_service.adapters.redis_client import connect
-from scheduler_service.core.errors import BrokerUnavailable
-from scheduler_service.core.instants import SECOND
-from scheduler_service.core.messages import Succeeded, decode
-from scheduler_service.core.wire import (
-    FLOORS,
-    GENERATION_SEEN,
-    INBOX,
-    cancel_key,
-    claim_key,
-    entry,
-    floor_key,
-    result_key,
-)
+from itinerary.protocol.errors import BrokerUnavailable
+from itinerary.protocol.instants import SECOND
+from itinerary.protocol.wire import FLOORS, GENERATION_SEEN, INBOX, cancel_key, claim_key, entry, floor_key, result_key
+from itinerary.worker.claim import claim
+from itinerary.worker.connection import RedisConnection
+from itinerary.worker.reporting import Told, send
+from scheduler_service.broker.claims import RedisClaims
+from scheduler_service.broker.client import connect
+from scheduler_service.core.leader.messages import Succeeded, decode
 from scheduler_service.ports.broker import Claims
 from tests.support.fakes_redis import FakeClaims
 from tests.support.processes import free_port
 from tests.support.redis_server import RedisServer
-from workers.claim import claim
-from workers.connection import RedisConnection
-from workers.reporting import Told, send
 
 AT = 1_800_000_000 * SECOND
 RUN = "billing.close_2026-12-01T01:00:00Z~1"

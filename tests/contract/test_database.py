@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select, text
 
-from scheduler_service.adapters.database import Bounds, Database, WriterQueue, host_now
-from scheduler_service.adapters.database_url import read_url
-from scheduler_service.adapters.fence import fenced
-from scheduler_service.adapters.sqlite import Gate
-from scheduler_service.core.effects import Apply, MakeRuns
-from scheduler_service.core.errors import BadValue, RowRefused, StoreUnavailable
-from scheduler_service.core.instants import MILLISECOND, SECOND
+from itinerary.protocol.errors import BadValue, RowRefused, StoreUnavailable
+from itinerary.protocol.instants import MILLISECOND, SECOND
+from scheduler_service.core.leader.commands import Apply, MakeRuns
+from scheduler_service.sql.database import Bounds, Database, WriterQueue, host_now
+from scheduler_service.sql.database_url import read_url
+from scheduler_service.sql.fence import fenced
+from scheduler_service.sql.sqlite import Gate
 from tests.support.postgres_server import PostgresServer
 from tests.support.processes import free_port, wait_until
 from tests.support.store_bed import StoreBed, one_off, release, sql_bed
@@ -276,7 +276,7 @@ def test_a_value_that_postgresql_never_takes_is_a_refused_row(emptied_postgres_u
 @pytest.mark.postgres
 @pytest.mark.slow
 def test_a_server_that_is_killed_and_comes_back_loses_nothing_that_was_acknowledged() -> None:
-    from scheduler_service.adapters.migrations import upgrade
+    from scheduler_service.sql.migrations import upgrade
 
     with PostgresServer() as server:
         url = server.create_database()

@@ -12,12 +12,12 @@ from typing import Any, Protocol
 import pytest
 import redis
 
-from scheduler_service.adapters.celery_dispatcher import CeleryDispatcher, publishing_app
-from scheduler_service.adapters.queue_heads import RedisQueues
-from scheduler_service.core.errors import BrokerUnavailable
-from scheduler_service.core.feedback import ServerGeneration
-from scheduler_service.core.identity import task_id
-from scheduler_service.core.instants import SECOND, parse_instant
+from itinerary.protocol.errors import BrokerUnavailable
+from itinerary.protocol.identity import task_id
+from itinerary.protocol.instants import SECOND, parse_instant
+from scheduler_service.broker.dispatcher import CeleryDispatcher, publishing_app
+from scheduler_service.broker.queue_heads import RedisQueues
+from scheduler_service.core.leader.results import ServerGeneration
 from scheduler_service.core.model import ReleasedRun
 from scheduler_service.ports.broker import Dispatcher, QueueHead
 from tests.support.fakes_redis import FakeDispatcher

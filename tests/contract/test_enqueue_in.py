@@ -15,12 +15,12 @@ from psycopg.rows import dict_row
 from sqlalchemy import Connection, create_engine, make_url, text
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from scheduler_service.adapters.pg_wakeups import PgWakeups
-from scheduler_service.client import enqueue_in
-from scheduler_service.core.errors import BadValue, BadValues, Conflict, NotFound
-from scheduler_service.core.instants import MILLISECOND, SECOND, format_instant, parse_instant
-from scheduler_service.core.run_requests import read_run
+from itinerary.client.sync import enqueue_in
+from itinerary.protocol.errors import BadValue, BadValues, Conflict, NotFound
+from itinerary.protocol.instants import MILLISECOND, SECOND, format_instant, parse_instant
+from scheduler_service.core.contract.run_requests import read_run
 from scheduler_service.core.run_state import RunState
+from scheduler_service.sql.wakeups import PgWakeups
 from tests.support.processes import Child, project_env, wait_until
 from tests.support.store_bed import StoreBed
 
@@ -145,7 +145,7 @@ def test_before_the_commit_nobody_sees_it_and_the_commit_wakes_the_leader(url: s
 
 CRASHING = """
 import os, signal, sys, psycopg
-from scheduler_service.client import enqueue_in
+from itinerary.client.sync import enqueue_in
 with psycopg.connect(sys.argv[1]) as mine:
     mine.execute("CREATE TABLE IF NOT EXISTS orders (id int)")
     mine.execute("INSERT INTO orders VALUES (1)")

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import redis
 
-from scheduler_service.adapters.redis_client import connect
-from scheduler_service.adapters.redis_inbox import RedisInbox
-from scheduler_service.core.errors import BrokerUnavailable
-from scheduler_service.core.instants import SECOND
-from scheduler_service.core.messages import RunEnqueued, decode
-from scheduler_service.core.wire import INBOX, INBOX_DEAD, entry, reply_key
+from itinerary.protocol.errors import BrokerUnavailable
+from itinerary.protocol.instants import SECOND
+from itinerary.protocol.wire import INBOX, INBOX_DEAD, entry, reply_key
+from scheduler_service.broker.client import connect
+from scheduler_service.broker.inbox import RedisInbox
+from scheduler_service.core.leader.messages import RunEnqueued, decode
 from scheduler_service.ports.broker import Inbox
 from tests.support.fakes_redis import FakeInbox
 from tests.support.processes import free_port

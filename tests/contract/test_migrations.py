@@ -16,11 +16,11 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Boolean, Column, DateTime, Integer, MetaData, Table, insert, inspect, select, text
 from sqlalchemy.dialects.postgresql import JSON
 
-from scheduler_service.adapters.database import Database
-from scheduler_service.adapters.migrations import MIGRATION_BOUNDS, alembic_config, check_schema, migrate_to
-from scheduler_service.adapters.notice_tables import metadata
-from scheduler_service.adapters.tables import runs
-from scheduler_service.core.errors import BadValue
+from itinerary.protocol.errors import BadValue
+from scheduler_service.sql.database import Database
+from scheduler_service.sql.migrations import MIGRATION_BOUNDS, alembic_config, check_schema, migrate_to
+from scheduler_service.sql.notice_tables import metadata
+from scheduler_service.sql.tables import runs
 from tests.support.old_runs import keep, old_run
 from tests.support.processes import wait_until
 

@@ -8,21 +8,21 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from scheduler_service.adapters import sql_outbox
-from scheduler_service.adapters.notice_tables import deliveries, notices
-from scheduler_service.adapters.sql_conditions import SqlConditions
-from scheduler_service.adapters.sql_leader import SqlLeaderStore
-from scheduler_service.adapters.sql_lease import SqlLeaseStore
-from scheduler_service.adapters.sql_outbox import SqlOutbox
-from scheduler_service.core.effects import Apply, MakeRuns, Transition
-from scheduler_service.core.errors import LeaseLost
-from scheduler_service.core.instants import DAY, HOUR, MINUTE, SECOND
-from scheduler_service.core.looks import Place
+from itinerary.protocol.errors import LeaseLost
+from itinerary.protocol.instants import DAY, HOUR, MINUTE, SECOND
+from scheduler_service.core.leader.commands import Apply, MakeRuns, Transition
+from scheduler_service.core.leader.poll_state import Place
 from scheduler_service.core.model import Gap, Lease, NewRun, Overlap
-from scheduler_service.core.notice_conditions import Pending
-from scheduler_service.core.notices import TOPICS, Named, Notice, Topic, messages, ready
+from scheduler_service.core.notifications.conditions import Pending
+from scheduler_service.core.notifications.notices import TOPICS, Named, Notice, Topic, messages, ready
 from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.ports.notices import Delivery
+from scheduler_service.sql import outbox as sql_outbox
+from scheduler_service.sql.conditions import SqlConditions
+from scheduler_service.sql.leader.store import SqlLeaderStore
+from scheduler_service.sql.lease import SqlLeaseStore
+from scheduler_service.sql.notice_tables import deliveries, notices
+from scheduler_service.sql.outbox import SqlOutbox
 from tests.contract.test_store_lost_reply import lost_reply
 from tests.support.store_bed import StoreBed, a_job, occurrence, one_off, release
 

@@ -9,14 +9,14 @@ import psycopg
 import pytest
 from sqlalchemy import make_url, text
 
-from scheduler_service.adapters.database import Bounds, Database
-from scheduler_service.adapters.migrations import check_schema, upgrade
-from scheduler_service.adapters.pg_wakeups import PgWakeups
-from scheduler_service.adapters.postgres import is_direct
-from scheduler_service.client import enqueue_in
-from scheduler_service.core.errors import StoreUnavailable
-from scheduler_service.core.instants import MILLISECOND, SECOND
+from itinerary.client.sync import enqueue_in
+from itinerary.protocol.errors import StoreUnavailable
+from itinerary.protocol.instants import MILLISECOND, SECOND
 from scheduler_service.ports.stores import RunFilter
+from scheduler_service.sql.database import Bounds, Database
+from scheduler_service.sql.migrations import check_schema, upgrade
+from scheduler_service.sql.postgres import is_direct
+from scheduler_service.sql.wakeups import PgWakeups
 from tests.support.pgbouncer import ABSENT, PgBouncer, find_pgbouncer
 from tests.support.processes import wait_until
 from tests.support.store_bed import one_off, sql_bed

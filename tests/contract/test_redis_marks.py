@@ -5,9 +5,9 @@ from contextlib import ExitStack, closing
 import pytest
 import redis
 
-from scheduler_service.adapters.celery_dispatcher import CeleryDispatcher, publishing_app
-from scheduler_service.adapters.redis_marks import RedisMarks
-from scheduler_service.core.errors import BrokerUnavailable
+from itinerary.protocol.errors import BrokerUnavailable
+from scheduler_service.broker.dispatcher import CeleryDispatcher, publishing_app
+from scheduler_service.broker.marks import RedisMarks
 from scheduler_service.core.redis_marks import Marks, differing
 from tests.support.processes import free_port
 from tests.support.redis_server import RedisServer

@@ -10,12 +10,12 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import inspect, text
 
-from scheduler_service.adapters.database import Database
-from scheduler_service.adapters.migrations import check_schema, upgrade
-from scheduler_service.adapters.notice_tables import metadata
-from scheduler_service.core.errors import RowRefused, StoreUnavailable
+from itinerary.protocol.errors import RowRefused, StoreUnavailable
 from scheduler_service.core.model import RunKind
 from scheduler_service.core.run_state import RunState
+from scheduler_service.sql.database import Database
+from scheduler_service.sql.migrations import check_schema, upgrade
+from scheduler_service.sql.notice_tables import metadata
 from tests.support.processes import REPOSITORY
 
 

@@ -3,12 +3,12 @@
 import pytest
 from sqlalchemy import text
 
-from scheduler_service.adapters.sql_pages import SqlHistoryStore
-from scheduler_service.adapters.sql_reads import led_runs
-from scheduler_service.core.instants import SECOND
+from itinerary.protocol.instants import SECOND
 from scheduler_service.core.model import RunKind
 from scheduler_service.core.run_state import ACTIVE, OUT, WAITING, RunState
 from scheduler_service.ports.stores import RunFilter
+from scheduler_service.sql.leader.reads import led_runs
+from scheduler_service.sql.run_pages import SqlHistoryStore
 from tests.support.store_bed import StoreBed
 
 _INSERT = """

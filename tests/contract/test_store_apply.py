@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler_service.core.effects import Apply, LateReport, PublishedMark, Release, Transition
-from scheduler_service.core.errors import LeaseLost
-from scheduler_service.core.instants import SECOND, Instant
+from itinerary.protocol.errors import LeaseLost
+from itinerary.protocol.instants import SECOND, Instant
+from scheduler_service.core.leader.commands import Apply, LateReport, PublishedMark, Release, Transition
 from scheduler_service.core.model import Attempt, LateReports, Lease, TaskError
 from scheduler_service.core.run_state import FINAL, MOVES, Event, RunState
 from tests.support.store_bed import StoreBed, one_off, release

@@ -3,11 +3,11 @@
 import pytest
 from sqlalchemy import text
 
-from scheduler_service.adapters.sql_reads import expired
-from scheduler_service.core.effects import Apply, Transition
-from scheduler_service.core.instants import MINUTE, SECOND
-from scheduler_service.core.planning import new_occurrence
+from itinerary.protocol.instants import MINUTE, SECOND
+from scheduler_service.core.leader.commands import Apply, Transition
+from scheduler_service.core.leader.planning import new_occurrence
 from scheduler_service.core.run_state import Event, RunState
+from scheduler_service.sql.leader.reads import expired
 from tests.support.store_bed import StoreBed, one_off, release
 
 

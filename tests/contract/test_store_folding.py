@@ -1,8 +1,8 @@
 """LeaderStore.apply of skips that fold: the row goes for a gap, or stays where anybody meddled with it."""
 
-from scheduler_service.core.effects import Apply, Transition
-from scheduler_service.core.errors import NotFound
-from scheduler_service.core.instants import SECOND, Instant
+from itinerary.protocol.errors import NotFound
+from itinerary.protocol.instants import SECOND, Instant
+from scheduler_service.core.leader.commands import Apply, Transition
 from scheduler_service.core.model import Gap, NewRun
 from scheduler_service.core.run_state import Event, RunState
 from tests.support.store_bed import StoreBed, a_job, occurrence, release

@@ -2,13 +2,13 @@
 
 from sqlalchemy import text
 
-from scheduler_service.adapters.sql_history import read_history
-from scheduler_service.core.effects import Apply, MakeRuns, Transition
-from scheduler_service.core.history import Rule
-from scheduler_service.core.instants import SECOND
-from scheduler_service.core.invariants import violations
+from itinerary.protocol.instants import SECOND
+from scheduler_service.core.invariants.check import violations
+from scheduler_service.core.invariants.history import Rule
+from scheduler_service.core.leader.commands import Apply, MakeRuns, Transition
 from scheduler_service.core.model import Gap
 from scheduler_service.core.run_state import Event, RunState
+from scheduler_service.sql.history import read_history
 from tests.support.store_bed import StoreBed, occurrence, one_off
 
 

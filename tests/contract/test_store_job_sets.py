@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from scheduler_service.adapters.database import Bounds, Database, again_when_busy
-from scheduler_service.adapters.sql_audit import SqlAuditLog
-from scheduler_service.adapters.sql_job_sets import SqlJobSets
+from itinerary.protocol.errors import Conflict, StoreBusy
+from itinerary.protocol.instants import MINUTE, SECOND
 from scheduler_service.core.audit import Deed
-from scheduler_service.core.errors import Conflict, StoreBusy
-from scheduler_service.core.instants import MINUTE, SECOND
-from scheduler_service.core.job_plan import JobSet, JobSets
+from scheduler_service.core.balancing.placements import PlaceJobs, Placement
+from scheduler_service.core.contract.job_plan import JobSet, JobSets
 from scheduler_service.core.model import Job
-from scheduler_service.core.placements import PlaceJobs, Placement
 from scheduler_service.ports.records import AuditFilter
+from scheduler_service.sql.audit import SqlAuditLog
+from scheduler_service.sql.database import Bounds, Database, again_when_busy
+from scheduler_service.sql.job_sets import SqlJobSets
 from tests.support.processes import wait_until
 from tests.support.store_bed import StoreBed, a_job, one_off
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler_service.core.effects import MakeRuns
-from scheduler_service.core.errors import BadValue, Conflict, NotFound, StaleVersion
-from scheduler_service.core.instants import HOUR, SECOND
-from scheduler_service.core.job_body import definition_of
+from itinerary.protocol.errors import BadValue, Conflict, NotFound, StaleVersion
+from itinerary.protocol.instants import HOUR, SECOND
+from scheduler_service.core.contract.job_json import definition_of
+from scheduler_service.core.leader.commands import MakeRuns
 from scheduler_service.core.model import Job
 from scheduler_service.ports.stores import Page
 from tests.support.store_bed import StoreBed, a_job

@@ -8,15 +8,15 @@ from contextlib import contextmanager
 import pytest
 from sqlalchemy import Connection, select, text, update
 
-from scheduler_service.adapters.fence import fenced
-from scheduler_service.adapters.record_tables import leaderships
-from scheduler_service.adapters.tables import cursors, leases
-from scheduler_service.core.effects import Apply
-from scheduler_service.core.errors import LeaseLost
-from scheduler_service.core.instants import HOUR, MINUTE
+from itinerary.protocol.errors import LeaseLost
+from itinerary.protocol.instants import HOUR, MINUTE
+from scheduler_service.core.leader.commands import Apply
 from scheduler_service.core.model import Lease
 from scheduler_service.core.redis_marks import Marks
-from scheduler_service.core.zone_rules import rules_in_use
+from scheduler_service.core.schedules.zone_rules import rules_in_use
+from scheduler_service.sql.fence import fenced
+from scheduler_service.sql.record_tables import leaderships
+from scheduler_service.sql.tables import cursors, leases
 from tests.support.processes import wait_until
 from tests.support.store_bed import StoreBed
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from scheduler_service.core.effects import Apply, MakeRuns, PublishedMark, Transition
-from scheduler_service.core.errors import Conflict, StoreUnavailable
+from itinerary.protocol.errors import Conflict, StoreUnavailable
+from scheduler_service.core.leader.commands import Apply, MakeRuns, PublishedMark, Transition
 from scheduler_service.core.run_state import Event, RunState
 from tests.support.store_bed import StoreBed, a_job, occurrence, one_off, release
 

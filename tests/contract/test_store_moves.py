@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import text
 
-from scheduler_service.core.effects import Apply, MakeRuns, PublishedMark, Release, Transition
-from scheduler_service.core.errors import LeaseLost
-from scheduler_service.core.instants import DAY, HOUR, SECOND
+from itinerary.protocol.errors import LeaseLost
+from itinerary.protocol.instants import DAY, HOUR, SECOND
+from scheduler_service.core.leader.commands import Apply, MakeRuns, PublishedMark, Release, Transition
 from scheduler_service.core.model import RunKind
 from scheduler_service.core.run_state import Event, RunState
 from tests.support.store_bed import StoreBed, a_job, occurrence, one_off, release, sql_bed

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from itinerary.protocol.instants import SECOND
 from scheduler_service.core.audit import Deed
-from scheduler_service.core.effects import Apply, MakeRuns, Transition
-from scheduler_service.core.instants import SECOND
+from scheduler_service.core.leader.commands import Apply, MakeRuns, Transition
 from scheduler_service.core.model import Gap
 from scheduler_service.core.run_state import ACTIVE, Event, RunState
 from scheduler_service.ports.history import Total

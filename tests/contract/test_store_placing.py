@@ -4,12 +4,10 @@ from typing import Any
 
 import pytest
 
-from scheduler_service.adapters.sql_audit import SqlAuditLog
+from itinerary.protocol.errors import LeaseLost
+from itinerary.protocol.instants import HOUR, MINUTE, SECOND, Instant
 from scheduler_service.core.audit import AuditEntry
-from scheduler_service.core.errors import LeaseLost
-from scheduler_service.core.instants import HOUR, MINUTE, SECOND, Instant
-from scheduler_service.core.model import Job, Lease
-from scheduler_service.core.placements import (
+from scheduler_service.core.balancing.placements import (
     Move,
     MovedBefore,
     PlaceJobs,
@@ -20,8 +18,10 @@ from scheduler_service.core.placements import (
     RebalancePlan,
     Skip,
 )
-from scheduler_service.core.schedule import UNPLACED, upcoming
+from scheduler_service.core.model import Job, Lease
+from scheduler_service.core.schedules.schedule import UNPLACED, upcoming
 from scheduler_service.ports.records import AuditFilter
+from scheduler_service.sql.audit import SqlAuditLog
 from tests.support.fake_leader import FakeLeaderStore
 from tests.support.store_bed import StoreBed, a_job
 

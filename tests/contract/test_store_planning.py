@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler_service.adapters.sql_pruning import SqlPruning
-from scheduler_service.core.effects import Apply, MakeRuns, RecordStatistics, Retract, Transition
-from scheduler_service.core.errors import LeaseLost
-from scheduler_service.core.instants import DAY, HOUR, MINUTE, SECOND
+from itinerary.protocol.errors import LeaseLost
+from itinerary.protocol.instants import DAY, HOUR, MINUTE, SECOND
+from itinerary.protocol.run_fields import RetryPolicy
+from scheduler_service.core.leader.commands import Apply, MakeRuns, RecordStatistics, Retract, Transition
 from scheduler_service.core.model import Gap, Overlap, RunKind
-from scheduler_service.core.run_fields import RetryPolicy
 from scheduler_service.core.run_state import Event, RunState
+from scheduler_service.sql.pruning import SqlPruning
 from tests.support.store_bed import StoreBed, a_job, occurrence, one_off, release
 
 

@@ -6,19 +6,19 @@ from typing import Any
 import pytest
 from sqlalchemy import event, text
 
-from scheduler_service.adapters.sql_audit import SqlAuditLog
-from scheduler_service.adapters.sql_backfill import known_of
-from scheduler_service.adapters.sql_conditions import SqlConditions
-from scheduler_service.adapters.sql_outbox import SqlOutbox
-from scheduler_service.adapters.sql_pruning import SqlPruning
-from scheduler_service.core.effects import Apply, MakeRuns, Retract, Transition
-from scheduler_service.core.instants import DAY, HOUR, MINUTE
+from itinerary.protocol.instants import DAY, HOUR, MINUTE
+from scheduler_service.core.contract.pruning import Past
+from scheduler_service.core.leader.commands import Apply, MakeRuns, Retract, Transition
 from scheduler_service.core.model import Gap, Lease
-from scheduler_service.core.pruning import Past
 from scheduler_service.core.run_state import ACTIVE, Event, RunState
 from scheduler_service.ports.history import Total
 from scheduler_service.ports.records import AuditFilter
 from scheduler_service.ports.stores import RunFilter
+from scheduler_service.sql.audit import SqlAuditLog
+from scheduler_service.sql.backfill import known_of
+from scheduler_service.sql.conditions import SqlConditions
+from scheduler_service.sql.outbox import SqlOutbox
+from scheduler_service.sql.pruning import SqlPruning
 from tests.support.processes import wait_until
 from tests.support.store_bed import StoreBed, occurrence, one_off, release, sql_bed
 

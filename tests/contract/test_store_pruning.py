@@ -8,20 +8,20 @@ from typing import Any
 import pytest
 from sqlalchemy import Table, event, func, insert, select, text, update
 
-from scheduler_service.adapters.database import Database
-from scheduler_service.adapters.record_tables import audit_log, leaderships
-from scheduler_service.adapters.sql_evidence import SqlEvidence
-from scheduler_service.adapters.sql_history import read_history
-from scheduler_service.adapters.sql_pruning import SqlPruning
-from scheduler_service.adapters.tables import gaps, job_versions, jobs, run_attempts, runs
-from scheduler_service.core.effects import MakeRuns
-from scheduler_service.core.errors import Conflict, LeaseLost, NotFound, StoreUnavailable
-from scheduler_service.core.explain import explain_occurrence
-from scheduler_service.core.instants import DAY, HOUR, SECOND, Duration, Instant
-from scheduler_service.core.invariants import violations
+from itinerary.protocol.errors import Conflict, LeaseLost, NotFound, StoreUnavailable
+from itinerary.protocol.instants import DAY, HOUR, SECOND, Duration, Instant
+from scheduler_service.core.contract.pruning import Past, horizon, next_horizon
+from scheduler_service.core.explain.job import explain_occurrence
+from scheduler_service.core.invariants.check import violations
+from scheduler_service.core.leader.commands import MakeRuns
 from scheduler_service.core.model import Lease, NewRun, RunKind
-from scheduler_service.core.pruning import Past, horizon, next_horizon
 from scheduler_service.loops.pruner import sweep
+from scheduler_service.sql.database import Database
+from scheduler_service.sql.evidence import SqlEvidence
+from scheduler_service.sql.history import read_history
+from scheduler_service.sql.pruning import SqlPruning
+from scheduler_service.sql.record_tables import audit_log, leaderships
+from scheduler_service.sql.tables import gaps, job_versions, jobs, run_attempts, runs
 from tests.support.old_runs import keep, kept_of, old_run
 from tests.support.store_bed import StoreBed, a_job
 

@@ -8,16 +8,16 @@ import pytest
 from sqlalchemy import select, update
 from structlog.testing import capture_logs
 
-from scheduler_service.adapters.sql_job_sets import SqlJobSets
-from scheduler_service.adapters.tables import gaps, job_versions, jobs, run_attempts, runs, scheduler_statistics
-from scheduler_service.core.effects import Apply, LateReport, MakeRuns, RecordStatistics, Transition
-from scheduler_service.core.errors import Conflict
-from scheduler_service.core.instants import DAY
-from scheduler_service.core.job_body import definition_of
-from scheduler_service.core.job_plan import JobSet
+from itinerary.protocol.errors import Conflict
+from itinerary.protocol.instants import DAY
+from scheduler_service.core.contract.job_json import definition_of
+from scheduler_service.core.contract.job_plan import JobSet
+from scheduler_service.core.contract.run_requests import again
+from scheduler_service.core.leader.commands import Apply, LateReport, MakeRuns, RecordStatistics, Transition
 from scheduler_service.core.model import Gap, Job, Overlap
-from scheduler_service.core.run_requests import again
 from scheduler_service.core.run_state import Event, RunState
+from scheduler_service.sql.job_sets import SqlJobSets
+from scheduler_service.sql.tables import gaps, job_versions, jobs, run_attempts, runs, scheduler_statistics
 from tests.support.store_bed import StoreBed, a_job, occurrence, one_off
 
 ERROR = {"type": "ValueError", "message": "too late"}

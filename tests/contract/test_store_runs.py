@@ -5,14 +5,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from scheduler_service.adapters.paging import write_cursor
-from scheduler_service.core.effects import Apply, Transition
-from scheduler_service.core.errors import BadValue, Conflict, NotFound, RowRefused
-from scheduler_service.core.instants import DAY, MINUTE, SECOND
+from itinerary.protocol.errors import BadValue, Conflict, NotFound, RowRefused
+from itinerary.protocol.instants import DAY, MINUTE, SECOND
+from itinerary.protocol.run_fields import RetryPolicy
+from scheduler_service.core.leader.commands import Apply, Transition
 from scheduler_service.core.model import NewRun, RunKind
-from scheduler_service.core.run_fields import RetryPolicy
 from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.ports.stores import RunFilter
+from scheduler_service.sql.paging import write_cursor
 from tests.support.store_bed import StoreBed, occurrence, one_off, release
 
 AT = 1_900_000_000 * SECOND

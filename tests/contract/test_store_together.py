@@ -2,9 +2,9 @@
 
 import pytest
 
-from scheduler_service.core.effects import Apply, MakeRuns, Transition
-from scheduler_service.core.errors import LeaseLost, RowRefused
-from scheduler_service.core.instants import DAY, SECOND
+from itinerary.protocol.errors import LeaseLost, RowRefused
+from itinerary.protocol.instants import DAY, SECOND
+from scheduler_service.core.leader.commands import Apply, MakeRuns, Transition
 from scheduler_service.core.run_state import Event, RunState
 from tests.support.store_bed import StoreBed, occurrence, one_off, release
 

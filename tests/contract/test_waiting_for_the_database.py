@@ -7,10 +7,10 @@ import pytest
 from sqlalchemy import make_url
 from structlog.testing import capture_logs
 
-from scheduler_service.adapters.database import Bounds, Database
-from scheduler_service.bootstrap import await_database
-from scheduler_service.core.errors import StatementTimedOut, StoreRefused, StoreUnavailable
-from scheduler_service.core.instants import MILLISECOND, SECOND
+from itinerary.protocol.errors import StatementTimedOut, StoreRefused, StoreUnavailable
+from itinerary.protocol.instants import MILLISECOND, SECOND
+from scheduler_service.bootstrap.parts import await_database
+from scheduler_service.sql.database import Bounds, Database
 from tests.support.processes import wait_until
 from tests.support.proxy import FaultProxy
 

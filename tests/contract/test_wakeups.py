@@ -7,9 +7,9 @@ import psycopg
 import pytest
 from sqlalchemy import text
 
-from scheduler_service.adapters.pg_wakeups import PgWakeups
-from scheduler_service.core.errors import StoreUnavailable
-from scheduler_service.core.instants import MILLISECOND, SECOND
+from itinerary.protocol.errors import StoreUnavailable
+from itinerary.protocol.instants import MILLISECOND, SECOND
+from scheduler_service.sql.wakeups import PgWakeups
 from tests.support.processes import free_port
 from tests.support.store_bed import StoreBed, a_job, occurrence, one_off
 

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_service.core.instants import MINUTE, SECOND
+from itinerary.protocol.instants import MINUTE, SECOND
+from itinerary.protocol.run_fields import RetryPolicy
 from scheduler_service.core.model import ActiveRun, Misfire, MisfirePolicy, Overlap, RunKind
 from scheduler_service.core.policies import (
     Admission,
@@ -15,7 +16,6 @@ from scheduler_service.core.policies import (
     judge_lateness,
     next_attempt,
 )
-from scheduler_service.core.run_fields import RetryPolicy
 from scheduler_service.core.run_state import Event, RunState
 
 NOW = 1_000 * MINUTE

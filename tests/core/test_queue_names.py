@@ -1,10 +1,10 @@
 """Names of queues come and go: what the leader counts of each goes with its last run."""
 
-from scheduler_service.core.instants import SECOND
-from scheduler_service.core.messages import Started
-from scheduler_service.core.reporting import report
+from itinerary.protocol.instants import SECOND
+from scheduler_service.core.leader.messages import Started
+from scheduler_service.core.leader.reports import report
+from scheduler_service.core.leader.state import Step
 from scheduler_service.core.run_state import RunState
-from scheduler_service.core.state import Step
 from tests.support.world import World
 
 

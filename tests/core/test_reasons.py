@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler_service.core.instants import SECOND
+from itinerary.protocol.instants import SECOND
 from scheduler_service.core.run_state import RunState
 from tests.support.world import World
 

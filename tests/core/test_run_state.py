@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler_service.core.errors import IllegalTransition
+from itinerary.protocol.errors import IllegalTransition
 from scheduler_service.core.run_state import ACTIVE, FINAL, MOVES, Event, RunState, can_move, next_state
 
 

@@ -8,7 +8,6 @@ import pytest
 from tests.support.processes import REPOSITORY
 
 LONGEST_FILE = 300
-CLIENT = "scheduler_service.client"
 
 
 def test_the_directions_between_packages_hold() -> None:
@@ -31,7 +30,7 @@ def test_the_types_agree(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.mark.slow
 def test_the_types_of_worker_and_client_agree_on_their_oldest_python(tmp_path_factory: pytest.TempPathFactory) -> None:
     cache = str(tmp_path_factory.getbasetemp() / "mypy-oldest")
-    _passes("-m", "mypy", "--python-version", "3.10", "--cache-dir", cache, "-p", "workers", "-m", CLIENT)
+    _passes("-m", "mypy", "--python-version", "3.10", "--cache-dir", cache, "-p", "itinerary")
 
 
 def test_no_file_of_the_product_is_long() -> None:

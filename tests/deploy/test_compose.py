@@ -7,9 +7,9 @@ import pytest
 import yaml
 from compose_spec import PyCompose, parse_duration
 
-from scheduler_service.api.auth import check_exposure
-from scheduler_service.config import PREFIX, Settings
-from scheduler_service.core.topics import TOPICS
+from scheduler_service.api.http.auth import check_exposure
+from scheduler_service.config.settings import PREFIX, Settings
+from scheduler_service.core.notifications.topics import TOPICS
 from tests.support.manifests import (
     COMMANDS,
     DEPLOY,

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from scheduler_service.config import Settings
-from scheduler_service.version import VERSION
+from itinerary.version import VERSION
+from scheduler_service.config.settings import Settings
 from tests.support.manifests import COMMANDS, DEPLOY, is_pinned
 from tests.support.processes import REPOSITORY, Child, free_port, project_env, wait_until
 

@@ -8,8 +8,8 @@ from typing import Any
 import kubernetes_validate
 import pytest
 
-from scheduler_service.adapters.metrics import PrometheusMeter
-from scheduler_service.api.auth import check_exposure
+from scheduler_service.api.http.auth import check_exposure
+from scheduler_service.metrics.leader import PrometheusMeter
 from tests.support.manifests import COMMANDS, DEPLOY, documents, is_pinned, settings_of, walk
 
 FOLDER = DEPLOY / "kubernetes"

@@ -15,6 +15,7 @@ from tests.support.processes import REPOSITORY
 DEPLOY = REPOSITORY / "deploy"
 LOCKS = ("requirements.lock", "requirements-test.lock", "requirements-otel.lock")
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+SMALL = tomllib.loads((REPOSITORY / "workers" / "pyproject.toml").read_text())
 PIN = re.compile(r"(?m)^([A-Za-z0-9._-]+)==(\S+)")
 
 
@@ -39,8 +40,21 @@ def test_every_pin_of_a_lock_has_a_hash(lock: str) -> None:
     assert all("--hash=sha256:" in entry for entry in entries)
 
 
+@pytest.mark.parametrize("lock", LOCKS)
+def test_a_lock_names_no_package_of_ours(lock: str) -> None:
+    """Somebody else's package of that name would be fetched: a folder in a lock is read as a name."""
+    ours = {_canonical(project["project"]["name"]) for project in (PROJECT, SMALL)}
+    assert not {name for name, _ in pins(lock)} & {*ours, "itinerary", "workers"}
+    lines = (DEPLOY / lock).read_text().splitlines()
+    assert all("==" in line for line in lines if not line.startswith((" ", "#")))
+
+
 def test_every_declared_dependency_is_locked_within_its_bounds() -> None:
-    for wanted in map(Requirement, PROJECT["project"]["dependencies"]):
+    declared = [*PROJECT["project"]["dependencies"], *SMALL["project"]["dependencies"]]
+    assert f"{SMALL['project']['name']}=={SMALL['project']['version']}" in declared
+    for wanted in map(Requirement, declared):
+        if wanted.name == SMALL["project"]["name"]:
+            continue
         versions = [version for name, version in pins(LOCKS[0]) if name == _canonical(wanted.name)]
         assert versions, wanted
         assert all(wanted.specifier.contains(version) for version in versions), wanted
@@ -92,9 +106,13 @@ def test_an_older_python_is_told_so() -> None:
 
 
 def test_the_version_of_the_program_is_the_projects() -> None:
-    from scheduler_service.version import VERSION
+    from itinerary.version import VERSION
 
-    assert PROJECT["project"]["version"] == VERSION
+    assert PROJECT["project"]["version"] == SMALL["project"]["version"] == VERSION
+
+
+def test_both_distributions_bear_the_licence() -> None:
+    assert (REPOSITORY / "workers" / "LICENSE").read_text() == (REPOSITORY / "LICENSE").read_text()
 
 
 def _deploy(*words: str) -> "subprocess.CompletedProcess[str]":

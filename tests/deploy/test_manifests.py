@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler_service.config import OTHER_NAMES, Settings
+from scheduler_service.config.settings import OTHER_NAMES, Settings
 from tests.support.manifests import DEPLOY, documents, is_pinned
 from tests.support.processes import REPOSITORY
 

@@ -11,7 +11,7 @@ import pytest
 from typer.main import get_command
 
 from scheduler_service.cli.program import app
-from scheduler_service.config import OTHER_NAMES, PREFIX, Settings
+from scheduler_service.config.settings import OTHER_NAMES, PREFIX, Settings
 from tests.support.processes import REPOSITORY
 
 FOLDERS = ("deploy", "scheduler_service", "tests", "workers")

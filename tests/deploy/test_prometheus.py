@@ -11,7 +11,7 @@ import promql_parser
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from scheduler_service.core.identity import adhoc_run_id
+from itinerary.protocol.identity import adhoc_run_id
 from scheduler_service.core.model import NewRun, RunKind
 from tests.support.leading import LeaderThread
 from tests.support.manifests import DEPLOY, documents

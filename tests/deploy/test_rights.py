@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from scheduler_service.core.identity import adhoc_run_id
+from itinerary.protocol.identity import adhoc_run_id
 from scheduler_service.core.model import NewRun, RunKind
 from scheduler_service.core.run_state import RunState
 from tests.support.leading import LeaderThread
@@ -46,7 +46,7 @@ def test_a_run_needs_no_more_rights_than_the_page_asks_for(redis_server: RedisSe
     leader, worker = redis_user(redis_server, "itinerary"), redis_user(redis_server, "worker")
     run_id = adhoc_run_id("one")
     with (
-        Child([sys.executable, "-m", "workers", "-c", "1"], env=project_env(ITINERARY_REDIS_URL=worker)) as child,
+        Child([sys.executable, "-m", "itinerary", "-c", "1"], env=project_env(ITINERARY_REDIS_URL=worker)) as child,
         LeaderThread(database_role, leader) as one,
     ):
         one.runs.enqueue([NewRun(run_id, RunKind.ADHOC, "itinerary.echo", 0, 0)])

@@ -48,7 +48,7 @@ def after_the_report(sender: Any, state: str | None, **_: Any) -> None:
 signals.task_prerun.connect(before_the_claim, weak=False)
 signals.task_postrun.connect(before_the_report, weak=False)
 
-from workers.celery_app import app_of_environment  # noqa: E402
+from itinerary.worker.celery_app import app_of_environment  # noqa: E402
 
 app = app_of_environment()
 # Silence counts as a dead connection sooner than in the product, so that a test need not wait so long.

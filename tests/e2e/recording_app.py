@@ -1,4 +1,4 @@
-"""A user's own Celery app. It knows this product by one line, `workers.attach(app)`.
+"""A user's own Celery app. It knows this product by one line, `itinerary.attach(app)`.
 
 Its tasks record what really happened: the truth that the database's history is held against.
 """
@@ -8,11 +8,11 @@ import time
 
 from celery import Celery
 
-import workers
+import itinerary
 from tests.support.recording import record
 
 app = Celery("recording", broker=os.environ["ITINERARY_REDIS_URL"])
-workers.attach(app)
+itinerary.attach(app)
 
 
 @app.task(name="recording.note", bind=True)
@@ -29,7 +29,7 @@ def tell_time(self) -> str:
     record("start", self.request.id)
     time.sleep(0.1)  # two at once would be seen to be
     record("end", self.request.id)
-    return workers.current_run().scheduled_at.isoformat()
+    return itinerary.current_run().scheduled_at.isoformat()
 
 
 @app.task(name="recording.explode", bind=True)

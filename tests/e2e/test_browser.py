@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from scheduler_service.adapters.database import Database, host_now
-from scheduler_service.adapters.migrations import upgrade
-from scheduler_service.client import Client
+from itinerary.client.sync import Client
+from scheduler_service.sql.database import Database, host_now
+from scheduler_service.sql.migrations import upgrade
 from tests.support.browser import Browser, find_browser
 from tests.support.placed_jobs import cluster
 from tests.support.running import Running

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url, text
 
-from scheduler_service.adapters.migrations import upgrade
+from scheduler_service.sql.migrations import upgrade
 from tests.support.fault_bed import LOST_SECONDS, TTL_SECONDS, FaultBed
 from tests.support.postgres_server import PostgresServer, create_database
 from tests.support.processes import wait_until

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from scheduler_service.core.instants import SECOND
+from itinerary.protocol.instants import SECOND
 from scheduler_service.core.model import Run
 from scheduler_service.core.run_state import RunState
 from tests.support.fault_bed import FaultBed

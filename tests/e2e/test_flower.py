@@ -103,7 +103,7 @@ def test_without_a_password_it_does_not_start(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("setting", "most"), [({}, 10_000), ({"ITINERARY_FLOWER_MAX_TASKS": "77"}, 77)])
 def test_flower_keeps_a_bounded_number_of_tasks(setting: dict[str, str], most: int) -> None:
-    ask = "from celery import Celery; from scheduler_service.config import load_settings\n"
+    ask = "from celery import Celery; from scheduler_service.config.settings import load_settings\n"
     ask += "from scheduler_service.flower_server.serve import guarded_flower\n"
     ask += "print('keeps', guarded_flower(load_settings(), 'x', Celery()).events.state.max_tasks_in_memory)"
     with Child([sys.executable, "-c", ask], env=project_env(**setting)) as child:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from scheduler_service.client import Client
+from itinerary.client.sync import Client
 from tests.support.processes import wait_until
 from tests.support.records import occurrences, steps
 from tests.support.whole_system import System

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from scheduler_service.client import Client
+from itinerary.client.sync import Client
 from tests.support.command_line import COMMAND
-from tests.support.processes import REPOSITORY, Child, project_env, wait_until
+from tests.support.processes import CHECKOUT, Child, project_env, wait_until
 from tests.support.running import Running
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -44,7 +44,7 @@ class Shop:
         self.folder = folder
         self.module = folder / "shop.py"
         self.module.write_text(SHOP.replace("BROKER", broker))
-        self.env = project_env(PYTHONPATH=f"{folder}:{REPOSITORY}", ITINERARY_REDIS_URL=broker, NO_COLOR="1")
+        self.env = project_env(PYTHONPATH=f"{folder}:{CHECKOUT}", ITINERARY_REDIS_URL=broker, NO_COLOR="1")
 
     def celery(self, *words: str) -> Child:
         return Child([sys.executable, "-m", "celery", "-A", "shop", *words], env=self.env, cwd=self.folder)

@@ -15,7 +15,7 @@ def test_what_goes_wrong_is_told_once_whoever_is_killed(tmp_path: Path, postgres
     with (
         WebhookReceiver(503, 200) as receiver,
         Deployment(
-            tmp_path, postgres_url, app="workers.celery_app:app",
+            tmp_path, postgres_url, app="itinerary.worker.celery_app:app",
             ITINERARY_NOTIFY_WEBHOOKS=receiver.url, ITINERARY_NOTIFY_SECRET=SECRET, ITINERARY_LEASE_TTL="1s",
             ITINERARY_NOTIFY_ALLOW_PRIVATE="true",
         ) as deployed,

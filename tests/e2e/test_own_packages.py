@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler_service.run_file import REDIS_FILE
+from scheduler_service.runtime.run_file import REDIS_FILE
 from tests.support.processes import REPOSITORY, Child, project_env, wait_until
 from tests.support.running import Running
 
@@ -41,9 +41,7 @@ def command(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.syspath_prepend(str(REPOSITORY / "deploy"))
     import environments  # type: ignore[import-not-found]
 
-    text = environments.LAUNCHER.format(
-        root=environments.quoted(REPOSITORY), python=environments.quoted(Path(sys.executable))
-    )
+    text = environments.LAUNCHER.format(python=environments.quoted(Path(sys.executable)))
     path = folder / "command"
     path.write_text(text)
     path.chmod(0o755)

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from scheduler_service.client import enqueue_in
+from itinerary.client.sync import enqueue_in
 from tests.support.deployment import Deployment
 from tests.support.pgbouncer import ABSENT, PgBouncer, find_pgbouncer
 from tests.support.processes import wait_until

@@ -13,9 +13,9 @@ from urllib.parse import quote, unquote
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
-from scheduler_service.client import Client
-from scheduler_service.core.instants import parse_instant
-from scheduler_service.core.trace_ids import trace_id_of
+from itinerary.client.sync import Client
+from itinerary.protocol.instants import parse_instant
+from itinerary.protocol.trace_ids import trace_id_of
 from tests.support.otlp_receiver import OtlpReceiver, Received
 from tests.support.processes import wait_until
 from tests.support.running import Running

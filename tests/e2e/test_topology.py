@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from scheduler_service.client import Client
+from itinerary.client.sync import Client
 from tests.support.processes import wait_until
 from tests.support.records import occurrences, read_truth, seconds
 from tests.support.topology import Load, Topology, eventually

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 import pytest
 from sqlalchemy import text
 
-from scheduler_service.adapters.database import Database
-from scheduler_service.client import ApiError, Client, NoAnswer
+from itinerary.client.sync import ApiError, Client, NoAnswer
+from scheduler_service.sql.database import Database
 from tests.support.processes import alive, wait_until
 from tests.support.running import Running
 

@@ -6,11 +6,11 @@ import time
 from celery import Celery
 from opentelemetry import trace
 
-import workers
-from scheduler_service.client import Client
+import itinerary
+from itinerary.client.sync import Client
 
 app = Celery("shop", broker=os.environ["ITINERARY_REDIS_URL"])
-workers.attach(app)
+itinerary.attach(app)
 tracer = trace.get_tracer("shop")
 
 

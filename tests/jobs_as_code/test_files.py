@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_service.core.errors import BadValue, BadValues, ItineraryError
-from scheduler_service.core.instants import DAY, MINUTE, parse_instant
-from scheduler_service.core.job_body import definition_of, read_job
-from scheduler_service.core.job_plan import read_source
-from scheduler_service.core.schedule import occurrences
+from itinerary.protocol.errors import BadValue, BadValues, ItineraryError
+from itinerary.protocol.instants import DAY, MINUTE, parse_instant
+from scheduler_service.core.contract.job_json import definition_of, read_job
+from scheduler_service.core.contract.job_plan import read_source
+from scheduler_service.core.schedules.schedule import occurrences
 from scheduler_service.jobs_as_code.reading import read_jobs, read_place, source_of_place
 from scheduler_service.jobs_as_code.texts import Format, read_text_as, write_text_as
 from scheduler_service.jobs_as_code.writing import short_body

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from celery import Celery
 
-from scheduler_service.core.errors import BadValue, BadValues
-from scheduler_service.core.job_body import definition_of, read_job
+from itinerary.protocol.errors import BadValue, BadValues
+from scheduler_service.core.contract.job_json import definition_of, read_job
 from scheduler_service.jobs_as_code import Schedule
 
 app = Celery("shop")

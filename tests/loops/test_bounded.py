@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from scheduler_service.bounded import addresses_of, connected
+from itinerary.net.bounded import addresses_of, connected
 from tests.support.dead_hosts import dead_hosts, resolved_to
 from tests.support.processes import free_port
 

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 import pytest
 
-from scheduler_service.adapters.metrics import PrometheusMeter
-from scheduler_service.core.effects import ForgetAttempts, Publish
-from scheduler_service.core.errors import BrokerUnavailable, LeaseLost
-from scheduler_service.core.feedback import Published, PublishUncertain
-from scheduler_service.core.instants import SECOND
+from itinerary.protocol.errors import BrokerUnavailable, LeaseLost
+from itinerary.protocol.instants import SECOND
+from scheduler_service.core.leader.commands import ForgetAttempts, Publish
+from scheduler_service.core.leader.results import Published, PublishUncertain
 from scheduler_service.core.model import Lease, ReleasedRun
 from scheduler_service.loops import broker_thread
 from scheduler_service.loops.broker_thread import BrokerThread
-from scheduler_service.loops.lease_keeper import LeaseKeeper
+from scheduler_service.loops.lease_renewer import LeaseKeeper
 from scheduler_service.loops.mailbox import Mailbox, monotonic
+from scheduler_service.metrics.leader import PrometheusMeter
 from tests.support.fake_store import FakeStore
 from tests.support.fakes_redis import FakeClaims, FakeDispatcher, FakeInbox
 

@@ -6,15 +6,15 @@ from contextlib import closing
 
 import pytest
 
-from scheduler_service.adapters.metrics import PrometheusMeter
-from scheduler_service.adapters.redis_inbox import RedisInbox
-from scheduler_service.core.feedback import InboxRead
-from scheduler_service.core.instants import SECOND, Duration
-from scheduler_service.core.listening import NEVER, Listened
-from scheduler_service.core.messages import CancelRun
-from scheduler_service.core.wire import AGAIN_FIELD, entry
+from itinerary.protocol.instants import SECOND, Duration
+from itinerary.protocol.wire import AGAIN_FIELD, entry
+from scheduler_service.broker.inbox import RedisInbox
+from scheduler_service.core.leader.messages import CancelRun
+from scheduler_service.core.leader.poll_state import NEVER, Listened
+from scheduler_service.core.leader.results import InboxRead
 from scheduler_service.loops.inbox_reader import InboxReader, parts
 from scheduler_service.loops.mailbox import Mailbox
+from scheduler_service.metrics.leader import PrometheusMeter
 from scheduler_service.ports.broker import Inbox, InboxBatch
 from tests.support.fakes_redis import FakeInbox
 from tests.support.processes import wait_until

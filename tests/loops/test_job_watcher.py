@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from scheduler_service.core.feedback import JobsRead
+from scheduler_service.core.leader.results import JobsRead
 from scheduler_service.core.model import JobHistory
 from scheduler_service.loops.job_watcher import JobWatcher
 from scheduler_service.loops.mailbox import Mailbox

@@ -8,9 +8,9 @@ import urllib.request
 
 import pytest
 
-from scheduler_service.core.errors import ItineraryError
-from scheduler_service.core.instants import MINUTE, SECOND
-from scheduler_service.leader_port import SILENT_FOR, leader_port
+from itinerary.protocol.errors import ItineraryError
+from itinerary.protocol.instants import MINUTE, SECOND
+from scheduler_service.observability.leader_port import SILENT_FOR, leader_port
 from tests.support.command_line import Itinerary
 from tests.support.leading import LeaderThread
 from tests.support.processes import Child, free_port, project_env, wait_until

@@ -10,27 +10,27 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from scheduler_service.adapters import webhook
-from scheduler_service.adapters.database import Database, host_now
-from scheduler_service.adapters.notice_metrics import NoticeMetrics
-from scheduler_service.adapters.notice_tables import deliveries, notices
-from scheduler_service.adapters.sql_conditions import SqlConditions
-from scheduler_service.adapters.sql_leader import SqlLeaderStore
-from scheduler_service.adapters.sql_lease import SqlLeaseStore
-from scheduler_service.adapters.sql_outbox import SqlOutbox
-from scheduler_service.adapters.webhook import Webhook
-from scheduler_service.core.effects import Apply, Transition
-from scheduler_service.core.errors import StoreUnavailable
-from scheduler_service.core.instants import HOUR, MINUTE, SECOND
+from itinerary.protocol.errors import StoreUnavailable
+from itinerary.protocol.instants import HOUR, MINUTE, SECOND
+from scheduler_service.config.notify import signing_key
+from scheduler_service.core.leader.commands import Apply, Transition
 from scheduler_service.core.model import Lease, NewRun
-from scheduler_service.core.notices import Notice
+from scheduler_service.core.notifications.notices import Notice
+from scheduler_service.core.notifications.topics import TOPICS, Topic
 from scheduler_service.core.run_state import Event, RunState
-from scheduler_service.core.topics import TOPICS, Topic
 from scheduler_service.loops import notifier
-from scheduler_service.loops.courier import Courier
+from scheduler_service.loops.delivery_worker import Courier
 from scheduler_service.loops.notifier import LeadersNotifier, Rules, Watchman
-from scheduler_service.notify_settings import signing_key
+from scheduler_service.metrics.notices import NoticeMetrics
+from scheduler_service.notify import webhook
+from scheduler_service.notify.webhook import Webhook
 from scheduler_service.ports.notices import Backlog, Delivery, Target
+from scheduler_service.sql.conditions import SqlConditions
+from scheduler_service.sql.database import Database, host_now
+from scheduler_service.sql.leader.store import SqlLeaderStore
+from scheduler_service.sql.lease import SqlLeaseStore
+from scheduler_service.sql.notice_tables import deliveries, notices
+from scheduler_service.sql.outbox import SqlOutbox
 from tests.support.processes import wait_until
 from tests.support.store_bed import a_job, occurrence, one_off, sql_bed
 from tests.support.webhook_receiver import SECRET, WebhookReceiver, is_signed

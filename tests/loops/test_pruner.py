@@ -9,17 +9,17 @@ import pytest
 from sqlalchemy import insert
 from structlog.testing import capture_logs
 
-from scheduler_service.adapters.database import Database, host_now
-from scheduler_service.adapters.metrics import PrometheusMeter
-from scheduler_service.adapters.record_tables import audit_log
-from scheduler_service.adapters.sql_pruning import SqlPruning
-from scheduler_service.core.effects import MakeRuns
-from scheduler_service.core.identity import adhoc_run_id
-from scheduler_service.core.instants import DAY, SECOND, Instant
+from itinerary.protocol.identity import adhoc_run_id
+from itinerary.protocol.instants import DAY, SECOND, Instant
+from scheduler_service.core.leader.commands import MakeRuns
 from scheduler_service.core.model import NewRun, RunKind
 from scheduler_service.core.run_state import RunState
-from scheduler_service.loops.lease_keeper import LeaseKeeper
+from scheduler_service.loops.lease_renewer import LeaseKeeper
 from scheduler_service.loops.pruner import Pruner, Retention
+from scheduler_service.metrics.leader import PrometheusMeter
+from scheduler_service.sql.database import Database, host_now
+from scheduler_service.sql.pruning import SqlPruning
+from scheduler_service.sql.record_tables import audit_log
 from tests.support.leading import LeaderThread
 from tests.support.old_runs import keep, kept_of, old_run
 from tests.support.processes import wait_until

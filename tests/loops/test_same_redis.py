@@ -9,15 +9,15 @@ from fastapi.testclient import TestClient
 from sqlalchemy import make_url
 from structlog.testing import capture_logs
 
-from scheduler_service.adapters.redis_marks import RedisMarks
+from itinerary.protocol.instants import SECOND
 from scheduler_service.api.app import build_app
 from scheduler_service.api.context import ApiContext, system_clock
-from scheduler_service.api.leader_line import LeaderLine
-from scheduler_service.bootstrap import open_stores
+from scheduler_service.api.services.leader_line import LeaderLine
+from scheduler_service.bootstrap.parts import open_stores
+from scheduler_service.broker.marks import RedisMarks
 from scheduler_service.cli.doctor import examine
 from scheduler_service.cli.status import redis_warnings
-from scheduler_service.config import Settings
-from scheduler_service.core.instants import SECOND
+from scheduler_service.config.settings import Settings
 from scheduler_service.core.redis_marks import SAME_REDIS
 from tests.support.leading import LeaderThread
 from tests.support.processes import wait_until

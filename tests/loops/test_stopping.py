@@ -3,7 +3,7 @@
 import signal
 import threading
 
-from scheduler_service.stopping import from_signals
+from scheduler_service.runtime.stopping import from_signals
 
 
 def test_a_signal_stops_what_waits_though_it_comes_while_the_lock_of_the_waiting_is_held() -> None:

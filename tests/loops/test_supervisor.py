@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from scheduler_service.console import Console
-from scheduler_service.supervisor import LONGEST_DELAY, next_delay
+from scheduler_service.runtime.console import Console
+from scheduler_service.runtime.supervisor import LONGEST_DELAY, next_delay
 from tests.support.processes import REPOSITORY, Child, alive, project_env, wait_until
 
 pytestmark = pytest.mark.slow  # real processes, or many round trips

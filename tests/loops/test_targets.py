@@ -19,14 +19,14 @@ import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, Session
 
+from itinerary.protocol.instants import SECOND, parse_instant
 from scheduler_service import api
-from scheduler_service.adapters import mail, webhook
-from scheduler_service.adapters.mail import Mail, mail_of
-from scheduler_service.adapters.webhook import Webhook, signature
-from scheduler_service.core.instants import SECOND, parse_instant
-from scheduler_service.core.notices import test_message as a_test_message
-from scheduler_service.core.topics import Topic
-from scheduler_service.notify_settings import SmtpServer, read_smtp_url, signing_key
+from scheduler_service.config.notify import SmtpServer, read_smtp_url, signing_key
+from scheduler_service.core.notifications.notices import test_message as a_test_message
+from scheduler_service.core.notifications.topics import Topic
+from scheduler_service.notify import mail, webhook
+from scheduler_service.notify.mail import Mail, mail_of
+from scheduler_service.notify.webhook import Webhook, signature
 from scheduler_service.ports.notices import Delivery, DeliveryFailed, DeliveryRefused
 from tests.support.dead_hosts import dead_hosts, resolved_to
 from tests.support.processes import free_port

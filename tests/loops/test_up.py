@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 import redis
 
-from scheduler_service.addresses import Ports, http_url, is_free
-from scheduler_service.config import Settings, load_settings
-from scheduler_service.core.errors import BadValue, ItineraryError
-from scheduler_service.core.job_body import read_job
-from scheduler_service.demo import demo_jobs, with_demo_token
-from scheduler_service.run_file import AlreadyUp, only_one, read_run, write_run
-from scheduler_service.up import address_table, child_env, make_plan, parts_of
+from itinerary.protocol.errors import BadValue, ItineraryError
+from scheduler_service.config.settings import Settings, load_settings
+from scheduler_service.core.contract.job_json import read_job
+from scheduler_service.local.demo import demo_jobs, with_demo_token
+from scheduler_service.local.up import address_table, child_env, make_plan, parts_of
+from scheduler_service.runtime.addresses import Ports, http_url, is_free
+from scheduler_service.runtime.run_file import AlreadyUp, only_one, read_run, write_run
 from tests.support.processes import Child, free_port, project_env, wait_until
 from tests.support.redis_server import RedisServer
 
@@ -97,7 +97,7 @@ def test_two_servers_never_keep_one_folder(tmp_path: Path, ports: Ports) -> None
 
 
 def test_a_second_up_on_the_same_folder_is_refused_and_names_the_first(tmp_path: Path) -> None:
-    hold = "import sys, signal; from scheduler_service.run_file import *; from pathlib import Path\n"
+    hold = "import sys, signal; from scheduler_service.runtime.run_file import *; from pathlib import Path\n"
     hold += "with only_one(Path(sys.argv[1])): print('held', flush=True); signal.pause()"
     with Child([sys.executable, "-c", hold, str(tmp_path)], env=project_env()) as first:
         first.wait_for_line("held")

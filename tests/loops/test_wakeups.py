@@ -8,8 +8,8 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from scheduler_service.client import enqueue_in
-from scheduler_service.core.job_body import read_job
+from itinerary.client.sync import enqueue_in
+from scheduler_service.core.contract.job_json import read_job
 from scheduler_service.core.run_state import RunState
 from scheduler_service.ports.stores import RunFilter
 from tests.support.leading import LeaderThread
@@ -78,7 +78,7 @@ def test_a_thousand_commits_are_a_thousand_runs(one: LeaderThread, url: str) -> 
 
 CRASHING = """
 import os, signal, sys, psycopg
-from scheduler_service.client import enqueue_in
+from itinerary.client.sync import enqueue_in
 mine = psycopg.connect(sys.argv[1])
 print("enqueued", enqueue_in(mine, "demo.task"), flush=True)
 if sys.argv[2] == "commit":

@@ -94,7 +94,7 @@ def _changed(path: Path, mutant: Mutant) -> Iterator[None]:
 def _pytest(tree: Path, tests: Sequence[str], bound_s: float, *, keep_bytecode: bool = False) -> tuple[int | None, str]:
     """pytest's status and output; None where it had to be ended."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    env |= {"PYTHONPATH": str(tree)} | ({} if keep_bytecode else {"PYTHONDONTWRITEBYTECODE": "1"})
+    env |= {"PYTHONPATH": f"{tree}:{tree / 'workers'}"} | ({} if keep_bytecode else {"PYTHONDONTWRITEBYTECODE": "1"})
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-o", "timeout=60", *tests]
     child = subprocess.Popen(
         command, cwd=tree, env=env, start_new_session=True, text=True,

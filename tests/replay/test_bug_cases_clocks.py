@@ -7,9 +7,9 @@ from typing import Final
 
 import pytest
 
-from scheduler_service.core.effects import Release
-from scheduler_service.core.errors import LeaseLost
-from scheduler_service.core.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND, format_instant
+from itinerary.protocol.errors import LeaseLost
+from itinerary.protocol.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND, format_instant
+from scheduler_service.core.leader.commands import Release
 from scheduler_service.core.run_state import RunState
 from tests.support.moments import at
 from tests.support.replay import cron, starts_of, world_at

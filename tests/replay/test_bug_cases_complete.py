@@ -20,7 +20,7 @@ ELSEWHERE: Final = {
             "test_a_task_whose_process_dies_is_reported_once_and_the_worker_goes_on"),
     "B24": ("a real worker lives through a real Redis that is killed", "tests/workers/test_worker_faults.py",
             "test_a_task_that_runs_while_redis_is_killed_starts_once_and_its_result_arrives"),
-    "B26": ("a real broker that is away", "tests/loops/test_leader.py",
+    "B26": ("a real broker that is away", "tests/loops/test_election.py",
             "test_a_broker_that_is_away_leaves_runs_pending_and_publishing_resumes_by_itself"),
     "B27": ("the worker holds its report until Redis has it", "tests/workers/test_worker_faults.py",
             "test_a_report_is_held_while_redis_is_frozen"),

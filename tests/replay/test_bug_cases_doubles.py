@@ -2,8 +2,8 @@
 
 import pytest
 
-from scheduler_service.core.identity import occurrence_run_id
-from scheduler_service.core.instants import HOUR, MILLISECOND, MINUTE, SECOND
+from itinerary.protocol.identity import occurrence_run_id
+from itinerary.protocol.instants import HOUR, MILLISECOND, MINUTE, SECOND
 from tests.support.moments import at
 from tests.support.replay import beating, cron, starts_of, world_at
 from tests.support.world import attempt_of

@@ -5,10 +5,10 @@ from itertools import pairwise
 
 import pytest
 
-from scheduler_service.core.errors import BadValue
-from scheduler_service.core.instants import DAY, HOUR, MINUTE, SECOND
-from scheduler_service.core.preview import preview
-from scheduler_service.core.schedule import next_after, parse_schedule, upcoming
+from itinerary.protocol.errors import BadValue
+from itinerary.protocol.instants import DAY, HOUR, MINUTE, SECOND
+from scheduler_service.core.schedules.preview import preview
+from scheduler_service.core.schedules.schedule import next_after, parse_schedule, upcoming
 from tests.support.moments import at, schedule_of, texts
 from tests.support.replay import cron, starts_of, world_at
 

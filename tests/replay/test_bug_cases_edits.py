@@ -2,9 +2,9 @@
 
 import pytest
 
-from scheduler_service.core.feedback import JobsRead
-from scheduler_service.core.instants import DAY, HOUR, MINUTE, SECOND
-from scheduler_service.core.job_body import read_job
+from itinerary.protocol.instants import DAY, HOUR, MINUTE, SECOND
+from scheduler_service.core.contract.job_json import read_job
+from scheduler_service.core.leader.results import JobsRead
 from scheduler_service.core.run_state import RunState
 from tests.support.moments import at
 from tests.support.replay import cron, starts_of, world_at

@@ -6,18 +6,18 @@ from contextlib import contextmanager
 
 import pytest
 
-from scheduler_service.adapters.metrics import PrometheusMeter
-from scheduler_service.config import load_settings
-from scheduler_service.core.errors import BadValue, BadValues, LeaseLost
-from scheduler_service.core.instants import HOUR, MINUTE, SECOND, Instant
-from scheduler_service.core.job_body import read_job
-from scheduler_service.core.looks import ReadDue
+from itinerary.protocol.errors import BadValue, BadValues, LeaseLost
+from itinerary.protocol.instants import HOUR, MINUTE, SECOND, Instant
+from scheduler_service.config.settings import load_settings
+from scheduler_service.core.contract.job_json import read_job
+from scheduler_service.core.leader.poll_state import ReadDue
+from scheduler_service.core.leader.state import CoreSettings
 from scheduler_service.core.run_state import RunState
-from scheduler_service.core.state import CoreSettings
-from scheduler_service.loops.leader import Leader
-from scheduler_service.loops.lease_keeper import renewed_every
+from scheduler_service.loops.election import Leader
+from scheduler_service.loops.lease_renewer import renewed_every
 from scheduler_service.loops.mailbox import monotonic
 from scheduler_service.loops.scheduler_loop import Outside
+from scheduler_service.metrics.leader import PrometheusMeter
 from tests.support.fake_rows import LeaseRow
 from tests.support.fake_store import FakeStore
 from tests.support.fakes_redis import FakeClaims, FakeDispatcher, FakeInbox, FakeMarks

@@ -5,20 +5,20 @@ from itertools import pairwise
 
 import pytest
 
-from scheduler_service.adapters.celery_dispatcher import publishing_app
-from scheduler_service.adapters.redis_client import connect
-from scheduler_service.core.fields import unread_retry
-from scheduler_service.core.instants import HOUR, MINUTE, SECOND, format_instant
+from itinerary.protocol.instants import HOUR, MINUTE, SECOND, format_instant
+from itinerary.protocol.run_fields import RetryPolicy
+from itinerary.protocol.wire import entry
+from itinerary.worker.celery_app import make_app
+from scheduler_service.broker.client import connect
+from scheduler_service.broker.dispatcher import publishing_app
+from scheduler_service.core.contract.fields import unread_retry
 from scheduler_service.core.model import ActiveRun, RunKind
 from scheduler_service.core.policies import backoff, next_attempt
-from scheduler_service.core.run_fields import RetryPolicy
 from scheduler_service.core.run_state import RunState
-from scheduler_service.core.wire import entry
-from scheduler_service.loops.lease_keeper import LeaseKeeper
+from scheduler_service.loops.lease_renewer import LeaseKeeper
 from tests.support.moments import at
 from tests.support.replay import InDoubt, beating, cron, starts_of, world_at
 from tests.support.world import attempt_of
-from workers.celery_app import make_app
 
 ERROR = {"error": {"type": "ValueError", "message": "no", "traceback": None}}
 

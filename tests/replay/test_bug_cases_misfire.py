@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from scheduler_service.core.instants import DAY, HOUR, MINUTE, SECOND, Instant
+from itinerary.protocol.instants import DAY, HOUR, MINUTE, SECOND, Instant
 from scheduler_service.core.run_state import RunState
 from tests.support.moments import at
 from tests.support.replay import cron, starts_of, world_at

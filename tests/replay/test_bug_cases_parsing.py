@@ -10,9 +10,9 @@ from typing import Final
 
 import pytest
 
-from scheduler_service.core.instants import DAY, MINUTE
-from scheduler_service.core.schedule import latest, occurrences, parse_schedule, upcoming
-from scheduler_service.core.words import describe
+from itinerary.protocol.instants import DAY, MINUTE
+from scheduler_service.core.schedules.describe import describe
+from scheduler_service.core.schedules.schedule import latest, occurrences, parse_schedule, upcoming
 from tests.support.moments import at, schedule_of, texts
 from tests.support.replay import cron, starts_of, world_at
 
@@ -99,7 +99,7 @@ def test_a_name_in_any_script_is_logged_under_the_plainest_locale() -> None:
     """B31, celery/django-celery-beat#54, celery/django-celery-beat#10, celery/celery#1386."""
     program = (
         "import structlog\n"
-        "from scheduler_service.logs import configure_logs\n"
+        "from scheduler_service.observability.logs import configure_logs\n"
         f"configure_logs('json'); structlog.get_logger('x').info('job made', title={ODD_NAME!a})\n"
         f"configure_logs('console'); structlog.get_logger('y').info('job made', title={ODD_NAME!a})\n"
     )

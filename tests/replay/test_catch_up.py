@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler_service.core.identity import split_task_id
-from scheduler_service.core.instants import SECOND, Duration
+from itinerary.protocol.identity import split_task_id
+from itinerary.protocol.instants import SECOND, Duration
 from scheduler_service.core.run_state import RunState
 from tests.support.history import history_of
 from tests.support.replay import world_at

@@ -6,11 +6,11 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Self
 
-from scheduler_service.adapters.redis_inbox import RedisInbox
-from scheduler_service.api.examples import EXAMPLES
-from scheduler_service.core.instants import MILLISECOND
-from scheduler_service.core.messages import CancelRun, InboxMessage, JobChanged, Query, RunEnqueued, decode
-from scheduler_service.core.placements import RebalanceAsked
+from itinerary.protocol.instants import MILLISECOND
+from scheduler_service.api.openapi.examples import EXAMPLES
+from scheduler_service.broker.inbox import RedisInbox
+from scheduler_service.core.balancing.placements import RebalanceAsked
+from scheduler_service.core.leader.messages import CancelRun, InboxMessage, JobChanged, Query, RunEnqueued, decode
 from tests.support.processes import wait_until
 
 STATISTICS: dict[str, Any] = {

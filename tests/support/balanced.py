@@ -3,11 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
-from scheduler_service.core.balancer import Balancer
-from scheduler_service.core.instants import HOUR, Duration, Instant, format_duration, parse_instant
-from scheduler_service.core.job_body import read_job
-from scheduler_service.core.model import Job
-from scheduler_service.core.placements import (
+from itinerary.protocol.instants import HOUR, Duration, Instant, format_duration, parse_instant
+from scheduler_service.core.balancing.balancer import Balancer
+from scheduler_service.core.balancing.placements import (
     FollowJobs,
     Placement,
     PlacesFound,
@@ -17,6 +15,8 @@ from scheduler_service.core.placements import (
     RebalancePlanned,
     placed,
 )
+from scheduler_service.core.contract.job_json import read_job
+from scheduler_service.core.model import Job
 
 NOW = parse_instant("2026-11-30T10:00:00Z")
 

@@ -14,20 +14,20 @@ from typing import Any, Final
 from sqlalchemy import Connection, event
 from uuid_utils.compat import uuid7
 
-from scheduler_service.adapters.celery_dispatcher import CeleryDispatcher, publishing_app
-from scheduler_service.adapters.database import Database
-from scheduler_service.adapters.metrics import PrometheusMeter
-from scheduler_service.adapters.redis_claims import RedisClaims
-from scheduler_service.adapters.redis_inbox import RedisInbox
-from scheduler_service.adapters.redis_marks import RedisMarks
-from scheduler_service.adapters.sql_leader import SqlLeaderStore
-from scheduler_service.adapters.sql_lease import SqlLeaseStore
-from scheduler_service.bootstrap import core_settings, wakeups_of
-from scheduler_service.config import Settings
-from scheduler_service.core.effects import Apply, MakeRuns
+from scheduler_service.bootstrap.parts import core_settings, wakeups_of
+from scheduler_service.broker.claims import RedisClaims
+from scheduler_service.broker.dispatcher import CeleryDispatcher, publishing_app
+from scheduler_service.broker.inbox import RedisInbox
+from scheduler_service.broker.marks import RedisMarks
+from scheduler_service.config.settings import Settings
+from scheduler_service.core.leader.commands import Apply, MakeRuns
 from scheduler_service.core.model import ReleasedRun
-from scheduler_service.loops.leader import Leader
+from scheduler_service.loops.election import Leader
 from scheduler_service.loops.scheduler_loop import Outside
+from scheduler_service.metrics.leader import PrometheusMeter
+from scheduler_service.sql.database import Database
+from scheduler_service.sql.leader.store import SqlLeaderStore
+from scheduler_service.sql.lease import SqlLeaseStore
 
 POINTS: Final = {
     "the term is taken, nothing is read": "before cursor",

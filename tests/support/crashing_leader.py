@@ -11,9 +11,9 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from scheduler_service.bootstrap import run_until_signalled
-from scheduler_service.config import load_settings
-from scheduler_service.logs import configure_logs
+from scheduler_service.bootstrap.parts import run_until_signalled
+from scheduler_service.config.settings import load_settings
+from scheduler_service.observability.logs import configure_logs
 from tests.support.crash_points import Trap, open_watched_leader
 from tests.support.processes import wait_until
 

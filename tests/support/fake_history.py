@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from scheduler_service.core.explain_facts import Version
-from scheduler_service.core.instants import Instant
+from itinerary.protocol.instants import Instant
+from scheduler_service.core.explain.facts import Version
 from scheduler_service.core.model import Gap
 from scheduler_service.core.policies import OVERLAP_WORD
 from scheduler_service.core.run_state import ACTIVE, RunState

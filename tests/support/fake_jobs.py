@@ -3,15 +3,15 @@
 from dataclasses import replace
 from typing import Any, Literal
 
-from scheduler_service.adapters.paging import page_of, read_cursor
+from itinerary.protocol.errors import Conflict, NotFound, StaleVersion
+from itinerary.protocol.instants import MICROSECOND, Instant
 from scheduler_service.core.audit import Deed
-from scheduler_service.core.errors import Conflict, NotFound, StaleVersion
-from scheduler_service.core.instants import MICROSECOND, Instant
-from scheduler_service.core.job_body import definition_of, job_body, read_stored_job
+from scheduler_service.core.balancing.placements import carry_place
+from scheduler_service.core.contract.job_json import definition_of, job_body, read_stored_job
+from scheduler_service.core.contract.unknown_fields import carried
 from scheduler_service.core.model import Job
-from scheduler_service.core.placements import carry_place
-from scheduler_service.core.unknown_fields import carried
 from scheduler_service.ports.stores import Page
+from scheduler_service.sql.paging import page_of, read_cursor
 from tests.support.fake_rows import JobRow, Tables, as_json
 
 

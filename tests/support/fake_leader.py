@@ -4,8 +4,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from scheduler_service.adapters.setting_aside import note, storable, without_payload
-from scheduler_service.core.effects import (
+from itinerary.protocol.errors import RowRefused
+from itinerary.protocol.instants import DAY, MICROSECOND, MINUTE, Instant
+from scheduler_service.core.balancing.placements import MovedBefore, PlaceJobs, Placement, placed
+from scheduler_service.core.balancing.rebalance_record import last_moved, record_body
+from scheduler_service.core.leader.commands import (
     CANCELLED_RUNNING,
     Apply,
     LateReport,
@@ -16,13 +19,10 @@ from scheduler_service.core.effects import (
     Retract,
     Transition,
 )
-from scheduler_service.core.errors import RowRefused
-from scheduler_service.core.instants import DAY, MICROSECOND, MINUTE, Instant
 from scheduler_service.core.model import ActiveRun, Attempt, Cursor, Gap, JobHistory, Lease, NewRun, RunKind
-from scheduler_service.core.placements import MovedBefore, PlaceJobs, Placement, placed
-from scheduler_service.core.rebalance_record import last_moved, record_body
 from scheduler_service.core.run_state import ACTIVE, FINAL, WAITING, Event, RunState, can_move
 from scheduler_service.ports.stores import Moved
+from scheduler_service.sql.leader.quarantine import note, storable, without_payload
 from tests.support.fake_looks import FakeLooks
 from tests.support.fake_rows import AttemptRow, JobRow, RunRow, Tables, as_json, refuse_unstorable, task_error
 

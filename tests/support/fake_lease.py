@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from scheduler_service.core.errors import LeaseLost
-from scheduler_service.core.explain_facts import Term
-from scheduler_service.core.instants import SECOND, Duration, Instant
+from itinerary.protocol.errors import LeaseLost
+from itinerary.protocol.instants import SECOND, Duration, Instant
+from scheduler_service.core.explain.facts import Term
 from scheduler_service.core.model import Lease
 from scheduler_service.core.redis_marks import Marks
-from scheduler_service.core.zone_rules import rules_in_use
+from scheduler_service.core.schedules.zone_rules import rules_in_use
 from scheduler_service.ports.leases import LeaseView
 from tests.support.fake_rows import LeaseRow, Tables
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from scheduler_service.core.instants import Instant
-from scheduler_service.core.looks import CancelsRead, ExpiredRead, OverdueRead, Place
+from itinerary.protocol.instants import Instant
+from scheduler_service.core.leader.poll_state import CancelsRead, ExpiredRead, OverdueRead, Place
 from scheduler_service.core.model import ActiveRun, RunKind
 from scheduler_service.core.run_state import ACTIVE, WAITING, RunState
 from tests.support.fake_rows import RunRow, Tables

@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from scheduler_service.adapters.column_types import FIRST_INSTANT, LAST_INSTANT, dump_json
-from scheduler_service.adapters.database import can_hold
+from itinerary.protocol.errors import LeaseLost, RowRefused
+from itinerary.protocol.instants import Duration, Instant
+from itinerary.protocol.run_fields import RetryPolicy
 from scheduler_service.core.audit import AuditEntry, Deed
-from scheduler_service.core.effects import LateReport, RecordStatistics
-from scheduler_service.core.errors import LeaseLost, RowRefused
-from scheduler_service.core.explain_facts import Term
-from scheduler_service.core.instants import Duration, Instant
+from scheduler_service.core.explain.facts import Term
+from scheduler_service.core.leader.commands import LateReport, RecordStatistics
 from scheduler_service.core.model import (
     ActiveRun,
     Attempt,
@@ -27,8 +26,9 @@ from scheduler_service.core.model import (
     RunKind,
     TaskError,
 )
-from scheduler_service.core.run_fields import RetryPolicy
 from scheduler_service.core.run_state import RunState
+from scheduler_service.sql.column_types import FIRST_INSTANT, LAST_INSTANT, dump_json
+from scheduler_service.sql.database import can_hold
 
 
 @dataclass(slots=True)

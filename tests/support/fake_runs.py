@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from scheduler_service.adapters.paging import page_of, read_cursor
+from itinerary.protocol.errors import Conflict, NotFound
+from itinerary.protocol.instants import format_instant
 from scheduler_service.core.audit import Deed
-from scheduler_service.core.errors import Conflict, NotFound
-from scheduler_service.core.instants import format_instant
 from scheduler_service.core.model import NewRun, Run
 from scheduler_service.core.run_state import FINAL, WAITING, RunState
 from scheduler_service.ports.stores import Page, RunFilter
+from scheduler_service.sql.paging import page_of, read_cursor
 from tests.support.fake_rows import RunRow, Tables, refuse_unstorable
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from scheduler_service.core.instants import Instant
+from itinerary.protocol.instants import Instant
 from tests.support.fake_history import FakeHistoryStore
 from tests.support.fake_jobs import FakeJobStore
 from tests.support.fake_leader import FakeLeaderStore

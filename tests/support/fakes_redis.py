@@ -7,13 +7,13 @@ from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from scheduler_service.core.errors import BrokerUnavailable
-from scheduler_service.core.feedback import ServerGeneration
-from scheduler_service.core.identity import task_id
-from scheduler_service.core.instants import MILLISECOND, SECOND, Duration, Instant
+from itinerary.protocol.errors import BrokerUnavailable
+from itinerary.protocol.identity import task_id
+from itinerary.protocol.instants import MILLISECOND, SECOND, Duration, Instant
+from itinerary.protocol.wire import entry
+from scheduler_service.core.leader.results import ServerGeneration
 from scheduler_service.core.model import ReleasedRun
 from scheduler_service.core.redis_marks import Marks
-from scheduler_service.core.wire import entry
 from scheduler_service.ports.broker import InboxBatch, QueueHead
 
 

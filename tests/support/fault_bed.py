@@ -18,20 +18,20 @@ import redis
 from sqlalchemy import text
 from uuid_utils.compat import uuid7
 
-from scheduler_service.adapters.database import Database
-from scheduler_service.adapters.redis_client import connect
-from scheduler_service.adapters.redis_inbox import RedisInbox
-from scheduler_service.adapters.sql_jobs import SqlJobStore
-from scheduler_service.adapters.sql_lease import SqlLeaseStore
-from scheduler_service.adapters.sql_runs import SqlRunStore
+from itinerary.protocol.errors import BrokerUnavailable, StoreUnavailable
+from itinerary.protocol.identity import adhoc_run_id
+from itinerary.protocol.instants import SECOND, to_datetime
+from itinerary.protocol.run_fields import RetryPolicy
+from scheduler_service.broker.client import connect
+from scheduler_service.broker.inbox import RedisInbox
 from scheduler_service.cli.invariants import findings, read_record
-from scheduler_service.core.errors import BrokerUnavailable, StoreUnavailable
-from scheduler_service.core.history import Tolerance
-from scheduler_service.core.identity import adhoc_run_id
-from scheduler_service.core.instants import SECOND, to_datetime
-from scheduler_service.core.job_body import read_job
+from scheduler_service.core.contract.job_json import read_job
+from scheduler_service.core.invariants.history import Tolerance
 from scheduler_service.core.model import NewRun, Run, RunKind
-from scheduler_service.core.run_fields import RetryPolicy
+from scheduler_service.sql.database import Database
+from scheduler_service.sql.jobs import SqlJobStore
+from scheduler_service.sql.lease import SqlLeaseStore
+from scheduler_service.sql.runs import SqlRunStore
 from tests.support.processes import Child, project_env, wait_until
 from tests.support.records import Truth, read_truth
 
@@ -142,7 +142,7 @@ class FaultBed(AbstractContextManager["FaultBed"]):
 
     def worker(self, *, queues: str = "default", concurrency: int = 2, wait: bool = True, **settings: str) -> Child:
         """Start a worker of the faulty app, ready when this returns."""
-        words = ["-m", "workers", "--app", "tests.e2e.faulty_app:app", "-c", str(concurrency), "-Q", queues]
+        words = ["-m", "itinerary", "--app", "tests.e2e.faulty_app:app", "-c", str(concurrency), "-Q", queues]
         child = self._start(f"worker-{next(self._numbers)}", words, **settings)
         if wait:
             child.wait_for_line("ready.", 30)

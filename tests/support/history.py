@@ -1,7 +1,7 @@
 """The history that a fake store holds, as the invariants read it."""
 
-from scheduler_service.core.history import History, RunFacts
-from scheduler_service.core.instants import Instant
+from itinerary.protocol.instants import Instant
+from scheduler_service.core.invariants.history import History, RunFacts
 from tests.support.fake_rows import RunRow
 from tests.support.fake_store import FakeStore
 

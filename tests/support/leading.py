@@ -5,23 +5,23 @@ from contextlib import AbstractContextManager, ExitStack, closing
 from types import TracebackType
 from typing import Self
 
-from scheduler_service.adapters.celery_dispatcher import CeleryDispatcher, publishing_app
-from scheduler_service.adapters.database import Database, host_now
-from scheduler_service.adapters.metrics import PrometheusMeter
-from scheduler_service.adapters.redis_claims import RedisClaims
-from scheduler_service.adapters.redis_inbox import RedisInbox
-from scheduler_service.adapters.redis_marks import RedisMarks
-from scheduler_service.adapters.sql_jobs import SqlJobStore
-from scheduler_service.adapters.sql_leader import SqlLeaderStore
-from scheduler_service.adapters.sql_lease import SqlLeaseStore
-from scheduler_service.adapters.sql_pruning import SqlPruning
-from scheduler_service.adapters.sql_runs import SqlRunStore
-from scheduler_service.bootstrap import wakeups_of
-from scheduler_service.core.instants import SECOND, Duration, Instant
-from scheduler_service.core.state import CoreSettings
-from scheduler_service.loops.leader import Leader
+from itinerary.protocol.instants import SECOND, Duration, Instant
+from scheduler_service.bootstrap.parts import wakeups_of
+from scheduler_service.broker.claims import RedisClaims
+from scheduler_service.broker.dispatcher import CeleryDispatcher, publishing_app
+from scheduler_service.broker.inbox import RedisInbox
+from scheduler_service.broker.marks import RedisMarks
+from scheduler_service.core.leader.state import CoreSettings
+from scheduler_service.loops.election import Leader
 from scheduler_service.loops.pruner import Retention
 from scheduler_service.loops.scheduler_loop import Outside
+from scheduler_service.metrics.leader import PrometheusMeter
+from scheduler_service.sql.database import Database, host_now
+from scheduler_service.sql.jobs import SqlJobStore
+from scheduler_service.sql.leader.store import SqlLeaderStore
+from scheduler_service.sql.lease import SqlLeaseStore
+from scheduler_service.sql.pruning import SqlPruning
+from scheduler_service.sql.runs import SqlRunStore
 
 
 class LeaderThread(AbstractContextManager["LeaderThread"]):

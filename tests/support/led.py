@@ -1,10 +1,10 @@
 """A leader's own writes, beside an API over the same database."""
 
-from scheduler_service.adapters.database import Database
-from scheduler_service.adapters.sql_leader import SqlLeaderStore
-from scheduler_service.adapters.sql_lease import SqlLeaseStore
-from scheduler_service.core.instants import MINUTE
+from itinerary.protocol.instants import MINUTE
 from scheduler_service.core.model import Lease
+from scheduler_service.sql.database import Database
+from scheduler_service.sql.leader.store import SqlLeaderStore
+from scheduler_service.sql.lease import SqlLeaseStore
 
 
 class Led:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from scheduler_service.config import PREFIX, Settings, load_settings
+from scheduler_service.config.settings import PREFIX, Settings, load_settings
 from tests.support.processes import REPOSITORY
 
 DEPLOY = REPOSITORY / "deploy"

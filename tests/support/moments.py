@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from scheduler_service.core.instants import Instant, format_instant, from_datetime
-from scheduler_service.core.schedule import Schedule, parse_schedule
+from itinerary.protocol.instants import Instant, format_instant, from_datetime
+from scheduler_service.core.schedules.schedule import Schedule, parse_schedule
 
 
 def at(text: str) -> Instant:

@@ -5,9 +5,9 @@ from typing import Any
 
 from sqlalchemy import insert, select
 
-from scheduler_service.adapters.database import Database
-from scheduler_service.adapters.tables import runs
-from scheduler_service.core.instants import Instant
+from itinerary.protocol.instants import Instant
+from scheduler_service.sql.database import Database
+from scheduler_service.sql.tables import runs
 
 _NUMBERS = count(1)
 

@@ -2,11 +2,11 @@
 
 from sqlalchemy import update
 
-from scheduler_service.adapters.database import Database
-from scheduler_service.adapters.sql_jobs import SqlJobStore
-from scheduler_service.adapters.tables import job_versions, jobs
-from scheduler_service.core.instants import HOUR, MINUTE, SECOND, Instant
-from scheduler_service.core.job_body import read_job
+from itinerary.protocol.instants import HOUR, MINUTE, SECOND, Instant
+from scheduler_service.core.contract.job_json import read_job
+from scheduler_service.sql.database import Database
+from scheduler_service.sql.jobs import SqlJobStore
+from scheduler_service.sql.tables import job_versions, jobs
 
 
 def cluster(database: Database, names: list[str], now: Instant, *, every: str = "6h", pinned: int = 0) -> None:

@@ -15,11 +15,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from scheduler_service.children import tethered
+from scheduler_service.runtime.children import tethered
 
 T = TypeVar("T")
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+# Where the two packages and the tests are imported from.
+CHECKOUT = f"{REPOSITORY}:{REPOSITORY / 'workers'}"
 
 
 def free_port() -> int:
@@ -73,7 +75,7 @@ def project_env(**settings: str) -> dict[str, str]:
     No PYTHON variable either: PYTHONUNBUFFERED of a machine once hid that a command kept its lines to itself.
     """
     env = {name: value for name, value in os.environ.items() if not name.startswith(("ITINERARY_", "PYTHON"))}
-    env["PYTHONPATH"] = str(REPOSITORY)
+    env["PYTHONPATH"] = CHECKOUT
     return env | settings
 
 

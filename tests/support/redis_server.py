@@ -11,7 +11,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from scheduler_service.adapters.embedded_redis import (
+from scheduler_service.local.redis_server import (
     NoRedisServer,
     ServerBinary,
     find_server,

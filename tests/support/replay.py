@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from scheduler_service.core.errors import StoreUnavailable
-from scheduler_service.core.identity import split_task_id
-from scheduler_service.core.instants import MINUTE, SECOND, Duration
-from scheduler_service.core.state import CoreSettings
+from itinerary.protocol.errors import StoreUnavailable
+from itinerary.protocol.identity import split_task_id
+from itinerary.protocol.instants import MINUTE, SECOND, Duration
+from scheduler_service.core.leader.state import CoreSettings
 from tests.support.moments import at, texts
 from tests.support.world import World
 

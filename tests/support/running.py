@@ -8,8 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from scheduler_service.client import ApiError, Client, NoAnswer
-from scheduler_service.run_file import read_run, write_run
+from itinerary.client.sync import ApiError, Client, NoAnswer
+from scheduler_service.runtime.run_file import read_run, write_run
 from tests.support.command_line import COMMAND
 from tests.support.processes import Child, alive, free_port, project_env, wait_until
 

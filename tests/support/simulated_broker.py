@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from scheduler_service.core.errors import BrokerUnavailable
-from scheduler_service.core.identity import task_id
+from itinerary.protocol.errors import BrokerUnavailable
+from itinerary.protocol.identity import task_id
 from scheduler_service.core.model import ReleasedRun
 from scheduler_service.core.run_state import RunState
 from tests.support.fakes_redis import FakeClaims, FakeDispatcher

@@ -11,25 +11,25 @@ from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from scheduler_service.adapters.metrics import PrometheusMeter
-from scheduler_service.core.effects import Apply, BuildIndex, Effect, ReadInboxAnew, StoreEffect
-from scheduler_service.core.errors import BrokerUnavailable, LeaseLost, StoreUnavailable
-from scheduler_service.core.feedback import InboxRead, JobsRead, Shutdown
-from scheduler_service.core.identity import task_id
-from scheduler_service.core.instants import MILLISECOND, SECOND, Instant
-from scheduler_service.core.iteration import iterate, next_wake, take_over
-from scheduler_service.core.listening import NEVER
-from scheduler_service.core.messages import decode
+from itinerary.protocol.errors import BrokerUnavailable, LeaseLost, StoreUnavailable
+from itinerary.protocol.identity import task_id
+from itinerary.protocol.instants import MILLISECOND, SECOND, Instant
+from scheduler_service.core.balancing.placements import BalancerEffect
+from scheduler_service.core.leader.commands import Apply, BuildIndex, Effect, ReadInboxAnew, StoreEffect
+from scheduler_service.core.leader.iteration import iterate, next_wake, take_over
+from scheduler_service.core.leader.messages import decode
+from scheduler_service.core.leader.poll_state import NEVER
+from scheduler_service.core.leader.rebuilding import IndexBuilder
+from scheduler_service.core.leader.results import InboxRead, JobsRead, Shutdown
 from scheduler_service.core.model import Lease
-from scheduler_service.core.placements import BalancerEffect
-from scheduler_service.core.rebuilding import IndexBuilder
 from scheduler_service.core.run_state import Event
 from scheduler_service.loops.broker_thread import BrokerThread
+from scheduler_service.loops.commit_order import MoveOrder
 from scheduler_service.loops.inbox_reader import BEGINNING, parts
-from scheduler_service.loops.lease_keeper import LeaseKeeper, renewed_every
+from scheduler_service.loops.lease_renewer import LeaseKeeper, renewed_every
 from scheduler_service.loops.mailbox import Mailbox
-from scheduler_service.loops.move_order import MoveOrder
-from scheduler_service.loops.store_syncer import Move, StoreSyncer
+from scheduler_service.loops.store_writer import Move, StoreSyncer
+from scheduler_service.metrics.leader import PrometheusMeter
 from tests.support.simulated_process import Process
 
 if TYPE_CHECKING:

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from scheduler_service.core.effects import Apply, MakeRuns
-from scheduler_service.core.instants import Duration, Instant
+from itinerary.protocol.instants import Duration, Instant
+from scheduler_service.core.leader.commands import Apply, MakeRuns
 from scheduler_service.core.model import Gap
 from scheduler_service.core.run_state import Event
-from scheduler_service.core.schedule import occurrences
+from scheduler_service.core.schedules.schedule import occurrences
 from tests.support.fake_store import FakeStore
 
 

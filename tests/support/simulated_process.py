@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from scheduler_service.core.instants import SECOND, Duration, Instant
+from itinerary.protocol.instants import SECOND, Duration, Instant
 
 if TYPE_CHECKING:
     from tests.support.simulation import Simulation

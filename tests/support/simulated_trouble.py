@@ -3,13 +3,13 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from scheduler_service.core.errors import Conflict, NotFound
-from scheduler_service.core.identity import adhoc_run_id, task_id
-from scheduler_service.core.instants import MILLISECOND, SECOND, Duration, format_instant
-from scheduler_service.core.job_body import read_job
+from itinerary.protocol.errors import Conflict, NotFound
+from itinerary.protocol.identity import adhoc_run_id, task_id
+from itinerary.protocol.instants import MILLISECOND, SECOND, Duration, format_instant
+from itinerary.protocol.run_fields import RetryPolicy
+from scheduler_service.core.contract.job_json import read_job
+from scheduler_service.core.contract.run_requests import again, read_trigger
 from scheduler_service.core.model import NewRun, RunKind
-from scheduler_service.core.run_fields import RetryPolicy
-from scheduler_service.core.run_requests import again, read_trigger
 from scheduler_service.core.run_state import FINAL, RunState
 from tests.support.simulated_worker import SimWorker
 

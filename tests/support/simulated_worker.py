@@ -3,9 +3,9 @@
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from scheduler_service.core.identity import task_id
-from scheduler_service.core.instants import MILLISECOND, MINUTE, SECOND, Instant, format_instant
-from scheduler_service.core.wire import entry
+from itinerary.protocol.identity import task_id
+from itinerary.protocol.instants import MILLISECOND, MINUTE, SECOND, Instant, format_instant
+from itinerary.protocol.wire import entry
 from tests.support.simulated_process import Process
 
 if TYPE_CHECKING:

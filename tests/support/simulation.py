@@ -16,13 +16,13 @@ from typing import Any, Final
 
 import structlog
 
-from scheduler_service.core.history import Execution, ExecutionLog, Finding, Tolerance
-from scheduler_service.core.identity import split_task_id
-from scheduler_service.core.instants import DAY, MILLISECOND, SECOND, Duration, Instant, format_instant, parse_instant
-from scheduler_service.core.invariants import violations
+from itinerary.protocol.identity import split_task_id
+from itinerary.protocol.instants import DAY, MILLISECOND, SECOND, Duration, Instant, format_instant, parse_instant
+from itinerary.protocol.wire import AGAIN_FIELD, entry
+from scheduler_service.core.invariants.check import violations
+from scheduler_service.core.invariants.history import Execution, ExecutionLog, Finding, Tolerance
+from scheduler_service.core.leader.state import CoreSettings
 from scheduler_service.core.run_state import FINAL
-from scheduler_service.core.state import CoreSettings
-from scheduler_service.core.wire import AGAIN_FIELD, entry
 from tests.support.fake_store import FakeStore
 from tests.support.fakes_redis import FakeInbox
 from tests.support.history import history_of

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from scheduler_service.adapters.database import Database
 from scheduler_service.api.app import build_app
 from scheduler_service.api.context import ApiContext, system_clock
-from scheduler_service.api.leader_line import LeaderLine
-from scheduler_service.api.serve import Server, listening, server_config
-from scheduler_service.bootstrap import open_stores
-from scheduler_service.config import Settings
+from scheduler_service.api.http.serve import Server, listening, server_config
+from scheduler_service.api.services.leader_line import LeaderLine
+from scheduler_service.bootstrap.parts import open_stores
+from scheduler_service.config.settings import Settings
+from scheduler_service.sql.database import Database
 from tests.support.processes import free_port, wait_until
 
 

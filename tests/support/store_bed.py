@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from scheduler_service.adapters.database import Database, host_now
-from scheduler_service.adapters.sql_jobs import SqlJobStore
-from scheduler_service.adapters.sql_leader import SqlLeaderStore
-from scheduler_service.adapters.sql_lease import SqlLeaseStore
-from scheduler_service.adapters.sql_pages import SqlHistoryStore
-from scheduler_service.adapters.sql_runs import SqlRunStore
-from scheduler_service.core.effects import MakeRuns, Release
-from scheduler_service.core.identity import occurrence_run_id
-from scheduler_service.core.instants import MINUTE, SECOND, Instant
-from scheduler_service.core.job_body import read_job
+from itinerary.protocol.identity import occurrence_run_id
+from itinerary.protocol.instants import MINUTE, SECOND, Instant
+from scheduler_service.core.contract.job_json import read_job
+from scheduler_service.core.leader.commands import MakeRuns, Release
 from scheduler_service.core.model import Job, Lease, NewRun, RunKind
 from scheduler_service.ports.history import HistoryStore
 from scheduler_service.ports.leases import LeaseStore
 from scheduler_service.ports.stores import JobStore, LeaderStore, RunStore
+from scheduler_service.sql.database import Database, host_now
+from scheduler_service.sql.jobs import SqlJobStore
+from scheduler_service.sql.leader.store import SqlLeaderStore
+from scheduler_service.sql.lease import SqlLeaseStore
+from scheduler_service.sql.run_pages import SqlHistoryStore
+from scheduler_service.sql.runs import SqlRunStore
 from tests.support.fake_store import FakeStore
 
 _NUMBERS = count(1)

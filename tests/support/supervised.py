@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from scheduler_service.console import Console
-from scheduler_service.supervisor import Part, Supervisor
+from scheduler_service.runtime.console import Console
+from scheduler_service.runtime.supervisor import Part, Supervisor
 
 
 def main() -> None:

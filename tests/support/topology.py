@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from scheduler_service.client import ApiError, Client, NoAnswer
+from itinerary.client.sync import ApiError, Client, NoAnswer
 from tests.support.command_line import Itinerary
 from tests.support.processes import Child, free_port, project_env, wait_until
 from tests.support.redis_server import RedisServer

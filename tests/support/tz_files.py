@@ -2,8 +2,8 @@
 
 import struct
 
-from scheduler_service.core.zone_rules import zone_file
-from scheduler_service.core.zone_rules import zone_names as names_in_use
+from scheduler_service.core.schedules.zone_rules import zone_file
+from scheduler_service.core.schedules.zone_rules import zone_names as names_in_use
 
 _HEADER = struct.Struct(">4sc15x6l")
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import cache
 
-from scheduler_service.children import tethered
+from scheduler_service.runtime.children import tethered
 from tests.support.processes import REPOSITORY, project_env
 
 _MOST = 1 << 20
@@ -106,9 +106,9 @@ def _become(words: list[str], env: dict[str, str], descriptors: list[int]) -> No
 
 
 if __name__ == "__main__":
-    from scheduler_service import config  # noqa: F401
+    from itinerary.client.sync import Client
     from scheduler_service.cli import main, output, program  # noqa: F401
-    from scheduler_service.client import Client
+    from scheduler_service.config import settings  # noqa: F401
 
     Client("http://127.0.0.1:9").close()  # what it imports when it is made
     _serve(socket.socket(fileno=int(sys.argv[1])))

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scheduler_service.adapters.database import Database
+from itinerary.client.sync import Client
 from scheduler_service.cli.invariants import findings, read_record
-from scheduler_service.client import Client
+from scheduler_service.sql.database import Database
 from tests.support.deployment import Deployment
 from tests.support.records import Truth, read_truth
 from tests.support.running import Running

@@ -10,13 +10,13 @@ from typing import Any, Self
 
 import redis
 
-from scheduler_service.adapters.celery_dispatcher import CeleryDispatcher, publishing_app
-from scheduler_service.adapters.redis_claims import RedisClaims
-from scheduler_service.adapters.redis_client import connect
-from scheduler_service.adapters.redis_inbox import RedisInbox
-from scheduler_service.core.errors import BrokerUnavailable
-from scheduler_service.core.instants import SECOND, parse_instant
-from scheduler_service.core.messages import Heartbeat, InboxMessage, decode
+from itinerary.protocol.errors import BrokerUnavailable
+from itinerary.protocol.instants import SECOND, parse_instant
+from scheduler_service.broker.claims import RedisClaims
+from scheduler_service.broker.client import connect
+from scheduler_service.broker.dispatcher import CeleryDispatcher, publishing_app
+from scheduler_service.broker.inbox import RedisInbox
+from scheduler_service.core.leader.messages import Heartbeat, InboxMessage, decode
 from scheduler_service.core.model import ReleasedRun
 from tests.support.processes import Child, project_env, wait_until
 
@@ -75,7 +75,7 @@ class Bench:
 
     def own_worker(self, *switches: str, **settings: str) -> Child:
         """The product's worker."""
-        return self.start(["-m", "workers", *switches], **settings)
+        return self.start(["-m", "itinerary", *switches], **settings)
 
     def start(self, argv: list[str], **settings: str) -> Child:
         child = self.spawn(argv, **settings)

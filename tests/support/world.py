@@ -10,26 +10,26 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from scheduler_service.adapters.metrics import PrometheusMeter
-from scheduler_service.core.effects import BuildIndex, Effect, ReadInboxAnew, StoreEffect
-from scheduler_service.core.feedback import InboxRead
-from scheduler_service.core.identity import adhoc_run_id, split_task_id, task_id
-from scheduler_service.core.instants import MILLISECOND, MINUTE, SECOND, Duration, Instant, parse_instant
-from scheduler_service.core.iteration import iterate, next_wake, take_over
-from scheduler_service.core.job_body import read_job
-from scheduler_service.core.listening import NEVER
-from scheduler_service.core.messages import decode
+from itinerary.protocol.identity import adhoc_run_id, split_task_id, task_id
+from itinerary.protocol.instants import MILLISECOND, MINUTE, SECOND, Duration, Instant, parse_instant
+from itinerary.protocol.wire import AGAIN_FIELD, entry
+from scheduler_service.core.balancing.placements import BalancerEffect
+from scheduler_service.core.contract.job_json import read_job
+from scheduler_service.core.leader.commands import BuildIndex, Effect, ReadInboxAnew, StoreEffect
+from scheduler_service.core.leader.iteration import iterate, next_wake, take_over
+from scheduler_service.core.leader.messages import decode
+from scheduler_service.core.leader.poll_state import NEVER
+from scheduler_service.core.leader.rebuilding import IndexBuilder
+from scheduler_service.core.leader.results import InboxRead
+from scheduler_service.core.leader.state import CoreSettings
 from scheduler_service.core.model import Job, NewRun, Run, RunKind
-from scheduler_service.core.placements import BalancerEffect
-from scheduler_service.core.rebuilding import IndexBuilder
-from scheduler_service.core.state import CoreSettings
-from scheduler_service.core.wire import AGAIN_FIELD, entry
 from scheduler_service.loops.balancer_thread import BalancerThread
 from scheduler_service.loops.broker_thread import BrokerThread
 from scheduler_service.loops.inbox_reader import parts
-from scheduler_service.loops.lease_keeper import LeaseKeeper
+from scheduler_service.loops.lease_renewer import LeaseKeeper
 from scheduler_service.loops.mailbox import Mailbox
-from scheduler_service.loops.store_syncer import Move, StoreSyncer
+from scheduler_service.loops.store_writer import Move, StoreSyncer
+from scheduler_service.metrics.leader import PrometheusMeter
 from scheduler_service.ports.stores import RunFilter
 from tests.support.fake_store import FakeStore
 from tests.support.fakes_redis import FakeClaims, FakeDispatcher, FakeInbox

@@ -6,7 +6,7 @@ from typing import Any
 
 from celery import Celery, Task
 
-import workers
+import itinerary
 
 app = Celery("batchapp", broker=os.environ["USERAPP_BROKER"])
 app.conf.task_default_queue = "default"
@@ -40,7 +40,7 @@ def plain() -> str:
     return "done"
 
 
-workers.attach(app, exclude=["bat.collect"] if os.environ.get("EXCLUDE") else [])
+itinerary.attach(app, exclude=["bat.collect"] if os.environ.get("EXCLUDE") else [])
 
 if os.environ.get("LATE"):
 

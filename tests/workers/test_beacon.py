@@ -9,15 +9,15 @@ import pytest
 import redis
 from celery import Celery
 
-from scheduler_service.adapters.celery_dispatcher import CeleryDispatcher, publishing_app
-from scheduler_service.adapters.redis_claims import RedisClaims
-from scheduler_service.core.messages import Succeeded
-from scheduler_service.core.wire import BEACON, BROKER_MARK, GENERATION
+from itinerary.protocol.wire import BEACON, BROKER_MARK, GENERATION
+from itinerary.worker.beacon import NotComparable, misfit
+from itinerary.worker.connection import RedisConnection
+from scheduler_service.broker.claims import RedisClaims
+from scheduler_service.broker.dispatcher import CeleryDispatcher, publishing_app
+from scheduler_service.core.leader.messages import Succeeded
 from tests.support.processes import free_port
 from tests.support.redis_server import RedisServer
 from tests.support.worker_process import Bench, released
-from workers.beacon import NotComparable, misfit
-from workers.connection import RedisConnection
 
 pytestmark = pytest.mark.redis
 

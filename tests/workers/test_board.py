@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 import redis
 
-from scheduler_service.core.messages import Heartbeat, Succeeded, decode
-from scheduler_service.core.wire import AGAIN_FIELD, INBOX, result_key
+from itinerary.protocol.wire import AGAIN_FIELD, INBOX, result_key
+from itinerary.worker import heartbeat
+from itinerary.worker.board import Board
+from itinerary.worker.claim import Verdict
+from itinerary.worker.connection import RedisConnection
+from itinerary.worker.heartbeat import Heart, Owed
+from itinerary.worker.held import HeldRequests
+from itinerary.worker.reporting import Report, Told, send
+from scheduler_service.core.leader.messages import Heartbeat, Succeeded, decode
 from tests.support.processes import wait_until
 from tests.workers.test_parts import FakeConsumer
-from workers import heartbeat
-from workers.board import Board
-from workers.claim import Verdict
-from workers.connection import RedisConnection
-from workers.heartbeat import Heart, Owed
-from workers.held import HeldRequests
-from workers.reporting import Report, Told, send
 
 pytestmark = pytest.mark.slow  # real processes, or many round trips
 

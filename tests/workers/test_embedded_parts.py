@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 from celery import Celery
 
-from scheduler_service.core.errors import BadValue
-from workers.celery_app import app_of_environment
-from workers.embedded import app_for
+from itinerary.protocol.errors import BadValue
+from itinerary.worker.celery_app import app_of_environment
+from itinerary.worker.embedded import app_for
 
 
 @pytest.fixture(autouse=True)

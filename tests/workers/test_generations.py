@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from scheduler_service.adapters.redis_claims import RedisClaims
-from scheduler_service.core.identity import adhoc_run_id
+from itinerary.protocol.identity import adhoc_run_id
+from itinerary.protocol.wire import claim_key
+from scheduler_service.broker.claims import RedisClaims
 from scheduler_service.core.model import NewRun, RunKind
 from scheduler_service.core.run_state import FINAL, RunState
-from scheduler_service.core.wire import claim_key
 from tests.support.leading import LeaderThread
 from tests.support.processes import wait_until
 from tests.support.redis_server import RedisServer

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from scheduler_service.core.instants import SECOND
-from scheduler_service.core.messages import Failed, Heartbeat, Started, Succeeded
+from itinerary.protocol.instants import SECOND
+from scheduler_service.core.leader.messages import Failed, Heartbeat, Started, Succeeded
 from tests.support.processes import wait_until
 from tests.support.redis_server import RedisServer
 from tests.support.worker_process import Bench, released
@@ -69,7 +69,7 @@ def test_a_task_that_sees_its_cancel_flag_stops_by_itself(bench: Bench) -> None:
     bench.publish(released("cooperative", "user.cooperative"))
     bench.witnessed("cooperative cooperative~1")
     bench.claims.flag(["cooperative~1"])
-    assert bench.report_of("cooperative", Failed).error["type"] == "workers.current.RunCancelled"
+    assert bench.report_of("cooperative", Failed).error["type"] == "itinerary.RunCancelled"
 
 
 def test_a_task_that_exits_ends_itself_alone(bench: Bench) -> None:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from scheduler_service.adapters.celery_message import headers_of
-from scheduler_service.core.identity import adhoc_run_id
-from scheduler_service.core.instants import SECOND
-from scheduler_service.core.messages import Heartbeat, Succeeded
+from itinerary.protocol.identity import adhoc_run_id
+from itinerary.protocol.instants import SECOND
+from scheduler_service.broker.message import headers_of
+from scheduler_service.core.leader.messages import Heartbeat, Succeeded
+from scheduler_service.core.leader.state import CoreSettings
 from scheduler_service.core.model import NewRun, RunKind
 from scheduler_service.core.run_state import RunState
-from scheduler_service.core.state import CoreSettings
 from tests.support.leading import LeaderThread
 from tests.support.processes import wait_until
 from tests.support.redis_server import RedisServer

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from scheduler_service.safe_http import CallFailed, CallRefused, is_public
-from workers.http_call import ALLOW_PRIVATE, call
+from itinerary.net.safe_http import CallFailed, CallRefused, is_public
+from itinerary.worker.http_call import ALLOW_PRIVATE, call
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -214,7 +214,7 @@ def test_a_redirect_to_a_private_address_is_refused(server: Any, monkeypatch: py
     )
     with pytest.raises(CallRefused, match="not public"):
         get(f"http://public.example:{server.server_port}/away")
-    monkeypatch.setattr("scheduler_service.safe_http.is_public", lambda text: not server.seen)
+    monkeypatch.setattr("itinerary.net.safe_http.is_public", lambda text: not server.seen)
     with pytest.raises(CallRefused, match=r"127\.0\.0\.1 has an address that is not public"):
         get(f"http://public.example:{server.server_port}/away")
     assert [path for _, path, _, _ in server.seen] == ["/away"]

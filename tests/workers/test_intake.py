@@ -12,11 +12,11 @@ import redis
 from celery import Celery, Task
 from celery.worker.request import Request
 
-from scheduler_service.core.messages import Failed, Started, Succeeded
+from itinerary.worker.claimable import hindrance
+from scheduler_service.core.leader.messages import Failed, Started, Succeeded
 from tests.support.processes import wait_until
 from tests.support.redis_server import RedisServer
 from tests.support.worker_process import Bench, released
-from workers.claimable import hindrance
 
 _BATCHES = ["-m", "celery", "-A", "tests.workers.batchapp", "worker", "-n", "one@here", "-Q", "default", "-c", "1"]
 

@@ -1,4 +1,4 @@
-"""`python -m workers`: the product's worker with its built-in tasks, and somebody else's app under it."""
+"""`python -m itinerary`: the product's worker with its built-in tasks, and somebody else's app under it."""
 
 import re
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler_service.core.messages import Failed, Heartbeat, Succeeded
+from scheduler_service.core.leader.messages import Failed, Heartbeat, Succeeded
 from tests.support.processes import Child, wait_until
 from tests.support.redis_server import RedisServer
 from tests.support.worker_process import Bench, released
@@ -51,7 +51,7 @@ def test_a_sleeping_task_sees_that_it_is_cancelled(bench: Bench) -> None:
     bench.publish(released("sleep", "itinerary.sleep", 600))
     bench.next_heartbeat("sleep")
     bench.claims.flag(["sleep~1"])
-    assert bench.report_of("sleep", Failed).error["type"] == "workers.current.RunCancelled"
+    assert bench.report_of("sleep", Failed).error["type"] == "itinerary.RunCancelled"
 
 
 def test_a_short_sleep_ends_by_itself(bench: Bench) -> None:
@@ -106,13 +106,13 @@ def test_only_the_queues_asked_for_are_consumed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", ["no.such.module:app", "json:nothing"])
 def test_an_app_that_cannot_be_loaded_is_a_wrong_call(bench: Bench, place: str) -> None:
-    child = bench.spawn(["-m", "workers", "--app", place])
+    child = bench.spawn(["-m", "itinerary", "--app", place])
     assert child.wait(20) == 2
     assert f"cannot load the app {place}" in child.output
 
 
 def test_a_worker_without_a_redis_is_told_what_to_set(bench: Bench) -> None:
-    child = bench.spawn(["-m", "workers"], ITINERARY_REDIS_URL="")
+    child = bench.spawn(["-m", "itinerary"], ITINERARY_REDIS_URL="")
     assert child.wait(20) == 2
     assert "ITINERARY_REDIS_URL" in child.output
 

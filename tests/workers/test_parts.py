@@ -10,21 +10,21 @@ import pytest
 import redis
 from celery import Celery
 
-import workers
-from scheduler_service.core.errors import BadValue
-from scheduler_service.core.identity import task_id
-from scheduler_service.core.messages import Heartbeat, decode
-from scheduler_service.core.wire import INBOX
+import itinerary
+from itinerary.protocol.errors import BadValue
+from itinerary.protocol.identity import task_id
+from itinerary.protocol.wire import INBOX
+from itinerary.worker import connection as connection_module
+from itinerary.worker.board import Board
+from itinerary.worker.celery_app import make_app
+from itinerary.worker.connection import RedisConnection, patiently, usable_url
+from itinerary.worker.current import CurrentRun, current_run
+from itinerary.worker.delivery import is_ours, unrun_code
+from itinerary.worker.heartbeat import Heart, Owed
+from itinerary.worker.held import HeldRequests
+from itinerary.worker.mixin import Claiming, give_claim
+from scheduler_service.core.leader.messages import Heartbeat, decode
 from tests.support.processes import free_port, wait_until
-from workers import connection as connection_module
-from workers.board import Board
-from workers.celery_app import make_app
-from workers.connection import RedisConnection, patiently, usable_url
-from workers.current import CurrentRun, current_run
-from workers.delivery import is_ours, unrun_code
-from workers.heartbeat import Heart, Owed
-from workers.held import HeldRequests
-from workers.mixin import Claiming, give_claim
 
 
 @pytest.fixture
@@ -83,8 +83,8 @@ class FakeConsumer:
 
 
 def test_attaching_asks_nothing_of_redis_and_changes_no_call(user_app: Celery) -> None:
-    workers.attach(user_app, f"redis://127.0.0.1:{free_port()}/0")
-    workers.attach(user_app)
+    itinerary.attach(user_app, f"redis://127.0.0.1:{free_port()}/0")
+    itinerary.attach(user_app)
     add = user_app.tasks["user.add"]
     assert add(1, 2) == 3
     assert add.apply(args=(1, 2)).get() == 3
@@ -162,7 +162,7 @@ def test_what_a_body_that_did_not_run_returned_is_named_with_its_article(outcome
 def test_cancelled_is_asked_seldom_and_stays_true(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = iter([False, True])
     now = [100.0]
-    monkeypatch.setattr("workers.current.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("itinerary.worker.current.time.monotonic", lambda: now[0])
     run = CurrentRun("job_x", None, 1, *[None] * 2, lambda: next(answers))  # type: ignore[arg-type]
     seen = []
     for at in (100.0, 100.1, 100.4, 100.6, 100.7, 200.0):

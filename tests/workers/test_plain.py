@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_service.core.instants import SECOND
-from scheduler_service.core.messages import MAX_BODY, Failed, RetryAsked, Succeeded, decode
-from scheduler_service.core.wire import entry
-from workers.delivery import _arguments
-from workers.plain import ARGUMENTS_LIMIT, RESULT_LIMIT, cut, plain_error, plain_result, printable
-from workers.reporting import Report, Told
+from itinerary.protocol.instants import SECOND
+from itinerary.protocol.wire import entry
+from itinerary.worker.delivery import _arguments
+from itinerary.worker.plain import ARGUMENTS_LIMIT, RESULT_LIMIT, cut, plain_error, plain_result, printable
+from itinerary.worker.reporting import Report, Told
+from scheduler_service.core.leader.messages import MAX_BODY, Failed, RetryAsked, Succeeded, decode
 
 JSON = st.recursive(
     st.none()

@@ -6,8 +6,8 @@ import pytest
 from celery import Celery
 from celery.signals import worker_init, worker_ready, worker_shutdown
 
-import workers
-from workers.__main__ import main
+import itinerary
+from itinerary.__main__ import main
 
 
 class Worker:
@@ -22,7 +22,7 @@ class Worker:
 
 def test_a_pool_that_is_not_supported_is_refused() -> None:
     app = Celery("untried", broker="redis://127.0.0.1:1/0", set_as_current=False)
-    workers.attach(app)
+    itinerary.attach(app)
     worker = Worker(app, "eventlet")
     worker_init.send(sender=worker)
     try:

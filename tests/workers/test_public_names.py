@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-import workers
+import itinerary
 from tests.support.processes import REPOSITORY, project_env
 
 LOADED = """
@@ -24,38 +24,38 @@ def loaded_by(statement: str) -> list[str]:
 
 
 def test_the_public_names_are_these() -> None:
-    assert workers.__all__ == ["CurrentRun", "RunCancelled", "attach", "current_run"]
-    assert set(workers.__all__) <= set(dir(workers))
-    for name in workers.__all__:
-        assert getattr(workers, name).__name__ == name
-    assert callable(workers.attach)
-    assert issubclass(workers.RunCancelled, Exception)
+    assert itinerary.__all__ == ["CurrentRun", "RunCancelled", "attach", "current_run"]
+    assert set(itinerary.__all__) <= set(dir(itinerary))
+    for name in itinerary.__all__:
+        assert getattr(itinerary, name).__name__ == name
+    assert callable(itinerary.attach)
+    assert issubclass(itinerary.RunCancelled, Exception)
 
 
 def test_no_module_bears_a_public_name() -> None:
-    """Importing `workers.attach` would put a module where the function was."""
-    assert not {module.name for module in pkgutil.iter_modules(workers.__path__)} & set(workers.__all__)
+    """Importing `itinerary.attach` would put a module where the function was."""
+    assert not {module.name for module in pkgutil.iter_modules(itinerary.__path__)} & set(itinerary.__all__)
 
 
 def test_another_name_is_an_error_that_names_it() -> None:
-    with pytest.raises(AttributeError, match="module 'workers' has no attribute 'attatch'"):
-        workers.attatch  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises(AttributeError, match="module 'itinerary' has no attribute 'attatch'"):
+        itinerary.attatch  # type: ignore[attr-defined]  # noqa: B018
 
 
 def test_a_name_stays_what_it_is_once_every_module_is_imported() -> None:
-    for module in pkgutil.iter_modules(workers.__path__):
+    for module in pkgutil.iter_modules(itinerary.__path__):
         if module.name != "__main__":
-            __import__(f"workers.{module.name}")
-    assert callable(workers.attach)
-    assert workers.current_run() is None
+            __import__(f"itinerary.{module.name}")
+    assert callable(itinerary.attach)
+    assert itinerary.current_run() is None
 
 
 @pytest.mark.parametrize(
     ("statement", "loaded"),
     [
-        ("import workers", []),
-        ("from workers import RunCancelled, current_run; current_run()", []),
-        ("from workers import attach", ["celery", "kombu", "redis", "scheduler_service"]),
+        ("import itinerary", []),
+        ("from itinerary import RunCancelled, current_run; current_run()", []),
+        ("from itinerary import attach", ["celery", "kombu", "redis"]),
     ],
 )
 def test_importing_loads_what_is_used(statement: str, loaded: list[str]) -> None:

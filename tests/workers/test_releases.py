@@ -8,9 +8,9 @@ import kombu
 import pytest
 import redis
 
+from itinerary.worker import releases
+from itinerary.worker.releases import unfit_releases
 from tests.support.processes import Child, project_env
-from workers import releases
-from workers.releases import unfit_releases
 
 
 @pytest.fixture
@@ -69,9 +69,9 @@ def test_kombu_without_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 FAKED = """
 import celery, kombu, redis
 redis.__version__ = "5.2.1"
-import workers
+import itinerary
 app = celery.Celery("faked", broker="redis://127.0.0.1:1/0")
-workers.attach(app)
+itinerary.attach(app)
 """
 
 

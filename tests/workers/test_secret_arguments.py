@@ -13,14 +13,14 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from scheduler_service.core.messages import Failed, Succeeded
-from scheduler_service.core.redaction import DEFAULT_KEYS, use_keys
+from itinerary.protocol.redaction import DEFAULT_KEYS, use_keys
+from itinerary.worker.hiding import Hiding, hide_in_logs, task_ended, values_by_name
+from itinerary.worker.plain import plain_error, plain_result
+from itinerary.worker.secret_arguments import SecretRefused, concealed, holds_secret, resolve
+from scheduler_service.core.leader.messages import Failed, Succeeded
 from tests.support.otlp_receiver import OtlpReceiver
 from tests.support.processes import wait_until
 from tests.support.worker_process import Bench, released
-from workers.hiding import Hiding, hide_in_logs, task_ended, values_by_name
-from workers.plain import plain_error, plain_result
-from workers.secret_arguments import SecretRefused, concealed, holds_secret, resolve
 
 SECRET = "s3cr3t-value-of-the-tests"
 ENV = {"ITINERARY_SECRET_ENV_NAMES": "API_KEY, OTHER", "API_KEY": SECRET, "HOME": "/root"}

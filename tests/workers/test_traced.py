@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from scheduler_service.core.messages import Succeeded
+from scheduler_service.core.leader.messages import Succeeded
 from tests.support.otlp_receiver import OtlpReceiver
-from tests.support.processes import REPOSITORY, Child, free_port, project_env
+from tests.support.processes import CHECKOUT, Child, free_port, project_env
 from tests.support.redis_server import RedisServer
 from tests.support.worker_process import Bench, released
 
@@ -19,8 +19,8 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from scheduler_service import tracing
-from workers.tracing import begin
+from itinerary.telemetry import tracing
+from itinerary.worker.tracing import begin
 
 print(tracing.tracer("another part"))
 exporter, provider = InMemorySpanExporter(), TracerProvider(resource=Resource({"service.name": "shop"}))
@@ -79,8 +79,8 @@ def test_where_tracing_is_off_nothing_of_it_is_imported() -> None:
         {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "OTEL_TRACES_EXPORTER": "none"},
     )
     asked = (
-        "import os, sys, scheduler_service.bootstrap, scheduler_service.api.serve, scheduler_service.client, workers\n"
-        "from scheduler_service import tracing\n"
+        "import os, sys, itinerary.client.sync, scheduler_service.api.http.serve, scheduler_service.bootstrap.parts\n"
+        "from itinerary.telemetry import tracing\n"
         "bare = dict(os.environ)\n"
         f"for number, settings in enumerate({off!r}):\n"
         "    os.environ.clear()\n"
@@ -120,4 +120,4 @@ def test_an_exporter_that_is_not_there_is_refused_at_start(
 def without_the_extra(folder: Path, endpoint: str) -> dict[str, str]:
     """The environment of a process that finds no OpenTelemetry, and is asked to trace."""
     (folder / "sitecustomize.py").write_text(WITHOUT_OTEL)
-    return {"PYTHONPATH": f"{folder}:{REPOSITORY}", "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint}
+    return {"PYTHONPATH": f"{folder}:{CHECKOUT}", "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint}

@@ -6,8 +6,8 @@ from decimal import Decimal
 import pytest
 from celery import Celery
 
-from scheduler_service.core.instants import SECOND
-from scheduler_service.core.messages import Failed, RetryAsked, Started, Succeeded
+from itinerary.protocol.instants import SECOND
+from scheduler_service.core.leader.messages import Failed, RetryAsked, Started, Succeeded
 from tests.support.processes import wait_until
 from tests.support.redis_server import RedisServer
 from tests.support.worker_process import NOON, Bench, released

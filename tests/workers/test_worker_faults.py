@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from scheduler_service.core.instants import SECOND
-from scheduler_service.core.messages import Failed, Heartbeat, RetryAsked, Started, Succeeded
+from itinerary.protocol.instants import SECOND
+from scheduler_service.core.leader.messages import Failed, Heartbeat, RetryAsked, Started, Succeeded
 from tests.support.processes import wait_until
 from tests.support.redis_server import RedisServer
 from tests.support.worker_process import Bench, released

@@ -16,7 +16,7 @@ from celery.exceptions import Ignore, Reject, SoftTimeLimitExceeded
 from greenlet import GreenletExit
 from kombu.utils import functional
 
-import workers
+import itinerary
 
 app = Celery("userapp", broker=os.environ["USERAPP_BROKER"])
 app.conf.update(task_default_queue="userqueue", broker_connection_max_retries=None)
@@ -79,7 +79,7 @@ def shared(word: str) -> str:
 @app.task(name="user.who", bind=True, base=Careful)
 def who(self: Any) -> dict[str, Any]:
     witness("who", self.request.id)
-    run = workers.current_run()
+    run = itinerary.current_run()
     if run is None:
         return {"run": None}
     return {
@@ -114,19 +114,19 @@ def rarely(self: Any) -> None:
 @app.task(name="user.itself")
 def itself(gate: str) -> bool:
     """Whether it is the same run before and after others had their turn."""
-    before = workers.current_run()
+    before = itinerary.current_run()
     witness("itself", before.run_id)
     wait_for(gate)
-    return workers.current_run() is before
+    return itinerary.current_run() is before
 
 
 @app.task(name="user.cooperative", bind=True)
 def cooperative(self: Any) -> None:
     witness("cooperative", self.request.id)
-    run = workers.current_run()
+    run = itinerary.current_run()
     while not run.cancelled():
         time.sleep(0.02)
-    raise workers.RunCancelled
+    raise itinerary.RunCancelled
 
 
 @app.task(name="user.kombus_sleep")
@@ -261,7 +261,7 @@ def nested() -> list[Any]:
 
 app.register_task(Counter())
 
-workers.attach(app)
+itinerary.attach(app)
 
 
 @app.task(name="user.late")

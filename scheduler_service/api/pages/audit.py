@@ -7,17 +7,17 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from scheduler_service.api.auth import require_operator_page
+from itinerary.protocol.instants import Instant
 from scheduler_service.api.context import Context
+from scheduler_service.api.http.auth import require_operator_page
 from scheduler_service.api.pages.job import read_time
 from scheduler_service.api.pages.moments import Moment, moment
 from scheduler_service.api.pages.policy_words import Change, changes
 from scheduler_service.api.pages.shell import PageRoute, page
 from scheduler_service.api.pages.wrong import NOTHING_WRONG, Reader
-from scheduler_service.api.routes_jobs import Cursor
+from scheduler_service.api.routes.jobs import Cursor
 from scheduler_service.core.audit import AuditEntry
-from scheduler_service.core.fields import read_text
-from scheduler_service.core.instants import Instant
+from scheduler_service.core.contract.fields import read_text
 from scheduler_service.ports.records import AuditFilter
 
 _ENTRIES: Final = 50

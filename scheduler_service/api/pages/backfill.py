@@ -5,19 +5,19 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request, Response
 
-from scheduler_service.api.auth import Who
+from itinerary.protocol.errors import BadValue, BadValues
+from itinerary.protocol.instants import parse_instant
 from scheduler_service.api.context import Context
+from scheduler_service.api.http.auth import Who
 from scheduler_service.api.pages.csrf import FormBody
 from scheduler_service.api.pages.job import utc_text
 from scheduler_service.api.pages.moments import Moment, moment
 from scheduler_service.api.pages.shell import CHANGER, READER, PageRoute, go, page
 from scheduler_service.api.pages.wrong import NOTHING_WRONG, Wrong, or_again, wrong_of
-from scheduler_service.api.routes_backfill import backfilled
-from scheduler_service.api.routes_jobs import known_job
-from scheduler_service.core.backfill import OVERLAPS
-from scheduler_service.core.errors import BadValue, BadValues
-from scheduler_service.core.instants import parse_instant
-from scheduler_service.core.preview import Occurrence, occurrence
+from scheduler_service.api.routes.backfill import backfilled
+from scheduler_service.api.routes.jobs import known_job
+from scheduler_service.core.contract.backfill import OVERLAPS
+from scheduler_service.core.schedules.preview import Occurrence, occurrence
 
 _WHY: Final = (("completed", "completed"), ("active", "under way"), ("planned", "waiting already"))
 _LABELS: Final = {"from": "From (UTC)", "to": "Up to (UTC, not included)", "overlap": "Run them"}

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from itinerary.protocol.instants import MILLISECOND, MINUTE, Duration, Instant, format_instant
 from scheduler_service.api.pages.moments import length
-from scheduler_service.core.instants import MILLISECOND, MINUTE, Duration, Instant, format_instant
 from scheduler_service.core.run_state import RunState
 from scheduler_service.ports.history import Outcome
 

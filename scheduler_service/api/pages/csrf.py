@@ -12,9 +12,9 @@ from urllib.parse import parse_qsl
 
 from fastapi import Depends, Request
 
-from scheduler_service.api.auth import presented_token
-from scheduler_service.api.bodies import check_text, raw_body
-from scheduler_service.api.problems import Problem, malformed
+from scheduler_service.api.http.auth import presented_token
+from scheduler_service.api.http.bodies import check_text, raw_body
+from scheduler_service.api.http.problems import Problem, malformed
 
 COOKIE: Final = "itinerary_form"
 FIELD: Final = "csrf"

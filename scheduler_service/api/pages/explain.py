@@ -7,14 +7,14 @@ from urllib.parse import quote
 from fastapi import APIRouter, Query, Request, Response
 from starlette.responses import RedirectResponse
 
+from itinerary.protocol.errors import BadValue, NotFound
 from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.pages.job import read_time
 from scheduler_service.api.pages.shell import READER, PageRoute, page
 from scheduler_service.api.pages.wrong import Reader
-from scheduler_service.api.routes_explain import why_at
-from scheduler_service.api.routes_runs import known_run
-from scheduler_service.core.errors import BadValue, NotFound
-from scheduler_service.core.explanation import Explanation
+from scheduler_service.api.routes.explain import why_at
+from scheduler_service.api.routes.runs import known_run
+from scheduler_service.core.explain.explanation import Explanation
 
 router = APIRouter(include_in_schema=False, dependencies=READER, route_class=PageRoute)
 T = TypeVar("T")

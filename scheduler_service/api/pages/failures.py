@@ -12,8 +12,10 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query, Request, Response
 from uuid_utils.compat import uuid7
 
-from scheduler_service.api.auth import Who
+from itinerary.protocol.errors import BadValue, NotFound
+from itinerary.protocol.instants import DAY, HOUR, Instant
 from scheduler_service.api.context import ApiContext, Context
+from scheduler_service.api.http.auth import Who
 from scheduler_service.api.pages.csrf import FormBody
 from scheduler_service.api.pages.gaps import gaps_words
 from scheduler_service.api.pages.live import TROUBLES
@@ -22,10 +24,8 @@ from scheduler_service.api.pages.outages import outages
 from scheduler_service.api.pages.shell import CHANGER, READER, PageRoute, go, page
 from scheduler_service.api.pages.wrong import Reader
 from scheduler_service.core.audit import Caller
-from scheduler_service.core.errors import BadValue, NotFound
-from scheduler_service.core.instants import DAY, HOUR, Instant
+from scheduler_service.core.contract.run_requests import again
 from scheduler_service.core.model import NewRun
-from scheduler_service.core.run_requests import again
 from scheduler_service.core.run_state import RunState
 from scheduler_service.ports.history import Trouble
 

@@ -9,12 +9,12 @@ from urllib.parse import quote, urlsplit
 from fastapi import APIRouter, Query, Request, Response
 from starlette.responses import RedirectResponse
 
-from scheduler_service.api.auth import Who
 from scheduler_service.api.context import Context
-from scheduler_service.api.limited import outside
+from scheduler_service.api.http.auth import Who
+from scheduler_service.api.http.problems import Problem
 from scheduler_service.api.pages.shell import READER, PageRoute
-from scheduler_service.api.problems import Problem
-from scheduler_service.config import Settings
+from scheduler_service.api.services.limited import outside
+from scheduler_service.config.settings import Settings
 from scheduler_service.flower_server.tickets import LOGIN_PATH, is_local_path, new_ticket, sealed
 
 router = APIRouter(include_in_schema=False, dependencies=READER, route_class=PageRoute)

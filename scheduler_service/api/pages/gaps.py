@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from itinerary.protocol.instants import MICROSECOND, Instant
 from scheduler_service.api.pages.moments import Moment, moment
-from scheduler_service.core.instants import MICROSECOND, Instant
 from scheduler_service.core.model import Gap
 
 

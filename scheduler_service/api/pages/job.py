@@ -7,9 +7,13 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request, Response
 
-from scheduler_service.api.auth import Who, demand
-from scheduler_service.api.bodies import read_json
+from itinerary.protocol.errors import BadValue
+from itinerary.protocol.instants import MICROSECOND, SECOND, Instant, format_instant, parse_instant
+from itinerary.protocol.redaction import redacted
 from scheduler_service.api.context import ApiContext, Context
+from scheduler_service.api.http.auth import Who, demand
+from scheduler_service.api.http.bodies import read_json
+from scheduler_service.api.http.problems import Problem
 from scheduler_service.api.pages.charts import Health, RunChart, duration_chart, health
 from scheduler_service.api.pages.csrf import Form, FormBody
 from scheduler_service.api.pages.gaps import GapLine, gap_line
@@ -17,18 +21,14 @@ from scheduler_service.api.pages.moments import Moment, RunLine, length, moment,
 from scheduler_service.api.pages.policy_words import VersionLine, policies, version_lines
 from scheduler_service.api.pages.shell import CHANGER, READER, PageRoute, address_of, go, page
 from scheduler_service.api.pages.wrong import Reader, Wrong, or_again
-from scheduler_service.api.previews import job_preview, next_runs
-from scheduler_service.api.problems import Problem
-from scheduler_service.api.routes_explain import why_at
-from scheduler_service.api.routes_jobs import delete_job, known_job, pause_job, resume_job, triggered
+from scheduler_service.api.routes.explain import why_at
+from scheduler_service.api.routes.jobs import delete_job, known_job, pause_job, resume_job, triggered
+from scheduler_service.api.services.previews import job_preview, next_runs
 from scheduler_service.core.audit import Caller
-from scheduler_service.core.balancer import needs_place
-from scheduler_service.core.errors import BadValue
-from scheduler_service.core.explanation import Explanation
-from scheduler_service.core.instants import MICROSECOND, SECOND, Instant, format_instant, parse_instant
+from scheduler_service.core.balancing.balancer import needs_place
+from scheduler_service.core.explain.explanation import Explanation
 from scheduler_service.core.model import Job, Overlap
-from scheduler_service.core.redaction import redacted
-from scheduler_service.core.words import describe
+from scheduler_service.core.schedules.describe import describe
 from scheduler_service.ports.stores import RunFilter
 
 _NEXT: Final = 10

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from scheduler_service.api.bodies import read_json
+from itinerary.protocol.errors import BadValue
+from scheduler_service.api.http.bodies import read_json
 from scheduler_service.api.pages.csrf import Form
 from scheduler_service.api.pages.moments import pretty
-from scheduler_service.core.errors import BadValue
 
 KINDS: Final = (
     ("interval", "Interval", "every so often, in elapsed time"),

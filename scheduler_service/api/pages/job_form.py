@@ -10,8 +10,12 @@ from typing import Any, Final
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from scheduler_service.api.auth import Who, require_operator_page
+from itinerary.protocol.errors import BadValue, BadValues, Conflict, StaleVersion
+from itinerary.protocol.identity import JOB_ID
+from itinerary.protocol.instants import parse_instant
+from itinerary.protocol.redaction import redacted, unmasked
 from scheduler_service.api.context import Context
+from scheduler_service.api.http.auth import Who, require_operator_page
 from scheduler_service.api.pages.csrf import Form, FormBody
 from scheduler_service.api.pages.job_fields import (
     BLANK,
@@ -26,16 +30,12 @@ from scheduler_service.api.pages.job_fields import (
 )
 from scheduler_service.api.pages.moments import moment
 from scheduler_service.api.pages.shell import CHANGER, READER, PageRoute, go, page
+from scheduler_service.api.pages.templating import part
 from scheduler_service.api.pages.wrong import NOTHING_WRONG, sentence, wrong_of
-from scheduler_service.api.previews import read_and_preview
-from scheduler_service.api.routes_jobs import create_job, known_job, put_job
-from scheduler_service.api.templating import part
-from scheduler_service.core.errors import BadValue, BadValues, Conflict, StaleVersion
-from scheduler_service.core.identity import JOB_ID
-from scheduler_service.core.instants import parse_instant
-from scheduler_service.core.job_body import known_definition, read_job
+from scheduler_service.api.routes.jobs import create_job, known_job, put_job
+from scheduler_service.api.services.previews import read_and_preview
+from scheduler_service.core.contract.job_json import known_definition, read_job
 from scheduler_service.core.model import Job, MisfirePolicy, Overlap
-from scheduler_service.core.redaction import redacted, unmasked
 
 _CHOICES: Final[dict[str, Any]] = {
     "kinds": KINDS,

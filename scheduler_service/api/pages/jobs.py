@@ -8,24 +8,24 @@ from urllib.parse import parse_qsl, urlencode
 
 from fastapi import APIRouter, Query, Request, Response
 
-from scheduler_service.api.auth import Who
+from itinerary.protocol.errors import BadValue, NotFound
+from itinerary.protocol.instants import Instant, parse_instant
 from scheduler_service.api.context import ApiContext, Context
+from scheduler_service.api.http.auth import Who
+from scheduler_service.api.http.problems import Problem
 from scheduler_service.api.pages.charts import RunChart, spark
 from scheduler_service.api.pages.csrf import Form, FormBody
 from scheduler_service.api.pages.moments import SHAPES, Moment, moment, optional_moment
 from scheduler_service.api.pages.shell import CHANGER, READER, PageRoute, go, page
 from scheduler_service.api.pages.totals import total_words
 from scheduler_service.api.pages.wrong import NOTHING_WRONG, Reader, Wrong, or_again
-from scheduler_service.api.previews import next_runs
-from scheduler_service.api.problems import Problem
-from scheduler_service.api.routes_jobs import Cursor, pause_job, resume_job
+from scheduler_service.api.routes.jobs import Cursor, pause_job, resume_job
+from scheduler_service.api.services.previews import next_runs
 from scheduler_service.core.audit import Caller
-from scheduler_service.core.balancer import needs_place
-from scheduler_service.core.errors import BadValue, NotFound
-from scheduler_service.core.fields import read_text
-from scheduler_service.core.instants import Instant, parse_instant
+from scheduler_service.core.balancing.balancer import needs_place
+from scheduler_service.core.contract.fields import read_text
 from scheduler_service.core.model import Job
-from scheduler_service.core.words import describe
+from scheduler_service.core.schedules.describe import describe
 from scheduler_service.ports.history import Outcome, Total
 from scheduler_service.ports.stores import Page
 

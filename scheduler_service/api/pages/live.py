@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlencode
 
+from itinerary.protocol.errors import BrokerUnavailable
+from itinerary.protocol.instants import HOUR, SECOND, Instant, parse_instant
 from scheduler_service.api.context import ApiContext
 from scheduler_service.api.pages.moments import Moment, length, moment
-from scheduler_service.api.same_redis import other_redis
-from scheduler_service.api.who_leads import ask_holder
-from scheduler_service.core.errors import BrokerUnavailable
-from scheduler_service.core.instants import HOUR, SECOND, Instant, parse_instant
+from scheduler_service.api.services.same_redis import other_redis
+from scheduler_service.api.services.who_leads import ask_holder
 from scheduler_service.core.redis_marks import SAME_REDIS
 from scheduler_service.core.run_state import RunState
 from scheduler_service.ports.history import Trouble

@@ -4,9 +4,9 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
-from scheduler_service.core.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant, format_instant
+from itinerary.protocol.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant, format_instant
+from scheduler_service.core.explain.relative import relative, rough
 from scheduler_service.core.model import Run
-from scheduler_service.core.relative import relative, rough
 from scheduler_service.core.run_state import FINAL, RunState
 
 SHAPES: Final = {

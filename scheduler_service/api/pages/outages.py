@@ -10,18 +10,18 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request, Response
 
-from scheduler_service.api.auth import Who
+from itinerary.protocol.errors import BadValue, BadValues, Conflict, NotFound
+from itinerary.protocol.instants import MICROSECOND, MINUTE, Instant, format_instant, parse_instant
 from scheduler_service.api.context import ApiContext, Context
+from scheduler_service.api.http.auth import Who
 from scheduler_service.api.pages.csrf import FormBody
 from scheduler_service.api.pages.gaps import GapLine, gap_line
 from scheduler_service.api.pages.live import TROUBLES
 from scheduler_service.api.pages.moments import Moment, moment
 from scheduler_service.api.pages.shell import CHANGER, READER, PageRoute, go, page
 from scheduler_service.api.pages.wrong import NOTHING_WRONG, Wrong, or_again, wrong_of
-from scheduler_service.api.routes_backfill import backfilled
+from scheduler_service.api.routes.backfill import backfilled
 from scheduler_service.core.audit import Caller
-from scheduler_service.core.errors import BadValue, BadValues, Conflict, NotFound
-from scheduler_service.core.instants import MICROSECOND, MINUTE, Instant, format_instant, parse_instant
 from scheduler_service.core.model import Gap
 
 _TOGETHER: Final = MINUTE

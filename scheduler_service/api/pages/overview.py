@@ -6,16 +6,16 @@ from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
 
+from itinerary.protocol.errors import StoreUnavailable
+from itinerary.protocol.instants import DAY, HOUR, SECOND, Instant, parse_instant
 from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.pages.charts import Health, health
 from scheduler_service.api.pages.gaps import gaps_words
 from scheduler_service.api.pages.live import TROUBLES, Complaint, Live, complaints, look
 from scheduler_service.api.pages.moments import SHAPES, Moment, RunLine, length, moment, run_line
 from scheduler_service.api.pages.shell import READER, PageRoute, page
-from scheduler_service.api.previews import next_runs
-from scheduler_service.core.balancer import needs_place
-from scheduler_service.core.errors import StoreUnavailable
-from scheduler_service.core.instants import DAY, HOUR, SECOND, Instant, parse_instant
+from scheduler_service.api.services.previews import next_runs
+from scheduler_service.core.balancing.balancer import needs_place
 from scheduler_service.core.model import Job
 from scheduler_service.core.run_state import ACTIVE, RunState
 from scheduler_service.ports.stores import RunFilter

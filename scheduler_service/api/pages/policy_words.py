@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, assert_never
 
+from itinerary.protocol.instants import Instant, format_instant
+from itinerary.protocol.redaction import hidden, is_hidden, redacted
+from itinerary.protocol.run_fields import RetryPolicy
 from scheduler_service.api.pages.moments import Moment, length, moment, pretty
-from scheduler_service.core.explain_facts import Version
-from scheduler_service.core.instants import Instant, format_instant
-from scheduler_service.core.job_body import definition_of, job_body, optional_instant
+from scheduler_service.core.contract.job_json import definition_of, job_body, optional_instant
+from scheduler_service.core.explain.facts import Version
 from scheduler_service.core.model import Job, Misfire, MisfirePolicy, Overlap
-from scheduler_service.core.redaction import hidden, is_hidden, redacted
-from scheduler_service.core.run_fields import RetryPolicy
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,18 +6,18 @@ from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
 
-from scheduler_service.api.auth import Who
+from itinerary.protocol.instants import Duration, Instant
+from itinerary.protocol.trace_ids import trace_id_of
 from scheduler_service.api.context import ApiContext, Context
+from scheduler_service.api.http.auth import Who
 from scheduler_service.api.pages.moments import SHAPES, Moment, length, moment, pretty, run_line
 from scheduler_service.api.pages.shell import CHANGER, READER, PageRoute, go, page
 from scheduler_service.api.pages.wrong import NOTHING_WRONG, Wrong, or_again
-from scheduler_service.api.routes_explain import why_run
-from scheduler_service.api.routes_runs import cancel_run, known_run, retried
-from scheduler_service.core.instants import Duration, Instant
+from scheduler_service.api.routes.explain import why_run
+from scheduler_service.api.routes.runs import cancel_run, known_run, retried
+from scheduler_service.core.contract.run_json import run_body
 from scheduler_service.core.model import Run
-from scheduler_service.core.run_body import run_body
 from scheduler_service.core.run_state import RunState
-from scheduler_service.core.trace_ids import trace_id_of
 
 router = APIRouter(include_in_schema=False, dependencies=READER, route_class=PageRoute)
 

@@ -6,15 +6,15 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request, Response
 
+from itinerary.protocol.errors import BadValue
 from scheduler_service.api.context import Context
 from scheduler_service.api.pages.job import read_time
 from scheduler_service.api.pages.moments import SHAPES, run_line
 from scheduler_service.api.pages.shell import READER, PageRoute, page
 from scheduler_service.api.pages.totals import total_words
 from scheduler_service.api.pages.wrong import NOTHING_WRONG, Reader
-from scheduler_service.api.routes_jobs import Cursor
-from scheduler_service.core.errors import BadValue
-from scheduler_service.core.fields import read_text
+from scheduler_service.api.routes.jobs import Cursor
+from scheduler_service.core.contract.fields import read_text
 from scheduler_service.core.model import Run
 from scheduler_service.core.run_state import RunState
 from scheduler_service.ports.history import Total

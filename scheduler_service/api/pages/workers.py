@@ -6,11 +6,11 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
+from itinerary.protocol.instants import Instant, parse_instant
 from scheduler_service.api.context import Context
 from scheduler_service.api.pages.live import complaints, look
 from scheduler_service.api.pages.moments import Moment, length, moment
 from scheduler_service.api.pages.shell import READER, PageRoute, page
-from scheduler_service.core.instants import Instant, parse_instant
 
 router = APIRouter(include_in_schema=False, dependencies=READER, route_class=PageRoute)
 

@@ -10,8 +10,8 @@ from typing import Final, TypeVar
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from scheduler_service.api.problems import problem_of
-from scheduler_service.core.errors import BadValue, BadValues, Conflict, ItineraryError
+from itinerary.protocol.errors import BadValue, BadValues, Conflict, ItineraryError
+from scheduler_service.api.http.problems import problem_of
 
 T = TypeVar("T")
 

@@ -1,0 +1,1 @@
+"""What stands before every route: tokens, limits, bodies, headers, connections, problem documents."""

@@ -1,0 +1,133 @@
+"""Who may do what: bearer tokens with roles, and what holds where none are set.
+
+Promises: tokens are compared in constant time, by digest; without tokens the API is for this machine alone.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import Callable
+from typing import Annotated, Final
+
+from fastapi import Depends, Request
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from itinerary.protocol.errors import BadValue, BadValues
+from scheduler_service.api.http.preconditions import check_conditions
+from scheduler_service.api.http.problems import Problem
+from scheduler_service.api.http.queries import check_query
+from scheduler_service.config.settings import ApiToken, Role, Settings
+from scheduler_service.core.audit import THIS_MACHINE, Caller
+from scheduler_service.runtime.addresses import is_loopback
+
+_RANK: Final[dict[str, int]] = {"enqueuer": -1, "viewer": 0, "operator": 1, "admin": 2}
+_bearer = HTTPBearer(auto_error=False, description="A token of ITINERARY_API_TOKENS; none is needed where none is set.")
+
+
+def check_exposure(settings: Settings) -> None:
+    """Refuse to listen beyond this machine without a single token."""
+    if not settings.api_tokens and not is_loopback(settings.api_host):
+        allowed = "without ITINERARY_API_TOKENS the API listens on 127.0.0.1, ::1 or localhost only"
+        raise BadValues([BadValue("ITINERARY_API_HOST", settings.api_host, allowed)])
+
+
+def token_of(tokens: tuple[ApiToken, ...], presented: str) -> ApiToken | None:
+    """The token that was presented; every known one is compared, so that time tells nothing."""
+    digest = hashlib.sha256(presented.encode("utf-8", "surrogateescape")).hexdigest()
+    found = None
+    for token in tokens:
+        if hmac.compare_digest(token.sha256, digest):
+            found = token
+    return found
+
+
+def require(role: Role, also: Role | None = None) -> Callable[..., None]:
+    """A dependency: the caller's bearer token has `role` or more, or is of the role `also`."""
+
+    def check(request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> None:
+        tokens = request.app.state.context.settings.api_tokens
+        request.state.caller = THIS_MACHINE
+        if tokens:
+            token = _authorise(request, credentials.credentials if credentials else None, role, "Bearer", also)
+            request.state.caller = Caller(token.name, token.role, token.limits)
+        check_query(request)
+        check_conditions(request)
+
+    return check
+
+
+def admit_all(request: Request) -> None:
+    """A dependency of what asks for no token."""
+    check_query(request)
+
+
+def _caller(request: Request) -> Caller:
+    caller: Caller = request.state.caller
+    return caller
+
+
+Who = Annotated[Caller, Depends(_caller)]
+"""Who asks, in a route that requires a role."""
+
+
+def demand(who: Caller, role: Role, what: str) -> None:
+    """403 where the caller's role does not allow `what`, which only the request's body tells."""
+    if not may(who, role):
+        raise Problem(403, f"{what} needs the role {role}; the token has {who.role}", kind="role-too-small")
+
+
+def require_page(request: Request) -> None:
+    """A dependency of pages: a bearer token, or one given as the password of a browser's own login window."""
+    identify_reader(request)
+    check_query(request)
+
+
+def identify_reader(request: Request) -> None:
+    """Note who reads a page; Problem 401 or 403."""
+    request.state.caller = _page_caller(request, "viewer")
+
+
+def require_operator_page(request: Request) -> None:
+    """The same for what a page changes."""
+    request.state.caller = _page_caller(request, "operator")
+    check_query(request)
+
+
+def may(who: Caller, role: Role) -> bool:
+    """Whether the caller's role is `role` or more."""
+    return _RANK[who.role] >= _RANK[role]
+
+
+def _page_caller(request: Request, role: Role) -> Caller:
+    tokens = request.app.state.context.settings.api_tokens
+    if not tokens:
+        return THIS_MACHINE
+    token = _authorise(request, presented_token(request.headers.get("authorization", "")), role, "Basic")
+    return Caller(token.name, token.role, token.limits)
+
+
+def _authorise(request: Request, presented: str | None, role: Role, scheme: str, also: Role | None = None) -> ApiToken:
+    context = request.app.state.context
+    token = token_of(context.settings.api_tokens, presented) if presented else None
+    if token is None:
+        if presented:
+            context.logins.add(request.client.host if request.client else "unknown")
+        challenge = {"WWW-Authenticate": f'{scheme} realm="itinerary"'}
+        raise Problem(401, "send a valid token: Authorization: Bearer ...", headers=challenge)
+    if _RANK[token.role] < _RANK[role] and token.role != also:
+        raise Problem(403, f"this needs the role {role}; the token has {token.role}", kind="role-too-small")
+    return token
+
+
+def presented_token(header: str) -> str | None:
+    """The token in an Authorization header, given as a bearer token or as the password of a login."""
+    scheme, _, value = header.partition(" ")
+    if scheme.lower() == "bearer":
+        return value.strip()
+    if scheme.lower() != "basic":
+        return None
+    try:
+        return base64.b64decode(value.strip(), validate=True).decode("utf-8").partition(":")[2]
+    except (binascii.Error, UnicodeDecodeError):
+        return None

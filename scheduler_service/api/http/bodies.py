@@ -1,0 +1,169 @@
+"""Request bodies: how large, how deep and how clean JSON must be before anybody looks at its meaning.
+
+Promises: a body is never buffered past the limit, however it is sent; what passes is plain JSON that every database,
+Celery message and JavaScript reader takes: one value a key, finite numbers, 64-bit integers, no NUL, no lone surrogate.
+"""
+
+import asyncio
+import json
+from typing import Annotated, Any, Final
+
+from fastapi import Depends, Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from itinerary.protocol.errors import BadValue
+from itinerary.protocol.instants import SECOND, format_duration
+from scheduler_service.api.http.problems import Problem, malformed, problem_response
+
+MAX_BODY: Final = 1024 * 1024
+MAX_DEPTH: Final = 64
+_TOO_LARGE: Final = f"the body may have {MAX_BODY} bytes"
+_TOO_DEEP: Final = f"the JSON may be nested {MAX_DEPTH} levels deep"
+
+
+class BodyLimit:
+    """ASGI middleware: 413 for a body over MAX_BODY, by its header or, where that says nothing, while it comes in."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+        elif _announced(scope) > MAX_BODY:
+            response = problem_response(Problem(413, _TOO_LARGE, headers={"Connection": "close"}))
+            await response(scope, receive, send)
+        else:
+            await self._app(scope, _counting(receive), send)
+
+
+def _announced(scope: Scope) -> int:
+    for name, value in scope["headers"]:
+        if name == b"content-length" and value.isdigit():
+            return int(value[:20])
+    return 0
+
+
+def _counting(receive: Receive) -> Receive:
+    seen = 0
+
+    async def counted() -> Message:
+        nonlocal seen
+        message = await receive()
+        seen += len(message.get("body", b""))
+        if seen > MAX_BODY:
+            raise Problem(413, _TOO_LARGE, headers={"Connection": "close"})
+        return message
+
+    return counted
+
+
+async def raw_body(request: Request) -> bytes:
+    """The whole body; 408 where its sender dawdles."""
+    within = request.app.state.context.settings.api_receive_timeout
+    try:
+        async with asyncio.timeout(within / SECOND):
+            return await request.body()
+    except TimeoutError:
+        said = f"the body did not come within {format_duration(within)}"
+        raise Problem(408, said, headers={"Connection": "close"}) from None
+
+
+def json_object(raw: Annotated[bytes, Depends(raw_body)]) -> dict[str, Any]:
+    """The JSON object that the body is; runs in a worker thread, so that a large one holds up nobody else."""
+    return read_object(raw)
+
+
+def optional_object(raw: Annotated[bytes, Depends(raw_body)]) -> dict[str, Any]:
+    """The same, an absent body being an empty object."""
+    return read_object(raw) if raw.strip() else {}
+
+
+JsonObject = Annotated[dict[str, Any], Depends(json_object)]
+OptionalJsonObject = Annotated[dict[str, Any], Depends(optional_object)]
+
+
+def read_object(raw: bytes) -> dict[str, Any]:
+    """Parse strictly: Problem 400 for what is not JSON as described above, 422 for text that cannot be stored."""
+    try:
+        value = _parsed(raw.decode("utf-8"))
+    except UnicodeDecodeError as exc:
+        raise malformed("the body is not UTF-8") from exc
+    except ValueError as exc:
+        raise malformed(f"the body is not JSON: {exc}") from exc
+    if not isinstance(value, dict):
+        raise malformed("the body must be a JSON object")
+    return value
+
+
+def read_json(text: str, field: str) -> Any:
+    """The JSON in a field of a form, read as strictly as a body; BadValue."""
+    try:
+        return _parsed(text)
+    except ValueError as exc:
+        raise BadValue(field, text[:100], f"give JSON ({exc})") from exc
+    except Problem as exc:
+        raise BadValue(field, text[:100], str(exc.errors[0]["msg"] if exc.errors else exc.detail)) from exc
+
+
+def _parsed(text: str) -> Any:
+    try:
+        value = json.loads(
+            text, parse_constant=_no_constant, parse_float=_finite, parse_int=_bounded, object_pairs_hook=_unique
+        )
+    except RecursionError as exc:
+        raise malformed(_TOO_DEEP) from exc
+    if isinstance(value, dict | list):
+        _check(value)
+    return value
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if number in (float("inf"), float("-inf")):
+        raise ValueError("a number is too large")
+    return number
+
+
+def _bounded(text: str) -> int:
+    number = int(text) if len(text) <= 20 else None
+    if number is None or not -(2**63) <= number < 2**63:
+        raise ValueError("a whole number does not fit 64 bits; send it as text")
+    return number
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise ValueError("an object has a key twice")
+    return value
+
+
+def _check(value: dict[str, Any] | list[Any]) -> None:
+    """Walk without recursion; the parser's own limit is far above ours."""
+    waiting: list[tuple[Any, tuple[str, ...]]] = [(value, ())]
+    while waiting:
+        item, loc = waiting.pop()
+        if len(loc) >= MAX_DEPTH:
+            raise malformed(_TOO_DEEP)
+        for key, child in item.items() if isinstance(item, dict) else enumerate(item):
+            if isinstance(key, str):
+                check_text(key, loc, key)
+            if isinstance(child, str):
+                check_text(child, loc, key)
+            elif isinstance(child, dict | list):
+                waiting.append((child, (*loc, str(key))))
+
+
+def check_text(text: str, loc: tuple[str, ...], key: str | int) -> None:
+    """Problem 422 for text that no database can keep; `loc` and `key` say where it is."""
+    if text.isascii() and "\x00" not in text:
+        return
+    if "\x00" in text or any("\ud800" <= c <= "\udfff" for c in text):
+        shown = [part.encode("utf-8", "backslashreplace").decode() for part in (*loc, str(key))]
+        message = "text must hold no NUL and no half of a surrogate pair"
+        raise Problem(422, "some values are not accepted", [{"loc": shown, "msg": message}])

@@ -1,0 +1,100 @@
+"""Runs the API: one process, endpoints in a pool of threads, a clean stop on SIGTERM."""
+
+import socket
+from dataclasses import replace
+from typing import Final
+
+import structlog
+import uvicorn
+from fastapi import FastAPI
+
+from itinerary.protocol.errors import ItineraryError
+from itinerary.protocol.instants import SECOND
+from itinerary.telemetry import tracing
+from scheduler_service.api.app import build_app
+from scheduler_service.api.context import ApiContext, system_clock
+from scheduler_service.api.http.auth import check_exposure
+from scheduler_service.api.http.connections import bounded, room
+from scheduler_service.api.services.leader_line import LeaderLine
+from scheduler_service.bootstrap.notifications import api_watches
+from scheduler_service.bootstrap.parts import open_stores
+from scheduler_service.config.settings import Settings
+
+_CONNECTIONS: Final = 10
+_STOP_WITHIN: Final = 5
+_BACKLOG: Final = 1024
+
+log = structlog.get_logger(__name__)
+
+
+def serve(settings: Settings) -> None:
+    """Answer HTTP until told to stop."""
+    check_exposure(settings)
+    with (
+        listening(settings) as listener,
+        open_stores(settings, connections=_CONNECTIONS) as stores,
+        api_watches(settings),
+    ):
+        context = ApiContext(settings, stores, LeaderLine(stores.inbox, system_clock), system_clock)
+        config = server_config(traced_app(context), settings)
+        if not settings.api_tokens:
+            log.info("api open to this machine only", why="no ITINERARY_API_TOKENS are set")
+        log.info("api starting", host=settings.api_host, port=settings.api_port)
+        Server(config).run(sockets=[listener])
+
+
+class Server(uvicorn.Server):
+    """uvicorn's own; more may wait to be accepted than asyncio accepts at once, which is one number to it."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen."""
+        await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(_BACKLOG)
+
+
+def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
+    """How uvicorn serves it."""
+    bounds = room()
+    return uvicorn.Config(
+        app,
+        http=bounded(settings.api_receive_timeout / SECOND, bounds.most),
+        backlog=bounds.at_once,
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=_STOP_WITHIN,
+        h11_max_incomplete_event_size=64 * 1024,
+    )
+
+
+def traced_app(context: ApiContext) -> FastAPI:
+    """The application; where tracing is on, each run that it enqueues goes on with its caller's trace."""
+    tracer = tracing.tracer("itinerary-api")
+    if tracer is None:
+        return build_app(context)
+    from scheduler_service.api.http.caller_context import CallerContext
+    from scheduler_service.observability.traced import TracedRuns
+
+    stores = replace(context.stores, runs=TracedRuns(context.stores.runs, tracer))
+    app = build_app(replace(context, stores=stores))
+    app.add_middleware(CallerContext)
+    return app
+
+
+def listening(settings: Settings) -> socket.socket:
+    """The API's socket. It names its protocol: without that asyncio leaves TCP_NODELAY out, and every answer waits
+    40 ms for an acknowledgement."""
+    host, port = settings.api_host, settings.api_port
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(_BACKLOG)
+    except OSError as exc:
+        listener.close()
+        message = f"port {port} of {host} cannot be listened on ({exc.strerror}); choose another with --port"
+        raise ItineraryError(message) from exc
+    return listener

@@ -1,0 +1,1 @@
+"""The OpenAPI document: shapes of requests and answers, patterns, examples."""

@@ -1,0 +1,294 @@
+"""The shapes of answers for the OpenAPI document; core.job_body makes the answers themselves."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from scheduler_service.api.openapi.list_shapes import Counted, LastRun, State
+from scheduler_service.api.openapi.patterns import Duration, JobId, Queue, Task, Time
+from scheduler_service.api.openapi.schemas import Misfire, OverlapChoice, Retry, Schedule
+
+
+class JobBody(BaseModel):
+    """A job as it is."""
+
+    job_id: JobId
+    title: str
+    task: Task
+    args: list[Any]
+    kwargs: dict[str, Any]
+    queue: Queue
+    priority: int
+    schedule: Schedule
+    start_at: Time | None
+    end_at: Time | None
+    jitter: Duration
+    misfire: Misfire
+    overlap: OverlapChoice
+    retry: Retry
+    timeout: Duration | None
+    start_within: Duration | None = Field(description="How long after its due time a run may begin; then it is missed")
+    tags: list[str]
+    description: str
+    paused: bool
+    pause_reason: str | None
+    paused_until: Time | None
+    pause_waiting: Literal["keep", "skip"] | None
+    source: str | None
+    version: int
+
+
+class JobOut(JobBody):
+    """A job with its next runs and what may surprise about its schedule."""
+
+    next_runs: list[Time]
+    warnings: list[str]
+
+
+class ListedJob(JobBody):
+    """A job of a list; its runs where `with_runs=true` asks for them."""
+
+    next_run_at: Time | None = None
+    last_run: LastRun | None = None
+
+
+class JobPage(Counted):
+    """A part of the list of jobs."""
+
+    items: list[ListedJob]
+    next_cursor: str | None
+
+
+class PlannedJob(BaseModel):
+    """A job that is made or deleted."""
+
+    job_id: JobId
+    job: dict[str, Any]
+
+
+class PlannedField(BaseModel):
+    """One field that changes, by its path."""
+
+    field: str = Field(examples=["schedule.expr"])
+    before: Any
+    after: Any
+
+
+class PlannedChange(BaseModel):
+    """A job that changes, and the version that does."""
+
+    job_id: JobId
+    version: int
+    changes: list[PlannedField]
+
+
+class JobWarning(BaseModel):
+    """What may surprise about a job's schedule."""
+
+    job_id: JobId
+    msg: str
+
+
+class PlanOut(BaseModel):
+    """What was, or would be, done; `left`: owned by the source, not named by it, and kept."""
+
+    source: str | None
+    plan_version: str
+    applied: bool
+    added: list[PlannedJob]
+    changed: list[PlannedChange]
+    removed: list[PlannedJob]
+    left: list[JobId]
+    unchanged: int
+    warnings: list[JobWarning]
+
+
+class Occurrence(BaseModel):
+    """One planned instant; `dst` says what a clock change did to it."""
+
+    at: Time
+    local: str
+    offset: str
+    dst: str | None
+
+
+class Preview(BaseModel):
+    """What a schedule means."""
+
+    occurrences: list[Occurrence]
+    text: str
+    warnings: list[str]
+
+
+class TaskError(BaseModel):
+    """Why an attempt failed."""
+
+    type: str
+    message: str
+    traceback: str | None
+
+
+class LateReports(BaseModel):
+    """What was reported of an attempt after it was over: kept, and without effect. All but `count` is of the last."""
+
+    count: int
+    kind: str
+    at: Time
+    worker: str
+    error: TaskError | None
+
+
+class Attempt(BaseModel):
+    """One try."""
+
+    attempt: int
+    outcome: str
+    reason: str | None
+    pending_at: Time | None
+    published_at: Time | None
+    started_at: Time | None
+    finished_at: Time | None
+    worker: str | None
+    error: TaskError | None
+    late_reports: LateReports | None
+
+
+class RunOut(BaseModel):
+    """A run as it is."""
+
+    run_id: str = Field(examples=["billing.close_2026-12-01T01:00:00Z"])
+    job_id: JobId | None
+    job_version: int | None
+    task: Task
+    args: list[Any]
+    kwargs: dict[str, Any]
+    queue: Queue
+    priority: int
+    retry_of: str | None
+    scheduled_at: Time
+    due_at: Time
+    start_by: Time | None = Field(description="Not started by then, the run ends missed; null: it waits for ever")
+    state: State
+    attempt: int
+    reason: str | None
+    cancel_requested_at: Time | None
+    pending_at: Time | None
+    published_at: Time | None
+    started_at: Time | None
+    finished_at: Time | None
+    worker: str | None
+    term: int | None
+    result: Any
+    error: TaskError | None
+    attempts: list[Attempt]
+
+
+class RunPage(Counted):
+    """A part of the list of runs."""
+
+    items: list[RunOut]
+    next_cursor: str | None
+
+
+class BatchOut(BaseModel):
+    """The runs of a batch, in its order."""
+
+    runs: list[RunOut]
+
+
+class LeftOut(BaseModel):
+    """Occurrences that are not run, by why: one of their runs completed, is on its way, or waits to be released."""
+
+    completed: int
+    active: int
+    planned: int
+
+
+class BackfillOut(BaseModel):
+    """What was made, or would be: `runs` of so many `occurrences`, of which `first` are the first ten."""
+
+    job_id: JobId
+    start: Time = Field(alias="from")
+    end: Time = Field(alias="to")
+    overlap: Literal["queue_all", "allow"]
+    dry_run: bool
+    occurrences: int
+    left_out: LeftOut
+    runs: int
+    first: list[Time]
+    run_ids: list[str]
+    warnings: list[str]
+
+
+class Status(BaseModel):
+    """Who leads and what it sees; null is what nobody answers for."""
+
+    leader: str | None
+    term: int | None
+    since: Time | None
+    last_leader: str | None = Field(description="Who leads, or led last")
+    last_heard_at: Time | None = Field(description="When the last leader last renewed its lease, or gave it up")
+    leader_answers: bool | None = Field(description="Whether the leader answers; null where nobody leads")
+    leader_without_redis: bool | None = Field(description="Whether the leader reaches no Redis or no broker")
+    other_than_leaders: str | None = Field(description="What this API uses in place of the leader's Redis or broker")
+    zone_rules: str | None = Field(description="IANA version of the zone rules that the leader plans by")
+    zone_rules_api: str = Field(description="That of this API, by which it shows coming times")
+    zone_rules_standby: str | None = Field(description="That of a standby with others, and its holder; else null")
+    index_runs: int | None
+    last_rebuild_at: Time | None
+    last_iteration_at: Time | None
+    oldest_due_at: Time | None
+    active_runs: int | None
+    inbox_depth: int | None = Field(description="Entries of the inbox; what was read stays up to ten seconds")
+    workers: int | None
+
+
+class Worker(BaseModel):
+    """A worker that the leader hears."""
+
+    name: str
+    alive: bool
+    last_seen_at: Time
+    concurrency: int
+    running: list[str]
+    queues: list[str]
+
+
+class Workers(BaseModel):
+    """All of them."""
+
+    items: list[Worker]
+
+
+class QueueOut(BaseModel):
+    """A queue: `depth` runs are out and not started; `lag` is how long one is overdue, released or not."""
+
+    name: str
+    depth: int
+    oldest_age: Duration | None
+    lag: Duration | None
+    workers: int
+
+
+class Queues(BaseModel):
+    """All of them."""
+
+    items: list[QueueOut]
+
+
+class FieldError(BaseModel):
+    """What is wrong with one value."""
+
+    loc: list[str] = Field(examples=[["schedule", "expr"]])
+    msg: str
+
+
+class Problem(BaseModel):
+    """RFC 9457."""
+
+    type: str = Field(examples=["urn:itinerary:problem:not-found"])
+    title: str
+    status: int
+    detail: str
+    request_id: str = Field("", description="As in the header X-Request-Id; the API's log names it")
+    errors: list[FieldError] | None = None

@@ -1,0 +1,16 @@
+"""What the OpenAPI document says of query parameters, whose meaning the routes judge themselves, with better words."""
+
+from typing import Any, Final
+
+from fastapi import Query
+
+from scheduler_service.api.openapi.patterns import TIME_PATTERN
+
+GIVEN: Final[dict[str, Any]] = {"minLength": 1, "pattern": r"^[^\u0000]*$"}
+AS_TIME: Final[dict[str, Any]] = {"minLength": 1, "format": "date-time", "pattern": TIME_PATTERN}
+AS_CURSOR: Final[dict[str, Any]] = {"minLength": 1, "pattern": "^[A-Za-z0-9_-]+$"}
+
+
+def text(longest: int, description: str, extra: dict[str, Any] | None = None) -> Any:
+    """A parameter that is a text."""
+    return Query(max_length=longest, description=description, json_schema_extra=GIVEN if extra is None else extra)

@@ -1,0 +1,79 @@
+"""The dashboard: its pages, the API's documentation at `/docs`, and the files that they load. Puts together only."""
+
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse, JSONResponse
+from starlette.staticfiles import StaticFiles
+
+from itinerary.version import VERSION
+from scheduler_service.api.http.auth import identify_reader, require_page
+from scheduler_service.api.http.problems import Problem, problem_response
+from scheduler_service.api.pages import (
+    audit,
+    backfill,
+    explain,
+    failure_runs,
+    failures,
+    flower,
+    job,
+    job_form,
+    jobs,
+    load,
+    outages,
+    overview,
+    run,
+    runs,
+    workers,
+)
+from scheduler_service.api.pages.shell import trouble
+from scheduler_service.api.pages.templating import DOCS_HEADERS, HERE, templates
+
+router = APIRouter(include_in_schema=False)
+for _part in (
+    overview,
+    jobs,
+    job,
+    backfill,
+    job_form,
+    runs,
+    run,
+    failures,
+    failure_runs,
+    outages,
+    workers,
+    load,
+    explain,
+    audit,
+    flower,
+):
+    router.include_router(_part.router)
+
+
+@router.get("/docs", dependencies=[Depends(require_page)])
+def documentation() -> Response:
+    """The API to read and to try out."""
+    return HTMLResponse(templates.get_template("docs.html").render(version=VERSION), headers=DOCS_HEADERS)
+
+
+@router.get("/openapi.json", dependencies=[Depends(require_page)])
+def document(request: Request) -> Response:
+    """The OpenAPI document."""
+    return JSONResponse(request.app.openapi())
+
+
+def install(app: FastAPI) -> None:
+    """Serve the files beside this module, the same for everybody; what is not there is a page to a browser."""
+    app.mount("/static", StaticFiles(directory=HERE / "static"), name="static")
+    app.add_exception_handler(404, _nowhere)
+
+
+def _nowhere(request: Request, exc: Exception) -> Response:
+    """A page for a browser, a problem document for a program."""
+    assert isinstance(exc, HTTPException)
+    if request.url.path.startswith("/api/") or "text/html" not in request.headers.get("accept", ""):
+        return problem_response(exc)
+    try:
+        identify_reader(request)
+    except Problem as refused:
+        return problem_response(refused)
+    return trouble(request, Problem(404, f"there is no page {request.url.path}"))

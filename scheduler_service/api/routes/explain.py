@@ -1,0 +1,80 @@
+"""Why: what was decided for an occurrence or a run, in words, with the rows that each of them rests on. Only reads."""
+
+from dataclasses import replace
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Response
+from starlette.responses import JSONResponse
+
+from itinerary.protocol.errors import NotFound
+from itinerary.protocol.identity import JOB_ID, RUN_ID
+from itinerary.protocol.instants import Instant, parse_instant
+from scheduler_service.api.context import ApiContext, Context
+from scheduler_service.api.http.auth import require
+from scheduler_service.api.http.problems import Problem
+from scheduler_service.api.openapi.documents import answers
+from scheduler_service.api.openapi.parameters import AS_TIME
+from scheduler_service.api.openapi.record_shapes import ExplanationOut
+from scheduler_service.api.routes.runs import READER
+from scheduler_service.core.explain.explanation import Explanation, explanation_body
+from scheduler_service.core.explain.facts import Facts, Live
+from scheduler_service.core.explain.job import explain_occurrence
+from scheduler_service.core.explain.run import explain_run
+from scheduler_service.core.run_state import FINAL, RunState
+
+router = APIRouter(prefix="/api/v1")
+VIEWER = [Depends(require("viewer"))]
+At = Annotated[str, Query(description="The instant asked for, RFC 3339.", max_length=40, json_schema_extra=AS_TIME)]
+
+
+@router.get(
+    "/jobs/{job_id}/explain",
+    tags=["jobs"],
+    dependencies=[Depends(require("viewer"))],
+    responses=answers({200: ExplanationOut}, 404, 422),
+)
+def explain_job(context: Context, job_id: str, at: At) -> Response:
+    """What was decided for the job at an instant, and why: also for a job that is deleted by now."""
+    return JSONResponse(explanation_body(why_at(context, job_id, parse_instant(at, "at"))))
+
+
+@router.get("/runs/{run_id}/explain", tags=["runs"], dependencies=READER, responses=answers({200: ExplanationOut}, 404))
+def explain(context: Context, run_id: str) -> Response:
+    """Why a run is where it is."""
+    return JSONResponse(explanation_body(why_run(context, run_id)))
+
+
+def why_at(context: ApiContext, job_id: str, at: Instant) -> Explanation:
+    """What was decided for a job at an instant; NotFound."""
+    if not JOB_ID.fullmatch(job_id):
+        raise NotFound("no job can have this id")
+    facts = _with_live(context, context.stores.evidence.of_occurrence(job_id, at))
+    return explain_occurrence(job_id, at, facts)
+
+
+def why_run(context: ApiContext, run_id: str) -> Explanation:
+    """Why a run is where it is; NotFound."""
+    if not RUN_ID.fullmatch(run_id):
+        raise NotFound("no run can have this id")
+    facts = _with_live(context, context.stores.evidence.of_run(run_id))
+    if facts.run is None:
+        raise NotFound(f"no run {run_id}")
+    return explain_run(facts.run, facts)
+
+
+def _with_live(context: ApiContext, facts: Facts) -> Facts:
+    """What the leader knows of workers and queues, where that can matter and it answers."""
+    if facts.run is None or facts.run.state in FINAL:
+        return facts
+    run = facts.run
+    head = context.stores.queues.head(run.queue) if run.state is RunState.PENDING else None
+    if head is not None:
+        facts = replace(facts, in_queue=head.length, none_of_ours=head.none_of_ours)
+    job_id = run.job_id if run.state is RunState.SCHEDULED else None
+    try:
+        context.require_leader()
+        seen = context.leader.statistics_around(run.queue)
+        job_runs = () if job_id is None else tuple(context.leader.ask("job", job_id).get("live_runs", ()))
+    except Problem:
+        return facts  # the explanation says that no leader answers
+    return replace(facts, live=Live(tuple(seen["workers"]), tuple(seen["queues"]), job_runs))

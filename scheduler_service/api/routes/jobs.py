@@ -1,0 +1,293 @@
+"""Jobs over HTTP: made, changed, paused, triggered, looked ahead. The store decides; the leader is told after it."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Response
+from starlette.responses import JSONResponse
+from uuid_utils.compat import uuid7
+
+from itinerary.protocol.errors import BadValue, BadValues, Conflict, NotFound, StaleVersion
+from itinerary.protocol.identity import JOB_ID
+from itinerary.protocol.instants import Instant, format_instant, parse_instant
+from itinerary.protocol.redaction import unmasked
+from scheduler_service.api.context import ApiContext, Context
+from scheduler_service.api.http.auth import Who, require
+from scheduler_service.api.http.bodies import JsonObject, OptionalJsonObject
+from scheduler_service.api.http.preconditions import IdempotencyKey, IfMatch, IfNoneMatch, expected_version, must_be_new
+from scheduler_service.api.http.problems import Problem
+from scheduler_service.api.openapi import answers as shapes
+from scheduler_service.api.openapi import schemas
+from scheduler_service.api.openapi.documents import answers, body_of
+from scheduler_service.api.openapi.parameters import AS_CURSOR, AS_TIME, text
+from scheduler_service.api.services.merging import merged
+from scheduler_service.api.services.previews import job_preview, next_runs, read_and_preview, warnings_of
+from scheduler_service.core.audit import Caller
+from scheduler_service.core.contract.fields import read_text
+from scheduler_service.core.contract.job_json import known_definition, optional_instant, read_job, shown_body
+from scheduler_service.core.contract.request_keys import owned, with_key
+from scheduler_service.core.contract.run_json import run_body
+from scheduler_service.core.contract.run_requests import read_trigger
+from scheduler_service.core.model import Job, Run
+from scheduler_service.ports.history import Outcome, Total
+
+router = APIRouter(prefix="/api/v1", tags=["jobs"], dependencies=[Depends(require("viewer"))])
+OPERATOR = [Depends(require("operator"))]
+ADMIN = [Depends(require("admin"))]
+_PATCH_TRIES = 5
+
+Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
+Counted = Annotated[bool, Query(description="Also say how many there are in all, up to 10,000.")]
+Cursor = Annotated[str | None, text(500, "`next_cursor` of the page before.", AS_CURSOR)]
+From = Annotated[
+    str | None, Query(alias="from", description="Strictly after this instant; default now.", json_schema_extra=AS_TIME)
+]
+Count = Annotated[int, Query(ge=1, le=1000, description="How many occurrences.")]
+
+
+@router.post(
+    "/jobs", status_code=201, dependencies=OPERATOR, openapi_extra=body_of(schemas.JobIn),
+    responses=answers({201: shapes.JobOut}, 400, 409, 413, 422),
+)  # fmt: skip
+def create_job(context: Context, who: Who, body: JsonObject) -> Response:
+    """Make a job; 409 where its id is taken."""
+    job, _ = read_job(unmasked(body), made_at=context.clock())
+    made = context.stores.jobs.create(job, by=who.deed("job.create"))
+    context.leader.tell("job_changed", {"job_id": made.job_id, "change": "added"})
+    return _job_answer(context, made, status=201)
+
+
+@router.put(
+    "/jobs/{job_id}", dependencies=OPERATOR, openapi_extra=body_of(schemas.JobPut),
+    responses=answers({200: shapes.JobOut, 201: shapes.JobOut}, 400, 412, 413, 422),
+)  # fmt: skip
+def put_job(
+    context: Context, who: Who, job_id: str, body: JsonObject, if_match: IfMatch = None,
+    if_none_match: IfNoneMatch = None,
+) -> Response:  # fmt: skip
+    """Make or replace a job; an equal body changes nothing, not even the version."""
+    if body.get("job_id") not in (None, job_id):
+        raise BadValue("job_id", body["job_id"], "give the id of the address, or none")
+    existing = _find(context, job_id)
+    body = {**_unmasked(body, existing), "job_id": job_id}
+    job, _ = read_job(body, made_at=existing.created_at if existing else context.clock())
+    is_new = must_be_new(if_none_match, existing)
+    expected = expected_version(if_match, existing)
+    if is_new:
+        return _created(context, who, job)
+    if if_none_match is not None and existing is not None:
+        expected = existing.version  # judged by this one: no other is replaced
+    stored, outcome = context.stores.jobs.replace(job, expected, by=who.deed("job.put"))
+    if outcome != "unchanged":
+        change = "added" if outcome == "made" else "modified"
+        context.leader.tell("job_changed", {"job_id": job_id, "change": change})
+    return _job_answer(context, stored, status=201 if outcome == "made" else 200)
+
+
+def _created(context: ApiContext, who: Caller, job: Job) -> Response:
+    try:
+        made = context.stores.jobs.create(job, by=who.deed("job.put"))
+    except Conflict as exc:
+        raise StaleVersion(str(exc)) from exc
+    context.leader.tell("job_changed", {"job_id": made.job_id, "change": "added"})
+    return _job_answer(context, made, status=201)
+
+
+@router.patch(
+    "/jobs/{job_id}", dependencies=OPERATOR, openapi_extra=body_of(schemas.JobPatch),
+    responses=answers({200: shapes.JobOut}, 400, 404, 409, 412, 413, 422),
+)  # fmt: skip
+def patch_job(context: Context, who: Who, job_id: str, body: JsonObject, if_match: IfMatch = None) -> Response:
+    """Change some fields (JSON merge patch); a schedule of another kind replaces the old one whole."""
+    if body.get("job_id", job_id) != job_id:
+        raise BadValue("job_id", body["job_id"], "a job keeps its id; make another job instead")
+    for _ in range(_PATCH_TRIES):
+        current = known_job(context, job_id)
+        job, _ = read_job(merged(known_definition(current), _unmasked(body, current)), made_at=current.created_at)
+        expected = expected_version(if_match, current)
+        try:
+            stored, outcome = context.stores.jobs.replace(job, expected or current.version, by=who.deed("job.patch"))
+        except StaleVersion:
+            if expected is not None:
+                raise
+            continue  # somebody else's edit came between: lay the patch over theirs
+        if outcome != "unchanged":
+            context.leader.tell("job_changed", {"job_id": job_id, "change": "modified"})
+        return _job_answer(context, stored)
+    raise Problem(409, f"job {job_id} is being edited by others all the time; try again", kind="edited-by-others")
+
+
+@router.get("/jobs", responses=answers({200: shapes.JobPage}, 422))
+def list_jobs(
+    context: Context,
+    tag: Annotated[str | None, text(100, "Only jobs with this tag.")] = None,
+    q: Annotated[str | None, text(200, "Found in id, title or task.")] = None,
+    paused: Annotated[bool | None, Query(description="Only paused, or only active ones.")] = None,
+    source: Annotated[str | None, text(128, "Only what this file owns.")] = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+    total: Counted = False,
+    with_runs: Annotated[bool, Query(description="Each job with its next and its last run.")] = False,
+) -> Response:
+    """Jobs by their id."""
+    for name, said in (("tag", tag), ("q", q), ("cursor", cursor), ("source", source)):
+        if said is not None:
+            read_text(said, name)
+    page = context.stores.jobs.list(tag=tag, text=q, paused=paused, limit=limit, cursor=cursor, source=source)
+    history = context.stores.history
+    found = history.count_jobs(tag=tag, text=q, paused=paused, source=source) if total else None
+    counted = {} if found is None else total_body(found, len(page.items))
+    items = _with_runs(context, page.items) if with_runs else [shown_body(job) for job in page.items]
+    return JSONResponse({"items": items, "next_cursor": page.next_cursor, **counted})
+
+
+def total_body(total: Total, shown: int) -> dict[str, Any]:
+    """What `total=true` adds to a list: never less than is `shown`, which a count that ended early may not have met."""
+    return {"total": max(total.number, shown), "total_is_exact": not total.more}
+
+
+def _with_runs(context: ApiContext, jobs: Sequence[Job]) -> list[dict[str, Any]]:
+    now = context.clock()
+    latest = context.stores.history.latest_of([job.job_id for job in jobs], now, 1)
+    return [
+        {
+            **shown_body(job),
+            "next_run_at": next(iter(next_runs(job, now, 1)), None),
+            "last_run": _last(latest[job.job_id]),
+        }
+        for job in jobs
+    ]
+
+
+def _last(newest_first: Sequence[Outcome]) -> dict[str, Any] | None:
+    if not newest_first:
+        return None
+    run = newest_first[0]
+    times = {"scheduled_at": format_instant(run.scheduled_at), "finished_at": optional_instant(run.finished_at)}
+    return {"run_id": run.run_id, "state": run.state.value, **times}
+
+
+@router.get("/jobs/{job_id}", responses=answers({200: shapes.JobOut}, 404))
+def get_job(context: Context, job_id: str) -> Response:
+    """A job, with its next runs and its version as ETag."""
+    return _job_answer(context, known_job(context, job_id))
+
+
+@router.delete("/jobs/{job_id}", status_code=204, dependencies=ADMIN, responses=answers({}, 404, 412))
+def delete_job(context: Context, who: Who, job_id: str, if_match: IfMatch = None) -> Response:
+    """Delete a job; its history stays, its runs that are out end as they will."""
+    current = known_job(context, job_id)
+    context.stores.jobs.delete(job_id, expected_version(if_match, current), by=who.deed("job.delete"))
+    context.leader.tell("job_changed", {"job_id": job_id, "change": "removed"})
+    return Response(status_code=204)
+
+
+@router.post(
+    "/jobs/{job_id}/pause", dependencies=OPERATOR, openapi_extra=body_of(schemas.PauseIn, required=False),
+    responses=answers({200: shapes.JobOut}, 400, 404, 412, 413, 422),
+)  # fmt: skip
+def pause_job(context: Context, who: Who, job_id: str, body: OptionalJsonObject, if_match: IfMatch = None) -> Response:
+    """Let a job create no more runs, for good or until a time.
+
+    Occurrences that were due before and had to wait run after the resume, unless `waiting` is `skip`.
+    """
+    reason, until, skips = _read_pause(body, context.clock())
+    expected = expected_version(if_match, known_job(context, job_id))
+    by = who.deed("job.pause")
+    return _paused(context, context.stores.jobs.set_paused(job_id, True, reason, until, expected, skips=skips, by=by))
+
+
+@router.post("/jobs/{job_id}/resume", dependencies=OPERATOR, responses=answers({200: shapes.JobOut}, 404, 412))
+def resume_job(context: Context, who: Who, job_id: str, if_match: IfMatch = None) -> Response:
+    """Let a paused job go on from now."""
+    expected = expected_version(if_match, known_job(context, job_id))
+    by = who.deed("job.resume")
+    return _paused(context, context.stores.jobs.set_paused(job_id, False, None, None, expected, by=by))
+
+
+@router.post(
+    "/jobs/{job_id}/trigger", status_code=202, dependencies=OPERATOR,
+    openapi_extra=body_of(schemas.TriggerIn, required=False),
+    responses=answers({202: shapes.RunOut}, 400, 404, 409, 412, 413, 422),
+)  # fmt: skip
+def trigger_job(
+    context: Context, who: Who, job_id: str, body: OptionalJsonObject, if_match: IfMatch = None,
+    key: IdempotencyKey = None,
+) -> Response:  # fmt: skip
+    """Run a job now, beside its schedule; `kwargs` are laid over the job's. The same key gives the same run again."""
+    run = triggered(context, who, job_id, with_key(body, key), if_match)
+    return JSONResponse(run_body(run), 202, {"Location": f"/api/v1/runs/{run.run_id}"})
+
+
+def triggered(context: ApiContext, who: Caller, job_id: str, body: dict[str, Any], if_match: str | None = None) -> Run:
+    """The run of a job that somebody asked for; of the very version that If-Match names."""
+    job = known_job(context, job_id)
+    expected_version(if_match, job)
+    new = owned(read_trigger(job, _unmasked(body, job), str(uuid7()), context.clock()), who)
+    ((run, made),) = context.stores.runs.enqueue([new], by=who.deed("job.trigger"))
+    if made:
+        context.leader.tell("run_enqueued", {"run_ids": [run.run_id]})
+    return run
+
+
+@router.get("/jobs/{job_id}/preview", responses=answers({200: shapes.Preview}, 404, 422))
+def preview_job(context: Context, job_id: str, count: Count = 10, after: From = None) -> Response:
+    """The next occurrences of a job."""
+    start = context.clock() if after is None else parse_instant(after, "from")
+    return JSONResponse(job_preview(known_job(context, job_id), start, count))
+
+
+@router.post(
+    "/preview", openapi_extra=body_of(schemas.PreviewIn),
+    responses=answers({200: shapes.Preview}, 400, 413, 422),
+)  # fmt: skip
+def preview(context: Context, body: JsonObject) -> Response:
+    """The next occurrences of a schedule that nobody saved."""
+    return JSONResponse(read_and_preview(body, context.clock()))
+
+
+def _job_answer(context: ApiContext, job: Job, status: int = 200) -> Response:
+    now = context.clock()
+    body = {**shown_body(job), "next_runs": next_runs(job, now), "warnings": list(warnings_of(job, now))}
+    headers = {"ETag": f'"{job.version}"'}
+    if status == 201:
+        headers["Location"] = f"/api/v1/jobs/{job.job_id}"
+    return JSONResponse(body, status, headers)
+
+
+def _unmasked(body: dict[str, Any], job: Job | None) -> dict[str, Any]:
+    return unmasked(body) if job is None else unmasked(body, job.args, job.kwargs)
+
+
+def _paused(context: ApiContext, job: Job) -> Response:
+    context.leader.tell("job_changed", {"job_id": job.job_id, "change": "modified"})
+    return _job_answer(context, job)
+
+
+def known_job(context: ApiContext, job_id: str) -> Job:
+    """The job of this id; NotFound."""
+    if not JOB_ID.fullmatch(job_id):
+        raise NotFound("no job can have this id")
+    return context.stores.jobs.get(job_id)
+
+
+def _find(context: ApiContext, job_id: str) -> Job | None:
+    try:
+        return known_job(context, job_id)
+    except NotFound:
+        return None
+
+
+def _read_pause(body: dict[str, Any], now: Instant) -> tuple[str | None, Instant | None, bool]:
+    others = sorted({*body} - {"reason", "until", "waiting"})
+    unknown = [BadValue(name, body[name], "known are reason, until, waiting") for name in others]
+    if unknown:
+        raise BadValues(unknown)
+    reason = None if body.get("reason") is None else read_text(body["reason"], "reason")
+    until = None if body.get("until") is None else parse_instant(body["until"], "until")
+    if until is not None and until <= now:
+        raise BadValue("until", body["until"], "give a time to come, or none: until somebody resumes it")
+    waiting = "keep" if body.get("waiting") is None else body["waiting"]
+    if waiting not in ("keep", "skip"):
+        raise BadValue("waiting", waiting, "choose keep or skip: what becomes of runs that were due before the pause")
+    return reason, until, waiting == "skip"

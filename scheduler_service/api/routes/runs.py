@@ -1,0 +1,156 @@
+"""Runs over HTTP: enqueued, looked at, cancelled, run again. In the database before the answer."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Response
+from starlette.responses import JSONResponse
+from uuid_utils.compat import uuid7
+
+from itinerary.protocol.errors import NotFound
+from itinerary.protocol.identity import RUN_ID
+from itinerary.protocol.instants import Instant, parse_instant
+from itinerary.protocol.redaction import unmasked
+from scheduler_service.api.context import ApiContext, Context
+from scheduler_service.api.http.auth import Who, require
+from scheduler_service.api.http.bodies import JsonObject, OptionalJsonObject
+from scheduler_service.api.http.preconditions import IdempotencyKey
+from scheduler_service.api.http.problems import Problem
+from scheduler_service.api.openapi import answers as shapes
+from scheduler_service.api.openapi import schemas
+from scheduler_service.api.openapi.documents import answers, body_of
+from scheduler_service.api.openapi.parameters import AS_TIME, GIVEN
+from scheduler_service.api.routes.jobs import OPERATOR, Counted, Cursor, Limit, total_body
+from scheduler_service.core.audit import Caller
+from scheduler_service.core.contract.fields import read_text
+from scheduler_service.core.contract.request_keys import owned, with_key
+from scheduler_service.core.contract.run_json import run_body
+from scheduler_service.core.contract.run_requests import DeadlinesOver, read_batch, read_retried, read_run
+from scheduler_service.core.model import Run
+from scheduler_service.core.run_state import FINAL, RunState
+from scheduler_service.ports.stores import RunFilter
+
+router = APIRouter(prefix="/api/v1", tags=["runs"])
+READER = [Depends(require("viewer", also="enqueuer"))]
+ENQUEUER = [Depends(require("operator", also="enqueuer"))]
+
+Time = Annotated[str | None, Query(description="An RFC 3339 time.", json_schema_extra=AS_TIME)]
+
+
+@router.post(
+    "/runs", status_code=201, dependencies=ENQUEUER, openapi_extra=body_of(schemas.RunIn),
+    responses=answers({200: shapes.RunOut, 201: shapes.RunOut}, 400, 409, 413, 422),
+)  # fmt: skip
+def enqueue(context: Context, who: Who, body: JsonObject, key: IdempotencyKey = None) -> Response:
+    """Run a task once, now or at `run_at`. The same key and request give the same run again, with 200."""
+    wanted = owned(read_run(with_key(unmasked(body), key), str(uuid7()), context.clock()), who)
+    ((run, made),) = context.stores.runs.enqueue([wanted], by=who.deed("run.enqueue"))
+    if made:
+        context.leader.tell("run_enqueued", {"run_ids": [run.run_id]})
+    return _run_answer(run, 201 if made else 200)
+
+
+@router.post(
+    "/runs/batch", status_code=201, dependencies=ENQUEUER, openapi_extra=body_of(schemas.BatchIn),
+    responses=answers({201: shapes.BatchOut}, 400, 409, 413, 422),
+)  # fmt: skip
+def enqueue_batch(context: Context, who: Who, body: JsonObject, key: IdempotencyKey = None) -> Response:
+    """Up to 1,000 runs, all or none; those whose key is known come back as they are.
+
+    A key of the whole is for runs that have none.
+    """
+    read = read_batch(with_key(body, key), lambda: str(uuid7()), context.clock())
+    wanted = [owned(run, who) for run in read]
+    try:
+        enqueued = context.stores.runs.enqueue(wanted, by=who.deed("run.enqueue"))
+    except DeadlinesOver as exc:
+        raise exc.of_batch() from exc
+    made = [run.run_id for run, is_new in enqueued if is_new]
+    if made:
+        context.leader.tell("run_enqueued", {"run_ids": made})
+    return JSONResponse({"runs": [run_body(run) for run, _ in enqueued]}, 201)
+
+
+@router.get("/runs", dependencies=READER, responses=answers({200: shapes.RunPage}, 422))
+def list_runs(
+    context: Context,
+    job_id: Annotated[str | None, Query(max_length=128, json_schema_extra=GIVEN)] = None,
+    state: Annotated[list[RunState] | None, Query(description="May be repeated.")] = None,
+    queue: Annotated[str | None, Query(max_length=128, json_schema_extra=GIVEN)] = None,
+    since: Time = None,
+    until: Time = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+    total: Counted = False,
+) -> Response:
+    """Runs by their scheduled time, newest first, without their attempts."""
+    for name, text in (("job_id", job_id), ("queue", queue), ("cursor", cursor)):
+        if text is not None:
+            read_text(text, name)
+    wanted = RunFilter(job_id, tuple(state or ()), queue, _instant(since, "since"), _instant(until, "until"))
+    page = context.stores.runs.list(wanted, limit, cursor)
+    counted = total_body(context.stores.history.count_runs(wanted), len(page.items)) if total else {}
+    return JSONResponse({"items": [run_body(run) for run in page.items], "next_cursor": page.next_cursor, **counted})
+
+
+@router.get("/runs/{run_id}", dependencies=READER, responses=answers({200: shapes.RunOut}, 404))
+def get_run(context: Context, run_id: str) -> Response:
+    """A run with its attempts."""
+    return _run_answer(known_run(context, run_id))
+
+
+@router.post(
+    "/runs/{run_id}/cancel",
+    status_code=202,
+    dependencies=ENQUEUER,
+    responses=answers({202: shapes.RunOut}, 404),
+)
+def cancel_run(context: Context, who: Who, run_id: str) -> Response:
+    """Ask that a run never starts, or stops; a final run is left as it is."""
+    known_run(context, run_id)
+    run = context.stores.runs.request_cancel(run_id, by=who.deed("run.cancel"))
+    if run.cancel_requested_at is not None or run.state is RunState.CANCELLED:
+        context.leader.tell("cancel_run", {"run_id": run_id})
+    return _run_answer(run, 202)
+
+
+@router.post(
+    "/runs/{run_id}/retry",
+    status_code=201,
+    dependencies=OPERATOR,
+    openapi_extra=body_of(schemas.RetryIn, required=False),
+    responses=answers({201: shapes.RunOut}, 400, 404, 409, 413),
+)
+def retry_run(
+    context: Context, who: Who, run_id: str, body: OptionalJsonObject, key: IdempotencyKey = None
+) -> Response:
+    """Run a final run's task again, as a new run that names it in `retry_of`. The same key gives the same one again."""
+    return _run_answer(retried(context, who, run_id, with_key(body, key)), 201)
+
+
+def retried(context: ApiContext, who: Caller, run_id: str, body: Mapping[str, Any] | None = None) -> Run:
+    """The new run that tries a final one again; Problem 409 for one that is not over."""
+    old = known_run(context, run_id)
+    if old.state not in FINAL:
+        raise Problem(409, f"run {run_id} is {old.state}; only a final run can be run again", kind="run-not-final")
+    anew = owned(read_retried(old, body or {}, str(uuid7()), context.clock()), who)
+    ((run, made),) = context.stores.runs.enqueue([anew], by=who.deed("run.retry"))
+    if made:
+        context.leader.tell("run_enqueued", {"run_ids": [run.run_id]})
+    return run
+
+
+def _run_answer(run: Run, status: int = 200) -> Response:
+    headers = {"Location": f"/api/v1/runs/{run.run_id}"} if status == 201 else None
+    return JSONResponse(run_body(run), status, headers)
+
+
+def known_run(context: ApiContext, run_id: str) -> Run:
+    """The run of this id; NotFound."""
+    if not RUN_ID.fullmatch(run_id):
+        raise NotFound("no run can have this id")
+    return context.stores.runs.get(run_id)
+
+
+def _instant(text: str | None, field: str) -> Instant | None:
+    return None if text is None else parse_instant(text, field)

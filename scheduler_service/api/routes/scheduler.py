@@ -1,0 +1,90 @@
+"""The leader's live state over HTTP: status, workers, queues. Asked through the inbox, never guessed."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import APIRouter, Depends, Response
+from starlette.responses import JSONResponse
+
+from itinerary.protocol.errors import BrokerUnavailable
+from itinerary.protocol.instants import MILLISECOND, Instant, format_duration, format_instant, parse_instant
+from scheduler_service.api.context import ApiContext, Context
+from scheduler_service.api.http.auth import require
+from scheduler_service.api.openapi import answers as shapes
+from scheduler_service.api.openapi.documents import answers
+from scheduler_service.api.services.same_redis import other_servers
+from scheduler_service.api.services.who_leads import ask_holder
+from scheduler_service.core.schedules.zone_rules import rules_in_use
+
+router = APIRouter(prefix="/api/v1", tags=["scheduler"], dependencies=[Depends(require("viewer"))])
+_LIVE = ("index_runs", "last_rebuild_at", "last_iteration_at", "oldest_due_at", "active_runs")
+
+
+@router.get("/scheduler/status", responses=answers({200: shapes.Status}))
+def status(context: Context) -> Response:
+    """Who leads since when, and what it sees; the leader's figures are null where none answers."""
+    return JSONResponse(status_body(context))
+
+
+def status_body(context: ApiContext) -> dict[str, Any]:
+    """The status as JSON: the lease from the database, the rest from the leader itself."""
+    lease, figures = ask_holder(context.stores.leases, context.leader)
+    leads = lease if lease is not None and lease.live else None
+    live: Mapping[str, Any] = figures or {}
+    workers = live.get("workers")
+    inbox_depth = _inbox_depth(context)
+    return {
+        "leader": leads.holder if leads else None,
+        "term": lease.term if lease else None,
+        "since": format_instant(leads.acquired_at) if leads else None,
+        "last_leader": lease.holder if lease else None,
+        "last_heard_at": format_instant(lease.heard_at) if lease else None,
+        "leader_answers": None if leads is None else figures is not None,
+        "leader_without_redis": leads.without_redis if leads else None,
+        "other_than_leaders": None if inbox_depth is None else other_servers(context, lease),
+        "zone_rules": leads.zone_rules if leads else None,
+        "zone_rules_api": rules_in_use().version,
+        "zone_rules_standby": leads.standby_zone_rules if leads else None,
+        **{name: live.get(name) for name in _LIVE},
+        "inbox_depth": inbox_depth,
+        "workers": None if workers is None else sum(1 for worker in workers if worker["alive"]),
+    }
+
+
+@router.get("/workers", responses=answers({200: shapes.Workers}))
+def workers(context: Context) -> Response:
+    """The workers that the leader hears, and what they run."""
+    names = ("name", "alive", "last_seen_at", "concurrency", "running", "queues")
+    seen = context.ask_leader("statistics")["workers"]
+    return JSONResponse({"items": [{name: worker[name] for name in names} for worker in seen]})
+
+
+@router.get("/queues", responses=answers({200: shapes.Queues}))
+def queues(context: Context) -> Response:
+    """The queues with runs that are out and not started, and how many workers listen on each."""
+    now = context.clock()
+    return JSONResponse({"items": [_queue(queue, now) for queue in context.ask_leader("statistics")["queues"]]})
+
+
+def _queue(queue: Mapping[str, Any], now: Instant) -> dict[str, Any]:
+    return {
+        "name": queue["name"],
+        "depth": queue["pending"],
+        "oldest_age": _age(queue["oldest_pending_at"], now),
+        "lag": _age(queue.get("oldest_due_at"), now),
+        "workers": queue["workers"],
+    }
+
+
+def _age(since: str | None, now: Instant) -> str | None:
+    if since is None:
+        return None
+    age = max(0, now - parse_instant(since))
+    return format_duration(age - age % MILLISECOND)
+
+
+def _inbox_depth(context: ApiContext) -> int | None:
+    try:
+        return context.stores.inbox.depth()
+    except BrokerUnavailable:
+        return None

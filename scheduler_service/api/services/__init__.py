@@ -1,0 +1,1 @@
+"""What routes and pages share: the line to the leader, limited views, previews, merging."""

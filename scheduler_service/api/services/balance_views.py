@@ -1,0 +1,132 @@
+"""What the panel "Schedule distribution" and its dialog show: charts as numbers for the template, words for reasons."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from itinerary.protocol.instants import HOUR, MINUTE, Instant, format_instant, parse_instant
+from scheduler_service.core.explain.relative import rough
+
+_SLOT: Final = 15 * MINUTE
+_HEATS: Final = 5
+LISTED: Final = 200
+REASONS: Final = {
+    "job_running": "is running",
+    "protection_window": "runs within the next 30 minutes",
+    "placement_cooldown": "was placed less than an hour ago",
+    "pinned": "is pinned",
+    "changed": "was changed meanwhile",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One hour: its place from the left, its height in percent of the chart, and whether it is the peak."""
+
+    place: int
+    label: str
+    count: int
+    height: float
+    peak: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A quarter of an hour in the heat map; `heat` from 0 (nothing) to 5 (the most)."""
+
+    column: int
+    row: int
+    at: str
+    count: int
+    heat: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """24 or, where the first is a part of one, 25 hours; `scale` is what a bar of full height stands for."""
+
+    bars: tuple[Bar, ...]
+    cells: tuple[Cell, ...]
+    most: int
+    scale: int
+
+    @property
+    def columns(self) -> int:
+        """How many hours are drawn."""
+        return len(self.bars)
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """A job's next run before and after."""
+
+    job_id: str
+    before: str
+    after: str
+    distance: str
+    why: str
+
+
+def chart(first_slot: Instant, loads: Sequence[int], *, beside: Sequence[int] = ()) -> Chart:
+    """The chart of these loads, drawn to one scale with that of the loads `beside` it."""
+    hours, others = _hours(first_slot, loads), _hours(first_slot, beside)
+    highest = max(hours, default=0)
+    scale = max(1, highest, *others)
+    first_hour = first_slot - first_slot % HOUR
+    bars = tuple(
+        Bar(n, _clock(first_hour + n * HOUR), count, 100 * count / scale, 0 < count == highest)
+        for n, count in enumerate(hours)
+    )
+    return Chart(bars, _cells(first_slot, loads, max(1, *loads, *beside)), highest, scale)
+
+
+def _hours(first_slot: Instant, loads: Sequence[int]) -> list[int]:
+    """The loads of quarters of an hour, hour by hour; the first hour may begin before the first of them."""
+    padded = [0] * (first_slot % HOUR // _SLOT) + list(loads)
+    return [sum(padded[n : n + HOUR // _SLOT]) for n in range(0, len(padded), HOUR // _SLOT)]
+
+
+def _cells(first_slot: Instant, loads: Sequence[int], heaviest: int) -> tuple[Cell, ...]:
+    offset = first_slot % HOUR // _SLOT
+    return tuple(
+        Cell(*divmod(offset + n, HOUR // _SLOT), _clock(first_slot + n * _SLOT), load, -(-load * _HEATS // heaviest))
+        for n, load in enumerate(loads)
+    )
+
+
+def distribution_chart(seen: Mapping[str, Any]) -> Chart:
+    """The chart of an answer of `GET /scheduler/distribution`."""
+    loads = [slot["job_count"] for slot in seen["slot_distribution"]]
+    return chart(parse_instant(seen["window_start"]), loads)
+
+
+def plan_charts(plan: Mapping[str, Any]) -> tuple[Chart, Chart]:
+    """Before and after, drawn to one scale."""
+    first = parse_instant(plan["first_slot"])
+    before, after = plan["current_slots"], plan["projected_slots"]
+    return chart(first, before, beside=after), chart(first, after, beside=before)
+
+
+def shifts(moves: Sequence[Mapping[str, str]], before: str, after: str) -> list[Shift]:
+    """The first moves of a list, with how far each goes in words."""
+    return [
+        Shift(move["job_id"], move[before], move[after], _distance(move[before], move[after]), move.get("why", ""))
+        for move in moves[:LISTED]
+    ]
+
+
+def _distance(before: str, after: str) -> str:
+    later = parse_instant(after) - parse_instant(before)
+    return f"{rough(abs(later))} {'later' if later > 0 else 'earlier'}"
+
+
+def skips_by_reason(skips: Sequence[Mapping[str, str]]) -> list[tuple[str, list[str]]]:
+    """Jobs that stay where they are, under the reason in words."""
+    found: dict[str, list[str]] = {}
+    for skip in skips:
+        found.setdefault(REASONS.get(skip["reason"], skip["reason"]), []).append(skip["job_id"])
+    return list(found.items())
+
+
+def _clock(at: Instant) -> str:
+    return format_instant(at)[11:16]

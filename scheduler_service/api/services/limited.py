@@ -1,0 +1,206 @@
+"""The stores as a limited token sees them: every row of others is not there, every change of them is refused.
+
+Promises: whatever a route does goes through here, so that no route can forget it. Fails closed: what cannot be told
+apart by the token's limits is refused, not shown.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final, Literal, TypeVar
+
+from itinerary.protocol.errors import Conflict, NotFound, StaleVersion
+from itinerary.protocol.instants import Instant
+from scheduler_service.api.http.problems import Problem
+from scheduler_service.core.audit import Deed
+from scheduler_service.core.contract.job_plan import JobSet, JobSets, JobsPlan
+from scheduler_service.core.model import Job, NewRun, Run
+from scheduler_service.core.token_limits import Limits
+from scheduler_service.ports.stores import JobStore, Page, RunFilter, RunStore
+
+T = TypeVar("T")
+_LOOKED_AT: Final = 10_000
+_TRIES: Final = 5
+
+
+def outside(what: str) -> Problem:
+    """403: it is not for this token, whatever its role."""
+    return Problem(403, f"{what} lies outside of what this token is limited to", kind="outside-limits")
+
+
+class LimitedJobs:
+    """JobStore within limits."""
+
+    def __init__(self, jobs: JobStore, limits: Limits) -> None:
+        self._jobs = jobs
+        self._limits = limits
+
+    def create(self, job: Job, *, by: Deed | None = None) -> Job:
+        """See JobStore; that an id is taken is told even where the job is another's."""
+        self._check(job)
+        return self._jobs.create(job, by=by)
+
+    def replace(
+        self, job: Job, if_version: int | None, *, by: Deed | None = None
+    ) -> tuple[Job, Literal["made", "replaced", "unchanged"]]:
+        """See JobStore. Only the very version is replaced that was seen to lie within the limits."""
+        self._check(job)
+        for _ in range(_TRIES):
+            try:
+                there = self._jobs.get(job.job_id)
+            except NotFound:
+                if if_version is not None:
+                    raise StaleVersion(f"job {job.job_id} is not at version {if_version}") from None
+                try:
+                    return self._jobs.create(job, by=by), "made"
+                except Conflict:
+                    continue
+            self._check(there)
+            try:
+                return self._jobs.replace(job, there.version if if_version is None else if_version, by=by)
+            except StaleVersion:
+                if if_version is not None:
+                    raise
+        raise Conflict(f"job {job.job_id} is being edited by others all the time; try again", "edited-by-others")
+
+    def get(self, job_id: str) -> Job:
+        """See JobStore."""
+        job = self._jobs.get(job_id)
+        if not self._limits.has_job(job):
+            raise NotFound(f"no job {job_id}")
+        return job
+
+    def list(
+        self,
+        *,
+        tag: str | None,
+        text: str | None,
+        paused: bool | None,
+        limit: int,
+        cursor: str | None,
+        source: str | None = None,
+        prefixes: tuple[str, ...] = (),
+    ) -> Page[Job]:
+        """See JobStore. A page may hold fewer than there are: so many rows are looked at, and no more."""
+
+        def fetch(following: str | None) -> Page[Job]:
+            return self._jobs.list(
+                tag=tag, text=text, paused=paused, limit=limit, cursor=following, source=source,
+                prefixes=self._limits.jobs,
+            )  # fmt: skip
+
+        return first_with_some(fetch, self._limits.has_job, limit, cursor)
+
+    def set_paused(
+        self,
+        job_id: str,
+        paused: bool,
+        reason: str | None,
+        until: Instant | None,
+        if_version: int | None = None,
+        *,
+        skips: bool = False,
+        by: Deed | None = None,
+    ) -> Job:
+        """See JobStore."""
+        version = self.get(job_id).version
+        return self._jobs.set_paused(job_id, paused, reason, until, if_version or version, skips=skips, by=by)
+
+    def delete(self, job_id: str, if_version: int | None, *, by: Deed | None = None) -> None:
+        """See JobStore."""
+        version = self.get(job_id).version
+        self._jobs.delete(job_id, if_version or version, by=by)
+
+    def _check(self, job: Job) -> None:
+        if not self._limits.has_job(job):
+            raise outside(f"job {job.job_id} (task {job.task}, queue {job.queue})")
+
+
+class LimitedRuns:
+    """RunStore within limits; what a token makes of the role enqueuer bears its name."""
+
+    def __init__(self, runs: RunStore, limits: Limits) -> None:
+        self._runs = runs
+        self._limits = limits
+
+    def enqueue(self, runs: Sequence[NewRun], *, by: Deed | None = None) -> list[tuple[Run, bool]]:
+        """See RunStore."""
+        for run in runs:
+            if not self._limits.has_run(run, self._limits.owner):
+                raise outside(f"a run of task {run.task} in queue {run.queue}")
+        mine = [replace(run, owner=self._limits.owner) for run in runs]
+        return self._runs.enqueue(mine, by=by)
+
+    def get(self, run_id: str) -> Run:
+        """See RunStore."""
+        run = self._runs.get(run_id)
+        if not self._has(run):
+            raise NotFound(f"no run {run_id}")
+        return run
+
+    def list(self, wanted: RunFilter, limit: int, cursor: str | None) -> Page[Run]:
+        """See RunStore. A page may hold fewer than there are: so many rows are looked at, and no more."""
+        if wanted.queue is not None and not self._limits.has_queue(wanted.queue):
+            return Page([], None)
+        queues = self._limits.queues if wanted.queue is None else ()
+        limited = replace(wanted, queues=queues, owner=self._limits.owner)
+        return first_with_some(lambda place: self._runs.list(limited, limit, place), self._has, limit, cursor)
+
+    def request_cancel(self, run_id: str, *, by: Deed | None = None) -> Run:
+        """See RunStore."""
+        self.get(run_id)
+        return self._runs.request_cancel(run_id, by=by)
+
+    def _has(self, run: Run) -> bool:
+        return self._limits.has_run(run, run.owner)
+
+
+class LimitedSets:
+    """JobSets within limits: a plan that touches another's job is refused as a whole."""
+
+    def __init__(self, sets: JobSets, limits: Limits) -> None:
+        self._sets = sets
+        self._limits = limits
+
+    def plan(self, wanted: JobSet) -> JobsPlan:
+        """See JobSets."""
+        for job in wanted.jobs:
+            self._check(job)
+        plan = self._sets.plan(wanted)
+        for there in (*(change.there for change in plan.changed), *plan.removed):
+            self._check(there)
+        return replace(plan, left=tuple(job_id for job_id in plan.left if self._limits.jobs and self._may_name(job_id)))
+
+    def apply(self, wanted: JobSet, plan_version: str | None, *, by: Deed | None = None) -> JobsPlan:
+        """See JobSets. Only the very plan is carried out that was seen to lie within the limits."""
+        plan = self.plan(wanted)
+        done = self._sets.apply(wanted, plan.version if plan_version is None else plan_version, by=by)
+        return replace(done, left=plan.left)
+
+    def _check(self, job: Job) -> None:
+        if not self._limits.has_job(job):
+            raise outside(f"job {job.job_id}")
+
+    def _may_name(self, job_id: str) -> bool:
+        only_jobs = not self._limits.queues and not self._limits.tasks
+        return only_jobs and self._limits.has_id(job_id)
+
+
+def first_with_some(
+    fetch: Callable[[str | None], Page[T]], has: Callable[[T], bool], limit: int, cursor: str | None
+) -> Page[T]:
+    """The first page from the cursor on of which something may be seen, or where enough was looked at, an empty one."""
+    page: Page[T] = Page([], cursor)
+    for page in _pages(fetch, cursor, max(1, _LOOKED_AT // limit)):
+        seen = [item for item in page.items if has(item)]
+        if seen:
+            return Page(seen, page.next_cursor)
+    return Page([], page.next_cursor)
+
+
+def _pages(fetch: Callable[[str | None], Page[T]], cursor: str | None, most: int) -> Iterator[Page[T]]:
+    for _ in range(most):
+        page = fetch(cursor)
+        yield page
+        cursor = page.next_cursor
+        if cursor is None:
+            return

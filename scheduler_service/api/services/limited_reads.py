@@ -1,0 +1,213 @@
+"""History, records and the leader's figures as a limited token sees them. See limited."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, cast
+
+from itinerary.protocol.errors import NotFound
+from itinerary.protocol.instants import Duration, Instant
+from scheduler_service.api.services.leader_line import LeaderLine
+from scheduler_service.api.services.limited import LimitedJobs, LimitedRuns, LimitedSets, outside
+from scheduler_service.bootstrap.parts import Stores
+from scheduler_service.core.audit import AuditEntry, Caller
+from scheduler_service.core.contract.backfill import Known
+from scheduler_service.core.explain.facts import Facts, Version
+from scheduler_service.core.model import Gap, Run
+from scheduler_service.core.run_state import ACTIVE, RunState
+from scheduler_service.core.token_limits import Limits
+from scheduler_service.ports.history import HistoryStore, Outcome, Total, Trouble
+from scheduler_service.ports.notices import NOTHING, Backlog
+from scheduler_service.ports.records import AuditFilter, AuditLog, Evidence
+from scheduler_service.ports.stores import Page, RunFilter
+
+_MOST: Final = 1_000
+_FIGURES: Final = ("index_runs", "active_runs", "oldest_due_at", "states", "upcoming")
+
+
+def limited_stores(stores: Stores, limits: Limits, who: Caller) -> Stores:
+    """The stores within the caller's limits."""
+    jobs, runs = LimitedJobs(stores.jobs, limits), LimitedRuns(stores.runs, limits)
+    return replace(
+        stores, jobs=jobs, runs=runs, job_sets=LimitedSets(stores.job_sets, limits),
+        audit=_Audit(stores.audit, who), evidence=_Evidence(stores.evidence, jobs, runs),
+        history=_History(stores.history, jobs, runs, limits), outbox=cast(Any, _NoOutbox()),
+    )  # fmt: skip
+
+
+class _Audit:
+    """AuditLog: what the caller did itself; of most entries nobody can tell whose job or run they are about."""
+
+    def __init__(self, audit: AuditLog, who: Caller) -> None:
+        self._audit = audit
+        self._who = who
+        self.record = audit.record
+        self.of_key = audit.of_key
+
+    def list(self, wanted: AuditFilter, limit: int, cursor: str | None) -> Page[AuditEntry]:
+        if wanted.actor not in (None, self._who.name):
+            return Page([], None)
+        return self._audit.list(replace(wanted, actor=self._who.name), limit, cursor)
+
+
+class _Evidence:
+    """Evidence of jobs and runs that may be seen; of a deleted job nobody can tell."""
+
+    def __init__(self, evidence: Evidence, jobs: LimitedJobs, runs: LimitedRuns) -> None:
+        self._evidence = evidence
+        self._jobs = jobs
+        self._runs = runs
+
+    def of_occurrence(self, job_id: str, at: Instant) -> Facts:
+        self._jobs.get(job_id)
+        return self._seen(self._evidence.of_occurrence(job_id, at))
+
+    def of_run(self, run_id: str) -> Facts:
+        self._runs.get(run_id)
+        return self._seen(self._evidence.of_run(run_id))
+
+    def _seen(self, facts: Facts) -> Facts:
+        """Without the run ahead, where it is of a queue that the caller does not see."""
+        if facts.ahead is None:
+            return facts
+        try:
+            self._runs.get(facts.ahead.run_id)
+        except NotFound:
+            return replace(facts, ahead=None)
+        return facts
+
+    def of_occurrences(self, job_id: str, times: Sequence[Instant]) -> Known:
+        self._jobs.get(job_id)
+        return self._evidence.of_occurrences(job_id, times)
+
+
+class _History:
+    """HistoryStore by the limited lists, where it is not of one job that may be seen."""
+
+    def __init__(self, history: HistoryStore, jobs: LimitedJobs, runs: LimitedRuns, limits: Limits) -> None:
+        self._history = history
+        self._jobs = jobs
+        self._runs = runs
+        self._limits = limits
+
+    def count_runs(self, wanted: RunFilter) -> Total:
+        return _total(self._runs.list(wanted, _MOST, None))
+
+    def count_jobs(self, *, tag: str | None, text: str | None, paused: bool | None, source: str | None = None) -> Total:
+        found = self._jobs.list(tag=tag, text=text, paused=paused, limit=_MOST, cursor=None, source=source)
+        return _total(found)
+
+    def latest(self, since: Instant, until: Instant, limit: int) -> list[Outcome]:
+        page = self._runs.list(RunFilter(since=since, until=until), min(limit, _MOST), None)
+        return [
+            Outcome(run.run_id, run.job_id, run.state, run.scheduled_at, run.started_at, run.finished_at)
+            for run in page.items
+        ]
+
+    def latest_of(self, job_ids: Sequence[str], until: Instant, limit: int) -> Mapping[str, list[Outcome]]:
+        found = self._history.latest_of([job_id for job_id in job_ids if self._sees(job_id)], until, limit)
+        return {job_id: found.get(job_id, []) for job_id in job_ids}
+
+    def troubles(self, since: Instant, limit: int) -> list[Trouble]:
+        wanted = RunFilter(states=(RunState.FAILED, RunState.MISSED), since=since)
+        return [_trouble(run) for run in self._runs.list(wanted, min(limit, _MOST), None).items]
+
+    def gaps(self, since: Instant, limit: int) -> list[Gap]:
+        found = self._history.gaps(since, limit)
+        seen = {job_id: self._sees(job_id) for job_id in {gap.job_id for gap in found}}
+        return [gap for gap in found if seen[gap.job_id]]
+
+    def gaps_of(self, job_id: str, limit: int) -> list[Gap]:
+        return self._history.gaps_of(job_id, limit) if self._sees(job_id) else []
+
+    def versions(self, job_id: str, limit: int) -> list[Version]:
+        found = self._history.versions(job_id, limit) if self._sees(job_id) else []
+        return [version for version in found if self._limits.has_job(version.job)]
+
+    def active_counts(self, most: int) -> Mapping[RunState, int]:
+        return {state: self.count_runs(RunFilter(states=(state,))).number for state in RunState if state in ACTIVE}
+
+    def _sees(self, job_id: str) -> bool:
+        try:
+            return self._limits.has_id(job_id) and bool(self._jobs.get(job_id))
+        except NotFound:
+            return False
+
+
+def _total(page: Page[Any]) -> Total:
+    return Total(len(page.items), page.next_cursor is not None)
+
+
+def _trouble(run: Run) -> Trouble:
+    kind, message = (run.error.type, run.error.message) if run.error else (None, None)
+    return Trouble(
+        run.run_id, run.job_id, run.task, run.state, run.reason, kind, message, run.finished_at or run.scheduled_at
+    )
+
+
+class _NoOutbox:
+    """Notifications are about everybody's jobs."""
+
+    def backlog(self) -> Backlog:
+        return NOTHING
+
+    def __getattr__(self, name: str) -> Any:
+        raise outside("the list of notifications")
+
+
+class LimitedLeader(LeaderLine):
+    """The line to the leader: what it says of workers and queues, without others' queues, runs and figures."""
+
+    def __init__(self, leader: LeaderLine, limits: Limits, sees_run: Callable[[str], bool]) -> None:
+        self._leader = leader
+        self._limits = limits
+        self._sees_run = sees_run
+
+    def tell(self, kind: str, body: Mapping[str, Any]) -> None:
+        """See LeaderLine."""
+        self._leader.tell(kind, body)
+
+    def ask(self, what: str, subject: str | None = None) -> Mapping[str, Any]:
+        """See LeaderLine."""
+        match what:
+            case "statistics":
+                return self._own(self._leader.ask(what))
+            case "job":
+                return self._leader.ask(what, subject)  # asked for once the job was seen
+            case _:
+                raise outside(f"the installation's {what}")
+
+    def statistics_around(self, queue: str) -> Mapping[str, Any]:
+        """See LeaderLine; asked for once a row of the queue was seen."""
+        return self._own(self._leader.ask("statistics"), queue)
+
+    def request(self, kind: str, body: Mapping[str, Any], within: Duration = 0) -> Mapping[str, Any]:
+        """See LeaderLine."""
+        raise outside("what the leader decides for all jobs together")
+
+    def _own(self, seen: Mapping[str, Any], also: str | None = None) -> Mapping[str, Any]:
+        queues = [queue for queue in seen["queues"] if self._sees(queue["name"], also)]
+        workers = [self._worker(worker, also) for worker in seen["workers"]]
+        without = {name: value for name, value in seen.items() if name not in _FIGURES}
+        # Without queues= it cannot be told whose a worker is: all are listed, so that nobody is told that none lives.
+        kept = [worker for worker in workers if worker["queues"] or not self._limits.queues]
+        return {**without, "queues": queues, "workers": kept}
+
+    def _sees(self, queue: str, also: str | None) -> bool:
+        return queue == also or self._limits.sees_queue(queue)
+
+    def _worker(self, worker: Mapping[str, Any], also: str | None) -> dict[str, Any]:
+        running = [run_id for run_id in worker["running"][:_MOST] if self._sees_run(run_id)]
+        queues = [queue for queue in worker["queues"] if self._sees(queue, also)]
+        return {**worker, "running": running, "queues": queues}
+
+
+def sees_run(stores: Stores) -> Callable[[str], bool]:
+    """Whether these stores have the run."""
+
+    def sees(run_id: str) -> bool:
+        try:
+            return bool(stores.runs.get(run_id))
+        except NotFound:
+            return False
+
+    return sees

@@ -1,0 +1,97 @@
+"""Looking ahead: the next occurrences of a saved job, or of a schedule that nobody saved, as JSON. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from itinerary.protocol.errors import BadValue, BadValues
+from itinerary.protocol.identity import check_job_id
+from itinerary.protocol.instants import Instant, format_instant, parse_instant
+from itinerary.protocol.run_fields import read_object
+from scheduler_service.core.contract.job_warnings import END_OF_TIME, NEVER, is_to_come, job_warnings
+from scheduler_service.core.contract.unknown_fields import note
+from scheduler_service.core.model import Job
+from scheduler_service.core.schedules.describe import describe
+from scheduler_service.core.schedules.preview import Occurrence, preview
+from scheduler_service.core.schedules.schedule import (
+    UNPLACED,
+    IntervalSchedule,
+    ParsedSchedule,
+    Schedule,
+    parse_schedule,
+)
+
+MAX_COUNT: Final = 1000
+_KEYS: Final = frozenset({"schedule", "from", "count", "job_id"})
+
+
+def next_runs(job: Job, now: Instant, count: int = 5) -> list[str]:
+    """When the job runs next, as texts; none while it is paused for good."""
+    if job.paused and job.paused_until is None:
+        return []
+    after = max(now, job.paused_until - 1) if job.paused and job.paused_until is not None else now
+    found = _occurrences(job.schedule, after, count, job.start_at, job.end_at)
+    return [format_instant(occurrence.at) for occurrence in found]
+
+
+def warnings_of(job: Job, now: Instant) -> tuple[str, ...]:
+    """What may surprise about the job."""
+    warnings = parse_schedule(job.schedule_spec, job_id=job.job_id, made_at=job.created_at).warnings
+    return warnings + _placing_note(job.schedule) + job_warnings(job, now) + note(job)
+
+
+def job_preview(job: Job, after: Instant, count: int) -> dict[str, Any]:
+    """The job's occurrences strictly after an instant, within its bounds, paused or not."""
+    parsed = ParsedSchedule(job.schedule, job.schedule_spec, warnings_of(job, after))
+    return _body(parsed, after, count, job.start_at, job.end_at)
+
+
+def read_and_preview(body: Mapping[str, Any], now: Instant) -> dict[str, Any]:
+    """The answer to `POST /preview`; BadValues with every complaint."""
+    errors = [BadValue(name, body[name], f"known are {', '.join(sorted(_KEYS))}") for name in sorted(set(body) - _KEYS)]
+    after, count, job_id = now, 10, ""
+    try:
+        after = now if body.get("from") is None else parse_instant(body["from"], "from")
+        count = 10 if body.get("count") is None else _count(body["count"])
+        job_id = "" if body.get("job_id") is None else check_job_id(body["job_id"])
+        spec = read_object(body.get("schedule"), "schedule")
+        parsed = parse_schedule(spec, job_id=job_id, made_at=min(after, END_OF_TIME))
+        never = () if is_to_come(parsed.schedule, after) else (NEVER,)
+        parsed = replace(parsed, warnings=parsed.warnings + _placing_note(parsed.schedule) + never)
+    except BadValue as exc:
+        raise BadValues([*errors, exc]) from exc
+    if errors:
+        raise BadValues(errors)
+    return _body(parsed, after, count, None, None)
+
+
+def _placing_note(schedule: Schedule) -> tuple[str, ...]:
+    if isinstance(schedule, IntervalSchedule) and schedule.first == UNPLACED:
+        return ("it has no times yet: the leader places it, within moments of its being saved or resumed",)
+    return ()
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_COUNT:
+        raise BadValue("count", value, f"give a whole number from 1 to {MAX_COUNT}")
+    return value
+
+
+def _body(
+    parsed: ParsedSchedule, after: Instant, count: int, start_at: Instant | None, end_at: Instant | None
+) -> dict[str, Any]:
+    found = _occurrences(parsed.schedule, after, count, start_at, end_at)
+    return {
+        "occurrences": [
+            {"at": format_instant(o.at), "local": o.local, "offset": o.offset, "dst": o.dst} for o in found
+        ],
+        "text": describe(parsed.schedule),
+        "warnings": list(parsed.warnings),
+    }
+
+
+def _occurrences(
+    schedule: Schedule, after: Instant, count: int, start_at: Instant | None, end_at: Instant | None
+) -> list[Occurrence]:
+    end = END_OF_TIME if end_at is None else min(end_at, END_OF_TIME)
+    return [] if after >= end else preview(schedule, after, count, start_at=start_at, end_at=end)

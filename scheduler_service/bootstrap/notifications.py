@@ -1,0 +1,84 @@
+"""Builds the parts that notify from the settings; nothing is built where nobody is to be told."""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+from uuid_utils.compat import uuid7
+
+from scheduler_service.config.notify import read_smtp_url, signing_key
+from scheduler_service.config.settings import Settings
+from scheduler_service.loops.delivery_worker import Courier
+from scheduler_service.loops.notifier import LeadersNotifier, Notifying, Rules, Watchman
+from scheduler_service.metrics.notices import NoticeMetrics
+from scheduler_service.notify.mail import Mail
+from scheduler_service.notify.webhook import Webhook
+from scheduler_service.ports.notices import NoticeMeter, Target
+from scheduler_service.sql.conditions import SqlConditions
+from scheduler_service.sql.database import Database, host_now
+from scheduler_service.sql.lease import SqlLeaseStore
+from scheduler_service.sql.outbox import SqlOutbox
+
+ABSENT_AFTER_TTLS: Final = 6
+"""Nobody has led for so many lease_ttl: a takeover would have come long ago."""
+_STOP_SECONDS: Final = 2.0
+
+
+def targets_of(settings: Settings) -> list[Target]:
+    """Whoever is to be told."""
+    key = b"" if settings.notify_secret is None else signing_key(settings.notify_secret)
+    targets: list[Target] = [
+        Webhook(url, key, private=settings.notify_allow_private, clock=host_now) for url in settings.notify_webhooks
+    ]
+    if settings.smtp_url is not None:
+        to = settings.notify_email_to
+        targets.append(Mail(read_smtp_url(settings.smtp_url), settings.notify_email_from or to[0], to))
+    return targets
+
+
+@contextmanager
+def leader_notifies(settings: Settings, database: Database, holder: str, meter: NoticeMeter) -> Iterator[None]:
+    """In the block, what goes wrong is told while `holder` leads."""
+    if not settings.notify_topics:
+        yield
+        return
+    beside = database.beside()
+    courier = _courier(settings, beside, meter)
+    conditions = SqlConditions(beside)
+    with _running(LeadersNotifier(SqlLeaseStore(database), courier, _rules(settings), conditions, holder)):
+        yield
+
+
+@contextmanager
+def api_watches(settings: Settings) -> Iterator[None]:
+    """In the block, it is told when nobody leads."""
+    if not settings.notify_topics:
+        yield
+        return
+    with closing(Database(settings.database_url, pool_size=1)) as database:
+        courier = _courier(settings, database, NoticeMetrics(CollectorRegistry()))
+        with _running(Watchman(SqlLeaseStore(database), courier, _rules(settings))):
+            yield
+
+
+@contextmanager
+def _running(thread: Notifying) -> Iterator[None]:
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.stop(_STOP_SECONDS)
+
+
+def _courier(settings: Settings, database: Database, meter: NoticeMeter) -> Courier:
+    return Courier(SqlOutbox(database), targets_of(settings), meter, settings.notify_quiet, lambda: str(uuid7()))
+
+
+def _rules(settings: Settings) -> Rules:
+    return Rules(
+        settings.notify_topics,
+        settings.notify_late_after,
+        settings.notify_long_after,
+        ABSENT_AFTER_TTLS * settings.lease_ttl,
+    )

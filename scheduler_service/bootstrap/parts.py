@@ -1,0 +1,220 @@
+"""Builds the parts of a process from its settings and hands them down; nothing here decides anything."""
+
+import gc
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import structlog
+from uuid_utils.compat import uuid7
+
+from itinerary.protocol.errors import StoreRefused, StoreUnavailable
+from itinerary.protocol.redaction import use_keys
+from itinerary.telemetry import tracing
+from scheduler_service.bootstrap.notifications import leader_notifies
+from scheduler_service.broker.claims import RedisClaims
+from scheduler_service.broker.dispatcher import CeleryDispatcher, publishing_app
+from scheduler_service.broker.inbox import RedisInbox
+from scheduler_service.broker.marks import RedisMarks, reads_marks
+from scheduler_service.broker.queue_heads import RedisQueues
+from scheduler_service.config.settings import Settings
+from scheduler_service.core.contract.job_plan import JobSets
+from scheduler_service.core.leader.state import CoreSettings
+from scheduler_service.loops.election import Leader
+from scheduler_service.loops.pruner import Retention
+from scheduler_service.loops.scheduler_loop import Outside
+from scheduler_service.metrics.leader import PrometheusMeter
+from scheduler_service.observability.leader_port import leader_port
+from scheduler_service.ports.broker import DataMarks, Dispatcher, Inbox, Queues
+from scheduler_service.ports.history import HistoryStore
+from scheduler_service.ports.leases import LeaseStore
+from scheduler_service.ports.notices import Outbox
+from scheduler_service.ports.records import AuditLog, Evidence, Wakeups
+from scheduler_service.ports.stores import JobStore, RunStore
+from scheduler_service.runtime.stopping import from_signals
+from scheduler_service.sql.audit import SqlAuditLog
+from scheduler_service.sql.database import Database, host_now
+from scheduler_service.sql.evidence import SqlEvidence
+from scheduler_service.sql.job_sets import SqlJobSets
+from scheduler_service.sql.jobs import SqlJobStore
+from scheduler_service.sql.leader.store import SqlLeaderStore
+from scheduler_service.sql.lease import SqlLeaseStore
+from scheduler_service.sql.migrations import check_schema
+from scheduler_service.sql.outbox import SqlOutbox
+from scheduler_service.sql.pruning import SqlPruning
+from scheduler_service.sql.run_pages import SqlHistoryStore
+from scheduler_service.sql.runs import SqlRunStore
+from scheduler_service.sql.wakeups import PgWakeups
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """What everybody but the leader works with."""
+
+    jobs: JobStore
+    runs: RunStore
+    leases: LeaseStore
+    inbox: Inbox
+    job_sets: JobSets
+    audit: AuditLog
+    evidence: Evidence
+    history: HistoryStore
+    outbox: Outbox
+    queues: Queues
+    marks: DataMarks
+
+
+@contextmanager
+def open_stores(settings: Settings, *, connections: int = 5) -> Iterator[Stores]:
+    """The stores of these settings, closed at the end of the block; `connections` is the database pool's size."""
+    database = Database(settings.database_url, pool_size=connections)
+    inbox = RedisInbox(settings.redis_url)
+    queues = RedisQueues(settings.broker_url, settings.broker_key_prefix)
+    marks = RedisMarks(settings.redis_url, settings.broker_url, settings.broker_key_prefix)
+    try:
+        yield Stores(
+            SqlJobStore(database), SqlRunStore(database), SqlLeaseStore(database), inbox, SqlJobSets(database),
+            SqlAuditLog(database), SqlEvidence(database), SqlHistoryStore(database),
+            SqlOutbox(database), queues, marks,
+        )  # fmt: skip
+    finally:
+        marks.close()
+        queues.close()
+        inbox.close()
+        database.close()
+
+
+@contextmanager
+def open_leader(settings: Settings) -> Iterator[Leader]:
+    """A leader over real parts; its identity is made here, anew for every process start."""
+    use_keys(settings.redact_keys)
+    meter = PrometheusMeter()
+    with (
+        closing(Database(settings.leader_database_url, pool_size=6, goes_first=True)) as database,
+        closing(RedisInbox(settings.redis_url)) as inbox,
+        closing(RedisClaims(settings.redis_url)) as claims,
+        closing(CeleryDispatcher(publishing_app(settings.broker_url, broker_options(settings)))) as dispatcher,
+        open_marks(settings) as marks,
+    ):
+        await_database(database)
+        holder, topics = str(uuid7()), settings.notify_topics
+        leader = Leader(
+            core_settings(settings),
+            SqlLeaseStore(database, topics),
+            Outside(
+                SqlLeaderStore(database, topics),
+                inbox,
+                claims,
+                _traced(dispatcher),
+                meter,
+                wakeups_of(database),
+                Retention(SqlPruning(database.beside()), settings.retention, host_now),
+            ),
+            marks,
+            holder=holder,
+            ttl=settings.lease_ttl,
+            inbox_buffer=settings.inbox_buffer_size,
+        )
+        with _own_port(settings, leader, meter), leader_notifies(settings, database, holder, meter.notices):
+            yield leader
+
+
+@contextmanager
+def open_marks(settings: Settings) -> Iterator[RedisMarks]:
+    """A leader's own connections to Redis and the broker, asked each second beside those that work."""
+    with ExitStack() as stack:
+        ping = None
+        if not reads_marks(settings.broker_url):
+            app = publishing_app(settings.broker_url, broker_options(settings))
+            ping = stack.enter_context(closing(CeleryDispatcher(app))).ping
+        marks = RedisMarks(settings.redis_url, settings.broker_url, settings.broker_key_prefix, ping)
+        yield stack.enter_context(closing(marks))
+
+
+def broker_options(settings: Settings) -> dict[str, Any]:
+    """What Celery's transport is told beside the address."""
+    prefix = settings.broker_key_prefix
+    return {} if prefix is None else {"global_keyprefix": prefix}
+
+
+def await_database(database: Database) -> None:
+    """Wait until the database answers; raises where waiting mends nothing: refused at the door, or another schema."""
+    delay = 0.5
+    while True:
+        try:
+            database.ping()
+        except StoreRefused:
+            raise
+        except StoreUnavailable as exc:
+            log.warning("database away, waiting for it", error=str(exc), next_try_s=delay)
+            time.sleep(delay)
+            delay = min(delay * 2, 5.0)
+        else:
+            return check_schema(database)
+
+
+def _traced(dispatcher: Dispatcher) -> Dispatcher:
+    """The same, with a span for each run that it publishes where tracing is on."""
+    tracer = tracing.tracer("itinerary-leader")
+    if tracer is None:
+        return dispatcher
+    from scheduler_service.observability.traced import TracedDispatcher
+
+    return TracedDispatcher(dispatcher, tracer)
+
+
+def _own_port(settings: Settings, leader: Leader, meter: PrometheusMeter) -> AbstractContextManager[object]:
+    if settings.metrics_port is None:
+        return nullcontext()
+    return leader_port(settings.metrics_host, settings.metrics_port, leader.silent_for, meter.exposition)
+
+
+def wakeups_of(database: Database) -> Wakeups | None:
+    """What tells the leader of commits: PostgreSQL's notices. SQLite has none, and there every writer tells by the
+    inbox."""
+    return PgWakeups(database.url) if database.dialect == "postgresql" else None
+
+
+def core_settings(settings: Settings) -> CoreSettings:
+    """The part of the settings that the core's rules go by."""
+    return CoreSettings(
+        pre_schedule_interval=settings.pre_schedule_interval,
+        index_rebuild_interval=settings.index_rebuild_interval,
+        lookahead_window=settings.lookahead_window,
+        grace_period=settings.grace_period,
+        loop_interval=settings.loop_interval,
+        lost_after=settings.lost_after,
+        redispatch_after=settings.redispatch_after,
+        publish_window=settings.publish_window,
+    )
+
+
+def run_leader(settings: Settings) -> None:
+    """Take part in the election until SIGTERM or SIGINT; a second one leaves at once, which is still safe."""
+    # A hundred thousand jobs in memory are no garbage: look for some less often than after every 700 new objects.
+    gc.set_threshold(50_000, 20, 20)
+    with open_leader(settings) as leader:
+        run_until_signalled(leader)
+
+
+def run_until_signalled(leader: Leader) -> None:
+    """Run it in this, the main, thread; the first signal stops it cleanly, the second has its usual effect.
+
+    SIGUSR1 says that a stop is near: nothing more is dispatched, while reports of what runs are still applied.
+    """
+    with from_signals(leader.pause) as pause, from_signals(leader.stop) as stop:
+        signal.signal(signal.SIGUSR1, lambda *_: pause())
+
+        def on_signal(number: int, frame: FrameType | None) -> None:
+            signal.signal(number, signal.SIG_DFL)
+            stop()
+
+        signal.signal(signal.SIGTERM, on_signal)
+        signal.signal(signal.SIGINT, on_signal)
+        leader.run()

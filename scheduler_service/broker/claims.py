@@ -1,0 +1,206 @@
+"""The leader's side of the claim: taking it, flagging attempts as unwanted, and the reports left beside the stream.
+
+Owns the floors and the generation, by which claims of ended attempts can be forgotten and lost ones do no harm.
+Promises that an attempt whose claim was taken here is never started by a worker that asks afterwards (its half of the
+script is itinerary.worker.claim). Never decides which attempts are unwanted. Needs the right to INFO.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from uuid_utils.compat import uuid7
+
+from itinerary.protocol.wire import (
+    BEACON,
+    BEACON_SECONDS,
+    FLOORS,
+    GENERATION,
+    GENERATION_SEEN,
+    LOOK,
+    LUA_ACCEPTED,
+    LUA_BELOW,
+    LUA_SERVER,
+    cancel_key,
+    claim_key,
+    floor_key,
+    result_key,
+)
+from scheduler_service.broker.client import connect, redis_errors
+from scheduler_service.core.leader.results import ServerGeneration
+
+_BATCH: Final = 500
+_A_DAY: Final = 24 * 3600
+_LEADERS_TOKEN: Final = "leader"
+
+# KEYS: generation, then the claim of each attempt. ARGV: token, seconds. Our own token is told yes again: if we die
+# after the script ran, the next leader takes the same claims and hears the same answer.
+_TAKE: Final = (
+    LUA_SERVER
+    + LUA_ACCEPTED
+    + """
+if accepted ~= server then return false end
+local won = {}
+for i = 2, #KEYS do
+  local holder = redis.call('GET', KEYS[i])
+  if not holder then
+    redis.call('SET', KEYS[i], ARGV[1], 'EX', ARGV[2])
+    holder = ARGV[1]
+  end
+  won[#won + 1] = holder == ARGV[1] and 1 or 0
+end
+return won
+"""
+)
+
+# KEYS: generation, generation seen. ARGV: the name of the generation, the floor.
+_ACCEPT: Final = (
+    LUA_SERVER
+    + LUA_ACCEPTED
+    + LUA_BELOW
+    + """
+if redis.call('GET', KEYS[2]) ~= ARGV[1] or string.sub(ARGV[1], 1, #server + 1) ~= server .. ':' then return 0 end
+local floor = ARGV[2]
+if bottom and below(floor, bottom) then floor = bottom end
+redis.call('SET', KEYS[1], server .. ':' .. floor)
+return 1
+"""
+)
+
+# KEYS: generation, names of the queues that have a low watermark of their own, then these. ARGV: the low watermark
+# of all queues, then name and new value of each. A queue's own is dropped once that of all queues has reached it: then
+# both refuse the same messages. Before the generation is accepted, only those of single queues are kept.
+_RAISE: Final = (
+    LUA_SERVER
+    + LUA_ACCEPTED
+    + LUA_BELOW
+    + """
+local everywhere = '0'
+if accepted == server then
+  everywhere = bottom
+  if below(bottom, ARGV[1]) then
+    everywhere = ARGV[1]
+    redis.call('SET', KEYS[1], server .. ':' .. everywhere)
+  end
+end
+local floors = {}
+for i = 3, #KEYS do
+  local name, floor = ARGV[2 * i - 4], ARGV[2 * i - 3]
+  local kept = redis.call('GET', KEYS[i])
+  if kept and not below(kept, floor) then floor = kept end
+  if below(everywhere, floor) then
+    redis.call('SET', KEYS[i], floor)
+    redis.call('SADD', KEYS[2], name)
+  else
+    redis.call('DEL', KEYS[i])
+    redis.call('SREM', KEYS[2], name)
+    floor = everywhere
+  end
+  floors[#floors + 1] = floor
+end
+return floors
+"""
+)
+
+
+class RedisClaims:
+    """The Claims port on Redis 6.2 or later, or Valkey. Safe to use from several threads."""
+
+    def __init__(self, redis_url: str) -> None:
+        self._client = connect(redis_url)
+        self._take = self._client.register_script(_TAKE)
+        self._look = self._client.register_script(LOOK)
+        self._accept = self._client.register_script(_ACCEPT)
+        self._raise = self._client.register_script(_RAISE)
+        self._kept_from = 0
+
+    def close(self) -> None:
+        """Give the connection back."""
+        self._client.close()
+
+    def take(self, task_ids: Sequence[str]) -> list[bool] | None:
+        """One script a batch; asking again gives the same answers."""
+        won: list[bool] = []
+        for batch in _batches(task_ids):
+            keys = [GENERATION, *(claim_key(task_id) for task_id in batch)]
+            with redis_errors():
+                answer: Any = self._take(keys=keys, args=[_LEADERS_TOKEN, _A_DAY])
+            if answer is None:
+                return None
+            won.extend(bool(one) for one in answer)
+        return won
+
+    def flag(self, task_ids: Sequence[str]) -> None:
+        """SET, a day long."""
+        for batch in _batches(task_ids):
+            with redis_errors(), self._client.pipeline(transaction=False) as pipe:
+                for task_id in batch:
+                    pipe.set(cancel_key(task_id), "1", ex=_A_DAY)
+                pipe.execute()
+
+    def results(self, task_ids: Sequence[str]) -> list[Mapping[str, str] | None]:
+        """The hashes that the workers wrote in one MULTI with their stream entries."""
+        found: list[Mapping[str, str] | None] = []
+        for batch in _batches(task_ids):
+            with redis_errors(), self._client.pipeline(transaction=False) as pipe:
+                for task_id in batch:
+                    pipe.hgetall(result_key(task_id))
+                found.extend(fields or None for fields in pipe.execute())
+        return found
+
+    def forget_results(self, task_ids: Sequence[str]) -> None:
+        """UNLINK."""
+        for batch in _batches(task_ids):
+            with redis_errors():
+                self._client.unlink(*(result_key(task_id) for task_id in batch))
+
+    def forget(self, task_ids: Sequence[str]) -> None:
+        """UNLINK of all three keys."""
+        for batch in _batches(task_ids):
+            keys = [key(task_id) for task_id in batch for key in (claim_key, cancel_key, result_key)]
+            with redis_errors():
+                self._client.unlink(*keys)
+
+    def raise_floors(self, floors: Mapping[str, int], lowest: int) -> dict[str, int]:
+        """One script a batch. Each call also judges some of the queues that are kept, all of them in turn."""
+        raised: dict[str, int] = {}
+        for batch in _batches([*floors, *(queue for queue in self._some_kept() if queue not in floors)]):
+            keys = [GENERATION, FLOORS, *(floor_key(queue) for queue in batch)]
+            pairs = [part for queue in batch for part in (queue, floors.get(queue, 0))]
+            with redis_errors():
+                answer: Any = self._raise(keys=keys, args=[lowest, *pairs])
+            raised.update((queue, int(floor)) for queue, floor in zip(batch, answer, strict=True) if queue in floors)
+        return raised
+
+    def _some_kept(self) -> list[str]:
+        with redis_errors():
+            answer: Any = self._client.sscan(FLOORS, self._kept_from, count=_BATCH)
+        self._kept_from, names = answer
+        return list(names)
+
+    def look(self) -> ServerGeneration:
+        """Whoever looks first at a generation gives it its name."""
+        with redis_errors():
+            answer: Any = self._look(keys=[GENERATION, GENERATION_SEEN], args=[str(uuid7())])
+        name, accepted, floor = answer
+        return ServerGeneration(name, bool(accepted), int(floor))
+
+    def accept(self, name: str, floor: int) -> bool:
+        """All or nothing, in one script: a wipe in between leaves nothing accepted."""
+        with redis_errors():
+            return bool(self._accept(keys=[GENERATION, GENERATION_SEEN], args=[name, floor]))
+
+    def announce(self, beacon: Mapping[str, Any]) -> None:
+        """SET, a minute long."""
+        with redis_errors():
+            self._client.set(BEACON, json.dumps(dict(beacon)), ex=BEACON_SECONDS)
+
+    def eviction_policy(self) -> str:
+        """INFO, since CONFIG is often forbidden."""
+        with redis_errors():
+            memory: Any = self._client.info("memory")
+        return str(memory.get("maxmemory_policy", "unknown"))
+
+
+def _batches(task_ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (task_ids[start : start + _BATCH] for start in range(0, len(task_ids), _BATCH))

@@ -1,0 +1,50 @@
+"""The one place where the scheduler's own Redis clients are made, and where their errors become ours.
+
+Promises: no command is ever sent twice by the client itself (redis-py would retry ten times), no call outlives its
+timeout, and text that is not UTF-8 never raises. Never holds keys or commands: those belong to the adapters.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from itinerary.protocol.errors import BadValue, BrokerUnavailable
+from itinerary.protocol.service_urls import redis_url
+
+CONNECT_TIMEOUT: Final = 3.0
+ANSWER_TIMEOUT: Final = 5.0
+_HEALTH_CHECK: Final = 15
+
+
+def connect(url: str, *, answer_timeout: float = ANSWER_TIMEOUT) -> redis.Redis:
+    """A client for `url`, connected when first used; seconds until a silent server counts as away.
+
+    A client that waits in BLOCK or BLPOP needs a longer `answer_timeout` than it waits.
+    """
+    try:
+        return redis.Redis.from_url(
+            redis_url(url),
+            decode_responses=True,
+            encoding_errors="replace",
+            protocol=2,
+            retry=Retry(NoBackoff(), 0),
+            socket_timeout=answer_timeout,
+            socket_connect_timeout=CONNECT_TIMEOUT,
+            socket_keepalive=True,
+            health_check_interval=_HEALTH_CHECK,
+        )
+    except ValueError:
+        raise BadValue("redis_url", url.partition("://")[0] + "://...", "give redis://:password@host:port/0") from None
+
+
+@contextmanager
+def redis_errors() -> Iterator[None]:
+    """Inside, every error of Redis or its socket becomes BrokerUnavailable: the outcome is unknown."""
+    try:
+        yield
+    except (redis.RedisError, OSError) as exc:
+        raise BrokerUnavailable(f"Redis: {type(exc).__name__}: {exc}") from exc

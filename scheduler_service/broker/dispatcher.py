@@ -1,0 +1,235 @@
+"""Hands released runs to Celery's broker, and reads what waits there.
+
+Promises that every message is one that Celery itself would have sent: on Redis the first run of a kind (task, queue,
+time limit) is sent through Celery into a recorder, and later ones fill that template; other brokers get Celery's own
+publish in kombu's batches. Never retries: an error means that the outcome is unknown. One thread at a time.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from itertools import islice
+from typing import Any, Final
+
+import redis
+from celery import Celery
+from kombu import Connection, Producer
+from kombu.exceptions import ChannelError, KombuError
+from uuid_utils.compat import uuid7
+
+from itinerary.protocol.errors import BrokerUnavailable
+from itinerary.protocol.instants import Duration
+from itinerary.protocol.wire import BROKER_MARK, GENERATION_OF_BROKER, SAMPLE_QUEUE
+from scheduler_service.broker.client import ANSWER_TIMEOUT, CONNECT_TIMEOUT
+from scheduler_service.broker.message import SHOWN, SendOptions, Template, record_template
+from scheduler_service.broker.queue_heads import client_of, is_redis, prefixed, redis_head
+from scheduler_service.core.leader.results import ServerGeneration
+from scheduler_service.core.model import ReleasedRun
+from scheduler_service.ports.broker import QueueHead
+
+_PUSHED_AT_ONCE: Final = 500
+_PUSHED_BYTES: Final = 4 * 1024 * 1024
+_REVOKED_AT_ONCE: Final = 500
+_TEMPLATES_KEPT: Final = 2_000
+_TAG_BYTES: Final = 16
+
+
+def publishing_app(broker_url: str, transport_options: Mapping[str, Any] | None = None) -> Celery:
+    """A Celery app that only publishes; `transport_options` (a key prefix, priority steps) as the workers have them."""
+    app = Celery("itinerary", broker=broker_url, set_as_current=False)
+    app.conf.update(
+        task_serializer="json",
+        accept_content=["json"],
+        task_ignore_result=True,
+        task_publish_retry=False,
+        broker_pool_limit=2,
+        broker_pool_acquire_timeout=ANSWER_TIMEOUT,
+        broker_transport_options={**_bounded_options(broker_url), **(transport_options or {})},
+    )
+    app.amqp.argsrepr_maxsize = app.amqp.kwargsrepr_maxsize = SHOWN
+    return app
+
+
+def _bounded_options(broker_url: str) -> dict[str, Any]:
+    if not broker_url.startswith(("redis", "rediss", "sentinel")):
+        return {"confirm_publish": True} if broker_url.startswith(("amqp", "pyamqp")) else {}
+    return {
+        "socket_timeout": ANSWER_TIMEOUT,
+        "socket_connect_timeout": CONNECT_TIMEOUT,
+        "socket_keepalive": True,
+        "health_check_interval": 10,
+        "retry_on_timeout": False,
+    }
+
+
+class CeleryDispatcher:
+    """The Dispatcher port over Celery and kombu."""
+
+    def __init__(self, app: Celery) -> None:
+        self._app = app
+        self._connection: Connection | None = None
+        self._channel: Any = None
+        self._templates: dict[tuple[str, str, Duration | None], Template] = {}
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._drop()
+        self._app.close()
+
+    def publish(self, runs: Sequence[ReleasedRun]) -> None:
+        """In order within each queue; after an error any part of them may have been sent."""
+        with self._broker() as channel:
+            if is_redis(channel):
+                self._push(channel, runs)
+            else:
+                self._send(channel, runs)
+
+    def ping(self) -> None:
+        """One round trip."""
+        with self._broker() as channel:
+            if is_redis(channel):
+                client_of(channel).ping()
+            else:
+                with channel.connection.client.channel():  # a broker that died is noticed only by asking it
+                    pass
+
+    def heads(self, queues: Sequence[str]) -> dict[str, QueueHead]:
+        """The first of ours is looked for among the fifty messages that will be consumed next, then among 5,000."""
+        with self._broker() as channel:
+            look: Callable[[Any, str], QueueHead] = redis_head if is_redis(channel) else _declared_head
+            return {queue: look(channel, queue) for queue in queues}
+
+    def revoke(self, task_ids: Sequence[str]) -> None:
+        """Celery's `revoke` with terminate, as its remote control sends it, but without its endless retries."""
+        with self._broker() as channel:
+            control: Any = self._app.control
+            mailbox = control.mailbox(self._connection)
+            producer = Producer(channel, auto_declare=False)
+            for batch in _chunks(task_ids, _REVOKED_AT_ONCE):
+                arguments = {"task_id": batch, "terminate": True, "signal": "SIGTERM"}
+                producer.publish(
+                    {"method": "revoke", "arguments": arguments, "destination": None, "pattern": None, "matcher": None},
+                    exchange=mailbox.exchange.name,
+                    declare=[mailbox.exchange],
+                    headers={"clock": mailbox.clock.forward(), "expires": 0},
+                    serializer=mailbox.serializer,
+                )
+
+    def look(self) -> ServerGeneration | None:
+        """The run id of its Redis, beside the one that was accepted last."""
+        with self._broker() as channel:
+            if not is_redis(channel):
+                return None
+            client = client_of(channel)
+            server: Any = client.info("server")
+            marker: Any = client.get(prefixed(channel, GENERATION_OF_BROKER)) or b""
+        name = str(server.get("run_id", "unnamed"))
+        accepted, _, floor = marker.decode().partition(":")
+        return ServerGeneration(name, accepted == name, int(floor or 0))
+
+    def mark(self) -> dict[str, Any]:
+        """The mark is written once, by whoever looks first; it goes when the queues go."""
+        with self._broker() as channel:
+            assert self._connection is not None
+            known = {"transport": self._connection.transport.driver_type, "where": self._connection.as_uri()}
+            if not is_redis(channel):
+                return known
+            key = prefixed(channel, BROKER_MARK)
+            with client_of(channel).pipeline(transaction=False) as pipe:
+                pipe.set(key, str(uuid7()), nx=True)
+                pipe.get(key)
+                _, mark = pipe.execute()
+            taken = prefixed(channel, channel._q_for_pri(SAMPLE_QUEUE, 0))
+            return known | {"prefix": channel.global_keyprefix, "list": taken, "mark": mark.decode()}
+
+    def accept(self, name: str, floor: int) -> None:
+        """A marker beside the queues: it goes when they go."""
+        with self._broker() as channel:
+            client_of(channel).set(prefixed(channel, GENERATION_OF_BROKER), f"{name}:{floor}")
+
+    def _push(self, channel: Any, runs: Sequence[ReleasedRun]) -> None:
+        pending: dict[str, list[bytes]] = {}
+        tags = os.urandom(_TAG_BYTES * len(runs)).hex()
+        for n, run in enumerate(runs):
+            template = self._template(channel, run)
+            tag = tags[2 * _TAG_BYTES * n : 2 * _TAG_BYTES * (n + 1)]
+            pending.setdefault(template.key, []).append(template.fill(run, tag))
+        with client_of(channel).pipeline(transaction=False) as pipe:
+            for key, messages in pending.items():
+                for part in _bounded(messages):
+                    pipe.lpush(prefixed(channel, key), *part)
+            pipe.execute()
+
+    def _template(self, channel: Any, run: ReleasedRun) -> Template:
+        kind = (run.task, run.queue, run.timeout)
+        template = self._templates.get(kind)
+        if template is None:
+            if len(self._templates) >= _TEMPLATES_KEPT:
+                self._templates.clear()
+            template = self._templates[kind] = record_template(self._app, channel, run)
+        return template
+
+    def _send(self, channel: Any, runs: Sequence[ReleasedRun]) -> None:
+        producer: Any = self._app.amqp.Producer(channel, auto_declare=False)
+        with producer.batch():
+            for run in runs:
+                SendOptions.of(run).send(self._app, producer, run)
+
+    @contextmanager
+    def _broker(self) -> Iterator[Any]:
+        """A live channel; whatever goes wrong inside becomes BrokerUnavailable, and the next call connects anew."""
+        try:
+            yield self._open()
+        except self._errors() as exc:
+            self._drop()
+            raise BrokerUnavailable(f"broker: {type(exc).__name__}: {exc}") from exc
+
+    def _open(self) -> Any:
+        if self._channel is None:
+            self._connection = self._app.connection_for_write()
+            self._connection.ensure_connection(max_retries=0, reraise_as_library_errors=False)
+            self._channel = self._connection.channel()
+            # Celery wants one for whatever it sends, and looks through every installed package for it.
+            _ = self._app.backend
+        return self._channel
+
+    def _errors(self) -> tuple[type[BaseException], ...]:
+        common = (KombuError, redis.RedisError, OSError)
+        if self._connection is None:
+            return common
+        return (*common, *self._connection.connection_errors, *self._connection.channel_errors)
+
+    def _drop(self) -> None:
+        connection, self._connection, self._channel = self._connection, None, None
+        self._templates.clear()
+        if connection is not None:
+            with suppress(KombuError, redis.RedisError, OSError, AttributeError):  # it is broken already
+                connection.close()
+
+
+def _bounded(messages: Sequence[bytes]) -> Iterator[list[bytes]]:
+    """The messages in parts that one command may carry."""
+    part: list[bytes] = []
+    size = 0
+    for message in messages:
+        if part and (len(part) >= _PUSHED_AT_ONCE or size + len(message) > _PUSHED_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(message)
+        size += len(message)
+    if part:
+        yield part
+
+
+def _declared_head(channel: Any, queue: str) -> QueueHead:
+    with channel.connection.client.channel() as asking:
+        try:
+            return QueueHead(int(asking.queue_declare(queue=queue, passive=True).message_count), None)
+        except ChannelError:
+            return QueueHead(0, None)
+
+
+def _chunks(items: Sequence[str], size: int) -> Iterator[list[str]]:
+    rest = iter(items)
+    while part := list(islice(rest, size)):
+        yield part

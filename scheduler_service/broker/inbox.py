@@ -1,0 +1,112 @@
+"""The leader's inbox: a Redis stream, read from a position that its reader keeps.
+
+Owns the stream, its dead-letter stream and the reply lists. Promises that nothing unread is ever trimmed (MINID of a
+committed position, never MAXLEN). Never knows what an entry means.
+"""
+
+import json
+import math
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from itinerary.protocol.errors import BrokerUnavailable
+from itinerary.protocol.instants import MILLISECOND, SECOND, Duration, Instant
+from itinerary.protocol.wire import INBOX, INBOX_DEAD, entry, reply_key
+from scheduler_service.broker.client import ANSWER_TIMEOUT, connect, redis_errors
+from scheduler_service.ports.broker import InboxBatch
+
+_LONGEST_WAIT: Final = 5 * SECOND
+_REPLY_LIVES: Final = 60
+_DEAD_KEPT: Final = 10_000
+_DEAD_FIELDS: Final = 64 * 1024
+_DEAD_REASON: Final = 500
+_DEAD_BYTES: Final = 6 * 1024 * 1024
+
+
+class RedisInbox:
+    """The Inbox port on Redis 6.2 or later, or Valkey. Safe to use from several threads."""
+
+    def __init__(self, redis_url: str) -> None:
+        self._client = connect(redis_url)
+        self._waiting_client = connect(redis_url, answer_timeout=_LONGEST_WAIT / SECOND + ANSWER_TIMEOUT)
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._client.close()
+        self._waiting_client.close()
+
+    def read(self, position: str, count: int, block: Duration) -> InboxBatch:
+        """Entries after `position`; one call waits five seconds at most, whatever `block` says."""
+        wait_ms = max(1, min(block, _LONGEST_WAIT) // MILLISECOND) if block > 0 else None
+        with redis_errors():
+            answer: Any = self._waiting_client.xread({INBOX: position}, count=count, block=wait_ms)
+        entries = tuple((entry_id, fields or {}) for _, listed in answer or () for entry_id, fields in listed)
+        return InboxBatch(entries, entries[-1][0] if entries else position, len(entries) < count)
+
+    def send(self, kind: str, at: Instant, body: Mapping[str, Any]) -> None:
+        """XADD; a second copy after an unknown outcome does no harm, so the caller may send again."""
+        fields: Any = entry(kind, at, dict(body))
+        with redis_errors():
+            self._client.xadd(INBOX, fields)
+
+    def bury(self, entry_id: str, fields: Mapping[str, str], reason: str) -> None:
+        """The newest malformed entries are kept, each cut to 64 KiB: ten thousand of them, or fewer large ones."""
+        text = json.dumps(dict(fields), ensure_ascii=True)[:_DEAD_FIELDS]
+        dead: Any = {"entry_id": entry_id, "reason": _storable(reason)[:_DEAD_REASON], "fields": text}
+        # No more than would be so many bytes if all were like this one: whatever comes, that is ten times as much.
+        most = min(_DEAD_KEPT, _DEAD_BYTES // (len(text) + _DEAD_REASON))
+        with redis_errors():
+            self._client.xadd(INBOX_DEAD, dead, maxlen=most, approximate=True)
+
+    def trim(self, position: str) -> None:
+        """XTRIM MINID with the id after `position`."""
+        milliseconds, _, sequence = position.partition("-")
+        with redis_errors():
+            self._client.xtrim(INBOX, minid=f"{milliseconds}-{int(sequence or 0) + 1}", approximate=False)
+
+    def depth(self) -> int:
+        """XLEN."""
+        with redis_errors():
+            length: Any = self._client.xlen(INBOX)
+        return int(length)
+
+    def reply(self, reply_to: str, body: Mapping[str, Any]) -> None:
+        """Push the answer onto the asker's list, in one MULTI with its end of life."""
+        key = reply_key(reply_to)
+        with redis_errors(), self._client.pipeline(transaction=True) as pipe:
+            pipe.lpush(key, json.dumps(dict(body), allow_nan=False))
+            pipe.expire(key, _REPLY_LIVES)
+            pipe.execute()
+
+    def await_reply(self, reply_to: str, timeout: Duration) -> Mapping[str, Any] | None:
+        """BLPOP in pieces, so that no single wait outlives the socket's patience."""
+        deadline = time.monotonic() + timeout / SECOND
+        while True:
+            left = deadline - time.monotonic()
+            answer = self._pop(reply_key(reply_to), min(left, _LONGEST_WAIT / SECOND))
+            if answer is not None or left <= 0:
+                return answer
+
+    def _pop(self, key: str, seconds: float) -> Mapping[str, Any] | None:
+        with redis_errors():
+            if seconds <= 0:
+                text: Any = self._client.lpop(key)
+            else:
+                popped: Any = self._waiting_client.blpop([key], timeout=math.ceil(seconds * 1000) / 1000)
+                text = popped[1] if popped else None
+        return None if text is None else _object(text)
+
+
+def _object(text: str) -> Mapping[str, Any]:
+    try:
+        body = json.loads(text)
+    except ValueError as exc:
+        raise BrokerUnavailable(f"the reply is not JSON: {exc}") from exc
+    if not isinstance(body, dict):
+        raise BrokerUnavailable("the reply is not a JSON object")
+    return body
+
+
+def _storable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode("utf-8")

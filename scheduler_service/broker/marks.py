@@ -1,0 +1,82 @@
+"""The marks by which processes know that they use the same Redis and the same broker.
+
+Promises that only a leader puts marks; who compares only reads. A broker that is no Redis has its kind for a mark.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+import redis
+from uuid_utils.compat import uuid7
+
+from itinerary.protocol.wire import BROKER_MARK, REDIS_MARK
+from scheduler_service.broker.client import connect, redis_errors
+from scheduler_service.core.redis_marks import Marks
+
+_ANSWERS_WITHIN: Final = 2.0
+
+
+class RedisMarks:
+    """The DataMarks port. `ping_broker` asks a broker that is no Redis whether it answers."""
+
+    def __init__(
+        self,
+        redis_url: str,
+        broker_url: str,
+        key_prefix: str | None = None,
+        ping_broker: Callable[[], object] | None = None,
+    ) -> None:
+        self._client = connect(redis_url, answer_timeout=_ANSWERS_WITHIN)
+        self._broker: redis.Redis | None = None
+        if reads_marks(broker_url):
+            same = broker_url == redis_url
+            self._broker = self._client if same else connect(broker_url, answer_timeout=_ANSWERS_WITHIN)
+        self._kind = broker_url.partition(":")[0]
+        self._key = f"{key_prefix or ''}{BROKER_MARK}"
+        self._ping_broker = ping_broker
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._client.close()
+        if self._broker is not None:
+            self._broker.close()
+
+    def put(self) -> Marks:
+        """GET, and SET NX where there is none: a wipe takes the mark with the data."""
+        return Marks(_put(self._client, REDIS_MARK), self._of_broker(_put))
+
+    def read(self) -> Marks:
+        """GET of both."""
+        return Marks(self.read_redis(), self._of_broker(_read))
+
+    def read_redis(self) -> str | None:
+        """GET."""
+        return _read(self._client, REDIS_MARK)
+
+    def _of_broker(self, ask: Callable[[redis.Redis, str], str | None]) -> str | None:
+        if self._broker is not None:
+            return ask(self._broker, self._key)
+        if self._ping_broker is not None:
+            self._ping_broker()
+        return self._kind
+
+
+def reads_marks(broker_url: str) -> bool:
+    """Whether the broker is a Redis that redis-py reaches without a sentinel."""
+    return broker_url.startswith(("redis://", "rediss://", "unix://", "redis+socket://"))
+
+
+def _read(client: redis.Redis, key: str) -> str | None:
+    with redis_errors():
+        mark: Any = client.get(key)
+    return None if mark is None else str(mark)
+
+
+def _put(client: redis.Redis, key: str) -> str | None:
+    mark = _read(client, key)
+    if mark is not None:
+        return mark
+    with redis_errors(), suppress(redis.ResponseError):  # full or read-only: it does answer, and has no mark
+        client.set(key, str(uuid7()), nx=True)
+    return _read(client, key)

@@ -1,0 +1,187 @@
+"""The Celery message of one run: what is asked of Celery, and the template that later runs of the kind fill.
+
+Promises that a filled template equals, field by field, what Celery 5.7 would have sent (protocol 2, JSON). Never talks
+to a broker by itself.
+"""
+
+import base64
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any, Final, TypeAlias
+
+import orjson
+from celery import Celery
+
+from itinerary.protocol.identity import task_id
+from itinerary.protocol.instants import SECOND, format_instant
+from itinerary.protocol.redaction import redacted
+from itinerary.protocol.typed_values import careful, may_need_care
+from itinerary.protocol.wire import (
+    HEADER_ATTEMPT,
+    HEADER_DUE_AT,
+    HEADER_JOB_ID,
+    HEADER_QUEUE,
+    HEADER_RUN_ID,
+    HEADER_SCHEDULED_AT,
+    HEADER_SEQ,
+    HEADER_TERM,
+    HEADER_TRACE,
+)
+from scheduler_service.core.model import ReleasedRun
+
+_Holes: TypeAlias = Callable[[Mapping[str, bytes]], tuple[bytes, ...]]
+_HARD_AFTER_SOFT: Final = 10.0
+SHOWN: Final = 200
+# Names that no message has, as JSON writes them; a hole that is a name stands for whole members.
+_HOLE: Final = re.compile(rb'"\\u0000(\w+)\\u0000"(?::null)?')
+
+
+@dataclass(frozen=True, slots=True)
+class SendOptions:
+    """All that distinguishes the messages of one kind from another kind's; limits in seconds."""
+
+    task: str
+    queue: str
+    soft_limit: float | None
+
+    @classmethod
+    def of(cls, run: ReleasedRun) -> "SendOptions":
+        """The kind of this run."""
+        return cls(run.task, run.queue, None if run.timeout is None else run.timeout / SECOND)
+
+    @property
+    def hard_limit(self) -> float | None:
+        """A task that ignores its soft limit is killed ten seconds later."""
+        return None if self.soft_limit is None else self.soft_limit + _HARD_AFTER_SOFT
+
+    def send(self, app: Celery, producer: Any, run: ReleasedRun) -> None:
+        """Send the run by Celery's own means, through `producer`."""
+        celery: Any = app  # its published types know whole seconds only
+        args, kwargs = careful(run.args, run.kwargs, json.dumps([list(run.args), dict(run.kwargs)]))
+        celery.send_task(
+            self.task,
+            args,
+            kwargs,
+            task_id=task_id(run.run_id, run.attempt),
+            queue=self.queue,
+            producer=producer,
+            headers=headers_of(run),
+            retries=run.retries,
+            soft_time_limit=self.soft_limit,
+            time_limit=self.hard_limit,
+            ignore_result=True,
+            add_to_parent=False,
+            retry=False,
+            **_hiding(args, kwargs),
+        )
+
+
+def headers_of(run: ReleasedRun) -> dict[str, Any]:
+    """Our own headers, as CONTRACT names them."""
+    due_at = format_instant(run.due_at)
+    headers = {
+        HEADER_RUN_ID: run.run_id,
+        HEADER_JOB_ID: run.job_id,
+        HEADER_ATTEMPT: run.attempt,
+        HEADER_SCHEDULED_AT: due_at if run.scheduled_at == run.due_at else format_instant(run.scheduled_at),
+        HEADER_DUE_AT: due_at,
+        HEADER_TERM: run.term,
+        HEADER_SEQ: run.seq,
+        HEADER_QUEUE: run.queue,
+    }
+    if run.traceparent is not None:
+        headers[HEADER_TRACE] = run.traceparent
+    return headers
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """One message as kombu would have pushed it, with holes where runs differ, and the list that it goes to."""
+
+    key: str
+    pattern: bytes
+    holes: _Holes
+
+    def fill(self, run: ReleasedRun, delivery_tag: str) -> bytes:
+        """The message of another run of the same kind; no other message may have this tag."""
+        return self.pattern % self.holes(
+            {
+                "id": orjson.dumps(task_id(run.run_id, run.attempt)),
+                "own_headers": orjson.dumps(headers_of(run))[1:-1],
+                "retries": b"%d" % run.retries,
+                "delivery_tag": orjson.dumps(delivery_tag),
+                **(_arguments(run.args, run.kwargs) if run.args or run.kwargs else _NO_ARGUMENTS),
+            }
+        )
+
+
+def _arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, bytes]:
+    embed = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
+    text = json.dumps([list(args), dict(kwargs), embed])
+    if may_need_care(text):
+        args, kwargs = careful(args, kwargs, text)
+        text = json.dumps([args, kwargs, embed])
+    return {
+        "body": b'"%b"' % base64.b64encode(text.encode()),
+        "argsrepr": orjson.dumps(_shown(list(args) or ())),
+        "kwargsrepr": orjson.dumps(_shown(dict(kwargs))),
+    }
+
+
+def _hiding(args: Any, kwargs: Any) -> dict[str, str]:
+    """The short texts in place of Celery's own, where they would show a hidden value."""
+    shown = {"argsrepr": (args, redacted(args)), "kwargsrepr": (kwargs, redacted(kwargs))}
+    return {name: _shown(new) for name, (old, new) in shown.items() if new is not old}
+
+
+def _shown(value: Sequence[Any] | Mapping[str, Any]) -> str:
+    """The short text by which Flower and logs show arguments."""
+    text = repr(redacted(value))
+    return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
+
+
+_NO_ARGUMENTS: Final = _arguments((), {})
+
+
+def record_template(app: Celery, channel: Any, run: ReleasedRun) -> Template:
+    """Let Celery and kombu send `run` over this Redis channel, up to the one command that they would give Redis."""
+    producer: Any = app.amqp.Producer(channel, auto_declare=False)
+    recorder = _Recorder()
+    producer._batch_local.current = recorder  # where Producer.batch() keeps the batch that publish() goes into
+    SendOptions.of(run).send(app, producer, run)
+    [(key, text)] = recorder.pushed
+    return Template(key, *_with_holes(json.loads(text), headers_of(run)))
+
+
+def _with_holes(message: dict[str, Any], own_headers: Mapping[str, Any]) -> tuple[bytes, _Holes]:
+    headers = {name: value for name, value in message["headers"].items() if name not in own_headers}
+    headers |= {name: _hole(name) for name in ("id", "retries", "argsrepr", "kwargsrepr")}
+    headers |= {"root_id": _hole("id"), _hole("own_headers"): None}
+    properties = message["properties"] | {"correlation_id": _hole("id"), "delivery_tag": _hole("delivery_tag")}
+    holed = message | {"body": _hole("body"), "headers": headers, "properties": properties}
+    text = orjson.dumps(holed)
+    names = [name.decode() for name in _HOLE.findall(text)]
+    return _HOLE.sub(b"%b", text.replace(b"%", b"%%")), itemgetter(*names)
+
+
+def _hole(name: str) -> str:
+    return f"\0{name}\0"
+
+
+class _Recorder:
+    """Stands where kombu has its publish batch, and keeps the pushes instead of sending them."""
+
+    def __init__(self) -> None:
+        self.pushed: list[tuple[str, str]] = []
+
+    def publish(self, channel: Any, message: Mapping[str, Any], **options: Any) -> None:
+        channel.basic_publish(message, _publish_batch=self, **options)
+
+    def add(self, command: str, *args: Any) -> None:
+        if command != "lpush":
+            raise NotImplementedError(f"kombu would send {command}: queues that expire have no template")
+        key, text = args
+        self.pushed.append((key, text))

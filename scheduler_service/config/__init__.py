@@ -1,0 +1,1 @@
+"""Settings, read from the environment and judged before anything is opened."""

@@ -1,0 +1,1 @@
+"""Where the runs of balanced jobs are placed, so that few fall due together."""

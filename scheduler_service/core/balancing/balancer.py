@@ -1,0 +1,103 @@
+"""The balancer: carries out the loop's orders about places, over a bucket map of its own.
+
+Its work may be long (a rebalance of 100,000 jobs), so that it has a thread of its own; the loop alone decides what its
+answers mean. Promises: the map is what the jobs it was told of make it, whenever it was built. Pure but for its state.
+"""
+
+from collections.abc import Mapping
+from typing import assert_never
+
+from itinerary.protocol.instants import Instant
+from scheduler_service.core.balancing.distribution import Distribution
+from scheduler_service.core.balancing.placements import (
+    BalancerEffect,
+    Cause,
+    FollowJobs,
+    Placement,
+    PlacementFeedback,
+    PlacesFound,
+    PlanRebalance,
+    RebalancePlanned,
+    Survey,
+    Surveyed,
+    placed,
+    rhythm_of,
+)
+from scheduler_service.core.balancing.rebalancing import plan_rebalance, plan_undo
+from scheduler_service.core.balancing.slot_balancer import BucketMap, slot_key
+from scheduler_service.core.balancing.slot_counts import share_of
+from scheduler_service.core.model import Job
+
+_MANY = 500
+
+
+class Balancer:
+    """All jobs as they were told, and the map of them, made when it is first needed and anew for each slot."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, Job] = {}
+        self._map: BucketMap | None = None
+
+    @property
+    def jobs(self) -> Mapping[str, Job]:
+        """The jobs that were told, deleted ones left out."""
+        return self._jobs
+
+    def carry_out(self, order: BalancerEffect) -> PlacementFeedback | None:
+        """What came of the order; None where there is nothing to tell."""
+        match order:
+            case FollowJobs():
+                return self._follow(order)
+            case Survey():
+                return Surveyed(order, self._survey(order))
+            case PlanRebalance(undo=None):
+                return RebalancePlanned(order.asked, plan_rebalance(self._jobs, self.map_at(order.now), order))
+            case PlanRebalance():
+                return RebalancePlanned(order.asked, plan_undo(self._jobs, self.map_at(order.now), order))
+            case _:
+                assert_never(order)
+
+    def map_at(self, now: Instant) -> BucketMap:
+        """The map from the present slot on."""
+        if self._map is None or self._map.base != slot_key(now):
+            self._map = BucketMap(slot_key(now), self._jobs.values())
+        return self._map
+
+    def _follow(self, order: FollowJobs) -> PlacesFound | None:
+        if len(order.jobs) > _MANY:
+            self._map = None
+        for job in order.jobs:
+            self._know(job)
+        homeless = [job for job in order.jobs if needs_place(job)]
+        if not homeless:
+            return None
+        slots = self.map_at(order.now)
+        return PlacesFound(tuple(self._place(slots, job, order) for job in homeless), order.now)
+
+    def _know(self, job: Job) -> None:
+        if job.deleted:
+            self._jobs.pop(job.job_id, None)
+        else:
+            self._jobs[job.job_id] = job
+        if self._map is not None:
+            self._map.add(job)
+
+    def _place(self, slots: BucketMap, job: Job, order: FollowJobs) -> Placement:
+        rhythm = rhythm_of(job)
+        assert rhythm is not None
+        place = slots.least_loaded(job.job_id, rhythm.every, order.earliest)
+        self._know(placed(job, place.at, order.now))
+        cause: Cause = "new" if job.version == 1 else "reschedule"
+        return Placement(job.job_id, job.version, job.placed_anchor, place.at, place.load, cause)
+
+    def _survey(self, order: Survey) -> Distribution:
+        slots = self.map_at(order.now)
+        if order.base is not None and order.base != slots.base:
+            slots = BucketMap(order.base, self._jobs.values())
+        balanced = sum(rhythm_of(job) is not None for job in self._jobs.values())
+        return Distribution(slots.base, slots.day(), len(slots), balanced)
+
+
+def needs_place(job: Job) -> bool:
+    """Whether the job is one that the scheduler places, would run, and has no place."""
+    return rhythm_of(job) is not None and job.placed_anchor is None and share_of(job) is not None

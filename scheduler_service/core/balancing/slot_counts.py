@@ -1,0 +1,135 @@
+"""Counting: how many runs of one job, or of many, fall into each quarter of an hour of the coming week.
+
+Intervals and one-offs are counted exactly over the whole week. Wall-time schedules are counted exactly over its first
+day and taken to do the same on each day after it: a week of a million crons would take longer than a slot lasts.
+Promises: the counts of many are the sum of the counts of each. Pure array arithmetic, no state.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from itinerary.protocol.instants import DAY, HOUR, Instant
+from scheduler_service.core.index.expansion import Entry, Roster, expand_roster
+from scheduler_service.core.index.forecast import SLOT
+from scheduler_service.core.model import Job
+from scheduler_service.core.schedules.schedule import IntervalSchedule, OnceSchedule, Schedule, count, occurrences
+
+Ints = NDArray[np.int64]
+SLOTS_A_DAY: Final = DAY // SLOT
+HORIZON_DAYS: Final = 7
+HORIZON_SLOTS: Final = HORIZON_DAYS * SLOTS_A_DAY
+_FAR: Final = 2**62
+_EDGES: Final[Ints] = np.arange(HORIZON_SLOTS + 1, dtype=np.int64) * SLOT
+_ROWS_AT_ONCE: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one job adds to the load: its occurrences in [start, end)."""
+
+    schedule: Schedule
+    start: Instant
+    end: Instant
+
+
+def share_of(job: Job) -> Share | None:
+    """The job's share; None while it is deleted or paused for good."""
+    if job.deleted or (job.paused and job.paused_until is None):
+        return None
+    bounds = [at for at in (job.start_at, job.paused_until if job.paused else None) if at is not None]
+    return Share(job.schedule, max(bounds, default=-_FAR), _FAR if job.end_at is None else job.end_at)
+
+
+def counts_of(share: Share, base: int) -> Ints:
+    """The runs of one share in each slot of the week from slot `base` on."""
+    schedule = share.schedule
+    match schedule:
+        case IntervalSchedule():
+            row = (schedule.first, schedule.every, share.start, share.end)
+            return _interval_rows(np.asarray([row], dtype=np.int64), base)
+        case OnceSchedule():
+            return _of_times([schedule.at] if share.start <= schedule.at < share.end else [], base, HORIZON_SLOTS)
+        case _:
+            start = base * SLOT
+            day = _of_times(occurrences(schedule, start, start + DAY), base, SLOTS_A_DAY)
+            return _within(share, np.tile(day, HORIZON_DAYS), base)
+
+
+def counts_of_all(shares: Iterable[Share], base: int) -> Ints:
+    """The sum over all shares; many together cost far less than one by one."""
+    total = np.zeros(HORIZON_SLOTS, dtype=np.int64)
+    intervals: list[tuple[int, int, int, int]] = []
+    endless: list[Schedule] = []
+    start, end = base * SLOT, (base + HORIZON_SLOTS) * SLOT
+    for share in shares:
+        if isinstance(share.schedule, IntervalSchedule):
+            intervals.append((share.schedule.first, share.schedule.every, share.start, share.end))
+        elif isinstance(share.schedule, OnceSchedule) or share.start > start or share.end < end:
+            total += counts_of(share, base)
+        else:
+            endless.append(share.schedule)
+    for chunk in range(0, len(intervals), _ROWS_AT_ONCE):
+        total += _interval_rows(np.asarray(intervals[chunk : chunk + _ROWS_AT_ONCE], dtype=np.int64), base)
+    return total + np.tile(_days_of(endless, base), HORIZON_DAYS)
+
+
+def _days_of(endless: Sequence[Schedule], base: int) -> Ints:
+    """The first day of wall-time schedules, each as often as it is used; hour by hour, since a day may be large."""
+    start = base * SLOT
+    # Equal schedules are one object, or as good as two others: looking into them takes longer than all else here.
+    used, distinct = Counter(map(id, endless)), {id(schedule): schedule for schedule in endless}
+    weights = np.fromiter(used.values(), dtype=np.int64, count=len(used))
+    entries = [Entry(n, f"{n:09}", schedule, start, start + DAY) for n, schedule in enumerate(distinct.values())]
+    roster = Roster.of(entries)
+    slots = np.zeros(SLOTS_A_DAY, dtype=np.int64)
+    for hour in range(start, start + DAY, HOUR):
+        found = expand_roster(roster, hour, hour + HOUR)
+        in_slots = np.bincount((found.times - start) // SLOT, weights[found.ordinals], SLOTS_A_DAY)
+        slots += in_slots.astype(np.int64)
+    return slots
+
+
+def _interval_rows(rows: Ints, base: int) -> Ints:
+    """The sum of rows (first, every, start, end) over the slots; what is shorter than a slot is not written out."""
+    firsts, everys, starts, ends = rows.T
+    low, high = np.maximum(starts, base * SLOT), np.minimum(ends, (base + HORIZON_SLOTS) * SLOT)
+    skipped = _before(firsts, everys, low)
+    number = np.maximum(0, _before(firsts, everys, high) - skipped)
+    short = everys < SLOT
+    number[short] = 0
+    row = np.repeat(np.arange(firsts.size), number)
+    nth = np.arange(row.size) - np.repeat(np.cumsum(number) - number, number)
+    times = firsts[row] + (skipped[row] + nth) * everys[row]
+    counts = np.bincount(times // SLOT - base, minlength=HORIZON_SLOTS)
+    for first, every, start, end in zip(firsts[short], everys[short], low[short], high[short], strict=True):
+        # The differences of how many lie before each slot's edge.
+        counts += np.diff(_before(first, every, np.clip(_EDGES + base * SLOT, start, max(start, end))))
+    return counts
+
+
+def _before(first: Any, every: Any, instants: Ints) -> Ints:
+    """How many occurrences lie before each instant."""
+    number: Ints = np.maximum(0, -((first - instants) // every))
+    return number
+
+
+def _of_times(times: Sequence[Instant], base: int, slots: int) -> Ints:
+    keys = np.asarray(times, dtype=np.int64) // SLOT - base
+    return np.bincount(keys[(keys >= 0) & (keys < slots)], minlength=slots).astype(np.int64)
+
+
+def _within(share: Share, counts: Ints, base: int) -> Ints:
+    """Only what lies in the share's bounds; the slots in which they fall are counted anew."""
+    first, last = share.start // SLOT - base, share.end // SLOT - base
+    counts[: max(0, first)] = 0
+    counts[max(0, min(last, HORIZON_SLOTS)) :] = 0
+    for key in {first, last}:
+        if 0 <= key < HORIZON_SLOTS:
+            low = max(share.start, (base + key) * SLOT)
+            counts[key] = count(share.schedule, low, min(share.end, (base + key + 1) * SLOT))
+    return counts

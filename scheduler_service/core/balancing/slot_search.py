@@ -1,0 +1,143 @@
+"""The search for the best place of a rhythm: which phase of one interval meets the least of what is there.
+
+The cost of a place is the heaviest slot that its occurrences in the coming week meet, then the sum of all of these; of
+equal ones that with the least around it, then the earliest. An interval of whole slots meets the same slots wherever in
+a slot it runs, so that its costs are kept, slot by slot, while place after place is taken; any other is followed
+occurrence by occurrence.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from itinerary.protocol.instants import Duration, Instant
+from scheduler_service.core.balancing.slot_counts import HORIZON_SLOTS, Ints, Share
+from scheduler_service.core.index.forecast import SLOT
+
+_SUM_BITS: Final = 40
+_SUM: Final = (1 << _SUM_BITS) - 1
+_HORIZON: Final = HORIZON_SLOTS * SLOT
+_RANGE: Final[Ints] = np.arange(HORIZON_SLOTS + 1, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an occurrence goes; `load` is the most that any slot of its rhythm holds besides it."""
+
+    at: Instant
+    load: int
+
+
+class Search:
+    """The places for one interval over the loads from slot `base` on, which are changed through `put` meanwhile.
+
+    An interval longer than the map is looked at where the map reaches.
+    """
+
+    def __init__(self, counts: Ints, base: int, every: Duration) -> None:
+        self._counts, self._base, self._every = counts, base, every
+        self._start = base * SLOT
+        self._turns = max(1, _HORIZON // every)
+        self._period = every // SLOT if every % SLOT == 0 and every <= _HORIZON else 0
+        if self._period:
+            folded = counts[: self._turns * self._period].reshape(self._turns, self._period)
+            self._costs = _costs(folded.max(axis=0), folded.sum(axis=0))
+        else:
+            self._steps = np.arange(self._turns, dtype=np.int64) * every
+
+    def best(self, spread: Duration, low: Instant, high: Instant) -> Place:
+        """The best place in [low, high), at most one interval long."""
+        first, last = self._slots(spread, low, high)
+        if self._every < SLOT or first >= last:
+            at = low + (spread - low) % min(self._every, SLOT)
+            return Place(at, self.peak_at(at))
+        slot, cost = self._cheapest(first, last, spread, apart=True)
+        return Place(slot * SLOT + spread, cost >> _SUM_BITS)
+
+    def better(self, spread: Duration, low: Instant, high: Instant, than: Instant) -> Place | None:
+        """The best place in [low, high), if its heaviest slot holds less than that of a rhythm through `than`."""
+        first, last = self._slots(spread, low, high)
+        if self._every < SLOT or first >= last:
+            return None
+        slot, cost = self._cheapest(first, last, spread, apart=False)
+        if self.peak_at(than) <= cost >> _SUM_BITS:
+            return None
+        return Place(slot * SLOT + spread, cost >> _SUM_BITS)
+
+    def peak_at(self, at: Instant) -> int:
+        """The heaviest slot that a rhythm through `at` meets."""
+        phase = (at - self._start) % self._every
+        if self._period:
+            return int(self._costs.item(phase // SLOT)) >> _SUM_BITS
+        return int(self._counts[np.minimum((phase + self._steps) // SLOT, HORIZON_SLOTS - 1)].max())
+
+    def put(self, share: Share, first: Instant) -> None:
+        """Count a share of this interval whose rhythm begins at `first`."""
+        low, high = max(share.start, self._start), min(share.end, self._start + _HORIZON)
+        at = first + max(0, -((first - low) // self._every)) * self._every
+        if at >= high:
+            return
+        if not self._period:
+            np.add.at(self._counts, np.arange(at - self._start, high - self._start, self._every) // SLOT, 1)
+            return
+        slot = at // SLOT - self._base
+        self._counts[slot : -(-high // SLOT) - self._base : self._period] += 1
+        phase = slot % self._period
+        if phase == slot and high == self._start + _HORIZON:
+            self._costs[phase] += (1 << _SUM_BITS) + self._turns  # each slot that it meets holds one more
+            return
+        met = self._counts[phase : self._turns * self._period : self._period]
+        self._costs[phase] = (int(met.max()) << _SUM_BITS) + int(met.sum())
+
+    def _slots(self, spread: Duration, low: Instant, high: Instant) -> tuple[int, int]:
+        """The slots [first, last) whose places lie in [low, high)."""
+        first, last = -((spread - low) // SLOT), -((spread - high) // SLOT)
+        return first, last if self._every <= _HORIZON else min(last, self._base + HORIZON_SLOTS)
+
+    def _cheapest(self, first: int, last: int, spread: Duration, *, apart: bool) -> tuple[int, int]:
+        """The slot in [first, last) of the least cost, and the cost; `apart`: of equal ones the least surrounded.
+
+        The candidates are in at most two rows: those before the rhythm's turn in the map's time, and those after it.
+        """
+        alias = (first * SLOT + spread - self._start) % self._every
+        number = min(last - first, -((alias - self._every) // SLOT))
+        best = self._cheapest_of(first, alias, number, apart)
+        if number < last - first:
+            alias += number * SLOT - self._every
+            best = min(best, self._cheapest_of(first + number, alias, last - first - number, apart))
+        return best[2], best[0]
+
+    def _cheapest_of(self, first: int, alias: Duration, number: int, apart: bool) -> tuple[int, int, int]:
+        """Of a row of candidates, one a slot, the first of which has this phase: cost, surroundings and slot."""
+        if self._period:
+            met, costs = None, self._costs[alias // SLOT : alias // SLOT + number]
+        else:
+            met = ((alias + self._steps) // SLOT)[:, None] + _RANGE[:number]
+            loads = self._counts[met]
+            costs = _costs(loads.max(axis=0), loads.sum(axis=0))
+        chosen = int(costs.argmin())
+        cost = int(costs[chosen])
+        if not apart:
+            return cost, 0, first + chosen
+        around = self._beside(alias // SLOT, number) if met is None else self._neighbours()[met].sum(axis=0)
+        around[costs != cost] = _SUM
+        chosen = int(around.argmin())
+        return cost, int(around[chosen]), first + chosen
+
+    def _neighbours(self) -> Ints:
+        """What lies in the two slots on either side of each slot."""
+        wide = np.zeros(HORIZON_SLOTS + 4, dtype=np.int64)
+        wide[2:-2] = self._counts
+        beside: Ints = wide[:-4] + wide[1:-3] + wide[3:-1] + wide[4:]
+        return beside
+
+    def _beside(self, phase: int, number: int) -> Ints:
+        folded = self._neighbours()[: self._turns * self._period].reshape(self._turns, self._period)
+        around: Ints = folded[:, phase : phase + number].sum(axis=0)
+        return around
+
+
+def _costs(peaks: Ints, sums: Ints) -> Ints:
+    """One number for each place, so that the least of them is the best place."""
+    return (peaks << _SUM_BITS) + sums

@@ -1,0 +1,1 @@
+"""Jobs and runs as JSON: what callers may send, what they are shown, what is stored."""

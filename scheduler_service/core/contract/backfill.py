@@ -1,0 +1,218 @@
+"""Backfill: which occurrences of a past window are run by hand, with their own times, and which are not. Pure.
+
+Promises: an occurrence that completed, is on its way or is still the leader's to plan is left out; who asks twice
+makes nothing twice, since each run's key is made of what was known of its occurrence.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from itinerary.protocol.errors import BadValue, BadValues
+from itinerary.protocol.identity import manual_run_id
+from itinerary.protocol.instants import Instant, format_instant, parse_instant
+from scheduler_service.core.model import Job, NewRun, Overlap, RunKind
+from scheduler_service.core.run_state import WAITING, RunState
+from scheduler_service.core.schedules.schedule import UNPLACED, next_after, upcoming
+
+MOST: Final = 1_000
+OVERLAPS: Final = (Overlap.QUEUE_ALL, Overlap.ALLOW)
+_MOST_COUNTED: Final = 100_000
+_SHOWN: Final = 10
+_FIELDS: Final = ("from", "to", "dry_run", "overlap", "idempotency_key")
+_MEANWHILE: Final = {
+    Overlap.SKIP: "are skipped",
+    Overlap.QUEUE: "are skipped while one of these waits",
+    Overlap.QUEUE_ALL: "wait behind these",
+    Overlap.CANCEL_RUNNING: "cancel the one of these that runs, and skip those that wait",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What was asked for: the occurrences in [`start`, `end`)."""
+
+    start: Instant
+    end: Instant
+    overlap: Overlap = Overlap.QUEUE_ALL
+    dry_run: bool = False
+
+
+class PastRun(NamedTuple):
+    """A run of the job, in what matters here."""
+
+    run_id: str
+    scheduled_at: Instant
+    state: RunState
+    retry_of: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the database knows: the runs at the occurrences, and later ones that ran one of the job's runs again,
+    both in the order in which they were made.
+
+    Leaders have decided on the job's occurrences before `planned_until` (None: on all); rows of before `pruned_until`
+    may be gone.
+    """
+
+    runs: Sequence[PastRun] = ()
+    retries: Sequence[PastRun] = ()
+    planned_until: Instant | None = None
+    pruned_until: Instant | None = None
+
+
+class Wanted(NamedTuple):
+    """An occurrence to be run, and the last run that it had in vain."""
+
+    at: Instant
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Backfill:
+    """What is made of a window; `left_out` counts by why."""
+
+    job: Job
+    window: Window
+    occurrences: int
+    wanted: tuple[Wanted, ...]
+    left_out: Counter[str] = field(default_factory=Counter)
+
+
+def read_window(body: Mapping[str, Any], now: Instant) -> Window:
+    """The request; BadValues with every complaint."""
+    known = f"known are {', '.join(_FIELDS)}"
+    errors = [BadValue(name, body[name], f"this field is not known; {known}") for name in sorted({*body} - {*_FIELDS})]
+    start, end = (_time(body, name, errors) for name in ("from", "to"))
+    dry_run, overlap = _given(body, "dry_run", False), _given(body, "overlap", Overlap.QUEUE_ALL.value)
+    if not isinstance(dry_run, bool):
+        errors.append(BadValue("dry_run", dry_run, "give true or false"))
+    if overlap not in [choice.value for choice in OVERLAPS]:
+        errors.append(BadValue("overlap", overlap, f"choose one of {', '.join(OVERLAPS)}"))
+    if end is not None and end > now:
+        errors.append(BadValue("to", body["to"], "give a time that is over: what is to come the schedule runs itself"))
+    elif start is not None and end is not None and start >= end:
+        errors.append(BadValue("from", body["from"], "give a time before `to`"))
+    if errors or start is None or end is None:
+        raise BadValues(errors)
+    return Window(start, end, Overlap(overlap), dry_run)
+
+
+def _given(body: Mapping[str, Any], name: str, default: Any) -> Any:
+    """The value, or where there is none, the default: what is only falsy is judged as it is."""
+    value = body.get(name)
+    return default if value is None else value
+
+
+def _time(body: Mapping[str, Any], name: str, errors: list[BadValue]) -> Instant | None:
+    try:
+        return parse_instant(body.get(name), name)
+    except BadValue as exc:
+        errors.append(exc)
+        return None
+
+
+def occurrences_of(job: Job, window: Window) -> list[Instant]:
+    """The job's occurrences in the window, by its present schedule and bounds; BadValue where they are too many."""
+    end = window.end if job.end_at is None else min(window.end, job.end_at)
+    found = upcoming(job.schedule, window.start - 1, _MOST_COUNTED + 1, start_at=job.start_at, end_at=end)
+    if len(found) > MOST:
+        many = f"{len(found):,}" if len(found) <= _MOST_COUNTED else f"more than {_MOST_COUNTED:,}"
+        words = f"the window holds {many} occurrences, and {MOST:,} is the most at once: end it at "
+        raise BadValue("to", format_instant(window.end), words + format_instant(found[MOST]))
+    return found
+
+
+def plan_backfill(job: Job, window: Window, times: Sequence[Instant], known: Known) -> Backfill:
+    """What becomes of each of `times`; BadValue where nobody can know any more what ran."""
+    pruned_until = known.pruned_until
+    if pruned_until is not None and any(job.created_at <= at < pruned_until for at in times):
+        words = f"runs of before {format_instant(pruned_until)} were pruned, and which of them completed is not known"
+        raise BadValue("from", format_instant(window.start), f"{words}: begin there")
+    tried = _tried(known)
+    wanted: list[Wanted] = []
+    left_out: Counter[str] = Counter(completed=0, active=0, planned=0)
+    for at in times:
+        runs = tried.get(at, [])
+        why = _why_not(runs)
+        if why is None and known.planned_until is not None and at >= known.planned_until:
+            why = "planned"
+        if why is None:
+            wanted.append(Wanted(at, runs[-1].run_id if runs else None))
+        else:
+            left_out[why] += 1
+    return Backfill(job, window, len(times), tuple(wanted), left_out)
+
+
+def _tried(known: Known) -> dict[Instant, list[PastRun]]:
+    """The runs of each occurrence, those that somebody ran again by hand with them."""
+    tried: dict[Instant, list[PastRun]] = defaultdict(list)
+    occurrence_of: dict[str, Instant] = {}
+    for run in known.runs:
+        tried[run.scheduled_at].append(run)
+        occurrence_of[run.run_id] = run.scheduled_at
+    for run in known.retries:
+        at = occurrence_of.get(run.retry_of or "")
+        if at is not None and run.run_id not in occurrence_of:
+            tried[at].append(run)
+            occurrence_of[run.run_id] = at
+    return tried
+
+
+def _why_not(runs: Iterable[PastRun]) -> str | None:
+    states = {run.state for run in runs}
+    if RunState.COMPLETED in states:
+        return "completed"
+    if states & {RunState.PENDING, RunState.RUNNING, RunState.RETRYING}:
+        return "active"
+    return "planned" if states & WAITING else None
+
+
+def backfill_runs(plan: Backfill, uuids: Iterable[str]) -> list[NewRun]:
+    """The runs to be enqueued, due at once. Keys and ids go with the time: that is the order that they run in."""
+    return [_run(plan, one, uuid7) for one, uuid7 in zip(plan.wanted, sorted(uuids), strict=True)]
+
+
+def _run(plan: Backfill, one: Wanted, uuid7: str) -> NewRun:
+    job, at = plan.job, format_instant(one.at)
+    key = f"backfill:{at}:{job.job_id}" if one.after is None else f"backfill:{at}:after:{one.after}"
+    return NewRun(
+        run_id=manual_run_id(job.job_id, uuid7), kind=RunKind.MANUAL, task=job.task, scheduled_at=one.at, due_at=0,
+        job_id=job.job_id, job_version=job.version, args=job.args, kwargs=job.kwargs, queue=job.queue,
+        priority=job.priority, retry=job.retry, timeout=job.timeout, overlap=plan.window.overlap, retry_of=one.after,
+        idempotency_key=key,
+    )  # fmt: skip
+
+
+def backfill_body(plan: Backfill, made: Sequence[str]) -> dict[str, Any]:
+    """What was done, or would be, as the outside sees it. What somebody else made meanwhile counts as planned."""
+    runs = len(plan.wanted) if plan.window.dry_run else len(made)
+    left_out = Counter(plan.left_out)
+    left_out["planned"] += len(plan.wanted) - runs
+    return {
+        "job_id": plan.job.job_id,
+        "from": format_instant(plan.window.start),
+        "to": format_instant(plan.window.end),
+        "overlap": plan.window.overlap.value,
+        "dry_run": plan.window.dry_run,
+        "occurrences": plan.occurrences,
+        "left_out": dict(left_out),
+        "runs": runs,
+        "first": [format_instant(one.at) for one in plan.wanted[:_SHOWN]],
+        "run_ids": list(made),
+        "warnings": list(_warnings(plan)),
+    }
+
+
+def _warnings(plan: Backfill) -> list[str]:
+    job, window = plan.job, plan.window
+    if not plan.occurrences:
+        following = next_after(job.schedule, window.start, start_at=job.start_at, end_at=job.end_at)
+        after = "" if following is None or following >= UNPLACED else f"; the first one is {format_instant(following)}"
+        return [f"the job's schedule has no occurrence in this window{after}"]
+    meanwhile = _MEANWHILE.get(job.overlap)
+    if not plan.wanted or job.paused or meanwhile is None:
+        return []
+    return [f"occurrences of the job that fall due meanwhile {meanwhile}: its overlap rule is {job.overlap}"]

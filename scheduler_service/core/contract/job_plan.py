@@ -1,0 +1,223 @@
+"""Jobs as code, the deciding part: what a file's jobs would change among the stored ones. Pure.
+
+A source (a file) owns the jobs that it made or took over; only those may be pruned when the file no longer names
+them. Without a source nothing is owned: jobs are made and changed, whoever owns them, and none is removed.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from itinerary.protocol.errors import BadValue, BadValues, Conflict
+from itinerary.protocol.redaction import hidden, is_hidden, redacted
+from scheduler_service.core.audit import Deed
+from scheduler_service.core.contract.job_json import definition_of
+from scheduler_service.core.contract.unknown_fields import carried
+from scheduler_service.core.model import Job
+
+SOURCE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,127}")
+MOST_JOBS: Final = 5_000
+_MOST_NAMED: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class JobSet:
+    """All jobs of one source; `take_over` lets it have jobs that another source owns."""
+
+    source: str | None
+    jobs: Sequence[Job]
+    prune: bool = False
+    take_over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FieldChange:
+    """One field, named by its path (`schedule.expr`), and its values; None also where it is absent."""
+
+    field: str
+    before: Any
+    after: Any
+
+
+@dataclass(frozen=True, slots=True)
+class JobChange:
+    """A stored job and what becomes of it. Where only the source differs, no version is made."""
+
+    there: Job
+    wanted: Job
+    fields: tuple[FieldChange, ...]
+
+    @property
+    def of_definition(self) -> bool:
+        """Whether the definition itself changes."""
+        return any(change.field != "source" for change in self.fields)
+
+
+@dataclass(frozen=True, slots=True)
+class JobsPlan:
+    """What applying would do. `version` names the stored jobs that it rests on; `left` are owned but not named."""
+
+    source: str | None
+    version: str
+    added: tuple[Job, ...]
+    changed: tuple[JobChange, ...]
+    removed: tuple[Job, ...]
+    left: tuple[str, ...]
+    unchanged: int
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether everything is as it should be."""
+        return not (self.added or self.changed or self.removed)
+
+    @property
+    def news(self) -> list[dict[str, str]]:
+        """What the leader is to hear of, once the plan is carried out: bodies of `job_changed`."""
+        told = [(job.job_id, "added") for job in self.added]
+        told += [(change.there.job_id, "modified") for change in self.changed if change.of_definition]
+        told += [(job.job_id, "removed") for job in self.removed]
+        return [{"job_id": job_id, "change": change} for job_id, change in told]
+
+
+class JobSets(Protocol):
+    """A port: jobs of a source planned and applied in the database; each change makes a version and its history row."""
+
+    def plan(self, wanted: JobSet) -> JobsPlan:
+        """What `apply` would do now; Conflict where a job is another source's."""
+
+    def apply(self, wanted: JobSet, plan_version: str | None, *, by: Deed | None = None) -> JobsPlan:
+        """Plan and carry out, all or nothing; Conflict where `plan_version` is not the version of the plan.
+
+        Each change is recorded in the audit log where `by` says who makes it.
+        """
+
+
+def read_source(value: Any, field: str = "source") -> str | None:
+    """The name of a source; None and the empty text are no source."""
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str) or not SOURCE.fullmatch(value):
+        raise BadValue(field, value, "letters, digits, '.', '_', ':', '/', '@' or '-', 128 characters at most")
+    return value
+
+
+def check_set(wanted: JobSet) -> None:
+    """BadValues where the set contradicts itself."""
+    errors = []
+    if len(wanted.jobs) > MOST_JOBS:
+        errors.append(BadValue("jobs", len(wanted.jobs), f"at most {MOST_JOBS} at once; split the file"))
+    if wanted.prune and wanted.source is None:
+        errors.append(BadValue("prune", True, "name a source: only what a source owns can be pruned"))
+    seen: set[str] = set()
+    for number, job in enumerate(wanted.jobs):
+        if job.job_id in seen:
+            errors.append(BadValue(f"jobs.{number}.job_id", job.job_id, "each job once"))
+        seen.add(job.job_id)
+    if errors:
+        raise BadValues(errors)
+
+
+def plan_jobs(stored: Iterable[Job], wanted: JobSet) -> JobsPlan:
+    """The plan; `stored` are the jobs that are named or owned, without deleted ones.
+
+    Conflict where a job belongs to another source and is not to be taken over.
+    """
+    there = {job.job_id: job for job in stored}
+    _refuse_others(there, wanted)
+    added = [job for job in wanted.jobs if job.job_id not in there]
+    compared = [_compared(there[job.job_id], job, wanted.source) for job in wanted.jobs if job.job_id in there]
+    changed = tuple(change for change in compared if change.fields)
+    unnamed = _unnamed(there, wanted)
+    return JobsPlan(
+        source=wanted.source,
+        version=version_of(there.values()),
+        added=tuple(added),
+        changed=changed,
+        removed=tuple(unnamed) if wanted.prune else (),
+        left=() if wanted.prune else tuple(job.job_id for job in unnamed),
+        unchanged=len(compared) - len(changed),
+    )
+
+
+def version_of(stored: Iterable[Job]) -> str:
+    """A name for exactly this state of these jobs."""
+    lines = sorted(f"{job.job_id} {job.version} {job.source or ''}" for job in stored)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
+
+
+def changes(before: Any, after: Any, path: str = "") -> list[FieldChange]:
+    """Two JSON values compared field by field; lists are compared whole."""
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        found = []
+        for key in dict.fromkeys([*before, *after]):
+            deeper = f"{path}.{key}" if path else str(key)
+            if (key in before) != (key in after):
+                found.append(FieldChange(deeper, before.get(key), after.get(key)))
+            else:
+                found += changes(before[key], after[key], deeper)
+        return found
+    return [] if _equal(before, after) else [FieldChange(path, before, after)]
+
+
+def plan_body(plan: JobsPlan, *, applied: bool) -> dict[str, Any]:
+    """The plan as JSON."""
+    return {
+        "source": plan.source,
+        "plan_version": plan.version,
+        "applied": applied,
+        "added": [{"job_id": job.job_id, "job": redacted(definition_of(job))} for job in plan.added],
+        "changed": [_change_body(change) for change in plan.changed],
+        "removed": [{"job_id": job.job_id, "job": redacted(definition_of(job))} for job in plan.removed],
+        "left": list(plan.left),
+        "unchanged": plan.unchanged,
+    }
+
+
+def _change_body(change: JobChange) -> dict[str, Any]:
+    fields = [
+        {"field": f.field, "before": _shown(f.field, f.before), "after": _shown(f.field, f.after)}
+        for f in change.fields
+    ]
+    return {"job_id": change.there.job_id, "version": change.there.version, "changes": fields}
+
+
+def _shown(field: str, value: Any) -> Any:
+    return hidden(value) if any(map(is_hidden, field.split("."))) else redacted(value)
+
+
+def _refuse_others(there: Mapping[str, Job], wanted: JobSet) -> None:
+    if wanted.source is None or wanted.take_over:
+        return
+    owners = {job.job_id: there[job.job_id].source for job in wanted.jobs if job.job_id in there}
+    foreign = [f"{job_id} ({owner})" for job_id, owner in owners.items() if owner not in (None, wanted.source)]
+    if foreign:
+        named = ", ".join(foreign[:_MOST_NAMED]) + (", ..." if len(foreign) > _MOST_NAMED else "")
+        raise Conflict(
+            f"these jobs belong to another source: {named}; take them over, or give them other ids", "other-source"
+        )
+
+
+def _compared(there: Job, job: Job, source: str | None) -> JobChange:
+    job = carried(there, job)
+    found = changes(definition_of(there), definition_of(job))
+    if source is not None and there.source != source:
+        found.append(FieldChange("source", there.source, source))
+    return JobChange(there, job, tuple(found))
+
+
+def _unnamed(there: Mapping[str, Job], wanted: JobSet) -> list[Job]:
+    if wanted.source is None:
+        return []
+    named = {job.job_id for job in wanted.jobs}
+    return [job for job_id, job in sorted(there.items()) if job.source == wanted.source and job_id not in named]
+
+
+def _equal(before: Any, after: Any) -> bool:
+    """As JSON: 1, 1.0 and true are three values."""
+    if isinstance(before, list) and isinstance(after, list):
+        return len(before) == len(after) and all(map(_equal, before, after))
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        return before.keys() == after.keys() and all(_equal(before[key], after[key]) for key in before)
+    return type(before) is type(after) and bool(before == after)

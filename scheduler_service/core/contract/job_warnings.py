@@ -1,0 +1,46 @@
+"""What a definition means beyond its schedule that its writer may not have meant. Pure; every face asks here."""
+
+from typing import Final
+
+from itinerary.protocol.instants import SECOND, Instant, format_duration, parse_instant
+from scheduler_service.core.model import Job, Misfire
+from scheduler_service.core.schedules.schedule import UNPLACED, IntervalSchedule, Schedule, next_after
+
+# The last year that a text can name ends a little later; nobody is told of occurrences beyond.
+END_OF_TIME: Final = parse_instant("9999-12-30T00:00:00Z")
+NEVER: Final = "no run is to come: every time that it names is past"
+# A leader comes round once a second when nothing wakes it, and a commit takes its time too.
+SHORTEST_GRACE: Final = SECOND
+
+
+def job_warnings(job: Job, now: Instant) -> tuple[str, ...]:
+    """The warnings of the job's bounds and policies, as it would be saved or is stored at `now`."""
+    found = []
+    if not is_to_come(job.schedule, now, job.start_at, job.end_at):
+        ended = job.end_at is not None and job.end_at <= now
+        found.append("no run is to come: end_at is past" if ended else NEVER)
+    if job.misfire.grace < SHORTEST_GRACE:
+        found.append(_grace_words(job.misfire))
+    return tuple(found)
+
+
+def is_to_come(
+    schedule: Schedule, now: Instant, start_at: Instant | None = None, end_at: Instant | None = None
+) -> bool:
+    """Whether any occurrence lies after `now` and within the bounds; one that waits for its place counts as to come."""
+    if isinstance(schedule, IntervalSchedule) and schedule.first == UNPLACED:
+        return True
+    end = END_OF_TIME if end_at is None else min(end_at, END_OF_TIME)
+    after = now if start_at is None else max(now, start_at - 1)
+    if after >= end:
+        return False
+    found = next_after(schedule, after)
+    return found is not None and found < end
+
+
+def _grace_words(misfire: Misfire) -> str:
+    grace, least = format_duration(misfire.grace), format_duration(SHORTEST_GRACE)
+    return (
+        f"misfire.grace {grace} is shorter than a leader can hold on every pass: runs that start on time count as "
+        f"late, and the policy {misfire.policy.value} decides; give {least} or more"
+    )

@@ -1,0 +1,84 @@
+"""Runs as the JSON that the outside sees."""
+
+from typing import Any
+
+from itinerary.protocol.instants import format_instant
+from itinerary.protocol.redaction import redacted
+from scheduler_service.core.contract.job_json import optional_instant
+from scheduler_service.core.model import Attempt, LateReports, Run, TaskError
+
+
+def run_body(run: Run) -> dict[str, Any]:
+    """The run as the outside sees it, hidden values masked; its attempts are the ended ones and the present one."""
+    return {
+        "run_id": run.run_id,
+        "job_id": run.job_id,
+        "job_version": run.job_version,
+        "task": run.task,
+        "args": redacted(list(run.args) if isinstance(run.args, tuple) else run.args),
+        "kwargs": redacted(run.kwargs),
+        "queue": run.queue,
+        "priority": run.priority,
+        "retry_of": run.retry_of,
+        "scheduled_at": format_instant(run.scheduled_at),
+        "due_at": format_instant(run.due_at),
+        "start_by": optional_instant(run.start_by),
+        "state": run.state.value,
+        "attempt": run.attempt,
+        "reason": run.reason,
+        "cancel_requested_at": optional_instant(run.cancel_requested_at),
+        "pending_at": optional_instant(run.pending_at),
+        "published_at": optional_instant(run.published_at),
+        "started_at": optional_instant(run.started_at),
+        "finished_at": optional_instant(run.finished_at),
+        "worker": run.worker,
+        "term": run.term,
+        "result": redacted(run.result),
+        "error": _error(run.error),
+        "attempts": [_attempt(a) for a in (*run.attempts, *_present_attempt(run))],
+    }
+
+
+def _error(error: TaskError | None) -> dict[str, Any] | None:
+    if error is None:
+        return None
+    return {"type": error.type, "message": error.message, "traceback": error.traceback}
+
+
+def _present_attempt(run: Run) -> list[Attempt]:
+    if run.pending_at is None:
+        return []
+    return [
+        Attempt(
+            run.attempt, run.state.value, run.reason, run.pending_at, run.published_at, run.started_at,
+            run.finished_at, run.worker, run.error, run.late,
+        )
+    ]  # fmt: skip
+
+
+def _attempt(attempt: Attempt) -> dict[str, Any]:
+    return {
+        "attempt": attempt.attempt,
+        "outcome": attempt.outcome,
+        "reason": attempt.reason,
+        "pending_at": optional_instant(attempt.pending_at),
+        "published_at": optional_instant(attempt.published_at),
+        "started_at": optional_instant(attempt.started_at),
+        "finished_at": optional_instant(attempt.finished_at),
+        "worker": attempt.worker,
+        "error": _error(attempt.error),
+        "late_reports": _late(attempt.late),
+    }
+
+
+def _late(late: LateReports | None) -> dict[str, Any] | None:
+    """What came after the attempt was over, and changed nothing."""
+    if late is None:
+        return None
+    return {
+        "count": late.count,
+        "kind": late.kind,
+        "at": format_instant(late.at),
+        "worker": late.worker,
+        "error": _error(late.error),
+    }

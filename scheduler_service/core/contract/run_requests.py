@@ -1,0 +1,139 @@
+"""What callers of `POST /runs` and `POST /jobs/{id}/trigger` may say, and the new runs that it means. Pure."""
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from itinerary.protocol.errors import BadValue, BadValues
+from itinerary.protocol.identity import adhoc_run_id, manual_run_id
+from itinerary.protocol.instants import SECOND, Instant
+from itinerary.protocol.redaction import unmasked
+from itinerary.protocol.run_fields import check_payload, read_object
+from itinerary.protocol.run_request import (
+    KEY_FIELD,
+    older_hash,
+    over_error,
+    read_field,
+    read_key,
+    read_run_request,
+    refuse_unknown,
+    request_hash,
+)
+from scheduler_service.core.contract.fields import read_overlap
+from scheduler_service.core.model import Job, NewRun, Overlap, Run, RunKind
+
+MAX_BATCH: Final = 1000
+_MOST_ERRORS: Final = 100
+
+
+def read_run(body: Mapping[str, Any], uuid7: str, now: Instant) -> NewRun:
+    """A one-off run; BadValues with every error. `due_at` 0 means at once, by the database's clock."""
+    asked = read_run_request(body)
+    return NewRun(
+        run_id=adhoc_run_id(uuid7), kind=RunKind.ADHOC, task=asked.task, scheduled_at=asked.run_at or now,
+        due_at=asked.run_at or 0, args=asked.args, kwargs=asked.kwargs, queue=asked.queue, priority=asked.priority,
+        retry=asked.retry, timeout=asked.timeout, start_within=asked.start_within,
+        idempotency_key=asked.idempotency_key, **_hashes(body, asked.idempotency_key),
+    )  # fmt: skip
+
+
+class DeadlinesOver(BadValues):
+    """Runs that could only be missed; `places` says which of those that were asked for."""
+
+    def __init__(self, over: Mapping[int, BadValue]) -> None:
+        super().__init__(list(over.values()))
+        self.places = tuple(over)
+
+    def of_batch(self) -> BadValues:
+        """The same errors, each named by the place of its run in the batch."""
+        named = zip(self.places, self.errors, strict=True)
+        return BadValues([error.under(f"runs.{place}") for place, error in named][:_MOST_ERRORS])
+
+
+def refuse_over(runs: Sequence[NewRun], new: Container[str], now: Instant) -> None:
+    """DeadlinesOver for the runs among `new` whose start deadline is over at `now`, the database's clock.
+
+    Runs that an earlier request created are not judged: the same request may come again after its deadline.
+    """
+    over = {
+        place: error
+        for place, run in enumerate(runs)
+        if run.run_id in new and (error := over_error(run.due_at, run.start_within, now)) is not None
+    }
+    if over:
+        raise DeadlinesOver(over)
+
+
+def read_batch(body: Mapping[str, Any], ids: Callable[[], str], now: Instant) -> list[NewRun]:
+    """All runs of a batch; complaints are named by the place of their run."""
+    wanted = body.get("runs")
+    if not isinstance(wanted, list) or not 0 < len(wanted) <= MAX_BATCH:
+        raise BadValue("runs", f"{type(wanted).__name__}", f"give a list of 1 to {MAX_BATCH} runs")
+    runs: list[NewRun] = []
+    errors: list[BadValue] = []
+    for place, item in enumerate(wanted):
+        try:
+            runs.append(read_run(unmasked(read_object(item, "")), ids(), now))
+        except BadValues as exc:
+            errors.extend(error.under(f"runs.{place}") for error in exc.errors)
+        except BadValue as exc:
+            errors.append(exc.under(f"runs.{place}"))
+    key = read_field(body, KEY_FIELD, read_key, None, errors)
+    refuse_unknown(body, {"runs", KEY_FIELD}, errors)
+    if errors:
+        raise BadValues(errors[:_MOST_ERRORS])
+    if key is None:
+        return runs
+    whole = request_hash(body)
+    return [_of_batch(run, key, place, whole) for place, run in enumerate(runs)]
+
+
+def read_trigger(job: Job, body: Mapping[str, Any], uuid7: str, now: Instant) -> NewRun:
+    """A run of the job now: its definition, `kwargs` laid over the job's, and its own `overlap` where given."""
+    errors: list[BadValue] = []
+    given = read_field(body, "kwargs", read_object, {}, errors)
+    overlap: Overlap | None = read_field(body, "overlap", read_overlap, None, errors)
+    key = read_field(body, KEY_FIELD, read_key, None, errors)
+    refuse_unknown(body, {"kwargs", "overlap", KEY_FIELD}, errors)
+    kwargs = {**job.kwargs, **given}
+    check_payload(errors, list(job.args), kwargs)
+    if errors:
+        raise BadValues(errors)
+    return NewRun(
+        run_id=manual_run_id(job.job_id, uuid7), kind=RunKind.MANUAL, task=job.task, scheduled_at=now, due_at=0,
+        job_id=job.job_id, job_version=job.version, args=job.args, kwargs=kwargs, queue=job.queue,
+        priority=job.priority, retry=job.retry, timeout=job.timeout, overlap=overlap, start_within=job.start_within,
+        idempotency_key=key, **_hashes({**body, "trigger": job.job_id}, key),
+    )  # fmt: skip
+
+
+def again(run: Run, uuid7: str, now: Instant) -> NewRun:
+    """A new run of a final run's task, with the same arguments and policies."""
+    run_id = adhoc_run_id(uuid7) if run.job_id is None else manual_run_id(run.job_id, uuid7)
+    return NewRun(
+        run_id=run_id, kind=RunKind.ADHOC if run.job_id is None else RunKind.MANUAL, task=run.task, scheduled_at=now,
+        due_at=0, job_id=run.job_id, job_version=run.job_version, args=run.args, kwargs=run.kwargs, queue=run.queue,
+        priority=run.priority, retry=run.retry, timeout=run.timeout, retry_of=run.run_id,
+        start_within=None if run.start_by is None else max(SECOND, run.start_by - run.scheduled_at),
+    )  # fmt: skip
+
+
+def read_retried(run: Run, body: Mapping[str, Any], uuid7: str, now: Instant) -> NewRun:
+    """The new run of a final one; the body may hold a key alone."""
+    errors: list[BadValue] = []
+    key = read_field(body, KEY_FIELD, read_key, None, errors)
+    refuse_unknown(body, {KEY_FIELD}, errors)
+    if errors:
+        raise BadValues(errors)
+    return replace(again(run, uuid7, now), idempotency_key=key, **_hashes({"retry": run.run_id}, key))
+
+
+def _hashes(body: Mapping[str, Any], key: str | None) -> dict[str, Any]:
+    return {} if key is None else {"request_hash": request_hash(body), "older": (None, older_hash(body))}
+
+
+def _of_batch(run: NewRun, key: str, place: int, whole: str) -> NewRun:
+    """A run of a batch that has a key; one with a key of its own goes by that."""
+    if run.idempotency_key is not None:
+        return run
+    return replace(run, idempotency_key=f"{key}#{place}", request_hash=whole)

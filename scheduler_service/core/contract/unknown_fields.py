@@ -1,0 +1,76 @@
+"""Fields of stored jobs that only a newer release knows.
+
+They have no effect here, are kept as they are stored, and are written back by every edit: going back to an older
+release loses neither jobs nor what the newer one said of them. A schedule kind that is not known is no such field.
+"""
+
+from collections.abc import Container, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from itinerary.protocol.run_fields import RETRY_FIELDS
+from scheduler_service.core.contract.fields import MISFIRE_FIELDS
+from scheduler_service.core.model import Job
+from scheduler_service.core.schedules.schedule import SPEC_FIELDS
+
+_INNER: Final = ("misfire", "retry", "schedule")
+
+
+def split(definition: Mapping[str, Any], fields: Container[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A definition without what is not known, and that alone; `fields` are the known ones of a job."""
+    known = {name: value for name, value in definition.items() if name in fields}
+    unknown = {name: value for name, value in definition.items() if name not in fields}
+    for name in _INNER:
+        inner = known.get(name)
+        inside = _known_inside(name, inner)
+        if isinstance(inner, Mapping) and (rest := {key: inner[key] for key in inner if key not in inside}):
+            known[name] = {key: value for key, value in inner.items() if key in inside}
+            unknown[name] = rest
+    return known, unknown
+
+
+def joined(definition: dict[str, Any], unknown: Mapping[str, Any]) -> dict[str, Any]:
+    """The whole definition again."""
+    whole = {**definition, **{name: value for name, value in unknown.items() if name not in _INNER}}
+    for name in _INNER:
+        if name in unknown:
+            whole[name] = {**definition[name], **unknown[name]}
+    return whole
+
+
+def names(unknown: Mapping[str, Any]) -> list[str]:
+    """The fields by their paths, such as `owner` and `retry.budget`."""
+    return sorted(
+        f"{name}.{key}" if name in _INNER else name
+        for name, value in unknown.items()
+        for key in (value if name in _INNER else ("",))
+    )
+
+
+def carried(there: Job, wanted: Job) -> Job:
+    """The wanted job with what is kept of the stored one; what belonged to a schedule of another kind goes with it."""
+    if not there.unknown:
+        return wanted
+    same_kind = there.schedule_spec["kind"] == wanted.schedule_spec["kind"]
+    kept = {name: value for name, value in there.unknown.items() if name != "schedule" or same_kind}
+    return replace(wanted, unknown=kept or None)
+
+
+def note(job: Job) -> tuple[str, ...]:
+    """A warning for whoever reads or saves the job."""
+    if not job.unknown:
+        return ()
+    return (f"a newer release gave it {', '.join(names(job.unknown))}: kept, and without effect here",)
+
+
+def _known_inside(name: str, inner: Any) -> Container[str]:
+    match name:
+        case "misfire":
+            return MISFIRE_FIELDS
+        case "retry":
+            return RETRY_FIELDS
+        case _:
+            kind = inner.get("kind") if isinstance(inner, Mapping) else None
+            # Of a kind that is not known nothing is taken away: it must be refused whole, not half read.
+            found = next((fields for known, fields in SPEC_FIELDS.items() if known == kind), None)
+            return {"kind", *found} if found is not None else set(inner or ())

@@ -1,0 +1,23 @@
+"""Distances in time as people say them."""
+
+from typing import Final
+
+from itinerary.protocol.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant
+
+_UNITS: Final = ((DAY, "d"), (HOUR, "h"), (MINUTE, "min"), (SECOND, "s"))
+
+
+def relative(instant: Instant, now: Instant) -> str:
+    """`in 3 min`, `2 h ago`, `now`: in the largest whole unit."""
+    said = rough(abs(instant - now))
+    if said is None:
+        return "now"
+    return f"in {said}" if instant > now else f"{said} ago"
+
+
+def rough(duration: Duration) -> str | None:
+    """`3 min`: the largest whole unit; None below a second."""
+    for size, name in _UNITS:
+        if duration >= size:
+            return f"{duration // size} {name}"
+    return None

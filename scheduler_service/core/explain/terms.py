@@ -1,0 +1,49 @@
+"""Who led when, as far as it explains something: the times that nobody led. Pure."""
+
+from collections.abc import Sequence
+
+from itinerary.protocol.instants import Instant, format_instant
+from scheduler_service.core.explain.explanation import Because, term_row
+from scheduler_service.core.explain.facts import Term
+
+
+def leader_at(terms: Sequence[Term], at: Instant) -> Term | None:
+    """The term that lasted at an instant."""
+    return next((t for t in terms if t.began_at <= at and (t.ended_at is None or at < t.ended_at)), None)
+
+
+def unled(terms: Sequence[Term], start: Instant, end: Instant) -> list[Because]:
+    """A sentence for each time within [start, end) that nobody led, as far as terms are recorded."""
+    found: list[Because] = []
+    led_until = start
+    before: Term | None = None
+    for term in terms:
+        if term.began_at > led_until and led_until < end:
+            found.append(_nobody(before, term, led_until, min(term.began_at, end)))
+        if term.ended_at is None:
+            return found
+        led_until, before = max(led_until, term.ended_at), term
+    if led_until < end and before is not None:
+        found.append(_nobody(before, None, led_until, end))
+    return found
+
+
+def _nobody(before: Term | None, after: Term | None, start: Instant, end: Instant) -> Because:
+    words = f"Nobody led from {format_instant(start)} to {format_instant(end)}"
+    if before is not None:
+        words += f": term {before.term} of {before.holder} {_ended(before)}"
+    if after is not None:
+        words += f"{',' if before is not None else ':'} term {after.term} of {after.holder} began at "
+        words += format_instant(after.began_at)
+    row = before or after
+    return Because(f"{words}.", None if row is None else term_row(row))
+
+
+def _ended(term: Term) -> str:
+    match term.ending:
+        case "resigned":
+            return "was given up"
+        case "stood still":
+            return f"was not renewed any more after {format_instant(term.confirmed_at)}"
+        case _:
+            return f"lapsed, last confirmed at {format_instant(term.confirmed_at)}"

@@ -1,0 +1,1 @@
+"""The index of coming occurrences: the schedule table, its expansion, its snapshots."""

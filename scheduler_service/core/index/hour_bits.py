@@ -1,0 +1,128 @@
+"""Which minutes of one UTC hour each row of a roster fires in, as 64-bit masks, all rows at once.
+
+The day, hour and minute masks of a row are combined for the wall hours that overlap the UTC hour, and
+shifted onto it by the zone's offset. Zones whose offsets are no whole minutes are not for this; see
+`is_aligned`. Pure bit arithmetic: the clock rules arrive as timelines.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler_service.core.index.schedule_rows import Rows
+from scheduler_service.core.schedules.clock_rules import CatchUp, Span, Timeline, timeline
+from scheduler_service.core.schedules.days import Dates
+from scheduler_service.core.schedules.zones import DAY_SECONDS
+
+HOUR_SECONDS: Final = 3_600
+Bits = NDArray[np.uint64]
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """A set of rows (a slice or indices) that follow one timeline in the window."""
+
+    rows: slice | NDArray[np.intp]
+    line: Timeline
+
+
+def clocks_of(rows: Rows, low: int, high: int) -> tuple[list[Clock], list[int]]:
+    """The rows by timeline in a window of seconds, and the rows that cannot be told minute by minute.
+
+    Zones that are at rest throughout the window are taken together by their offset.
+    """
+    at_rest: dict[Timeline, list[range]] = {}
+    clocks, odd = [], list[int]()
+    for group in rows.groups:
+        members = range(group.first, group.last)
+        line = timeline(group.zone, group.rule, low - low % 60, high + -high % 60)
+        if not _is_aligned(line):
+            odd += members
+        elif line.quiet:
+            at_rest.setdefault(line, []).append(members)
+        else:
+            clocks.append(Clock(slice(group.first, group.last), line))
+    return clocks + [Clock(_together(ranges), line) for line, ranges in at_rest.items()], odd
+
+
+def _together(ranges: list[range]) -> slice | NDArray[np.intp]:
+    if len(ranges) == 1:
+        return slice(ranges[0].start, ranges[0].stop)
+    return np.concatenate([np.arange(r.start, r.stop) for r in ranges])
+
+
+def _is_aligned(line: Timeline) -> bool:
+    """Whether everything in the timeline happens on whole minutes."""
+    numbers = [n for s in line.spans for n in (s.start, s.end, s.offset)]
+    numbers += [n for c in line.catch_ups for n in (c.at, c.local_start, c.local_end)]
+    return all(n % 60 == 0 for n in numbers)
+
+
+class HourBits:
+    """The bits of every row, hour by hour, for wall times from `first_day` to `last_day`."""
+
+    def __init__(self, rows: Rows, first_day: int, last_day: int) -> None:
+        self._rows = rows
+        self._first_day = first_day
+        self._meant = _meant_days(rows, np.arange(first_day, last_day + 1))
+
+    def of_hour(self, clock: Clock, hour_start: int) -> Bits:
+        """For each row of the clock, the minutes of the UTC hour in which it fires; catch-ups apart."""
+        found = None
+        for span in clock.line.spans:
+            low, high = max(span.start, hour_start), min(span.end, hour_start + HOUR_SECONDS)
+            if low < high:
+                part = self._in_span(clock.rows, Span(low, high, span.offset), hour_start)
+                found = part if found is None else found | part
+        size = self._rows.hours[clock.rows].size
+        return np.zeros(size, dtype=np.uint64) if found is None else found
+
+    def owed(self, clock: Clock, gap: CatchUp) -> Flags:
+        """For each row of the clock, whether any wall time inside the gap is meant."""
+        found = np.zeros(self._rows.hours[clock.rows].size, dtype=np.bool_)
+        for low in _hour_starts(gap.local_start, gap.local_end):
+            found |= self._local_bits(clock.rows, low, gap.local_start, gap.local_end) != 0
+        return found
+
+    def _in_span(self, rows: slice | NDArray[np.intp], span: Span, hour_start: int) -> Bits:
+        low, high = span.start + span.offset, span.end + span.offset
+        found: Bits | None = None
+        for local_hour in _hour_starts(low, high):
+            bits = self._local_bits(rows, local_hour, low, high)
+            shift = (local_hour - span.offset - hour_start) // 60
+            bits = bits << np.uint64(shift) if shift >= 0 else bits >> np.uint64(-shift)
+            found = bits if found is None else found | bits
+        assert found is not None
+        return found
+
+    def _local_bits(self, rows: slice | NDArray[np.intp], local_hour: int, low: int, high: int) -> Bits:
+        """The minutes of a wall hour that are meant, those outside wall times [low, high) left out."""
+        day, hour = divmod(local_hour, DAY_SECONDS)
+        meant = self._meant[day - self._first_day][rows]
+        meant = meant & ((self._rows.hours[rows] >> np.uint32(hour // HOUR_SECONDS)) & np.uint32(1)).astype(bool)
+        first = max(0, -(-(low - local_hour) // 60))
+        last = min(60, -(-(high - local_hour) // 60))
+        within = np.uint64(((1 << last) - 1) & ~((1 << first) - 1))
+        return np.where(meant, self._rows.minutes[rows] & within, np.uint64(0))
+
+
+def _hour_starts(low: int, high: int) -> range:
+    return range(low - low % HOUR_SECONDS, high, HOUR_SECONDS)
+
+
+def _meant_days(rows: Rows, numbers: NDArray[np.int64]) -> list[Flags]:
+    """For each day, which rows mean it."""
+    dates = Dates.of(numbers)
+    found = []
+    for month, day, weekday in zip(dates.month, dates.day, dates.weekday, strict=True):
+        by_day = (rows.days >> np.uint32(day)) & np.uint32(1) != 0
+        by_weekday = (rows.weekdays >> np.uint8(weekday)) & np.uint8(1) != 0
+        meant = np.where(rows.either, by_day | by_weekday, by_day & by_weekday)
+        found.append(meant & ((rows.months >> np.uint16(month)) & np.uint16(1) != 0))
+    for days, its_rows in rows.special:
+        for flags, meant_day in zip(found, days.matches(dates), strict=True):
+            flags[its_rows] = meant_day
+    return found

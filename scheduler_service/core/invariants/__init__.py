@@ -1,0 +1,1 @@
+"""What must hold of every history, checked against what is stored."""

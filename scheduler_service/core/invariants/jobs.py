@@ -1,0 +1,179 @@
+"""The invariants of one job: every occurrence has one row or lies in one gap, and no two runs meet that must not."""
+
+from bisect import bisect_right, insort
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import chain, takewhile
+from operator import attrgetter
+from typing import NamedTuple
+
+from itinerary.protocol.instants import DAY, Instant, format_instant
+from scheduler_service.core.balancing.placements import rhythm_of
+from scheduler_service.core.invariants.history import Finding, History, Rule, RunFacts, Tolerance
+from scheduler_service.core.model import Gap, Job, JobHistory, Overlap, RunKind
+from scheduler_service.core.run_state import RunState
+from scheduler_service.core.schedules.schedule import occurrences
+from scheduler_service.core.versions import spans
+
+
+class _Ran(NamedTuple):
+    """From the first start of a run to its end."""
+
+    start: Instant
+    end: Instant
+    run: RunFacts
+
+
+class JobCheck:
+    """Sees one job's runs in the order of their nominal times, and tells what does not fit its versions and gaps."""
+
+    def __init__(self, job: JobHistory, gaps: Sequence[Gap], history: History, tolerance: Tolerance) -> None:
+        self._job = job
+        self._gaps = _apart(gaps)
+        self._starts = [gap.start for gap in self._gaps]
+        self._now = history.now
+        self._tolerance = tolerance
+        self._since = history.since or 0
+        self._until = _judged_until(job, history)
+        self._owed = _owed(job, self._since, self._until)
+        self._next = next(self._owed, None)
+        self._last_row: Instant | None = None
+        self._unmade = [0] * len(self._gaps)
+        # Where the database's clock was set back, a version begins in a past that was judged already; and what was
+        # skipped in the instant in which an edit came, the edit takes back.
+        begins = [version.effective_from for version in job.versions]
+        self._blurred = {gap for gap in self._gaps if any(gap.start - tolerance.skew <= at < gap.end for at in begins)}
+        rhythms = filter(None, map(rhythm_of, job.versions))
+        placed_at = max((rhythm.first for rhythm in rhythms), default=0)  # where it was before that is not kept
+        self._blurred.update(gap for gap in self._gaps if gap.start < placed_at)
+        self._recent: list[_Ran] = []
+        self._to_come: list[_Ran] = []  # by their start: what was run long after its time meets few of the runs between
+
+    def see(self, run: RunFacts) -> Iterator[Finding]:
+        """The next run of the job."""
+        if run.kind is RunKind.OCCURRENCE:
+            yield from self._place(run)
+        if self._first_start(run) is not None:
+            yield from self._meet(run)
+
+    def end(self) -> Iterator[Finding]:
+        """All runs were seen."""
+        while self._next is not None:
+            yield from self._unowned(self._next)
+            self._next = next(self._owed, None)
+        for gap, unmade in zip(self._gaps, self._unmade, strict=True):
+            if unmade == gap.count or gap.start < self._since or gap.end > self._until:
+                continue
+            words = f"a gap says {gap.count}, but {unmade} occurrences in it have no row ({gap.reason})"
+            if unmade > gap.count:
+                yield Finding(Rule.LOST, self._job.job_id, words)
+            elif gap not in self._blurred:
+                yield Finding(Rule.CONTRADICTION, self._job.job_id, words)
+
+    def _place(self, run: RunFacts) -> Iterator[Finding]:
+        at = run.scheduled_at
+        if at == self._last_row:
+            yield Finding(Rule.DOUBLED, run.run_id, f"{format_instant(at)} has two rows")
+        self._last_row = at
+        while self._next is not None and self._next < at:
+            yield from self._unowned(self._next)
+            self._next = next(self._owed, None)
+        if self._next == at:
+            self._next = next(self._owed, None)
+        self._note_foreign(run)
+        version = next((job for job in self._job.versions if job.version == run.job_version), None)
+        if version is None or not _names(version, at):
+            words = f"version {run.job_version} of the job has no occurrence at {format_instant(at)}"
+            yield Finding(Rule.UNPLANNED, run.run_id, words)
+        elif self._is_superseded(run):
+            words = f"released or waiting, though version {run.job_version} does not hold at {format_instant(at)}"
+            yield Finding(Rule.UNPLANNED, run.run_id, words)
+
+    def _note_foreign(self, run: RunFacts) -> None:
+        holds = max((job.version for job in self._job.versions if job.effective_from <= run.scheduled_at), default=0)
+        if holds != run.job_version:
+            self._blurred.update(self._gaps[n] for n in self._covering(run.scheduled_at))
+
+    def _unowned(self, at: Instant) -> Iterator[Finding]:
+        covering = self._covering(at)
+        for n in covering:
+            self._unmade[n] += 1
+        if not covering:
+            words = f"the occurrence at {format_instant(at)} has neither a row nor a gap"
+            yield Finding(Rule.LOST, self._job.job_id, words)
+
+    def _covering(self, at: Instant) -> list[int]:
+        """The number of the gap in which this instant lies, if it does."""
+        n = bisect_right(self._starts, at) - 1
+        return [n] if n >= 0 and at < self._gaps[n].end else []
+
+    def _is_superseded(self, run: RunFacts) -> bool:
+        """A newer, planned version holds at its time, and it waits still or was released after that one was made."""
+        released_at = run.attempts[0].pending_at if run.attempts else run.pending_at
+        newer = [
+            job.effective_from
+            for job in self._job.versions
+            if (run.job_version or 0) < job.version <= self._job.planned_version
+            and job.effective_from <= run.scheduled_at
+        ]
+        if not newer or run.state is RunState.SCHEDULED:
+            return bool(newer)
+        return released_at is not None and released_at > min(newer) + self._tolerance.skew
+
+    def _meet(self, run: RunFacts) -> Iterator[Finding]:
+        """No run starts before its scheduled time: what was over by then meets none of the runs to come."""
+        skew = self._tolerance.skew
+        one = _Ran(self._first_start(run) or 0, self._now if run.finished_at is None else run.finished_at, run)
+        begun = bisect_right(self._to_come, run.scheduled_at, key=attrgetter("start"))
+        self._recent += self._to_come[:begun]
+        del self._to_come[:begun]
+        self._recent = [other for other in self._recent if other.end > run.scheduled_at - skew]
+        for other in chain(self._recent, takewhile(lambda other: other.start < one.end, self._to_come)):
+            meet = one.start + skew < other.end and other.start + skew < one.end
+            # The one let in first asked nobody, and which one that was is not recorded.
+            if meet and not self._may_overlap(run) and not self._may_overlap(other.run):
+                words = f"ran at the same time as {other.run.run_id}, which its job forbids"
+                yield Finding(Rule.OVERLAP, run.run_id, words)
+        insort(self._to_come, one, key=attrgetter("start"))
+
+    def _may_overlap(self, run: RunFacts) -> bool:
+        if run.overlap is not None:
+            return run.overlap is Overlap.ALLOW
+        since = run.job_version or 0
+        return any(job.overlap is Overlap.ALLOW for job in self._job.versions if job.version >= since)
+
+    @staticmethod
+    def _first_start(run: RunFacts) -> Instant | None:
+        starts = [attempt.started_at for attempt in run.attempts if attempt.started_at is not None]
+        return min(starts, default=run.started_at)
+
+
+def _apart(gaps: Sequence[Gap]) -> list[Gap]:
+    """The gaps in order, those that overlap as one: which of them an occurrence was counted in is not recorded."""
+    apart: list[Gap] = []
+    for gap in sorted(gaps, key=lambda gap: gap.start):
+        if apart and gap.start < apart[-1].end:
+            one = apart.pop()
+            count, reason = one.count + gap.count, f"{one.reason}; {gap.reason}"
+            gap = replace(one, end=max(one.end, gap.end), count=count, reason=reason)
+        apart.append(gap)
+    return apart
+
+
+def _judged_until(job: JobHistory, history: History) -> Instant:
+    """Occurrences before this are planned for good: a later edit does not reach back there."""
+    unplanned = [version.effective_from for version in job.versions if version.version > job.planned_version]
+    return min([history.now, history.cursor or 0, *unplanned])
+
+
+def _owed(job: JobHistory, since: Instant, until: Instant) -> Iterator[Instant]:
+    for version, first, last in spans(job, since, until):
+        for start in range(first, last, DAY):
+            yield from occurrences(version.schedule, start, min(start + DAY, last))
+
+
+def _names(version: Job, at: Instant) -> bool:
+    rhythm = rhythm_of(version)
+    if rhythm is not None and at < rhythm.first:
+        return True  # where the scheduler had placed it before is not kept
+    return occurrences(version.schedule, at, at + 1) == [at]

@@ -1,0 +1,57 @@
+"""Start deadlines: a run that waits and is not started by its `start_by` ends `missed`, with what it waited for.
+
+Only before the first start: a retry keeps its attempts. Deadlines of what is in memory are a heap; rows beyond memory
+are brought by a read of the database, a part at a time. A pending run is withdrawn first: its claim must be won in
+Redis, so that no worker starts it after it was called missed. Whoever leads next finds the same rows and decides alike.
+"""
+
+from typing import Final
+
+from itinerary.protocol.instants import MILLISECOND, format_instant
+from scheduler_service.core.leader.commands import Transition
+from scheduler_service.core.leader.in_flight import take_claims
+from scheduler_service.core.leader.reports import end
+from scheduler_service.core.leader.state import SchedulerState, Step
+from scheduler_service.core.model import ActiveRun
+from scheduler_service.core.policies import START_WITHIN
+from scheduler_service.core.run_state import Event, RunState
+
+_LOOK_AGAIN: Final = 200 * MILLISECOND
+
+
+def expire(state: SchedulerState, step: Step) -> None:
+    """End what waits beyond its deadline; withdraw what was sent and not started."""
+    withdrawn = []
+    for run_id in list(state.deadlines.passed(step.now)):
+        run = state.runs.get(run_id)
+        if run is None or run.attempt != 1 or run.cancel_requested or run.start_by is None or run.start_by > step.now:
+            continue
+        if run_id in state.moving:
+            # Its move is under way: it comes back pending, or not moved.
+            state.deadlines.again(step.now + _LOOK_AGAIN, run_id)
+        elif run.state is RunState.SCHEDULED:
+            miss(state, step, run, _reason(run, _waited_for(state, run)))
+        elif run.state is RunState.PENDING:
+            withdrawn.append(run)
+    for run in withdrawn:
+        take_claims(state, step, [run.run_id], _reason(run, f"it was sent to queue {run.queue} and no worker began it"))
+    state.deadlines.forget_started(state.runs, state.runs.active())
+
+
+def miss(state: SchedulerState, step: Step, run: ActiveRun, reason: str) -> None:
+    """End the run: nobody will start it."""
+    end(state, step, run, Transition(run.run_id, run.attempt, Event.EXPIRE, RunState.MISSED, step.now, reason=reason))
+
+
+def _reason(run: ActiveRun, waited_for: str) -> str:
+    by = "" if run.start_by is None else format_instant(run.start_by)
+    return f"{START_WITHIN}: not started by {by}; {waited_for}"
+
+
+def _waited_for(state: SchedulerState, run: ActiveRun) -> str:
+    if run.job_id is not None and run.run_id in state.held.get(run.job_id, ()):
+        live = state.runs.live_of(run.job_id)
+        return f"it waited for run {live[0]} of its job" if live else "it waited for another run of its job"
+    if state.runs.is_admitted(run.run_id):
+        return f"it waited for room in queue {run.queue}"
+    return "no leader came to it before"

@@ -1,0 +1,87 @@
+"""Edits taken over by the leader: memory follows the database, and what an edit changes of the plan is made at once.
+
+Promises: an edit is marked as planned in the transaction of its rows; many edits share one. Decides no lateness itself.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from itinerary.protocol.instants import Instant
+from scheduler_service.core.leader.commands import Retract
+from scheduler_service.core.leader.planning import fires, is_fresh, judged, make
+from scheduler_service.core.leader.results import JobsRead
+from scheduler_service.core.leader.state import SchedulerState, Step
+from scheduler_service.core.model import ActiveRun, Gap, Job, JobHistory
+
+
+def take_jobs(state: SchedulerState, step: Step, read: JobsRead) -> list[str]:
+    """Take over changed jobs and plan their unplanned versions up to the cursor; returns the changed ids."""
+    touched = []
+    edits = _Edits()
+    for history in read.histories:
+        known = state.jobs.get(history.job_id)
+        if known is not None and _is_no_news(known, history):
+            continue
+        touched.append(history.job_id)
+        state.revision += 1
+        state.changed[history.job_id] = state.revision
+        # Memory has planned what may still be on its way to the database.
+        planned = max(history.planned_version, known.planned_version if known is not None else 0)
+        if edits.is_full(state.settings.write_batch) or history.job_id in edits.planned:
+            edits.make(state, step)
+            edits = _Edits()
+        _plan_edit(state, step, history, planned, edits)
+        if history.planned_version != history.current.version:
+            history = replace(history, planned_version=history.current.version)
+        state.jobs[history.job_id] = history
+        if len(history.versions) > 1 or history.current.deleted:
+            state.aging.add(history.job_id)
+    edits.make(state, step)
+    return touched
+
+
+@dataclass(slots=True)
+class _Edits:
+    """What becomes of several edited jobs, written together: a transaction costs as much for one edit as for many."""
+
+    pairs: list[tuple[Job, Instant]] = field(default_factory=list)
+    retracts: list[Retract] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+    planned: dict[str, int] = field(default_factory=dict)
+
+    def is_full(self, most: int) -> bool:
+        return len(self.pairs) + len(self.planned) >= most
+
+    def make(self, state: SchedulerState, step: Step) -> None:
+        if self.planned:
+            planned = tuple(sorted(self.planned.items()))
+            make(state, step, self.pairs, tuple(self.retracts), tuple(self.gaps), planned)
+
+
+def _is_no_news(known: JobHistory, read: JobHistory) -> bool:
+    older = known.current.version > read.current.version
+    same = known.current.version == read.current.version
+    return older or (same and known.planned_version >= read.planned_version)
+
+
+def _plan_edit(state: SchedulerState, step: Step, history: JobHistory, planned_version: int, edits: _Edits) -> None:
+    current = history.current
+    fresh = [job for job in history.versions if job.version > planned_version]
+    if not fresh:
+        return
+    retracts = tuple(Retract(job.job_id, job.version, job.effective_from) for job in fresh)
+    for run in state.runs.of_job(current.job_id):
+        if is_fresh(run) and any(_retracted(run, r) for r in retracts):
+            state.runs.drop(run.run_id)
+            if run.run_id in state.reading:
+                state.reading[run.run_id] = True  # as it was read it is no more
+    start = min(job.effective_from for job in fresh)
+    pairs = [pair for pair in fires(history, start, state.cursor) if pair[0].version > planned_version]
+    kept, gaps = judged(state, step, pairs)
+    edits.pairs += kept
+    edits.retracts += retracts
+    edits.gaps += gaps
+    edits.planned[current.job_id] = current.version
+
+
+def _retracted(run: ActiveRun, retract: Retract) -> bool:
+    return (run.job_version or 0) < retract.version and run.scheduled_at >= retract.start

@@ -1,0 +1,284 @@
+"""Runs that are out: is the message still there, does the worker still live, is the time up?
+
+Silence counts only as far as the inbox is known to have been read; a publish error means unknown; a backlog is no loss.
+"""
+
+import heapq
+from collections import defaultdict
+from dataclasses import replace
+from typing import Final
+
+from itinerary.protocol.instants import SECOND, Duration, Instant
+from scheduler_service.core.leader.commands import (
+    InspectQueues,
+    LookUpResults,
+    Publish,
+    PublishedMark,
+    Release,
+    Republish,
+    StopTasks,
+    TakeClaims,
+    Transition,
+)
+from scheduler_service.core.leader.messages import Failed
+from scheduler_service.core.leader.reports import cancel, end, fail, report
+from scheduler_service.core.leader.results import ClaimsTaken, Published, PublishUncertain, QueuesSeen, ResultsFound
+from scheduler_service.core.leader.state import SchedulerState, Step, keep
+from scheduler_service.core.model import ActiveRun, ReleasedRun
+from scheduler_service.core.policies import START_WITHIN
+from scheduler_service.core.run_state import PENDING, WAITING, Event, RunState
+from scheduler_service.core.sendable import complaint
+
+_CHECK_EVERY: Final = 5 * SECOND
+_LONGEST_PAUSE: Final = 30 * SECOND
+_SUSPECT_FOR: Final = 5 * SECOND
+_LIMIT_SLACK: Final = 30 * SECOND
+_NEVER: Final[Instant] = 2**62
+_RECEIVED_COUNTS_FOR: Final = 10 * SECOND
+_NOT_STARTED: Final = WAITING | {RunState.PENDING}
+_WORKER_FORGOTTEN_AFTER: Final = 600 * SECOND
+
+
+def note_published(state: SchedulerState, published: Published) -> None:
+    """The broker took these; the mark rides along on a later write."""
+    for sent in published.runs:
+        state.publishing.discard(sent.run_id)
+        state.unsure.pop(sent.run_id, None)
+        state.marks.append(PublishedMark(sent.run_id, sent.attempt, published.at))
+        run = state.runs.get(sent.run_id)
+        if run is not None and run.state is PENDING and run.attempt == sent.attempt:
+            state.published[sent.run_id] = published.at
+
+
+def publish_uncertain(state: SchedulerState, step: Step, uncertain: PublishUncertain) -> None:
+    """Nobody knows whether these were sent: they are sent again, the first time at once, then after growing pauses."""
+    for sent in uncertain.runs:
+        times = state.unsure[sent.run_id] = state.unsure.get(sent.run_id, 0) + 1
+        pause = 0 if times == 1 else min(SECOND << min(times - 2, 10), _LONGEST_PAUSE)
+        heapq.heappush(state.resend, (step.now + pause, sent.run_id))
+
+
+def resend(state: SchedulerState, step: Step) -> None:
+    """Send again what is still unsure, each queue by itself: one that takes nothing keeps no other waiting."""
+    of_queue: dict[str, list[str]] = defaultdict(list)
+    while state.resend and state.resend[0][0] <= step.now:
+        _, run_id = heapq.heappop(state.resend)
+        state.publishing.discard(run_id)
+        run = state.runs.get(run_id)
+        if run is not None and run_id in state.unsure:
+            of_queue[run.queue].append(run_id)
+    for run_ids in of_queue.values():
+        republish(state, step, run_ids, "unconfirmed")
+
+
+def republish(state: SchedulerState, step: Step, run_ids: list[str], cause: str) -> None:
+    """Send pending runs again: same task id, new seq, stored before it is sent."""
+    releases = []
+    for run_id in run_ids:
+        run = state.runs.get(run_id)
+        if run is not None and run.state is RunState.PENDING and run_id not in state.renewing:
+            state.renewing.add(run_id)
+            state.published.pop(run_id, None)
+            state.counts["republished", cause] += 1
+            releases.append(Release(run_id, run.attempt, state.next_seq()))
+    size = state.settings.move_batch
+    step.moving += [Republish(tuple(releases[i : i + size]), cause) for i in range(0, len(releases), size)]
+
+
+def take_released(state: SchedulerState, step: Step, released: tuple[ReleasedRun, ...], *, anew: bool = False) -> None:
+    """These runs are `pending` in the database, by this leader's hand: publish what has not gone on meanwhile.
+
+    `anew`: they may have started already.
+    """
+    wanted, below = [], []
+    for sent in released:
+        run = state.runs.get(sent.run_id)
+        if run is None:
+            # An edit took it out of memory while its move was under way. Sent before it is known again, it could be
+            # reported by then, and nobody would know of what.
+            step.read(state, sent.run_id)
+            continue
+        if run.attempt != sent.attempt or run.state not in _NOT_STARTED:
+            continue
+        keep(state, run._replace(state=PENDING, seq=sent.seq, pending_at=step.now), step.now)
+        why = complaint(sent)
+        if why is None and not anew and sent.job_id is not None and sent.job_id not in state.jobs:
+            why = f"there is no job {sent.job_id}"
+        if why is not None:
+            _give_up(state, step, sent.run_id, why, "malformed")
+            continue
+        if sent.seq < state.generation.floor:
+            below.append(sent.run_id)
+            continue
+        state.publishing.add(sent.run_id)
+        wanted.append(sent)
+    if wanted:
+        step.others.append(Publish(tuple(wanted)))
+    republish(state, step, below, "generation")
+
+
+def check_queues(state: SchedulerState, step: Step) -> None:
+    """Look at the queues of runs that were taken by the broker long ago and are received by nobody."""
+    if step.now < state.next_check_at:
+        return
+    state.next_check_at = step.now + _CHECK_EVERY
+    queues = {run.queue for run_id in state.published if (run := _overdue(state, step, run_id)) is not None}
+    if queues:
+        step.others.append(InspectQueues(tuple(sorted(queues))))
+
+
+def _overdue(state: SchedulerState, step: Step, run_id: str) -> ActiveRun | None:
+    run = state.runs.get(run_id)
+    if run is None or run.state is not RunState.PENDING:
+        return None
+    patience = state.settings.redispatch_after << min(state.republished.get(run_id, 0), 6)
+    received = step.now - state.received.get(run_id, 0) < _RECEIVED_COUNTS_FOR
+    return None if received or step.now - state.published[run_id] < patience else run
+
+
+def take_queues(state: SchedulerState, step: Step, seen: QueuesSeen) -> None:
+    """Republish what waited long and is shown to be gone: its queue is empty or has moved past it.
+
+    It must look so for longer than a worker takes to tell what it received: a message popped this moment is not gone.
+    """
+    gone = []
+    for run_id in list(state.published):
+        run = _overdue(state, step, run_id)
+        if run is None or not _has_left_its_queue(state, run, seen):
+            state.suspects.pop(run_id, None)
+        elif step.now - state.suspects.setdefault(run_id, step.now) >= _SUSPECT_FOR:
+            del state.suspects[run_id]
+            gone.append(run_id)
+    spent = [r for r in gone if state.republished.get(r, 0) >= state.settings.max_republish]
+    again = [r for r in gone if state.republished.get(r, 0) < state.settings.max_republish]
+    for run_id in again:
+        state.republished[run_id] = state.republished.get(run_id, 0) + 1
+    republish(state, step, again, "not_received")
+    take_claims(state, step, spent, "unroutable: no worker took it, however often it was sent")
+
+
+def _has_left_its_queue(state: SchedulerState, run: ActiveRun, seen: QueuesSeen) -> bool:
+    length, head = seen.heads.get(run.queue, (1, None))
+    overtaken = (head is not None and head > run.seq) or state.started_seq.get(run.queue, 0) > run.seq
+    return length == 0 or overtaken
+
+
+def take_claims(state: SchedulerState, step: Step, run_ids: list[str], reason: str) -> None:
+    """Ask for the claims of pending runs; where they are won, nobody will start them."""
+    wanted = []
+    for run_id in run_ids:
+        run = state.runs.get(run_id)
+        if run is not None and run_id not in state.claiming:
+            state.claiming[run_id] = reason
+            wanted.append((run_id, run.attempt))
+    if wanted:
+        step.others.append(TakeClaims(tuple(wanted)))
+
+
+def claims_taken(state: SchedulerState, step: Step, taken: ClaimsTaken) -> None:
+    """A claim won ends the run; a claim that a worker holds means that it runs, and is asked to stop."""
+    stop = []
+    for run_id, attempt, won in taken.outcomes:
+        reason = state.claiming.pop(run_id, "cancelled before it started")
+        run = state.runs.get(run_id)
+        if run is None or run.attempt != attempt or run.state not in (RunState.PENDING, RunState.RUNNING):
+            continue
+        unroutable = reason.startswith("unroutable") and not run.cancel_requested
+        expired = reason.startswith(START_WITHIN) and not run.cancel_requested
+        if not won:
+            stop += [] if unroutable or expired else [(run_id, attempt)]
+        elif expired and run.state is RunState.PENDING:
+            change = Transition(run_id, attempt, Event.EXPIRE, RunState.MISSED, step.now, reason=reason)
+            end(state, step, run, change)
+        elif not unroutable:
+            cancel(state, step, run, reason)
+        else:
+            _give_up(state, step, run_id, reason, "unroutable")
+    if stop:
+        step.others.append(StopTasks(tuple(stop)))
+
+
+def _give_up(state: SchedulerState, step: Step, run_id: str, words: str, reason: str) -> None:
+    """End a pending run that no other attempt would help."""
+    run = state.runs.get(run_id)
+    if run is not None:
+        spent = run._replace(retry=replace(run.retry, max_attempts=run.attempt))
+        fail(state, step, spent, Event.FAIL, _failure(run, step.now, reason.capitalize(), words, reason))
+
+
+def check_running(state: SchedulerState, step: Step) -> None:
+    """Running runs whose time is up, and those that no worker has listed for `lost_after`."""
+    doubtful = []
+    while state.watch and state.watch[0][0] <= step.now:
+        _, run_id = heapq.heappop(state.watch)
+        run = state.runs.get(run_id)
+        if run is None or run.state is not RunState.RUNNING:
+            continue
+        if step.now > _time_is_up_at(state, run):
+            _time_out(state, step, run)
+            continue
+        silence = _silence(state, run, step.now)
+        if silence >= state.settings.lost_after:
+            doubtful.append((run_id, run.attempt))
+        else:
+            state.watch_at(_next_look(state, run, silence, step.now), run_id)
+    if doubtful:
+        step.others.append(LookUpResults(tuple(doubtful)))
+
+
+def _time_is_up_at(state: SchedulerState, run: ActiveRun) -> Instant:
+    """When a running run has had its time. It is dated by its worker's clock, which may be hours off.
+
+    What a worker runs that is not heard of is lost in any case.
+    """
+    worker = state.workers.get(run.worker or "")
+    if run.timeout is None or run.started_at is None or worker is None:
+        return _NEVER
+    return run.started_at + worker.behind + run.timeout + _LIMIT_SLACK
+
+
+def _silence(state: SchedulerState, run: ActiveRun, now: Instant) -> Duration:
+    return state.silence(state.heard.get(run.run_id, now))
+
+
+def _next_look(state: SchedulerState, run: ActiveRun, silence: Duration, now: Instant) -> Instant:
+    look = min(now + state.settings.lost_after - silence, _time_is_up_at(state, run) + 1)
+    return max(look, now + SECOND)
+
+
+def _time_out(state: SchedulerState, step: Step, run: ActiveRun) -> None:
+    # The worker enforces the limit; this is for one that cannot: a pool of threads, a task that ignores its signals.
+    step.others.append(StopTasks(((run.run_id, run.attempt),)))
+    reason = "timed out: it ran longer than its timeout"
+    fail(state, step, run, Event.TIME_OUT, _failure(run, step.now, "TimedOut", reason, "timed_out"))
+
+
+def results_found(state: SchedulerState, step: Step, found: ResultsFound) -> None:
+    """The last look before a run is called lost; an attempt that is lost is told to stop, should it live."""
+    for run_id, attempt, left in found.outcomes:
+        run = state.runs.get(run_id)
+        if run is None or run.attempt != attempt or run.state is not RunState.RUNNING:
+            continue
+        if left is not None:
+            report(state, step, left)
+            continue
+        silence = _silence(state, run, step.now)
+        if silence < state.settings.lost_after:
+            state.watch_at(_next_look(state, run, silence, step.now), run_id)
+            continue
+        step.others.append(StopTasks(((run_id, attempt),)))
+        reason = f"worker {run.worker} was not heard of any more"
+        fail(state, step, run, Event.LOSE, _failure(run, step.now, "Lost", reason, "lost"))
+
+
+def _failure(run: ActiveRun, now: Instant, kind: str, message: str, reason: str) -> Failed:
+    error = {"type": kind, "message": message, "traceback": None}
+    return Failed(run.run_id, run.attempt, run.worker or "", now, None, error, reason)
+
+
+def forget_workers(state: SchedulerState, now: Instant) -> None:
+    """Workers that were not heard of for ten minutes, or said goodbye a minute ago, are no longer shown."""
+    for name, view in list(state.workers.items()):
+        silent = now - view.last_seen_at
+        if silent > _WORKER_FORGOTTEN_AFTER or (view.left and silent > 60 * SECOND):
+            del state.workers[name]

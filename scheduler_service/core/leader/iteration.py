@@ -1,0 +1,290 @@
+"""The leader's step: `iterate(state, messages, now) -> (state, effects)`, pure, in a fixed order.
+
+Take over a rebuilt index and changed jobs; plan and release what is due; process all messages; clean up; statistics.
+It does no I/O, reads no clock and raises for no message: what cannot be used is counted.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import assert_never
+
+from itinerary.protocol.instants import Instant
+from scheduler_service.core.balancing.placements import PlacementFeedback, RebalanceAsked, Survey
+from scheduler_service.core.leader import placing, polling, redis_epoch
+from scheduler_service.core.leader.commands import Effect, MakeRuns, ReadJobs, RecordStatistics, Reply, ReplyMetrics
+from scheduler_service.core.leader.dispatching import release, settle_move
+from scheduler_service.core.leader.edits import take_jobs
+from scheduler_service.core.leader.in_flight import (
+    check_queues,
+    check_running,
+    claims_taken,
+    forget_workers,
+    note_published,
+    publish_uncertain,
+    resend,
+    results_found,
+    take_queues,
+    take_released,
+)
+from scheduler_service.core.leader.job_states import follow_edit
+from scheduler_service.core.leader.messages import (
+    CancelRun,
+    Failed,
+    Heartbeat,
+    InboxMessage,
+    JobChanged,
+    Query,
+    RetryAsked,
+    RunEnqueued,
+    Started,
+    Succeeded,
+)
+from scheduler_service.core.leader.planning import plan, without_unfinished
+from scheduler_service.core.leader.poll_state import CancelsRead, DueRead, ExpiredRead, Listened, OverdueRead
+from scheduler_service.core.leader.queries import answer, oldest_due
+from scheduler_service.core.leader.rebuilding import take_index, want_rebuild
+from scheduler_service.core.leader.reconciling import applied, floors_raised, raise_floors, runs_read, settle
+from scheduler_service.core.leader.reports import heartbeat, report
+from scheduler_service.core.leader.results import (
+    Applied,
+    ClaimsDeferred,
+    ClaimsTaken,
+    Feedback,
+    FloorsRaised,
+    GenerationAccepted,
+    GenerationSeen,
+    InboxRead,
+    IndexBuilt,
+    JobsRead,
+    Published,
+    PublishUncertain,
+    QueuesSeen,
+    ResultsFound,
+    RunsMade,
+    RunsMoved,
+    RunsRead,
+    RunsRenewed,
+    Shutdown,
+    Woken,
+)
+from scheduler_service.core.leader.state import CoreSettings, SchedulerState, Step
+from scheduler_service.core.model import ActiveRun, Cursor, JobHistory
+from scheduler_service.core.run_state import FINAL
+
+
+def take_over(
+    settings: CoreSettings,
+    term: int,
+    cursor: Cursor,
+    jobs: Iterable[JobHistory],
+    runs: Iterable[ActiveRun],
+    now: Instant,
+) -> tuple[SchedulerState, list[Effect]]:
+    """A new leader's state from what the last one committed, and the first effects."""
+    planned_until = cursor.materialised_until if cursor.materialised_until is not None else now
+    went_back = planned_until > now + settings.lookahead_window
+    if went_back:
+        # The database's clock was ahead when this was written. What is planned beyond stays; the rest is planned anew.
+        planned_until = now
+    state = SchedulerState(settings, term, planned_until, cursor.inbox_position, since=now)
+    state.position_saved = cursor.inbox_position
+    state.position_saved_at = now
+    state.judged_until = state.judged_saved = min(cursor.judged_until or 0, now)
+    step = Step(now)
+    if went_back:
+        step.making.append(MakeRuns((), planned_until, set_back=True))
+    found = tuple(runs) if went_back else without_unfinished(step, tuple(runs), planned_until)
+    for run in found:
+        state.runs.put(run)
+    take_jobs(state, step, JobsRead(tuple(jobs)))
+    state.changed.clear()
+    placing.follow(state, step, state.jobs)
+    for run in found:
+        # What an edit of the leaderless time retracted is gone, what it made anew is newer than its row.
+        if state.runs.get(run.run_id) is run:
+            state.runs.drop(run.run_id)
+            settle(state, step, run)
+    want_rebuild(state, step)
+    return state, step.finish(state)
+
+
+def iterate(state: SchedulerState, messages: Sequence[Feedback], now: Instant) -> tuple[SchedulerState, list[Effect]]:
+    """One pass over everything; `state` is taken over and must not be used by the caller any more."""
+    step, state.last_iteration_at = Step(now), now
+    for message in messages:
+        if isinstance(message, IndexBuilt):
+            take_index(state, step, message)
+        elif isinstance(message, JobsRead):
+            # Before anything is decided about their runs: an edit replaces runs under the same id.
+            _jobs_read(state, step, message)
+    if not state.stopping:
+        plan(state, step)
+        release(state, step)
+    for message in messages:
+        _take(state, step, message)
+    for message in messages:
+        if isinstance(message, ResultsFound):
+            # Last, since nobody is lost who was heard in this very pass.
+            results_found(state, step, message)
+    resend(state, step)
+    if not state.stopping:
+        plan(state, step)  # what was put off while runs were released
+        check_running(state, step)
+        check_queues(state, step)
+        raise_floors(state, step)
+        polling.poll(state, step)
+        placing.survey(state, step)
+        want_rebuild(state, step)
+    if not state.stopping or state.draining:  # workers that are to end wait with claims for it
+        redis_epoch.look(state, step)
+    _clean_up(state, step)
+    _statistics(state, step)
+    return state, step.finish(state)
+
+
+def next_wake(state: SchedulerState, now: Instant) -> Instant:
+    """When the loop must look again, if no message comes before: the next due time, `loop_interval` at most."""
+    wake = now + state.settings.loop_interval
+    for planned in (state.resend,) if state.stopping else (state.due, state.resend, state.deadlines.heap):
+        if planned:
+            wake = min(wake, planned[0][0])
+    look_at = None if state.stopping else polling.look_at(state)
+    if look_at is not None:
+        wake = min(wake, look_at)
+    return max(wake, now)
+
+
+def _take(state: SchedulerState, step: Step, message: Feedback) -> None:
+    if isinstance(message, PlacementFeedback):
+        placing.take(state, step, message)
+        return
+    match message:
+        case IndexBuilt() | JobsRead() | ResultsFound():
+            pass
+        case InboxRead():
+            _inbox(state, step, message)
+        case Shutdown():
+            state.stopping, state.draining = True, message.draining
+        case Listened():
+            state.listened = message
+        case Woken():
+            polling.woken(state)
+        case RunsMoved():
+            _moved(state, step, message)
+        case RunsRenewed():
+            _renewed(state, step, message)
+        case Applied():
+            applied(state, step, message)
+        case RunsMade():
+            for run_id in message.existing:
+                step.read(state, run_id)
+        case RunsRead():
+            runs_read(state, step, message)
+        case DueRead():
+            polling.due_read(state, step, message)
+        case OverdueRead() | ExpiredRead():
+            polling.waiting_read(state, step, message)
+        case CancelsRead():
+            polling.cancels_read(state, step, message)
+        case Published():
+            note_published(state, message)
+        case PublishUncertain():
+            publish_uncertain(state, step, message)
+        case ClaimsTaken():
+            claims_taken(state, step, message)
+        case ClaimsDeferred():
+            redis_epoch.claims_deferred(state, message)
+        case FloorsRaised():
+            floors_raised(state, step, message)
+        case GenerationSeen():
+            redis_epoch.seen(state, step, message)
+        case GenerationAccepted():
+            redis_epoch.accepted(state, step, message)
+        case QueuesSeen():
+            take_queues(state, step, message)
+        case _:
+            assert_never(message)
+
+
+def _inbox(state: SchedulerState, step: Step, read: InboxRead) -> None:
+    redis_epoch.inbox_read(state, step, read)
+    for message in read.messages:
+        _hear(state, step, message)
+    step.again = False
+
+
+def _hear(state: SchedulerState, step: Step, message: InboxMessage) -> None:
+    match message:
+        case Started() | Succeeded() | Failed() | RetryAsked():
+            report(state, step, message)
+        case Heartbeat():
+            heartbeat(state, step, message)
+        case JobChanged():
+            step.others.append(ReadJobs((message.job_id,)))
+        case CancelRun():
+            step.read(state, message.run_id)
+        case RunEnqueued():
+            for run_id in message.run_ids:
+                if state.runs.get(run_id) is None:
+                    step.read(state, run_id)
+        case Query():
+            _answer(state, step, message)
+        case RebalanceAsked():
+            placing.rebalance_asked(state, step, message)
+        case _:
+            assert_never(message)
+
+
+def _answer(state: SchedulerState, step: Step, query: Query) -> None:
+    if query.what == "metrics":
+        step.others.append(ReplyMetrics(query.reply_to))
+    elif query.what == "distribution":
+        step.others.append(Survey(step.now, query.reply_to))
+    else:
+        step.others.append(Reply(query.reply_to, answer(state, query, step.now)))
+
+
+def _moved(state: SchedulerState, step: Step, moved: RunsMoved) -> None:
+    for run in moved.released:
+        settle_move(state, run.run_id)
+    take_released(state, step, moved.released)
+    for run_id in moved.refused:
+        settle_move(state, run_id)
+        state.floors.gone(run_id)
+        state.refused.add(run_id)
+        step.read(state, run_id)
+
+
+def _renewed(state: SchedulerState, step: Step, renewed: RunsRenewed) -> None:
+    state.renewing.difference_update(run.run_id for run in renewed.released)
+    state.renewing.difference_update(renewed.refused)
+    take_released(state, step, renewed.released, anew=True)
+    for run_id in renewed.refused:
+        step.read(state, run_id)
+
+
+def _jobs_read(state: SchedulerState, step: Step, read: JobsRead) -> None:
+    touched = take_jobs(state, step, read)
+    placing.follow(state, step, touched)
+    for job_id in touched:
+        follow_edit(state, step, job_id)
+
+
+def _clean_up(state: SchedulerState, step: Step) -> None:
+    """Finished runs are forgotten after the grace period (in memory only)."""
+    while state.ended and state.ended[0][0] + state.settings.grace_period <= step.now:
+        _, run_id = state.ended.popleft()
+        run = state.runs.get(run_id)
+        # An edit may have made the same occurrence anew meanwhile.
+        is_over = run is not None and run.state in FINAL
+        if is_over and run_id not in state.reading:
+            state.runs.drop(run_id)
+    forget_workers(state, step.now)
+
+
+def _statistics(state: SchedulerState, step: Step) -> None:
+    if step.now < state.next_statistics_at:
+        return
+    state.next_statistics_at = step.now + state.settings.statistics_interval
+    oldest = oldest_due(state, step.now)
+    lag = 0 if oldest is None else step.now - oldest
+    step.others.append(RecordStatistics(step.now, state.runs.active(), len(state.index), lag))

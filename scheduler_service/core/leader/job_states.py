@@ -1,0 +1,71 @@
+"""What a pause, a resume and a deletion of a job do with its runs.
+
+Occurrences that were due before a pause and had to wait are kept for the resume, or skipped. Those that fall due
+within a pause have no rows, see planning.py.
+"""
+
+from collections import deque
+
+from itinerary.protocol.instants import Instant
+from scheduler_service.core.leader.commands import Transition
+from scheduler_service.core.leader.in_flight import take_claims
+from scheduler_service.core.leader.planning import is_fresh
+from scheduler_service.core.leader.reports import end
+from scheduler_service.core.leader.state import SchedulerState, Step
+from scheduler_service.core.model import ActiveRun, Job
+from scheduler_service.core.run_state import Event, RunState
+
+
+def is_paused(state: SchedulerState, run: ActiveRun, now: Instant) -> bool:
+    """Whether a pause of its job holds this planned occurrence back; one that skips does so after its end too."""
+    history = state.jobs.get(run.job_id or "")
+    if history is None or not history.current.paused or not is_fresh(run):
+        return False
+    job = history.current
+    return job.paused_until is None or (run.scheduled_at if job.pause_skips else now) < job.paused_until
+
+
+def hold_back(state: SchedulerState, step: Step, run: ActiveRun, job: Job) -> None:
+    """Let the run of a paused job wait for the resume, or end it where the pause skips what waited."""
+    if job.pause_skips:
+        change = Transition(run.run_id, run.attempt, Event.SKIP, RunState.SKIPPED, step.now, reason="its job is paused")
+        end(state, step, run, change)
+        return
+    state.runs.set_back(run)
+    state.waits_since = step.now  # commits that its lateness was judged, for the next leader
+    if job.paused_until is not None:
+        state.wait_until(run, max(run.due_at, job.paused_until))
+
+
+def follow_edit(state: SchedulerState, step: Step, job_id: str) -> None:
+    """Make the runs of an edited job follow it where it was paused, resumed or deleted."""
+    history = state.jobs[job_id]
+    if history.current.deleted:
+        _end_with_job(state, step, job_id)
+    elif any(version.paused for version in history.versions):
+        _pause_or_resume(state, step, job_id)
+
+
+def _pause_or_resume(state: SchedulerState, step: Step, job_id: str) -> None:
+    """Hold back the waiting occurrences of a job that was paused; let them go on where it was resumed."""
+    waiting = [run for run in state.runs.of_job(job_id) if is_fresh(run) and run.due_at <= step.now]
+    if not state.jobs[job_id].current.paused:
+        for run in waiting:
+            state.wait_until(run)
+        return
+    held, back = state.held.get(job_id), {run.run_id for run in waiting}
+    if held is not None:
+        state.held[job_id] = deque(run_id for run_id in held if run_id not in back)
+    for run in waiting:
+        if run.run_id not in state.moving:
+            state.runs.set_back(run)
+            step.read(state, run.run_id)
+
+
+def _end_with_job(state: SchedulerState, step: Step, job_id: str) -> None:
+    """The job is deleted: what waits is cancelled, what is pending if nobody has it yet, what runs may finish."""
+    ours = state.runs.of_job(job_id)
+    for run in ours:
+        if run.state in (RunState.SCHEDULED, RunState.RETRYING):
+            step.read(state, run.run_id)
+    take_claims(state, step, [r.run_id for r in ours if r.state is RunState.PENDING], "its job was deleted")

@@ -1,0 +1,295 @@
+"""What the loop is told: reports of workers, requests of the API, and what the I/O threads bring back.
+
+`decode` turns one inbox entry into a message or raises MalformedEntry with the reason; it never guesses.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from itinerary.protocol.errors import BadValue, MalformedEntry
+from itinerary.protocol.identity import split_task_id
+from itinerary.protocol.instants import Instant, parse_instant
+from itinerary.protocol.json_text import is_plain, made_storable
+from itinerary.protocol.wire import ENTRY_VERSION
+from scheduler_service.core.balancing.placements import RebalanceAsked, read_asked
+
+MAX_BODY: Final = 512 * 1024
+_MAX_NAME: Final = 300
+_MAX_LISTED: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A worker claimed the attempt and goes on to the user's code; `seq` numbers the message that brought it."""
+
+    run_id: str
+    attempt: int
+    worker: str
+    at: Instant
+    seq: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Succeeded:
+    """The attempt ended well; `reason` is set where it did so without a result (Celery's IGNORED)."""
+
+    run_id: str
+    attempt: int
+    worker: str
+    at: Instant
+    started_at: Instant | None
+    result: Any
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The attempt ended with an error; `reason` names a cause that is not the task's own exception."""
+
+    run_id: str
+    attempt: int
+    worker: str
+    at: Instant
+    started_at: Instant | None
+    error: Mapping[str, Any]
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RetryAsked:
+    """The task asked to be tried again at `due_at`, with these arguments, as Celery's `retry()` would."""
+
+    run_id: str
+    attempt: int
+    worker: str
+    at: Instant
+    started_at: Instant | None
+    due_at: Instant
+    args: list[Any] | None
+    kwargs: dict[str, Any] | None
+    error: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """What one worker process runs and holds; (run_id, attempt) pairs.
+
+    `generation` is the one of Redis in which it has said again what it knows. A long list comes in several entries, in
+    order; `part` counts them from 0. `leaving`: it is the worker's last heartbeat.
+    """
+
+    worker: str
+    at: Instant
+    running: tuple[tuple[str, int], ...]
+    received: tuple[tuple[str, int], ...]
+    concurrency: int
+    queues: tuple[str, ...]
+    generation: str | None = None
+    part: int = 0
+    leaving: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JobChanged:
+    """A job was added, removed or modified; the watcher reads what it is now."""
+
+    job_id: str
+    change: str
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRun:
+    """A cancel request is committed for this run."""
+
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnqueued:
+    """These runs were committed by somebody else and may be due at once."""
+
+    run_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Somebody waits at `reply_to` for the leader's live state; `what`: run, active_runs, job, statistics."""
+
+    what: str
+    subject: str | None
+    reply_to: str
+
+
+Report = Started | Succeeded | Failed | RetryAsked
+InboxMessage = Report | Heartbeat | JobChanged | CancelRun | RunEnqueued | Query | RebalanceAsked
+
+
+def decode(fields: Mapping[str, str]) -> InboxMessage:
+    """One inbox entry as a message; unknown extra body keys are ignored, so that newer senders are understood."""
+    version = fields.get("v")
+    if version != ENTRY_VERSION:
+        raise MalformedEntry(f"entry version {str(version)[:20]!r} is not understood")
+    kind = fields.get("type", "")
+    decoder = _DECODERS.get(kind)
+    if decoder is None:
+        raise MalformedEntry(f"entry type {kind[:40]!r} is not known")
+    text = fields.get("body", "")
+    if len(text) > MAX_BODY:
+        raise MalformedEntry(f"body of {len(text)} characters is over {MAX_BODY}")
+    try:
+        body = _JSON.decode(text)
+    except (ValueError, RecursionError) as exc:
+        raise MalformedEntry(f"body is not JSON: {str(exc)[:100]}") from exc
+    if not isinstance(body, dict):
+        raise MalformedEntry("body is not a JSON object")
+    try:
+        return decoder(body if is_plain(text) else made_storable(body), parse_instant(fields.get("at"), "at"))
+    except BadValue as exc:
+        raise MalformedEntry(str(exc)) from exc
+    except RecursionError as exc:
+        raise MalformedEntry("body is nested too deeply") from exc
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+_JSON: Final = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
+def _name(body: Mapping[str, Any], key: str) -> str:
+    value = body.get(key)
+    if not isinstance(value, str) or not 0 < len(value) <= _MAX_NAME:
+        raise MalformedEntry(f"{key} must be a text of 1 to {_MAX_NAME} characters")
+    return value
+
+
+def _optional_name(body: Mapping[str, Any], key: str) -> str | None:
+    return None if body.get(key) is None else _name(body, key)
+
+
+def _optional_instant(body: Mapping[str, Any], key: str) -> Instant | None:
+    return None if body.get(key) is None else parse_instant(body[key], key)
+
+
+def _error(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    error = body.get("error")
+    if not isinstance(error, dict) or not isinstance(error.get("type"), str):
+        raise MalformedEntry("error must be an object with a type")
+    trace = error.get("traceback")
+    return {
+        "type": error["type"],
+        "message": str(error.get("message", "")),
+        "traceback": trace if isinstance(trace, str) else None,
+    }
+
+
+def _listed(body: Mapping[str, Any], key: str) -> list[str]:
+    value = body.get(key, [])
+    if not isinstance(value, list) or len(value) > _MAX_LISTED or not all(isinstance(v, str) for v in value):
+        raise MalformedEntry(f"{key} must be a list of at most {_MAX_LISTED} texts")
+    return value
+
+
+def _started(body: dict[str, Any], at: Instant) -> Started:
+    run_id, attempt = split_task_id(body.get("task_id"))
+    seq = body.get("seq")
+    if seq is not None and (isinstance(seq, bool) or not isinstance(seq, int) or not 0 <= seq < 2**63):
+        raise MalformedEntry("seq must be a whole number")
+    return Started(run_id, attempt, _name(body, "worker"), at, seq)
+
+
+def _succeeded(body: dict[str, Any], at: Instant) -> Succeeded:
+    run_id, attempt = split_task_id(body.get("task_id"))
+    return Succeeded(
+        run_id,
+        attempt,
+        _name(body, "worker"),
+        at,
+        _optional_instant(body, "started_at"),
+        body.get("result"),
+        _optional_name(body, "reason"),
+    )
+
+
+def _failed(body: dict[str, Any], at: Instant) -> Failed:
+    run_id, attempt = split_task_id(body.get("task_id"))
+    return Failed(
+        run_id,
+        attempt,
+        _name(body, "worker"),
+        at,
+        _optional_instant(body, "started_at"),
+        _error(body),
+        _optional_name(body, "reason"),
+    )
+
+
+def _retry(body: dict[str, Any], at: Instant) -> RetryAsked:
+    run_id, attempt = split_task_id(body.get("task_id"))
+    args, kwargs = body.get("args"), body.get("kwargs")
+    if not (args is None or isinstance(args, list)) or not (kwargs is None or isinstance(kwargs, dict)):
+        raise MalformedEntry("args must be a list and kwargs an object")
+    error = _error(body) if body.get("error") is not None else None
+    due_at = parse_instant(body.get("due_at"), "due_at")
+    started_at = _optional_instant(body, "started_at")
+    return RetryAsked(run_id, attempt, _name(body, "worker"), at, started_at, due_at, args, kwargs, error)
+
+
+def _heartbeat(body: dict[str, Any], at: Instant) -> Heartbeat:
+    concurrency = body.get("concurrency", 0)
+    if not isinstance(concurrency, int) or isinstance(concurrency, bool) or not 0 <= concurrency < 1_000_000:
+        raise MalformedEntry("concurrency must be a whole number below 1000000")
+    part = body.get("part", 0)
+    if not isinstance(part, int) or isinstance(part, bool) or not 0 <= part < 1_000:
+        raise MalformedEntry("part must be a whole number below 1000")
+    # Workers of the release before have no such field and report a concurrency of 0 instead.
+    leaving = body.get("leaving", concurrency == 0)
+    if not isinstance(leaving, bool):
+        raise MalformedEntry("leaving must be true or false")
+    return Heartbeat(
+        _name(body, "worker"),
+        at,
+        tuple(split_task_id(t) for t in _listed(body, "running")),
+        tuple(split_task_id(t) for t in _listed(body, "received")),
+        concurrency,
+        tuple(_listed(body, "queues")),
+        _optional_name(body, "generation"),
+        part,
+        leaving,
+    )
+
+
+def _job_changed(body: dict[str, Any], at: Instant) -> JobChanged:
+    change = body.get("change")
+    if change not in ("added", "removed", "modified"):
+        raise MalformedEntry("change must be added, removed or modified")
+    return JobChanged(_name(body, "job_id"), change)
+
+
+def _cancel_run(body: dict[str, Any], at: Instant) -> CancelRun:
+    return CancelRun(_name(body, "run_id"))
+
+
+def _run_enqueued(body: dict[str, Any], at: Instant) -> RunEnqueued:
+    return RunEnqueued(tuple(_listed(body, "run_ids")))
+
+
+def _query(body: dict[str, Any], at: Instant) -> Query:
+    return Query(_name(body, "what"), _optional_name(body, "subject"), _name(body, "reply_to"))
+
+
+_DECODERS: Final[dict[str, Callable[[dict[str, Any], Instant], InboxMessage]]] = {
+    "started": _started,
+    "succeeded": _succeeded,
+    "failed": _failed,
+    "retry": _retry,
+    "heartbeat": _heartbeat,
+    "job_changed": _job_changed,
+    "cancel_run": _cancel_run,
+    "run_enqueued": _run_enqueued,
+    "query": _query,
+    "rebalance": lambda body, at: read_asked(body),
+}

@@ -1,0 +1,219 @@
+"""The loop's side of balanced placement: which jobs are to be placed, and what is done with the places found.
+
+A place is known to the loop before it is committed: rows made from it are written after it, by the same thread. Places
+of a rebalance are known only once they are committed, since they may be refused job by job.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Final, assert_never
+
+from itinerary.protocol.instants import MINUTE, SECOND, Duration, format_instant
+from scheduler_service.core.balancing.distribution import distribution_body, score_of
+from scheduler_service.core.balancing.placements import (
+    FollowJobs,
+    JobsPlaced,
+    PlaceJobs,
+    Placement,
+    PlacementFeedback,
+    PlacesFound,
+    PlanRebalance,
+    ReadRebalance,
+    RebalanceAsked,
+    RebalanceOrder,
+    RebalancePlan,
+    RebalancePlanned,
+    RebalanceRead,
+    Skip,
+    Survey,
+    Surveyed,
+    placed,
+)
+from scheduler_service.core.balancing.rebalancing import PLAN_LIVES
+from scheduler_service.core.balancing.slot_balancer import slot_time
+from scheduler_service.core.leader.commands import ReadJobs, Reply
+from scheduler_service.core.leader.state import SchedulerState, Step
+from scheduler_service.core.model import Job
+from scheduler_service.core.run_state import RunState
+
+SURVEY_EVERY: Final[Duration] = MINUTE
+_MARGIN: Final[Duration] = 20 * SECOND
+_AT_ONCE: Final = 500
+_PLANS_KEPT: Final = 8
+
+
+def follow(state: SchedulerState, step: Step, job_ids: Iterable[str]) -> None:
+    """Tell the balancer what these jobs are now; those without a place get one, ahead of what is planned already."""
+    jobs = [state.jobs[job_id].current for job_id in job_ids if job_id in state.jobs]
+    earliest = max(state.cursor, step.now + state.settings.pre_schedule_interval) + _MARGIN
+    for start in range(0, len(jobs), _AT_ONCE):
+        step.others.append(FollowJobs(tuple(jobs[start : start + _AT_ONCE]), step.now, earliest))
+
+
+def survey(state: SchedulerState, step: Step) -> None:
+    """Look at the distribution once a minute, for the metrics."""
+    if step.now >= state.next_survey_at:
+        state.next_survey_at = step.now + SURVEY_EVERY
+        step.others.append(Survey(step.now))
+
+
+def rebalance_asked(state: SchedulerState, step: Step, asked: RebalanceAsked) -> None:
+    """A preview, a rebalance or an undo is wanted."""
+    if asked.kind == "undo":
+        step.others.append(ReadRebalance(asked))
+    elif not asked.known_plan:
+        step.others.append(_plan(state, step, asked))
+    else:
+        plan = state.plans.get(asked.plan_id)
+        if plan is None or step.now - plan.made_at > PLAN_LIVES:
+            _refuse(step, asked, "there is no such plan any more; make a preview again")
+        else:
+            _carry_out(state, step, asked, plan)
+
+
+def take(state: SchedulerState, step: Step, message: PlacementFeedback) -> None:
+    """What the balancer or the store brings."""
+    match message:
+        case PlacesFound():
+            _places_found(state, step, message)
+        case JobsPlaced():
+            _jobs_placed(state, step, message)
+        case Surveyed():
+            _surveyed(state, step, message)
+        case RebalancePlanned():
+            _planned(state, step, message)
+        case RebalanceRead(moved=None):
+            _refuse(step, message.asked, "there is no rebalance to undo")
+        case RebalanceRead():
+            step.others.append(replace(_plan(state, step, message.asked), undo=message.moved))
+        case _:
+            assert_never(message)
+
+
+def _plan(state: SchedulerState, step: Step, asked: RebalanceAsked) -> PlanRebalance:
+    out = (RunState.PENDING, RunState.RUNNING)
+    busy = frozenset(run.job_id for run in state.runs if run.state in out and run.job_id is not None)
+    return PlanRebalance(asked, step.now, state.cursor, busy)
+
+
+def _planned(state: SchedulerState, step: Step, message: RebalancePlanned) -> None:
+    asked, plan = message.asked, message.plan
+    if asked.kind != "preview":
+        _carry_out(state, step, asked, plan)
+        return
+    state.plans[plan.plan_id] = plan
+    while len(state.plans) > _PLANS_KEPT:
+        del state.plans[next(iter(state.plans))]
+    step.others.append(Reply(asked.reply_to, preview_body(plan)))
+
+
+def _carry_out(state: SchedulerState, step: Step, asked: RebalanceAsked, plan: RebalancePlan) -> None:
+    moves = (Placement(m.job_id, m.version, m.old_anchor, m.new_time, cause="rebalance") for m in plan.moves)
+    step.others.append(PlaceJobs(tuple(moves), step.now, RebalanceOrder(plan, asked)))
+
+
+def _places_found(state: SchedulerState, step: Step, found: PlacesFound) -> None:
+    kept: list[Placement] = []
+    late: list[str] = []
+    for placement in found.placements:
+        job = _as_it_was(state, placement)
+        if job is None:
+            continue
+        if placement.anchor < state.cursor:
+            late.append(placement.job_id)
+            continue
+        _know(state, placed(job, placement.anchor, found.at))
+        kept.append(placement)
+    if kept:
+        step.making.append(PlaceJobs(tuple(kept), found.at))
+    follow(state, step, late)
+
+
+def _as_it_was(state: SchedulerState, placement: Placement) -> Job | None:
+    """The job, if it still is what was looked at."""
+    history = state.jobs.get(placement.job_id)
+    if history is None or history.current.version != placement.version:
+        return None
+    return history.current if history.current.placed_anchor == placement.replaces else None
+
+
+def _know(state: SchedulerState, job: Job) -> None:
+    history = state.jobs[job.job_id]
+    state.jobs[job.job_id] = replace(history, versions=(*history.versions[:-1], job))
+    state.revision += 1
+    state.changed[job.job_id] = state.revision
+
+
+def _jobs_placed(state: SchedulerState, step: Step, done: JobsPlaced) -> None:
+    if done.refused:
+        step.others.append(ReadJobs(tuple(sorted(done.refused))))
+    order = done.effect.order
+    for placement in done.effect.placements:
+        if placement.job_id not in done.refused:
+            state.counts["placed", placement.cause] += 1
+    if order is None:
+        return
+    moved = [p for p in done.effect.placements if p.job_id not in done.refused]
+    for placement in moved:
+        job = _as_it_was(state, placement)
+        if job is not None:
+            _know(state, placed(job, placement.anchor, done.effect.at))
+    follow(state, step, [placement.job_id for placement in moved])
+    state.plans.pop(order.plan.plan_id, None)
+    body = _result_body(order.plan, done.refused)
+    state.rebalanced = (len(body["moved"]), len(body["skipped"]))
+    state.counts["rebalanced", order.plan.kind] += 1
+    step.others.append(Survey(step.now, order.asked.reply_to, order.plan.base, body))
+
+
+def _surveyed(state: SchedulerState, step: Step, message: Surveyed) -> None:
+    order = message.order
+    if order.base is None:
+        state.distribution = message.seen
+    if order.reply_to is not None:
+        body = distribution_body(message.seen)
+        if order.body is not None:
+            body = {**order.body, "new_distribution_score": body["distribution_score"]}
+        step.others.append(Reply(order.reply_to, body))
+
+
+def preview_body(plan: RebalancePlan) -> dict[str, Any]:
+    """A plan as the outside sees it; beyond the contract: the skips, and the loads before and after."""
+    return {
+        "plan_id": plan.plan_id,
+        "would_move": len(plan.moves),
+        "would_skip": len(plan.skips),
+        "current_score": round(score_of(plan.slots), 4),
+        "projected_score": round(score_of(plan.projected_slots), 4),
+        "preview": [
+            {
+                "job_id": move.job_id,
+                "current_time": format_instant(move.old_time),
+                "proposed_time": format_instant(move.new_time),
+                "why": move.why,
+            }
+            for move in plan.moves
+        ],
+        "skipped": [_skip_body(skip) for skip in plan.skips],
+        "first_slot": format_instant(slot_time(plan.base)),
+        "current_slots": list(plan.slots),
+        "projected_slots": list(plan.projected_slots),
+    }
+
+
+def _result_body(plan: RebalancePlan, refused: frozenset[str]) -> dict[str, Any]:
+    moved = [
+        {"job_id": m.job_id, "old_time": format_instant(m.old_time), "new_time": format_instant(m.new_time)}
+        for m in plan.moves
+        if m.job_id not in refused
+    ]
+    skips = [*plan.skips, *(Skip(job_id, "changed") for job_id in sorted(refused))]
+    return {"plan_id": plan.plan_id, "moved": moved, "skipped": [_skip_body(skip) for skip in skips]}
+
+
+def _skip_body(skip: Skip) -> dict[str, str]:
+    return {"job_id": skip.job_id, "reason": skip.reason}
+
+
+def _refuse(step: Step, asked: RebalanceAsked, why: str) -> None:
+    step.others.append(Reply(asked.reply_to, {"error": why}))

@@ -1,0 +1,214 @@
+"""From jobs to run rows: which occurrences are made when, version by version.
+
+Owns the cursor's advance. Every occurrence before the cursor has a row or lies in a gap; nothing asks "is it now?".
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from itinerary.protocol.identity import occurrence_run_id
+from itinerary.protocol.instants import SECOND, Duration, Instant
+from scheduler_service.core.leader.commands import MakeRuns, Retract, Transition, in_parts
+from scheduler_service.core.leader.state import SchedulerState, Step, keep
+from scheduler_service.core.model import ActiveRun, Gap, Job, JobHistory, Misfire, NewRun, Overlap, RunKind
+from scheduler_service.core.policies import catches_up, judge_lateness
+from scheduler_service.core.run_state import Event, RunState
+from scheduler_service.core.schedules.jitter import jitter_of
+from scheduler_service.core.schedules.schedule import occurrences
+from scheduler_service.core.versions import spans
+
+_CURSOR_SAVED_EVERY = 10 * SECOND
+# Rows are made for a hundredth of the interval at a time: many by one transaction, and the index is asked seldom.
+_STRIDES = 100
+# Behind by so many of these while runs are released: at a full second many are due, and as many come into sight.
+_LAG = 12
+
+
+def plan(state: SchedulerState, step: Step) -> None:
+    """Make the rows of the occurrences up to `pre_schedule_interval` ahead, as far as the index reaches."""
+    index = state.index
+    reach = index.generation
+    stride = state.settings.pre_schedule_interval // _STRIDES
+    lag = _LAG * stride if is_releasing(state, step.now) else 0
+    until = min(step.now + state.settings.pre_schedule_interval - lag, reach.end)
+    # An index that ends in the past is left alone: the next one's maker judges all that is owed at once.
+    if reach.end < step.now or not reach.start <= state.cursor < until:
+        return
+    if step.now < state.cursor > until - stride:
+        return
+    by_job: dict[str, list[tuple[Job, Instant]]] = defaultdict(list)
+    for job_id, at in index.query(state.cursor, until):
+        history = state.jobs.get(job_id)
+        if history is not None and job_id not in state.changed:
+            by_job[job_id].append((_version_at(history, at), at))
+    for job_id in state.changed:
+        history = state.jobs.get(job_id)
+        if history is not None:
+            by_job[job_id] += fires(history, state.cursor, until)
+    state.cursor = until
+    rows: list[tuple[Job, Instant]] = []
+    gaps: list[Gap] = []
+    for pairs in by_job.values():
+        kept, missed = judged(state, step, pairs)
+        rows += kept
+        gaps += missed
+    make(state, step, rows, gaps=tuple(gaps))
+
+
+def is_releasing(state: SchedulerState, now: Instant) -> bool:
+    """Whether runs fall due just now, or are on their way into the broker."""
+    return bool(state.moving or state.publishing or (state.due and state.due[0][0] <= now))
+
+
+def _version_at(history: JobHistory, at: Instant) -> Job:
+    if history.current.effective_from <= at:
+        return history.current
+    return next(job for job in reversed(history.versions) if job.effective_from <= at)
+
+
+def fires(history: JobHistory, start: Instant, end: Instant) -> list[tuple[Job, Instant]]:
+    """The occurrences of [start, end), each with the version it is of."""
+    return [
+        (job, at) for job, since, until in spans(history, start, end) for at in occurrences(job.schedule, since, until)
+    ]
+
+
+def judged(
+    state: SchedulerState, step: Step, pairs: list[tuple[Job, Instant]]
+) -> tuple[list[tuple[Job, Instant]], list[Gap]]:
+    """Of one job's unmade occurrences, those that get a row, and the gap in which the other, late ones lie."""
+    if not pairs or pairs[0][1] > step.now:
+        return pairs, []
+    job = pairs[-1][0]
+    due = [at + jitter_of(job.job_id, at, job.jitter) for job, at in pairs]
+    ripe = [i for i, d in enumerate(due) if d <= step.now]
+    if not ripe or step.now - min(due[i] for i in ripe) <= job.misfire.grace:
+        return pairs, []
+    rows = ripe_rows(state, step, job.job_id)
+    ripe_due = [run.due_at for run in rows] + [due[i] for i in ripe]
+    judgement = judge_lateness(job.misfire, ripe_due, len(ripe_due), step.now)
+    kept = set(judgement.keep)
+    for number, run in enumerate(rows):
+        if number not in kept:
+            miss(state, step, run, job.misfire, judgement.reason)
+    missed = [pairs[i] for number, i in enumerate(ripe, start=len(rows)) if number not in kept]
+    if not missed or judgement.reason is None:
+        return pairs, []
+    count_missed(state, job.misfire, len(missed))
+    dropped = {id(pair) for pair in missed}
+    gap = Gap(job.job_id, missed[0][1], missed[-1][1] + 1, len(missed), judgement.reason)
+    return [pair for pair in pairs if id(pair) not in dropped], [gap]
+
+
+def ripe_rows(state: SchedulerState, step: Step, job_id: str) -> list[ActiveRun]:
+    """Rows of the job that wait unadmitted though their time has come: they are judged with the unmade ones."""
+    if step.ripe is None:
+        step.ripe = defaultdict(list)
+        for run_id in {run_id for due_at, run_id in state.due if due_at <= step.now} | state.put_off.keys():
+            run = state.runs.get(run_id)
+            if run is not None and run.job_id and is_unjudged(state, run):
+                step.ripe[run.job_id].append(run)
+    return sorted(step.ripe.get(job_id, []), key=lambda run: run.scheduled_at)
+
+
+def is_fresh(run: ActiveRun) -> bool:
+    """A planned occurrence that was never released."""
+    return run.state is RunState.SCHEDULED and run.kind is RunKind.OCCURRENCE
+
+
+def count_missed(state: SchedulerState, misfire: Misfire, number: int) -> None:
+    """Occurrences that a job's policy does not run any more, as rows or in a gap."""
+    state.counts["misfire", misfire.policy.value] += number
+
+
+def is_unjudged(state: SchedulerState, run: ActiveRun) -> bool:
+    """A planned occurrence whose lateness is still to be judged: no leader has found it due so far."""
+    return is_fresh(run) and run.due_at > state.judged_until and not state.runs.is_admitted(run.run_id)
+
+
+def miss(state: SchedulerState, step: Step, run: ActiveRun, misfire: Misfire, reason: str | None) -> None:
+    """End a row that is too late to run."""
+    count_missed(state, misfire, 1)
+    change = Transition(run.run_id, run.attempt, Event.MISS, RunState.MISSED, step.now, reason=reason)
+    step.transition(state, run._replace(state=RunState.MISSED), change)
+
+
+def make(
+    state: SchedulerState,
+    step: Step,
+    pairs: Iterable[tuple[Job, Instant]],
+    retracts: tuple[Retract, ...] = (),
+    gaps: tuple[Gap, ...] = (),
+    planned: tuple[tuple[str, int], ...] = (),
+) -> None:
+    rows = tuple(new_occurrence(job, at, step.now, state.settings.prompt) for job, at in pairs)
+    for gap in gaps:
+        state.skipping.pop(gap.job_id, None)  # what is skipped from now on does not go on where others went missing
+    stale = step.now - state.cursor_saved_at > _CURSOR_SAVED_EVERY
+    if not (rows or retracts or gaps or planned or stale):
+        return
+    state.cursor_saved_at = step.now
+    # An edit is marked as planned in the transaction of its rows.
+    *early, last = [rows] if planned else in_parts(rows, state.settings.write_batch)
+    step.making += [MakeRuns(part, None) for part in early]
+    step.making.append(MakeRuns(last, state.cursor, retracts, gaps, planned))
+    for row in rows:
+        known = state.runs.get(row.run_id)
+        # What was skipped may have left its row for a gap, and then is made anew; where it did not, that comes back.
+        if known is None or known.state is RunState.SKIPPED:
+            run = _active(row)
+            keep(state, run, step.now)
+            state.wait_until(run)
+
+
+def without_unfinished(step: Step, found: tuple[ActiveRun, ...], cursor: Instant) -> tuple[ActiveRun, ...]:
+    """All but what a leader made before it died with the rest: that is taken back, to be judged anew."""
+    unfinished = {run.run_id: run for run in found if is_fresh(run) and run.scheduled_at >= cursor}
+    newest: dict[str, int] = {}
+    for run in unfinished.values():
+        job_id = run.job_id or ""
+        newest[job_id] = max(newest.get(job_id, 0), run.job_version or 0)
+    if newest:
+        back = tuple(Retract(job_id, version + 1, cursor) for job_id, version in newest.items())
+        step.making.append(MakeRuns((), cursor, back))
+    return tuple(run for run in found if run.run_id not in unfinished or run.cancel_requested)
+
+
+def new_occurrence(job: Job, at: Instant, now: Instant, prompt: Duration) -> NewRun:
+    """The row of one occurrence, with its definition as of now; a missed one goes behind its job's other runs."""
+    due_at = at + jitter_of(job.job_id, at, job.jitter)
+    return NewRun(
+        run_id=occurrence_run_id(job.job_id, at),
+        kind=RunKind.OCCURRENCE,
+        task=job.task,
+        scheduled_at=at,
+        due_at=due_at,
+        overlap=Overlap.QUEUE_ALL if catches_up(due_at, job.misfire, job.overlap, now, prompt) else None,
+        job_id=job.job_id,
+        job_version=job.version,
+        args=job.args,
+        kwargs=job.kwargs,
+        queue=job.queue,
+        priority=job.priority,
+        retry=job.retry,
+        timeout=job.timeout,
+        start_within=job.start_within,
+    )
+
+
+def _active(row: NewRun) -> ActiveRun:
+    return ActiveRun(
+        run_id=row.run_id,
+        kind=row.kind,
+        job_id=row.job_id,
+        job_version=row.job_version,
+        queue=row.queue,
+        priority=row.priority,
+        scheduled_at=row.scheduled_at,
+        due_at=row.due_at,
+        state=RunState.SCHEDULED,
+        retry=row.retry,
+        timeout=row.timeout,
+        overlap=row.overlap,
+        start_by=None if row.start_within is None else row.due_at + row.start_within,
+    )

@@ -1,0 +1,155 @@
+"""Answers from the leader's live state, as JSON.
+
+run: {"run": {...} | null}; active_runs: {"runs": [...], "count": n}; job: {"job_id", "known", "live_runs"};
+statistics: {"term", "since", "index_runs", "last_rebuild_at", "last_iteration_at", "oldest_due_at", "active_runs",
+"states": {state: n}, "workers": [...], "queues": [{"name", "pending", "oldest_pending_at",
+"oldest_due_at", "workers"}],
+"upcoming": [{"job_id", "scheduled_at"}]}.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from itinerary.protocol.instants import SECOND, Instant, format_instant
+from scheduler_service.core.index.snapshot import RunSlice
+from scheduler_service.core.leader.job_states import is_paused
+from scheduler_service.core.leader.messages import Query
+from scheduler_service.core.leader.state import SchedulerState
+from scheduler_service.core.leader.worker_view import WorkerView
+from scheduler_service.core.model import ActiveRun
+from scheduler_service.core.policies import could_go_since
+from scheduler_service.core.run_state import FINAL, WAITING, RunState
+
+WORKER_ALIVE_FOR: Final = 15 * SECOND
+_MOST_LISTED: Final = 1000
+_NEXT_LISTED: Final = 20
+
+
+def answer(state: SchedulerState, query: Query, now: Instant) -> dict[str, Any]:
+    """The body of the reply; an unknown question is answered as such."""
+    match query.what:
+        case "run":
+            run = state.runs.get(query.subject or "")
+            return {"run": _run(run) if run is not None else None}
+        case "active_runs":
+            active = list(state.runs)
+            return {"runs": [_run(run) for run in active[:_MOST_LISTED]], "count": len(active)}
+        case "job":
+            job_id = query.subject or ""
+            return {"job_id": job_id, "known": job_id in state.jobs, "live_runs": state.runs.live_of(job_id)}
+        case "statistics":
+            return {**statistics(state, now), "upcoming": upcoming(state, now)}
+        case _:
+            return {
+                "error": f"no question {query.what[:40]!r}; "
+                "ask run, active_runs, job, statistics, distribution or metrics"
+            }
+
+
+def oldest_due(state: SchedulerState, now: Instant) -> Instant | None:
+    """The due time of the run that waits longest beyond its time, in the database or in the broker's queue.
+
+    What was asked for to go behind its job's other runs has no such time, nor has what a pause holds back.
+    """
+    waiting = (could_go_since(run) for run in state.runs if run.due_at <= now and _is_waiting(state, run, now))
+    return min((since for since in waiting if since is not None and since <= now), default=None)
+
+
+def oldest_due_of_queues(state: SchedulerState, now: Instant) -> dict[str, Instant]:
+    """The same for each queue that has such a run."""
+    oldest: dict[str, Instant] = {}
+    for run in state.runs:
+        if run.due_at <= now and _is_waiting(state, run, now):
+            since = could_go_since(run)
+            if since is not None and since <= now:
+                oldest[run.queue] = min(oldest.get(run.queue, since), since)
+    return oldest
+
+
+def alive_workers(state: SchedulerState, now: Instant) -> int:
+    """How many worker processes were heard of lately."""
+    return sum(_alive(view, now) for view in state.workers.values())
+
+
+def _is_waiting(state: SchedulerState, run: ActiveRun, now: Instant) -> bool:
+    return run.state is RunState.PENDING or (run.state in WAITING and not is_paused(state, run, now))
+
+
+def statistics(state: SchedulerState, now: Instant) -> dict[str, Any]:
+    """The leader's figures, its workers and its queues."""
+    oldest_due = oldest_due_of_queues(state, now)
+    return {
+        "term": state.term,
+        "since": format_instant(state.since),
+        "index_runs": len(state.index),
+        "last_rebuild_at": _text(state.last_rebuild_at),
+        "last_iteration_at": format_instant(state.last_iteration_at),
+        "oldest_due_at": _text(min(oldest_due.values(), default=None)),
+        "active_runs": state.runs.active(),
+        "states": {s.value: n for s, n in state.runs.states.items() if n and s not in FINAL},
+        "workers": [_worker(view, now) for view in sorted(state.workers.values(), key=lambda v: v.name)],
+        "queues": _queues(state, oldest_due, now),
+    }
+
+
+def _queues(state: SchedulerState, oldest_due: Mapping[str, Instant], now: Instant) -> list[dict[str, Any]]:
+    """Queues that have workers, pending runs, or runs whose time has come."""
+    listening: dict[str, int] = {}
+    for view in state.workers.values():
+        for name in view.queues:
+            listening[name] = listening.get(name, 0) + _alive(view, now)
+    oldest: dict[str, Instant] = {}
+    for run in state.runs:
+        if run.state is RunState.PENDING:
+            oldest[run.queue] = min(oldest.get(run.queue, run.due_at), run.due_at)
+    pending = state.runs.pending
+    return [
+        {
+            "name": name,
+            "pending": pending.get(name, 0),
+            "oldest_pending_at": _text(oldest.get(name)),
+            "oldest_due_at": _text(oldest_due.get(name)),
+            "workers": listening.get(name, 0),
+        }
+        for name in sorted({*listening, *oldest_due, *(name for name, count in pending.items() if count)})
+    ]
+
+
+def upcoming(state: SchedulerState, now: Instant) -> list[dict[str, Any]]:
+    """The next planned occurrences, as far as the index reaches."""
+    index = state.index.generation
+    first = int(index.times.searchsorted(now, side="right"))
+    part = slice(first, first + _NEXT_LISTED)
+    found = RunSlice(index.times[part], index.ordinals[part], index.job_ids)
+    return [{"job_id": run.job_id, "scheduled_at": format_instant(run.scheduled_at)} for run in found]
+
+
+def _alive(view: WorkerView, now: Instant) -> bool:
+    return not view.left and now - view.last_seen_at < WORKER_ALIVE_FOR
+
+
+def _worker(view: WorkerView, now: Instant) -> dict[str, Any]:
+    return {
+        "name": view.name,
+        "alive": _alive(view, now),
+        "last_seen_at": format_instant(view.last_seen_at),
+        "concurrency": view.concurrency,
+        "queues": list(view.queues),
+        "running": list(view.running),
+    }
+
+
+def _run(run: ActiveRun) -> dict[str, Any]:
+    return {
+        "run_id": run.run_id,
+        "job_id": run.job_id,
+        "state": run.state.value,
+        "attempt": run.attempt,
+        "queue": run.queue,
+        "due_at": format_instant(run.due_at),
+        "worker": run.worker,
+    }
+
+
+def _text(instant: Instant | None) -> str | None:
+    return None if instant is None else format_instant(instant)

@@ -1,0 +1,171 @@
+"""The index and what was owed before it: built from a snapshot in a thread of its own, taken over by the loop.
+
+A rebuild never delays dispatch. Occurrences that fell due while nobody planned are judged by the misfire rule once.
+"""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, Final
+
+from itinerary.protocol.instants import HOUR, MICROSECOND, SECOND, Duration, Instant
+from scheduler_service.core.index.job_table import JobRoster
+from scheduler_service.core.index.snapshot import build_generation
+from scheduler_service.core.leader.commands import BuildIndex
+from scheduler_service.core.leader.planning import count_missed, make, miss, ripe_rows
+from scheduler_service.core.leader.results import IndexBuilt, Owed
+from scheduler_service.core.leader.state import SchedulerState, Step
+from scheduler_service.core.model import Gap, Job, JobHistory
+from scheduler_service.core.policies import judge_lateness
+from scheduler_service.core.schedules.jitter import jitter_of
+from scheduler_service.core.schedules.schedule import Schedule, count, occurrences
+from scheduler_service.core.versions import spans
+
+# Edits do not wait for a rebuild, they are expanded by themselves: it only keeps that work small.
+_REST: Final = 5 * SECOND
+
+
+def want_rebuild(state: SchedulerState, step: Step) -> None:
+    """Ask for a new index when the old one is due, used up, or jobs were changed since and the builder has rested."""
+    if state.building:
+        return
+    last = state.last_rebuild_at
+    overdue = last is None or step.now - last >= state.settings.index_rebuild_interval
+    used_up = state.index.generation.end <= step.now + state.settings.pre_schedule_interval
+    rested = last is None or step.now - last >= max(_REST, 20 * state.rebuild_took)
+    if overdue or used_up or (state.changed and rested):
+        state.building = True
+        state.rebuild_asked_at = step.now
+        end = max(state.cursor, step.now) + state.settings.lookahead_window
+        jobs = tuple(state.jobs.values())
+        step.others.append(BuildIndex(jobs, state.cursor, step.now, end, state.revision))
+
+
+class IndexBuilder:
+    """Carries out BuildIndex after BuildIndex; long, so it has a thread of its own."""
+
+    def __init__(self) -> None:
+        self._known = JobRoster()
+
+    def build(self, order: BuildIndex) -> IndexBuilt:
+        """The index of the order's jobs, and what is owed before it."""
+        known, start = self._known, max(order.cursor, order.now)
+        known.follow(order.jobs, min(order.cursor, order.now))
+        owed = self._owed(order) if order.cursor < order.now else ()
+        generation = build_generation(known.roster, known.job_ids, start, order.end, order.revision)
+        failures = tuple((known.job_ids[ordinal], reason) for ordinal, reason in generation.failures)
+        return IndexBuilt(generation, order.revision, order.cursor, owed, failures)
+
+    def _owed(self, order: BuildIndex) -> tuple[Owed, ...]:
+        # Few jobs fire in a short time, and many of those alike.
+        owing, past = self._known.firing(order.cursor, order.now), cache(_past)
+        return tuple(
+            owed
+            for history in order.jobs
+            if history.versions[-1].job_id in owing
+            for owed in _owed(history, order.cursor, order.now, past)
+        )
+
+
+def _past(schedule: Schedule, start: Instant, end: Instant, in_time: Duration, most: int) -> tuple[int, list[Instant]]:
+    """How many occurrences [start, end) holds, and the newest: all of the last `in_time`, and `most` at least."""
+    total, since, width = count(schedule, start, end), max(start, end - in_time), HOUR
+    while total:
+        begin = max(start, end - width)
+        found = occurrences(schedule, begin, end)
+        if (len(found) >= most and begin <= since) or begin == start:
+            late = bisect_left(found, since)
+            return total, found[max(0, min(late, len(found) - most)) :]
+        width *= 4
+    return 0, []
+
+
+def _owed(history: JobHistory, start: Instant, end: Instant, past: Callable[..., Any] = _past) -> list[Owed]:
+    found = []
+    for job, since, until in spans(history, start, end):
+        misfire = job.misfire
+        total, newest = past(job.schedule, since, until, misfire.grace + job.jitter, misfire.max_catch_up)
+        if total:
+            found.append(Owed(job.job_id, job.version, since, until, total, tuple(newest)))
+    return found
+
+
+def take_index(state: SchedulerState, step: Step, built: IndexBuilt) -> None:
+    """Swap in a new index; what was owed before its start is judged and made first."""
+    state.building = False
+    state.rebuild_took = step.now - state.rebuild_asked_at
+    state.last_rebuild_at = step.now
+    if state.cursor < built.generation.start:
+        if built.cursor != state.cursor:
+            state.last_rebuild_at = None
+            return
+        _make_owed(state, step, built)
+    state.index.swap(built.generation)
+    state.changed = {job_id: rev for job_id, rev in state.changed.items() if rev > built.revision}
+    _forget_old_versions(state)
+
+
+def _make_owed(state: SchedulerState, step: Step, built: IndexBuilt) -> None:
+    pairs: list[tuple[Job, Instant]] = []
+    gaps: list[Gap] = []
+    by_job: dict[str, list[Owed]] = defaultdict(list)
+    for owed in built.owed:
+        if owed.job_id not in state.changed:
+            by_job[owed.job_id].append(owed)
+    for job_id in state.changed:
+        if job_id in state.jobs:
+            by_job[job_id] += _owed(state.jobs[job_id], state.cursor, built.generation.start)
+    for job_id, parts in by_job.items():
+        history = state.jobs.get(job_id)
+        if history is not None and parts:
+            kept, gap = _judge_owed(state, step, history, parts)
+            pairs += kept
+            gaps += gap
+    state.cursor = built.generation.start
+    make(state, step, pairs, gaps=tuple(gaps))
+
+
+def _judge_owed(
+    state: SchedulerState, step: Step, history: JobHistory, parts: Sequence[Owed]
+) -> tuple[list[tuple[Job, Instant]], list[Gap]]:
+    """One job's past: its rows that came too late and its unmade occurrences, judged together."""
+    version = {job.version: job for job in history.versions}
+    pairs = [(version[p.version], at) for p in parts if p.version in version for at in p.newest]
+    job = history.current
+    rows = ripe_rows(state, step, job.job_id)
+    due = [run.due_at for run in rows] + [at + jitter_of(j.job_id, at, j.jitter) for j, at in pairs]
+    total = len(rows) + sum(p.count for p in parts)
+    judgement = judge_lateness(job.misfire, due, total, step.now)
+    kept_numbers = set(judgement.keep)
+    for number, run in enumerate(rows):
+        if number not in kept_numbers:
+            miss(state, step, run, job.misfire, judgement.reason)
+    kept = [pair for number, pair in enumerate(pairs, start=len(rows)) if number in kept_numbers]
+    unmade = sum(p.count for p in parts) - len(kept)
+    if not unmade or judgement.reason is None:
+        return kept, []
+    count_missed(state, job.misfire, unmade)
+    missed = [at for number, (_, at) in enumerate(pairs, start=len(rows)) if number not in kept_numbers]
+    return kept, [Gap(job.job_id, parts[0].start, _missed_until(parts, missed), unmade, judgement.reason)]
+
+
+def _missed_until(parts: Sequence[Owed], missed: Sequence[Instant]) -> Instant:
+    """The end of the missed range: behind its last occurrence, so that what is kept after it lies in no other range."""
+    unlisted = [part.newest[0] for part in parts if part.newest and part.count > len(part.newest)]
+    return max([*unlisted, *(at + MICROSECOND for at in missed[-1:])], default=parts[-1].end)
+
+
+def _forget_old_versions(state: SchedulerState) -> None:
+    """Versions that ended before the cursor hold nothing to plan; a deleted job goes altogether."""
+    for job_id in list(state.aging):
+        history = state.jobs[job_id]
+        if history.current.effective_from > state.cursor:
+            continue
+        if not history.current.deleted:
+            state.jobs[job_id] = JobHistory(history.versions[-1:], history.planned_version)
+        elif job_id in state.changed or state.runs.live_of(job_id):
+            continue
+        else:
+            del state.jobs[job_id]
+        state.aging.discard(job_id)

@@ -1,0 +1,189 @@
+"""What workers report, applied to the runs: late, twice and out of order, yet always to the same end."""
+
+from collections.abc import Mapping
+from typing import Any, Final, assert_never
+
+from itinerary.protocol.instants import DAY, Instant
+from scheduler_service.core.leader.commands import CANCELLED_RUNNING, LateReport, Transition
+from scheduler_service.core.leader.messages import Failed, Heartbeat, Report, RetryAsked, Started, Succeeded
+from scheduler_service.core.leader.state import SchedulerState, Step
+from scheduler_service.core.leader.worker_view import WorkerView
+from scheduler_service.core.model import ActiveRun
+from scheduler_service.core.policies import after_failure, next_attempt
+from scheduler_service.core.run_state import FINAL, OUT, Event, RunState, can_move
+
+UNKNOWN_TASK: Final = "unknown_task"
+STOPPED: Final = frozenset({"terminated", "revoked"})
+"""Reasons by which a worker says that it ended a task because it was told to."""
+_KIND = {Started: "started", Succeeded: "succeeded", Failed: "failed", RetryAsked: "retry"}
+
+
+def report(state: SchedulerState, step: Step, message: Report) -> None:
+    """Apply one report to its run, or keep it on its attempt where the run is past it."""
+    run = state.runs.get(message.run_id)
+    if run is None or run.state in FINAL or message.attempt != run.attempt:
+        _too_late(
+            state,
+            step,
+            message,
+            "unknown" if run is None else "final" if run.state in FINAL else "other_attempt",
+        )
+        return
+    match message:
+        case Started():
+            if message.seq is not None:
+                state.started_seq[run.queue] = max(state.started_seq.get(run.queue, 0), message.seq)
+            start(state, step, run, message.worker, message.at)
+        case Succeeded():
+            _succeed(state, step, run, message)
+        case Failed():
+            fail(state, step, run, Event.FAIL, message)
+        case RetryAsked():
+            _retry(state, step, run, message)
+        case _:
+            assert_never(message)
+
+
+def _too_late(state: SchedulerState, step: Step, message: Report, cause: str) -> None:
+    state.ignore(cause)
+    if not isinstance(message, Started) and not step.again:
+        error = message.error if isinstance(message, Failed | RetryAsked) else None
+        kind = _KIND[type(message)]
+        step.late.append(LateReport(message.run_id, message.attempt, kind, message.at, message.worker, error))
+
+
+def start(state: SchedulerState, step: Step, run: ActiveRun, worker: str, at: Instant) -> None:
+    """A worker has the attempt; told again, it is only heard of."""
+    state.heard[run.run_id] = step.now
+    if run.state is not RunState.PENDING:
+        if run.state is not RunState.RUNNING:
+            state.ignore("not_released")
+        return
+    state.suspects.pop(run.run_id, None)
+    state.watch_at(step.now + state.settings.lost_after, run.run_id)
+    change = Transition(
+        run.run_id, run.attempt, Event.START, RunState.RUNNING, step.now, started_at=at, worker=worker
+    )  # fmt: skip
+    step.transition(state, run._replace(state=RunState.RUNNING, started_at=at, worker=worker), change)
+
+
+def _succeed(state: SchedulerState, step: Step, run: ActiveRun, message: Succeeded) -> None:
+    if not can_move(run.state, Event.SUCCEED):
+        state.ignore("not_released")
+        return
+    change = Transition(
+        run.run_id, run.attempt, Event.SUCCEED, RunState.COMPLETED, message.at, reason=message.reason,
+        started_at=message.started_at, worker=message.worker, result=message.result,
+    )  # fmt: skip
+    end(state, step, run, change)
+
+
+def fail(state: SchedulerState, step: Step, run: ActiveRun, event: Event, message: Failed) -> None:
+    """The attempt ended badly: cancelled where that was asked for, else the next attempt or the end."""
+    if not can_move(run.state, event):
+        state.ignore("not_released")
+        return
+    if run.cancel_requested:
+        cancel(state, step, run, CANCELLED_RUNNING, message)
+        return
+    to, due_at = after_failure(run, event, step.now)
+    if event is Event.LOSE:
+        state.counts["lost", ""] += 1
+    change = Transition(
+        run.run_id, run.attempt, event, to, message.at, reason=_with_policy(run, reason_of(run, message)),
+        due_at=due_at, started_at=message.started_at, worker=message.worker or None, error=message.error,
+    )  # fmt: skip
+    end(state, step, run, change)
+
+
+def reason_of(run: ActiveRun, message: Failed) -> str | None:
+    """The reason as people read it; that of an unknown task names the task and where it was looked for."""
+    if message.reason != UNKNOWN_TASK:
+        return message.reason
+    name = str(message.error.get("message") or "").strip("'\"")
+    known = f"no worker on queue {run.queue} knows the task {name}" if name else f"unknown task on queue {run.queue}"
+    return f"{known}; is it misspelt, or on another queue?"
+
+
+def _with_policy(run: ActiveRun, reason: str | None) -> str | None:
+    """The reason, and beside it that the policy which decided could not be read."""
+    if not run.retry.unread:
+        return reason
+    unread = f"its stored retry policy cannot be read: {run.retry.unread[:200]}"
+    return f"{reason}; {unread}" if reason else unread
+
+
+def _retry(state: SchedulerState, step: Step, run: ActiveRun, message: RetryAsked) -> None:
+    if not can_move(run.state, Event.RETRY):
+        state.ignore("not_released")
+        return
+    if run.cancel_requested:
+        cancel(state, step, run, CANCELLED_RUNNING, message)
+        return
+    due_at = min(message.due_at, step.now + 30 * DAY)
+    change = Transition(
+        run.run_id, run.attempt, Event.RETRY, RunState.RETRYING, message.at, reason="the task asked to be retried",
+        due_at=due_at, started_at=message.started_at, worker=message.worker, error=message.error,
+        args=message.args, kwargs=message.kwargs,
+    )  # fmt: skip
+    end(state, step, run, change)
+
+
+def cancel(
+    state: SchedulerState, step: Step, run: ActiveRun, reason: str, message: Failed | RetryAsked | None = None
+) -> None:
+    """End the run as cancelled."""
+    # That the worker stopped it, as was asked, is no error of the task.
+    stopped = isinstance(message, Failed) and message.reason in STOPPED
+    error: Mapping[str, Any] | None = message.error if message is not None and not stopped else None
+    change = Transition(
+        run.run_id, run.attempt, Event.CANCEL, RunState.CANCELLED, message.at if message else step.now, reason=reason,
+        started_at=message.started_at if message else None, worker=message.worker if message else None, error=error,
+    )  # fmt: skip
+    end(state, step, run, change)
+
+
+def end(state: SchedulerState, step: Step, run: ActiveRun, change: Transition) -> None:
+    """Write the end of an attempt, and go on from there."""
+    if change.to is RunState.RETRYING and change.due_at is not None:
+        after = next_attempt(run, change.due_at)
+        state.attempt_over(run.run_id)
+        state.wait_until(after)
+    else:
+        after = run._replace(state=change.to)
+    if run.state in OUT and change.event not in (Event.LOSE, Event.TIME_OUT):
+        # A worker that was given up may live: its claim and its cancel flag stay for their day.
+        state.floors.ended(run.queue, run.seq, run.run_id, run.attempt)
+    step.transition(state, after, change)
+
+
+def heartbeat(state: SchedulerState, step: Step, message: Heartbeat) -> None:
+    """A worker lists what it runs and holds: that is how its runs are known to live."""
+    for run_id, attempt in message.running:
+        run = state.runs.get(run_id)
+        if run is not None and run.attempt == attempt and run.state in (RunState.PENDING, RunState.RUNNING):
+            start(state, step, run, message.worker, message.at)
+    for run_id, attempt in message.received:
+        run = state.runs.get(run_id)
+        if run is None or run.attempt != attempt:
+            continue
+        if run.state is RunState.PENDING:
+            state.received[run_id] = step.now
+        elif run.state is RunState.RUNNING and run.worker == message.worker:
+            # Another worker may hold a second message of it for hours: that says nothing of the one that runs it.
+            state.heard[run_id] = step.now
+    before = state.workers.get(message.worker)
+    running = tuple(run_id for run_id, _ in message.running)
+    if message.part and before is not None:
+        running = (*before.running, *running)
+    state.workers[message.worker] = WorkerView(
+        name=message.worker,
+        last_seen_at=step.now,
+        concurrency=message.concurrency,
+        queues=message.queues,
+        running=running,
+        left=message.leaving,
+        generation=message.generation,
+        behind=step.now - message.at,
+    )
+    state.generation.heard_at = step.now

@@ -1,0 +1,296 @@
+"""The loop's whole state, and the step that collects what one iteration decided.
+
+`iterate` takes the state over: the caller never touches what it passed in again. Inside, it is changed in place,
+since a hundred thousand runs cannot be copied a thousand times a second.
+"""
+
+import heapq
+from collections import Counter, deque
+from dataclasses import dataclass, field, replace
+
+from itinerary.protocol.instants import MINUTE, SECOND, Duration, Instant
+from scheduler_service.core.balancing.distribution import Distribution
+from scheduler_service.core.balancing.placements import RebalancePlan
+from scheduler_service.core.index.snapshot import ScheduledRunIndex
+from scheduler_service.core.leader.commands import (
+    Apply,
+    Effect,
+    LateReport,
+    PublishedMark,
+    ReadRuns,
+    Transition,
+    in_parts,
+)
+from scheduler_service.core.leader.counts import CountName
+from scheduler_service.core.leader.deadline_heap import Deadlines
+from scheduler_service.core.leader.poll_state import NEVER, Listened, Place
+from scheduler_service.core.leader.results import ServerGeneration
+from scheduler_service.core.leader.run_table import RunTable
+from scheduler_service.core.leader.watermarks import Floors
+from scheduler_service.core.leader.worker_view import WorkerView
+from scheduler_service.core.model import ActiveRun, JobHistory
+from scheduler_service.core.run_state import FINAL, PENDING, Event, RunState, can_move
+
+
+@dataclass(frozen=True, slots=True)
+class CoreSettings:
+    """The times and bounds of the rules (durations in microseconds)."""
+
+    pre_schedule_interval: Duration = 10 * SECOND
+    index_rebuild_interval: Duration = 60 * SECOND
+    lookahead_window: Duration = 10 * MINUTE
+    grace_period: Duration = 30 * SECOND
+    loop_interval: Duration = SECOND
+    lost_after: Duration = 30 * SECOND
+    redispatch_after: Duration = 30 * SECOND
+    publish_window: int = 10_000
+    max_republish: int = 5
+    move_batch: int = 500
+    write_batch: int = 2_000
+    due_poll_interval: Duration = 5 * SECOND
+    statistics_interval: Duration = 10 * SECOND
+
+    @property
+    def prompt(self) -> Duration:
+        """How late a leader that is there finds what falls due, at most, on a busy machine."""
+        return 2 * self.loop_interval
+
+
+@dataclass(slots=True)
+class GenerationState:
+    """What is known of the generation of Redis; the rules are in `generation`.
+
+    `floor`: pending runs are sent by messages from there on. `gathering`: the one that is not accepted yet, found at
+    `since`; `positions` of its inbox are on their way to the database, `committed` once one of them is there.
+    `reread_at`: since then the inbox is read from its start.
+    `heard_all`: it has listened once for so long that every worker has spoken. `knows_all`: the leader had heard every
+    worker shortly before. `deferred`: claims to take once it is accepted.
+    """
+
+    floor: int = 0
+    broker: ServerGeneration | None = None
+    looking: bool = False
+    next_look_at: Instant = 0
+    heard_at: Instant = 0
+    gathering: str | None = None
+    since: Instant = 0
+    heard_all: bool = False
+    knows_all: bool = False
+    rereading: bool = False
+    reread_at: Instant = 0
+    positions: set[str] = field(default_factory=set)
+    committed: bool = False
+    accepting: bool = False
+    next_try_at: Instant = 0
+    deferred: list[tuple[str, int]] = field(default_factory=list)
+
+    def wants_commit(self) -> bool:
+        """Whether a position of the new inbox must be committed for itself."""
+        return self.gathering is not None and not self.rereading and not self.positions
+
+
+@dataclass(slots=True)
+class SchedulerState:
+    """Everything the leader knows: planned up to `cursor`, inbox read up to `position`; `aging` jobs lose versions.
+
+    `put_off`: due occurrences of jobs whose missed ones are still unknown, in the order in which they fell due.
+    """
+
+    settings: CoreSettings
+    term: int
+    cursor: Instant
+    position: str
+    jobs: dict[str, JobHistory] = field(default_factory=dict)
+    runs: RunTable = field(default_factory=RunTable)
+    since: Instant = 0
+
+    index: ScheduledRunIndex = field(default_factory=ScheduledRunIndex)
+    revision: int = 0
+    changed: dict[str, int] = field(default_factory=dict)
+    aging: set[str] = field(default_factory=set)
+    building: bool = False
+    last_rebuild_at: Instant | None = None
+    rebuild_asked_at: Instant = 0
+    rebuild_took: Duration = 0
+    last_iteration_at: Instant = 0
+    cursor_saved_at: Instant = 0
+    position_saved: str = ""
+    position_saved_at: Instant = 0
+
+    judged_until: Instant = 0
+    judged_saved: Instant = 0
+    waits_since: Instant = 0
+    due: list[tuple[Instant, str]] = field(default_factory=list)
+    put_off: dict[str, None] = field(default_factory=dict)
+    deadlines: Deadlines = field(default_factory=Deadlines)
+    waiting: dict[str, list[tuple[int, Instant, str]]] = field(default_factory=dict)
+    held: dict[str, deque[str]] = field(default_factory=dict)
+    skipping: dict[str, tuple[str, Instant]] = field(default_factory=dict)
+    moving: dict[str, str] = field(default_factory=dict)
+    moving_in: dict[str, int] = field(default_factory=dict)
+    refused: set[str] = field(default_factory=set)
+    seq: int = field(init=False)
+
+    marks: list[PublishedMark] = field(default_factory=list)
+    publishing: set[str] = field(default_factory=set)
+    published: dict[str, Instant] = field(default_factory=dict)
+    republished: dict[str, int] = field(default_factory=dict)
+    suspects: dict[str, Instant] = field(default_factory=dict)
+    unsure: dict[str, int] = field(default_factory=dict)
+    resend: list[tuple[Instant, str]] = field(default_factory=list)
+    renewing: set[str] = field(default_factory=set)
+    claiming: dict[str, str] = field(default_factory=dict)
+    reading: dict[str, bool] = field(default_factory=dict)
+    started_seq: dict[str, int] = field(default_factory=dict)
+    floors: Floors = field(default_factory=Floors)
+    next_floors_at: Instant = 0
+    generation: GenerationState = field(default_factory=GenerationState)
+
+    heard: dict[str, Instant] = field(default_factory=dict)
+    received: dict[str, Instant] = field(default_factory=dict)
+    watch: list[tuple[Instant, str]] = field(default_factory=list)
+    listened: Listened = NEVER
+    workers: dict[str, WorkerView] = field(default_factory=dict)
+
+    plans: dict[str, RebalancePlan] = field(default_factory=dict)
+    rebalanced: tuple[int, int] | None = None
+    distribution: Distribution | None = None
+    next_survey_at: Instant = 0
+
+    counts: Counter[tuple[CountName, str]] = field(default_factory=Counter)
+    stopping: bool = False
+    draining: bool = False
+    trimmed_at: Instant = 0
+    ended: deque[tuple[Instant, str]] = field(default_factory=deque)
+    next_due_poll_at: Instant = 0
+    next_overdue_at: Instant = 0
+    overdue_after: Place | None = None
+    cancels_after: Place | None = None
+    look_wanted: bool = False
+    next_look_at: Instant = 0
+    next_check_at: Instant = 0
+    next_statistics_at: Instant = 0
+
+    def __post_init__(self) -> None:
+        self.seq = self.term << 32
+
+    def ignore(self, cause: str) -> None:
+        """Count an event that changes nothing."""
+        self.counts["ignored", cause] += 1
+
+    def next_seq(self) -> int:
+        """The number of the next publish: the term above, a counter below; it grows over all leaders."""
+        self.seq += 1
+        return self.seq
+
+    def silence(self, since: Instant) -> Duration:
+        """How long nobody has spoken since then, as far as it would have been heard."""
+        could_speak = max(since, self.listened.since, self.generation.reread_at)
+        return max(0, self.listened.until - could_speak)
+
+    def wait_until(self, run: ActiveRun, at: Instant | None = None) -> None:
+        """Look at this waiting run again at its due time, or at `at`."""
+        heapq.heappush(self.due, (run.due_at if at is None else at, run.run_id))
+
+    def attempt_over(self, run_id: str) -> None:
+        """Forget what was kept of the run's attempt: the next one begins anew."""
+        for kept in (self.published, self.republished, self.suspects, self.unsure, self.heard, self.received):
+            kept.pop(run_id, None)
+
+    def watch_at(self, at: Instant, run_id: str) -> None:
+        """Look at `at` whether this running run is still heard of."""
+        heapq.heappush(self.watch, (at, run_id))
+
+
+@dataclass(slots=True)
+class Step:
+    """What one iteration has decided so far; `finish` gives its effects in the order that they must happen."""
+
+    now: Instant
+    making: list[Effect] = field(default_factory=list)
+    moving: list[Effect] = field(default_factory=list)
+    others: list[Effect] = field(default_factory=list)
+    transitions: list[Transition] = field(default_factory=list)
+    late: list[LateReport] = field(default_factory=list)
+    cancels: list[str] = field(default_factory=list)
+    reads: dict[str, None] = field(default_factory=dict)
+    ripe: dict[str, list[ActiveRun]] | None = None
+    again: bool = False
+    _starts: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def transition(self, state: SchedulerState, run: ActiveRun, change: Transition) -> None:
+        """Record one guarded write that leaves the run as `run`, in memory at once.
+
+        A start and the end of the same attempt within one iteration become one write, if a pending run may end so.
+        """
+        key = (change.run_id, change.attempt)
+        started = self._starts.pop(key, None)
+        if started is not None and can_move(RunState.PENDING, change.event):
+            start = self.transitions[started]
+            self.transitions[started] = change._replace(
+                started_at=change.started_at or start.started_at, worker=change.worker or start.worker
+            )
+        else:
+            if change.event is Event.START:
+                self._starts[key] = len(self.transitions)
+            self.transitions.append(change)
+        keep(state, run, self.now)
+
+    def read(self, state: SchedulerState, run_id: str) -> None:
+        """Ask for the run as the database has it."""
+        if run_id not in state.reading:
+            state.reading[run_id] = False
+            self.reads[run_id] = None
+
+    def finish(self, state: SchedulerState) -> list[Effect]:
+        """The effects, in order: rows are made, then changed, then moved, then everything else."""
+        effects = list(self.making)
+        if self._worth_applying(state):
+            effects += self._applies(state)
+            state.marks = []
+            state.judged_saved = state.judged_until
+            state.position_saved, state.position_saved_at = state.position, self.now
+            if state.generation.gathering is not None and not state.generation.rereading:
+                state.generation.positions.add(state.position)
+        effects += self.moving
+        if self.reads:
+            effects.append(ReadRuns(tuple(self.reads)))
+        return effects + self.others
+
+    def _applies(self, state: SchedulerState) -> list[Apply]:
+        """In parts; what says how far was read and judged is committed with the last."""
+        *early, last = in_parts(self.transitions, state.settings.write_batch)
+        applies = [Apply(part) for part in early]
+        applies.append(Apply(last, (), tuple(self.late), (), state.position, state.judged_until))
+        applies[0] = replace(applies[0], published=tuple(state.marks), cancels=tuple(self.cancels))
+        return applies
+
+    def _worth_applying(self, state: SchedulerState) -> bool:
+        if self.transitions or self.late or self.cancels or state.generation.wants_commit():
+            return True
+        waits_unsaved = min(state.waits_since, state.judged_until) > state.judged_saved
+        if state.stopping:
+            return waits_unsaved or bool(state.marks) or state.position != state.position_saved
+        if waits_unsaved and self.now - state.judged_saved > SECOND:
+            return True
+        moved_on = state.position != state.position_saved
+        patience = 10 * SECOND if state.moving else SECOND  # nobody waits for the marks, and somebody for the moves
+        return (bool(state.marks) and self.now - state.marks[0].at > patience) or (
+            moved_on and self.now - state.position_saved_at > 10 * SECOND
+        )
+
+
+def keep(state: SchedulerState, run: ActiveRun, now: Instant) -> None:
+    """Put the run into memory; whatever is read of it from now on is older than this."""
+    if run.run_id in state.reading:
+        state.reading[run.run_id] = True
+    state.runs.put(run)
+    if run.start_by is not None:
+        state.deadlines.note(run)
+    if run.state is PENDING:
+        state.floors.out(run.queue, run.run_id, run.attempt, run.seq)
+    elif run.run_id not in state.moving:
+        state.floors.gone(run.run_id)
+    if run.state in FINAL:
+        state.ended.append((now, run.run_id))
+        state.attempt_over(run.run_id)

@@ -1,0 +1,74 @@
+"""Conditions that a look finds, not an event: runs late or too long, jobs that will never run again. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from itinerary.protocol.instants import Duration, Instant
+from scheduler_service.core.balancing.balancer import needs_place
+from scheduler_service.core.model import Job
+from scheduler_service.core.notifications.notices import Named, Notice, Topic, folded, run_notice
+from scheduler_service.core.schedules.kinds import OnceSchedule
+from scheduler_service.core.schedules.stepping import next_after
+
+_CRON_WITH_YEAR: Final = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A run that is due and was not started."""
+
+    run: Named
+    due_at: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A run that was started and is not over."""
+
+    run: Named
+    started_at: Instant
+    timeout: Duration | None
+
+
+def late(pending: Iterable[Pending], now: Instant, late_after: Duration) -> list[Notice]:
+    """Jobs of which a run has been due for longer than `late_after`."""
+    overdue = [one for one in pending if now - one.due_at > late_after]
+    overdue.sort(key=lambda one: -one.due_at)
+    return folded(run_notice(Topic.RUN_LATE, one.run, one.due_at) for one in overdue)
+
+
+def overlong(running: Iterable[Running], now: Instant, long_after: Duration) -> list[Notice]:
+    """Jobs of which a run has taken four fifths of its timeout, or `long_after` where it has none."""
+    long = [one for one in running if now - one.started_at > _allowed(one, long_after)]
+    long.sort(key=lambda one: -one.started_at)
+    return folded(run_notice(Topic.RUN_OVERLONG, one.run, one.started_at) for one in long)
+
+
+def may_end(definition: Mapping[str, Any]) -> bool:
+    """Whether a job with this definition could ever run out of occurrences: only such jobs need be parsed."""
+    schedule = definition.get("schedule") or {}
+    with_year = schedule.get("kind") == "cron" and len(str(schedule.get("expr")).split()) == _CRON_WITH_YEAR
+    return definition.get("end_at") is not None or schedule.get("kind") == "once" or with_year
+
+
+def ended(jobs: Iterable[Job], now: Instant) -> list[Notice]:
+    """Jobs that are meant to run and never will again."""
+    return [_ended_notice(job, now) for job in jobs if _has_ended(job, now)]
+
+
+def _allowed(one: Running, long_after: Duration) -> Duration:
+    return long_after if one.timeout is None else one.timeout * 4 // 5
+
+
+def _has_ended(job: Job, now: Instant) -> bool:
+    if job.paused or job.deleted or needs_place(job):
+        return False
+    if isinstance(job.schedule, OnceSchedule):  # it has run and that was all, unless its time had passed already
+        return job.schedule.at < min(job.created_at, now)
+    return next_after(job.schedule, now, start_at=job.start_at, end_at=job.end_at) is None
+
+
+def _ended_notice(job: Job, now: Instant) -> Notice:
+    said = {"job_id": job.job_id, "task": job.task, "run_id": None}
+    return Notice(Topic.JOB_ENDED, job.job_id, 1, now, now, said)

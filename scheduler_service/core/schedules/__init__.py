@@ -1,0 +1,1 @@
+"""Schedules: cron, intervals, calendars, zones and clock changes, and their description."""

@@ -1,0 +1,168 @@
+"""A schedule in plain words, for people.
+
+Cron lines of the plainest shapes are told by cron-descriptor. It takes a step for a rhythm (`*/61` becomes
+"every 61 minutes"), hides the minute behind a range of hours, and drops the ordinals of a list of `#`: all other lines
+are told from the masks.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final, assert_never
+
+from cron_descriptor import (  # type: ignore[import-untyped]
+    FormatException,
+    MissingFieldException,
+    Options,
+    get_description,
+)
+
+from itinerary.protocol.instants import DAY, HOUR, MINUTE, SECOND, Duration, format_instant
+from scheduler_service.core.schedules.cron import ALIASES, has_hash
+from scheduler_service.core.schedules.days import CalendarDays, DayPattern
+from scheduler_service.core.schedules.describe_masks import line_words, listed, weekday_words
+from scheduler_service.core.schedules.kinds import (
+    UNPLACED,
+    CalendarSchedule,
+    CronSchedule,
+    HourlySchedule,
+    IntervalSchedule,
+    OnceSchedule,
+    Schedule,
+)
+from scheduler_service.core.schedules.special_days import MONTHS, WEEKDAYS, short_names
+
+_STEP: Final = re.compile(r"\*/([1-9]\d*)", re.ASCII)
+_ONE: Final = re.compile(r"\d+", re.ASCII)
+_ONE_WEEKDAY: Final = re.compile(r"[0-7]#[1-5]|l[0-7]", re.ASCII)
+_ONE_MONTH_DAY: Final = re.compile(r"l|lw|[1-9]\d?w", re.ASCII)
+_WEEK: Final = {name: n for n, name in enumerate(WEEKDAYS)}
+_MONTHS_OF_A_YEAR: Final = {name: n for n, name in enumerate(MONTHS, 1)}
+_MONTH_DAYS: Final[Mapping[str, int]] = {}
+_HOURS: Final[Mapping[str, int]] = {}
+_UNITS: Final = ((7 * DAY, "week"), (DAY, "day"), (HOUR, "hour"), (MINUTE, "minute"), (SECOND, "second"))
+
+
+def describe(schedule: Schedule) -> str:
+    """What a schedule means, in a sentence without a full stop, its zone named."""
+    match schedule:
+        case CronSchedule():
+            return f"{_cron(schedule)} ({schedule.wall.zone})"
+        case HourlySchedule():
+            return f"At {schedule.minute} minutes past every hour ({schedule.wall.zone})"
+        case IntervalSchedule():
+            return _interval(schedule)
+        case CalendarSchedule():
+            return f"{_calendar(schedule)} ({schedule.wall.zone})"
+        case OnceSchedule():
+            return f"Once, at {format_instant(schedule.at)}"
+        case _:
+            assert_never(schedule)
+
+
+def _cron(schedule: CronSchedule) -> str:
+    text = short_names(schedule.expr.lower())
+    parts = ALIASES.get(text, text).split()
+    days = schedule.wall.days
+    assert isinstance(days, DayPattern)
+    if not has_hash(text) and _is_told_truly(parts, days):
+        try:
+            return _descriptor(parts)
+        except (FormatException, MissingFieldException, IndexError, ValueError):
+            pass
+    return line_words(schedule.wall)
+
+
+def _is_told_truly(parts: list[str], days: DayPattern) -> bool:
+    """Whether the line is of the few shapes that cron-descriptor is known to tell truly."""
+    minute, hour, day, month, weekday = parts[:5]
+    if len(parts) == 7 or (len(parts) == 6 and not _ONE.fullmatch(parts[5])):
+        return False
+    both_days = all(part not in ("*", "?") for part in (day, weekday))
+    if both_days and (not days.either or not _is_plain(day, _MONTH_DAYS) or not _is_plain(weekday, _WEEK)):
+        return False
+    one_minute = _ONE.fullmatch(minute) is not None
+    clock = one_minute or minute == "*" or _even(minute, 60)
+    hours = hour == "*" or _ONE.fullmatch(hour) or (one_minute and (_even(hour, 24) or _is_plain(hour, _HOURS, 1)))
+    weekdays = _is_plain(weekday, _WEEK) or _ONE_WEEKDAY.fullmatch(weekday)
+    month_days = _is_plain(day, _MONTH_DAYS) or _ONE_MONTH_DAY.fullmatch(day)
+    return bool(clock and hours and month_days and weekdays and _is_plain(month, _MONTHS_OF_A_YEAR))
+
+
+def _even(part: str, cycle: int) -> bool:
+    """Whether a step goes round its cycle evenly, as the words for it claim."""
+    step = _STEP.fullmatch(part)
+    return step is not None and cycle % int(step[1]) == 0 and int(step[1]) < cycle
+
+
+def _is_plain(part: str, names: Mapping[str, int], most_width: int = 400) -> bool:
+    """Whether a field is `*`, or a list of single values and of rising ranges in which each value stands once."""
+    if part in ("*", "?"):
+        return True
+    seen: set[int] = set()
+    for item in part.split(","):
+        first, _, last = item.partition("-")
+        low, high = _value(first, names), _value(last or first, names)
+        # A range of one value, or of the whole week, is told as "Monday through Monday".
+        if low is None or high is None or low > high or (last and low == high) or high - low >= most_width:
+            return False
+        values = {number % 7 if names is _WEEK else number for number in range(low, high + 1)}
+        if values & seen or (names is _WEEK and high - low > 5):
+            return False
+        seen |= values
+    return True
+
+
+def _value(text: str, names: Mapping[str, int]) -> int | None:
+    return int(text) if text.isdecimal() else names.get(text)
+
+
+def _descriptor(parts: list[str]) -> str:
+    minute, hour, day, month, weekday = parts[:5]
+    # cron-descriptor writes the last Friday as 5L, and the seconds first.
+    weekday = re.sub(r"(^|,)l(\d)", r"\1\2L", weekday)
+    line = [*parts[5:6], minute, hour, day.upper(), month, weekday]
+    options = Options()
+    options.use_24hour_time_format = True
+    return str(get_description(" ".join(line), options))
+
+
+def _interval(schedule: IntervalSchedule) -> str:
+    words = f"Every {_length(schedule.every)}"
+    if schedule.first == UNPLACED:
+        return f"{words}, to be placed by the scheduler"
+    words = f"{words}, counted from {format_instant(schedule.first)}"
+    return f"{words}, placed by the scheduler" if schedule.balanced else words
+
+
+def _length(duration: Duration) -> str:
+    parts = []
+    for size, name in _UNITS:
+        number, duration = divmod(duration, size)
+        if number:
+            parts.append(name if number == 1 else f"{number} {name}s")
+    return parts[0] if len(parts) == 1 else " ".join(p if p[0].isdigit() else f"1 {p}" for p in parts)
+
+
+def _calendar(schedule: CalendarSchedule) -> str:
+    days = schedule.wall.days
+    assert isinstance(days, CalendarDays)
+    rhythm = f"Every {days.unit}" if days.every == 1 else f"Every {days.every} {days.unit}s"
+    on = ""
+    if days.unit == "week":
+        on = f" on {weekday_words(days.weekdays)}"
+    if days.unit == "month":
+        on = f" on {listed([_month_day(day) for day in days.month_days])}"
+    times = listed([_clock(time) for time in schedule.times])
+    counted = "" if days.every == 1 else f", counted from {format_instant(days.first * DAY)[:10]}"
+    return f"{rhythm}{on} at {times}{counted}"
+
+
+def _month_day(day: int) -> str:
+    if day > 0:
+        return f"day {day}"
+    return "the last day" if day == -1 else f"day {-day} from the end"
+
+
+def _clock(time: int) -> str:
+    text = f"{time // 3600:02d}:{time // 60 % 60:02d}"
+    return text if time % 60 == 0 else f"{text}:{time % 60:02d}"

@@ -1,0 +1,87 @@
+"""Interval specs: a rhythm in elapsed time, counted from an anchor.
+
+Occurrences are anchor + offset + k * every: from k = 0 where the user gives the anchor, from k = 1 where
+it is 00:00 of the day the job was made, so that a job of every 25th minute with offset 2 starts at 00:27.
+A balanced interval has no anchor of its own: it is silent until it is placed.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from itinerary.protocol.errors import BadValue
+from itinerary.protocol.instants import DAY, SECOND, Duration, Instant, format_duration, format_instant
+from scheduler_service.core.schedules.kinds import UNPLACED, IntervalSchedule, shared_interval
+from scheduler_service.core.schedules.spec_reading import duration, flag, moment, only_known, zone_name
+from scheduler_service.core.schedules.warnings import rhythm_warnings
+from scheduler_service.core.schedules.zones import DAY_SECONDS, first_instant_from, offset_at
+
+KEYS: Final = ("every", "offset", "anchor", "balanced", "pinned", "timezone")
+_LONGEST: Final = 3_660 * DAY
+
+
+def canonical(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The spec of an interval with its defaults."""
+    only_known(spec, KEYS)
+    timezone, every = zone_name(spec), _every(spec)
+    offset, anchor = _offset(spec, every), spec.get("anchor")
+    balanced, pinned = flag(spec, "balanced"), flag(spec, "pinned")
+    if balanced and (offset or anchor is not None):
+        key = "offset" if offset else "anchor"
+        raise BadValue(key, spec[key], "a balanced interval is placed by the scheduler; leave it out")
+    if pinned and not balanced:
+        raise BadValue("pinned", True, "only a balanced interval can be pinned to its place")
+    return {
+        "kind": "interval",
+        "every": format_duration(every),
+        "offset": format_duration(offset),
+        "anchor": None if anchor is None else format_instant(moment(anchor, "anchor", timezone)),
+        "balanced": balanced,
+        "pinned": pinned,
+        "timezone": timezone,
+    }
+
+
+def _every(spec: Mapping[str, Any]) -> Duration:
+    every = duration(spec, "every")
+    if not SECOND <= every <= _LONGEST:
+        raise BadValue("every", spec["every"], "whole seconds, from 1s to 3660d")
+    return every
+
+
+def _offset(spec: Mapping[str, Any], every: Duration) -> Duration:
+    offset = duration(spec, "offset", "0s")
+    if not 0 <= offset < every:
+        raise BadValue("offset", spec["offset"], "from 0s up to, and less than, every")
+    return offset
+
+
+def parse(spec: Mapping[str, Any], made_at: Instant) -> IntervalSchedule:
+    """The schedule of a canonical spec, for a job made at `made_at`."""
+    every, offset = _every(spec), duration(spec, "offset")
+    if spec["balanced"]:
+        first = UNPLACED
+    elif spec["anchor"] is None:
+        first = midnight(spec["timezone"], made_at) + offset + every
+    else:
+        first = moment(spec["anchor"], "anchor", None) + offset
+    return shared_interval(IntervalSchedule(every, first, spec["timezone"], spec["balanced"], spec["pinned"]))
+
+
+def midnight(timezone: str, instant: Instant) -> Instant:
+    """00:00, or the first moment after it that exists, of the instant's day in a zone."""
+    second = instant // SECOND
+    local = second + offset_at(timezone, second)
+    return _day_begins(timezone, local - local % DAY_SECONDS)
+
+
+@lru_cache(maxsize=4_096)
+def _day_begins(timezone: str, local: int) -> Instant:
+    return first_instant_from(timezone, local) * SECOND
+
+
+def warnings(schedule: IntervalSchedule, since: int) -> tuple[str, ...]:
+    """What the writer of an interval should know; `since` (seconds): from when on clocks are looked at."""
+    if schedule.every < 10 * SECOND:
+        return ("this runs more often than every 10 seconds",)
+    return rhythm_warnings(schedule.zone, since) if schedule.every % DAY == 0 else ()

@@ -1,0 +1,90 @@
+"""The five kinds of schedule, as small immutable values; equal ones share their parts.
+
+A schedule says when, and nothing else: bounds, jitter, misfire and overlap belong to the job. Wall-time
+kinds carry a `WallTimes`, the others plain instants. Made by `parse_schedule`; never by hand elsewhere.
+"""
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final
+
+from itinerary.protocol.instants import SECOND, Duration, Instant
+from scheduler_service.core.schedules.wall_times import WallTimes
+from scheduler_service.core.schedules.zones import LAST_SECOND
+
+UNPLACED: Final[Instant] = LAST_SECOND * SECOND
+"""The first occurrence of a balanced interval that has no place yet: the end of all calendars."""
+
+
+@dataclass(frozen=True, slots=True)
+class CronSchedule:
+    """A cron line in a zone; `expr` is the line as it was saved."""
+
+    expr: str
+    wall: WallTimes
+
+
+@dataclass(frozen=True, slots=True)
+class HourlySchedule:
+    """Once an hour of elapsed time, whenever the zone's clocks show this minute."""
+
+    minute: int
+    wall: WallTimes
+
+
+@dataclass(frozen=True, slots=True)
+class CalendarSchedule:
+    """Every N days, weeks or months, at times of day (seconds since midnight)."""
+
+    times: tuple[int, ...]
+    wall: WallTimes
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalSchedule:
+    """`first`, and every `every` after it in elapsed time; the zone is only for showing it."""
+
+    every: Duration
+    first: Instant
+    zone: str
+    balanced: bool = False
+    pinned: bool = False
+
+    def placed(self, at: Instant) -> "IntervalSchedule":
+        """The same rhythm with an occurrence at `at`, the phase that the placement chose."""
+        return replace(self, first=at)
+
+
+@dataclass(frozen=True, slots=True)
+class OnceSchedule:
+    """One instant."""
+
+    at: Instant
+
+
+WallSchedule = CronSchedule | HourlySchedule | CalendarSchedule
+Schedule = WallSchedule | IntervalSchedule | OnceSchedule
+
+
+# One object stands for all equal schedules, so that a million jobs stay small and are expanded together.
+@lru_cache(maxsize=65_536)
+def shared_interval(schedule: IntervalSchedule) -> IntervalSchedule:
+    """The one object of all intervals that equal this."""
+    return schedule
+
+
+@lru_cache(maxsize=65_536)
+def shared_calendar(schedule: CalendarSchedule) -> CalendarSchedule:
+    """The one object of all calendars that equal this."""
+    return schedule
+
+
+def zone_of(schedule: Schedule) -> str:
+    """The zone in which a schedule is to be shown."""
+    match schedule:
+        case CronSchedule() | HourlySchedule() | CalendarSchedule():
+            return schedule.wall.zone
+        case IntervalSchedule():
+            return schedule.zone
+        case OnceSchedule():
+            return "UTC"

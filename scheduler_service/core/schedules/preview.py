@@ -1,0 +1,64 @@
+"""Preview: the next occurrences of a schedule as a person reads them, with what the clocks do to each."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from itinerary.protocol.instants import SECOND, Instant, format_instant
+from scheduler_service.core.schedules.days import Dates
+from scheduler_service.core.schedules.kinds import IntervalSchedule, OnceSchedule, Schedule, zone_of
+from scheduler_service.core.schedules.stepping import upcoming
+from scheduler_service.core.schedules.wall_times import WallTimes, times_of_day
+from scheduler_service.core.schedules.zones import DAY_SECONDS, offset_at, passes_of
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """One planned instant, its wall time and offset in the schedule's zone, and a note on the clocks."""
+
+    at: Instant
+    local: str
+    offset: str
+    dst: str | None
+
+
+def preview(
+    schedule: Schedule,
+    after: Instant,
+    count: int,
+    *,
+    start_at: Instant | None = None,
+    end_at: Instant | None = None,
+) -> list[Occurrence]:
+    """The next `count` occurrences strictly after `after`; fewer where the schedule ends."""
+    found = upcoming(schedule, after, count, start_at=start_at, end_at=end_at)
+    return [occurrence(schedule, at) for at in found]
+
+
+def occurrence(schedule: Schedule, at: Instant) -> Occurrence:
+    """How one occurrence of a schedule reads in its zone."""
+    name = zone_of(schedule)
+    offset = offset_at(name, at // SECOND)
+    local = format_instant(at + offset * SECOND).removesuffix("Z")
+    return Occurrence(at, local, _offset_text(offset), _note(schedule, name, at // SECOND, offset))
+
+
+def _offset_text(offset: int) -> str:
+    sign, size = ("-" if offset < 0 else "+"), abs(offset)
+    text = f"{sign}{size // 3600:02d}:{size // 60 % 60:02d}"
+    return f"{text}:{size % 60:02d}" if size % 60 else text
+
+
+def _note(schedule: Schedule, name: str, second: int, offset: int) -> str | None:
+    if not isinstance(schedule, IntervalSchedule | OnceSchedule) and not _means(schedule.wall, second + offset):
+        return f"gap: moved to {format_instant((second + offset) * SECOND)[11:16]}"
+    which, passes = passes_of(name, second)
+    if passes == 1:
+        return None
+    return "fold: first pass" if which == 1 else "fold: second pass"
+
+
+def _means(wall: WallTimes, local: int) -> bool:
+    """Whether a schedule names this wall time (seconds)."""
+    day, time = divmod(local, DAY_SECONDS)
+    return bool(wall.days.matches(Dates.of(np.asarray([day])))[0] and time in times_of_day(wall.blocks))

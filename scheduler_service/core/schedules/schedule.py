@@ -1,0 +1,39 @@
+"""Schedules: reading a spec, and asking one schedule for its occurrences.
+
+The door to this part of the core: what other modules need of schedules is imported from here.
+"""
+
+from scheduler_service.core.schedules.jitter import jitter_of
+from scheduler_service.core.schedules.kinds import (
+    UNPLACED,
+    CalendarSchedule,
+    CronSchedule,
+    HourlySchedule,
+    IntervalSchedule,
+    OnceSchedule,
+    Schedule,
+    zone_of,
+)
+from scheduler_service.core.schedules.specs import SPEC_FIELDS, ParsedSchedule, canonical_spec, parse_schedule
+from scheduler_service.core.schedules.stepping import count, latest, next_after, occurrences, upcoming
+
+__all__ = [
+    "SPEC_FIELDS",
+    "UNPLACED",
+    "CalendarSchedule",
+    "CronSchedule",
+    "HourlySchedule",
+    "IntervalSchedule",
+    "OnceSchedule",
+    "ParsedSchedule",
+    "Schedule",
+    "canonical_spec",
+    "count",
+    "jitter_of",
+    "latest",
+    "next_after",
+    "occurrences",
+    "parse_schedule",
+    "upcoming",
+    "zone_of",
+]

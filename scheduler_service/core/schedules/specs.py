@@ -1,0 +1,175 @@
+"""From a spec, as JSON brings it, to a schedule; and the spec with every default filled in.
+
+Every refusal is a BadValue whose field begins with `schedule`; unknown keys are refused by name. What
+is odd but meant (an OR of day fields, an hour that the clocks skip) is accepted with a warning in words
+for the person who saves the job.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, Literal, assert_never, get_args
+
+from itinerary.protocol.errors import BadValue
+from itinerary.protocol.instants import Instant, format_instant
+from scheduler_service.core.memo import shared
+from scheduler_service.core.schedules import calendar_specs, interval_specs
+from scheduler_service.core.schedules.clock_rules import ClockRule
+from scheduler_service.core.schedules.cron import CronLine, has_hash, read_line, resolve_hash
+from scheduler_service.core.schedules.kinds import CronSchedule, HourlySchedule, OnceSchedule, Schedule
+from scheduler_service.core.schedules.spec_reading import choice, moment, month_start, only_known, whole, zone_name
+from scheduler_service.core.schedules.wall_times import Clockwork, WallTimes
+from scheduler_service.core.schedules.warnings import clock_warnings
+
+Kind = Literal["cron", "hourly", "interval", "calendar", "once"]
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+SPEC_FIELDS: Final[Mapping[Kind, tuple[str, ...]]] = {
+    "cron": ("expr", "timezone", "day_match", "dst_gap", "dst_fold"),
+    "hourly": ("minute", "timezone"),
+    "interval": interval_specs.KEYS,
+    "calendar": calendar_specs.KEYS,
+    "once": ("at", "timezone"),
+}
+"""What a spec of each kind may hold beside `kind`."""
+_DAY_MATCH: Final = ("or", "and")
+_GAPS: Final = ("next_valid", "shift", "skip")
+_FOLDS: Final = ("first", "last", "both")
+_NO_EFFECT: Final = (
+    "dst_gap and dst_fold have no effect: the minute or the hour begins with *, so the job follows elapsed time"
+)
+_EVERY_HOUR: Final = (1 << 24) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedSchedule:
+    """A schedule, its spec as `canonical_spec` gives it, and what its writer should be told about it."""
+
+    schedule: Schedule
+    spec: Mapping[str, Any]
+    warnings: tuple[str, ...] = ()
+
+
+def parse_schedule(spec: Mapping[str, Any], *, job_id: str, made_at: Instant) -> ParsedSchedule:
+    """The schedule that a spec means; BadValue names the field (`schedule.expr`) and what is allowed.
+
+    `job_id` resolves `H` (without one, `H` is refused). `made_at` is when the job was made: intervals
+    without an anchor count from 00:00 of that day in the job's zone, calendars from that date.
+    """
+    try:
+        return _parse(spec, job_id, made_at)
+    except BadValue as refused:
+        raise refused.under("schedule") from None
+
+
+def canonical_spec(spec: Mapping[str, Any], *, job_id: str = "") -> Mapping[str, Any]:
+    """The spec with every default filled in, as it is stored and shown; canonical specs stay as they are.
+
+    With a `job_id`, an `H` in a cron line is replaced by what it stands for.
+    """
+    try:
+        return _canonical(spec, job_id if has_hash(_expr(spec)) else "")
+    except BadValue as refused:
+        raise refused.under("schedule") from None
+
+
+def _expr(spec: object) -> str:
+    return str(spec.get("expr")) if isinstance(spec, Mapping) else ""
+
+
+def _kind(spec: object) -> Kind:
+    if not isinstance(spec, Mapping):
+        raise BadValue("", spec, "an object with the field kind")
+    kind = spec.get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise BadValue("kind", kind, f"one of {', '.join(KINDS)}")
+    return kind
+
+
+def _parse(spec: Mapping[str, Any], job_id: str, made_at: Instant) -> ParsedSchedule:
+    kind = _kind(spec)
+    canonical = _canonical(spec, "")
+    match kind:
+        case "cron":
+            return _cron(canonical, job_id, made_at)
+        case "hourly":
+            return ParsedSchedule(_hourly(canonical["minute"], canonical["timezone"]), canonical)
+        case "interval":
+            schedule = interval_specs.parse(canonical, made_at)
+            return ParsedSchedule(schedule, canonical, interval_specs.warnings(schedule, month_start(made_at)))
+        case "calendar":
+            calendar = calendar_specs.parse(canonical, made_at)
+            return ParsedSchedule(calendar, canonical, clock_warnings(calendar.wall, month_start(made_at)))
+        case "once":
+            return ParsedSchedule(OnceSchedule(moment(canonical["at"], "at", None)), canonical)
+        case _:
+            assert_never(kind)
+
+
+@shared
+def _canonical(spec: Mapping[str, Any], job_id: str) -> Mapping[str, Any]:
+    kind = _kind(spec)
+    match kind:
+        case "cron":
+            return _canonical_cron(spec, job_id)
+        case "hourly":
+            only_known(spec, SPEC_FIELDS[kind])
+            return {"kind": kind, "minute": whole(spec, "minute", 0, 59), "timezone": zone_name(spec)}
+        case "interval":
+            return interval_specs.canonical(spec)
+        case "calendar":
+            return calendar_specs.canonical(spec)
+        case "once":
+            only_known(spec, SPEC_FIELDS[kind])
+            timezone = zone_name(spec) if spec.get("timezone") is not None else None
+            return {"kind": kind, "at": format_instant(moment(spec.get("at"), "at", timezone))}
+        case _:
+            assert_never(kind)
+
+
+def _canonical_cron(spec: Mapping[str, Any], job_id: str) -> dict[str, Any]:
+    only_known(spec, SPEC_FIELDS["cron"])
+    expr = spec.get("expr")
+    day_match = choice(spec, "day_match", _DAY_MATCH)
+    # An `H` is looked at with any id, so that only its syntax is judged here.
+    line = read_line(expr, day_match, job_id or "any")  # type: ignore[arg-type]
+    folds = ("both", "first", "last") if line.has_seconds else _FOLDS
+    assert isinstance(expr, str)
+    text = " ".join(expr.split())
+    return {
+        "kind": "cron",
+        "expr": resolve_hash(text, job_id) if job_id and has_hash(text) else text,
+        "timezone": zone_name(spec),
+        "day_match": day_match,
+        "dst_gap": choice(spec, "dst_gap", _GAPS),
+        "dst_fold": choice(spec, "dst_fold", folds),
+    }
+
+
+def _cron(spec: Mapping[str, Any], job_id: str, made_at: Instant) -> ParsedSchedule:
+    expr = spec["expr"]
+    own = job_id if has_hash(expr) else ""
+    rest = (spec["timezone"], spec["day_match"], spec["dst_gap"], spec["dst_fold"], month_start(made_at))
+    schedule, notes = _cron_kept(expr, own, *rest)
+    return ParsedSchedule(schedule, _canonical(spec, own) if own else spec, notes)
+
+
+@lru_cache(maxsize=65_536)
+def _cron_kept(
+    expr: str, job_id: str, zone: str, day_match: Any, gap: Any, fold: Any, since: int
+) -> tuple[CronSchedule, tuple[str, ...]]:
+    line: CronLine = read_line(expr, day_match, job_id)
+    pattern = line.pattern
+    rule = ClockRule(True) if pattern.wildcard else ClockRule(False, gap, fold)
+    block = Clockwork(pattern.hours, pattern.minutes, pattern.seconds)
+    wall = WallTimes(zone, rule, pattern.days, (block,))
+    notes = line.notes + clock_warnings(wall, since)
+    if pattern.wildcard and (gap != "next_valid" or fold != ("both" if line.has_seconds else "first")):
+        notes += (_NO_EFFECT,)
+    return CronSchedule(expr, wall), notes
+
+
+@lru_cache(maxsize=4_096)
+def _hourly(minute: int, zone: str) -> HourlySchedule:
+    pattern = read_line(f"{minute} * * * *", "or", "").pattern
+    block = Clockwork(_EVERY_HOUR, 1 << minute, 1)
+    return HourlySchedule(minute, WallTimes(zone, ClockRule(True), pattern.days, (block,)))

@@ -1,0 +1,205 @@
+"""The occurrences of ONE schedule: the next, the newest, all, or their number in a window.
+
+Walks in chunks of days whose candidates stay few, each chunk by array arithmetic, so that a window of
+years costs no loop over seconds. Windows are [start, end) in microseconds. The expansion of many jobs
+is elsewhere and must agree with this.
+"""
+
+from collections.abc import Iterator
+from itertools import islice, takewhile
+from typing import Final, assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from itinerary.protocol.instants import SECOND, Instant
+from scheduler_service.core.schedules.clock_rules import CatchUp, Span, timeline
+from scheduler_service.core.schedules.days import Dates
+from scheduler_service.core.schedules.kinds import (
+    CalendarSchedule,
+    CronSchedule,
+    HourlySchedule,
+    IntervalSchedule,
+    OnceSchedule,
+    Schedule,
+)
+from scheduler_service.core.schedules.wall_times import WallTimes, times_of_day
+from scheduler_service.core.schedules.zones import DAY_SECONDS, FIRST_SECOND, LAST_SECOND
+
+Ints = NDArray[np.int64]
+# The year field spans 130 years; the rarest date without it, a 29 February on one weekday, 40.
+HORIZON_DAYS: Final = 131 * 366
+_CANDIDATES: Final = 50_000
+_FEW: Final = 3_000
+_NONE: Final[Ints] = np.empty(0, dtype=np.int64)
+
+
+def next_after(
+    schedule: Schedule, after: Instant, *, start_at: Instant | None = None, end_at: Instant | None = None
+) -> Instant | None:
+    """The first occurrence strictly after `after`, from `start_at` (included) to `end_at` (excluded)."""
+    low = after + 1 if start_at is None else max(after + 1, start_at)
+    found = next(_from(schedule, low), None)
+    return None if found is None or (end_at is not None and found >= end_at) else found
+
+
+def _periods_before(schedule: IntervalSchedule, instant: Instant) -> int:
+    """How many occurrences lie before an instant."""
+    return max(0, -((schedule.first - instant) // schedule.every))
+
+
+def _groups_from(wall: WallTimes, low: Instant) -> Iterator[Ints]:
+    """The occurrences (seconds) from `low` on, in groups of at least one, as far as the horizon."""
+    start = -(-max(low, wall.not_before or low, FIRST_SECOND * SECOND) // SECOND)
+    end, step = min(start + HORIZON_DAYS * DAY_SECONDS, LAST_SECOND), _chunk_seconds(wall, 2, _FEW)
+    while start < end:
+        found = _in_chunk(wall, start, min(start + step, end), first_only=True)
+        if found.size:
+            yield found
+            start = int(found[-1]) + 1
+        else:
+            start, step = start + step, min(step * 4, _chunk_seconds(wall, 4_000, _CANDIDATES))
+
+
+def upcoming(
+    schedule: Schedule,
+    after: Instant,
+    most: int,
+    *,
+    start_at: Instant | None = None,
+    end_at: Instant | None = None,
+) -> list[Instant]:
+    """The next `most` occurrences strictly after `after`, fewer where the schedule ends; bounds as in `next_after`."""
+    low = after + 1 if start_at is None else max(after + 1, start_at)
+    within = takewhile(lambda at: end_at is None or at < end_at, _from(schedule, low))
+    return list(islice(within, most))
+
+
+def _from(schedule: Schedule, low: Instant) -> Iterator[Instant]:
+    match schedule:
+        case OnceSchedule():
+            yield from (schedule.at,) if schedule.at >= low else ()
+        case IntervalSchedule():
+            first = schedule.first + _periods_before(schedule, low) * schedule.every
+            yield from range(first, LAST_SECOND * SECOND, schedule.every)
+        case CronSchedule() | HourlySchedule() | CalendarSchedule():
+            for group in _groups_from(schedule.wall, low):
+                yield from (int(second) * SECOND for second in group)
+        case _:
+            assert_never(schedule)
+
+
+def occurrences(schedule: Schedule, start: Instant, end: Instant) -> list[Instant]:
+    """Every occurrence in [start, end), ascending."""
+    return [int(i) for part in _parts(schedule, start, end) for i in part]
+
+
+def count(schedule: Schedule, start: Instant, end: Instant) -> int:
+    """How many occurrences lie in [start, end)."""
+    if isinstance(schedule, IntervalSchedule):
+        return max(0, _periods_before(schedule, end) - _periods_before(schedule, start))
+    return sum(part.size for part in _parts(schedule, start, end))
+
+
+def latest(schedule: Schedule, start: Instant, end: Instant) -> Instant | None:
+    """The newest occurrence in [start, end), or None."""
+    match schedule:
+        case OnceSchedule():
+            return schedule.at if start <= schedule.at < end else None
+        case IntervalSchedule():
+            newest = schedule.first + (_periods_before(schedule, end) - 1) * schedule.every
+            return newest if max(start, schedule.first) <= newest < end else None
+        case CronSchedule() | HourlySchedule() | CalendarSchedule():
+            return _last_wall(schedule.wall, start, end)
+        case _:
+            assert_never(schedule)
+
+
+def _last_wall(wall: WallTimes, start: Instant, end: Instant) -> Instant | None:
+    first, last = -(-max(start, wall.not_before or start) // SECOND), -(-end // SECOND)
+    step, most = _chunk_seconds(wall, 2, _FEW), _chunk_seconds(wall, 4_000, _CANDIDATES)
+    while last > first:
+        found = _in_chunk(wall, max(first, last - step), last)
+        if found.size:
+            return int(found[-1]) * SECOND
+        last, step = last - step, min(step * 4, most)
+    return None
+
+
+def _parts(schedule: Schedule, start: Instant, end: Instant) -> Iterator[Ints]:
+    match schedule:
+        case OnceSchedule():
+            yield np.asarray([schedule.at] if start <= schedule.at < end else [], dtype=np.int64)
+        case IntervalSchedule():
+            periods = range(_periods_before(schedule, start), _periods_before(schedule, end))
+            yield schedule.first + np.asarray(periods, dtype=np.int64) * schedule.every
+        case CronSchedule() | HourlySchedule() | CalendarSchedule():
+            for part in wall_parts(schedule.wall, start, end):
+                yield part * SECOND
+        case _:
+            assert_never(schedule)
+
+
+def wall_parts(wall: WallTimes, start: Instant, end: Instant) -> Iterator[Ints]:
+    """The occurrences (in SECONDS) of a wall-time schedule in [start, end), chunk by chunk."""
+    begin = max(start, wall.not_before or start)
+    low, high = -(-begin // SECOND), -(-end // SECOND)
+    step = _chunk_seconds(wall, 4_000, _CANDIDATES)
+    for chunk in range(low, high, step):
+        yield _in_chunk(wall, chunk, min(chunk + step, high))
+
+
+def _chunk_seconds(wall: WallTimes, days: int, candidates: int) -> int:
+    """A length of at most `days` that holds about so many candidates, in whole hours."""
+    a_day = times_of_day(wall.blocks).size
+    return min(days * DAY_SECONDS, max(1, 24 * candidates // a_day) * 3600)
+
+
+def _in_chunk(wall: WallTimes, start: int, end: int, *, first_only: bool = False) -> Ints:
+    """The occurrences (seconds) in [start, end); with `first_only`, at least the first of them."""
+    meant = _days_meant(wall, start - 2 * DAY_SECONDS, end + 2 * DAY_SECONDS)
+    while meant.size:
+        # Days far apart need only the clocks around them.
+        head = meant[: np.searchsorted(meant, meant[0] + 40)] if first_only else meant
+        low = max(start, (int(head[0]) - 2) * DAY_SECONDS)
+        high = min(end, (int(head[-1]) + 3) * DAY_SECONDS)
+        found = _on_days(wall, meant, low, high)
+        if found.size or head.size == meant.size:
+            return found
+        meant = meant[head.size :]
+    return _NONE
+
+
+def _days_meant(wall: WallTimes, start: int, end: int) -> Ints:
+    numbers = np.arange(start // DAY_SECONDS, end // DAY_SECONDS + 1)
+    return numbers[wall.days.matches(Dates.of(numbers))]
+
+
+def _on_days(wall: WallTimes, days: Ints, start: int, end: int) -> Ints:
+    if start >= end:
+        return _NONE
+    line = timeline(wall.zone, wall.rule, start, end)
+    times = times_of_day(wall.blocks)
+    found = [_in_span(days, times, span) for span in line.spans]
+    owed = [c.at for c in line.catch_ups if _owes(days, times, c)]
+    return np.unique(np.concatenate([*found, np.asarray(owed, dtype=np.int64)]))
+
+
+def _in_span(days: Ints, times: Ints, span: Span) -> Ints:
+    local = _local_times(days, times, span.start + span.offset, span.end + span.offset)
+    return local - span.offset
+
+
+def _local_times(days: Ints, times: Ints, low: int, high: int) -> Ints:
+    """The wall times (seconds) in [low, high) at `times` of `days`."""
+    first, last = low // DAY_SECONDS, (high - 1) // DAY_SECONDS
+    within = days[np.searchsorted(days, first) : np.searchsorted(days, last, side="right")]
+    if first == last:
+        midnight = first * DAY_SECONDS
+        times = times[np.searchsorted(times, low - midnight) : np.searchsorted(times, high - midnight)]
+    local = (within[:, None] * DAY_SECONDS + times[None, :]).ravel()
+    return local[(local >= low) & (local < high)]
+
+
+def _owes(days: Ints, times: Ints, gap: CatchUp) -> bool:
+    return _local_times(days, times, gap.local_start, gap.local_end).size > 0

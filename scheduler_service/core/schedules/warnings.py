@@ -1,0 +1,96 @@
+"""Warnings about the clocks: that a fixed time falls into an hour which is skipped or repeated, or will not stay."""
+
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+
+from itinerary.protocol.instants import SECOND, format_instant
+from scheduler_service.core.schedules.clock_rules import ClockRule
+from scheduler_service.core.schedules.days import Dates
+from scheduler_service.core.schedules.wall_times import WallTimes, times_of_day
+from scheduler_service.core.schedules.zones import DAY_SECONDS, Transition, changes_between
+
+_AHEAD: Final = 400 * DAY_SECONDS
+
+
+def clock_warnings(wall: WallTimes, since: int) -> tuple[str, ...]:
+    """What happens to this schedule at its zone's jumps in the 400 days from `since` (seconds), in words."""
+    judge = _skipped_day if wall.rule.wildcard else _warning
+    found = (judge(wall, jump) for jump in _jumps(wall.zone, since))
+    return tuple(dict.fromkeys(text for text in found if text))[:2]
+
+
+def rhythm_warnings(zone: str, since: int) -> tuple[str, ...]:
+    """What the next change of the clocks after `since` (seconds) does to a rhythm of days: its wall time moves."""
+    for jump in _jumps(zone, since):
+        if jump.before != jump.after:
+            return (
+                f"an interval counts elapsed time: from {_date(jump.at + jump.after)} on, when the clocks of {zone} "
+                "change, it runs at another wall time; a calendar schedule keeps the wall time",
+            )
+    return ()
+
+
+@lru_cache(maxsize=4_096)
+def _jumps(zone: str, since: int) -> tuple[Transition, ...]:
+    return changes_between(zone, since, since + _AHEAD)
+
+
+def _warning(wall: WallTimes, jump: Transition) -> str:
+    low, high = sorted((jump.at + jump.before, jump.at + jump.after))
+    if high - low >= DAY_SECONDS or not _meant_between(wall, low, high):
+        return ""
+    stretch = f"{_clock(low)} to {_clock(high)} on {_date(low)} in {wall.zone}"
+    if jump.after > jump.before:
+        return f"the clocks skip {stretch}: a run due then {_gap_words(wall.rule, high)}"
+    return f"the clocks show {stretch} twice: a run due then {_fold_words(wall.rule)}"
+
+
+def _skipped_day(wall: WallTimes, jump: Transition) -> str:
+    """What a job that follows elapsed time loses: a day of which all times are skipped; other days only get shorter."""
+    low, high = jump.at + jump.before, jump.at + jump.after
+    day = low - low % DAY_SECONDS
+    if not 0 < high - low < DAY_SECONDS or not _meant_between(wall, low, high):
+        return ""
+    if _meant_between(wall, day, low) or _meant_between(wall, high, day + DAY_SECONDS):
+        return ""
+    stretch = f"{_clock(low)} to {_clock(high)} on {_date(low)} in {wall.zone}"
+    return f"the clocks skip {stretch}: the job does not run on that day"
+
+
+def _meant_between(wall: WallTimes, low: int, high: int) -> bool:
+    if high <= low:
+        return False
+    days = np.arange(low // DAY_SECONDS, (high - 1) // DAY_SECONDS + 1)
+    meant = days[wall.days.matches(Dates.of(days))]
+    local = (meant[:, None] * DAY_SECONDS + times_of_day(wall.blocks)[None, :]).ravel()
+    return bool(((local >= low) & (local < high)).any())
+
+
+def _gap_words(rule: ClockRule, ends: int) -> str:
+    match rule.gap:
+        case "next_valid":
+            return f"starts at {_clock(ends)} instead, once"
+        case "shift":
+            return "starts as much later as the clocks skip"
+        case "skip":
+            return "is left out"
+
+
+def _fold_words(rule: ClockRule) -> str:
+    match rule.fold:
+        case "first":
+            return "starts once, the first time"
+        case "last":
+            return "starts once, the second time"
+        case "both":
+            return "starts both times; set dst_fold to 'first' to have it once"
+
+
+def _clock(local: int) -> str:
+    return format_instant(local * SECOND)[11:16]
+
+
+def _date(local: int) -> str:
+    return format_instant(local * SECOND)[:10]

@@ -1,0 +1,129 @@
+"""Time zones as arithmetic: where an offset changes, and which instants read a wall time.
+
+Owns everything asked of a zone, by the rules of `zone_rules`; whole seconds since the epoch here, not
+microseconds. Offsets are sampled every third day and each change is bisected to the second; no zone since 1960
+changed twice within six days (a test reads the zone files to hold that). Answers are cached by zone and year.
+Promises to name only real IANA zones; never reads a clock.
+"""
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from itinerary.protocol.errors import BadValue
+from scheduler_service.core.schedules.zone_rules import load_zone, zone_names
+
+DAY_SECONDS: Final = 86_400
+# Calendars of this world end with the year 9999; before and after, a zone keeps its nearest offset.
+FIRST_SECOND: Final = -62_135_510_400
+LAST_SECOND: Final = 253_370_764_800
+_APART: Final = 3 * DAY_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """At `at` (seconds) the zone's offset turns from `before` to `after` (seconds east of UTC)."""
+
+    at: int
+    before: int
+    after: int
+
+
+@lru_cache(maxsize=1_024)
+def zone(name: str) -> ZoneInfo:
+    """The zone of an IANA name; anything else raises BadValue with the nearest names."""
+    if name in zone_names():
+        return load_zone(name)
+    raise BadValue("timezone", name, _nearest(name))
+
+
+def _nearest(name: object) -> str:
+    allowed = "give an IANA time zone such as UTC, Europe/Berlin or America/New_York"
+    wanted = str(name).replace(" ", "_").casefold()[:64]
+    # `right/Europe/Berlin` and `posix/Europe/Berlin` mean this zone.
+    wanted = wanted.removeprefix("right/").removeprefix("posix/")
+    close = [z for z in sorted(zone_names()) if wanted and z.casefold().endswith(wanted)]
+    return f"{allowed} (did you mean {' or '.join(close[:2])}?)" if close else allowed
+
+
+def offset_at(name: str, second: int) -> int:
+    """Seconds east of UTC that the zone's clocks show at an instant."""
+    return _sample(zone(name), second)
+
+
+def _sample(info: ZoneInfo, second: int) -> int:
+    known = min(max(second, FIRST_SECOND), LAST_SECOND)
+    delta = datetime.fromtimestamp(known, info).utcoffset()
+    return 0 if delta is None else delta.days * DAY_SECONDS + delta.seconds
+
+
+def changes_between(name: str, start: int, end: int) -> tuple[Transition, ...]:
+    """The offset changes of a zone in [start, end), in order."""
+    first, last = _year_of(start), _year_of(end)
+    found = _year_changes(name, first)
+    for year in range(first + 1, last + 1):
+        found += _year_changes(name, year)
+    low = bisect_left(found, start, key=_moment)
+    return found[low : bisect_left(found, end, key=_moment)]
+
+
+def _moment(change: Transition) -> int:
+    return change.at
+
+
+def _year_of(second: int) -> int:
+    # Mean Gregorian years are near enough to pick a bucket, since buckets are cut by the same rule.
+    return 1970 + min(max(second, FIRST_SECOND), LAST_SECOND) // 31_556_952
+
+
+@lru_cache(maxsize=16_384)
+def _year_changes(name: str, year: int) -> tuple[Transition, ...]:
+    info = zone(name)
+    start = (year - 1970) * 31_556_952
+    end = start + 31_556_952
+    found = []
+    # Begin one second early, so that a change at the very first second of the year is seen.
+    low, before = start - 1, _sample(info, start - 1)
+    while low < end - 1:
+        high = min(low + _APART, end - 1)
+        after = _sample(info, high)
+        if after != before:
+            found.append(_bisected(info, low, high, before, after))
+        low, before = high, after
+    return tuple(found)
+
+
+def _bisected(info: ZoneInfo, low: int, high: int, before: int, after: int) -> Transition:
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _sample(info, middle) == before:
+            low = middle
+        else:
+            high = middle
+    return Transition(high, before, after)
+
+
+def instants_of(name: str, local: int) -> tuple[int, ...]:
+    """Every instant (seconds) at which the zone's clocks read `local` (wall seconds), in order; often one."""
+    offsets = {offset_at(name, local - 2 * DAY_SECONDS)}
+    offsets |= {c.after for c in changes_between(name, local - 2 * DAY_SECONDS, local + 2 * DAY_SECONDS)}
+    return tuple(sorted(local - o for o in offsets if offset_at(name, local - o) == o))
+
+
+def first_instant_from(name: str, local: int) -> int:
+    """The first instant (seconds) at which the zone's clocks read `local` or later."""
+    existing = instants_of(name, local)
+    if existing:
+        return existing[0]
+    around = changes_between(name, local - 2 * DAY_SECONDS, local + 2 * DAY_SECONDS)
+    jumps = [c.at for c in around if c.at + c.before <= local < c.at + c.after]
+    return jumps[0]
+
+
+def passes_of(name: str, second: int) -> tuple[int, int]:
+    """(which pass, of how many) the wall time at an instant is: (1, 1) outside a repeated hour."""
+    everyone = instants_of(name, second + offset_at(name, second))
+    return bisect_right(everyone, second), len(everyone)

@@ -1,0 +1,124 @@
+"""The example jobs of `itinerary up --demo`: some of each schedule kind, and some that fail and are retried.
+
+Owns their bodies. Promises: a demo job that is already there stays as it is, so that edits survive. Everything in
+them is a built-in task, and none leaves this machine.
+"""
+
+import hashlib
+import secrets
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from itinerary.client.sync import ApiError, Client
+from itinerary.protocol.instants import format_instant, from_datetime
+from scheduler_service.config.settings import api_tokens_text
+
+JOBS: Final[tuple[dict[str, Any], ...]] = (
+    {
+        "job_id": "demo.heartbeat",
+        "title": "Every ten seconds",
+        "task": "itinerary.echo",
+        "kwargs": {"message": "still here"},
+        "schedule": {"kind": "interval", "every": "10s"},
+        "tags": ["demo"],
+    },
+    {
+        "job_id": "demo.offset",
+        "title": "Every 25 minutes, 2 minutes past",
+        "task": "itinerary.echo",
+        "kwargs": {"message": "00:27, 00:52, 01:17, ..."},
+        "schedule": {"kind": "interval", "every": "25m", "offset": "2m"},
+        "tags": ["demo"],
+    },
+    {
+        "job_id": "demo.weekdays",
+        "title": "Every five minutes of a working day in Berlin",
+        "task": "itinerary.echo",
+        "kwargs": {"message": "good day"},
+        "schedule": {"kind": "cron", "expr": "*/5 8-17 * * mon-fri", "timezone": "Europe/Berlin"},
+        "tags": ["demo", "cron"],
+    },
+    {
+        "job_id": "demo.every-minute",
+        "title": "A nap at every full minute",
+        "task": "itinerary.sleep",
+        "kwargs": {"seconds": 3},
+        "schedule": {"kind": "cron", "expr": "* * * * *"},
+        "overlap": "skip",
+        "timeout": "30s",
+        "tags": ["demo", "cron"],
+    },
+    {
+        "job_id": "demo.hourly",
+        "title": "Every hour at 17 minutes",
+        "task": "itinerary.echo",
+        "kwargs": {"message": "a quarter past, and a bit"},
+        "schedule": {"kind": "hourly", "minute": 17},
+        "tags": ["demo"],
+    },
+    {
+        "job_id": "demo.flaky",
+        "title": "Fails at first, and succeeds when tried again",
+        "task": "itinerary.fail",
+        "kwargs": {"message": "not yet", "until_attempt": 2},
+        "schedule": {"kind": "interval", "every": "1m", "offset": "30s"},
+        "retry": {"max_attempts": 3, "initial": "2s"},
+        "tags": ["demo"],
+    },
+    {
+        "job_id": "demo.failing",
+        "title": "Always fails, after three attempts",
+        "task": "itinerary.fail",
+        "kwargs": {"message": "this one is meant to fail"},
+        "schedule": {"kind": "interval", "every": "1m"},
+        "retry": {"max_attempts": 3, "initial": "2s", "factor": 2, "max": "10s", "jitter": False},
+        "tags": ["demo"],
+    },
+)
+
+
+def demo_jobs(now: datetime) -> list[dict[str, Any]]:
+    """Every example job; the one that runs once does so half a minute after `now`."""
+    soon = format_instant(from_datetime(now.replace(microsecond=0) + timedelta(seconds=30)))
+    once = {
+        "job_id": "demo.once",
+        "title": "Once, half a minute after the first start",
+        "task": "itinerary.echo",
+        "kwargs": {"message": "that was it"},
+        "schedule": {"kind": "once", "at": soon},
+        "tags": ["demo"],
+    }
+    return [*(dict(job) for job in JOBS), once]
+
+
+def with_demo_token(environ: Mapping[str, str]) -> tuple[str, str]:
+    """The tokens that the API is to know, with one more for the demo jobs; and that one. It ends with this `up`."""
+    token = secrets.token_urlsafe(24)
+    own = f"up-demo:operator:{hashlib.sha256(token.encode()).hexdigest()}"
+    return ",".join(filter(None, [api_tokens_text(environ), own])), token
+
+
+def add_demo_jobs(client: Client, now: datetime) -> None:
+    """Make the example jobs that are not there yet, and say so."""
+    for job in demo_jobs(now):
+        try:
+            client.create_job(job)
+            print(f"{job['job_id']}: {job['title']}", flush=True)
+        except ApiError as exc:
+            if exc.status != 409:
+                raise
+            print(f"{job['job_id']}: is there already", flush=True)
+
+
+def main() -> None:
+    """`python -m scheduler_service.local.demo API_URL`, with ITINERARY_API_TOKEN where the API asks for one."""
+    import os
+
+    with Client(sys.argv[1], token=os.environ.get("ITINERARY_API_TOKEN") or None) as client:
+        add_demo_jobs(client, datetime.now(UTC))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""The courier: turns untold notices into deliveries and tries each until it arrives or is given up.
+
+Promises: at least once, in whatever process; a target that fails is not asked again in the same round, so that it
+keeps no other waiting for long. If we die between sending and noting it, the target gets the same id again.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from itinerary.protocol.instants import SECOND, Duration, Instant
+from scheduler_service.core.notifications.notices import Message, Topic, Waiting, messages, next_try, ready
+from scheduler_service.ports.notices import (
+    Delivery,
+    DeliveryFailed,
+    DeliveryRefused,
+    NoticeMeter,
+    Outbox,
+    Target,
+)
+
+log = structlog.get_logger(__name__)
+
+# Longer than a try takes: when a claim ends, its delivery is tried again, by whoever comes first.
+CLAIM: Final[Duration] = 30 * SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class Courier:
+    """Works for one process; `quiet` as in the settings."""
+
+    outbox: Outbox
+    targets: Sequence[Target]
+    meter: NoticeMeter
+    quiet: Duration
+    new_id: Callable[[], str]
+
+    def round(self) -> None:
+        """Seal what may be told, try what is due."""
+        names = [target.name for target in self.targets]
+        sealed = self.outbox.seal(names, self.quiet, self._decide)
+        if sealed:
+            log.info("notifications made", count=sealed)
+        asked = {target.name: target for target in self.targets}
+        while asked and (delivery := self.outbox.claim(list(asked), CLAIM)) is not None:
+            if not self._try(asked[delivery.target], delivery):
+                del asked[delivery.target]
+
+    def tidy(self) -> None:
+        """Give up and forget what is old; show what is not delivered."""
+        self.outbox.tidy(self.quiet)
+        self.meter.backlogged(self.outbox.backlog())
+
+    def _decide(self, waiting: Sequence[Waiting], last: Mapping[Topic, Instant], now: Instant) -> list[Message]:
+        return messages(ready(waiting, last, now, self.quiet), now, self.new_id)
+
+    def _try(self, target: Target, delivery: Delivery) -> bool:
+        about = {"message_id": delivery.message_id, "topic": delivery.topic.value, "target": target.name}
+        try:
+            said = target.deliver(delivery)
+        except DeliveryFailed as exc:
+            return self._failed(delivery, str(exc), next_try(delivery.attempts, delivery.made_at, self.outbox.now()))
+        except DeliveryRefused as exc:
+            return self._failed(delivery, str(exc), None)
+        except Exception as exc:  # whatever it is, the others are told
+            log.exception("notification failed unforeseen", **about)
+            following = next_try(delivery.attempts, delivery.made_at, self.outbox.now())
+            return self._failed(delivery, type(exc).__name__, following)
+        # If we die here, it is sent again with the same id.
+        self.outbox.sent(delivery)
+        self.meter.delivered("sent")
+        log.info("notification sent", **about, attempt=delivery.attempts, said=said)
+        return True
+
+    def _failed(self, delivery: Delivery, said: str, next_at: Instant | None) -> bool:
+        about = {"message_id": delivery.message_id, "topic": delivery.topic.value, "target": delivery.target}
+        self.outbox.failed(delivery, said, next_at)
+        self.meter.delivered("failed" if next_at is not None else "dead")
+        if next_at is None:
+            log.error("notification given up", **about, attempts=delivery.attempts, reason=said)
+        else:
+            log.warning("notification failed, to be tried again", **about, attempts=delivery.attempts, reason=said)
+        return False

@@ -1,0 +1,156 @@
+"""From standby to leader and back: one process's part in the election.
+
+Promises that at most one process acts by a term, and that a process which cannot confirm its lease stops at once.
+"""
+
+import threading
+
+import structlog
+
+from itinerary.protocol.errors import ItineraryError, LeaseLost, StoreUnavailable
+from itinerary.protocol.instants import SECOND, Duration
+from scheduler_service.core.leader.state import CoreSettings
+from scheduler_service.core.model import Lease
+from scheduler_service.core.schedules.zone_rules import rules_in_use
+from scheduler_service.loops.lease_renewer import LeaseKeeper
+from scheduler_service.loops.mailbox import Mailbox, monotonic
+from scheduler_service.loops.redis_watch import RedisWatch
+from scheduler_service.loops.scheduler_loop import Outside, SchedulerLoop
+from scheduler_service.loops.zone_watch import ZoneWatch
+from scheduler_service.ports.broker import DataMarks
+from scheduler_service.ports.leases import LeaseStore, LeaseView
+
+log = structlog.get_logger(__name__)
+
+_POLL_SECONDS = 0.25
+_SHARD = 0
+
+
+class Leader:
+    """Stands by until the lease is free, leads while it is confirmed, and begins anew."""
+
+    def __init__(
+        self,
+        settings: CoreSettings,
+        leases: LeaseStore,
+        outside: Outside,
+        marks: DataMarks,
+        *,
+        holder: str,
+        ttl: Duration,
+        inbox_buffer: int,
+    ) -> None:
+        self._settings = settings
+        self._leases = leases
+        self._outside = outside
+        self._holder = holder
+        self._ttl = ttl
+        self._inbox_buffer = inbox_buffer
+        self._stopped = threading.Event()
+        self._paused = threading.Event()
+        self._loop: SchedulerLoop | None = None
+        self._seen: tuple[LeaseView, Duration] | None = None
+        self._keeper: LeaseKeeper | None = None
+        self._asked_at = monotonic()
+        self._redis = RedisWatch(leases, outside.meter, ttl, marks, lambda: self._keeper)
+        self._zones = ZoneWatch(leases, outside.meter, holder)
+
+    def stop(self) -> None:
+        """Finish what is in hand, resign and return from `run`. Not for a signal handler: it takes locks."""
+        self._stopped.set()
+        if self._loop is not None:
+            self._loop.stop()
+
+    def pause(self) -> None:
+        """Dispatch nothing more and take no lease; what workers report is still applied. Not for a signal handler."""
+        self._paused.set()
+        if self._loop is not None:
+            log.info("told that the stop is near, dispatching nothing more")
+            self._loop.pause()
+
+    def silent_for(self) -> Duration:
+        """Since when this process shows no sign of progress: a question for the lease, answered or not, or a pass.
+
+        A takeover reads all jobs, a million perhaps, before its first pass: its silence counts for a tenth.
+        """
+        keeper = self._keeper
+        if keeper is None:
+            return monotonic() - self._asked_at
+        if keeper.passed_at is None:
+            return (monotonic() - self._asked_at) // 10
+        return monotonic() - keeper.passed_at
+
+    def run(self) -> None:
+        """Take part in the election until stopped."""
+        self._outside.meter.standing_by()
+        log.info("standing by", holder=self._holder)
+        self._redis.start()
+        try:
+            self._take_part()
+        finally:
+            self._redis.stop()
+
+    def _take_part(self) -> None:
+        while not self._stopped.is_set():
+            asked_at = self._asked_at = monotonic()
+            self._keeper = None
+            lease = None if self._paused.is_set() else self._acquire()
+            if lease is not None:
+                self._lead(lease, asked_at)
+            else:
+                self._stopped.wait(_POLL_SECONDS)
+
+    def _acquire(self) -> Lease | None:
+        try:
+            stalled = self._stalled()
+            if self._redis.leaves_it_to_others(None if self._seen is None else self._seen[0], stalled is not None):
+                return None
+            return self._leases.acquire(_SHARD, self._holder, self._ttl, stalled)
+        except StoreUnavailable as exc:
+            log.warning("lease cannot be asked for", error=str(exc))
+            return None
+
+    def _stalled(self) -> LeaseView | None:
+        """The lease, where it has not been renewed for a ttl by this process's own clock.
+
+        The database's clock may have been ahead when a leader died: then the lease would be held for ever.
+        """
+        view, now = self._leases.peek(_SHARD), monotonic()
+        self._zones.compare(view, now)
+        if view is None or self._seen is None or not view.is_as(self._seen[0]):
+            self._seen = None if view is None else (view, now)
+            return None
+        self._seen = (view, self._seen[1])  # what is said beside the lease is news, its renewal is not
+        return view if now - self._seen[1] > max(self._ttl, view.ttl) else None
+
+    def _lead(self, lease: Lease, asked_at: Duration) -> None:
+        mailbox = Mailbox()
+        keeper = self._keeper = LeaseKeeper(self._leases, lease, asked_at, self._ttl, mailbox.wake)
+        self._loop = SchedulerLoop(self._settings, self._outside, keeper, mailbox, self._inbox_buffer)
+        if self._paused.is_set():
+            self._loop.pause()
+        if self._stopped.is_set():
+            self._loop.stop()
+        keeper.start()
+        # From the last sign of life of the leader before, as this process saw it.
+        silence = None if self._seen is None else (monotonic() - self._seen[1]) / SECOND
+        self._outside.meter.leading(lease.term, silence)
+        log.info("leading", term=lease.term, holder=lease.holder, zone_rules=rules_in_use().words)
+        self._redis.leading(lease.term)
+        self._zones.leading(lease.term, None if self._seen is None else self._seen[0])
+        try:
+            self._loop.run()
+        except LeaseLost as exc:
+            log.error("stepped down", term=lease.term, reason=str(exc))
+        except StoreUnavailable as exc:
+            log.error("stepped down", term=lease.term, reason=f"database away: {exc}")
+            self._stopped.wait(_POLL_SECONDS)
+        except ItineraryError:
+            log.exception("stepped down", term=lease.term)
+            self._stopped.wait(self._ttl / SECOND)
+        finally:
+            self._outside.meter.standing_by()
+            self._loop = None
+            # Whatever ended the loop, its threads are done: a standby need not wait for the ttl.
+            keeper.stop(resign=True)
+            log.info("left the lead", term=lease.term)

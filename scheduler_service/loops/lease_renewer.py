@@ -1,0 +1,170 @@
+"""Keeps the lease confirmed, and tells the time by the database's clock.
+
+Owns one thread and, through its store, one connection. The leader trusts the lease only within `ttl - margin` of its
+own monotonic clock, measured from before it asked; unconfirmed means not leader.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from itinerary.protocol.errors import LeaseLost, StoreUnavailable
+from itinerary.protocol.instants import SECOND, Duration, Instant
+from scheduler_service.core.model import Lease
+from scheduler_service.loops.mailbox import monotonic
+from scheduler_service.ports.leases import LeaseStore
+
+log = structlog.get_logger(__name__)
+
+# More than this between two renewals is no drift: somebody set the database's clock.
+_JUMP: Final = 2 * SECOND
+# A host whose clock is faster than the database's loses what it is ahead at a five-hundredth of the speed of time.
+_SLEW: Final = 500
+# A loop that has not come round for so long is stuck: better a standby than a leader who only keeps the lease.
+_STUCK_AFTER: Final = 60 * SECOND
+
+
+def renewed_every(ttl: Duration) -> Duration:
+    """How often a lease is renewed: three tenths of its ttl, 1.5 s of 5 s."""
+    return ttl * 3 // 10
+
+
+class LeaseKeeper:
+    """Renews one lease from a thread of its own until it is stopped or lost."""
+
+    def __init__(
+        self,
+        store: LeaseStore,
+        lease: Lease,
+        asked_at: Duration,
+        ttl: Duration,
+        on_loss: Callable[[], None],
+        clock: Callable[[], Duration] = monotonic,
+    ) -> None:
+        self._store = store
+        self._lease = lease
+        self._ttl = ttl
+        self._margin = ttl // 5
+        self._on_loss = on_loss
+        self._clock = clock
+        self._lost = threading.Event()
+        self._stopped = threading.Event()
+        self._passed_at: Duration | None = None
+        self._writer_stuck_for: Callable[[], Duration] = lambda: 0
+        # (monotonic time before the last successful question, and of its answer; the database's time, and how far
+        # ahead of that this leader was)
+        self._confirmed = (asked_at, clock(), lease.now, 0)
+        self._jumped: Duration = 0
+        self._behind = False
+        self._thread = threading.Thread(target=self._renew, name="lease-keeper", daemon=True)
+
+    @property
+    def lease(self) -> Lease:
+        """The lease that is kept."""
+        return self._lease
+
+    def start(self) -> None:
+        """Begin to renew."""
+        self._thread.start()
+
+    def trusted(self) -> bool:
+        """Whether this process may still act as the leader."""
+        return not self._lost.is_set() and self._clock() < self._confirmed[0] + self._ttl - self._margin
+
+    def check(self) -> None:
+        """Return where this process may still act as the leader; LeaseLost where it may not."""
+        if not self.trusted():
+            raise LeaseLost(f"term {self.lease.term} is not confirmed any more")
+
+    def now(self) -> Instant:
+        """The database's time at the last renewal plus monotonic time since; it never runs backwards."""
+        return self._now_at(self._clock())
+
+    def _now_at(self, clock: Duration) -> Instant:
+        _, answered_at, database_now, ahead = self._confirmed
+        since = clock - answered_at
+        return database_now + since + (ahead if ahead > _JUMP else max(0, ahead - since // _SLEW))
+
+    @property
+    def passed_at(self) -> Duration | None:
+        """When the loop last came round, by the monotonic clock; None before its first time."""
+        return self._passed_at
+
+    def loop_passed(self) -> None:
+        """The loop came round; from the first time on it must do so again within a minute."""
+        self._passed_at = self._clock()
+
+    def give_up(self, why: str) -> None:
+        """Trust the lease no more, and let it lapse."""
+        log.error("lease given up", term=self._lease.term, why=why)
+        self._give_up()
+
+    def watch_writer(self, stuck_for: Callable[[], Duration]) -> None:
+        """Give the lease up too where the leader has tried one write or read for a minute."""
+        self._writer_stuck_for = stuck_for
+
+    def stop(self, *, resign: bool) -> None:
+        """Stop renewing; with `resign` a standby may take over at once. Nobody here acts by the lease from now on."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=self._ttl / SECOND)
+        may_resign = self.trusted()
+        if resign:
+            # A thread that outlives the loop must not go on while another leads.
+            self._lost.set()
+        if resign and may_resign:
+            try:
+                self._store.resign(self._lease)
+            except (StoreUnavailable, LeaseLost) as exc:
+                log.warning("lease not resigned", term=self._lease.term, error=str(exc))
+
+    def confirm(self) -> None:
+        """Renew once; raises LeaseLost or StoreUnavailable."""
+        asked_at = self._clock()
+        lease = self._store.renew(self._lease, self._ttl)
+        answered_at = self._clock()
+        ahead = self._now_at(answered_at) - lease.now
+        self._follow(-ahead)
+        self._confirmed = (asked_at, answered_at, lease.now, max(0, ahead))
+
+    def _follow(self, ahead: Duration) -> None:
+        """A clock that is set back is not followed, unless that takes back a jump ahead: then a new term begins.
+
+        Hours that were lived through are not lived again, hours that were jumped over are.
+        """
+        if ahead > _JUMP:
+            log.warning("the database's clock jumped ahead", seconds=ahead // SECOND)
+            self._jumped += ahead
+        elif ahead < -_JUMP and -ahead <= self._jumped + _JUMP:
+            raise LeaseLost(f"the database's clock had jumped ahead and came back by {-ahead // SECOND} s")
+        elif ahead < -_JUMP and not self._behind:
+            log.warning("the database's clock was set back and is not followed", seconds=-ahead // SECOND)
+        self._behind = ahead < -_JUMP
+
+    def _renew(self) -> None:
+        wait = renewed_every(self._ttl)
+        while not self._stopped.wait(wait / SECOND):
+            if self._passed_at is not None and self._clock() - self._passed_at > _STUCK_AFTER:
+                log.error("loop stands still", term=self._lease.term, stuck_s=_STUCK_AFTER // SECOND)
+                return self._give_up()
+            if self._writer_stuck_for() > _STUCK_AFTER:
+                log.error("writer stands still", term=self._lease.term, stuck_s=_STUCK_AFTER // SECOND)
+                return self._give_up()
+            try:
+                self.confirm()
+                wait = renewed_every(self._ttl)
+            except LeaseLost as exc:
+                log.error("lease lost", term=self._lease.term, error=str(exc))
+                return self._give_up()
+            except StoreUnavailable as exc:
+                log.warning("lease not confirmed", term=self._lease.term, error=str(exc))
+                wait = self._ttl // 10
+                if not self.trusted():
+                    return self._give_up()
+        return None
+
+    def _give_up(self) -> None:
+        self._lost.set()
+        self._on_loss()

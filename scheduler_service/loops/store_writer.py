@@ -1,0 +1,240 @@
+"""The leader's writes: what will be published is moved by one thread, everything else is done by another.
+
+Each goes in the loop's order: what is sent later than another message of its queue bears a greater number.
+
+A database that is away is waited for as long as the lease is trusted; a row that it will never take is set aside.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby, takewhile
+from typing import assert_never
+
+import structlog
+
+from itinerary.protocol.errors import RowRefused, StatementTimedOut, StoreUnavailable
+from itinerary.protocol.instants import Duration, Instant
+from scheduler_service.core.balancing.placements import JobsPlaced, PlaceJobs, ReadRebalance, RebalanceRead
+from scheduler_service.core.leader.commands import (
+    Apply,
+    MakeRuns,
+    MoveRuns,
+    ReadJobs,
+    ReadRuns,
+    RecordStatistics,
+    Republish,
+    StoreEffect,
+)
+from scheduler_service.core.leader.poll_state import DueRead, ReadCancels, ReadDue, ReadExpired, ReadOverdue
+from scheduler_service.core.leader.results import (
+    Applied,
+    Feedback,
+    JobsRead,
+    RunsMade,
+    RunsMoved,
+    RunsRead,
+    RunsRenewed,
+)
+from scheduler_service.loops.command_thread import EffectThread
+from scheduler_service.loops.commit_order import MoveOrder
+from scheduler_service.loops.lease_renewer import LeaseKeeper
+from scheduler_service.loops.mailbox import Mailbox, monotonic
+from scheduler_service.loops.placement_log import log_placed
+from scheduler_service.loops.write_groups import Group, grouped, merged
+from scheduler_service.ports.stores import LeaderStore
+
+log = structlog.get_logger(__name__)
+
+_FIRST_MOVES, _MOST_MOVES = 250, 500
+_LOOK_AT_LEASE = 0.2
+_FEW = 100
+
+# Reads that are asked again by time, or whose asker has gone by then: none keeps the writes behind it waiting.
+_GIVEN_UP = (ReadDue, ReadOverdue, ReadExpired, ReadCancels, ReadRebalance)
+
+Move = MoveRuns | Republish
+Answers = list[Feedback]
+
+
+class StoreSyncer:
+    """Carries out StoreEffects and reports what came of them."""
+
+    def __init__(
+        self,
+        store: LeaderStore,
+        keeper: LeaseKeeper,
+        mailbox: Mailbox,
+        since: Instant | None,
+        stopping: threading.Event,
+        on_crash: Callable[[BaseException], None],
+        at_once: Callable[[Callable[[Group], Answers], Sequence[Group]], Iterator[Answers]] = map,
+    ) -> None:
+        self._store = store
+        self._keeper = keeper
+        self._mailbox = mailbox
+        self._since = since
+        self._stopping = stopping
+        self._at_once = at_once
+        self._order = MoveOrder()
+        self._begun: dict[int, Duration] = {}
+        self._writer: EffectThread[StoreEffect] = EffectThread("run-syncer", self.carry_out, on_crash, are_few)
+        self._mover: EffectThread[tuple[int, Move]] = EffectThread("run-mover", self._move_in_order, on_crash)
+        self.threads = (self._writer, self._mover)
+
+    def put(self, effect: StoreEffect) -> None:
+        """Queue one effect; only the loop's thread may."""
+        if isinstance(effect, Move):
+            self._mover.put((self._order.before(effect, self._writer.done), effect))
+        else:
+            self._order.hand(effect, self._writer.done)
+            self._writer.put(effect)
+
+    def backlog(self) -> int:
+        """How many effects are queued or in hand."""
+        return self._writer.backlog() + self._mover.backlog()
+
+    def carry_out(self, effects: list[StoreEffect]) -> None:
+        """Do these, in order, and say what came of them; returns when all are done."""
+        for group in grouped(merged(effects)):
+            self._tell(self._until_done(group))
+
+    def move(self, moves: Sequence[Move]) -> None:
+        """Move these runs and say so in order; where many fall due at once, those that go first soon."""
+        for answers in self._at_once(self._until_done, [[move] for move in in_growing_parts(moves)]):
+            self._tell(answers)
+
+    def _move_in_order(self, orders: list[tuple[int, Move]]) -> None:
+        while orders:
+            while not self._writer.wait_until_done(orders[0][0], _LOOK_AT_LEASE):
+                self._keeper.check()
+            free = list(takewhile(lambda order: order[0] <= self._writer.done, orders))
+            self.move([move for _, move in free])
+            orders = orders[len(free) :]
+
+    def _tell(self, answers: Answers) -> None:
+        for answer in answers:
+            self._log(answer)
+            self._mailbox.put(answer)
+
+    def stuck_for(self) -> Duration:
+        """How long the oldest group in hand has been tried."""
+        return max((monotonic() - begun for begun in list(self._begun.values())), default=0)
+
+    def _until_done(self, group: Group) -> Answers:
+        me = threading.get_ident()
+        self._begun[me] = monotonic()
+        try:
+            return self._tried(group)
+        finally:
+            self._begun.pop(me, None)
+
+    def _tried(self, group: Group) -> Answers:
+        delay = 0.05
+        while True:
+            self._keeper.check()
+            try:
+                return self._do(group)
+            except RowRefused as exc:
+                if len(group) == 1:
+                    log.error("row set aside", effect=type(group[0]).__name__, error=str(exc))
+                    return []
+                return [answer for effect in group for answer in self._until_done([effect])]
+            except StoreUnavailable as exc:
+                if self._gives_up(group[0], exc):
+                    return []
+            if self._stopping.wait(delay):
+                time.sleep(delay)  # told to stop, it has until the lease ends, and must not ask without a rest
+            delay = min(delay * 2, 1.0)
+
+    @staticmethod
+    def _gives_up(effect: StoreEffect, exc: StoreUnavailable) -> bool:
+        name, too_slow = type(effect).__name__, isinstance(exc, StatementTimedOut)
+        if too_slow and isinstance(effect, _GIVEN_UP):
+            log.error("read given up: the database takes too long for it", effect=name, error=str(exc))
+        elif too_slow:
+            log.error("the database takes too long for it, trying again", effect=name, error=str(exc))
+        elif not isinstance(effect, RecordStatistics):
+            log.warning("database away, trying again", effect=name, error=str(exc))
+        return isinstance(effect, RecordStatistics) or (too_slow and isinstance(effect, _GIVEN_UP))
+
+    def _do(self, group: Group) -> Answers:
+        if len(group) == 1:
+            answers = [self._done(group[0])]
+        else:
+            with self._store.together(self._keeper.lease):
+                answers = [self._done(effect) for effect in group]
+        return [answer for answer in answers if answer is not None]
+
+    def _log(self, answer: Feedback) -> None:
+        term = self._keeper.lease.term
+        match answer:
+            case RunsMoved(released=released, refused=refused):
+                log.info("runs released", count=len(released), refused=len(refused), term=term)
+            case RunsRenewed(released=released, cause=cause):
+                log.info("runs republished", count=len(released), cause=cause, term=term)
+            case JobsPlaced():
+                log_placed(answer)
+
+    def _done(self, effect: StoreEffect) -> Feedback | None:
+        """What came of it, where the loop must know."""
+        store, lease = self._store, self._keeper.lease
+        match effect:
+            case MakeRuns():
+                existing = store.make_runs(lease, effect)
+                return RunsMade(existing) if existing else None
+            case MoveRuns(releases=releases):
+                moved = store.move_runs(lease, releases, self._keeper.now())
+                return RunsMoved(moved.released, moved.refused)
+            case Republish(releases=releases, cause=cause):
+                renewed = store.renew_publish(lease, releases)
+                return RunsRenewed(renewed.released, renewed.refused, cause)
+            case Apply():
+                return Applied(effect, store.apply(lease, effect))
+            case ReadRuns(run_ids=run_ids):
+                return RunsRead(run_ids, tuple(store.read_runs(run_ids)))
+            case ReadDue(until=until, limit=limit):
+                due = tuple(store.due_runs(until, limit))
+                return DueRead(due, full=len(due) >= limit)
+            case ReadOverdue(until=until, limit=limit, after=after):
+                overdue = store.overdue_runs(until, limit, after)
+                return overdue if overdue.runs else None
+            case ReadExpired(until=until, limit=limit, after=after):
+                expired = store.expired_runs(until, limit, after)
+                return expired if expired.runs else None
+            case ReadCancels(limit=limit, after=after):
+                requests = store.cancel_requests(limit, after)
+                return requests if requests.runs else None
+            case ReadJobs(job_ids=job_ids):
+                return JobsRead(tuple(store.histories_of(job_ids, self._since)))
+            case PlaceJobs():
+                return JobsPlaced(effect, store.place_jobs(lease, effect))
+            case ReadRebalance(asked=asked):
+                return RebalanceRead(asked, store.last_rebalance())
+            case RecordStatistics():
+                store.record_statistics(effect)
+                return None
+            case _:
+                assert_never(effect)
+
+
+def are_few(effects: list[StoreEffect]) -> bool:
+    """Whether these are few reports, for which nobody waits: a transaction costs as much for one as for many."""
+    reports = [effect for effect in effects if isinstance(effect, Apply)]
+    return len(reports) == len(effects) and sum(len(one.transitions) for one in reports) < _FEW
+
+
+def in_growing_parts(moves: Sequence[Move]) -> list[Move]:
+    """The same moves in transactions that are small at first, so that the first messages need not wait for all."""
+    parts: list[Move] = []
+    for kind, neighbours in groupby(moves, type):
+        if kind is Republish:
+            parts += neighbours
+            continue
+        releases = [release for move in neighbours for release in move.releases]
+        at = 0
+        while at < len(releases):
+            size = min(_FIRST_MOVES << len(parts) // 2, _MOST_MOVES)  # they are carried out two at a time
+            parts.append(MoveRuns(tuple(releases[at : at + size])))
+            at += size
+    return parts

@@ -1,0 +1,218 @@
+"""The leader's figures for Prometheus, by the names of the outside contract. No label holds a run id."""
+
+from collections import Counter as CountOf
+from collections.abc import Sequence
+from typing import Final, assert_never
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from itinerary.protocol.instants import MILLISECOND, SECOND, Duration, Instant
+from scheduler_service.core.contract.pruning import Past
+from scheduler_service.core.leader.commands import Apply, Effect
+from scheduler_service.core.leader.poll_state import PAUSE
+from scheduler_service.core.leader.queries import alive_workers, oldest_due
+from scheduler_service.core.leader.state import SchedulerState
+from scheduler_service.core.model import MisfirePolicy, Overlap, ReleasedRun
+from scheduler_service.core.run_state import FINAL, Event
+from scheduler_service.core.schedules.zone_rules import rules_in_use
+from scheduler_service.metrics.bulk_histogram import BulkHistogram
+from scheduler_service.metrics.notices import NoticeMetrics
+from scheduler_service.metrics.placement import PlacementMetrics
+
+_FINE: Final = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
+_LONG: Final = (0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0)
+
+
+class PrometheusMeter:
+    """One registry of its own, so that several leaders in one process (tests) do not meet."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._is_leader = self._gauge("scheduler_is_leader", "1 while this process leads")
+        self._term = self._gauge("scheduler_leader_term", "The term of the lease held last")
+        self._failover = self._gauge(
+            "scheduler_failover_seconds", "From the last renewal of the leader before to this one's takeover"
+        )
+        self._stale = self._counter("scheduler_stale_runs_total", "Due runs that the guarded move refused", "cause")
+        self._index_runs = self._gauge("scheduler_index_runs", "Coming runs in the index")
+        self._rebuild = self._histogram("scheduler_index_rebuild_seconds", "Time to build the index", _FINE)
+        self._iteration = self._histogram("scheduler_iteration_seconds", "Time of one pass of the loop", _FINE)
+        self._delay = self._bulk("scheduler_dispatch_delay_seconds", "From due to taken by the broker", _FINE)
+        self._oldest = self._gauge(
+            "scheduler_oldest_due_seconds", "How long the oldest due run has waited to be started"
+        )
+        self._runs = self._counter("scheduler_runs_total", "Runs that reached a final state", "state")
+        self._active = self._gauge("scheduler_runs_active", "Runs that are not final and known to the leader")
+        self._pending = self._gauge(
+            "scheduler_queue_pending_runs", "Runs sent to the queue and not started yet, as the leader knows", "queue"
+        )
+        self._inbox_lag = self._gauge("scheduler_inbox_lag_seconds", "How far the reading of the inbox is behind")
+        self._workers = self._gauge("scheduler_workers_alive", "Worker processes that the leader hears")
+        self._duration = self._bulk("scheduler_run_duration_seconds", "From started to finished", _LONG)
+        self._misfires = self._counter("scheduler_misfires_total", "Occurrences that came too late to run", "policy")
+        self._skips = self._counter("scheduler_skips_total", "Runs skipped", "reason")
+        self._republished = self._counter("scheduler_republished_total", "Messages sent again", "cause")
+        self._ignored = self._counter("scheduler_events_ignored_total", "Reports that changed nothing", "cause")
+        self._dead = self._counter("scheduler_inbox_dead_total", "Inbox entries set aside")
+        self._lost = self._counter("scheduler_lost_runs_total", "Attempts whose worker was not heard of any more")
+        self._pruned = self._counter("scheduler_pruned_rows_total", "Rows deleted because they were old", "table")
+        self._swept = self._gauge(
+            "scheduler_swept_timestamp_seconds",
+            "When the last whole sweep of what is old ended, since 1970; 0: unknown",
+        )
+        self._without_redis = self._gauge(
+            "scheduler_without_redis",
+            "1 while this process leads and has not reached Redis or broker for three ttls",
+        )
+        self._redis_differs = self._gauge(
+            "scheduler_redis_differs", "1 while this process stands by with another Redis or broker than the leader's"
+        )
+        self._zones_differ = self._gauge(
+            "scheduler_zone_rules_differ", "1 while this process stands by with other zone rules than the leader's"
+        )
+        self._jobs_refused = self._gauge(
+            "scheduler_refused_jobs", "Jobs that this leader cannot read, as of a newer release, and does not plan"
+        )
+        rules = rules_in_use()
+        self._gauge(
+            "scheduler_zone_rules_info", "The zone rules of this process: IANA version and source", "version", "source"
+        ).labels(rules.version, rules.source).set(1)
+        self._placement = PlacementMetrics(self._registry)
+        self.notices = NoticeMetrics(self._registry)
+        self._oldest_at = 0
+        # A counter that first shows itself at 1 has never grown, to whoever asks for its rate.
+        for state in sorted(FINAL):
+            self._runs.labels(state.value)
+        for policy in MisfirePolicy:
+            self._misfires.labels(policy.value)
+        for past in Past:
+            self._pruned.labels(past.value)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(name, text, labels, registry=self._registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(name, text, labels, registry=self._registry)
+
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
+        return Histogram(name, text, buckets=buckets, registry=self._registry)
+
+    def _bulk(self, name: str, text: str, buckets: tuple[float, ...]) -> BulkHistogram:
+        return BulkHistogram(name, text, buckets, self._registry)
+
+    def leading(self, term: int, silence: float | None) -> None:
+        """See Meter."""
+        if silence is not None:
+            self._failover.set(silence)
+        self._is_leader.set(1)
+        self._term.set(term)
+
+    def standing_by(self) -> None:
+        """See Meter."""
+        self._is_leader.set(0)
+        # What this process knew as the leader is another's to tell now.
+        for gauge in (self._index_runs, self._oldest, self._active, self._workers, self._inbox_lag):
+            gauge.set(0)
+        self._pending.clear()
+        self._placement.forget()
+
+    def without_redis(self, away: bool) -> None:
+        """See Meter."""
+        self._without_redis.set(away)
+
+    def redis_differs(self, differs: bool) -> None:
+        """See Meter."""
+        self._redis_differs.set(differs)
+
+    def zone_rules_differ(self, differ: bool) -> None:
+        """See Meter."""
+        self._zones_differ.set(differ)
+
+    def jobs_refused(self, number: int) -> None:
+        """See Meter."""
+        self._jobs_refused.set(number)
+
+    def iterated(self, state: SchedulerState, seconds: float, effects: Sequence[Effect]) -> None:
+        """See Meter."""
+        self._iteration.observe(seconds)
+        self._active.set(state.runs.active())
+        self._index_runs.set(len(state.index))
+        if state.last_iteration_at - self._oldest_at >= SECOND:
+            self._oldest_at = state.last_iteration_at
+            oldest = oldest_due(state, state.last_iteration_at)
+            self._oldest.set(0 if oldest is None else (state.last_iteration_at - oldest) / SECOND)
+            self._inbox_lag.set(_inbox_lag(state, state.last_iteration_at) / SECOND)
+            self._workers.set(alive_workers(state, state.last_iteration_at))
+            for queue, pending in state.runs.pending.items():
+                self._pending.labels(queue).set(pending)
+        for effect in effects:
+            if isinstance(effect, Apply):
+                self._applied(effect)
+        self._placement.show(state)
+        self._count(state)
+
+    def _applied(self, batch: Apply) -> None:
+        for state, number in CountOf(change.to for change in batch.transitions).items():
+            if state in FINAL:
+                self._runs.labels(state.value).inc(number)
+        self._duration.observe(
+            max(0, change.at - change.started_at) / SECOND
+            for change in batch.transitions
+            if change.started_at is not None and change.event is not Event.START
+        )
+
+    def _count(self, state: SchedulerState) -> None:
+        for (name, label), number in state.counts.items():
+            match name:
+                case "ignored":
+                    self._ignored.labels(label).inc(number)
+                case "stale":
+                    self._stale.labels(label).inc(number)
+                case "skip":
+                    self._skips.labels(label).inc(number)
+                case "misfire":
+                    self._misfires.labels(label).inc(number)
+                case "republished":
+                    self._republished.labels(label).inc(number)
+                case "lost":
+                    self._lost.inc(number)
+                case "placed" | "rebalanced":
+                    self._placement.count(name, label, number)
+                case _:
+                    assert_never(name)
+        state.counts.clear()
+
+    def placed(self, count: int, seconds: float) -> None:
+        """See PlacementMeter."""
+        self._placement.placed(count, seconds)
+
+    def rebuilt(self, seconds: float) -> None:
+        """See Meter."""
+        self._rebuild.observe(seconds)
+
+    def published(self, runs: Sequence[ReleasedRun], at: Instant) -> None:
+        """See Meter. What was asked for to wait behind other runs is not late when it goes out."""
+        self._delay.observe(max(0, at - run.due_at) / SECOND for run in runs if run.overlap != Overlap.QUEUE_ALL)
+
+    def buried(self) -> None:
+        """See Meter."""
+        self._dead.inc()
+
+    def pruned(self, past: Past, rows: int) -> None:
+        """See Meter."""
+        self._pruned.labels(past.value).inc(rows)
+
+    def swept(self, ended_at: Instant) -> None:
+        """See Meter."""
+        self._swept.set(ended_at / SECOND)
+
+    def exposition(self) -> str:
+        """See Meter."""
+        return generate_latest(self._registry).decode()
+
+
+def _inbox_lag(state: SchedulerState, now: Instant) -> Duration:
+    """How far the reading is behind, by the time in an entry's id: 0 at the end, growing while Redis is away."""
+    milliseconds = int(state.position.partition("-")[0] or 0)
+    behind = now - max(state.since, state.listened.until, milliseconds * MILLISECOND)
+    return behind if behind > PAUSE else 0

@@ -1,0 +1,49 @@
+"""What a translation gives for each entry: a job and how it differs, or why it cannot be moved. Values only."""
+
+import re
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from itinerary.protocol.errors import BadValue, BadValues
+from itinerary.protocol.instants import Instant
+from scheduler_service.core.contract.job_json import read_job
+from scheduler_service.core.contract.job_warnings import job_warnings
+from scheduler_service.core.model import Job
+
+_LONGEST: Final = 100
+_FOREIGN: Final = re.compile(r"[^A-Za-z0-9._]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """One entry: `name` is what it is called where it comes from. `refused` says why there is no `body`."""
+
+    name: str
+    body: Mapping[str, Any] | None = None
+    differences: tuple[str, ...] = ()
+    refused: str | None = None
+
+
+class CannotMove(Exception):
+    """This entry has no equal here; the text says why."""
+
+
+def checked(name: str, body: Mapping[str, Any], differences: tuple[str, ...], now: Instant) -> tuple[Moved, Job | None]:
+    """The entry with its job, or refused for what the service would refuse."""
+    try:
+        job, warnings = read_job(body, made_at=now)
+    except BadValues as exc:
+        return Moved(name, refused="; ".join(str(error) for error in exc.errors)), None
+    except BadValue as exc:
+        return Moved(name, refused=str(exc)), None
+    return Moved(name, dict(body), (*differences, *warnings, *job_warnings(job, now))), job
+
+
+def job_id_of(name: str, taken: Container[str], otherwise: str) -> str:
+    """A job id that is like the name, and not taken."""
+    plain = _FOREIGN.sub("-", name).strip("-._")[:_LONGEST].strip("-._") or otherwise
+    number, found = 2, plain
+    while found in taken:
+        number, found = number + 1, f"{plain}-{number}"
+    return found

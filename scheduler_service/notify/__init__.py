@@ -1,0 +1,1 @@
+"""The ways to people: mail and webhooks."""

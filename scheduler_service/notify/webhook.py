@@ -1,0 +1,70 @@
+"""A webhook as a Target: one signed POST by the Standard Webhooks convention, to a checked address, never redirected.
+
+Signed is `id.timestamp.body` with HMAC-SHA256; the receiver tells repetitions by `webhook-id`, which every try bears.
+"""
+
+import base64
+import hashlib
+import hmac
+import re
+from collections.abc import Callable
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from itinerary.net import safe_http
+from itinerary.net.safe_http import CallFailed, CallRefused, Reach
+from itinerary.protocol.instants import SECOND, Instant
+from itinerary.version import VERSION
+from scheduler_service.ports.notices import Delivery, DeliveryFailed, DeliveryRefused
+
+TIMEOUT: Final = 10.0
+_GONE: Final = 410
+_TELLING: Final = 5
+"""Shorter pieces of an address are words such as `hook`, and no secrets."""
+
+
+class Webhook:
+    """A URL that takes notifications."""
+
+    def __init__(self, url: str, key: bytes, *, private: bool, clock: Callable[[], Instant]) -> None:
+        self._url = url
+        self._key = key
+        self._reach = Reach(private, "ITINERARY_NOTIFY_ALLOW_PRIVATE=true", redirects=0)
+        self._clock = clock
+
+    @property
+    def name(self) -> str:
+        """The host, and which of its URLs: a path or query may be a secret."""
+        return f"{urlsplit(self._url).hostname}#{hashlib.sha256(self._url.encode()).hexdigest()[:8]}"
+
+    def deliver(self, delivery: Delivery) -> str:
+        """See Target."""
+        timestamp = self._clock() // SECOND
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": f"itinerary/{VERSION}",
+            "webhook-id": delivery.message_id,
+            "webhook-timestamp": str(timestamp),
+            "webhook-signature": signature(self._key, delivery.message_id, timestamp, delivery.body),
+        }
+        try:
+            answer = safe_http.call(self._url, "POST", headers, delivery.body, TIMEOUT, self._reach)
+        except CallRefused as exc:
+            raise DeliveryRefused(str(exc)) from exc
+        except CallFailed as exc:
+            raise (DeliveryRefused if exc.status == _GONE else DeliveryFailed)(self._bare(str(exc))) from exc
+        return f"answered {answer['status']}"
+
+    def _bare(self, words: str) -> str:
+        """What came back, without the path and the query that many a server repeats: they may be secrets."""
+        parts = urlsplit(self._url)
+        pieces = {piece for piece in re.split("[/?&=]", f"{parts.path}?{parts.query}") if len(piece) >= _TELLING}
+        for piece in sorted({*pieces, *map(unquote, pieces)}, key=len, reverse=True):
+            words = words.replace(piece, "***")
+        return words
+
+
+def signature(key: bytes, message_id: str, timestamp: int, body: str) -> str:
+    """The `webhook-signature` of a body: version 1, then the MAC in base64."""
+    signed = hmac.digest(key, f"{message_id}.{timestamp}.{body}".encode(), "sha256")
+    return f"v1,{base64.b64encode(signed).decode()}"

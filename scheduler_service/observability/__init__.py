@@ -1,0 +1,1 @@
+"""Logs, traces and the port of the leader."""

@@ -1,0 +1,85 @@
+"""A leader's own small HTTP port: whether the process makes progress, and its figures. Off unless a port is set.
+
+Promises: `/healthz` says 503 once a leader or standby has shown no sign of progress for SILENT_FOR, so that whoever
+started it may start it anew; a database or Redis that is away is no reason for that. Reads only, keeps no state.
+"""
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final
+
+from itinerary.protocol.errors import ItineraryError
+from itinerary.protocol.instants import MINUTE, SECOND, Duration
+
+SILENT_FOR: Final = MINUTE
+"""As long as a leader's loop may stand still before its lease is given up."""
+
+_METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@contextmanager
+def leader_port(
+    host: str, port: int, silent_for: Callable[[], Duration], exposition: Callable[[], str]
+) -> Iterator[int]:
+    """Answer on host:port (0: any free one, given back) inside the block; ItineraryError where it is taken."""
+    try:
+        server = _server(host)((host, port), _handler(silent_for, exposition))
+    except OSError as exc:
+        message = f"port {port} of {host} cannot be listened on ({exc.strerror}); set another ITINERARY_METRICS_PORT"
+        raise ItineraryError(message) from exc
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.3}, name="leader-port")
+    thread.start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def _server(host: str) -> type[ThreadingHTTPServer]:
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+        block_on_close = False
+        address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+
+    return Server
+
+
+def _handler(silent_for: Callable[[], Duration], exposition: Callable[[], str]) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        timeout = 5  # for a client that says nothing
+        server_version = sys_version = ""
+
+        def do_GET(self) -> None:
+            match self.path.partition("?")[0]:
+                case "/healthz":
+                    self._answer(*_health(silent_for()))
+                case "/metrics":
+                    self._answer(200, _METRICS_TYPE, exposition())
+                case _:
+                    self._answer(404, "text/plain; charset=utf-8", "here are /healthz and /metrics\n")
+
+        def _answer(self, status: int, kind: str, text: str) -> None:
+            body = text.encode()
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Cache-Control", "no-store")
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """A probe each few seconds is nothing to log."""
+
+    return Handler
+
+
+def _health(silent: Duration) -> tuple[int, str, str]:
+    alive = silent <= SILENT_FOR
+    said = {"status": "ok" if alive else "stands still", "silent_seconds": round(silent / SECOND, 3)}
+    return 200 if alive else 503, "application/json", json.dumps(said)

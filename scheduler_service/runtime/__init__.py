@@ -1,0 +1,1 @@
+"""Processes: supervision, children, console, addresses, the run file."""

@@ -1,0 +1,58 @@
+"""What `itinerary up` writes down about itself in the data folder, and the lock that makes it the only one there.
+
+Owns `run.json` (addresses, ports, pids; for other commands and for the next start) and `up.lock`. Never holds a
+password.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from itinerary.protocol.errors import ItineraryError
+from scheduler_service.runtime.private_files import private_folder, private_opener, write_private
+
+RUN_FILE: Final = "run.json"
+LOCK_FILE: Final = "up.lock"
+REDIS_FILE: Final = "redis.url"
+"""The address of the Redis that `up` runs, password included; readable by the account that runs it alone."""
+
+
+class AlreadyUp(ItineraryError):
+    """Another `itinerary up` uses the data folder; its owner stops it or chooses another folder."""
+
+
+@contextmanager
+def only_one(data_dir: Path) -> Iterator[None]:
+    """Inside, no other `up` runs on `data_dir`; AlreadyUp where one does. The lock goes with the process."""
+    private_folder(data_dir)
+    with open(data_dir / LOCK_FILE, "a+", opener=private_opener) as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            held.seek(0)
+            holder = held.read().strip() or "unknown"
+            raise AlreadyUp(
+                f"another `itinerary up` (pid {holder}) runs on {data_dir}: stop it, or give --data-dir"
+            ) from None
+        held.truncate(0)
+        held.write(f"{os.getpid()}\n")
+        held.flush()
+        yield
+
+
+def read_run(data_dir: Path) -> dict[str, Any]:
+    """What the last `up` wrote; empty where there is nothing readable."""
+    try:
+        written = json.loads((data_dir / RUN_FILE).read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return written if isinstance(written, dict) else {}
+
+
+def write_run(data_dir: Path, content: Mapping[str, Any]) -> None:
+    """Replace what is written, so that a reader sees the old or the new whole."""
+    write_private(data_dir / RUN_FILE, json.dumps(content, indent=2) + "\n")

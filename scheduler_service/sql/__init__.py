@@ -1,0 +1,1 @@
+"""The database: engine, tables, rows, and every store but what only the leader writes."""

@@ -1,0 +1,101 @@
+"""Totals of lists in SQL: exact while a walk of MOST rows through an index ends, else "more than". Only reads.
+
+Promises: a count reads at most MOST + 1 rows of each state asked for, however long the history. Each walk is narrowed
+by one index alone; what else the filter asks is judged on the rows of that walk.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Select, Text, and_, func, literal_column, select, true
+
+from scheduler_service.core.run_state import ACTIVE, FINAL, RunState
+from scheduler_service.ports.history import Total
+from scheduler_service.ports.stores import RunFilter
+from scheduler_service.sql.database import Dialect
+from scheduler_service.sql.jobs import job_conditions
+from scheduler_service.sql.tables import ENDED_OTHERWISE, IS_LED, among, jobs, runs, stands
+
+MOST: Final = 10_000
+_R: Final = runs.c
+_BY_TIME: Final = (_R.scheduled_at.desc(), _R.id.desc())
+_BY_QUEUE: Final = (_R.standing, _R.queue, _R.priority, _R.due_at, _R.id)
+
+
+def runs_total(wanted: RunFilter) -> list[Select[Any]]:
+    """One statement for each index to walk; each gives (rows walked, rows that match)."""
+    states = frozenset(wanted.states)
+    if not states:
+        return [_walk(_by_time(wanted), true(), wanted)]
+    walks = [_walk(_ended_so(state, wanted), true(), wanted) for state in sorted(states & FINAL - {RunState.COMPLETED})]
+    if RunState.COMPLETED in states:
+        walks.append(_walk(_by_time(wanted), among(_R.state, frozenset({RunState.COMPLETED})), wanted))
+    if active := states & ACTIVE:
+        walks.append(_walk(_in_queue([IS_LED], wanted), among(_R.state, active), wanted, _BY_QUEUE))
+    waiting = sorted(active & {RunState.SCHEDULED, RunState.RETRYING})
+    return [*walks, *(_walk(_in_queue([stands(state)], wanted), true(), wanted, _BY_QUEUE) for state in waiting)]
+
+
+def jobs_total(tag: str | None, text: str | None, paused: bool | None, source: str | None) -> Select[Any]:
+    """The same of jobs."""
+    matches = job_conditions(tag, text, paused, source)
+    first = select(and_(~jobs.c.deleted, *matches).label("matches")).select_from(jobs).limit(MOST + 1).subquery("walk")
+    return _counted(first)
+
+
+def total_of(counted: Sequence[tuple[int, int | None]]) -> Total:
+    """The sum; `more` where a walk did not come to its end, or where there are more than MOST."""
+    found = sum(matching or 0 for _, matching in counted)
+    return Total(min(found, MOST), found > MOST or any(walked > MOST for walked, _ in counted))
+
+
+def _by_time(wanted: RunFilter) -> list[ColumnElement[bool]]:
+    if wanted.job_id is not None:
+        return [_R.job_id == wanted.job_id, *_window(wanted)]
+    return [*([_R.queue == wanted.queue] if wanted.queue is not None else []), *_window(wanted)]
+
+
+def _ended_so(state: RunState, wanted: RunFilter) -> list[ColumnElement[bool]]:
+    return [stands(state), ENDED_OTHERWISE, *_by_time(wanted)]
+
+
+def _in_queue(standing: list[ColumnElement[bool]], wanted: RunFilter) -> list[ColumnElement[bool]]:
+    return [*standing, *([_R.queue == wanted.queue] if wanted.queue is not None else [])]
+
+
+def _window(wanted: RunFilter) -> list[ColumnElement[bool]]:
+    since = [_R.scheduled_at >= wanted.since] if wanted.since is not None else []
+    return [*since, *([_R.scheduled_at < wanted.until] if wanted.until is not None else [])]
+
+
+def _walk(
+    narrowed: Sequence[ColumnElement[bool]],
+    judged: ColumnElement[bool],
+    wanted: RunFilter,
+    order: Sequence[ColumnElement[Any]] = _BY_TIME,
+) -> Select[Any]:
+    # In the order of the index, so that no planner takes the limit for a reason to scan the table.
+    of_job = [_R.job_id == wanted.job_id] if wanted.job_id is not None else []
+    of_queue = [_R.queue == wanted.queue] if wanted.queue is not None else []
+    matches = and_(judged, *of_job, *of_queue, *_window(wanted)).label("matches")
+    return _counted(
+        select(matches).select_from(runs).where(*narrowed).order_by(*order).limit(MOST + 1).subquery("walk")
+    )
+
+
+def _counted(walk: Any) -> Select[Any]:
+    one: ColumnElement[Any] = literal_column("1")
+    figures: tuple[ColumnElement[Any], ...] = (func.count(), func.count(one).filter(walk.c.matches))
+    return select(*figures).select_from(walk)
+
+
+def jobs_of_queues(dialect: Dialect, most: int) -> Select[Any]:
+    """Each queue with how many jobs that are not paused name it: one walk of the jobs, for whoever asks by hand."""
+    path: ColumnElement[Any]
+    if dialect == "sqlite":
+        path = func.json_extract(jobs.c.definition, literal_column("'$.queue'"), type_=Text)
+    else:
+        path = func.json_extract_path_text(jobs.c.definition, literal_column("'queue'"), type_=Text)
+    queue = path.label("queue")
+    counted: tuple[ColumnElement[Any], ...] = (queue, func.count())
+    return select(*counted).where(~jobs.c.deleted, ~jobs.c.paused).group_by(queue).order_by(queue).limit(most)

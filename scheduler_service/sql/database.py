@@ -1,0 +1,253 @@
+"""The one way to the database: engine, transactions, its clock, and its errors in our words.
+
+Promises: a driver's error never passes the border (StoreUnavailable or RowRefused instead); on SQLite writers of this
+process take turns in the order they came and begin with BEGIN IMMEDIATE; on PostgreSQL no statement, lock or idle
+transaction outlives its bound. Never retries: after StoreUnavailable the outcome of a write is unknown.
+"""
+
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import timedelta
+from functools import wraps
+from typing import Final, Literal, ParamSpec, TypeVar
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    exc,
+    func,
+    literal,
+    select,
+)
+
+from itinerary.protocol.errors import (
+    ItineraryError,
+    RowRefused,
+    StatementTimedOut,
+    StoreBusy,
+    StoreRefused,
+    StoreUnavailable,
+)
+from itinerary.protocol.instants import SECOND, Duration, Instant
+from scheduler_service.sql.column_types import InstantColumn
+from scheduler_service.sql.database_url import read_url
+from scheduler_service.sql.postgres import BOUNDS, WRITES, is_direct, postgres_engine
+from scheduler_service.sql.postgres import PLANNED_EACH_TIME as PLANNED_EACH_TIME
+from scheduler_service.sql.postgres import Bounds as Bounds
+from scheduler_service.sql.sqlite import sqlite_engine
+
+Dialect = Literal["sqlite", "postgresql"]
+P = ParamSpec("P")
+T = TypeVar("T")
+_UNDONE: Final = frozenset({"40P01", "40001"})  # deadlock detected, serialization failure
+_PAUSES: Final = (0.02, 0.1)
+
+
+def host_now() -> Instant:
+    """This host's clock: what SQLite goes by, since the file lives here."""
+    return time.time_ns() // 1_000
+
+
+def again_when_busy(write: Callable[P, T]) -> Callable[P, T]:
+    """A whole write, done again after a deadlock: PostgreSQL has undone it then."""
+
+    @wraps(write)
+    def patiently(*args: P.args, **kwargs: P.kwargs) -> T:
+        for pause in _PAUSES:
+            try:
+                return write(*args, **kwargs)
+            except StoreBusy:
+                time.sleep(pause * random.uniform(0.5, 1.5))
+        return write(*args, **kwargs)
+
+    return patiently
+
+
+class Database:
+    """A pool of connections to one database. Threads may share it.
+
+    On SQLite, the writes of one that `goes_first` come before those of other processes that wait.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        pool_size: int = 5,
+        bounds: Bounds = BOUNDS,
+        clock: Callable[[], Instant] = host_now,
+        queue: "WriterQueue | None" = None,
+        goes_first: bool = False,
+    ) -> None:
+        self._url, self._bounds, self._clock = read_url(url), bounds, clock
+        self._goes_first = goes_first
+        self.queue = queue or WriterQueue()
+        self._beside: list[Database] = []
+        self.dialect: Dialect = "sqlite" if self._url.get_backend_name() == "sqlite" else "postgresql"
+        self.engine: Engine = (
+            sqlite_engine(self._url, pool_size, bounds, goes_first)
+            if self.dialect == "sqlite"
+            else postgres_engine(self._url, pool_size, bounds)
+        )
+
+    def beside(self, *, bounds: Bounds | None = None) -> "Database":
+        """The same database through one connection of its own, for what must never wait for the pool.
+
+        It is closed with this one.
+        """
+        other = Database(
+            self.url,
+            pool_size=1,
+            bounds=bounds or self._bounds,
+            clock=self._clock,
+            queue=self.queue,
+            goes_first=self._goes_first,
+        )
+        self._beside.append(other)
+        return other
+
+    @property
+    def url(self) -> str:
+        """Where it is, password included."""
+        return self._url.render_as_string(hide_password=False)
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A connection for reading; each statement sees the newest committed state."""
+        with _our_errors(), self.engine.connect() as connection:
+            if self.dialect == "postgresql" and is_direct(connection):
+                connection.execution_options(isolation_level="AUTOCOMMIT")
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """One write transaction, committed at the end of the block."""
+        with self._turn(), _our_errors(), self.engine.connect() as connection:
+            connection.execution_options(**{WRITES: True})
+            with connection.begin():
+                yield connection
+
+    @contextmanager
+    def session(self) -> Iterator[Connection]:
+        """A connection of which the caller begins and ends the transactions."""
+        with _our_errors(), self.engine.connect() as connection:
+            yield connection
+
+    def now(self, plus: Duration = 0) -> ColumnElement[Instant]:
+        """The database's clock as an SQL expression, `plus` later."""
+        if self.dialect == "sqlite":
+            return literal(self._clock() + plus, InstantColumn)
+        clock = func.clock_timestamp(type_=InstantColumn)
+        if not plus:
+            return clock
+        return clock.op("+", return_type=InstantColumn())(literal(timedelta(microseconds=plus)))
+
+    def read_clock(self, connection: Connection) -> Instant:
+        """The database's clock, read."""
+        if self.dialect == "sqlite":
+            return self._clock()
+        now: Instant = connection.execute(select(self.now())).scalar_one()
+        return now
+
+    def ping(self) -> None:
+        """Return where the database answers."""
+        with self.read() as connection:
+            self.read_clock(connection)
+
+    def close(self) -> None:
+        """Close every connection, those beside too."""
+        for other in self._beside:
+            other.close()
+        self.engine.dispose()
+
+    def _turn(self) -> AbstractContextManager[None]:
+        return self.queue.turn(self._bounds.statement) if self.dialect == "sqlite" else nullcontext()
+
+
+class WriterQueue:
+    """SQLite has one writer: threads of this process take turns, first come, first served."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: deque[threading.Event] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """How many wait behind the one whose turn it is."""
+        return max(0, len(self._waiting) - 1)
+
+    @contextmanager
+    def turn(self, timeout: Duration) -> Iterator[None]:
+        """Wait up to `timeout` for this thread's turn and hold it during the block; StoreUnavailable after that."""
+        mine = threading.Event()
+        with self._lock:
+            self._waiting.append(mine)
+            self._waiting[0].set()
+        try:
+            if not mine.wait(timeout / SECOND):
+                raise StoreUnavailable("other writers of this process kept the database busy")
+            yield
+        finally:
+            with self._lock:
+                self._waiting.remove(mine)
+                if self._waiting:
+                    self._waiting[0].set()
+
+
+def can_hold(name: str) -> bool:
+    """Whether a database could hold this text at all; what it cannot hold names nothing in it."""
+    return "\x00" not in name and not any("\ud800" <= letter <= "\udfff" for letter in name)
+
+
+@contextmanager
+def savepoint(connection: Connection) -> Iterator[None]:
+    """A part of a write transaction that can be refused and undone by itself."""
+    with _our_errors(), connection.begin_nested():
+        yield
+
+
+# How PostgreSQL and libpq refuse what no waiting mends. A host name may come: a container's is known once it runs.
+_NEVER_LET_IN: Final = (
+    "authentication failed",
+    "no password supplied",
+    "no pg_hba.conf entry",
+    "does not exist",
+    "unable to open database file",
+)
+
+
+@contextmanager
+def _our_errors() -> Iterator[None]:
+    try:
+        yield
+    except (exc.DataError, exc.IntegrityError) as error:
+        raise RowRefused(_said(error)) from error
+    except (OverflowError, UnicodeEncodeError) as error:
+        raise RowRefused(f"not storable: {error}") from error
+    except exc.DBAPIError as error:
+        state = getattr(error.orig, "sqlstate", None) or ""
+        raise _kind_of(state, str(error.orig))(_said(error)) from error
+    except exc.StatementError as error:  # a parameter that the driver was not even given
+        raise RowRefused(_said(error)) from error
+    except exc.TimeoutError as error:
+        raise StoreUnavailable("every connection to the database is in use") from error
+
+
+def _kind_of(state: str, words: str) -> type[ItineraryError]:
+    if state.startswith("54"):  # a limit of the program: this row will never fit
+        return RowRefused
+    if state in _UNDONE:
+        return StoreBusy
+    if state == "57014":
+        return StatementTimedOut
+    # What refuses a connection brings no code.
+    return StoreRefused if not state and any(text in words for text in _NEVER_LET_IN) else StoreUnavailable
+
+
+def _said(error: exc.StatementError) -> str:
+    return " ".join(str(error.orig).split())[:300]

@@ -1,0 +1,68 @@
+"""Write transactions that only the present leader can commit.
+
+Promises: while such a transaction is open no other term begins (PostgreSQL: the lease row is locked FOR KEY SHARE,
+which a takeover waits for and a renewal does not; SQLite: BEGIN IMMEDIATE), and none commits for a lease that is gone.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, and_, case, false, func, select, update
+
+from itinerary.protocol.errors import LeaseLost
+from itinerary.protocol.instants import Instant
+from scheduler_service.core.model import Lease
+from scheduler_service.sql.database import Database
+from scheduler_service.sql.tables import leases
+
+
+@contextmanager
+def fenced(database: Database, lease: Lease) -> Iterator[Connection]:
+    """One write transaction of the leader; LeaseLost before anything is written if the lease is no longer this one."""
+    with database.write() as connection:
+        if not _hold(database, connection, lease):
+            raise LeaseLost(f"term {lease.term} of shard {lease.shard} is over")
+        yield connection
+
+
+def is_still(lease: Lease) -> ColumnElement[bool]:
+    """The lease row bears this term and holder, and was not resigned."""
+    return and_(
+        leases.c.shard == lease.shard,
+        leases.c.term == lease.term,
+        leases.c.holder == lease.holder,
+        leases.c.resigned == false(),
+    )
+
+
+def _hold(database: Database, connection: Connection, lease: Lease) -> bool:
+    if database.dialect == "postgresql":
+        return connection.execute(_lock(lease.shard, lease.term, lease.holder)).first() is not None
+    return _renew_along(connection, lease, database.read_clock(connection))
+
+
+@lru_cache(maxsize=8)
+def _lock(shard: int, term: int, holder: str) -> Select[Any]:
+    """Locks the lease row, and keeps the transaction's statements to the keys of the rows that they name.
+
+    Before the statistics know of the newest rows, a planner would rather read the whole table for every batch.
+    """
+    by_keys = func.set_config("enable_seqscan", "off", True)
+    held = is_still(Lease(shard, term, holder, now=0))
+    return select(leases.c.term, by_keys).where(held).with_for_update(read=True, key_share=True)
+
+
+def _renew_along(connection: Connection, lease: Lease, now: Instant) -> bool:
+    """SQLite has one writer, so a busy leader could not renew in time: each of its commits renews."""
+    expires_at = now + leases.c.ttl
+    renewed = (
+        update(leases)
+        .where(is_still(lease))
+        .values(
+            expires_at=case((leases.c.expires_at > expires_at, leases.c.expires_at), else_=expires_at),
+            renewals=leases.c.renewals + 1,
+        )
+    )
+    return connection.execute(renewed).rowcount == 1

@@ -1,0 +1,187 @@
+"""Jobs as the database's rows, and back: a version is stored as its definition's JSON and parsed when it is read."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Any, Final
+
+import structlog
+from sqlalchemy import ColumnElement, Connection, Select, Text, and_, not_, or_, select
+
+from itinerary.protocol.errors import BadValue, BadValues, Conflict
+from itinerary.protocol.instants import Instant
+from scheduler_service.core.balancing.placements import placed
+from scheduler_service.core.contract.job_json import read_stored_job
+from scheduler_service.core.contract.unknown_fields import names
+from scheduler_service.core.explain.facts import Version
+from scheduler_service.core.model import Job, JobHistory
+from scheduler_service.sql.batch import Batch
+from scheduler_service.sql.tables import IS_UNPLANNED, job_versions, jobs
+
+log = structlog.get_logger(__name__)
+
+_READ_AT_ONCE: Final = 5_000
+_MOST_SAID: Final = 1_000
+_SAID: Final[set[str]] = set()
+
+_V: Final = job_versions.c
+VERSION_COLUMNS: Final = (
+    _V.definition, _V.created_at, _V.version, _V.paused, _V.pause_reason, _V.paused_until, _V.effective_from,
+    _V.deleted, _V.placed_anchor, _V.placed_at, _V.pause_skips,
+)  # fmt: skip
+JOB_COLUMNS: Final = (*(jobs.c[column.name] for column in VERSION_COLUMNS), jobs.c.source)
+_IDS: Final = Batch(job_id=Text)
+
+
+def job_of(row: Sequence[Any]) -> Job:
+    """The version, from VERSION_COLUMNS."""
+    definition, created_at, version, paused, pause_reason, paused_until, effective_from, deleted, anchor, at = row[:10]
+    job = read_stored_job(
+        definition,
+        made_at=created_at,
+        version=version,
+        paused=paused,
+        pause_reason=pause_reason,
+        paused_until=paused_until,
+        # Of a job that was never edited these are equal, and in memory one number then.
+        effective_from=created_at if effective_from == created_at else effective_from,
+        deleted=deleted,
+        pause_skips=row[10],
+    )
+    return job if anchor is None else placed(job, anchor, at)
+
+
+def current_job_of(row: Sequence[Any]) -> Job:
+    """The job as it is now, from JOB_COLUMNS."""
+    return replace(job_of(row), source=row[11])
+
+
+def named_job_of(row: Sequence[Any]) -> Job:
+    """The same of a job that somebody named; Conflict where this program refuses what is stored of it."""
+    try:
+        return current_job_of(row)
+    except (BadValue, BadValues) as error:
+        refused = f"job {row[0].get('job_id')} is stored in a way that this program refuses, as of a newer one"
+        raise Conflict(f"{refused}: {error}", "stored-by-newer") from error
+
+
+def listed_job_of(row: Sequence[Any]) -> Job | None:
+    """The same of one of many: one that a newer program made must not hide the others."""
+    try:
+        return named_job_of(row)
+    except Conflict as error:
+        log.warning("job left out of a list", error=str(error))
+        return None
+
+
+def version_of(job_id: str, row: Sequence[Any]) -> Version | None:
+    """A version and who made it, from VERSION_COLUMNS and the actor; None of one that a newer program made."""
+    try:
+        return Version(job_of(row), row[-1])
+    except (BadValue, BadValues) as error:
+        log.error("version left out, its stored definition is refused", job_id=job_id, error=str(error))
+        return None
+
+
+def search_columns(job: Job) -> dict[str, str]:
+    """What `list` looks into: every tag on a line of its own as JSON, and the words in one case."""
+    return {
+        "tags": "".join(f"\n{tag_line(tag)}\n" for tag in job.tags),
+        "search_text": "\n".join((job.job_id, job.title, job.task)).casefold(),
+    }
+
+
+def tag_line(tag: str) -> str:
+    """A tag without line breaks, so that a whole line is a whole tag."""
+    return json.dumps(tag)
+
+
+def histories(
+    connection: Connection,
+    dialect: str,
+    since: Instant | None,
+    job_ids: Sequence[str] | None = None,
+    refused: set[str] | None = None,
+) -> list[JobHistory]:
+    """Versions that hold at or after `since` or are not planned, of all jobs or of these, oldest first.
+
+    Of all jobs, those that were deleted, planned as such, before `since` are left out. `refused` is kept as the ids of
+    those that this program cannot read.
+    """
+    asked = _versions(since)
+    if job_ids is None:
+        return _all_grouped(connection, asked if since is None else asked.where(not_(_gone_before(since))), refused)
+    named = asked.where(_V.job_id.in_(select(_IDS.rows(dialect).c.job_id)))
+    found: list[JobHistory] = []
+    for chunk in _IDS.chunks([(job_id,) for job_id in dict.fromkeys(job_ids)]):
+        found += _grouped(connection.execute(named, chunk), refused)
+    return found
+
+
+def unplanned(connection: Connection, limit: int) -> list[str]:
+    """Ids of jobs of which the newest version is not planned."""
+    return list(connection.execute(select(jobs.c.job_id).where(IS_UNPLANNED).limit(limit)).scalars())
+
+
+def _versions(since: Instant | None) -> Select[Any]:
+    following = job_versions.alias("following")
+    is_next = and_(following.c.job_id == _V.job_id, following.c.version == _V.version + 1)
+    versions = (
+        select(*VERSION_COLUMNS, _V.job_id, jobs.c.planned_version)
+        .join(jobs, jobs.c.job_id == _V.job_id)
+        .outerjoin(following, is_next)
+        .order_by(_V.job_id, _V.version)
+    )
+    if since is None:
+        return versions
+    ends_at = following.c.effective_from
+    return versions.where(or_(ends_at.is_(None), ends_at > since, _V.version > jobs.c.planned_version))
+
+
+def _gone_before(since: Instant) -> ColumnElement[bool]:
+    return and_(jobs.c.deleted, jobs.c.effective_from <= since, not_(IS_UNPLANNED))
+
+
+def _all_grouped(connection: Connection, asked: Select[Any], refused: set[str] | None) -> list[JobHistory]:
+    """A part at a time: the rows of all jobs at once take more memory than the jobs.
+
+    What is edited or made between two parts is unplanned, and found by whoever looks for that.
+    """
+    found: list[JobHistory] = []
+    after = ""
+    ids = select(jobs.c.job_id).order_by(jobs.c.job_id).limit(_READ_AT_ONCE)
+    while part := connection.execute(ids.where(jobs.c.job_id > after)).scalars().all():
+        if after:
+            log.info("reading jobs", count=len(found))
+        found += _grouped(connection.execute(asked.where(_V.job_id > after, _V.job_id <= part[-1])), refused)
+        after = part[-1]
+    return found
+
+
+def _grouped(rows: Iterable[Any], refused: set[str] | None = None) -> list[JobHistory]:
+    """The histories; ids of jobs that are read are taken out of `refused`, those that are not are put in."""
+    found: list[JobHistory] = []
+    refused = set() if refused is None else refused
+    for job_id, of_job in groupby(rows, key=lambda row: row.job_id):
+        versions = list(of_job)
+        try:
+            history = JobHistory(tuple(job_of(row) for row in versions), versions[-1].planned_version)
+        except (BadValue, BadValues) as error:  # one job that a newer program refuses must not stop the others
+            if job_id not in refused:
+                log.error("job left out, its stored definition is refused", job_id=job_id, error=str(error))
+            refused.add(job_id)
+            continue
+        refused.discard(job_id)
+        found.append(history)
+        if history.current.unknown:
+            _say_once(history.current.unknown, job_id)
+    return found
+
+
+def _say_once(unknown: Mapping[str, Any], job_id: str) -> None:
+    """Log each field that only a newer release knows once in the life of this process."""
+    for field in names(unknown):
+        if field not in _SAID and len(_SAID) < _MOST_SAID:
+            _SAID.add(field)
+            log.warning("jobs have a field of a newer release, kept and without effect", field=field, job_id=job_id)

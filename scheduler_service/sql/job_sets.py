@@ -1,0 +1,172 @@
+"""JobSets in SQL: all jobs of one source, planned and applied in one transaction.
+
+Promises: what is carried out was planned from exactly the rows that are there then, and applies come one after the
+other; all of it is stored or nothing. What changes is core.job_plan's decision.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, Select, Text, bindparam, func, insert, or_, select, update
+
+from itinerary.protocol.errors import Conflict
+from itinerary.protocol.instants import MICROSECOND, Instant
+from scheduler_service.core.audit import Deed
+from scheduler_service.core.balancing.placements import carry_place
+from scheduler_service.core.contract.job_plan import JobChange, JobSet, JobsPlan, plan_jobs
+from scheduler_service.core.model import Job
+from scheduler_service.sql.audit import record_all
+from scheduler_service.sql.batch import Batch, insert_into
+from scheduler_service.sql.database import Database, again_when_busy
+from scheduler_service.sql.job_rows import JOB_COLUMNS, named_job_of
+from scheduler_service.sql.jobs import audited, job_row, version_row
+from scheduler_service.sql.tables import job_versions, jobs
+
+_ADVISORY_LOCK: Final = 0x17_1EAA_2E
+_IDS: Final = Batch(job_id=Text)
+_TRIES: Final = 5
+_STATE: Final = (jobs.c.job_id, jobs.c.version, jobs.c.source, jobs.c.placed_anchor, jobs.c.placed_at)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """The rows that an apply looks at, deleted ones too: an id that comes back goes on counting versions."""
+
+    rows: Mapping[str, Job]
+
+    @property
+    def present(self) -> list[Job]:
+        return [job for job in self.rows.values() if not job.deleted]
+
+    @property
+    def states(self) -> set[tuple[Any, ...]]:
+        """What changes with every change of a row: a new place is no new version."""
+        return {(job.job_id, job.version, job.source, job.placed_anchor, job.placed_at) for job in self.rows.values()}
+
+
+class SqlJobSets:
+    """JobSets on SQLite and PostgreSQL."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def plan(self, wanted: JobSet) -> JobsPlan:
+        """See JobSets."""
+        return plan_jobs(self._read(wanted).present, wanted)
+
+    @again_when_busy
+    def apply(self, wanted: JobSet, plan_version: str | None, *, by: Deed | None = None) -> JobsPlan:
+        """See JobSets. Reading and planning thousands of jobs takes its time: the lock is held only to write them."""
+        for _ in range(_TRIES):
+            stored = self._read(wanted)
+            plan = plan_jobs(stored.present, wanted)
+            if plan_version is not None and plan_version != plan.version:
+                raise Conflict("the stored jobs changed since this was planned; plan again", "plan-outdated")
+            if plan.is_empty:
+                return plan
+            with self._database.write() as connection:
+                if self._is_still(connection, wanted, stored):
+                    self._carry_out(connection, plan, stored, by)
+                    return plan
+        raise Conflict("these jobs are being changed by others all the time; try again", "edited-by-others")
+
+    def _read(self, wanted: JobSet) -> _Stored:
+        with self._database.read() as connection:
+            rows = connection.execute(self._asked(wanted, *JOB_COLUMNS), _ids_of(wanted))
+            return _Stored({job.job_id: job for job in map(named_job_of, rows)})
+
+    def _is_still(self, connection: Connection, wanted: JobSet, stored: _Stored) -> bool:
+        """Whether nothing of what was read has changed; from here on nobody else changes it."""
+        if self._database.dialect == "postgresql":
+            connection.execute(select(func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
+        asked = self._asked(wanted, *_STATE)
+        locked = connection.execute(asked.with_for_update(), _ids_of(wanted))
+        return {tuple(row) for row in locked} == stored.states
+
+    def _asked(self, wanted: JobSet, *columns: ColumnElement[Any]) -> Select[Any]:
+        """Of the jobs that are named or owned; by id, so that two who lock several do not wait for each other."""
+        named = jobs.c.job_id.in_(select(_IDS.rows(self._database.dialect).c.job_id))
+        found_by = named if wanted.source is None else or_(named, jobs.c.source == wanted.source)
+        return select(*columns).where(found_by).order_by(jobs.c.job_id)
+
+    def _carry_out(self, connection: Connection, plan: JobsPlan, stored: _Stored, by: Deed | None) -> None:
+        now = self._database.read_clock(connection)
+        known, source = stored.rows, plan.source
+        edited = [change for change in plan.changed if change.of_definition]
+        fresh = [_first(job, source, now) for job in plan.added if job.job_id not in known]
+        later = [_again(job, known[job.job_id], source, now) for job in plan.added if job.job_id in known]
+        later += [_next(_edited(change, source), change.there, now) for change in edited]
+        later += [_next(replace(job, deleted=True), job, now) for job in plan.removed]
+        self._insert(connection, fresh, now)
+        _update(connection, later, now)
+        made = [*fresh, *later]
+        _write_versions(connection, made, by)
+        taken = [change.there for change in plan.changed if not change.of_definition]
+        _own(connection, taken, source)
+        became = [*made, *(replace(job, source=source) for job in taken)]
+        record_all(connection, now, by, [(job.job_id, audited(known.get(job.job_id)), audited(job)) for job in became])
+
+    def _insert(self, connection: Connection, made: Sequence[Job], now: Instant) -> None:
+        if not made:
+            return
+        rows = [{**job_row(job), "planned_version": 0, "updated_at": now} for job in made]
+        wanted = insert_into(jobs, self._database.dialect).on_conflict_do_nothing().returning(jobs.c.job_id)
+        if len(connection.execute(wanted, rows).all()) != len(rows):
+            raise Conflict("somebody made one of these jobs at the same moment; plan again", "plan-outdated")
+
+
+def _ids_of(wanted: JobSet) -> dict[str, str]:
+    # Even where no job is named, the statement wants its parameter.
+    (ids,) = _IDS.chunks([(job.job_id,) for job in wanted.jobs] or [("",)])
+    return ids
+
+
+def _first(job: Job, source: str | None, now: Instant) -> Job:
+    return replace(job, version=1, created_at=now, effective_from=now, source=source)
+
+
+def _again(job: Job, deleted: Job, source: str | None, now: Instant) -> Job:
+    return _next(replace(job, created_at=now, source=source), deleted, now)
+
+
+def _edited(change: JobChange, source: str | None) -> Job:
+    there = change.there
+    return replace(
+        change.wanted,
+        created_at=there.created_at,
+        paused=there.paused,
+        pause_reason=there.pause_reason,
+        paused_until=there.paused_until,
+        pause_skips=there.pause_skips,
+        source=there.source if source is None else source,
+    )
+
+
+def _next(job: Job, before: Job, now: Instant) -> Job:
+    effective_from = max(now, before.effective_from + MICROSECOND)
+    return carry_place(before, replace(job, version=before.version + 1, effective_from=effective_from))
+
+
+def _update(connection: Connection, made: Sequence[Job], now: Instant) -> None:
+    if made:
+        changed = update(jobs).where(jobs.c.job_id == bindparam("named"))
+        rows = [{**_without_id(job_row(job)), "updated_at": now, "named": job.job_id} for job in made]
+        connection.execute(changed, rows)
+
+
+def _without_id(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != "job_id"}
+
+
+def _write_versions(connection: Connection, made: Sequence[Job], by: Deed | None) -> None:
+    if made:
+        actor = None if by is None else by.actor
+        connection.execute(insert(job_versions), [{**version_row(job), "actor": actor} for job in made])
+
+
+def _own(connection: Connection, taken: Sequence[Job], source: str | None) -> None:
+    """Only the owner changes, which is no version: a set without a source never comes to this."""
+    if taken:
+        owned = update(jobs).where(jobs.c.job_id == bindparam("named")).values(source=source)
+        connection.execute(owned, [{"named": job.job_id} for job in taken])

@@ -1,0 +1,277 @@
+"""JobStore in SQL: every change of a job is a new version and its history row, in one transaction.
+
+Promises: of two changes made at once one comes after the other, or is told so; a version's effective_from is the
+database's time, later than the one before it. Never plans anything: the leader sees that a version is not planned.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final, Literal
+
+from sqlalchemy import ColumnElement, Connection, Text, and_, insert, literal, or_, select, update
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
+
+from itinerary.protocol.errors import Conflict, NotFound, StaleVersion
+from itinerary.protocol.instants import MICROSECOND, Instant
+from scheduler_service.core.audit import Deed
+from scheduler_service.core.balancing.placements import carry_place
+from scheduler_service.core.contract.job_json import definition_of, job_body
+from scheduler_service.core.contract.unknown_fields import carried
+from scheduler_service.core.model import Job
+from scheduler_service.ports.stores import Page
+from scheduler_service.sql.audit import record
+from scheduler_service.sql.batch import insert_into
+from scheduler_service.sql.database import Database, again_when_busy, can_hold
+from scheduler_service.sql.job_rows import JOB_COLUMNS, job_of, listed_job_of, named_job_of, search_columns, tag_line
+from scheduler_service.sql.paging import page_of, read_cursor
+from scheduler_service.sql.tables import job_versions, jobs
+
+_LAST: Final = "\x7f"  # behind every character of an id
+
+
+class _MadeMeanwhile(Conflict):
+    """Somebody else made the job between our look and our insert; a second look shows it."""
+
+
+class SqlJobStore:
+    """JobStore on SQLite and PostgreSQL."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @again_when_busy
+    def create(self, job: Job, *, by: Deed | None = None) -> Job:
+        """See JobStore."""
+        with self._database.write() as connection:
+            there = self._locked(connection, job.job_id)
+            if there is not None and not there.deleted:
+                raise Conflict(f"job {job.job_id} exists", "job-exists")
+            return self._make(connection, job, there, by)
+
+    @again_when_busy
+    def replace(
+        self, job: Job, if_version: int | None, *, by: Deed | None = None
+    ) -> tuple[Job, Literal["made", "replaced", "unchanged"]]:
+        """See JobStore."""
+        try:
+            return self._replace(job, if_version, by)
+        except _MadeMeanwhile:
+            return self._replace(job, if_version, by)
+
+    def _replace(
+        self, job: Job, if_version: int | None, by: Deed | None
+    ) -> tuple[Job, Literal["made", "replaced", "unchanged"]]:
+        with self._database.write() as connection:
+            there = self._locked(connection, job.job_id)
+            _check_version(job.job_id, there, if_version)
+            if there is None or there.deleted:
+                return self._make(connection, job, there, by), "made"
+            job = carried(there, job)
+            if definition_of(job) == definition_of(there):
+                return there, "unchanged"
+            changed = replace(
+                job,
+                created_at=there.created_at,
+                paused=there.paused,
+                pause_reason=there.pause_reason,
+                paused_until=there.paused_until,
+                pause_skips=there.pause_skips,
+                source=there.source,
+            )
+            return self._next_version(connection, changed, there, by), "replaced"
+
+    def get(self, job_id: str) -> Job:
+        """See JobStore."""
+        _check_name(job_id)
+        with self._database.read() as connection:
+            row = connection.execute(select(*JOB_COLUMNS).where(jobs.c.job_id == job_id)).first()
+        if row is None or row.deleted:
+            raise NotFound(f"no job {job_id}")
+        return named_job_of(row)
+
+    def list(
+        self,
+        *,
+        tag: str | None,
+        text: str | None,
+        paused: bool | None,
+        limit: int,
+        cursor: str | None,
+        source: str | None = None,
+        prefixes: tuple[str, ...] = (),
+    ) -> Page[Job]:
+        """See JobStore."""
+        if not can_hold(f"{tag}{text}{source}"):
+            return Page([], None)
+        conditions = job_conditions(tag, text, paused, source)
+        wanted = select(*JOB_COLUMNS, jobs.c.job_id).where(~jobs.c.deleted, *conditions)
+        if prefixes:
+            begins = (and_(jobs.c.job_id >= first, jobs.c.job_id < f"{first}{_LAST}") for first in prefixes)
+            wanted = wanted.where(or_(*begins))
+        if cursor is not None:
+            wanted = wanted.where(jobs.c.job_id > read_cursor(cursor, str)[0])
+        with self._database.read() as connection:
+            rows = connection.execute(wanted.order_by(jobs.c.job_id).limit(limit + 1)).all()
+        page = page_of(rows, limit, listed_job_of, lambda row: [row.job_id])
+        return Page([job for job in page.items if job is not None], page.next_cursor)
+
+    @again_when_busy
+    def set_paused(
+        self,
+        job_id: str,
+        paused: bool,
+        reason: str | None,
+        until: Instant | None,
+        if_version: int | None = None,
+        *,
+        skips: bool = False,
+        by: Deed | None = None,
+    ) -> Job:
+        """See JobStore."""
+        with self._database.write() as connection:
+            there = self._there(connection, job_id)
+            _check_version(job_id, there, if_version)
+            wanted = replace(
+                there,
+                paused=paused,
+                pause_reason=reason if paused else None,
+                paused_until=until if paused else None,
+                pause_skips=skips and paused,
+            )
+            return there if wanted == there else self._next_version(connection, wanted, there, by)
+
+    @again_when_busy
+    def delete(self, job_id: str, if_version: int | None, *, by: Deed | None = None) -> None:
+        """See JobStore."""
+        with self._database.write() as connection:
+            there = self._there(connection, job_id)
+            _check_version(job_id, there, if_version)
+            self._next_version(connection, replace(there, deleted=True), there, by)
+
+    def _locked(self, connection: Connection, job_id: str) -> Job | None:
+        """The job as it is, deleted ones too; until the end of the transaction nobody else changes it."""
+        row = connection.execute(select(*JOB_COLUMNS).where(jobs.c.job_id == job_id).with_for_update()).first()
+        return None if row is None else named_job_of(row)
+
+    def _there(self, connection: Connection, job_id: str) -> Job:
+        _check_name(job_id)
+        there = self._locked(connection, job_id)
+        if there is None or there.deleted:
+            raise NotFound(f"no job {job_id}")
+        return there
+
+    def _make(self, connection: Connection, job: Job, deleted: Job | None, by: Deed | None) -> Job:
+        now = self._database.read_clock(connection)
+        if deleted is not None:
+            return self._next_version(connection, replace(job, created_at=now, deleted=False), deleted, by)
+        made = _as_kept(replace(job, version=1, created_at=now, effective_from=now, deleted=False))
+        row = insert_into(jobs, self._database.dialect).values(**job_row(made), planned_version=0, updated_at=now)
+        inserted = connection.execute(row.on_conflict_do_nothing().returning(jobs.c.version)).first()
+        if inserted is None:
+            raise _MadeMeanwhile(f"job {job.job_id} exists", "job-exists")
+        keep_version(connection, made, None, now, by)
+        return made
+
+    def _next_version(self, connection: Connection, job: Job, before: Job, by: Deed | None) -> Job:
+        now = self._database.read_clock(connection)
+        effective_from = max(now, before.effective_from + MICROSECOND)
+        made = carry_place(before, replace(job, version=before.version + 1, effective_from=effective_from))
+        made = _as_kept(made)
+        changed = update(jobs).where(jobs.c.job_id == job.job_id, jobs.c.version == before.version)
+        connection.execute(changed.values(**job_row(made), updated_at=now))
+        keep_version(connection, made, before, now, by)
+        return made
+
+
+class _Holds(FunctionElement[bool]):
+    """Whether a text holds another one, letter by letter, as LIKE does not on every database."""
+
+    inherit_cache = True
+
+
+@compiles(_Holds, "sqlite")
+def _instr(element: _Holds, compiler: Any, **options: Any) -> str:
+    return f"instr({compiler.process(element.clauses, **options)}) > 0"
+
+
+@compiles(_Holds, "postgresql")
+def _strpos(element: _Holds, compiler: Any, **options: Any) -> str:
+    return f"strpos({compiler.process(element.clauses, **options)}) > 0"
+
+
+def _holds(column: ColumnElement[str], part: str) -> ColumnElement[bool]:
+    return _Holds(column, literal(part, Text))
+
+
+def job_conditions(
+    tag: str | None, text: str | None, paused: bool | None, source: str | None
+) -> list[ColumnElement[bool]]:
+    """The conditions that a list of jobs is filtered by."""
+    conditions: list[ColumnElement[bool]] = []
+    if tag is not None:
+        conditions.append(_holds(jobs.c.tags, f"\n{tag_line(tag)}\n"))
+    if text:
+        conditions.append(_holds(jobs.c.search_text, text.casefold()))
+    if paused is not None:
+        conditions.append(jobs.c.paused == paused)
+    if source is not None:
+        conditions.append(jobs.c.source == source)
+    return conditions
+
+
+def keep_version(connection: Connection, made: Job, before: Job | None, now: Instant, by: Deed | None) -> None:
+    """The history row of a version that was just made, and what the audit log says of it."""
+    actor = None if by is None else by.actor
+    connection.execute(insert(job_versions).values(**version_row(made), actor=actor))
+    record(connection, now, by, made.job_id, audited(before), audited(made))
+
+
+def audited(job: Job | None) -> Mapping[str, Any] | None:
+    """What the audit log shows of a job; nothing of one that is not there."""
+    return None if job is None or job.deleted else job_body(job)
+
+
+def _check_name(job_id: str) -> None:
+    if not can_hold(job_id):
+        raise NotFound(f"no job {job_id!r}")
+
+
+def _check_version(job_id: str, there: Job | None, if_version: int | None) -> None:
+    current = None if there is None or there.deleted else there.version
+    if if_version is not None and if_version != current:
+        raise StaleVersion(f"job {job_id} is not at version {if_version}" + (f" but at {current}" if current else ""))
+
+
+def _as_kept(job: Job) -> Job:
+    """The job as reading it back gives it: its schedule's defaults hang on when it was made."""
+    kept = job_of(
+        (
+            definition_of(job), job.created_at, job.version, job.paused, job.pause_reason, job.paused_until,
+            job.effective_from, job.deleted, job.placed_anchor, job.placed_at, job.pause_skips,
+        )
+    )  # fmt: skip
+    return replace(kept, source=job.source)
+
+
+def version_row(job: Job) -> Mapping[str, Any]:
+    """The row of `job_versions`."""
+    return {
+        "job_id": job.job_id,
+        "version": job.version,
+        "definition": definition_of(job),
+        "paused": job.paused,
+        "pause_reason": job.pause_reason,
+        "paused_until": job.paused_until,
+        "pause_skips": job.pause_skips,
+        "effective_from": job.effective_from,
+        "created_at": job.created_at,
+        "deleted": job.deleted,
+        "placed_anchor": job.placed_anchor,
+        "placed_at": job.placed_at,
+    }
+
+
+def job_row(job: Job) -> Mapping[str, Any]:
+    """The row of `jobs`, but for what only the store or the leader writes."""
+    return {**version_row(job), **search_columns(job), "source": job.source}

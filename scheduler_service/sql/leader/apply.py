@@ -1,0 +1,230 @@
+"""Transitions of runs as guarded UPDATEs, many runs to a statement.
+
+Promises: transitions of one run are carried out in their order, each only from the states that the transition table
+names and only on its attempt; an attempt that ends in a retry is kept as a row of its own before it is overwritten.
+Never decides what a report means.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Integer,
+    Subquery,
+    Text,
+    Update,
+    and_,
+    case,
+    func,
+    literal_column,
+    null,
+    or_,
+    select,
+    update,
+)
+
+from itinerary.protocol.instants import Instant
+from scheduler_service.core.leader.commands import CANCELLED_RUNNING, PublishedMark, Transition
+from scheduler_service.core.run_state import FINAL, MOVES, Event, RunState
+from scheduler_service.sql.batch import Batch, insert_into, judged
+from scheduler_service.sql.column_types import InstantColumn, Payload, dump_json
+from scheduler_service.sql.tables import among, run_attempts, runs
+
+_TRANSITIONS: Final = Batch(
+    run_id=Text, attempt=Integer, event=Text, to=Text, at=InstantColumn, reason=Text, due_at=InstantColumn,
+    started_at=InstantColumn, worker=Text, result=Payload, error=Payload, args=Payload, kwargs=Payload,
+    published_at=InstantColumn, finished_at=InstantColumn,
+)  # fmt: skip
+_MARKS: Final = Batch(run_id=Text, attempt=Integer, at=InstantColumn)
+_OUTCOMES: Final = {
+    Event.FAIL: "failed",
+    Event.RETRY: "retried",
+    Event.LOSE: "lost",
+    Event.TIME_OUT: "timed_out",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """Runs of which a transition did not match its guard, and the transitions that ended theirs."""
+
+    refused: set[str]
+    ended: list[Transition]
+
+    def __or__(self, other: "Applied") -> "Applied":
+        return Applied(self.refused | other.refused, self.ended + other.ended)
+
+
+def apply_transitions(
+    connection: Connection,
+    dialect: str,
+    transitions: Sequence[Transition],
+    published: Sequence[PublishedMark],
+) -> Applied:
+    """Carry them out, the marks first.
+
+    A mark of an attempt that a transition names is written along with that one.
+    """
+    marks = {(mark.run_id, mark.attempt): mark.at for mark in published}
+    named = {(t.run_id, t.attempt) for t in transitions}
+    mark_published(connection, dialect, [mark for mark in published if (mark.run_id, mark.attempt) not in named])
+    applied = Applied(set(), [])
+    for turn in _turns(transitions):
+        applied |= _apply_turn(connection, dialect, turn, marks)
+    mark_published(connection, dialect, [mark for mark in published if mark.run_id in applied.refused])
+    return applied
+
+
+def mark_published(connection: Connection, dialect: str, marks: Sequence[PublishedMark]) -> None:
+    """Note when the broker took these attempts, where they are still the runs' own."""
+    for chunk in _MARKS.chunks([(mark.run_id, mark.attempt, mark.at) for mark in marks]):
+        connection.execute(_mark_published(dialect), chunk)
+
+
+def _turns(transitions: Sequence[Transition]) -> Iterator[list[Transition]]:
+    """The first transition of each run, then the second of those that have one, and so on."""
+    turns: list[list[Transition]] = []
+    seen: dict[str, int] = {}
+    for transition in transitions:
+        turn = seen.get(transition.run_id, 0)
+        seen[transition.run_id] = turn + 1
+        if turn == len(turns):
+            turns.append([])
+        turns[turn].append(transition)
+    return iter(turns)
+
+
+def _apply_turn(
+    connection: Connection, dialect: str, turn: Sequence[Transition], marks: dict[tuple[str, int], Instant]
+) -> Applied:
+    retrying = [t for t in turn if t.to is RunState.RETRYING]
+    moving = [t for t in turn if t.to is not RunState.RETRYING]
+    moved: set[str] = set()
+    for chunk in _TRANSITIONS.chunks(_rows(retrying, marks)):
+        # If we die between the two, both are rolled back; the first locks the rows for the second.
+        connection.execute(_keep_attempts(dialect), chunk)
+        moved.update(connection.execute(_retry(dialect), chunk).scalars().all())
+    # Here, not by a later write: the report that brought the end is read only once.
+    for chunk in _TRANSITIONS.chunks(_rows([_given_up(t) for t in retrying if t.run_id not in moved], marks)):
+        connection.execute(_cancel(dialect), chunk)
+    for chunk in _TRANSITIONS.chunks(_rows(moving, marks)):
+        moved.update(connection.execute(_move(dialect), chunk).scalars().all())
+    ended = [t for t in moving if t.to in FINAL and t.run_id in moved]
+    return Applied({t.run_id for t in turn} - moved, ended)
+
+
+def _given_up(retry: Transition) -> Transition:
+    return retry._replace(to=RunState.CANCELLED, reason=CANCELLED_RUNNING, due_at=None, args=None, kwargs=None)
+
+
+def _rows(turn: Iterable[Transition], marks: dict[tuple[str, int], Instant]) -> Iterator[tuple[Any, ...]]:
+    for t in turn:
+        started_at = t.at if t.to is RunState.RUNNING and t.started_at is None else t.started_at
+        yield (
+            t.run_id, t.attempt, t.event.value, t.to.value, t.at, t.reason, t.due_at, started_at, t.worker,
+            _json(t.result), _json(t.error), _json(t.args), _json(t.kwargs), marks.get((t.run_id, t.attempt)),
+            t.at if t.to in FINAL else None,
+        )  # fmt: skip
+
+
+def _json(value: Any) -> str | None:
+    return None if value is None else dump_json(value)
+
+
+def _guard(batch: Subquery, *more: ColumnElement[bool]) -> ColumnElement[bool]:
+    """The run, its attempt, and a state from which the transition table lets this event move it."""
+    legal = [
+        and_(batch.c.event == literal_column(f"'{event}'"), among(runs.c.state, move.sources))
+        for event, move in MOVES.items()
+    ]
+    as_expected = and_(runs.c.attempt == batch.c.attempt, or_(*legal), *more)
+    return and_(runs.c.run_id == batch.c.run_id, judged(batch.c.run_id, as_expected))
+
+
+def _retry_guard(batch: Subquery) -> ColumnElement[bool]:
+    return _guard(batch, runs.c.cancel_requested_at.is_(None))
+
+
+@cache
+def _move(dialect: str) -> Update:
+    batch = _TRANSITIONS.rows(dialect)
+    return _moving(batch, _guard(batch))
+
+
+@cache
+def _cancel(dialect: str) -> Update:
+    batch = _TRANSITIONS.rows(dialect)
+    return _moving(batch, _guard(batch, runs.c.cancel_requested_at.is_not(None)))
+
+
+def _moving(batch: Subquery, guard: ColumnElement[bool]) -> Update:
+    given = ("reason", "due_at", "worker", "result", "error", "args", "kwargs", "published_at")
+    values: dict[str, Any] = {name: func.coalesce(batch.c[name], runs.c[name]) for name in given}
+    # A report dated by its worker before the request was made ends the run no sooner than that.
+    is_cancel = batch.c.to == literal_column(f"'{RunState.CANCELLED}'")
+    asked_later = and_(is_cancel, runs.c.cancel_requested_at > batch.c.finished_at)
+    ended_at = case((asked_later, runs.c.cancel_requested_at), else_=batch.c.finished_at)
+    values["finished_at"] = func.coalesce(ended_at, runs.c.finished_at)
+    return (
+        update(runs)
+        .where(guard)
+        .values(state=batch.c.to, started_at=func.coalesce(runs.c.started_at, batch.c.started_at), **values)
+        .returning(runs.c.run_id)
+    )
+
+
+@cache
+def _keep_attempts(dialect: str) -> Any:
+    batch = _TRANSITIONS.rows(dialect)
+    outcome = case({event.value: name for event, name in _OUTCOMES.items()}, value=batch.c.event)
+    ended = {
+        "run_id": runs.c.run_id,
+        "attempt": runs.c.attempt,
+        "outcome": outcome,
+        "reason": batch.c.reason,
+        "pending_at": runs.c.pending_at,
+        "published_at": func.coalesce(batch.c.published_at, runs.c.published_at),
+        "started_at": func.coalesce(runs.c.started_at, batch.c.started_at),
+        "finished_at": batch.c.at,
+        "worker": func.coalesce(batch.c.worker, runs.c.worker),
+        "error": batch.c.error,
+    }
+    rows = select(*ended.values()).where(_retry_guard(batch)).with_for_update(of=runs)
+    return insert_into(run_attempts, dialect).from_select(list(ended), rows)
+
+
+@cache
+def _retry(dialect: str) -> Update:
+    batch = _TRANSITIONS.rows(dialect)
+    asked = case((batch.c.event == literal_column(f"'{Event.RETRY}'"), 1), else_=0)
+    cleared = dict.fromkeys(("pending_at", "published_at", "started_at", "worker", "error"), null())
+    return (
+        update(runs)
+        .where(_retry_guard(batch))
+        .values(
+            state=batch.c.to,
+            attempt=runs.c.attempt + 1,
+            retries=runs.c.retries + asked,
+            due_at=func.coalesce(batch.c.due_at, batch.c.at),
+            reason=batch.c.reason,
+            args=func.coalesce(batch.c.args, runs.c.args),
+            kwargs=func.coalesce(batch.c.kwargs, runs.c.kwargs),
+            **cleared,
+        )
+        .returning(runs.c.run_id)
+    )
+
+
+@cache
+def _mark_published(dialect: str) -> Update:
+    batch = _MARKS.rows(dialect)
+    is_out_or_over = and_(runs.c.attempt == batch.c.attempt, runs.c.pending_at.is_not(None))
+    return (
+        update(runs)
+        .where(runs.c.run_id == batch.c.run_id, judged(batch.c.run_id, is_out_or_over))
+        .values(published_at=batch.c.at)
+    )

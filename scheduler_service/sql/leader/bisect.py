@@ -1,0 +1,44 @@
+"""Finding the one row that a database will never take, so that it does not keep the others out.
+
+Promises: every item that can be written is written, in order; each that cannot is handed to `set_aside` alone.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from sqlalchemy import Connection
+
+from itinerary.protocol.errors import RowRefused
+from scheduler_service.sql.database import savepoint
+
+
+class Joinable(Protocol):
+    """What two halves did, joined by `|`."""
+
+    def __or__(self, other: Any, /) -> Any:
+        """What both did."""
+
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Joinable)
+
+
+def write_halving(
+    connection: Connection,
+    items: Sequence[T],
+    write: Callable[[Sequence[T]], R],
+    set_aside: Callable[[T, RowRefused], R],
+) -> R:
+    """What `write` (and `set_aside`) return for all items together; refused batches are undone and halved."""
+    if not items:
+        return write(items)
+    try:
+        with savepoint(connection):
+            return write(items)
+    except RowRefused as refused:
+        if len(items) == 1:
+            return set_aside(items[0], refused)
+        middle = len(items) // 2
+        first = write_halving(connection, items[:middle], write, set_aside)
+        both: R = first | write_halving(connection, items[middle:], write, set_aside)
+        return both

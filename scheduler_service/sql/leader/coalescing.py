@@ -1,0 +1,61 @@
+"""Occurrences that are skipped one behind the other leave their rows for one gap.
+
+Promises that a row goes and the gap grows in one transaction, and that only a row goes that nobody has changed, asked
+to cancel, or planned anew. Decides nothing: which may fold, and into which gap, the transitions say.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any, Final
+
+from sqlalchemy import Connection, Text, and_, delete, false, literal_column, select
+
+from scheduler_service.core.leader.commands import Transition
+from scheduler_service.core.model import Gap
+from scheduler_service.core.run_state import RunState
+from scheduler_service.sql.batch import Batch, judged
+from scheduler_service.sql.leader.planning import add_to_gaps
+from scheduler_service.sql.tables import IS_OCCURRENCE, jobs, runs
+
+_FOLDS: Final = Batch(run_id=Text)
+
+
+def fold(connection: Connection, dialect: str, transitions: Sequence[Transition]) -> set[str]:
+    """Carry out those that may fold and still can; returns their runs. All others are left to be written as rows."""
+    may_go = {t.run_id: t.fold for t in transitions if t.fold is not None}
+    gone: set[str] = set()
+    for chunk in _FOLDS.chunks([(run_id,) for run_id in may_go]):
+        gone.update(connection.execute(_delete(dialect), chunk).scalars())
+    add_to_gaps(connection, dialect, _joined(gap for run_id, gap in may_go.items() if run_id in gone))
+    return gone
+
+
+def _joined(gaps: Iterable[Gap]) -> list[Gap]:
+    """Those that go on where another of their reason ends are one with it."""
+    last: dict[tuple[str, str, int], Gap] = {}
+    for gap in gaps:
+        before = last.pop((gap.job_id, gap.reason, gap.start), None)
+        one = gap if before is None else replace(before, end=gap.end, count=before.count + gap.count)
+        last[one.job_id, one.reason, one.end] = one
+    return list(last.values())
+
+
+@cache
+def _delete(dialect: str) -> Any:
+    batch = _FOLDS.rows(dialect)
+    untouched = (
+        runs.c.state == literal_column(f"'{RunState.SCHEDULED}'"),
+        IS_OCCURRENCE,
+        runs.c.cancel_requested_at.is_(None),
+        jobs.c.version == runs.c.job_version,
+        jobs.c.deleted == false(),
+    )
+    collected = (
+        select(runs.c.id)
+        .select_from(batch.join(runs, runs.c.run_id == batch.c.run_id).join(jobs, jobs.c.job_id == runs.c.job_id))
+        .where(judged(batch.c.run_id, and_(*untouched)))
+        .with_for_update(of=runs, skip_locked=True)
+        .cte("collected")
+    )
+    return delete(runs).where(runs.c.id.in_(select(collected.c.id))).returning(runs.c.run_id)

@@ -1,0 +1,136 @@
+"""The move of due runs to `pending`, and the new number of a run that is published again.
+
+Promises: a run is moved by one caller only, however many ask at once; what is returned as released is committed with
+its `seq` when the transaction is. Never publishes.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, Final
+
+from sqlalchemy import (
+    CTE,
+    BigInteger,
+    ColumnElement,
+    Connection,
+    FromClause,
+    Integer,
+    Subquery,
+    Text,
+    Update,
+    and_,
+    bindparam,
+    case,
+    false,
+    literal_column,
+    not_,
+    null,
+    or_,
+    select,
+    update,
+)
+
+from itinerary.protocol.instants import Instant
+from scheduler_service.core.leader.commands import Release
+from scheduler_service.core.model import ReleasedRun
+from scheduler_service.core.run_state import RunState
+from scheduler_service.ports.stores import Moved
+from scheduler_service.sql.batch import Batch, judged
+from scheduler_service.sql.column_types import InstantColumn
+from scheduler_service.sql.run_rows import RELEASED_COLUMNS, released_run
+from scheduler_service.sql.tables import IS_OCCURRENCE, WAITS, jobs, runs
+
+_RELEASES: Final = Batch(run_id=Text, attempt=Integer, seq=BigInteger)
+_NOW: Final = bindparam("now", type_=InstantColumn)
+_TERM: Final = bindparam("leading_term", type_=BigInteger)
+
+
+def move(connection: Connection, dialect: str, term: int, releases: Sequence[Release], now: Instant) -> Moved:
+    """Collect what is still due and unchanged, lock it, then move exactly that."""
+    return _released(connection, _move(dialect), releases, {"leading_term": term, "now": now})
+
+
+def renumber(connection: Connection, dialect: str, term: int, releases: Sequence[Release]) -> Moved:
+    """Store the seq of the next publish of runs that are still pending and wanted, and not locked by another."""
+    return _released(connection, _renumber(dialect), releases, {"leading_term": term})
+
+
+def _released(connection: Connection, moving: Update, releases: Sequence[Release], facts: dict[str, Any]) -> Moved:
+    released: dict[str, ReleasedRun] = {}
+    for chunk in _RELEASES.chunks(map(tuple, releases)):
+        for row in connection.execute(moving, {**chunk, **facts}):
+            released[row[0]] = released_run(row)
+    return Moved(
+        tuple(released[r.run_id] for r in releases if r.run_id in released),
+        tuple(r.run_id for r in releases if r.run_id not in released),
+    )
+
+
+@cache
+def _move(dialect: str) -> Update:
+    batch = _RELEASES.rows(dialect)
+    may_go = (
+        WAITS,
+        runs.c.attempt == batch.c.attempt,
+        runs.c.due_at <= _NOW,
+        runs.c.cancel_requested_at.is_(None),
+    )
+    named = batch.join(runs, runs.c.run_id == batch.c.run_id).outerjoin(jobs, jobs.c.job_id == runs.c.job_id)
+    collected = _collected(batch, named, and_(*may_go, _job_allows()))
+    return (
+        update(runs)
+        .where(runs.c.id == collected.c.id, judged(collected.c.id, WAITS))
+        .values(
+            state=_literal(RunState.PENDING),
+            pending_at=_NOW,
+            term=_TERM,
+            seq=collected.c.seq,
+            reason=null(),
+        )
+        .returning(*RELEASED_COLUMNS)
+    )
+
+
+@cache
+def _renumber(dialect: str) -> Update:
+    batch = _RELEASES.rows(dialect)
+    is_pending = runs.c.state == _literal(RunState.PENDING)
+    still_wanted = and_(runs.c.attempt == batch.c.attempt, is_pending, runs.c.cancel_requested_at.is_(None))
+    # What a report of it has locked is left to be looked at again: two that wait for each other's rows never end.
+    collected = _collected(batch, batch.join(runs, runs.c.run_id == batch.c.run_id), still_wanted)
+    return (
+        update(runs)
+        .where(runs.c.id == collected.c.id, judged(collected.c.id, is_pending))
+        .values(term=_TERM, seq=collected.c.seq, published_at=null())
+        .returning(*RELEASED_COLUMNS)
+    )
+
+
+def _collected(batch: Subquery, named: FromClause, guard: ColumnElement[bool]) -> CTE:
+    """The first phase: the rows of `named` that pass the guard, locked, but for those that another has locked."""
+    return (
+        select(runs.c.id, batch.c.seq)
+        .select_from(named)
+        .where(judged(batch.c.run_id, guard))
+        .with_for_update(of=runs, skip_locked=True)
+        .cte("collected")
+    )
+
+
+def _job_allows() -> ColumnElement[bool]:
+    """No job, or one that is planned as it stands, there, and not paused for this run.
+
+    What names a job that never was may go: the leader ends it then.
+    """
+    # A pause that skips what waited does so after its end too, where no leader was there before.
+    before_its_end = case((jobs.c.pause_skips, runs.c.scheduled_at), else_=_NOW) < jobs.c.paused_until
+    in_pause = and_(jobs.c.paused, or_(jobs.c.paused_until.is_(None), before_its_end))
+    held_back = and_(in_pause, IS_OCCURRENCE, runs.c.attempt == 1)
+    return or_(
+        jobs.c.job_id.is_(None),
+        and_(jobs.c.planned_version == jobs.c.version, jobs.c.deleted == false(), not_(held_back)),
+    )
+
+
+def _literal(state: RunState) -> ColumnElement[str]:
+    return literal_column(f"'{state}'", Text)

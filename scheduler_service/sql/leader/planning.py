@@ -1,0 +1,174 @@
+"""What the planner wants kept: new runs, retracted ones, gaps, planned versions, and the cursor, in one transaction.
+
+Promises that carrying out the same MakeRuns again changes nothing. Decides nothing.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any, Final
+
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Delete,
+    Integer,
+    Text,
+    Update,
+    bindparam,
+    delete,
+    exists,
+    literal,
+    literal_column,
+    select,
+    true,
+    update,
+)
+
+from itinerary.protocol.instants import Instant
+from scheduler_service.core.leader.commands import Retract
+from scheduler_service.core.model import Gap, NewRun
+from scheduler_service.core.run_state import RunState
+from scheduler_service.sql.batch import Batch, insert_into
+from scheduler_service.sql.column_types import InstantColumn
+from scheduler_service.sql.run_rows import NEW_RUNS, new_run_row
+from scheduler_service.sql.tables import IS_LED, IS_OCCURRENCE, cursors, gaps, jobs, runs
+
+_RETRACTS: Final = Batch(job_id=Text, version=Integer, start=InstantColumn)
+_GAPS: Final = Batch(job_id=Text, start_at=InstantColumn, end_at=InstantColumn, count=BigInteger, reason=Text)
+_PLANNED: Final = Batch(job_id=Text, version=Integer)
+_NOW: Final = bindparam("now", type_=InstantColumn)
+
+
+def retract(connection: Connection, dialect: str, retracts: Sequence[Retract]) -> None:
+    """Delete occurrences of older versions that were not released yet, and that nobody asked to cancel."""
+    for chunk in _RETRACTS.chunks([(r.job_id, r.version, r.start) for r in retracts]):
+        connection.execute(_retract(dialect), chunk)
+
+
+def insert_missing(connection: Connection, dialect: str, new: Sequence[NewRun], now: Instant) -> set[str]:
+    """Insert the runs whose id, occurrence and idempotency key are free; returns the ids that were made."""
+    made: set[str] = set()
+    for chunk in NEW_RUNS.chunks(new_run_row(run, now) for run in new):
+        made.update(connection.execute(_insert(dialect), {**chunk, "now": now}).scalars().all())
+    return made
+
+
+def keep_gaps(connection: Connection, dialect: str, new: Sequence[Gap]) -> list[Gap]:
+    """Record the gaps; one that goes on where a recorded one of the same reason ended makes that one longer.
+
+    Returns those that were not recorded before.
+    """
+    kept: set[tuple[str, Instant]] = set()
+    for chunk in _chunks(new):
+        kept.update(map(tuple, connection.execute(_lengthen(dialect), chunk)))
+        kept.update(map(tuple, connection.execute(_insert_gaps(dialect), chunk)))
+    return [gap for gap in new if (gap.job_id, gap.end) in kept]
+
+
+def add_to_gaps(connection: Connection, dialect: str, news: Sequence[Gap]) -> None:
+    """The same for what is known to be news, wherever other gaps lie."""
+    longer: set[tuple[str, Instant]] = set()
+    for chunk in _chunks(news):
+        longer.update(map(tuple, connection.execute(_lengthen(dialect), chunk)))
+    for chunk in _chunks([gap for gap in news if (gap.job_id, gap.end) not in longer]):
+        connection.execute(_add_gaps(dialect), chunk)
+
+
+def _chunks(new: Sequence[Gap]) -> Iterator[dict[str, Any]]:
+    return _GAPS.chunks([(g.job_id, g.start, g.end, g.count, g.reason) for g in new])
+
+
+def mark_planned(connection: Connection, dialect: str, planned: Sequence[tuple[str, int]]) -> None:
+    """Note the version that is planned, be it not the job's version any more: it is not planned once more.
+
+    In the order of ids, as everybody locks jobs.
+    """
+    for chunk in _PLANNED.chunks(sorted(planned)):
+        connection.execute(_mark_planned(dialect), chunk)
+
+
+def advance(connection: Connection, shard: int, cursor: Instant, *, back: bool) -> None:
+    """Move the cursor of this shard; it never goes back unless that is what is asked for.
+
+    Where it does, its clock had jumped ahead: what was pruned by that clock ends there too, since what is planned from
+    now on is not pruned.
+    """
+    behind = cursors.c.materialised_until.is_(None) | (cursors.c.materialised_until < cursor) | literal(back)
+    connection.execute(update(cursors).where(cursors.c.shard == shard, behind).values(materialised_until=cursor))
+    if back:
+        too_far = (cursors.c.shard == shard, cursors.c.pruned_until > cursor)
+        connection.execute(update(cursors).where(*too_far).values(pruned_until=cursor))
+
+
+@cache
+def _retract(dialect: str) -> Delete:
+    batch = _RETRACTS.rows(dialect)
+    older = (
+        select(runs.c.id)
+        .select_from(batch.join(runs, runs.c.job_id == batch.c.job_id))
+        .where(
+            IS_LED,  # implied by the next two, which find the few rows that can be meant in its index
+            runs.c.state == literal_column(f"'{RunState.SCHEDULED}'"),
+            IS_OCCURRENCE,
+            runs.c.scheduled_at >= batch.c.start,
+            runs.c.job_version < batch.c.version,
+            runs.c.cancel_requested_at.is_(None),
+        )
+    )
+    return delete(runs).where(runs.c.id.in_(older))
+
+
+@cache
+def _insert(dialect: str) -> Any:
+    batch = NEW_RUNS.rows(dialect)
+    rows = select(*batch.c, _NOW.label("created_at")).where(true())
+    insert = insert_into(runs, dialect).from_select([*batch.c.keys(), "created_at"], rows)
+    return insert.on_conflict_do_nothing().returning(runs.c.run_id)
+
+
+@cache
+def _lengthen(dialect: str) -> Update:
+    batch = _GAPS.rows(dialect)
+    return (
+        update(gaps)
+        .where(
+            gaps.c.job_id == batch.c.job_id,
+            gaps.c.reason == batch.c.reason,
+            gaps.c.end_at == batch.c.start_at,
+        )
+        .values(end_at=batch.c.end_at, count=gaps.c.count + batch.c["count"])
+        .returning(gaps.c.job_id, gaps.c.end_at)
+    )
+
+
+@cache
+def _insert_gaps(dialect: str) -> Any:
+    batch = _GAPS.rows(dialect)
+    covered = exists().where(
+        gaps.c.job_id == batch.c.job_id,
+        gaps.c.reason == batch.c.reason,
+        gaps.c.start_at <= batch.c.start_at,
+        gaps.c.end_at >= batch.c.end_at,
+    )
+    insert = insert_into(gaps, dialect).from_select(list(batch.c.keys()), select(*batch.c).where(~covered))
+    return insert.returning(gaps.c.job_id, gaps.c.end_at)
+
+
+@cache
+def _add_gaps(dialect: str) -> Any:
+    batch = _GAPS.rows(dialect)
+    return insert_into(gaps, dialect).from_select(list(batch.c.keys()), select(*batch.c).where(true()))
+
+
+@cache
+def _mark_planned(dialect: str) -> Update:
+    batch = _PLANNED.rows(dialect)
+    return (
+        update(jobs)
+        .where(
+            jobs.c.job_id == batch.c.job_id,
+            jobs.c.planned_version < batch.c.version,
+            batch.c.version <= jobs.c.version,
+        )
+        .values(planned_version=batch.c.version)
+    )

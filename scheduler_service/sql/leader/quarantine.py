@@ -1,0 +1,124 @@
+"""A leader's batch written whole, or, where the database refuses a row of it, with just that row set aside.
+
+Promises that what is set aside is written as a note in its place, logged, and never lost without a trace: a run that
+cannot be made is a gap, a transition loses what came with it but not its state, a late report loses its error.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import structlog
+from sqlalchemy import Connection
+
+from itinerary.protocol.errors import RowRefused
+from itinerary.protocol.instants import MICROSECOND, Instant
+from scheduler_service.core.leader.commands import Apply, LateReport, PublishedMark, Transition
+from scheduler_service.core.model import Gap, NewRun
+from scheduler_service.core.run_state import Event, RunState
+from scheduler_service.sql.leader import apply, coalescing, planning, reports
+from scheduler_service.sql.leader.apply import Applied
+from scheduler_service.sql.leader.bisect import write_halving
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """Inserting runs inside one transaction; both ways return the ids that were made.
+
+    `gaps` are those that stand for runs which were set aside.
+    """
+
+    connection: Connection
+    dialect: str
+    now: Instant
+    gaps: list[Gap] = field(default_factory=list)
+
+    def all(self, runs: Sequence[NewRun]) -> set[str]:
+        """Insert what is not there."""
+        return planning.insert_missing(self.connection, self.dialect, runs, self.now)
+
+    def sparing(self, runs: Sequence[NewRun]) -> set[str]:
+        """The same, row by row where it must be."""
+        return write_halving(self.connection, runs, self.all, self._record_gap)
+
+    def _record_gap(self, run: NewRun, refused: RowRefused) -> set[str]:
+        log.error("run not made, its row was refused", run_id=run.run_id, reason=str(refused))
+        if run.job_id is not None:
+            at = run.scheduled_at
+            gap = Gap(run.job_id, at, at + MICROSECOND, 1, f"row refused: {storable(str(refused))}")
+            self.gaps.extend(planning.keep_gaps(self.connection, self.dialect, [gap]))
+        return set()
+
+
+@dataclass(frozen=True, slots=True)
+class Applying:
+    """Transitions and late reports inside one transaction; both ways return what became of them."""
+
+    connection: Connection
+    dialect: str
+    published: Sequence[PublishedMark]
+
+    def all(self, batch: Apply) -> Applied:
+        """Write them in few statements."""
+        folded = coalescing.fold(self.connection, self.dialect, batch.transitions)
+        kept = [t for t in batch.transitions if t.run_id not in folded]
+        applied = apply.apply_transitions(self.connection, self.dialect, kept, self.published)
+        reports.keep_late_reports(self.connection, self.dialect, batch.late)
+        return applied
+
+    def sparing(self, batch: Apply) -> Applied:
+        """The same, row by row where it must be; what could fold keeps its row."""
+        apply.mark_published(self.connection, self.dialect, self.published)
+        applied = write_halving(self.connection, batch.transitions, self._move, self._move_bare)
+        write_halving(self.connection, batch.late, self._keep, self._keep_bare)
+        return applied
+
+    def _move(self, transitions: Sequence[Transition]) -> Applied:
+        return apply.apply_transitions(self.connection, self.dialect, transitions, ())
+
+    def _move_bare(self, transition: Transition, refused: RowRefused) -> Applied:
+        log.error("report set aside, its row was refused", run_id=transition.run_id, reason=str(refused))
+        return write_halving(self.connection, [without_payload(transition, refused)], self._move, self._give_up)
+
+    def _give_up(self, transition: Transition, refused: RowRefused) -> Applied:
+        log.error("transition given up, even its bare row was refused", run_id=transition.run_id, reason=str(refused))
+        return Applied({transition.run_id}, [])
+
+    def _keep(self, late: Sequence[LateReport]) -> set[str]:
+        reports.keep_late_reports(self.connection, self.dialect, late)
+        return set()
+
+    def _keep_bare(self, report: LateReport, refused: RowRefused) -> set[str]:
+        log.error("late report set aside, its row was refused", run_id=report.run_id, reason=str(refused))
+        bare = replace(report, kind=storable(report.kind), worker=storable(report.worker), error=note(refused))
+        return write_halving(self.connection, [bare], self._keep, self._drop)
+
+    def _drop(self, report: LateReport, refused: RowRefused) -> set[str]:
+        log.error("late report dropped, even its bare row was refused", run_id=report.run_id, reason=str(refused))
+        return set()
+
+
+def without_payload(transition: Transition, refused: RowRefused) -> Transition:
+    """The transition with a note in place of what came with it; new arguments lost end the run as failed."""
+    bare = transition._replace(
+        reason=None if transition.reason is None else storable(transition.reason),
+        worker=None if transition.worker is None else storable(transition.worker),
+        result=None,
+        error=note(refused),
+        args=None,
+        kwargs=None,
+    )
+    if transition.to is RunState.RETRYING and (transition.args is not None or transition.kwargs is not None):
+        return bare._replace(event=Event.FAIL, to=RunState.FAILED, reason="the retry's arguments cannot be stored")
+    return bare
+
+
+def note(refused: RowRefused) -> dict[str, str]:
+    """The error that stands in for what could not be stored."""
+    return {"type": "RowRefused", "message": storable(str(refused))}
+
+
+def storable(text: str) -> str:
+    """The text in characters that every database keeps."""
+    return text.encode("ascii", "backslashreplace").decode().replace("\x00", "\\x00")

@@ -1,0 +1,186 @@
+"""What the leader reads of runs: what it must know when it takes over, and what falls due.
+
+Promises that a million runs of the far future cost nothing: due ones are found queue by queue and priority by
+priority in the index of what they stand as; and that whoever looks for what was asked for walks past no planned run.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any, Final, TypeAlias
+
+from sqlalchemy import (
+    CTE,
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    Text,
+    bindparam,
+    func,
+    literal,
+    select,
+    true,
+    union_all,
+)
+from sqlalchemy import tuple_ as row_of
+
+from itinerary.protocol.instants import Instant
+from scheduler_service.core.leader.poll_state import Place
+from scheduler_service.core.model import ActiveRun
+from scheduler_service.core.run_state import WAITING, RunState
+from scheduler_service.sql.batch import Batch
+from scheduler_service.sql.column_types import FIRST_INSTANT, InstantColumn
+from scheduler_service.sql.run_rows import ACTIVE_COLUMNS, active_run
+from scheduler_service.sql.tables import HAS_DEADLINE, IS_LED, IS_MANUAL, IS_OUT, LED, WAITS, runs, stands
+
+PRIORITIES: Final = range(10)
+_Standings: TypeAlias = tuple[str, ...]
+_ASKED_FOR: Final = tuple(sorted(WAITING))
+_ANY: Final = (LED, *_ASKED_FOR)
+_FROM_THE_FIRST: Final = {f"due_{n}": FIRST_INSTANT for n in PRIORITIES} | {f"id_{n}": 0 for n in PRIORITIES}
+_IDS: Final = Batch(run_id=Text)
+
+
+def led_runs(connection: Connection) -> list[ActiveRun]:
+    """All that is out, every waiting run that a schedule made, and retries of its job's other runs."""
+    led = select(*ACTIVE_COLUMNS).where(IS_LED)
+    retrying = select(*ACTIVE_COLUMNS).where(stands(RunState.RETRYING), IS_MANUAL)
+    return _active(connection.execute(led.union_all(retrying)))
+
+
+def due_runs(connection: Connection, until: Instant, limit: int) -> list[ActiveRun]:
+    """Waiting runs that no schedule made, due before `until`, at most `limit` of each queue, by priority and time."""
+    found: list[ActiveRun] = []
+    for queue, standings in _queues(connection, _ASKED_FOR):
+        asked = {"queue": queue, "until": until, "limit": limit, **_FROM_THE_FIRST}
+        found += _numbered(connection.execute(_due_of_queue(standings), asked))
+    return found
+
+
+def overdue(
+    connection: Connection, until: Instant, limit: int, after: Place | None
+) -> tuple[list[ActiveRun], Place | None]:
+    """The next `limit` waiting runs due before `until`, by queue, priority and time; and where to go on."""
+    found: list[Row[Any]] = []
+    for queue, standings in _queues(connection, _ANY):
+        if after is not None and queue < after[0]:
+            continue
+        behind = _behind(after, until) if after is not None and queue == after[0] else _FROM_THE_FIRST
+        asked = {"queue": queue, "until": until, "limit": limit - len(found), **behind}
+        found += connection.execute(_due_of_queue(standings), asked)
+        if len(found) == limit:
+            last = found[-1]
+            return _numbered(found), (queue, last.priority, last.due_at, last.id)
+    return _numbered(found), None
+
+
+def runs_by_id(connection: Connection, dialect: str, run_ids: Sequence[str]) -> list[ActiveRun]:
+    """These runs, final ones too."""
+    found: list[ActiveRun] = []
+    for chunk in _IDS.chunks([(run_id,) for run_id in run_ids]):
+        found += _active(connection.execute(_by_id(dialect), chunk))
+    return found
+
+
+def cancel_requests(connection: Connection, limit: int, after: Place | None) -> tuple[list[ActiveRun], Place | None]:
+    """The next `limit` runs that are out and not wanted any more; and where to go on."""
+    asked_at = runs.c.cancel_requested_at
+    wanted = (
+        select(*ACTIVE_COLUMNS, runs.c.id)
+        .where(IS_LED, IS_OUT, asked_at.is_not(None), behind(asked_at, after))
+        .order_by(asked_at, runs.c.id)
+        .limit(limit)
+    )
+    found = connection.execute(wanted).all()
+    return _numbered(found), (found[-1].cancel_requested_at, found[-1].id) if len(found) == limit else None
+
+
+def expired(
+    connection: Connection, until: Instant, limit: int, after: Place | None
+) -> tuple[list[ActiveRun], Place | None]:
+    """The next `limit` waiting runs that should have started before `until`; and where to go on."""
+    by = runs.c.start_by
+    wanted = (
+        select(*ACTIVE_COLUMNS, runs.c.id)
+        .where(HAS_DEADLINE, by < literal(until, InstantColumn), behind(by, after))
+        .order_by(by, runs.c.id)
+        .limit(limit)
+    )
+    found = connection.execute(wanted).all()
+    return _numbered(found), (found[-1].start_by, found[-1].id) if len(found) == limit else None
+
+
+def behind(since: ColumnElement[Any], place: Place | None) -> ColumnElement[bool]:
+    """What follows this place of (`since`, id)."""
+    if place is None:
+        return true()
+    return row_of(since, runs.c.id) > row_of(literal(place[0], InstantColumn), literal(place[1], BigInteger))
+
+
+def _active(rows: Iterable[Any]) -> list[ActiveRun]:
+    return [active_run(row) for row in rows]
+
+
+def _numbered(rows: Iterable[Any]) -> list[ActiveRun]:
+    """Of rows with their `id` behind the run."""
+    return [active_run(row[:-1]) for row in rows]
+
+
+def _queues(connection: Connection, standings: _Standings) -> list[tuple[str, _Standings]]:
+    """In order, each with those of the standings that are in it: most often one, and each takes ten looks."""
+    found: dict[str, _Standings] = {}
+    for standing in standings:
+        for queue in connection.execute(_queues_of(standing)).scalars():
+            found[queue] = (*found.get(queue, ()), standing)
+    return sorted(found.items())
+
+
+@cache
+def _queues_of(standing: str) -> Select[Any]:
+    """One step through the index for each queue, however many runs it has."""
+    first = select(func.min(runs.c.queue).label("queue")).where(stands(standing)).cte("queues", recursive=True)
+    following = select(func.min(runs.c.queue)).where(stands(standing), runs.c.queue > first.c.queue).scalar_subquery()
+    queues: CTE = first.union_all(select(following).where(first.c.queue.is_not(None)))
+    return select(queues.c.queue).where(queues.c.queue.is_not(None))
+
+
+def _behind(place: Place, until: Instant) -> dict[str, int]:
+    """Where the runs of each priority begin that lie behind this place of their queue."""
+    _, priority, due_at, row_id = place
+    firsts = dict(_FROM_THE_FIRST)
+    for passed in range(priority):
+        firsts[f"due_{passed}"] = until
+    return firsts | {f"due_{priority}": due_at, f"id_{priority}": row_id}
+
+
+@cache
+def _due_of_queue(standings: _Standings) -> Select[Any]:
+    """Each standing and priority apart: a condition on the time narrows the index only once these are given."""
+    limit = bindparam("limit", type_=BigInteger)
+    due = [
+        select(*ACTIVE_COLUMNS, runs.c.id)
+        .where(
+            stands(standing),
+            WAITS,
+            runs.c.queue == bindparam("queue", type_=Text),
+            runs.c.priority == priority,
+            runs.c.due_at < bindparam("until", type_=InstantColumn),
+            row_of(runs.c.due_at, runs.c.id)
+            > row_of(bindparam(f"due_{priority}", type_=InstantColumn), bindparam(f"id_{priority}", type_=BigInteger)),
+        )
+        .order_by(runs.c.due_at, runs.c.id)
+        .limit(limit)
+        .subquery(f"{standing}_{priority}")
+        for standing in standings
+        for priority in PRIORITIES
+    ]
+    together = union_all(*(select(part) for part in due)).subquery("due")
+    wanted = [together.c[column.name] for column in ACTIVE_COLUMNS]
+    return select(*wanted, together.c.id).order_by(together.c.priority, together.c.due_at, together.c.id).limit(limit)
+
+
+@cache
+def _by_id(dialect: str) -> Select[Any]:
+    batch = _IDS.rows(dialect)
+    return select(*ACTIVE_COLUMNS).join(batch, runs.c.run_id == batch.c.run_id)

@@ -1,0 +1,202 @@
+"""LeaderStore in SQL: each duty is one fenced transaction put together from the files beside this one.
+
+Promises: what a call returns is committed; LeaseLost or StoreUnavailable mean nothing was (StoreUnavailable: or it
+was, and carrying it out again changes nothing). A row that the database will never take is set aside with its reason
+and keeps no other row out.
+"""
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Final
+
+from sqlalchemy import Connection, delete, select
+
+from itinerary.protocol.errors import RowRefused
+from itinerary.protocol.instants import DAY, MINUTE, Instant
+from scheduler_service.core.balancing.placements import MovedBefore, PlaceJobs
+from scheduler_service.core.leader.commands import Apply, MakeRuns, RecordStatistics, Release
+from scheduler_service.core.leader.poll_state import CancelsRead, ExpiredRead, OverdueRead, Place
+from scheduler_service.core.model import ActiveRun, Cursor, JobHistory, Lease
+from scheduler_service.core.notifications.notices import Topic
+from scheduler_service.ports.stores import Moved
+from scheduler_service.sql import job_rows
+from scheduler_service.sql.batch import insert_into
+from scheduler_service.sql.database import Database
+from scheduler_service.sql.fence import fenced
+from scheduler_service.sql.leader import dispatch, placing, planning, reads, reports
+from scheduler_service.sql.leader.quarantine import Applying, Making
+from scheduler_service.sql.notices import FactNotices
+from scheduler_service.sql.tables import cursors, scheduler_statistics
+
+STATISTICS_KEPT: Final = 7 * DAY
+_NO_LIMIT: Final = 2**31 - 1
+
+
+class SqlLeaderStore:
+    """LeaderStore on SQLite and PostgreSQL; runs of which `topics` tell have their notices committed with them."""
+
+    def __init__(self, database: Database, topics: frozenset[Topic] = frozenset()) -> None:
+        self._database = database
+        self._dialect = database.dialect
+        self._notices = FactNotices(database.dialect, topics)
+        self._open = threading.local()
+        self._refused: set[str] = set()
+
+    def cursor(self, lease: Lease) -> Cursor:
+        """See LeaderStore."""
+        first = insert_into(cursors, self._dialect).values(shard=lease.shard, inbox_position="0-0")
+        columns = (cursors.c.materialised_until, cursors.c.inbox_position, cursors.c.judged_until)
+        kept = select(*columns).where(cursors.c.shard == lease.shard)
+        with self._fenced(lease) as connection:
+            connection.execute(first.on_conflict_do_nothing())
+            return Cursor(*connection.execute(kept).one())
+
+    def active_runs(self) -> list[ActiveRun]:
+        """See LeaderStore. What moves meanwhile is seen in its later state."""
+        with self._database.read() as connection:
+            soon = self._database.read_clock(connection) + MINUTE
+            waiting = reads.due_runs(connection, soon, _NO_LIMIT)
+            led = reads.led_runs(connection)
+        return list({run.run_id: run for run in (*waiting, *led)}.values())
+
+    def job_histories(self, since: Instant | None) -> list[JobHistory]:
+        """See LeaderStore."""
+        with self._database.read() as connection:
+            return job_rows.histories(connection, self._dialect, since, refused=self._refused)
+
+    def histories_of(self, job_ids: Sequence[str], since: Instant | None) -> list[JobHistory]:
+        """See LeaderStore."""
+        with self._database.read() as connection:
+            return job_rows.histories(connection, self._dialect, since, job_ids, self._refused)
+
+    def refused_jobs(self) -> int:
+        """See LeaderStore."""
+        return len(self._refused)
+
+    def unplanned_jobs(self, limit: int) -> list[str]:
+        """See LeaderStore."""
+        with self._database.read() as connection:
+            found = job_rows.unplanned(connection, limit + len(self._refused))
+        # Those that cannot be read stay unplanned: however many they are, they keep no other from being planned.
+        return sorted(found, key=lambda job_id: job_id in self._refused)[:limit]
+
+    @contextmanager
+    def together(self, lease: Lease) -> Iterator[None]:
+        """See LeaderStore."""
+        with self._fenced(lease) as connection:
+            self._open.connection = connection
+            try:
+                yield
+            finally:
+                self._open.connection = None
+
+    def make_runs(self, lease: Lease, batch: MakeRuns) -> tuple[str, ...]:
+        """See LeaderStore. A run whose row is refused counts as not made, and is recorded as a gap."""
+        try:
+            made = self._make(lease, batch, sparing=False)
+        except RowRefused:
+            if self._shared is not None:
+                raise
+            made = self._make(lease, batch, sparing=True)
+        return tuple(run.run_id for run in batch.runs if run.run_id not in made)
+
+    def move_runs(self, lease: Lease, releases: Sequence[Release], now: Instant) -> Moved:
+        """See LeaderStore."""
+        with self._fenced(lease) as connection:
+            return dispatch.move(connection, self._dialect, lease.term, releases, now)
+
+    def renew_publish(self, lease: Lease, releases: Sequence[Release]) -> Moved:
+        """See LeaderStore."""
+        with self._fenced(lease) as connection:
+            return dispatch.renumber(connection, self._dialect, lease.term, releases)
+
+    def apply(self, lease: Lease, batch: Apply) -> tuple[str, ...]:
+        """See LeaderStore. A transition whose row is refused is written without what came with it."""
+        try:
+            refused = self._apply(lease, batch, sparing=False)
+        except RowRefused:
+            if self._shared is not None:
+                raise
+            refused = self._apply(lease, batch, sparing=True)
+        return tuple(dict.fromkeys(t.run_id for t in batch.transitions if t.run_id in refused))
+
+    def read_runs(self, run_ids: Sequence[str]) -> list[ActiveRun]:
+        """See LeaderStore."""
+        with self._database.read() as connection:
+            return reads.runs_by_id(connection, self._dialect, run_ids)
+
+    def due_runs(self, until: Instant, limit: int) -> list[ActiveRun]:
+        """See LeaderStore."""
+        with self._database.read() as connection:
+            return reads.due_runs(connection, until, limit)
+
+    def overdue_runs(self, until: Instant, limit: int, after: Place | None) -> OverdueRead:
+        """See LeaderStore."""
+        with self._database.read() as connection:
+            found, place = reads.overdue(connection, until, limit, after)
+        return OverdueRead(tuple(found), place)
+
+    def expired_runs(self, until: Instant, limit: int, after: Place | None) -> ExpiredRead:
+        """See LeaderStore."""
+        with self._database.read() as connection:
+            found, place = reads.expired(connection, until, limit, after)
+        return ExpiredRead(tuple(found), place)
+
+    def cancel_requests(self, limit: int, after: Place | None) -> CancelsRead:
+        """See LeaderStore."""
+        with self._database.read() as connection:
+            found, place = reads.cancel_requests(connection, limit, after)
+        return CancelsRead(tuple(found), place)
+
+    def record_statistics(self, row: RecordStatistics) -> None:
+        """See LeaderStore. Rows older than a week go."""
+        new = insert_into(scheduler_statistics, self._dialect).values(
+            at=row.at, active_runs=row.active_runs, index_runs=row.index_runs, lag=row.lag
+        )
+        old = delete(scheduler_statistics).where(scheduler_statistics.c.at < row.at - STATISTICS_KEPT)
+        with self._database.write() as connection:
+            connection.execute(new.on_conflict_do_nothing())
+            connection.execute(old)
+
+    def place_jobs(self, lease: Lease, batch: PlaceJobs) -> frozenset[str]:
+        """See PlacementStore."""
+        with self._fenced(lease) as connection:
+            return placing.place_jobs(connection, self._dialect, batch, self._database.read_clock(connection))
+
+    def last_rebalance(self) -> tuple[MovedBefore, ...] | None:
+        """See PlacementStore."""
+        with self._database.read() as connection:
+            return placing.last_rebalance(connection)
+
+    @property
+    def _shared(self) -> Connection | None:
+        """The transaction of this thread's `together`."""
+        return getattr(self._open, "connection", None)
+
+    def _fenced(self, lease: Lease) -> AbstractContextManager[Connection]:
+        shared = self._shared
+        return fenced(self._database, lease) if shared is None else nullcontext(shared)
+
+    def _make(self, lease: Lease, batch: MakeRuns, *, sparing: bool) -> set[str]:
+        with self._fenced(lease) as connection:
+            planning.retract(connection, self._dialect, batch.retracts)
+            making = Making(connection, self._dialect, self._database.read_clock(connection))
+            made = making.sparing(batch.runs) if sparing else making.all(batch.runs)
+            new_gaps = planning.keep_gaps(connection, self._dialect, batch.gaps)
+            self._notices.gaps(connection, [*making.gaps, *new_gaps])
+            planning.mark_planned(connection, self._dialect, batch.planned)
+            if batch.cursor is not None:
+                planning.advance(connection, lease.shard, batch.cursor, back=batch.set_back)
+        return made
+
+    def _apply(self, lease: Lease, batch: Apply, *, sparing: bool) -> set[str]:
+        with self._fenced(lease) as connection:
+            if batch.cancels:
+                now = self._database.read_clock(connection)
+                reports.request_cancels(connection, self._dialect, batch.cancels, now)
+            applying = Applying(connection, self._dialect, batch.published)
+            applied = applying.sparing(batch) if sparing else applying.all(batch)
+            self._notices.ended(connection, applied.ended)
+            reports.commit_progress(connection, lease.shard, batch)
+        return applied.refused

@@ -1,0 +1,196 @@
+"""The lease row in SQL: one guarded UPDATE for each duty, judged by the database's clock alone.
+
+Promises: of any number of processes that ask at once, one gets each term, and the term that it ends is recorded with
+it. Never decides whether to lead: a standby asks again, a leader that could not renew stops.
+"""
+
+from typing import Any, Final
+
+from sqlalchemy import Connection, Executable, Row, Select, Update, and_, case, false, func, or_, select, true, update
+
+from itinerary.protocol.errors import LeaseLost
+from itinerary.protocol.instants import MILLISECOND, MINUTE, SECOND, Duration, Instant, format_instant
+from scheduler_service.core.model import Lease
+from scheduler_service.core.notifications.notices import Notice, Topic
+from scheduler_service.core.redis_marks import Marks
+from scheduler_service.core.schedules.zone_rules import rules_in_use
+from scheduler_service.ports.leases import LeaseView
+from scheduler_service.sql.batch import insert_into
+from scheduler_service.sql.database import Bounds, Database
+from scheduler_service.sql.fence import is_still
+from scheduler_service.sql.notices import FactNotices
+from scheduler_service.sql.record_tables import leaderships
+from scheduler_service.sql.tables import leases
+
+# A takeover may have to wait until the database ends a frozen leader's idle transaction (Bounds.idle).
+LEASE_BOUNDS: Final = Bounds(statement=4_000 * MILLISECOND, lock=3_500 * MILLISECOND)
+# A standby marks each minute that its zone rules are others; one that is gone marks nothing.
+_MARK_HOLDS: Final = 3 * MINUTE
+# What leader and standbys say of Redis is said again each second.
+_WORD_HOLDS: Final = 5 * SECOND
+
+
+class SqlLeaseStore:
+    """LeaseStore on a connection of its own, so that no pool and no long write keeps a renewal waiting."""
+
+    def __init__(self, database: Database, topics: frozenset[Topic] = frozenset()) -> None:
+        self._database = database.beside(bounds=LEASE_BOUNDS)
+        self._notices = FactNotices(database.dialect, topics)
+
+    def acquire(self, shard: int, holder: str, ttl: Duration, stalled: LeaseView | None = None) -> Lease | None:
+        """See LeaseStore; a lease that is held costs one read."""
+        view = self.peek(shard)
+        if view is not None and view.live and (stalled is None or not view.is_as(stalled)):
+            return None
+        with self._database.write() as connection:
+            connection.execute(self._first_row(shard))
+            before = connection.execute(self._free(shard, stalled)).first()
+            if before is None:
+                return None
+            taken = connection.execute(self._takeover(shard, holder, ttl)).one()
+            if before.term > 0:
+                connection.execute(self._ended(shard, before, taken.now))
+            if before.term > 0 and not before.resigned:
+                self._notices.leader_lost(connection, _lost(before, taken.term, holder, taken.now))
+        return Lease(shard, taken.term, holder, taken.now)
+
+    def renew(self, lease: Lease, ttl: Duration) -> Lease:
+        """See LeaseStore."""
+        with self._database.write() as connection:
+            renewed = connection.execute(self._renewal(lease, ttl)).first()
+        if renewed is None:
+            raise LeaseLost(f"term {lease.term} of shard {lease.shard} is over")
+        return Lease(lease.shard, lease.term, lease.holder, renewed.now)
+
+    def resign(self, lease: Lease) -> None:
+        """See LeaseStore."""
+        freed = update(leases).where(is_still(lease)).values(resigned=True, expires_at=self._database.now())
+        with self._database.write() as connection:
+            connection.execute(freed)
+
+    def peek(self, shard: int) -> LeaseView | None:
+        """See LeaseStore."""
+        with self._database.read() as connection:
+            return self._view(connection, shard)
+
+    def mark_standby(self, shard: int, term: int, zone_rules: str) -> None:
+        """See LeaseStore."""
+        lease = and_(leases.c.shard == shard, leases.c.term == term)
+        mark = update(leases).where(lease)
+        with self._database.write() as connection:
+            connection.execute(mark.values(standby_zone_rules=zone_rules, standby_seen_at=self._database.now()))
+
+    def tell_without_redis(self, lease: Lease) -> bool:
+        """See LeaseStore."""
+        tell = update(leases).where(is_still(lease)).values(without_redis_at=self._database.now())
+        with self._database.write() as connection:
+            relief_at = connection.execute(tell.returning(leases.c.relief_at)).scalar_one_or_none()
+            now = self._database.read_clock(connection)
+        return relief_at is not None and relief_at > now - _WORD_HOLDS
+
+    def offer_relief(self, shard: int, term: int) -> None:
+        """See LeaseStore."""
+        offer = update(leases).where(and_(leases.c.shard == shard, leases.c.term == term))
+        with self._database.write() as connection:
+            connection.execute(offer.values(relief_at=self._database.now()))
+
+    def record_marks(self, lease: Lease, marks: Marks) -> None:
+        """See LeaseStore."""
+        record = update(leases).where(is_still(lease)).values(redis_mark=marks.redis, broker_mark=marks.broker)
+        with self._database.write() as connection:
+            connection.execute(record)
+
+    def _view(self, connection: Connection, shard: int) -> LeaseView | None:
+        columns = (
+            leases.c.term,
+            leases.c.holder,
+            leases.c.acquired_at,
+            leases.c.expires_at,
+            leases.c.renewals,
+            leases.c.ttl,
+            self._database.now().label("now"),
+            leases.c.resigned,
+            leases.c.zone_rules,
+            case((leases.c.standby_seen_at > self._database.now(-_MARK_HOLDS), leases.c.standby_zone_rules)),
+            func.coalesce(leases.c.without_redis_at > self._database.now(-_WORD_HOLDS), false()),
+            leases.c.redis_mark,
+            leases.c.broker_mark,
+        )
+        led = and_(leases.c.shard == shard, leases.c.term > 0)
+        row = connection.execute(select(*columns).where(led)).first()
+        return LeaseView(*row) if row else None
+
+    def _first_row(self, shard: int) -> Executable:
+        """Term 0 belongs to nobody: it makes every takeover, the first too, the same UPDATE of one row."""
+        now = self._database.now()
+        row = insert_into(leases, self._database.dialect).values(
+            shard=shard, term=0, holder="", acquired_at=now, expires_at=now, ttl=0, renewals=0, resigned=True
+        )
+        insert: Executable = row.on_conflict_do_nothing()
+        return insert
+
+    def _free(self, shard: int, stalled: LeaseView | None) -> Select[Any]:
+        """The lease as it is, locked, where it may be taken; waits for the open writes of its holder."""
+        is_free = or_(leases.c.resigned == true(), leases.c.expires_at <= self._database.now())
+        if stalled is not None:
+            is_free = or_(is_free, and_(leases.c.term == stalled.term, leases.c.renewals == stalled.renewals))
+        return select(leases).where(leases.c.shard == shard, is_free).with_for_update()
+
+    def _takeover(self, shard: int, holder: str, ttl: Duration) -> Update:
+        now = self._database.now
+        return (
+            update(leases)
+            .where(leases.c.shard == shard)
+            .values(
+                term=leases.c.term + 1,
+                holder=holder,
+                acquired_at=now(),
+                expires_at=now(ttl),
+                ttl=ttl,
+                renewals=0,
+                resigned=False,
+                zone_rules=rules_in_use().version,
+                standby_zone_rules=None,
+                standby_seen_at=None,
+                without_redis_at=None,
+                relief_at=None,
+                redis_mark=None,
+                broker_mark=None,
+            )
+            .returning(leases.c.term, now().label("now"))
+        )
+
+    def _ended(self, shard: int, before: Row[Any], now: Instant) -> Executable:
+        """The record of the term that this takeover ends."""
+        ended_at = min(before.expires_at, now)
+        lapsed = "lapsed" if before.expires_at <= now else "stood still"
+        row = insert_into(leaderships, self._database.dialect).values(
+            shard=shard,
+            term=before.term,
+            holder=before.holder,
+            began_at=before.acquired_at,
+            confirmed_at=ended_at if before.resigned else before.expires_at - before.ttl,
+            ended_at=ended_at,
+            ending="resigned" if before.resigned else lapsed,
+            zone_rules=before.zone_rules,
+        )
+        insert: Executable = row.on_conflict_do_nothing()
+        return insert
+
+    def _renewal(self, lease: Lease, ttl: Duration) -> Update:
+        return (
+            update(leases)
+            .where(is_still(lease))
+            .values(expires_at=self._database.now(ttl), ttl=ttl, renewals=leases.c.renewals + 1)
+            .returning(self._database.now().label("now"))
+        )
+
+
+def _lost(before: Row[Any], term: int, holder: str, now: Instant) -> Notice:
+    said = {
+        "term": before.term,
+        "holder": before.holder,
+        "confirmed_at": format_instant(before.expires_at - before.ttl),
+        "followed_by": {"term": term, "holder": holder},
+    }
+    return Notice(Topic.LEADER_LOST, "leader", 1, now, now, said)

@@ -1,0 +1,150 @@
+"""Bringing the database's schema to what this program needs, by Alembic, and telling whether it is that.
+
+Promises: several processes may migrate at once (one does, the others wait and find it done); a version that was cut off
+is begun anew (on PostgreSQL each is a transaction, on SQLite all together are one); a schema that a newer program made
+is never touched; and nobody else waits long for it: a version that finds a table in use (by a backup, say) steps back
+after a second and tries again. Never run by the leader itself: it only asks.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import Script, ScriptDirectory
+from sqlalchemy import Connection, event, exc
+
+import scheduler_service
+from itinerary.protocol.errors import BadValue, StoreUnavailable
+from itinerary.protocol.instants import MILLISECOND, MINUTE, SECOND
+from scheduler_service.sql.database import Bounds, Database
+
+# Rewriting a table may take long, and so may waiting for another process that does it.
+MIGRATION_BOUNDS: Final = Bounds(statement=60 * MINUTE, lock=60 * MINUTE, idle=60 * MINUTE)
+_ASKED_EVERY_SECONDS: Final = 0.1
+# Behind a statement that waits for a whole table everybody waits: for less than a leader's own bound, and then none for
+# a while. CREATE INDEX CONCURRENTLY, outside of transactions, holds up nobody and waits as long as it must.
+_IN_LINE: Final = SECOND
+_OUT_OF_LINE_SECONDS: Final = 2
+_LOCK_NOT_AVAILABLE: Final = "55P03"
+_ADVISORY_LOCK: Final = 0x17_1EAA_2D
+
+
+def upgrade(database_url: str, report: Callable[[str], None] = lambda line: None) -> None:
+    """Migrate to this program's schema; `report` is given one line for each version and wait, and one at the end."""
+    migrate_to(database_url, ScriptDirectory.from_config(alembic_config()).get_current_head() or "base", report)
+
+
+def migrate_to(database_url: str, wanted: str, report: Callable[[str], None] = lambda line: None) -> None:
+    """Migrate up or down to a version, "base" being none at all. Down loses what only the newer versions keep."""
+    known = ["base", *reversed([script.revision for script in _scripts()])]
+    if wanted not in known:
+        raise BadValue("version", wanted, f"known are {', '.join(known)}")
+    with (
+        closing(Database(database_url, pool_size=1, bounds=MIGRATION_BOUNDS)) as database,
+        alone(database) as connection,
+    ):
+        current, _ = _revisions(connection)
+        _refuse_newer(current)
+        if database.dialect == "postgresql":
+            connection.commit()  # Alembic must begin its transactions itself to leave them where a version asks for it
+            event.listen(connection, "begin", _wait_in_line_briefly)
+        move = command.upgrade if known.index(wanted) >= known.index(current or "base") else command.downgrade
+        config = alembic_config(connection=connection, on_version_apply=_teller(report))
+        _until_nothing_is_in_use(connection, lambda: move(config, wanted), report)
+    report(f"the schema is at version {wanted}" + (", as it was" if current == wanted else ""))
+
+
+def _wait_in_line_briefly(connection: Connection) -> None:
+    if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = {_IN_LINE // MILLISECOND}")
+
+
+def _until_nothing_is_in_use(connection: Connection, move: Callable[[], None], report: Callable[[str], None]) -> None:
+    """Go on from the version that could not have a lock, again and again; what was done before it stays done."""
+    gives_up_at = time.monotonic() + MIGRATION_BOUNDS.lock / SECOND
+    told = ""
+    while True:
+        try:
+            return move()
+        except exc.DBAPIError as error:
+            if getattr(error.orig, "sqlstate", None) != _LOCK_NOT_AVAILABLE or time.monotonic() > gives_up_at:
+                raise
+            statement = " ".join((error.statement or "").split())
+        connection.rollback()
+        if statement != told:
+            report(f"waiting for a lock, held by others, and trying again: {statement}")
+            told = statement
+        time.sleep(_OUT_OF_LINE_SECONDS)
+
+
+@contextmanager
+def alone(database: Database) -> Iterator[Connection]:
+    """A connection that nobody else migrates beside. On SQLite it is in a transaction, on PostgreSQL in none.
+
+    Who waits asks again and again: inside of a statement that waits, it would hold up CREATE INDEX CONCURRENTLY. The
+    lock is that of a transaction which stays open beside: a pooler would give a session's lock to somebody else.
+    """
+    if database.dialect == "sqlite":
+        with database.write() as connection:
+            yield connection
+        return
+    with database.beside(bounds=MIGRATION_BOUNDS).session() as guard, database.session() as connection:
+        # With a parameter it would hold a snapshot, for which CREATE INDEX CONCURRENTLY waits.
+        while not guard.exec_driver_sql(f"SELECT pg_try_advisory_xact_lock({_ADVISORY_LOCK})").scalar_one():
+            guard.rollback()
+            time.sleep(_ASKED_EVERY_SECONDS)
+        yield connection
+
+
+def check_schema(database: Database) -> None:
+    """Return if the schema is this program's, neither an older nor a newer one; StoreUnavailable saying what to do."""
+    with database.read() as connection:
+        current, newest = _revisions(connection)
+    _refuse_newer(current)
+    if current != newest:
+        raise StoreUnavailable(
+            f"the database's schema is {current or 'missing'}, not {newest}: run `itinerary migrate`"
+        )
+
+
+def alembic_config(**attributes: Any) -> Config:
+    """Alembic's configuration for this program's versions; `attributes` reach env.py."""
+    config = Config()
+    config.set_main_option("script_location", str(_script_location()).replace("%", "%%"))
+    config.attributes.update(attributes)
+    return config
+
+
+def _scripts() -> Iterator[Script]:
+    """The versions that this program knows, the newest first."""
+    return ScriptDirectory.from_config(alembic_config()).walk_revisions()
+
+
+def _revisions(connection: Any) -> tuple[str | None, str | None]:
+    context = MigrationContext.configure(connection)
+    return context.get_current_revision(), ScriptDirectory.from_config(alembic_config()).get_current_head()
+
+
+def _refuse_newer(current: str | None) -> None:
+    known = {script.revision for script in _scripts()}
+    if current is not None and current not in known:
+        raise StoreUnavailable(f"the database's schema {current} is of a newer program; upgrade this one")
+
+
+def _teller(report: Callable[[str], None]) -> Callable[..., None]:
+    def on_version_apply(*, step: Any, **_: Any) -> None:
+        report(f"migrated to version {step.up_revision_id}")
+
+    return on_version_apply
+
+
+def _script_location() -> Path:
+    """The installed package carries the versions inside it; a checkout has them beside it."""
+    package = Path(scheduler_service.__file__).parent
+    inside = package / "migrations"
+    return inside if inside.is_dir() else package.parent / "alembic"

@@ -1,0 +1,47 @@
+"""Tables of notifications: what there is to tell, and what is on its way. The metadata has all tables."""
+
+from typing import Final
+
+from sqlalchemy import BigInteger, Boolean, Column, Integer, Table, Text, literal_column
+
+from scheduler_service.sql.column_types import InstantColumn
+from scheduler_service.sql.record_tables import leaderships
+from scheduler_service.sql.tables import KEY, PAYLOAD, partial_index
+
+metadata: Final = leaderships.metadata
+
+# One row for each topic and subject, `count` of it not told yet. `holds`: a condition that was so at the last look.
+notices: Final = Table(
+    "notices",
+    metadata,
+    Column("topic", KEY, primary_key=True),
+    Column("subject", KEY, primary_key=True),
+    Column("count", BigInteger, nullable=False),
+    Column("first_at", InstantColumn, nullable=False),
+    Column("last_at", InstantColumn, nullable=False),
+    Column("said", PAYLOAD, nullable=False),
+    Column("holds", Boolean, nullable=False),
+    Column("told_at", InstantColumn),
+)
+
+# One row for each message and target. `next_at` is when it is tried (again); none once it is over.
+deliveries: Final = Table(
+    "deliveries",
+    metadata,
+    Column("message_id", KEY, primary_key=True),
+    Column("target", KEY, primary_key=True),
+    Column("topic", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("made_at", InstantColumn, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("next_at", InstantColumn),
+    Column("ended_at", InstantColumn),
+    Column("state", Text, nullable=False),
+    Column("said", Text),
+)
+
+UNTOLD: Final = notices.c["count"] > literal_column("0")
+partial_index("ix_notices_untold", notices.c.first_at, where=UNTOLD)
+partial_index("ix_deliveries_waiting", deliveries.c.next_at, where=deliveries.c.next_at.is_not(None))
+partial_index("ix_deliveries_ended", deliveries.c.ended_at, where=deliveries.c.ended_at.is_not(None))
+partial_index("ix_deliveries_dead", deliveries.c.ended_at, where=deliveries.c.state == literal_column("'dead'"))

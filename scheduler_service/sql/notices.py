@@ -1,0 +1,117 @@
+"""Notices written along with the facts that they tell of, in the transaction of those.
+
+Promises: whoever sees the fact committed sees its notice committed; a notice that cannot be written is logged and
+never keeps the fact out. With no topic wanted nothing is read, computed or written.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any, Final
+
+import structlog
+from sqlalchemy import BigInteger, Boolean, Connection, Select, Text, case, select, true
+
+from itinerary.protocol.errors import RowRefused
+from scheduler_service.core.leader.commands import Transition
+from scheduler_service.core.model import Gap
+from scheduler_service.core.notifications.notices import Named, Notice, Topic, ended_notices, gap_notices, told_of
+from scheduler_service.sql.batch import Batch, insert_into
+from scheduler_service.sql.column_types import InstantColumn, Payload, dump_json
+from scheduler_service.sql.database import savepoint
+from scheduler_service.sql.notice_tables import notices
+from scheduler_service.sql.tables import runs
+
+log = structlog.get_logger(__name__)
+
+_NOTICES: Final = Batch(
+    topic=Text, subject=Text, count=BigInteger, first_at=InstantColumn, last_at=InstantColumn, said=Payload,
+    holds=Boolean,
+)  # fmt: skip
+_IDS: Final = Batch(run_id=Text)
+_NAMED: Final = (runs.c.run_id, runs.c.job_id, runs.c.task)
+
+
+class FactNotices:
+    """What the leader's own writes give rise to, of the topics that somebody wants to be told of."""
+
+    def __init__(self, dialect: str, topics: frozenset[Topic] = frozenset()) -> None:
+        self._dialect = dialect
+        self._topics = topics
+
+    @property
+    def of_gaps(self) -> bool:
+        """Whether gaps are told of at all."""
+        return Topic.RUN_MISSED in self._topics
+
+    def ended(self, connection: Connection, transitions: Sequence[Transition]) -> None:
+        """Runs that failed for good or were missed, of transitions that were carried out."""
+        ended = told_of(transitions, self._topics) if self._topics else []
+        if ended:
+            runs_of = named_runs(connection, self._dialect, [change.run_id for change in ended])
+            self._add(connection, ended_notices(ended, runs_of))
+
+    def gaps(self, connection: Connection, new: Sequence[Gap]) -> None:
+        """Occurrences that will not run."""
+        if new and self.of_gaps:
+            self._add(connection, gap_notices(new))
+
+    def leader_lost(self, connection: Connection, notice: Notice) -> None:
+        """A term that did not end by its holder's will."""
+        if notice.topic in self._topics:
+            self._add(connection, [notice])
+
+    def _add(self, connection: Connection, found: Sequence[Notice]) -> None:
+        try:
+            with savepoint(connection):
+                add(connection, self._dialect, found)
+        except RowRefused as refused:
+            log.error("notices set aside, a row was refused", count=len(found), reason=str(refused))
+
+
+def named_runs(connection: Connection, dialect: str, run_ids: Iterable[str]) -> dict[str, Named]:
+    """These runs, as notices name them."""
+    found: dict[str, Named] = {}
+    for chunk in _IDS.chunks([(run_id,) for run_id in dict.fromkeys(run_ids)]):
+        found |= {row[0]: Named(*row) for row in connection.execute(_by_id(dialect), chunk)}
+    return found
+
+
+def add(connection: Connection, dialect: str, found: Sequence[Notice], *, holds: bool = False) -> None:
+    """Count these in. With `holds` they are conditions: one that held before is not told again, and of one that comes
+    back before it was told only what holds now is."""
+    for chunk in _NOTICES.chunks(_rows(found, holds)):
+        connection.execute(_add(dialect, holds), chunk)
+
+
+def _rows(found: Sequence[Notice], holds: bool) -> Iterable[tuple[Any, ...]]:
+    for n in found:  # by their key, so that two writers never wait for each other
+        yield n.topic.value, n.subject, n.count, n.first_at, n.last_at, dump_json(_plain(n.said)), holds
+
+
+def _plain(said: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(said)
+
+
+@cache
+def _by_id(dialect: str) -> Select[Any]:
+    batch = _IDS.rows(dialect)
+    return select(*_NAMED).join(batch, runs.c.run_id == batch.c.run_id)
+
+
+@cache
+def _add(dialect: str, holds: bool) -> Any:
+    batch = _NOTICES.rows(dialect)
+    insert = insert_into(notices, dialect).from_select(list(batch.c.keys()), select(*batch.c).where(true()))
+    new = insert.excluded
+    untold = notices.c["count"]
+    return insert.on_conflict_do_update(
+        index_elements=[notices.c.topic, notices.c.subject],
+        set_={
+            "count": new["count"] if holds else untold + new["count"],
+            "first_at": case((untold > 0, notices.c.first_at), else_=new.first_at),
+            "last_at": new.last_at,
+            "said": new.said,
+            "holds": new.holds,
+        },
+        where=notices.c.holds.is_(False) if holds else None,
+    )

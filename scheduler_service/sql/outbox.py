@@ -1,0 +1,220 @@
+"""Outbox in SQL: notices become deliveries, deliveries are claimed, tried, and end as sent or dead.
+
+Promises: a message exists exactly when its notices were marked as told; of several processes each delivery is given
+to one for the time of its claim. If we die after a claim, its delivery is due again when the claim ends.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, and_, delete, false, func, insert, or_, select, update
+
+from itinerary.protocol.instants import DAY, Duration, Instant
+from scheduler_service.core.notifications.notices import (
+    GIVE_UP_AFTER,
+    LONGEST_PAUSE,
+    TOPIC_GAP,
+    Message,
+    Notice,
+    Topic,
+    Waiting,
+)
+from scheduler_service.core.notifications.topics import CONDITIONS
+from scheduler_service.ports.notices import Backlog, Delivery
+from scheduler_service.sql import notices as sql_notices
+from scheduler_service.sql.column_types import dump_json
+from scheduler_service.sql.database import Database
+from scheduler_service.sql.notice_tables import UNTOLD, deliveries, notices
+
+_D: Final = deliveries.c
+_N: Final = notices.c
+_MOST_NOTICES: Final = 10_000
+_AT_ONCE: Final = 500
+_SENT_KEPT: Final = DAY
+_DEAD_KEPT: Final = 30 * DAY
+_SAID: Final = 300
+_NOTICE: Final = (_N.topic, _N.subject, _N["count"], _N.first_at, _N.last_at, _N.said, _N.holds)
+_DELIVERY: Final = (_D.message_id, _D.target, _D.topic, _D.body, _D.made_at, _D.attempts)
+
+Decide = Callable[[Sequence[Waiting], Mapping[Topic, Instant], Instant], Sequence[Message]]
+
+
+class SqlOutbox:
+    """Outbox on SQLite and PostgreSQL; opened beside the leader's pool, which it never waits for."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._dialect = database.dialect
+
+    def now(self) -> Instant:
+        """See Outbox."""
+        with self._database.read() as connection:
+            return self._database.read_clock(connection)
+
+    def hold(
+        self,
+        topic: Topic,
+        found: Sequence[Notice],
+        after: str | None = None,
+        until: str | None = None,
+        *,
+        whole: bool = True,
+    ) -> None:
+        """See Outbox. Where nothing changed, one read."""
+        held_now = and_(_N.topic == topic.value, _N.holds, _within(after, until))
+        with self._database.read() as connection:
+            held = set(connection.execute(select(_N.subject).where(held_now)).scalars())
+        new = [notice for notice in found if notice.subject not in held]
+        over = held - {notice.subject for notice in found} if whole else set()
+        if not (new or over):
+            return
+        with self._database.write() as connection:
+            for these in _parts(sorted(over)):
+                connection.execute(update(notices).where(held_now, _N.subject.in_(these)).values(holds=False))
+            sql_notices.add(connection, self._dialect, new, holds=True)
+
+    def seal(self, targets: Sequence[str], quiet: Duration, decide: Decide) -> int:
+        """See Outbox. Locks nothing while nothing may be told: the leader counts on meanwhile."""
+        with self._database.read() as connection:
+            now = self._database.read_clock(connection)
+            ripe = _ripe(now, quiet, _last_told(connection, now))
+            if connection.execute(select(_N.topic).where(ripe).limit(1)).first() is None:
+                return 0
+        with self._database.write() as connection:
+            messages = decide(_untold(connection, ripe), _last_told(connection, now), now)
+            for message in messages:
+                _tell(connection, message, targets, now)
+        return len(messages)
+
+    def claim(self, targets: Sequence[str], hold: Duration) -> Delivery | None:
+        """See Outbox. The claim is the time of the next try; one beyond any pause is from a clock that ran ahead."""
+        is_time = or_(_D.next_at <= self._database.now(), _D.next_at > self._database.now(LONGEST_PAUSE))
+        due = and_(is_time, _D.target.in_(targets))
+        keys = select(_D.message_id, _D.target).where(due).order_by(_D.next_at, _D.message_id).limit(1)
+        with self._database.read() as connection:
+            if connection.execute(keys).first() is None:
+                return None
+        claimed = {"attempts": _D.attempts + 1, "next_at": self._database.now(hold)}
+        with self._database.write() as connection:
+            mine = connection.execute(keys.with_for_update(skip_locked=True)).first()
+            if mine is None:
+                return None
+            this = and_(_D.message_id == mine.message_id, _D.target == mine.target)
+            row = connection.execute(update(deliveries).where(this).values(claimed).returning(*_DELIVERY)).one()
+        return _delivery(row)
+
+    def sent(self, delivery: Delivery) -> None:
+        """See Outbox."""
+        self._end(delivery, state="sent", said=None)
+
+    def failed(self, delivery: Delivery, said: str, next_at: Instant | None) -> None:
+        """See Outbox."""
+        words = said.encode("ascii", "backslashreplace").decode().replace("\x00", " ")[:_SAID]
+        if next_at is None:
+            self._end(delivery, state="dead", said=words)
+            return
+        with self._database.write() as connection:
+            connection.execute(update(deliveries).where(_is(delivery)).values(next_at=next_at, said=words))
+
+    def backlog(self) -> Backlog:
+        """See Outbox."""
+        waits, is_dead = _D.next_at.is_not(None), _D.state == "dead"
+        newest = select(_D.target, _D.said).where(is_dead).order_by(_D.ended_at.desc()).limit(1)
+        failing = select(_D.target, _D.said).where(waits, _D.said.is_not(None)).order_by(_D.next_at.desc()).limit(1)
+        with self._database.read() as connection:
+            waiting = connection.execute(select(func.count()).select_from(deliveries).where(waits)).scalar_one()
+            dead = connection.execute(select(func.count()).select_from(deliveries).where(is_dead)).scalar_one()
+            last = connection.execute(newest).first()
+            tried = connection.execute(failing).first()
+        return Backlog(waiting, dead, _words(last), _words(tried))
+
+    def tidy(self, quiet: Duration) -> None:
+        """See Outbox."""
+        with self._database.write() as connection:
+            now = self._database.read_clock(connection)
+            untried = and_(_D.next_at.is_not(None), _D.made_at < now - GIVE_UP_AFTER, _D.next_at < now - DAY // 24)
+            gone = {"state": "dead", "next_at": None, "ended_at": now, "said": func.coalesce(_D.said, "nobody tried")}
+            connection.execute(update(deliveries).where(untried).values(**gone))
+            over = or_(
+                and_(_D.state == "sent", _D.ended_at < now - _SENT_KEPT),
+                and_(_D.state == "dead", _D.ended_at < now - _DEAD_KEPT),
+            )
+            connection.execute(delete(deliveries).where(over))
+            told = and_(_N["count"] == 0, _N.holds == false(), _N.told_at < now - max(quiet, DAY))
+            connection.execute(delete(notices).where(told))
+
+    def retry_dead(self) -> int:
+        """See Outbox."""
+        with self._database.write() as connection:
+            now = self._database.read_clock(connection)
+            again = {"state": "waiting", "attempts": 0, "made_at": now, "next_at": now, "ended_at": None}
+            return connection.execute(update(deliveries).where(_D.state == "dead").values(**again)).rowcount
+
+    def _end(self, delivery: Delivery, **values: Any) -> None:
+        over = update(deliveries).where(_is(delivery)).values(next_at=None, ended_at=self._database.now(), **values)
+        with self._database.write() as connection:
+            connection.execute(over)
+
+
+def _ripe(now: Instant, quiet: Duration, last: Mapping[Topic, Instant]) -> ColumnElement[bool]:
+    """What `decide` may pick, roughly: in a storm most of what is untold must wait, and is not even read."""
+    just_told = [topic.value for topic, at in last.items() if at + TOPIC_GAP > now]
+    may_be = or_(_N.told_at.is_(None), _N.told_at <= now - quiet, _N.told_at > now)
+    return and_(UNTOLD, may_be, _N.topic.not_in(just_told))
+
+
+def _untold(connection: Connection, ripe: ColumnElement[bool]) -> list[Waiting]:
+    """Locked; what another process is just sealing is left to it."""
+    found = (
+        select(*_NOTICE, _N.told_at).where(ripe).order_by(_N.first_at).limit(_MOST_NOTICES)
+        .with_for_update(skip_locked=True)
+    )  # fmt: skip
+    return [Waiting(_notice(row), row.told_at) for row in connection.execute(found)]
+
+
+def _last_told(connection: Connection, now: Instant) -> dict[Topic, Instant]:
+    """What was told later than now, by a clock that ran ahead, is none of it."""
+    last = select(_N.topic, func.max(_N.told_at)).where(_N.told_at <= now).group_by(_N.topic)
+    return {Topic(topic): at for topic, at in connection.execute(last)}
+
+
+def _tell(connection: Connection, message: Message, targets: Sequence[str], now: Instant) -> None:
+    body = dump_json(message.body)
+    row = {
+        "message_id": message.message_id, "topic": message.topic.value, "body": body, "made_at": now, "attempts": 0,
+        "next_at": now, "state": "waiting",
+    }  # fmt: skip
+    connection.execute(insert(deliveries), [{**row, "target": target} for target in targets])
+    for these in _parts([notice.subject for notice in message.notices]):
+        told = and_(_N.topic == message.topic.value, _N.subject.in_(these))
+        connection.execute(update(notices).where(told).values({"count": 0, "told_at": now}))
+
+
+def _parts(subjects: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (subjects[start : start + _AT_ONCE] for start in range(0, len(subjects), _AT_ONCE))
+
+
+def _words(row: Any) -> str | None:
+    return None if row is None else f"{row.target}: {row.said}"
+
+
+def _within(after: str | None, until: str | None) -> ColumnElement[bool]:
+    bounds = [_N.subject > after] if after is not None else []
+    return and_(True, *bounds, *([_N.subject <= until] if until is not None else []))
+
+
+def _is(delivery: Delivery) -> ColumnElement[bool]:
+    """This try of it: what was claimed again meanwhile is another's."""
+    key = and_(_D.message_id == delivery.message_id, _D.target == delivery.target)
+    return and_(key, _D.attempts == delivery.attempts, _D.state == "waiting")
+
+
+def _notice(row: Any) -> Notice:
+    named, subject, count, first_at, last_at, said, holds = row[:7]
+    topic = Topic(named)
+    return Notice(topic, subject, count, first_at, last_at, said, over=topic in CONDITIONS and not holds)
+
+
+def _delivery(row: Any) -> Delivery:
+    message_id, target, topic, body, made_at, attempts = row
+    return Delivery(message_id, target, Topic(topic), body, made_at, attempts)

@@ -1,0 +1,136 @@
+"""PostgreSQL's connections: directly, and through a pooler that hands a server's connection to others in between.
+
+Promises: on a connection that is proven direct, statements are prepared and the bounds hold for the session. On every
+other one nothing outlives a transaction: none is prepared by name, and each transaction begins by setting its bounds.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import psycopg
+from sqlalchemy import URL, Connection, Engine, create_engine, event
+
+from itinerary.protocol.instants import MILLISECOND, MINUTE, SECOND, Duration
+from scheduler_service.sql.column_types import dump_json, load_json
+
+WRITES: Final = "itinerary_writes"
+PLANNED_EACH_TIME: Final = "itinerary_planned_each_time"
+"""An execution option of statements whose best plan depends on the values: PostgreSQL prepares none for all of them."""
+_KEEPALIVES: Final = {"keepalives": 1, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
+# Statements are short, and compiling one takes longer than any of them. Rows that are looked for together lie together,
+# in memory: a planner that counts on a disk's head for each would rather read all history.
+_ALWAYS: Final = {"timezone": "UTC", "jit": "off", "random_page_cost": "1.1"}
+_MARK: Final = "itinerary.direct"
+_DIRECT: Final = "itinerary_direct"
+_REFUSED: Final = "unsupported startup parameter"
+# A transaction that only reads holds up nobody, and what it read is worked through meanwhile.
+_IDLE_READING: Final = MINUTE
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How long the database may keep us waiting; `idle` bounds how long a frozen leader blocks a takeover."""
+
+    connect: Duration = 5 * SECOND
+    statement: Duration = 10 * SECOND
+    lock: Duration = 2 * SECOND
+    idle: Duration = 2_500 * MILLISECOND
+
+    def settings(self, *, reading: bool = False) -> dict[str, str]:
+        """PostgreSQL's settings of a session or transaction of ours."""
+        idle = max(self.idle, _IDLE_READING) if reading else self.idle
+        bounds = {
+            "statement_timeout": self.statement, "lock_timeout": self.lock, "idle_in_transaction_session_timeout": idle
+        }  # fmt: skip
+        return {name: str(value // MILLISECOND) for name, value in bounds.items()} | _ALWAYS
+
+
+BOUNDS: Final = Bounds()
+
+
+def is_direct(connection: Connection) -> bool:
+    """Whether this connection was proven to be one with PostgreSQL itself."""
+    return bool(connection.info.get(_DIRECT))
+
+
+def postgres_engine(url: URL, pool_size: int, bounds: Bounds) -> Engine:
+    """An engine whose connections keep the promises of this module."""
+    asked = url.query.get("options", "")
+    settings = {**bounds.settings(), _MARK: "on"}
+    options = [asked if isinstance(asked, str) else " ".join(asked)]
+    engine = create_engine(
+        url,
+        pool_size=pool_size,
+        max_overflow=0,
+        pool_timeout=bounds.connect / SECOND,
+        pool_pre_ping=True,
+        isolation_level="READ COMMITTED",
+        connect_args={
+            "options": " ".join([*options, *(f"-c {name}={value}" for name, value in settings.items())]).strip(),
+            "connect_timeout": max(2, bounds.connect // SECOND),
+            "tcp_user_timeout": bounds.statement // MILLISECOND,
+            "application_name": "itinerary",
+            **_KEEPALIVES,
+        },
+        json_serializer=dump_json,
+        json_deserializer=load_json,
+    )
+    event.listen(engine, "do_execute", _execute_unprepared)
+    event.listen(engine, "do_connect", _connect)
+    event.listen(engine, "begin", _Setting(bounds).begin)
+    return engine
+
+
+def is_direct_to_server(connection: "psycopg.Connection[Any]") -> bool:
+    """Whether the server itself answers: a pooler gives each client a process id of its own making."""
+    pid = connection.execute("SELECT pg_backend_pid()", prepare=False).fetchone()
+    return pid is not None and pid[0] == connection.info.backend_pid
+
+
+def _connect(dialect: Any, record: Any, cargs: Any, cparams: dict[str, Any]) -> Any:
+    try:
+        connection = dialect.connect(*cargs, **cparams)
+    except psycopg.OperationalError as error:
+        if _REFUSED not in str(error):
+            raise
+        connection = dialect.connect(*cargs, **{name: cparams[name] for name in cparams if name != "options"})
+    try:
+        record.info[_DIRECT] = _is_proven_direct(connection)
+    except BaseException:
+        connection.close()
+        raise
+    if not record.info[_DIRECT]:
+        connection.prepare_threshold = None
+    return connection
+
+
+def _is_proven_direct(connection: "psycopg.Connection[Any]") -> bool:
+    connection.autocommit = True
+    try:
+        mark = connection.execute(f"SELECT current_setting('{_MARK}', true)", prepare=False).fetchone()
+        return mark == ("on",) and is_direct_to_server(connection)
+    finally:
+        connection.autocommit = False
+
+
+class _Setting:
+    """Begins the transactions of connections that are not direct with the settings of direct sessions."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._reading, self._writing = (_local(bounds.settings(reading=reading)) for reading in (True, False))
+
+    def begin(self, connection: Connection) -> None:
+        options = connection.get_execution_options()
+        if not is_direct(connection) and options.get("isolation_level") != "AUTOCOMMIT":
+            connection.exec_driver_sql(self._writing if options.get(WRITES) else self._reading)
+
+
+def _local(settings: dict[str, str]) -> str:
+    return "; ".join(f"SET LOCAL {name} = '{value}'" for name, value in settings.items())
+
+
+def _execute_unprepared(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
+    if not context.execution_options.get(PLANNED_EACH_TIME):
+        return False
+    cursor.execute(statement, parameters, prepare=False)
+    return True

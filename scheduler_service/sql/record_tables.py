@@ -1,0 +1,42 @@
+"""Tables that only record: who changed what, and who led when. They belong to the metadata of tables.py.
+
+A row of `audit_log` is never changed, and not deleted for 90 days: triggers of the migration refuse it.
+"""
+
+from typing import Final
+
+from sqlalchemy import BigInteger, Column, Identity, Index, Integer, Table, Text
+
+from scheduler_service.sql.column_types import InstantColumn
+from scheduler_service.sql.tables import KEY, PAYLOAD, ROW_ID, metadata
+
+audit_log: Final = Table(
+    "audit_log",
+    metadata,
+    Column("id", ROW_ID, Identity(), primary_key=True),
+    Column("at", InstantColumn, nullable=False),
+    Column("actor", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("subject", KEY),
+    Column("before", PAYLOAD),
+    Column("after", PAYLOAD),
+)
+Index("ix_audit_log_subject", audit_log.c.subject, audit_log.c.id)
+Index("ix_audit_log_at", audit_log.c.at)
+Index("ix_audit_log_action", audit_log.c.action, audit_log.c.id)
+Index("ix_audit_log_actor", audit_log.c.actor, audit_log.c.id)
+
+# A term that is over, written by the takeover that ended it; the present one is the row of `leases`.
+leaderships: Final = Table(
+    "leaderships",
+    metadata,
+    Column("shard", Integer, primary_key=True, autoincrement=False),
+    Column("term", BigInteger, primary_key=True, autoincrement=False),
+    Column("holder", Text, nullable=False),
+    Column("began_at", InstantColumn, nullable=False),
+    Column("confirmed_at", InstantColumn, nullable=False),
+    Column("ended_at", InstantColumn, nullable=False),
+    Column("ending", Text, nullable=False),
+    Column("zone_rules", Text),
+)

@@ -1,0 +1,184 @@
+"""HistoryStore in SQL: what pages show of history. Each statement is bounded and has an index to walk. Only reads."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, Final
+
+import structlog
+from sqlalchemy import BigInteger, ColumnElement, Select, Text, bindparam, func, literal_column, select, union_all
+from sqlalchemy.sql.selectable import CompoundSelect
+
+from itinerary.protocol.instants import Instant
+from scheduler_service.core.explain.facts import Version
+from scheduler_service.core.model import Gap
+from scheduler_service.core.policies import OVERLAP_WORD
+from scheduler_service.core.run_state import ACTIVE, WAITING, RunState
+from scheduler_service.ports.history import Outcome, Total, Trouble
+from scheduler_service.ports.stores import RunFilter
+from scheduler_service.sql.column_types import InstantColumn
+from scheduler_service.sql.counts import jobs_total, runs_total, total_of
+from scheduler_service.sql.database import PLANNED_EACH_TIME, Database, Dialect, can_hold
+from scheduler_service.sql.job_rows import VERSION_COLUMNS, version_of
+from scheduler_service.sql.tables import IS_LED, IS_TROUBLE, gaps, job_versions, runs, stands
+
+_R: Final = runs.c
+_BONES: Final = (_R.run_id, _R.job_id, _R.state, _R.scheduled_at, _R.started_at, _R.finished_at)
+_GAP: Final = (gaps.c.job_id, gaps.c.start_at, gaps.c.end_at, gaps.c["count"], gaps.c.reason)
+_JOBS_AT_ONCE: Final = 50
+_SAID: Final = 200
+_EACH: Final = {PLANNED_EACH_TIME: True}
+_SINCE: Final = bindparam("since", type_=InstantColumn)
+_UNTIL: Final = bindparam("until", type_=InstantColumn)
+_LIMIT: Final = bindparam("limit", type_=BigInteger)
+
+log = structlog.get_logger(__name__)
+
+
+class SqlHistoryStore:
+    """HistoryStore on SQLite and PostgreSQL."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def count_runs(self, wanted: RunFilter) -> Total:
+        """See HistoryStore."""
+        if not can_hold(f"{wanted.job_id}{wanted.queue}"):
+            return Total(0, False)
+        with self._database.read() as connection:
+            walks = [connection.execute(walk, execution_options=_EACH).one() for walk in runs_total(wanted)]
+        return total_of([(walked, matching) for walked, matching in walks])
+
+    def count_jobs(self, *, tag: str | None, text: str | None, paused: bool | None, source: str | None = None) -> Total:
+        """See HistoryStore."""
+        if not can_hold(f"{tag}{text}{source}"):
+            return Total(0, False)
+        with self._database.read() as connection:
+            walked, matching = connection.execute(jobs_total(tag, text, paused, source)).one()
+        return total_of([(walked, matching)])
+
+    def latest(self, since: Instant, until: Instant, limit: int) -> list[Outcome]:
+        """See HistoryStore."""
+        with self._database.read() as connection:
+            rows = connection.execute(_latest(), {"since": since, "until": until, "limit": limit})
+            return [_outcome(row) for row in rows]
+
+    def latest_of(self, job_ids: Sequence[str], until: Instant, limit: int) -> Mapping[str, list[Outcome]]:
+        """See HistoryStore."""
+        found: dict[str, list[Outcome]] = {job_id: [] for job_id in job_ids if can_hold(job_id)}
+        asked = list(found)
+        with self._database.read() as connection:
+            for first in range(0, len(asked), _JOBS_AT_ONCE):
+                part = asked[first : first + _JOBS_AT_ONCE]
+                padded = part + [""] * (_JOBS_AT_ONCE - len(part))  # no job has this id
+                named = {f"job_{place}": job_id for place, job_id in enumerate(padded)}
+                for row in connection.execute(_latest_of(), {**named, "until": until, "limit": limit}):
+                    found[row.job_id].append(_outcome(row))
+        return found
+
+    def troubles(self, since: Instant, limit: int) -> list[Trouble]:
+        """See HistoryStore."""
+        with self._database.read() as connection:
+            rows = connection.execute(_troubles(self._database.dialect), {"since": since, "limit": limit})
+            return [_trouble(row) for row in rows]
+
+    def gaps(self, since: Instant, limit: int) -> list[Gap]:
+        """See HistoryStore."""
+        unwanted = gaps.c.reason.not_like(f"{OVERLAP_WORD} %")
+        found = select(*_GAP).where(gaps.c.end_at >= since, unwanted)
+        latest_first = found.order_by(gaps.c.end_at.desc(), gaps.c.id.desc())
+        with self._database.read() as connection:
+            return [Gap(*row) for row in connection.execute(latest_first.limit(limit))]
+
+    def gaps_of(self, job_id: str, limit: int) -> list[Gap]:
+        """See HistoryStore."""
+        if not can_hold(job_id):
+            return []
+        newest_first = select(*_GAP).where(gaps.c.job_id == job_id).order_by(gaps.c.start_at.desc())
+        with self._database.read() as connection:
+            return [Gap(*row) for row in connection.execute(newest_first.limit(limit))]
+
+    def versions(self, job_id: str, limit: int) -> list[Version]:
+        """See HistoryStore."""
+        if not can_hold(job_id):
+            return []
+        columns = (*VERSION_COLUMNS, job_versions.c.actor)
+        newest_first = (
+            select(*columns).where(job_versions.c.job_id == job_id).order_by(job_versions.c.version.desc()).limit(limit)
+        )
+        with self._database.read() as connection:
+            rows = connection.execute(newest_first).all()
+        return [version for row in rows if (version := version_of(job_id, row)) is not None]
+
+    def active_counts(self, most: int) -> Mapping[RunState, int]:
+        """See HistoryStore."""
+        with self._database.read() as connection:
+            found = Counter[RunState]()
+            for state, number in connection.execute(_counts(), {"limit": most}):
+                found[RunState(state)] += number
+        return {state: min(found[state], most) for state in RunState if state in ACTIVE}
+
+
+def _outcome(row: Sequence[Any]) -> Outcome:
+    run_id, job_id, state, *times = row
+    return Outcome(run_id, job_id, RunState(state), *times)
+
+
+def _trouble(row: Sequence[Any]) -> Trouble:
+    run_id, job_id, task, state, reason, error_type, message, finished_at = row
+    return Trouble(run_id, job_id, task, RunState(state), reason, error_type, message, finished_at)
+
+
+@cache
+def _latest() -> Select[Any]:
+    return (
+        select(*_BONES)
+        .where(_R.scheduled_at >= _SINCE, _R.scheduled_at < _UNTIL)
+        .order_by(_R.scheduled_at.desc(), _R.id.desc())
+        .limit(_LIMIT)
+    )
+
+
+@cache
+def _latest_of() -> CompoundSelect[Any]:
+    """Each job apart: one short walk through the index for each."""
+    of_jobs = [
+        select(*_BONES)
+        .where(_R.job_id == bindparam(f"job_{place}", type_=Text), _R.scheduled_at < _UNTIL)
+        .order_by(_R.scheduled_at.desc(), _R.id.desc())
+        .limit(_LIMIT)
+        .subquery(f"of_{place}")
+        for place in range(_JOBS_AT_ONCE)
+    ]
+    return union_all(*(select(of_job) for of_job in of_jobs))
+
+
+@cache
+def _troubles(dialect: Dialect) -> Select[Any]:
+    said = (func.substr(_R.reason, 1, _SAID), _of_error(dialect, "type"), _of_error(dialect, "message"))
+    return (
+        select(_R.run_id, _R.job_id, _R.task, _R.state, *said, _R.finished_at)
+        .where(IS_TROUBLE, _R.finished_at >= _SINCE)
+        .order_by(_R.finished_at.desc(), _R.id.desc())
+        .limit(_LIMIT)
+    )
+
+
+def _of_error(dialect: Dialect, name: str) -> ColumnElement[Any]:
+    if dialect == "sqlite":
+        found = func.json_extract(_R.error, literal_column(f"'$.{name}'"))
+    else:
+        found = func.json_extract_path_text(_R.error, literal_column(f"'{name}'"))
+    return func.substr(found, 1, _SAID, type_=Text)
+
+
+@cache
+def _counts() -> CompoundSelect[Any]:
+    """All that the leader keeps in one walk, which tells its states apart; of the rest each part by its index."""
+    led = select(_R.state, func.count()).where(IS_LED).group_by(_R.state)
+    asked_for = []
+    for state in sorted(WAITING):
+        few = select(literal_column("1").label("one")).where(stands(state)).limit(_LIMIT).subquery(f"{state}_few")
+        name: ColumnElement[Any] = literal_column(f"'{state}'")
+        asked_for.append(select(name.label("state"), select(func.count()).select_from(few).scalar_subquery()))
+    return union_all(led, *asked_for)

@@ -1,0 +1,174 @@
+"""Runs as the database's rows, and back. Owns which columns are read for what; never talks to the database."""
+
+import json
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+import structlog
+from sqlalchemy import BigInteger, Integer, Text, cast
+
+from itinerary.protocol.errors import BadValue
+from itinerary.protocol.instants import Instant
+from itinerary.protocol.run_fields import RetryPolicy, retry_body
+from scheduler_service.core.contract.fields import read_retry, unread_retry
+from scheduler_service.core.model import (
+    ActiveRun,
+    Attempt,
+    LateReports,
+    NewRun,
+    Overlap,
+    ReleasedRun,
+    Run,
+    RunKind,
+    TaskError,
+)
+from scheduler_service.core.run_state import RunState
+from scheduler_service.sql.batch import Batch
+from scheduler_service.sql.column_types import InstantColumn, Payload, PayloadText, dump_json
+from scheduler_service.sql.tables import run_attempts, runs
+
+log = structlog.get_logger(__name__)
+
+_R: Final = runs.c
+_NO_RETRY: Final = RetryPolicy()
+_KINDS: Final = {kind.value: kind for kind in RunKind}
+_STATES: Final = {state.value: state for state in RunState}
+
+ACTIVE_COLUMNS: Final = (
+    _R.run_id, _R.kind, _R.job_id, _R.job_version, _R.queue, _R.priority, _R.scheduled_at, _R.due_at, _R.state,
+    _R.attempt, _R.retry, _R.timeout, _R.overlap, _R.cancel_requested_at, _R.seq, _R.pending_at, _R.published_at,
+    _R.started_at, _R.worker, _R.start_by,
+)  # fmt: skip
+RELEASED_COLUMNS: Final = (
+    _R.run_id, _R.attempt, _R.seq, _R.term, _R.job_id, _R.task, cast(_R.args, PayloadText),
+    cast(_R.kwargs, PayloadText), _R.queue, _R.priority, _R.scheduled_at, _R.due_at, _R.timeout, _R.retries,
+    _R.traceparent, _R.overlap,
+)  # fmt: skip
+RUN_COLUMNS: Final = (
+    _R.run_id, _R.kind, _R.job_id, _R.job_version, _R.task, _R.args, _R.kwargs, _R.queue, _R.priority, _R.retry_of,
+    _R.scheduled_at, _R.due_at, _R.state, _R.attempt, _R.retry, _R.timeout, _R.reason, _R.cancel_requested_at,
+    _R.pending_at, _R.published_at, _R.started_at, _R.finished_at, _R.worker, _R.term, _R.result, _R.error,
+    _R.traceparent, _R.owner, _R.start_by,
+)  # fmt: skip
+_A: Final = run_attempts.c
+ATTEMPT_COLUMNS: Final = (
+    _A.attempt, _A.outcome, _A.reason, _A.pending_at, _A.published_at, _A.started_at, _A.finished_at, _A.worker,
+    _A.error, _A.late_reports, _A.late_kind, _A.late_at, _A.late_worker, _A.late_error,
+)  # fmt: skip
+
+NEW_RUNS: Final = Batch(
+    run_id=Text, kind=Text, job_id=Text, job_version=Integer, task=Text, args=Payload, kwargs=Payload, queue=Text,
+    priority=Integer, retry_of=Text, scheduled_at=InstantColumn, due_at=InstantColumn, retry=Text, timeout=BigInteger,
+    overlap=Text, idempotency_key=Text, request_hash=Text, traceparent=Text, owner=Text, start_by=InstantColumn,
+)  # fmt: skip
+
+
+def new_run_row(run: NewRun, now: Instant) -> tuple[Any, ...]:
+    """The row of NEW_RUNS; a time of 0 is `now`."""
+    due_at = run.due_at or now
+    return (
+        run.run_id, run.kind.value, run.job_id, run.job_version, run.task, _payload(run.args), _payload(run.kwargs),
+        run.queue, run.priority, run.retry_of, run.scheduled_at or now, due_at, _retry_text(run.retry),
+        run.timeout, run.overlap.value if run.overlap else None, run.idempotency_key, run.request_hash,
+        run.traceparent, run.owner, None if run.start_within is None else due_at + run.start_within,
+    )  # fmt: skip
+
+
+def active_run(row: Sequence[Any]) -> ActiveRun:
+    """What the leader keeps, from ACTIVE_COLUMNS."""
+    (
+        run_id, kind, job_id, job_version, queue, priority, scheduled_at, due_at, state, attempt, retry, timeout,
+        overlap, cancel_requested_at, seq, pending_at, published_at, started_at, worker, start_by,
+    ) = row  # fmt: skip
+    return ActiveRun(
+        run_id, _KINDS[kind], job_id, job_version, queue, priority, scheduled_at, due_at, _STATES[state], attempt,
+        _retry(retry), timeout, overlap_of(overlap), cancel_requested_at is not None, seq,
+        pending_at, published_at, started_at, worker, start_by,
+    )  # fmt: skip
+
+
+def released_run(row: Sequence[Any]) -> ReleasedRun:
+    """What a message needs, from RELEASED_COLUMNS."""
+    return ReleasedRun._make(row)
+
+
+def whole_run(row: Sequence[Any], attempts: tuple[Attempt, ...] = ()) -> Run:
+    """The record, from RUN_COLUMNS."""
+    (
+        run_id, kind, job_id, job_version, task, args, kwargs, queue, priority, retry_of, scheduled_at, due_at, state,
+        attempt, retry, timeout, reason, cancel_requested_at, pending_at, published_at, started_at, finished_at,
+        worker, term, result, error, traceparent, owner, start_by,
+    ) = row  # fmt: skip
+    return Run(
+        run_id, _KINDS[kind], job_id, job_version, task, args, kwargs, queue, priority, retry_of, scheduled_at,
+        due_at, _STATES[state], attempt, _retry(retry), timeout, reason, cancel_requested_at, pending_at,
+        published_at, started_at, finished_at, worker, term, result, _task_error(error), attempts,
+        traceparent=traceparent, owner=owner, start_by=start_by,
+    )  # fmt: skip
+
+
+def ended_attempt(row: Sequence[Any]) -> Attempt:
+    """One ended try, from ATTEMPT_COLUMNS."""
+    attempt, outcome, reason, pending_at, published_at, started_at, finished_at, worker, error, *late = row
+    return Attempt(
+        attempt, outcome, reason, pending_at, published_at, started_at, finished_at, worker, _task_error(error),
+        _late_reports(*late),
+    )  # fmt: skip
+
+
+def _late_reports(
+    count: int, kind: str | None, at: Instant | None, worker: str | None, error: Any
+) -> LateReports | None:
+    if not count or at is None:
+        return None
+    return LateReports(count, kind or "", at, worker or "", _task_error(error))
+
+
+def _task_error(error: Any) -> TaskError | None:
+    if error is None:
+        return None
+    return TaskError(str(error.get("type", "")), str(error.get("message", "")), error.get("traceback"))
+
+
+def _payload(value: Any) -> str:
+    return dump_json(value) if value else ("{}" if isinstance(value, dict) else "[]")
+
+
+@lru_cache(maxsize=4_096)
+def _retry_text(retry: RetryPolicy) -> str | None:
+    if retry == _NO_RETRY:
+        return None
+    return retry.unread or dump_json(retry_body(retry))
+
+
+def _retry(text: str | None) -> RetryPolicy:
+    """The policy of a row. One that this program refuses keeps its attempts and its text; the run's end names it."""
+    if text is None:
+        return _NO_RETRY
+    try:
+        return _read_retry(text)
+    except (ValueError, RecursionError, BadValue) as error:
+        policy = unread_retry(text)
+        log.error(
+            "a run's stored retry policy cannot be read; its pauses are the defaults",
+            retry=text[:200], max_attempts=policy.max_attempts, reason=str(error)[:200],
+        )  # fmt: skip
+        return policy
+
+
+@lru_cache(maxsize=4_096)
+def _read_retry(text: str) -> RetryPolicy:
+    return read_retry(json.loads(text), "retry")
+
+
+def overlap_of(text: str | None) -> Overlap | None:
+    """A run's own overlap policy; None where it has none.
+
+    A run with one that this program cannot read waits for its turn: it is not skipped, and stops and overtakes nobody.
+    """
+    try:
+        return Overlap(text) if text else None
+    except ValueError:
+        log.error("a run's stored overlap policy cannot be read; the run waits for its turn", overlap=str(text)[:200])
+        return Overlap.QUEUE_ALL

@@ -1,0 +1,242 @@
+"""RunStore in SQL: runs enqueued, read and cancelled by everybody but the leader.
+
+Promises: an idempotency key names one run for ever, whoever asks at the same time; a cancel request is never lost
+between two states. Never moves a run except to `cancelled`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any, Final
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    Text,
+    Update,
+    bindparam,
+    case,
+    exists,
+    func,
+    literal,
+    select,
+    union_all,
+    update,
+)
+from sqlalchemy import tuple_ as row_of
+
+from itinerary.protocol.errors import Conflict, NotFound, StoreUnavailable
+from scheduler_service.core.audit import Deed
+from scheduler_service.core.contract.request_keys import shown_key
+from scheduler_service.core.contract.run_requests import refuse_over
+from scheduler_service.core.model import NewRun, Run
+from scheduler_service.core.run_state import RunState
+from scheduler_service.ports.stores import Page, RunFilter
+from scheduler_service.sql.audit import record, record_enqueue
+from scheduler_service.sql.batch import Batch
+from scheduler_service.sql.column_types import InstantColumn
+from scheduler_service.sql.database import PLANNED_EACH_TIME, Database, again_when_busy, can_hold
+from scheduler_service.sql.leader import planning
+from scheduler_service.sql.paging import page_of, read_cursor
+from scheduler_service.sql.record_tables import audit_log
+from scheduler_service.sql.run_rows import ATTEMPT_COLUMNS, RUN_COLUMNS, ended_attempt, whole_run
+from scheduler_service.sql.tables import IS_ACTIVE, WAITS, in_states, run_attempts, runs
+
+CANCELLED_EARLY: Final = "cancelled on request, before it was released"
+_NAMES: Final = Batch(name=Text)
+_RUN_ID: Final = bindparam("asked", type_=Text)
+_NOW: Final = bindparam("now", type_=InstantColumn)
+
+
+class SqlRunStore:
+    """RunStore on SQLite and PostgreSQL."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._dialect = database.dialect
+
+    @again_when_busy
+    def enqueue(self, new: Sequence[NewRun], *, by: Deed | None = None) -> list[tuple[Run, bool]]:
+        """See RunStore. Keys are inserted in their order, so that two batches with the same keys do not deadlock."""
+        in_order = sorted(new, key=lambda run: run.idempotency_key or "")
+        with self._database.write() as connection:
+            now = self._database.read_clock(connection)
+            older = self._by_older_key(connection, by, new)
+            fresh = [run for run in in_order if run.run_id not in older]
+            made = planning.insert_missing(connection, self._dialect, fresh, now)
+            refuse_over(new, made, now)
+            if made:
+                record_enqueue(connection, now, by, [run for run in new if run.run_id in made])
+            made_runs = self._by_id(connection, [run.run_id for run in new if run.run_id in made])
+            kept = self._by_key(connection, [run for run in fresh if run.run_id not in made])
+        there = {
+            run.run_id: kept[run.idempotency_key] for run in fresh if run.run_id not in made and run.idempotency_key
+        }
+        return [
+            (made_runs[run.run_id], True) if run.run_id in made else ((older | there)[run.run_id], False) for run in new
+        ]
+
+    def get(self, run_id: str) -> Run:
+        """See RunStore."""
+        _check_name(run_id)
+        with self._database.read() as connection:
+            return read_whole(connection, run_id)
+
+    def list(self, wanted: RunFilter, limit: int, cursor: str | None) -> Page[Run]:
+        """See RunStore."""
+        if not can_hold(f"{wanted.job_id}{wanted.queue}"):
+            return Page([], None)
+        conditions = _conditions(wanted)
+        if cursor is not None:
+            at, row_id = read_cursor(cursor, int, int)
+            last = row_of(literal(at, InstantColumn), literal(row_id))
+            conditions.append(row_of(runs.c.scheduled_at, runs.c.id) < last)
+        # Each standing apart: rare and common ones are found by different indexes.
+        states = [[*conditions, part] for part in in_states(wanted.states)] or [conditions]
+        queues = [[runs.c.queue == queue] for queue in wanted.queues] or [[]]
+        newest_first = _newest_of_each([[*state, *queue] for state in states for queue in queues], limit + 1)
+        with self._database.read() as connection:
+            rows = connection.execute(newest_first, execution_options={PLANNED_EACH_TIME: True}).all()
+        return page_of(rows, limit, lambda row: whole_run(row[:-1]), lambda row: [row.scheduled_at, row.id])
+
+    @again_when_busy
+    def request_cancel(self, run_id: str, *, by: Deed | None = None) -> Run:
+        """See RunStore. The row is locked first, so no move slips in between."""
+        _check_name(run_id)
+        with self._database.write() as connection:
+            now = self._database.read_clock(connection)
+            before = connection.execute(_run().with_for_update(), {"asked": run_id}).first()
+            connection.execute(_cancel(), {"asked": run_id, "now": now})
+            after = read_whole(connection, run_id)
+            if before is not None and before.cancel_requested_at != after.cancel_requested_at:
+                record(connection, now, by, run_id, {"state": before.state}, {"state": after.state.value})
+            return after
+
+    def _by_id(self, connection: Connection, run_ids: Sequence[str]) -> dict[str, Run]:
+        found: dict[str, Run] = {}
+        for chunk in _NAMES.chunks([(run_id,) for run_id in run_ids]):
+            found |= {row.run_id: whole_run(row) for row in connection.execute(_runs_by_id(self._dialect), chunk)}
+        return found
+
+    def _by_older_key(self, connection: Connection, by: Deed | None, new: Sequence[NewRun]) -> dict[str, Run]:
+        """By the new runs' ids, what an older release made for this caller under the same key, which it stored bare.
+
+        Whose it is says the audit log: the row of its enqueueing bears the very time of its run.
+        """
+        asked = {run.older[0]: run for run in new if run.older[0] is not None}
+        found: dict[str, Run] = {}
+        for chunk in _NAMES.chunks([(key,) for key in asked] if by is not None else []):
+            own = {**chunk, "actor": by.actor if by else ""}
+            for row in connection.execute(_runs_by_older_key(self._dialect), own):
+                *columns, key, request_hash = row
+                _check_request(asked[key], request_hash)
+                found[asked[key].run_id] = whole_run(columns)
+        return found
+
+    def _by_key(self, connection: Connection, new: Sequence[NewRun]) -> dict[str, Run]:
+        """The runs that have these keys already; Conflict where one was asked for otherwise, or an id is taken."""
+        keys = {run.idempotency_key for run in new if run.idempotency_key is not None}
+        found: dict[str, tuple[Run, str | None]] = {}
+        for chunk in _NAMES.chunks([(key,) for key in keys]):
+            for row in connection.execute(_runs_by_key(self._dialect), chunk):
+                *columns, key, request_hash = row
+                found[key] = (whole_run(columns), request_hash)
+        for run in new:
+            if run.idempotency_key is None:
+                raise Conflict(f"run {run.run_id} exists", "run-exists")
+            if run.idempotency_key not in found:  # its run was pruned since the insert met it
+                raise StoreUnavailable(f"{_key_words(run)} is just becoming free, ask again")
+            _check_request(run, found[run.idempotency_key][1])
+        return {key: run for key, (run, _) in found.items()}
+
+
+def _check_request(run: NewRun, stored_hash: str | None) -> None:
+    if stored_hash != run.request_hash and (stored_hash is None or stored_hash != run.older[1]):
+        raise Conflict(f"{_key_words(run)} was used for another request", "key-reused")
+
+
+def _key_words(run: NewRun) -> str:
+    return f"idempotency key {shown_key(run.idempotency_key or '')!r}"
+
+
+def read_whole(connection: Connection, run_id: str) -> Run:
+    """The record of a run with its attempts; NotFound."""
+    row = connection.execute(_run(), {"asked": run_id}).first()
+    if row is None:
+        raise NotFound(f"no run {run_id}")
+    run = whole_run(row)
+    kept = [ended_attempt(row) for row in connection.execute(_kept_attempts(), {"asked": run_id})]
+    late = next((attempt.late for attempt in kept if attempt.attempt == run.attempt), None)
+    return replace(run, attempts=tuple(a for a in kept if a.attempt < run.attempt), late=late)
+
+
+def _check_name(run_id: str) -> None:
+    if not can_hold(run_id):
+        raise NotFound(f"no run {run_id!r}")
+
+
+def _conditions(wanted: RunFilter) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = []
+    if wanted.job_id is not None:
+        conditions.append(runs.c.job_id == wanted.job_id)
+    if wanted.queue is not None:
+        conditions.append(runs.c.queue == wanted.queue)
+    if wanted.owner is not None:
+        conditions.append(runs.c.owner == wanted.owner)
+    if wanted.since is not None:
+        conditions.append(runs.c.scheduled_at >= wanted.since)
+    if wanted.until is not None:
+        conditions.append(runs.c.scheduled_at < wanted.until)
+    return conditions
+
+
+def _newest_of_each(parts: Sequence[Sequence[ColumnElement[bool]]], limit: int) -> Select[Any]:
+    def newest(table: Any, columns: Sequence[Any]) -> Select[Any]:
+        return select(*columns).order_by(table.c.scheduled_at.desc(), table.c.id.desc()).limit(limit)
+
+    columns = (*RUN_COLUMNS, runs.c.id)
+    of_each = [newest(runs, columns).where(*part) for part in parts]
+    if len(of_each) == 1:
+        return of_each[0]
+    together = union_all(*(select(part.subquery()) for part in of_each)).subquery("together")
+    return newest(together, list(together.c))
+
+
+@cache
+def _cancel() -> Update:
+    """Waiting runs end here; of those that are out the leader must take the claim or stop the task."""
+    ends = {"state": RunState.CANCELLED.value, "reason": CANCELLED_EARLY, "finished_at": _NOW}
+    values: dict[str, Any] = {name: case((WAITS, value), else_=runs.c[name]) for name, value in ends.items()}
+    values["cancel_requested_at"] = func.coalesce(runs.c.cancel_requested_at, _NOW)
+    return update(runs).where(runs.c.run_id == _RUN_ID, IS_ACTIVE).values(values)
+
+
+@cache
+def _run() -> Select[Any]:
+    return select(*RUN_COLUMNS).where(runs.c.run_id == _RUN_ID)
+
+
+@cache
+def _kept_attempts() -> Select[Any]:
+    return select(*ATTEMPT_COLUMNS).where(run_attempts.c.run_id == _RUN_ID).order_by(run_attempts.c.attempt)
+
+
+@cache
+def _runs_by_id(dialect: str) -> Select[Any]:
+    batch = _NAMES.rows(dialect)
+    return select(*RUN_COLUMNS).join(batch, runs.c.run_id == batch.c.name)
+
+
+@cache
+def _runs_by_key(dialect: str) -> Select[Any]:
+    batch = _NAMES.rows(dialect)
+    columns = (*RUN_COLUMNS, runs.c.idempotency_key, runs.c.request_hash)
+    return select(*columns).join(batch, runs.c.idempotency_key == batch.c.name)
+
+
+@cache
+def _runs_by_older_key(dialect: str) -> Select[Any]:
+    actor = bindparam("actor", type_=Text)
+    own = exists().where(audit_log.c.at == runs.c.created_at, audit_log.c.actor == actor)
+    return _runs_by_key(dialect).where(own)

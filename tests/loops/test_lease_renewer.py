@@ -1,0 +1,140 @@
+"""The leader's trust in its lease, and its clock: the database's, however this host's runs beside it."""
+
+import threading
+
+import pytest
+
+from itinerary.protocol.errors import LeaseLost
+from itinerary.protocol.instants import HOUR, MILLISECOND, SECOND, Duration, Instant
+from scheduler_service.core.model import Lease
+from scheduler_service.loops.lease_renewer import LeaseKeeper
+from tests.support.fake_store import FakeStore
+
+TTL = 5 * SECOND
+
+
+class Clocks:
+    """`true` time as the database shows it, and a host whose clock runs faster by so many parts in a million."""
+
+    def __init__(self, faster: int) -> None:
+        self.true: Instant = 1_800_000_000 * SECOND
+        self._began, self._faster = self.true, faster
+        leases = FakeStore(lambda: self.true).leases
+        lease = leases.acquire(0, "one", TTL)
+        assert lease is not None
+        self.keeper = LeaseKeeper(leases, lease, self.host(), TTL, lambda: None, clock=self.host)
+
+    def host(self) -> Duration:
+        since = self.true - self._began
+        return 7 * HOUR + since + since * self._faster // 1_000_000
+
+    @property
+    def ahead(self) -> Duration:
+        return self.keeper.now() - self.true
+
+
+@pytest.mark.parametrize("faster", [-500, 0, 500])
+def test_a_host_whose_clock_runs_too_fast_or_too_slow_makes_no_run_early_or_late(faster: int) -> None:
+    clocks = Clocks(faster)
+    before = clocks.keeper.now()
+    for _ in range(8 * 3600):
+        clocks.true += SECOND
+        assert clocks.keeper.now() >= before
+        before = clocks.keeper.now()
+        clocks.keeper.confirm()
+        assert clocks.keeper.now() >= before
+    assert abs(clocks.ahead) < 5 * MILLISECOND
+
+
+class SlowLeases:
+    """A store that confirms a lease only after two seconds."""
+
+    def __init__(self) -> None:
+        self.host: Duration = 1_000 * SECOND
+
+    def renew(self, lease: Lease, ttl: Duration) -> Lease:
+        self.host += 2 * SECOND
+        return lease
+
+    def resign(self, lease: Lease) -> None: ...
+
+
+class TakenLeases:
+    """A store in which somebody else leads by now."""
+
+    def renew(self, lease: Lease, ttl: Duration) -> Lease:
+        raise LeaseLost("term 2 leads")
+
+    def resign(self, lease: Lease) -> None: ...
+
+
+def slow_keeper() -> tuple[SlowLeases, LeaseKeeper]:
+    leases = SlowLeases()
+    lease = Lease(0, 1, "one", 1)
+    return leases, LeaseKeeper(leases, lease, leases.host, TTL, lambda: None, clock=lambda: leases.host)  # type: ignore[arg-type]
+
+
+def test_trust_ends_a_margin_before_the_lease_does() -> None:
+    leases, keeper = slow_keeper()
+    leases.host += 4 * SECOND - 1
+    assert keeper.trusted()
+    leases.host += 1
+    assert not keeper.trusted()
+
+
+def test_trust_counts_from_before_the_question_not_from_its_answer() -> None:
+    leases, keeper = slow_keeper()
+    asked_at = leases.host
+    keeper.confirm()
+    assert leases.host == asked_at + 2 * SECOND
+    leases.host = asked_at + 4 * SECOND - 1
+    assert keeper.trusted()
+    leases.host = asked_at + 4 * SECOND
+    assert not keeper.trusted()
+
+
+def test_a_lease_that_is_lost_is_not_trusted_however_young_its_confirmation() -> None:
+    told = threading.Event()
+    keeper = LeaseKeeper(TakenLeases(), Lease(0, 1, "one", 1), 0, SECOND // 10, told.set, clock=lambda: 0)  # type: ignore[arg-type]
+    assert keeper.trusted()
+    keeper.start()
+    assert told.wait(10)
+    assert not keeper.trusted()
+    keeper.stop(resign=False)
+
+
+class KeptLeases:
+    """A store that confirms the lease whenever it is asked."""
+
+    def __init__(self) -> None:
+        self.trusted_while_resigning: bool | None = None
+        self.keeper: LeaseKeeper | None = None
+
+    def renew(self, lease: Lease, ttl: Duration) -> Lease:
+        return lease
+
+    def resign(self, lease: Lease) -> None:
+        assert self.keeper is not None
+        self.trusted_while_resigning = self.keeper.trusted()
+
+
+def test_a_leader_whose_writer_makes_no_progress_for_a_minute_loses_its_lease() -> None:
+    told = threading.Event()
+    keeper = LeaseKeeper(KeptLeases(), Lease(0, 1, "one", 1), 0, SECOND // 10, told.set, clock=lambda: 0)  # type: ignore[arg-type]
+    stuck = [59 * SECOND]
+    keeper.watch_writer(lambda: stuck[0])
+    keeper.start()
+    assert not told.wait(0.2)
+    stuck[0] = 61 * SECOND
+    assert told.wait(10)
+    assert not keeper.trusted()
+    keeper.stop(resign=False)
+
+
+def test_nobody_acts_by_a_lease_from_when_it_is_resigned() -> None:
+    leases = KeptLeases()
+    keeper = leases.keeper = LeaseKeeper(leases, Lease(0, 1, "one", 1), 0, TTL, lambda: None, clock=lambda: 0)  # type: ignore[arg-type]
+    assert keeper.trusted()
+    keeper.stop(resign=True)
+    assert leases.trusted_while_resigning is False
+    assert not keeper.trusted()

@@ -1,0 +1,215 @@
+"""Beat schedules moved in: what becomes of each kind of entry, and where the times differ."""
+
+import copy
+from datetime import datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from celery import Celery
+from celery.schedules import crontab, schedule
+
+from itinerary.protocol.errors import ItineraryError
+from itinerary.protocol.instants import DAY, MINUTE, SECOND, Instant, format_instant, parse_instant
+from scheduler_service.core.schedules.schedule import occurrences, parse_schedule
+from scheduler_service.migrating.beat import MovedEntry, load_app, move_beat
+from scheduler_service.migrating.beat_fires import beat_fires
+from scheduler_service.migrating.beat_schedules import spec_of
+from scheduler_service.migrating.comparing import compare
+
+NOW = parse_instant("2026-11-27T10:00:00Z")
+
+
+@pytest.fixture(scope="module")
+def moved() -> dict[str, MovedEntry]:
+    app = load_app("tests.migrating.beat_app:app")
+    return {entry.entry.name: entry for entry in move_beat(app, NOW)}
+
+
+def body(entry: MovedEntry) -> dict[str, Any]:
+    assert entry.moved.body is not None, entry.moved.refused
+    return dict(entry.moved.body)
+
+
+def test_a_crontab_keeps_its_text_its_zone_and_its_arguments(moved: dict[str, MovedEntry]) -> None:
+    assert body(moved["every quarter"]) == {
+        "job_id": "every-quarter",
+        "title": "every quarter",
+        "task": "shop.report",
+        "args": [1, 2],
+        "kwargs": {},
+        "schedule": {"kind": "cron", "expr": "*/15 * * * *", "timezone": "Europe/Paris"},
+        "overlap": "allow",
+        "queue": "celery",
+    }
+
+
+def test_both_day_fields_are_meant_and_names_and_odd_steps_mean_the_same(moved: dict[str, MovedEntry]) -> None:
+    both = body(moved["13th and Friday"])["schedule"]
+    assert (both["expr"], both["day_match"]) == ("0 0 13 * 5", "and")
+    assert body(moved["odd steps"])["schedule"]["expr"] == "4,50,57 22-2 * 3 *"
+
+
+def test_seconds_become_an_interval_and_the_other_phase_is_told(moved: dict[str, MovedEntry]) -> None:
+    entry = moved["every 30 s"]
+    assert body(entry)["schedule"] == {"kind": "interval", "every": "30s", "timezone": "Europe/Paris"}
+    assert body(entry)["queue"] == "mail"
+    assert "beat counts from its start" in entry.moved.differences[0]
+
+
+def test_relative_days_become_midnights(moved: dict[str, MovedEntry]) -> None:
+    assert body(moved["daily"])["schedule"] == {
+        "kind": "calendar", "unit": "day", "every": 1, "at": ["00:00"], "timezone": "Europe/Paris",
+    }  # fmt: skip
+
+
+def test_options_become_fields_and_what_is_lost_is_told(moved: dict[str, MovedEntry]) -> None:
+    entry = moved["expiring"]
+    wanted = {"queue": "slow", "priority": 3, "timeout": "1m", "start_within": "90s"}
+    assert {key: body(entry)[key] for key in wanted} == wanted
+    told = "\n".join(entry.moved.differences)
+    for part in ("dropped by a worker that gets to it later than 90s", "job's timeout 1m", "option countdown"):
+        assert part in told
+
+
+def test_arguments_that_celery_s_messages_can_carry_are_moved_with_their_types(moved: dict[str, MovedEntry]) -> None:
+    assert body(moved["typed"])["args"] == [
+        {"$type": "decimal", "$value": "1.10"},
+        {"$type": "uuid", "$value": "00000000-0000-0000-0000-000000000001"},
+        {"$type": "bytes", "$value": "AP8="},
+    ]
+    assert body(moved["typed"])["kwargs"] == {
+        "since": {"$type": "datetime", "$value": "2026-01-01T00:00:00+00:00"},
+        "marked": {"__type__": "x", "__value__": 1},
+    }
+
+
+def test_task_names_are_moved_as_they_are(moved: dict[str, MovedEntry]) -> None:
+    assert body(moved["Räume auf"])["task"] == "Räume auf / now"
+
+
+def test_an_entry_added_by_code_is_moved_too(moved: dict[str, MovedEntry]) -> None:
+    assert body(moved["by code"])["args"] == ["by code"]
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("sun", "solar schedules (sunset)"),
+        ("own schedule", "Fortnight is a schedule of its own making"),
+        ("false clock", "nowfun tells another time"),
+        ("half a second", "whole seconds"),
+        ("lazy", "BeatLazyFunc"),
+        ("not JSON", "not JSON"),
+        ("once", "would run once"),
+    ],
+)
+def test_what_has_no_equal_is_refused_by_name(moved: dict[str, MovedEntry], name: str, why: str) -> None:
+    assert moved[name].job is None
+    assert why in str(moved[name].moved.refused)
+
+
+def test_what_may_surprise_is_told(moved: dict[str, MovedEntry]) -> None:
+    assert "nowfun is not carried over" in moved["own clock"].moved.differences[0]
+    assert "no task shop.gone" in moved["no such task"].moved.differences[0]
+
+
+def test_the_coming_changes_of_the_clocks_are_told_where_they_make_a_difference(moved: dict[str, MovedEntry]) -> None:
+    (fold,) = moved["every quarter"].moved.differences
+    assert fold.startswith("on 2027-10-31, when the clocks of Europe/Paris go back from 03:00 to 02:00")
+    assert "only here it runs at 02:00+01:00, 02:15+01:00, 02:30+01:00, ... (4x)" in fold
+    (gap,) = moved["odd steps"].moved.differences
+    assert "jump from 02:00 to 03:00: only" in gap
+    assert moved["by code"].moved.differences == ()
+
+
+def test_the_rule_for_skipped_times_is_the_one_that_comes_closest_to_celerys(moved: dict[str, MovedEntry]) -> None:
+    entry = moved["in the gap"]
+    assert body(entry)["schedule"]["dst_gap"] == "shift"
+    assert entry.moved.differences == ()
+
+
+def test_beats_own_clean_up_comes_along_where_a_backend_needs_it() -> None:
+    app = Celery("x", broker="redis://127.0.0.1:1/0", backend="cache+memory://")
+    needs = [entry.entry.name for entry in move_beat(app, NOW)]
+    assert needs == ([] if app.backend.supports_autoexpire else ["celery.backend_cleanup"])
+    app = Celery("x", broker="redis://127.0.0.1:1/0", backend="file:///tmp")
+    assert [entry.entry.name for entry in move_beat(app, NOW)] == ["celery.backend_cleanup"]
+
+
+def test_on_amqp_the_greatest_priority_goes_first() -> None:
+    app = Celery("x", broker="amqp://nobody")
+    app.conf.beat_schedule = {"a": {"task": "t", "schedule": 60, "options": {"priority": 9}}}
+    (entry,) = move_beat(app, NOW)
+    assert body(entry)["priority"] == 0
+
+
+@pytest.mark.parametrize("place", ["no_such_module_at_all:app", "tests.migrating.beat_app:nothing"])
+def test_an_app_that_cannot_be_loaded_is_said_in_words(place: str) -> None:
+    with pytest.raises(ItineraryError, match=place.partition(":")[0]):
+        load_app(place)
+
+
+# The paper beat itself
+
+
+def zoned(name: str) -> Celery:
+    app = Celery("zoned", broker="redis://127.0.0.1:1/0")
+    app.conf.timezone = name
+    return app
+
+
+def local(times: list[Instant], zone: str) -> list[str]:
+    return [datetime.fromisoformat(format_instant(at)).astimezone(ZoneInfo(zone)).strftime("%H:%M%z") for at in times]
+
+
+def test_the_paper_beat_fires_as_was_measured_in_the_repeated_hour() -> None:
+    app, start = zoned("Europe/Paris"), parse_instant("2025-10-25T23:50:00Z")
+    fired = beat_fires(crontab(minute="*/15"), app, start, start + 150 * MINUTE)
+    assert local(fired, "Europe/Paris")[:6] == [
+        "02:00+0200", "02:15+0200", "02:30+0200", "02:45+0200", "03:00+0100", "03:15+0100",
+    ]  # fmt: skip
+
+
+def test_the_paper_beat_leaves_the_apps_schedule_as_it_was() -> None:
+    given = crontab(minute="*/15")
+    before = copy.copy(given.__dict__)
+    beat_fires(given, zoned("UTC"), NOW, NOW + DAY)
+    assert given.__dict__ == before
+
+
+@pytest.mark.slow
+def test_without_changes_of_the_clocks_both_run_at_the_same_times() -> None:
+    app = zoned("Asia/Tokyo")
+    for fields in (
+        {"minute": "*/7"}, {"hour": "*/5", "minute": 3}, {"day_of_month": "1,31", "hour": 0, "minute": 0},
+        {"day_of_week": "mon-fri", "hour": "9-17", "minute": 0}, {"month_of_year": "2", "hour": 1, "minute": 1},
+        {"day_of_month": "*/10", "day_of_week": "1-3", "hour": 0, "minute": 0}, {"minute": "59", "hour": "23"},
+    ):  # fmt: skip
+        given = crontab(**fields)
+        spec, _ = spec_of(given, app)
+        ours = parse_schedule(spec, job_id="a", made_at=NOW).schedule
+        found = compare(given, app, ours, NOW, NOW + 100 * DAY)
+        assert found.differences == (), fields
+        assert found.beat == found.itinerary == len(occurrences(ours, NOW + 1, NOW + 100 * DAY))
+
+
+def test_an_interval_of_another_phase_is_told_once_not_instant_by_instant() -> None:
+    app, given = zoned("UTC"), schedule(timedelta(minutes=7))
+    spec, _ = spec_of(given, app)
+    ours = parse_schedule(spec, job_id="a", made_at=NOW).schedule
+    found = compare(given, app, ours, NOW, NOW + DAY)
+    assert found.differences == ()
+    assert "the same rhythm" in str(found.note)
+
+
+@pytest.mark.slow
+def test_every_difference_at_a_change_of_the_clocks_is_explained_by_it() -> None:
+    app = zoned("America/New_York")
+    start = parse_instant("2027-03-10T00:00:00Z")
+    for fields in ({"minute": "*/20"}, {"minute": 30, "hour": "1,2"}, {"minute": 0, "hour": "*/2"}):
+        given = crontab(**fields)
+        ours = parse_schedule(spec_of(given, app)[0], job_id="a", made_at=start).schedule
+        for found in compare(given, app, ours, start, start + 260 * DAY).differences:
+            assert "New_York" in found.why
+            assert found.at % (10 * SECOND) == 0

@@ -1,0 +1,107 @@
+"""`python -m itinerary`: one Celery worker in this process, with the switches that the product needs.
+
+With `--app module:celery_app` it runs somebody's own app, attached here if it is not yet. Exit status 2 for a wrong
+call, else Celery's own. Results of tasks never reach the log.
+"""
+
+import argparse
+import os
+import secrets
+import sys
+from importlib.util import find_spec
+from typing import Any, Final
+
+from celery import Celery
+from celery.utils.nodenames import default_nodename, host_format
+
+from itinerary.protocol.errors import BadValue
+from itinerary.worker.green import AT_WORK
+
+DEFAULT_QUEUE: Final = "default"
+_OWN_APP: Final = "itinerary.worker.celery_app:app"
+_SUCCEEDED: Final = "Task %(name)s[%(id)s] succeeded in %(runtime)ss"
+
+
+def main(argv: list[str]) -> int:
+    """Run until stopped; the worker's exit status."""
+    asked = _parser().parse_args(argv)
+    if asked.pool == "gevent":
+        _be_patched(argv)
+    app = _load(asked.app)
+    _keep_results_out_of_logs()
+    worker: Any = app.Worker(
+        hostname=host_format(default_nodename(asked.hostname)),
+        pool_cls=asked.pool,
+        concurrency=asked.concurrency,
+        loglevel=asked.loglevel.upper(),
+        queues=asked.queues or _queues_of(app),
+        task_events=True,
+        without_gossip=True,
+        without_mingle=True,
+        quiet=True,
+        no_color=True,
+    )
+    worker.start()
+    return int(worker.exitcode or 0)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m itinerary", description="Run one Celery worker under Itinerary.")
+    parser.add_argument("--app", default=_OWN_APP, help="module:celery_app of your own app")
+    parser.add_argument("-c", "--concurrency", type=int, help="tasks at a time; the number of CPUs by default")
+    parser.add_argument("-Q", "--queues", help="queues to consume, separated by commas")
+    parser.add_argument("-P", "--pool", default="prefork", choices=["prefork", "threads", "solo", "gevent"])
+    parser.add_argument("-n", "--hostname", default=f"worker-{secrets.token_hex(4)}@%h", help="unique name of the node")
+    parser.add_argument("-l", "--loglevel", default="info", choices=["debug", "info", "warning", "error"])
+    return parser
+
+
+def _load(place: str) -> Celery:
+    """The app, attached. Modules are looked for in the working directory too, as Celery's own command does."""
+    from celery.app.utils import find_app
+
+    from itinerary.worker.attach import attach
+    from itinerary.worker.embedded import app_for
+
+    sys.path.insert(0, "")
+    try:
+        found: Any = find_app(place)
+        # A Schedule of plain functions and Celery tasks stands for the app that runs them.
+        app: Celery = found if isinstance(found, Celery) else app_for(found.functions, found.celery_apps)
+    except (ImportError, AttributeError) as exc:
+        raise _wrong_call(f"cannot load the app {place}: {exc}") from exc
+    except BadValue as exc:
+        raise _wrong_call(str(exc)) from exc
+    attach(app)
+    app.set_current()
+    return app
+
+
+def _be_patched(argv: list[str]) -> None:
+    """gevent must replace the blocking calls before anything is imported: begin anew as a program that it starts."""
+    if find_spec("gevent") is None:
+        raise _wrong_call("the pool gevent needs the package gevent beside Celery")
+    if not AT_WORK:
+        safe = ["-P"] if getattr(sys.flags, "safe_path", False) else []  # there is no such flag before Python 3.11
+        os.execv(sys.executable, [sys.executable, *safe, "-m", "gevent.monkey", "--module", "itinerary", *argv])
+
+
+def _wrong_call(complaint: str) -> SystemExit:
+    print(f"itinerary worker: {complaint}", file=sys.stderr)
+    return SystemExit(2)
+
+
+def _queues_of(app: Celery) -> str:
+    """The app's own queues, and the one that jobs go to unless they say otherwise."""
+    names = list(app.amqp.queues)
+    return ",".join(names if DEFAULT_QUEUE in names else [*names, DEFAULT_QUEUE])
+
+
+def _keep_results_out_of_logs() -> None:
+    from celery.app import trace
+
+    trace.LOG_SUCCESS = _SUCCEEDED
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""The client: over HTTP, and within a PostgreSQL transaction of the caller."""

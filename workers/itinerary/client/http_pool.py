@@ -1,0 +1,139 @@
+"""The connections of one client to one server: kept between requests, each used by one request at a time.
+
+Promises: connecting takes no longer than its timeout, whatever addresses the name has; a connection that the server
+has closed meanwhile is not used; an error says whether anything was sent. Standard library alone.
+"""
+
+import http.client
+import selectors
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import SplitResult
+
+from itinerary.net.bounded import addresses_of, connected
+
+_MOST_AT_ONCE: Final = 100
+_MOST_IDLE: Final = 20
+# No longer than the API keeps an idle connection.
+_IDLE_SECONDS: Final = 5.0
+
+
+class Unsent(OSError):
+    """Nothing of the request was sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What an HTTP server answered; `reason` is the status in words."""
+
+    status: int
+    reason: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class _Connection(http.client.HTTPConnection):
+    """One connection, kept between requests; connecting takes no longer than its timeout, whatever the name has."""
+
+    used_at = 0.0
+
+    def __init__(self, where: SplitResult, timeout: float, tls: ssl.SSLContext | None) -> None:
+        super().__init__(where.hostname or "", where.port or (80 if tls is None else 443), timeout=timeout)
+        self._tls = tls
+        self._seconds = timeout
+
+    def connect(self) -> None:
+        """Resolve and connect, or Unsent."""
+        deadline = time.monotonic() + self._seconds
+        try:
+            self.sock = connected(addresses_of(self.host, self.port, deadline), self.port, deadline)
+            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._tls is not None:
+                self.sock = self._tls.wrap_socket(self.sock, server_hostname=self.host)
+        except (OSError, UnicodeError) as exc:
+            self.close()
+            raise Unsent(str(exc) or type(exc).__name__) from exc
+
+    def ask(self, method: str, target: str, body: bytes | None, headers: Mapping[str, str], timeout: float) -> Answer:
+        """One request and its whole answer."""
+        self._seconds = timeout
+        if self.sock is None:
+            self.connect()
+        self.sock.settimeout(timeout)
+        self.request(method, target, body=body, headers=dict(headers))
+        response = self.getresponse()
+        found = {name.lower(): value for name, value in response.getheaders()}
+        return Answer(response.status, response.reason, found, response.read())
+
+    def is_usable(self) -> bool:
+        """Whether a request may be sent on it: the server has neither closed it nor spoken unasked."""
+        if self.sock is None or time.monotonic() - self.used_at > _IDLE_SECONDS:
+            return False
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.sock, selectors.EVENT_READ)
+            return not selector.select(0)
+
+
+class Pool:
+    """The connections to one server, for any number of threads; the one used last is used again first."""
+
+    def __init__(self, where: SplitResult, timeout: float) -> None:
+        self._where = where
+        self._timeout = timeout
+        self._tls = ssl.create_default_context() if where.scheme == "https" else None
+        self._places = threading.BoundedSemaphore(_MOST_AT_ONCE)
+        self._lock = threading.Lock()
+        self._idle: list[_Connection] = []
+        self._closed = False
+
+    def ask(
+        self, method: str, target: str, body: bytes | None, headers: Mapping[str, str], timeout: float | None
+    ) -> Answer:
+        """One request; OSError or HTTPException where no whole answer came, Unsent where the server has none of it."""
+        seconds = self._timeout if timeout is None else timeout
+        if not self._places.acquire(timeout=seconds):
+            raise Unsent(f"{_MOST_AT_ONCE} requests were under way for {seconds:g} s")
+        try:
+            connection = self._idle_one() or _Connection(self._where, seconds, self._tls)
+            try:
+                answer = connection.ask(method, target, body, headers, seconds)
+            except BaseException:
+                connection.close()
+                raise
+            self._keep(connection)
+            return answer
+        finally:
+            self._places.release()
+
+    def close(self) -> None:
+        """Close what is idle; what is in use is closed once its request is over."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    def _idle_one(self) -> _Connection | None:
+        while True:
+            with self._lock:
+                if self._closed:
+                    raise RuntimeError("the client is closed")
+                if not self._idle:
+                    return None
+                connection = self._idle.pop()
+            if connection.is_usable():
+                return connection
+            connection.close()
+
+    def _keep(self, connection: _Connection) -> None:
+        connection.used_at = time.monotonic()
+        with self._lock:
+            if connection.sock is not None and not self._closed and len(self._idle) < _MOST_IDLE:
+                self._idle.append(connection)
+                return
+        connection.close()

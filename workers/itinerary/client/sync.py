@@ -1,0 +1,241 @@
+"""The Python client of the REST API: plain values in, the API's own JSON out.
+
+Promises: light to import, a timeout on every call, errors as ItineraryError with what the API said. Sends a request
+again only where that does no more than sending it once: an enqueue bears an idempotency key for that. Threads may
+share a client, processes may not. `enqueue_in` is for callers with a transaction of their own.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, TypeVar
+from uuid import uuid4
+
+from itinerary.client.reads import PLANNED_WITHIN, Reads
+from itinerary.client.transactional import enqueue_in
+from itinerary.client.transport import ApiError, NoAnswer, Transport, given, segment
+from itinerary.protocol.errors import ItineraryError
+
+__all__ = ["FINAL_STATES", "ApiError", "Client", "NoAnswer", "WaitTimeout", "enqueue_in"]
+
+FINAL_STATES: Final = frozenset({"completed", "failed", "cancelled", "skipped", "missed"})
+_FIRST_LOOK: Final = 0.02
+_Client = TypeVar("_Client", bound="Client")
+
+
+class WaitTimeout(ItineraryError):
+    """The run was not final when the time was up; it goes on."""
+
+
+class Client(Reads):
+    """One API at `base_url`; `token` is sent as a bearer token. Close it, or use it in a `with` block.
+
+    `timeout` in seconds holds for each request, `retries` is how often one that failed is sent again where it is safe.
+    """
+
+    def __init__(
+        self,
+        base_url: str = "http://127.0.0.1:8080",
+        token: str | None = None,
+        timeout: float = 10,
+        retries: int = 3,
+    ) -> None:
+        super().__init__(Transport(base_url, token, timeout, retries))
+        self.base_url = self._api.base_url
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._api.close()
+
+    def __enter__(self: "_Client") -> "_Client":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def create_job(self, job: Mapping[str, Any]) -> dict[str, Any]:
+        """Make a job; ApiError 409 where it exists."""
+        return self._api.object("POST", "/jobs", json=job)
+
+    def put_job(
+        self, job_id: str, job: Mapping[str, Any], if_version: int | None = None, *, only_new: bool = False
+    ) -> dict[str, Any]:
+        """Make or replace a job; ApiError 412 where `if_version` is not the current one, or it is not new."""
+        again, headers = if_version is None and not only_new, _if_match(if_version)
+        headers |= {"If-None-Match": "*"} if only_new else {}
+        return self._api.object("PUT", f"/jobs/{segment(job_id)}", again=again, json=job, headers=headers)
+
+    def patch_job(self, job_id: str, change: Mapping[str, Any], if_version: int | None = None) -> dict[str, Any]:
+        """Change some fields of a job."""
+        return self._api.object(
+            "PATCH", f"/jobs/{segment(job_id)}", again=if_version is None, json=change, headers=_if_match(if_version)
+        )
+
+    def apply_jobs(
+        self,
+        source: str | None,
+        jobs: Sequence[Mapping[str, Any]],
+        *,
+        prune: bool = False,
+        dry_run: bool = False,
+        take_over: bool = False,
+        plan_version: str | None = None,
+    ) -> dict[str, Any]:
+        """Make the jobs of `source` as given, all or nothing; the plan that was carried out, or would be.
+
+        ApiError 409 where `plan_version` is of an older state, or a job belongs to another source.
+        """
+        wanted = given(source=source, plan_version=plan_version)
+        flags = {"prune": prune, "dry_run": dry_run, "take_over": take_over}
+        return self._api.object("POST", "/jobs/apply", json={**wanted, **flags, "jobs": list(jobs)})
+
+    def delete_job(self, job_id: str, if_version: int | None = None) -> None:
+        """Delete a job; its history stays. ApiError 412 where `if_version` is not the current one."""
+        self._api.send("DELETE", f"/jobs/{segment(job_id)}", headers=_if_match(if_version))
+
+    def pause_job(
+        self,
+        job_id: str,
+        reason: str | None = None,
+        until: str | None = None,
+        if_version: int | None = None,
+        *,
+        waiting: str | None = None,
+    ) -> dict[str, Any]:
+        """Pause a job, for good or `until` an RFC 3339 time; `waiting="skip"` ends what was due before and waits."""
+        wanted, headers = given(reason=reason, until=until, waiting=waiting), _if_match(if_version)
+        path = f"/jobs/{segment(job_id)}/pause"
+        return self._api.object("POST", path, again=if_version is None, json=wanted, headers=headers)
+
+    def resume_job(self, job_id: str, if_version: int | None = None) -> dict[str, Any]:
+        """Let a paused job go on."""
+        path = f"/jobs/{segment(job_id)}/resume"
+        return self._api.object("POST", path, again=if_version is None, headers=_if_match(if_version))
+
+    def trigger(
+        self,
+        job_id: str,
+        kwargs: Mapping[str, Any] | None = None,
+        overlap: str | None = None,
+        *,
+        if_version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> dict[str, Any]:
+        """Run a job now; the new run. The same key and request give the same run again."""
+        wanted, path = given(kwargs=kwargs, overlap=overlap), f"/jobs/{segment(job_id)}/trigger"
+        headers = {**_if_match(if_version), **_key(idempotency_key)}
+        return self._api.object("POST", path, again=if_version is None, json=wanted, headers=headers)
+
+    def backfill(
+        self,
+        job_id: str,
+        start: str,
+        end: str,
+        overlap: str | None = None,
+        *,
+        dry_run: bool = False,
+        idempotency_key: str | None = None,
+    ) -> dict[str, Any]:
+        """Run the job's occurrences in [start, end) that did not complete, each with its own time; what was made.
+
+        `overlap` is queue_all (one after the other, the default) or allow. A `dry_run` makes nothing. Asking again
+        makes no second run of what is under way; with the same key, none of what ended in vain either.
+        """
+        window = {"from": start, "to": end, "dry_run": dry_run}
+        path = f"/jobs/{segment(job_id)}/backfill"
+        body = {**window, **given(overlap=overlap)}
+        return self._api.object("POST", path, again=True, json=body, headers=_key(idempotency_key))
+
+    def enqueue(
+        self,
+        task: str,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        run_at: str | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        timeout: str | None = None,
+        start_within: str | None = None,
+        retry: Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None,
+    ) -> dict[str, Any]:
+        """Run a task once, now or at `run_at`; the same key and body give the same run again."""
+        wanted = given(
+            task=task, args=args, kwargs=kwargs, run_at=run_at, queue=queue, priority=priority, timeout=timeout,
+            start_within=start_within, retry=retry, idempotency_key=idempotency_key,
+        )  # fmt: skip
+        return self._api.object("POST", "/runs", again=True, json=_keyed(wanted))
+
+    def enqueue_batch(
+        self, runs: Sequence[Mapping[str, Any]], *, idempotency_key: str | None = None
+    ) -> list[dict[str, Any]]:
+        """Up to 1,000 runs, all or none of them; the key is for those that have none of their own."""
+        wanted, headers = {"runs": list(runs)}, _key(idempotency_key)
+        answer = self._api.object("POST", "/runs/batch", again=True, json=wanted, headers=headers)
+        made: list[dict[str, Any]] = answer["runs"]
+        return made
+
+    def cancel(self, run_id: str) -> dict[str, Any]:
+        """Ask that a run ends; the run as it is now."""
+        return self._api.object("POST", f"/runs/{segment(run_id)}/cancel", again=True)
+
+    def retry(self, run_id: str, *, idempotency_key: str | None = None) -> dict[str, Any]:
+        """Run a final run's task again; the new run."""
+        return self._api.object("POST", f"/runs/{segment(run_id)}/retry", again=True, headers=_key(idempotency_key))
+
+    def wait(self, run_id: str, timeout: float = 60, every: float = 0.2) -> dict[str, Any]:
+        """The run once it is final, looked at every so many seconds, more often at first.
+
+        WaitTimeout after `timeout` seconds; an API that is away meanwhile is waited for too.
+        """
+        deadline = time.monotonic() + timeout
+        pause = min(_FIRST_LOOK, every)
+        while True:
+            run = self._seen(run_id, deadline)
+            if run is not None and run["state"] in FINAL_STATES:
+                return run
+            if time.monotonic() >= deadline:
+                raise WaitTimeout(f"run {run_id} is still {run['state'] if run else 'unknown'} after {timeout:g} s")
+            time.sleep(max(0.0, min(pause, deadline - time.monotonic())))
+            pause = min(pause * 1.5, every)
+
+    def _seen(self, run_id: str, deadline: float) -> dict[str, Any] | None:
+        try:
+            return self.run(run_id)
+        except NoAnswer:
+            if time.monotonic() >= deadline:
+                raise
+            return None
+        except ApiError as exc:
+            if exc.status not in (429, 503) or time.monotonic() >= deadline:
+                raise
+            return None
+
+    def preview_rebalance(self) -> dict[str, Any]:
+        """What a rebalance would move; its `plan_id` can be carried out within ten minutes."""
+        return self._api.object("POST", "/scheduler/rebalance/preview", timeout=PLANNED_WITHIN)
+
+    def rebalance(self, plan_id: str | None = None) -> dict[str, Any]:
+        """Carry out the plan of a preview, or one that is made now; ApiError 409 where the plan is too old."""
+        return self._api.object("POST", "/scheduler/rebalance", json=given(plan_id=plan_id), timeout=PLANNED_WITHIN)
+
+    def undo_rebalance(self) -> dict[str, Any]:
+        """Take the last rebalance back; ApiError 409 where there is none."""
+        return self._api.object("POST", "/scheduler/rebalance/undo", timeout=PLANNED_WITHIN)
+
+
+def _key(given_key: str | None) -> dict[str, str]:
+    """A key in any case, so that sending the request again makes nothing a second time."""
+    return {"Idempotency-Key": f"client-{uuid4().hex}" if given_key is None else given_key}
+
+
+def _keyed(run: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The run with a key, so that sending it again enqueues it no second time."""
+    return run if run.get("idempotency_key") is not None else {**run, "idempotency_key": f"client-{uuid4().hex}"}
+
+
+def _if_match(version: int | None) -> dict[str, str]:
+    return {} if version is None else {"If-Match": f'"{version}"'}

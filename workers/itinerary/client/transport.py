@@ -1,0 +1,173 @@
+"""Requests to the API and what came of them, for the client: what may be sent again, when, and its errors.
+
+Promises: a request that the API may have carried out is sent again only where that changes nothing; between tries it
+waits as long as the API asks for. Standard library alone; light to import.
+"""
+
+import http.client
+import json
+import random
+import time
+from base64 import b64encode
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import SplitResult, quote, unquote, urlencode, urlsplit
+
+from itinerary.client.http_pool import Answer, Pool, Unsent
+from itinerary.protocol.errors import BadValue, ItineraryError
+from itinerary.telemetry.tracing import caller_traceparent
+from itinerary.version import VERSION
+
+_PREFIX: Final = "/api/v1"
+_FIRST_PAUSE: Final = 0.1
+_LONGEST_PAUSE: Final = 30.0
+
+
+class ApiError(ItineraryError):
+    """The API refused; `problem` is its problem document, `status` the HTTP status."""
+
+    def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
+        self.status = status
+        self.problem = problem
+        complaints = "; ".join(str(error.get("msg", "")) for error in problem.get("errors") or [])
+        detail = complaints or problem.get("detail") or problem.get("title") or "no explanation"
+        super().__init__(f"{detail} (HTTP {status})")
+
+
+class NoAnswer(ItineraryError):
+    """The API did not answer; whether it carried out the request is unknown."""
+
+
+class Transport:
+    """One API; `retries` is how often a request may be sent again. Threads may share it."""
+
+    def __init__(self, base_url: str, token: str | None, timeout: float, retries: int) -> None:
+        if token and not (token.isascii() and token.isprintable()):
+            raise BadValue("token", "...", "give printable ASCII")
+        self._headers = {"User-Agent": f"itinerary/{VERSION}", "Accept": "application/json"}
+        self.base_url = base_url.rstrip("/")
+        self._retries = retries
+        where = _read_url(self.base_url)
+        if token or where.username:
+            self._headers["Authorization"] = f"Bearer {token}" if token else _basic(where)
+        self._path = where.path + _PREFIX
+        self._pool = Pool(where, timeout)
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._pool.close()
+
+    def object(self, method: str, path: str, *, again: bool = False, **request: Any) -> dict[str, Any]:
+        """The JSON object that the API answers with."""
+        answer = _object(self.send(method, path, again=again, **request))
+        if answer is None:
+            raise NoAnswer(f"what answers at {self.base_url} is not Itinerary's API")
+        return answer
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        again: bool = False,
+        json: Any = None,
+        params: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> Answer:
+        """The API's answer; `again`: sending this twice does no more than once. Reading always may be repeated.
+
+        NoAnswer or ApiError once no try is left.
+        """
+        target = f"{self._path}{path}{_query(given(**(params or {})))}"
+        sent, body = {**self._headers, **(headers or {}), **given(traceparent=caller_traceparent())}, None
+        if json is not None:
+            sent["Content-Type"], body = "application/json", _encoded(json)
+        _check(sent)
+        repeatable = again or method == "GET"
+        tried = 0
+        while True:
+            pause = _FIRST_PAUSE * 2.0**tried * random.uniform(0.5, 1.5)
+            last = tried == self._retries
+            try:
+                answer = self._pool.ask(method, target, body, sent, timeout)
+            except (OSError, http.client.HTTPException) as exc:
+                if last or not (repeatable or isinstance(exc, Unsent)):
+                    said = str(exc) or type(exc).__name__
+                    raise NoAnswer(f"no answer from the API at {self.base_url}: {said}") from exc
+            else:
+                if 200 <= answer.status < 300:
+                    return answer
+                pause = max(pause, _asked_for(answer))
+                if last or pause > _LONGEST_PAUSE or not _may_succeed_later(answer.status, repeatable):
+                    raise ApiError(answer.status, self._problem(answer, target))
+            tried += 1
+            time.sleep(pause)
+
+    def _problem(self, answer: Answer, target: str) -> dict[str, Any]:
+        place = self.base_url + target.removeprefix(self._path.removesuffix(_PREFIX))
+        return _object(answer) or {"title": f"{answer.reason}, and not by Itinerary's API, at {place}"}
+
+
+def _may_succeed_later(status: int, repeatable: bool) -> bool:
+    """429 is said before anything is done, 503 perhaps after it."""
+    return status == 429 or (status == 503 and repeatable)
+
+
+def given(**values: Any) -> dict[str, Any]:
+    """The values that are not None."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def segment(text: str) -> str:
+    """A text as one part of an address."""
+    return quote(text, safe="")
+
+
+def _read_url(base_url: str) -> SplitResult:
+    allowed = "give an address such as http://127.0.0.1:8080"
+    try:
+        where = urlsplit(base_url)
+        port = where.port
+    except ValueError as exc:
+        raise BadValue("base_url", base_url, f"{allowed} ({exc})") from exc
+    plain = base_url.isascii() and base_url.isprintable() and " " not in base_url
+    is_origin = where.scheme in ("http", "https") and where.hostname and port != 0
+    if not (plain and is_origin) or where.query or where.fragment:
+        raise BadValue("base_url", base_url, allowed)
+    return where
+
+
+def _basic(where: SplitResult) -> str:
+    """User and password of the address, for a proxy before the API."""
+    pair = f"{unquote(where.username or '')}:{unquote(where.password or '')}"
+    return f"Basic {b64encode(pair.encode()).decode()}"
+
+
+def _query(values: Mapping[str, Any]) -> str:
+    """The part of an address behind the path; a truth value is written as JSON has it."""
+    words = {name: str(value).lower() if isinstance(value, bool) else value for name, value in values.items()}
+    return f"?{urlencode(words, doseq=True)}" if words else ""
+
+
+def _encoded(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+
+
+def _check(headers: Mapping[str, str]) -> None:
+    for name, value in headers.items():
+        if not (value.isascii() and value.isprintable()):
+            raise BadValue(name, value, "give one line of printable ASCII")
+
+
+def _asked_for(answer: Answer) -> float:
+    text = answer.headers.get("retry-after", "")
+    return float(text) if text.isascii() and text.isdigit() else 0.0
+
+
+def _object(answer: Answer) -> dict[str, Any] | None:
+    try:
+        found = json.loads(answer.body)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None

@@ -1,0 +1,1 @@
+"""What server, workers and clients agree on. Standard library only."""

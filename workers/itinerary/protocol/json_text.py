@@ -1,0 +1,46 @@
+"""How deep JSON may nest: what one part writes the others must be able to read, and most readers of JSON recurse.
+
+Text that every database takes: no NUL, no lone surrogates.
+"""
+
+import re
+from itertools import accumulate
+from typing import Any, Final
+
+MOST_LEVELS: Final = 100
+_STRING: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
+_BRACKET: Final = re.compile(r"[\[{\]}]")
+
+
+def is_deep(text: str) -> bool:
+    """Whether lists and objects of this JSON lie more than MOST_LEVELS within one another."""
+    if text.count("[") + text.count("{") <= MOST_LEVELS:
+        return False
+    steps = (1 if bracket in "[{" else -1 for bracket in _BRACKET.findall(_STRING.sub("", text)))
+    return max(accumulate(steps), default=0) > MOST_LEVELS
+
+
+def is_plain(text: str) -> bool:
+    """Whether no text in this JSON can hold a NUL or a surrogate."""
+    return text.isascii() and "\\u0000" not in text and "\\ud" not in text and "\\uD" not in text
+
+
+def made_storable(body: dict[str, Any]) -> dict[str, Any]:
+    """The body, changed in place. Without recursion, since it may be as deep as its sender likes."""
+    holders: list[Any] = [body]
+    for holder in holders:
+        if isinstance(holder, dict):
+            items = [(_text(key), _text(value)) for key, value in holder.items()]
+            holder.clear()
+            holder.update(items)
+        else:
+            holder[:] = map(_text, holder)
+        values = holder.values() if isinstance(holder, dict) else holder
+        holders += [value for value in values if isinstance(value, dict | list)]
+    return body
+
+
+def _text(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    return value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")

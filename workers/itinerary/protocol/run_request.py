@@ -1,0 +1,161 @@
+"""A request for a one-off run: what `POST /runs` and `enqueue_in` may say, and when two requests are the same. Pure.
+
+Promises that a request means the same run, and has the same hash, whichever way it comes.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from itinerary.protocol.errors import BadValue, BadValues
+from itinerary.protocol.instants import (
+    Duration,
+    Instant,
+    format_duration,
+    format_instant,
+    parse_duration,
+    parse_instant,
+)
+from itinerary.protocol.run_fields import (
+    DEFAULT_PRIORITY,
+    DEFAULT_QUEUE,
+    NO_RETRIES,
+    RetryPolicy,
+    check_payload,
+    read_list,
+    read_object,
+    read_priority,
+    read_queue,
+    read_retry,
+    read_start_within,
+    read_task,
+    read_timeout,
+)
+
+KEY_FIELD: Final = "idempotency_key"
+_LONGEST_KEY: Final = 255
+_LAST: Final = parse_instant("9999-12-31T23:59:59.999999Z")  # no driver reads a later time
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """A one-off run that was asked for; without `run_at` it is due at once."""
+
+    task: str
+    args: list[Any]
+    kwargs: dict[str, Any]
+    run_at: Instant | None
+    queue: str
+    priority: int
+    timeout: Duration | None
+    start_within: Duration | None
+    retry: RetryPolicy
+    idempotency_key: str | None
+    request_hash: str | None
+
+
+_READERS: Final[dict[str, tuple[Callable[[Any, str], Any], Any]]] = {
+    "task": (read_task, ""),
+    "args": (read_list, []),
+    "kwargs": (read_object, {}),
+    "run_at": (parse_instant, None),
+    "queue": (read_queue, DEFAULT_QUEUE),
+    "priority": (read_priority, DEFAULT_PRIORITY),
+    "timeout": (read_timeout, None),
+    "start_within": (read_start_within, None),
+    "retry": (read_retry, NO_RETRIES),
+}
+
+
+def read_run_request(body: Mapping[str, Any]) -> RunRequest:
+    """A request from its JSON; BadValues with every error."""
+    errors: list[BadValue] = []
+    fields = {name: read_field(body, name, read, default, errors) for name, (read, default) in _READERS.items()}
+    if body.get("task") is None:
+        errors.append(BadValue("task", None, "this field is required"))
+    refuse_unknown(body, {*_READERS, KEY_FIELD}, errors)
+    check_payload(errors, fields["args"], fields["kwargs"])
+    key = read_field(body, KEY_FIELD, read_key, None, errors)
+    if errors:
+        raise BadValues(errors)
+    _check_deadline(fields["run_at"], fields["start_within"])
+    return RunRequest(idempotency_key=key, request_hash=None if key is None else request_hash(body), **fields)
+
+
+def over_error(run_at: Instant | None, start_within: Duration | None, now: Instant) -> BadValue | None:
+    """The error where the start deadline is over at `now`, the database's clock; None where there is time left."""
+    if not run_at or start_within is None or run_at + start_within > now:
+        return None
+    return BadValue(
+        "run_at", format_instant(run_at), "run_at plus start_within is over: give a later run_at, or more time"
+    )
+
+
+def read_key(value: Any, field: str = KEY_FIELD) -> str:
+    """The idempotency key of a request."""
+    if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_KEY or not value.isprintable():
+        raise BadValue(field, value, f"give a text of 1 to {_LONGEST_KEY} printable characters")
+    return value
+
+
+def request_hash(body: Mapping[str, Any]) -> str:
+    """The same for the same request: in whatever order, however it writes an instant or a duration; null is absent."""
+    given = _given(body)
+    return hash_of({**given, **_canonical(given)})
+
+
+def older_hash(body: Mapping[str, Any]) -> str:
+    """The hash that an older release stored for the request: of the texts as they were written."""
+    return hash_of(_given(body))
+
+
+def hash_of(body: Mapping[str, Any]) -> str:
+    """The SHA-256 of JSON, in hexadecimal digits."""
+    text = json.dumps(body, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def read_field(
+    body: Mapping[str, Any], name: str, read: Callable[[Any, str], Any], default: Any, errors: list[BadValue]
+) -> Any:
+    """The field's value, or the default where it is absent, null or refused; a refusal is added to the errors."""
+    value = body.get(name)
+    if value is None:
+        return default
+    try:
+        return read(value, name)
+    except BadValue as exc:
+        errors.append(exc)
+        return default
+
+
+def refuse_unknown(body: Mapping[str, Any], known: set[str], errors: list[BadValue]) -> None:
+    """Add an error for each field that is not known."""
+    for name in sorted(set(body) - known):
+        errors.append(BadValue(name, body[name], f"this field is not known; known are {', '.join(sorted(known))}"))
+
+
+def _check_deadline(run_at: Instant | None, start_within: Duration | None) -> None:
+    if run_at is not None and start_within is not None and run_at + start_within > _LAST:
+        raise BadValue(
+            "start_within", format_duration(start_within), "run_at plus start_within is after the year 9999; give less"
+        )
+
+
+def _given(body: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in body.items() if value is not None and key != KEY_FIELD}
+
+
+def _canonical(given: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if "run_at" in given:
+        found["run_at"] = format_instant(parse_instant(given["run_at"]))
+    if "timeout" in given:
+        found["timeout"] = format_duration(parse_duration(given["timeout"]))
+    retry = given.get("retry")
+    if isinstance(retry, Mapping):
+        durations = {name: format_duration(parse_duration(retry[name])) for name in ("initial", "max") if name in retry}
+        found["retry"] = {**retry, **durations}
+    return found

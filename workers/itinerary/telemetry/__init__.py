@@ -1,0 +1,1 @@
+"""OpenTelemetry, where it is installed and asked for."""

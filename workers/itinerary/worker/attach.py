@@ -1,0 +1,296 @@
+"""`attach(app)`: a Celery app's tasks run under Itinerary, with no other change to it.
+
+Owns the wiring to Celery's signals. Promises that nothing happens in processes that are not workers, and that a worker
+that cannot give its tasks the claim does not start at all. Messages of others go their way as ever.
+"""
+
+import logging
+import os
+import sys
+import threading
+from collections.abc import Iterable
+from typing import Any, Final
+from uuid import uuid4
+
+from celery import Celery, signals
+from celery.app.trace import build_tracer
+from celery.exceptions import Reject, TaskRevokedError, TimeLimitExceeded, WorkerLostError
+
+from itinerary.protocol.errors import BadValue
+from itinerary.protocol.instants import SECOND, Instant
+from itinerary.protocol.wire import HEADER_QUEUE, HEADER_SEQ
+from itinerary.telemetry import tracing
+from itinerary.worker import reporting
+from itinerary.worker.beacon import NotComparable, misfit
+from itinerary.worker.board import Board
+from itinerary.worker.claim import Verdict, claim
+from itinerary.worker.claimable import hindrance, refusal
+from itinerary.worker.connection import RedisConnection, usable_url
+from itinerary.worker.current import running
+from itinerary.worker.delivery import TERMINATED, TIMED_OUT, AskedRetry, is_ours
+from itinerary.worker.escapes import learn_escapes
+from itinerary.worker.green import mend_kombu
+from itinerary.worker.heartbeat import Heart, Owed
+from itinerary.worker.held import HeldRequests
+from itinerary.worker.hiding import learn_hidden_names
+from itinerary.worker.intake import Intake
+from itinerary.worker.mixin import Claiming, delivery_of, give_claim
+from itinerary.worker.releases import unfit_releases
+from itinerary.worker.reporting import ANY_TOKEN, Told
+
+WORKER_LOST: Final = "worker_lost"
+REVOKED: Final = "revoked"
+REDIS_VARIABLE: Final = "ITINERARY_REDIS_URL"
+_POOL_OF_PROCESSES: Final = "celery.concurrency.prefork"
+_UNTRIED_POOL: Final = "celery.concurrency.eventlet"
+
+log = logging.getLogger("itinerary.worker")
+
+_attachments: dict[int, "Attachment"] = {}
+
+
+def attach(app: Celery, redis_url: str | None = None, *, exclude: Iterable[str] = ()) -> None:
+    """Let `app`'s workers run the scheduler's tasks: claimed before they start, reported when they end.
+
+    Redis is `redis_url`, else ITINERARY_REDIS_URL, else the app's broker where that is Redis. `exclude` names tasks
+    that the scheduler never runs, since they cannot be claimed. Attaching again changes nothing.
+    """
+    if id(app) not in _attachments:
+        _attachments[id(app)] = Attachment(app, redis_url, frozenset(exclude))
+
+
+def attach_new_tasks(app: Celery) -> None:
+    """Give the claim to tasks that were registered since the app's worker in this process started."""
+    _attachments[id(app)].arm_again()
+
+
+class Attachment:
+    """One app's wiring; kept for the life of the process, as the app is."""
+
+    def __init__(self, app: Celery, redis_url: str | None, exclude: frozenset[str]) -> None:
+        self._app = app
+        self._redis_url = redis_url
+        self._exclude = exclude
+        self._unclaimable: dict[str, str] = {}
+        self._compared = False
+        self._connection: RedisConnection | None = None
+        self._board: Board | None = None
+        self._worker = "celery"
+        self._main_pid = 0
+        self._heart: Heart | None = None
+        self._received = HeldRequests()
+        for signal, receiver in (
+            (signals.celeryd_init, self._on_celeryd_init),
+            (signals.worker_init, self._on_worker_init),
+            (signals.celeryd_after_setup, self._on_worker_setup),
+            (signals.worker_process_init, self._on_child_init),
+            (signals.worker_ready, self._on_ready),
+            (signals.worker_shutdown, self._on_shutdown),
+            (signals.task_received, self._on_received),
+            (signals.task_postrun, self._on_postrun),
+            (signals.task_failure, self._on_failure),
+            (signals.task_revoked, self._on_revoked),
+        ):
+            signal.connect(receiver, weak=False)
+        app.steps["consumer"].add(type("Intake", (Intake,), {"desk": self}))
+
+    # Before any tracer is built
+
+    def _on_celeryd_init(self, instance: Any, **_: Any) -> None:
+        """Before Celery loads its transport, which may not load beside this redis-py."""
+        if instance.app is self._app:
+            why = unfit_releases(broker_is_redis=usable_url(self._app.conf.broker_read_url) is not None)
+            if why is not None:
+                sys.exit(f"itinerary: {why}")
+
+    def _on_worker_init(self, sender: Any, **_: Any) -> None:
+        if sender.app is self._app:
+            self._arm(sender.hostname)
+            assert self._connection is not None
+            try:
+                why = misfit(self._app, self._connection)
+            except NotComparable as exc:
+                log.info("the leader's configuration is compared later: %s", exc)
+                return
+            self._compared = True
+            if why is not None:
+                sys.exit(f"itinerary: this worker would never get a run: {why}")
+
+    def _compare_late(self) -> bool:
+        """Whether this worker gets runs, once somebody leads; it is not stopped any more."""
+        assert self._connection is not None
+        try:
+            why = misfit(self._app, self._connection, patience=0)
+        except NotComparable as exc:
+            log.warning("whether this worker gets runs is not known: %s", exc)
+            return False
+        if why is not None:
+            log.error("this worker never gets a run: %s", why)
+        return why is None
+
+    def _on_worker_setup(self, instance: Any, **_: Any) -> None:
+        if instance.app is self._app:
+            self._arm(instance.hostname)
+
+    def _on_child_init(self, sender: Any, **_: Any) -> None:
+        if self._connection is not None:
+            self.arm_again()  # what a process registers when it starts
+        elif sender:  # a fresh interpreter, where nothing was armed before the fork
+            self._arm(str(sender))
+
+    def _arm(self, worker: str) -> None:
+        """Give every task the claim. A task that runs without one could run twice: then better not at all."""
+        try:
+            self._connection = self._connection or RedisConnection(self._find_redis())
+            board = self._board = self._board or Board()
+            tracing.check()
+        except BadValue as exc:
+            sys.exit(f"itinerary: {exc}")
+        mend_kombu()
+        learn_escapes()
+        learn_hidden_names(os.environ)
+        self._worker = worker
+        self._main_pid = self._main_pid or os.getpid()
+        refused = self._give_claims(self._connection, board)
+        if refused:
+            sys.exit("; ".join(f"itinerary: {refusal(name, why)}" for name, why in refused.items()))
+
+    def _give_claims(self, connection: RedisConnection, board: Board) -> dict[str, str]:
+        """Give every task the claim; those that cannot have it, but for what is excluded."""
+        for name, task in list(self._app.tasks.items()):
+            why = None if isinstance(task, Claiming) else hindrance(task)
+            if why is not None:
+                self._unclaimable[name] = why
+            elif give_claim(task, connection, board, self._worker, self.child_lost) and task.__trace__ is not None:
+                task.__trace__ = build_tracer(name, task, self._app.loader, self._worker, app=self._app)
+        return {name: why for name, why in self._unclaimable.items() if name not in self._exclude}
+
+    def arm_again(self) -> None:
+        """The same for tasks that came later; before the worker starts there is nothing to do."""
+        if self._connection is not None and self._board is not None:
+            known = set(self._unclaimable)
+            for name, why in self._give_claims(self._connection, self._board).items():
+                if name not in known:
+                    log.error("runs of this task will fail: %s", refusal(name, why))
+
+    def before_strategies(self) -> None:
+        """See Desk: tasks may have been registered, or made anew, since the worker started."""
+        self.arm_again()
+
+    def unclaimable(self, task: str) -> str | None:
+        """See Desk."""
+        return self._unclaimable.get(task)
+
+    def _find_redis(self) -> str:
+        wanted = self._redis_url or os.environ.get(REDIS_VARIABLE) or self._app.conf.broker_url
+        url = usable_url(wanted)
+        if url is None:
+            raise BadValue(
+                "redis_url",
+                None,
+                f"set {REDIS_VARIABLE}, or give attach() a redis_url: the broker is not Redis",
+            )
+        return url
+
+    # In the worker's main process
+
+    def _on_ready(self, sender: Any, **_: Any) -> None:
+        if sender.app is not self._app or self._connection is None or self._board is None:
+            return
+        pool = type(sender.pool).__module__
+        if pool == _UNTRIED_POOL:  # its makers advise against new use
+            sys.exit("itinerary: the pool eventlet is not supported; use -P gevent, prefork, threads or solo")
+        self._heart = Heart(self._connection, self._board, self._worker, sender, self._received)
+        self._board.on_waiting = self._heart.beat_soon
+        if not self._compared:
+            self._heart.asks = self._compare_late
+        if pool == _POOL_OF_PROCESSES:
+            threading.Thread(target=self._board.listen, name="itinerary-board", daemon=True).start()
+        self._heart.start()
+
+    def _on_shutdown(self, sender: Any, **_: Any) -> None:
+        if sender.app is self._app and self._heart is not None:
+            heart, self._heart = self._heart, None
+            heart.stop()
+
+    def _on_received(self, sender: Any, request: Any, **_: Any) -> None:
+        if sender.app is self._app and is_ours(request.request_dict):
+            self._received.add(request)
+
+    def _on_failure(self, task_id: str, exception: Any, **_: Any) -> None:
+        """Celery says this in the main process for a child that is gone; a task's own errors have a delivery."""
+        if isinstance(exception, TimeLimitExceeded):
+            self._report_for_child(task_id, exception, TIMED_OUT)
+
+    def child_lost(self, task_id: str, exc: WorkerLostError, retry: AskedRetry | None) -> None:
+        """The process that ran this task is gone; `retry` where the task is to be tried again for that."""
+        self._report_for_child(task_id, exc, WORKER_LOST, retry=retry)
+
+    def _on_revoked(self, request: Any, terminated: bool, expired: bool, **_: Any) -> None:
+        """Celery says this when it signals the child or greenlet, which reports by itself where it still can.
+
+        What was revoked before it began is dropped by every worker that heard of it.
+        """
+        if terminated:
+            self._report_for_child(request.id, RuntimeError("terminated by remote control"), TERMINATED, wait=True)
+        elif not expired and is_ours(vars(request)):
+            self.refuse(vars(request), TaskRevokedError("revoked by remote control before it began"), REVOKED)
+
+    def _report_for_child(
+        self, task_id: str, exc: BaseException, reason: str, *, wait: bool = False, retry: AskedRetry | None = None
+    ) -> None:
+        """If we die before the heart has sent it, heartbeats end too and the leader calls the attempt lost.
+
+        A child that did not have its claim yet has begun nothing: the leader will send the attempt again.
+        """
+        request, connection, heart, board = self._received.of(task_id), self._connection, self._heart, self._board
+        if request is None or connection is None or heart is None or board is None or os.getpid() != self._main_pid:
+            return
+        if not board.is_claimed(task_id):
+            return
+        told = Told(task_id, self._worker, _started_at(request))
+        if retry is None:
+            report = told.failed(exc, reason)
+        else:
+            report = told.retry(retry.due_at, retry.args, retry.kwargs, retry.retries, exc)
+        pid = request.worker_pid if wait else None
+
+        def send() -> None:
+            if reporting.send(connection, report, ANY_TOKEN, True):
+                board.told(report, ANY_TOKEN)
+
+        heart.enqueue(Owed(task_id, send, pid))
+
+    def refuse(self, headers: Any, exc: Exception, reason: str) -> None:
+        """See Desk. The claim comes first: another copy may run, and what is cancelled stays so."""
+        connection, heart = self._connection, self._heart
+        if connection is None or heart is None:
+            return
+        task_id, seq, queue = headers["id"], headers.get(HEADER_SEQ), headers.get(HEADER_QUEUE)
+        token, at = uuid4().hex, reporting.clock()
+        report = Told(task_id, self._worker, None).failed(exc, reason)
+
+        def refuse() -> Verdict:
+            verdict = claim(connection, task_id, token, self._worker, at, seq, queue)
+            if verdict is Verdict.WON:
+                reporting.send(connection, report, token, True)
+            return verdict
+
+        heart.enqueue(Owed(task_id, refuse))
+
+    # In the process that runs the task
+
+    def _on_postrun(self, sender: Any, state: str | None, retval: Any, **_: Any) -> None:
+        if sender.app is not self._app:
+            return
+        delivery = delivery_of(sender)
+        if delivery is not None:
+            outcome = retval if state is not None else sys.exc_info()[1]
+            if isinstance(outcome, Reject):
+                delivery.put_back(outcome, sender)
+            delivery.end(state, outcome)
+            running.set(None)
+
+
+def _started_at(request: Any) -> Instant | None:
+    return None if request.time_start is None else int(request.time_start * SECOND)

@@ -1,0 +1,142 @@
+"""Whether this worker would get the runs that the leader sends: the app's real configuration against the leader's word.
+
+Promises a sentence that says what to change, before the worker takes anything. Where nobody leads, or Redis or the
+broker is away, nothing can be compared, and nothing is refused.
+"""
+
+import json
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+import redis
+from celery import Celery
+from kombu.exceptions import KombuError
+from kombu.serialization import prepare_accept_content
+
+from itinerary.protocol.wire import BEACON, BROKER_MARK, GENERATION, SAMPLE_QUEUE
+from itinerary.worker.connection import AWAY, RedisConnection
+
+_JSON: Final = "application/json"
+_CONNECT_WITHIN: Final = 5
+# The leader writes its beacon and the mark every ten seconds: a broker may just have lost its data.
+_MARK_WITHIN: Final = 12.0
+_LOOKED_EVERY: Final = 0.5
+_DATABASES: Final = 16
+
+log = logging.getLogger("itinerary.worker")
+
+
+class NotComparable(Exception):
+    """Nobody leads in this Redis, or something does not answer."""
+
+
+def misfit(app: Celery, connection: RedisConnection, patience: float = _MARK_WITHIN) -> str | None:
+    """Why no run would ever come to this worker, and what to change; None where they come. NotComparable."""
+    accepted = prepare_accept_content(app.conf.accept_content or []) or set()
+    if _JSON not in accepted:
+        return (
+            f"accept_content is {list(app.conf.accept_content or [])}, and every run's message is JSON: add 'json', "
+            f"else each is refused"
+        )
+    deadline = time.monotonic() + patience
+    while True:
+        leaders = _beacon(connection)
+        if leaders is None:
+            return _elsewhere(connection)
+        why = _compared(app, leaders)
+        if why is None or time.monotonic() >= deadline or "mark" not in leaders:
+            return why
+        time.sleep(_LOOKED_EVERY)
+
+
+def _beacon(connection: RedisConnection) -> Mapping[str, Any] | None:
+    try:
+        text = connection.client.get(BEACON)
+    except AWAY as exc:
+        raise NotComparable(f"redis is away: {exc}") from exc
+    if not isinstance(text, str):
+        return None
+    try:
+        broker = json.loads(text)["broker"]
+    except (ValueError, TypeError, KeyError) as exc:
+        raise NotComparable(f"the leader's beacon is not understood: {exc!r}") from exc
+    if not isinstance(broker, dict):
+        raise NotComparable("the leader's beacon is not understood")
+    return broker
+
+
+def _elsewhere(connection: RedisConnection) -> str:
+    """Where nobody ever led in this database and somebody does in another one, the worker was given the wrong one."""
+    nobody = "no leader has announced itself in this Redis; if one leads, ITINERARY_REDIS_URL must be its Redis"
+    own = connection.client.connection_pool.connection_kwargs.get("db", 0)
+    try:
+        if connection.client.exists(GENERATION):
+            raise NotComparable(nobody)
+        leads_in = _first_with_a_beacon(connection)
+    except AWAY as exc:
+        raise NotComparable(f"redis is away: {exc}") from exc
+    if leads_in is None:
+        raise NotComparable(nobody)
+    return (
+        f"nobody ever led in database {own} of its Redis, and a leader announces itself in database {leads_in}: let "
+        f"ITINERARY_REDIS_URL, or the app's broker_url, name that one; or start the leader of database {own} first"
+    )
+
+
+def _first_with_a_beacon(connection: RedisConnection) -> int | None:
+    client: Any = connection.client
+    one = client.client()  # a connection of its own, which is closed with the wrong database selected
+    try:
+        for database in range(_DATABASES):
+            one.execute_command("SELECT", database)
+            if one.get(BEACON) is not None:
+                return database
+    except redis.ResponseError:  # fewer databases, or no right to select one
+        return None
+    finally:
+        one.connection.disconnect()
+        one.close()
+    return None
+
+
+def _compared(app: Celery, leaders: Mapping[str, Any]) -> str | None:
+    with app.connection_for_read() as connection:
+        transport, where = connection.transport.driver_type, connection.as_uri()
+        if transport != leaders.get("transport"):
+            return (
+                f"its broker is {where}, and the leader sends to {leaders.get('where')}: give the app's broker_url and "
+                f"ITINERARY_BROKER_URL of the leader the same broker"
+            )
+        if transport != "redis":
+            return None
+        away: tuple[type[BaseException], ...] = (KombuError, *connection.connection_errors, *connection.channel_errors)
+        try:
+            connection.ensure_connection(max_retries=1, timeout=_CONNECT_WITHIN)
+            return _lists_compared(connection.default_channel, where, leaders)
+        except away as exc:
+            raise NotComparable(f"the broker is away: {exc!r}") from exc
+
+
+def _lists_compared(channel: Any, where: str, leaders: Mapping[str, Any]) -> str | None:
+    prefix = channel.global_keyprefix
+    if prefix != leaders.get("prefix"):
+        return (
+            f"its keys begin with {prefix!r} (global_keyprefix), and the leader's with {leaders.get('prefix')!r}: set "
+            f"ITINERARY_BROKER_KEY_PREFIX={prefix} for the leader and the API, or change the app's "
+            f"broker_transport_options"
+        )
+    read = [prefix + channel._q_for_pri(SAMPLE_QUEUE, step) for step in channel.priority_steps]
+    if leaders.get("list") not in read:
+        return (
+            f"of the queue {SAMPLE_QUEUE} it reads the lists {read}, and the leader fills {leaders.get('list')!r}: let "
+            f"priority_steps in the app's broker_transport_options begin with 0"
+        )
+    mark = redis.Redis(connection_pool=channel.pool).get(prefix + BROKER_MARK)
+    if not isinstance(mark, bytes) or mark.decode("utf-8", "replace") != leaders.get("mark"):
+        return (
+            f"its broker {where} is another server or database than the leader's, {leaders.get('where')}: give "
+            f"the app's broker_url and ITINERARY_BROKER_URL of the leader the same one"
+        )
+    return None

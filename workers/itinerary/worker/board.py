@@ -1,0 +1,157 @@
+"""What a worker's main process knows of its pool: which attempts have their claim, and what was reported lately.
+
+Pool children tell it by a datagram, which is whole or not at all, however they die. Promises that an attempt is called
+claimed only after its claim was won, and that the reports of the last minute before Redis lost data can be said again,
+in order. Never speaks to Redis. Children take no lock here: one may be forked while it is held.
+"""
+
+import json
+import logging
+import os
+import select
+import socket
+import threading
+import time
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from itinerary.worker.reporting import Report
+
+KEPT_SECONDS: Final = 60.0
+_KEPT_BYTES: Final = 32 * 1024 * 1024
+_DATAGRAM: Final = 1024 * 1024
+_PLAIN_BELOW: Final = 32 * 1024
+
+log = logging.getLogger("itinerary.worker")
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A report as it was sent: with which token, when by the monotonic clock, and about how long it is."""
+
+    report: Report
+    token: str
+    at: float
+    size: int
+
+
+class Board:
+    """Made in the main process before its children. They write `claimed`, `waiting` and `told`; all else is its own."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._pid = os.getpid()
+        self._reading, self._writing = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._reading.setblocking(False)  # gevent's sockets wait in spite of MSG_DONTWAIT
+        self._writing.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _DATAGRAM)
+        self._reading.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _DATAGRAM)
+        self._lock = threading.Lock()
+        self._claimed: set[str] = set()
+        self._kept: deque[Kept] = deque()
+        self._size = 0
+        self._was_told = False
+        self._closed = False
+        self.on_waiting: Callable[[], None] = lambda: None
+
+    def close(self) -> None:
+        """Hear no more children."""
+        self._closed = True
+        self._reading.close()
+        self._writing.close()
+
+    def claimed(self, task_id: str) -> None:
+        """The claim of this attempt was won; said before its first line of user code runs."""
+        self._say({"claimed": task_id})
+
+    def waiting(self) -> None:
+        """A claim has to wait, until the leader has this worker's word."""
+        self._say({"waiting": True})
+
+    def told(self, report: Report, token: str) -> None:
+        """This is about to be sent."""
+        self._say({"report": asdict(report), "token": token})
+
+    def is_claimed(self, task_id: str) -> bool:
+        """Whether this attempt has its claim; yes as long as no process ever said so, since then none can."""
+        return task_id in self.all_claimed() or not self._was_told
+
+    def all_claimed(self) -> set[str]:
+        """The attempts that have their claim and are not known to be over."""
+        with self._lock:
+            self._hear()
+            return set(self._claimed)
+
+    def over(self, task_ids: Iterable[str]) -> None:
+        """These attempts are not the worker's any more."""
+        with self._lock:
+            self._claimed.difference_update(task_ids)
+
+    def lately_told(self) -> list[Kept]:
+        """The reports that are kept, oldest first."""
+        with self._lock:
+            self._hear()
+            return list(self._kept)
+
+    def forget_old(self) -> None:
+        """Redis still has what was sent a minute ago."""
+        with self._lock:
+            while self._kept and self._kept[0].at < self._clock() - KEPT_SECONDS:
+                self._size -= self._kept.popleft().size
+
+    def listen(self) -> None:
+        """Hear the children as they speak, so that none has to wait; for a thread of its own."""
+        while not self._closed:
+            try:
+                select.select([self._reading], [], [])
+                with self._lock:
+                    waiting = self._hear()
+            except (OSError, ValueError):
+                if self._closed:
+                    return
+                raise
+            if waiting:
+                self.on_waiting()
+
+    def _say(self, word: dict[str, Any]) -> None:
+        if os.getpid() == self._pid:
+            with self._lock:
+                waiting = self._hear()
+                waiting = self._take_in(word, 0) or waiting
+            if waiting:
+                self.on_waiting()
+            return
+        text = json.dumps(word).encode()
+        try:
+            self._writing.send(text if len(text) < _PLAIN_BELOW else zlib.compress(text, 1))
+        except OSError as exc:
+            # The main process is gone, and so are we soon; or this is longer than the system lets through.
+            log.warning("the worker's main process could not be told %d bytes: %s", len(text), exc)
+
+    def _hear(self) -> bool:
+        """Take in all that was said; whether a claim waits."""
+        waiting = False
+        while True:
+            try:
+                text = self._reading.recv(_DATAGRAM)
+            except BlockingIOError:
+                return waiting
+            whole = text if text.startswith(b"{") else zlib.decompress(text)
+            waiting = self._take_in(json.loads(whole), len(whole)) or waiting
+
+    def _take_in(self, word: dict[str, Any], size: int) -> bool:
+        if "claimed" in word:
+            self._was_told = True
+            self._claimed.add(word["claimed"])
+        elif "report" in word:
+            report = Report(**word["report"])
+            self._keep(Kept(report, word["token"], self._clock(), size or len(str(report.body))))
+        return "waiting" in word
+
+    def _keep(self, kept: Kept) -> None:
+        self._kept.append(kept)
+        self._size += kept.size
+        while self._size > _KEPT_BYTES:
+            self._size -= self._kept.popleft().size

@@ -1,0 +1,85 @@
+"""The product's own worker app: the built-in tasks, and the settings under which nothing runs twice.
+
+Reads ITINERARY_BROKER_URL and ITINERARY_REDIS_URL, each of which stands in for the other, and
+ITINERARY_BROKER_KEY_PREFIX. Needs no database.
+"""
+
+import os
+from functools import cache
+from typing import Any, Final
+
+from celery import Celery
+
+from itinerary.protocol.errors import BadValue
+from itinerary.worker.attach import REDIS_VARIABLE, attach
+from itinerary.worker.tasks import register
+
+BROKER_VARIABLE: Final = "ITINERARY_BROKER_URL"
+PREFIX_VARIABLE: Final = "ITINERARY_BROKER_KEY_PREFIX"
+
+# A message is acknowledged before it starts, so that nothing is ever redelivered by the broker: the claim and the
+# leader's republishing do what acknowledgements cannot do on Redis. Silence for 10 s counts as a dead connection.
+_SETTINGS: Final[dict[str, Any]] = {
+    "task_acks_late": False,
+    "task_reject_on_worker_lost": False,
+    "worker_prefetch_multiplier": 1,
+    "worker_disable_prefetch": True,
+    "result_backend": None,
+    "task_ignore_result": True,
+    "task_store_errors_even_if_ignored": False,
+    "task_track_started": False,
+    "task_serializer": "json",
+    "result_serializer": "json",
+    "accept_content": ["json"],
+    "result_accept_content": ["json"],
+    "task_default_queue": "default",
+    "broker_connection_retry": True,
+    "broker_connection_retry_on_startup": True,
+    "broker_connection_max_retries": None,
+    "broker_pool_acquire_timeout": 5,
+    "broker_transport_options": {
+        "socket_timeout": 10,
+        "socket_connect_timeout": 3,
+        "socket_keepalive": True,
+        "health_check_interval": 10,
+        "retry_on_timeout": False,
+        "visibility_timeout": 24 * 3600,
+    },
+    "worker_cancel_long_running_tasks_on_connection_loss": False,
+    "worker_enable_remote_control": True,
+    "worker_send_task_events": True,
+    "worker_redirect_stdouts": False,
+    "worker_log_format": "%(asctime)s level=%(levelname)s process=%(processName)s %(message)s",
+    "worker_task_log_format": "%(asctime)s level=%(levelname)s task=%(task_name)s task_id=%(task_id)s %(message)s",
+    "enable_utc": True,
+    "timezone": "UTC",
+}
+
+
+def make_app(broker_url: str, redis_url: str | None = None) -> Celery:
+    """The app on this broker; claims and reports go to `redis_url`, by default the broker."""
+    app = Celery("itinerary", broker=broker_url)
+    app.conf.update(_SETTINGS)
+    if os.environ.get(PREFIX_VARIABLE):
+        options = {**app.conf.broker_transport_options, "global_keyprefix": os.environ[PREFIX_VARIABLE]}
+        app.conf.broker_transport_options = options
+    register(app)
+    attach(app, redis_url)
+    return app
+
+
+@cache
+def app_of_environment() -> Celery:
+    """The app that this process's environment asks for; BadValue where it names no broker."""
+    redis_url = os.environ.get(REDIS_VARIABLE)
+    broker_url = os.environ.get(BROKER_VARIABLE) or redis_url
+    if not broker_url:
+        raise BadValue(REDIS_VARIABLE, redis_url, f"set it, and {BROKER_VARIABLE} where the broker is another")
+    return make_app(broker_url, redis_url)
+
+
+def __getattr__(name: str) -> Celery:
+    """`itinerary.worker.celery_app:app`, made when it is first asked for: to import this module needs no setting."""
+    if name == "app":
+        return app_of_environment()
+    raise AttributeError(name)

@@ -1,0 +1,87 @@
+"""The claim that every attempt needs before its first line of user code, as one Redis script.
+
+Promises one yes per attempt: to the token that came first, and to the same token again, since a lost reply must not
+lose the run. Nothing is claimed in a generation of Redis that the leader has not accepted (claims may be lost), nor by
+a message below the floor of its queue (claims of what is over are forgotten). A day after its claim an attempt that
+was never reported counts as unknown. Never runs or reports tasks.
+"""
+
+from enum import Enum
+from typing import Final
+
+from itinerary.protocol.instants import Instant
+from itinerary.protocol.wire import (
+    GENERATION,
+    INBOX,
+    LUA_ACCEPTED,
+    LUA_BELOW,
+    LUA_SERVER,
+    cancel_key,
+    claim_key,
+    entry,
+    floor_key,
+)
+from itinerary.worker.connection import RedisConnection
+
+CLAIM_SECONDS: Final = 24 * 3600
+
+# KEYS: generation, claim, cancel flag, inbox, floor. ARGV: token, seconds, seq of the message ('' where it has none),
+# then the fields of the `started` entry in pairs.
+# If the worker dies after this, the leader has `started` and will call the attempt lost.
+_CLAIM: Final = (
+    LUA_SERVER
+    + LUA_ACCEPTED
+    + LUA_BELOW
+    + """
+if accepted ~= server then return 'wait' end
+local holder = redis.call('GET', KEYS[2])
+if holder == ARGV[1] then return 'won' end
+if holder then return 'held' end
+if redis.call('EXISTS', KEYS[3]) == 1 then return 'cancelled' end
+if ARGV[3] ~= '' then
+  local floor = redis.call('GET', KEYS[5])
+  if below(ARGV[3], bottom) or (floor and below(ARGV[3], floor)) then return 'stale' end
+end
+redis.call('SET', KEYS[2], ARGV[1], 'EX', ARGV[2])
+redis.call('XADD', KEYS[4], '*', unpack(ARGV, 4))
+return 'won'
+"""
+)
+
+
+class Verdict(str, Enum):
+    """What the claim says: go on; somebody else has it; nobody wants it any more; the message is of the past; or ask
+    again, since Redis may have lost data and the leader is still finding out what runs."""
+
+    WON = "won"
+    HELD = "held"
+    CANCELLED = "cancelled"
+    STALE = "stale"
+    WAIT = "wait"
+
+    # StrEnum begins with Python 3.11; without these two, what a log shows depends on Python's version.
+    def __str__(self) -> str:
+        return str(self.value)
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self.value), spec)
+
+
+def claim(
+    connection: RedisConnection,
+    task_id: str,
+    token: str,
+    worker: str,
+    at: Instant,
+    seq: int | None = None,
+    queue: str | None = None,
+) -> Verdict:
+    """Ask once; raises redis errors, after which it may or may not be ours: ask again with the same token.
+
+    `seq` and `queue` are those of the message that was delivered: by them the leader sees how far the queue was taken.
+    """
+    started = entry("started", at, {"task_id": task_id, "worker": worker, "seq": seq})
+    fields = [text for pair in started.items() for text in pair]
+    keys = [GENERATION, claim_key(task_id), cancel_key(task_id), INBOX, floor_key(queue or "")]
+    number = "" if seq is None else str(seq)
+    return Verdict(connection.run_script(_CLAIM, keys, [token, str(CLAIM_SECONDS), number, *fields]))

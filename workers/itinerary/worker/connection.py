@@ -1,0 +1,87 @@
+"""Redis as the workers use it: one client a process, made when first used, and patience while it is away.
+
+Promises that the client itself never sends a command twice and never waits longer than its timeout. Never holds a
+lock: a child forked at the wrong moment would inherit it closed.
+"""
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import redis
+
+from itinerary.protocol.errors import BadValue
+from itinerary.protocol.service_urls import redis_url
+
+T = TypeVar("T")
+
+AWAY: Final = (redis.RedisError, OSError)
+_FIRST_PAUSE: Final = 0.1
+_LONGEST_PAUSE: Final = 2.0
+
+log = logging.getLogger("itinerary.worker")
+
+
+class RedisConnection:
+    """The Redis of claims and reports; threads of one process share its client, forked children have their own."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._clients: dict[int, redis.Redis] = {}
+
+    @property
+    def client(self) -> redis.Redis:
+        """This process's client."""
+        pid = os.getpid()
+        client = self._clients.get(pid)
+        if client is None:
+            self._clients = {pid: (client := _connect(self._url))}
+        return client
+
+    def run_script(self, text: str, keys: list[str], args: list[str]) -> Any:
+        """EVAL; it may have run even if this raises."""
+        return self.client.eval(text, len(keys), *keys, *args)
+
+
+def patiently(action: Callable[[], T], doing: str) -> T:
+    """Do `action` until Redis answers; it must be harmless to do twice, since an error does not say that it failed."""
+    pause = _FIRST_PAUSE
+    while True:
+        try:
+            return action()
+        except AWAY as exc:
+            if pause == _FIRST_PAUSE:
+                log.warning("redis is away while %s, trying on: %s", doing, exc)
+            time.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+
+def usable_url(url: object) -> str | None:
+    """`url` as redis-py reads it, or None where it names something else than one Redis server."""
+    first = url[0] if isinstance(url, (list, tuple)) and url else url
+    if not isinstance(first, str):
+        return None
+    first = first.partition(";")[0]
+    return redis_url(first) if first.startswith(("redis://", "rediss://", "unix://", "redis+socket://")) else None
+
+
+def _connect(url: str) -> redis.Redis:
+    from redis.backoff import NoBackoff  # absent from the oldest releases, which are refused by name at the start
+    from redis.retry import Retry
+
+    try:
+        return redis.Redis.from_url(
+            url,
+            decode_responses=True,
+            encoding_errors="replace",
+            protocol=2,
+            retry=Retry(NoBackoff(), 0),
+            socket_timeout=5,
+            socket_connect_timeout=3,
+            socket_keepalive=True,
+            health_check_interval=15,
+        )
+    except ValueError:
+        raise BadValue("redis_url", url.partition("://")[0] + "://...", "give redis://:password@host:port/0") from None

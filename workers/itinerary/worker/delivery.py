@@ -1,0 +1,271 @@
+"""One delivery of one of our messages, in the process that runs it: what it says it is, its claim, and its end.
+
+Promises that nothing is reported for a delivery that lost its claim, and that no time limit and no kill of a task that
+is over disturbs its report. Knows Celery's requests and outcomes, not its workers.
+"""
+
+import inspect
+import json
+import logging
+import os
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+from uuid import uuid4
+
+from celery.exceptions import Ignore, Reject, Retry, SoftTimeLimitExceeded
+from celery.utils.time import maybe_iso8601, maybe_make_aware
+from kombu.utils.json import dumps as celerys_json
+
+from itinerary.protocol.errors import BadValue
+from itinerary.protocol.instants import SECOND, Instant, from_datetime, parse_instant, to_datetime
+from itinerary.protocol.json_text import MOST_LEVELS, is_deep
+from itinerary.protocol.typed_values import from_python
+from itinerary.protocol.wire import (
+    HEADER_ATTEMPT,
+    HEADER_DUE_AT,
+    HEADER_JOB_ID,
+    HEADER_QUEUE,
+    HEADER_RUN_ID,
+    HEADER_SCHEDULED_AT,
+    HEADER_SEQ,
+    cancel_key,
+)
+from itinerary.worker import reporting
+from itinerary.worker.board import Board
+from itinerary.worker.claim import Verdict, claim
+from itinerary.worker.connection import AWAY, RedisConnection, patiently
+from itinerary.worker.current import CurrentRun
+from itinerary.worker.green import KILLED, OUT_OF_TIME, SoftLimit
+from itinerary.worker.hiding import AS_IT_IS, Hide, Hiding, hide_in_logs, task_ended, values_by_name
+from itinerary.worker.plain import ARGUMENTS_LIMIT
+from itinerary.worker.reporting import Report, Told
+from itinerary.worker.secret_arguments import concealed_body, holds_secret, resolve
+from itinerary.worker.tracing import TaskSpan
+
+TIMED_OUT: Final = "timed_out"
+TERMINATED: Final = "terminated"
+IGNORED: Final = "ignored"
+REJECTED: Final = "rejected"
+
+# Celery's pool children turn SIGTERM (a revoke, a hard time limit, a cold shutdown) into this exit of the task's code.
+_TOLD_TO_STOP: Final = -(256 - signal.SIGTERM)
+_LIMITS_ARE_ROUGH: Final = 0.5
+_TOO_LATE: Final[tuple[type[BaseException], ...]] = (SoftTimeLimitExceeded, *KILLED, *OUT_OF_TIME)
+_ASKED_AGAIN_AFTER: Final = 0.5
+
+log = logging.getLogger("itinerary.worker")
+
+
+def is_ours(headers: Mapping[str, Any]) -> bool:
+    """Whether a message is one that the scheduler sent, and not one that merely inherited its headers."""
+    run_id, attempt = headers.get(HEADER_RUN_ID), headers.get(HEADER_ATTEMPT)
+    return isinstance(run_id, str) and headers.get("id") == f"{run_id}~{attempt}"
+
+
+@dataclass(frozen=True, slots=True)
+class AskedRetry:
+    """What the task asked for by `retry()`; arguments are None where they are too long to tell and the same."""
+
+    due_at: Instant
+    args: list[Any] | None
+    kwargs: dict[str, Any] | None
+    retries: int
+
+
+@dataclass(slots=True)
+class Delivery:
+    """A message of ours; `won` once its claim said yes. The token is this delivery's own, not the worker's:
+    two deliveries of one attempt may meet in one worker."""
+
+    connection: RedisConnection
+    board: Board
+    task_id: str
+    run: CurrentRun
+    worker: str
+    hard_limit: float | None = None
+    soft_limit: float | None = None
+    seq: int | None = None
+    queue: str | None = None
+    token: str = field(default_factory=lambda: uuid4().hex)
+    won: bool = False
+    started_at: Instant | None = None
+    timer: SoftLimit | None = None
+    asking_retry: bool = False
+    retry: AskedRetry | None = None
+    broken_retry: Exception | None = None
+    span: TaskSpan | None = None
+    secrets: dict[str, dict[str, str]] = field(default_factory=dict, repr=False)
+    hide: Hide = field(default=AS_IT_IS, repr=False)
+
+    @classmethod
+    def of(cls, request: Any, connection: RedisConnection, board: Board, worker: str) -> "Delivery | None":
+        """The delivery that this request is, or None for anybody else's message, eager and direct calls."""
+        headers = vars(request)
+        if request.is_eager or request.called_directly or not is_ours(headers):
+            return None
+        task_id = headers["id"]
+        run = CurrentRun(
+            headers[HEADER_RUN_ID],
+            headers.get(HEADER_JOB_ID),
+            headers[HEADER_ATTEMPT],
+            to_datetime(parse_instant(headers.get(HEADER_SCHEDULED_AT), HEADER_SCHEDULED_AT)),
+            to_datetime(parse_instant(headers.get(HEADER_DUE_AT), HEADER_DUE_AT)),
+            lambda: _flagged(connection, task_id),
+        )
+        hard, soft = headers.get("timelimit") or (None, None)
+        seq, queue = headers.get(HEADER_SEQ), headers.get(HEADER_QUEUE)
+        return cls(connection, board, task_id, run, worker, hard, soft, seq, queue)
+
+    def claim(self) -> Verdict:
+        """Ask until Redis answers, and the leader has accepted its data; nothing of the task runs before that."""
+        verdict = self._ask()
+        if verdict is Verdict.WAIT:
+            log.warning("%s waits until the leader has found out what runs: redis may have lost data", self.task_id)
+            self.board.waiting()
+        while verdict is Verdict.WAIT:
+            time.sleep(_ASKED_AGAIN_AFTER)
+            verdict = self._ask()
+        self.won = verdict is Verdict.WON
+        if self.won:
+            self.board.claimed(self.task_id)
+            self.timer = SoftLimit(self.soft_limit)
+        return verdict
+
+    def _ask(self) -> Verdict:
+        at = self.started_at = reporting.clock()
+        return patiently(
+            lambda: claim(self.connection, self.task_id, self.token, self.worker, at, self.seq, self.queue),
+            f"{self.task_id} waits for its claim",
+        )
+
+    def take_secrets(self, args: list[Any], kwargs: dict[str, Any]) -> None:
+        """Put the values of secrets into the arguments; SecretRefused, which fails the run, where one may not be."""
+        if holds_secret(args) or holds_secret(kwargs):
+            self.secrets = resolve(args, kwargs, os.environ)
+            self.hide = Hiding([*self.secrets, *values_by_name([args, kwargs])])
+            hide_in_logs(self.hide, self.secrets)
+
+    def ask_retry(self, signature: Any, request: Any, timezone: Any) -> None:
+        """Stands where Celery would send the retry's message: keep what it asks for the report."""
+        try:
+            due_at = _due_at(signature.options, timezone)
+            args, kwargs = _arguments(signature, request)
+            self.retry = AskedRetry(due_at, args, kwargs, request.retries + 1)
+        except (TypeError, ValueError, ArithmeticError, RecursionError, BadValue) as exc:
+            self.broken_retry = exc
+            raise
+
+    def put_back(self, rejected: Any, task: Any) -> None:
+        """A task that wants its message delivered again asks for a retry: as often as by one, after short pauses."""
+        retries, most = task.request.retries, task.max_retries
+        if rejected.requeue and self.retry is None and (most is None or retries < most):
+            pause = min(2 ** min(retries, 16), task.default_retry_delay)
+            self.retry = AskedRetry(reporting.clock() + int(pause * SECOND), None, None, retries + 1)
+
+    def end(self, state: str | None, outcome: object) -> None:
+        """Report how it ended, and hold the slot until Redis has the report."""
+        ended_at = time.time_ns()
+        while True:
+            try:
+                if self.timer is not None:
+                    self.timer.lift()
+                report = self._report(state, outcome)
+                if self.secrets:
+                    report = replace(report, body=concealed_body(report.body, self.secrets))
+                self._send(report)
+            except _TOO_LATE:
+                continue  # the task is over: its limit, and who wants it stopped, concern nobody any more
+            break
+        if self.span is not None:
+            self.span.end(report.kind, outcome, ended_at, self.hide)
+        task_ended()
+
+    def _send(self, report: Report) -> None:
+        if self.won:
+            self.board.told(report, self.token)
+        patiently(
+            lambda: reporting.send(self.connection, report, self.token, self.won),
+            f"{self.task_id} reports {report.kind}",
+        )
+
+    def _report(self, state: str | None, outcome: object) -> Report:
+        told = Told(self.task_id, self.worker, self.started_at, self.hide)
+        if self.retry is not None:
+            asked = self.retry
+            return told.retry(asked.due_at, asked.args, asked.kwargs, asked.retries, _cause(outcome))
+        if self.broken_retry is not None:
+            return told.failed(self.broken_retry)
+        if state == "SUCCESS":
+            unrun = unrun_code(outcome)
+            return told.succeeded(outcome) if unrun is None else told.failed(unrun)
+        if isinstance(outcome, Reject) and vars(outcome)["requeue"]:
+            return told.failed(outcome, REJECTED)  # it has been put back as often as it may
+        if isinstance(outcome, Ignore | Reject):
+            return told.succeeded(None, IGNORED)
+        if isinstance(outcome, SoftTimeLimitExceeded):
+            return told.failed(outcome, TIMED_OUT)
+        if isinstance(outcome, OUT_OF_TIME) and self._over_hard_limit():
+            return told.failed(outcome, TIMED_OUT)
+        if isinstance(outcome, KILLED):
+            return told.failed(outcome, TERMINATED)
+        if isinstance(outcome, SystemExit) and outcome.code == _TOLD_TO_STOP:
+            return told.failed(outcome, TIMED_OUT if self._over_hard_limit() else TERMINATED)
+        return told.failed(outcome if isinstance(outcome, BaseException) else RuntimeError(f"ended in state {state}"))
+
+    def _over_hard_limit(self) -> bool:
+        if self.hard_limit is None or self.started_at is None:
+            return False
+        return reporting.clock() - self.started_at >= (self.hard_limit - _LIMITS_ARE_ROUGH) * SECOND
+
+
+def unrun_code(outcome: object) -> Exception | None:
+    """The error of a task whose body nobody ran: it returned a coroutine or a generator, and that was all."""
+    if inspect.isawaitable(outcome):
+        what, instead = "is async, which Celery does not run", "call asyncio.run() in a plain function"
+    elif inspect.isgenerator(outcome) or inspect.isasyncgen(outcome):
+        what, instead = "is a generator, which Celery does not run", "do the work in a plain function"
+    else:
+        return None
+    if inspect.iscoroutine(outcome) or inspect.isgenerator(outcome):
+        outcome.close()
+    kind = type(outcome).__name__
+    article = "an" if kind[0].lower() in "aeiou" else "a"
+    return TypeError(f"the task {what}: it returned {article} {kind}, and its body did not run; {instead}")
+
+
+def _flagged(connection: RedisConnection, task_id: str) -> bool:
+    try:
+        return bool(connection.client.exists(cancel_key(task_id)))
+    except AWAY:
+        return False  # unknown: asked again soon
+
+
+def _cause(outcome: object) -> BaseException | None:
+    if isinstance(outcome, Retry):
+        return outcome.exc if isinstance(outcome.exc, BaseException) else None
+    return outcome if isinstance(outcome, BaseException) else None
+
+
+def _due_at(options: Mapping[str, Any], timezone: Any) -> Instant:
+    """When Celery would have started it: the countdown, else the time asked for."""
+    countdown, eta = options.get("countdown"), options.get("eta")
+    if eta is None or countdown:
+        return reporting.clock() + int((countdown or 0) * SECOND)
+    moment: Any = maybe_iso8601(eta)
+    return from_datetime(maybe_make_aware(moment, timezone))
+
+
+def _arguments(signature: Any, request: Any) -> tuple[list[Any] | None, dict[str, Any] | None]:
+    args, kwargs = list(signature.args or ()), dict(signature.kwargs or {})
+    text = celerys_json(from_python([args, kwargs], lambda value: json.loads(celerys_json(value))))
+    if len(text) > ARGUMENTS_LIMIT:
+        if args == list(request.args or ()) and kwargs == dict(request.kwargs or {}):
+            return None, None
+        raise ValueError(f"retry() was given {len(text)} bytes of arguments, over {ARGUMENTS_LIMIT}")
+    if is_deep(text):
+        raise ValueError(f"retry() was given arguments that nest more than {MOST_LEVELS} levels deep")
+    plain_args, plain_kwargs = json.loads(text)
+    return plain_args, plain_kwargs

@@ -1,0 +1,270 @@
+"""The worker's main process: says every two seconds what it runs and holds, and reports for children that were killed.
+
+Owns one daemon thread, started when the worker is ready. Promises that held reports go out in order before the next
+heartbeat, that a child that was told to stop is listed until it is gone or has reported, that in a generation of Redis
+that it sees for the first time it says what was reported lately before its heartbeat names that generation, and that
+nothing here blocks Celery's event loop. Never runs in a pool child.
+"""
+
+import logging
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any, Final
+from uuid import uuid4
+
+from celery.worker import state
+
+from itinerary.protocol.wire import GENERATION, GENERATION_SEEN, HEARTBEAT_SECONDS, INBOX, LOOK, entry
+from itinerary.worker.board import Board
+from itinerary.worker.claim import Verdict
+from itinerary.worker.connection import AWAY, RedisConnection
+from itinerary.worker.delivery import is_ours
+from itinerary.worker.held import HeldRequests
+from itinerary.worker.reporting import clock, is_reported, send
+
+EVERY: Final = float(HEARTBEAT_SECONDS)
+_FAREWELL_WITHIN: Final = 5.0
+_TOO_DEEP: Final = 50_000
+_ASKED_EVERY: Final = 60.0
+_ASKED_FIRST_AFTER: Final = 10.0
+_TRIED_AGAIN_AFTER: Final = 0.5
+# An id has at most 300 characters, and an entry of the inbox at most half a million.
+_IN_ONE_ENTRY: Final = 800
+_LISTED_AT_ONCE: Final = 20_000
+
+log = logging.getLogger("itinerary.worker")
+
+
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """What must reach Redis, and may be done twice; where `pid` is given, not before that process or greenlet is gone.
+
+    An action that ends in `Verdict.WAIT` is done again after the next heartbeat.
+    """
+
+    task_id: str
+    action: Callable[[], object]
+    pid: int | None = None
+
+
+class Heart(threading.Thread):
+    """The thread. `enqueue` takes what is owed; `beat_soon` asks for a heartbeat; `stop` says farewell."""
+
+    def __init__(
+        self, connection: RedisConnection, board: Board, worker: str, consumer: Any, received: HeldRequests
+    ) -> None:
+        super().__init__(name="itinerary-heart", daemon=True)
+        self._connection = connection
+        self._board = board
+        self._worker = worker
+        self._consumer = consumer
+        self._requests = received
+        self._inbox: queue.SimpleQueue[Owed | None] = queue.SimpleQueue()
+        self._held: list[Owed] = []
+        self._leaving: list[Owed] = []
+        self._not_yet: list[Owed] = []
+        self._generation: str | None = None
+        self._missing: set[str] = set()
+        self._over: set[str] = set()
+        self._listed_until = 0
+        self._beaten_at = float("-inf")
+        self._pause = EVERY
+        self._hurried = False
+        self._stopping = False
+        self._asked_at = time.monotonic() - _ASKED_EVERY + _ASKED_FIRST_AFTER
+        self.asks: Callable[[], bool] = lambda: True
+
+    def enqueue(self, owed: Owed) -> None:
+        """Do it soon, again and again until Redis answers."""
+        self._inbox.put(owed)
+
+    def beat_soon(self) -> None:
+        """Somebody waits for this worker's word."""
+        self._hurried = True
+        self._inbox.put(None)
+
+    def run(self) -> None:
+        """Until `stop`: reports as they come, heartbeats every two seconds, sooner where one is waited for."""
+        while not self._stopping:
+            self._collect(self._next_beat() - time.monotonic())
+            if not self._deliver():
+                self._collect(_TRIED_AGAIN_AFTER)
+            elif time.monotonic() >= self._next_beat():
+                self._hurried = False
+                self._pause = EVERY if self._beat() else _TRIED_AGAIN_AFTER
+                self._beaten_at = time.monotonic()
+                self._ask()
+                self._held, self._not_yet = [*self._not_yet, *self._held], []
+
+    def _ask(self) -> None:
+        """What is asked once a minute until it is answered, beside the heartbeats."""
+        if time.monotonic() - self._asked_at >= _ASKED_EVERY:
+            self._asked_at = time.monotonic()
+            if self.asks():
+                self.asks = lambda: True
+
+    def _next_beat(self) -> float:
+        return self._beaten_at + (min(self._pause, _TRIED_AGAIN_AFTER) if self._hurried else self._pause)
+
+    def stop(self) -> None:
+        """Deliver what is owed and tell the leader that this worker is gone; bounded, Redis may be away."""
+        self._stopping = True
+        self._inbox.put(None)
+        self.join(_FAREWELL_WITHIN)
+        if not self.is_alive() and self._deliver():
+            self._beat(farewell=True)
+
+    def _collect(self, seconds: float) -> None:
+        """Take in what is owed, waiting up to `seconds` for the first."""
+        try:
+            owed = self._inbox.get(timeout=max(seconds, 0.001))
+        except queue.Empty:
+            return
+        if owed is not None:
+            (self._held if owed.pid is None else self._leaving).append(owed)
+
+    def _deliver(self) -> bool:
+        """Do all that is due, oldest first; False where Redis is away."""
+        while not self._inbox.empty():
+            self._collect(0)
+        greenlets = getattr(self._consumer.pool, "_pool_map", {})  # gevent's: what it calls their pid is no process
+        gone = [owed for owed in self._leaving if owed.pid not in greenlets and _is_gone(owed.pid)]
+        self._held += gone
+        self._leaving = [owed for owed in self._leaving if owed not in gone]
+        try:
+            self._leaving = [owed for owed in self._leaving if not is_reported(self._connection, owed.task_id)]
+            while self._held:
+                self._do(self._held[0])
+                del self._held[0]
+        except AWAY as exc:
+            log.warning("redis is away, reports are held count=%d: %s", len(self._held), exc)
+            return False
+        return True
+
+    def _do(self, owed: Owed) -> None:
+        try:
+            if owed.action() is Verdict.WAIT:
+                self._not_yet.append(owed)
+        except AWAY:
+            raise
+        except Exception:
+            log.exception("a report cannot be sent and is given up")  # it would stop all later ones
+
+    def _beat(self, farewell: bool = False) -> bool:
+        """One heartbeat; False where Redis is away. Left out where the leader has stopped reading, since nobody would
+        learn from it, but for the first of a generation, which it waits for."""
+        try:
+            is_first = self._speak_anew()
+            # Listed only now: what was claimed before the data were lost must be in it.
+            parts = self._parts(farewell)
+            depth: Any = self._connection.client.xlen(INBOX)
+            if is_first or depth < _TOO_DEEP:
+                with self._connection.client.pipeline(transaction=False) as pipe:
+                    for part in parts:
+                        pipe.xadd(INBOX, part)
+                    pipe.execute()
+        except AWAY as exc:
+            log.warning("redis is away, no heartbeat: %s", exc)
+            return False
+        return True
+
+    def _speak_anew(self) -> bool:
+        """Where Redis is another one, or has other data, say again what was reported lately; whether it is."""
+        answer: Any = self._connection.run_script(LOOK, [GENERATION, GENERATION_SEEN], [uuid4().hex])
+        name = str(answer[0])
+        if name == self._generation:
+            self._board.forget_old()
+            return False
+        kept = self._board.lately_told()
+        for one in kept:
+            send(self._connection, one.report, one.token, claimed=True, again=True)
+        if kept:
+            log.warning("redis may have lost data, reports are sent again count=%d", len(kept))
+        self._generation = name
+        return True
+
+    def _parts(self, farewell: bool) -> list[Any]:
+        """The heartbeat as entries, more than one where the lists are long."""
+        running, received = ([], []) if farewell else self._listed()
+        body = {
+            "worker": self._worker,
+            # A leader of the release before takes a concurrency of 0, and nothing else, for the farewell.
+            "concurrency": 0 if farewell else self._concurrency(),
+            "leaving": farewell,
+            "queues": self._queues(),
+            "generation": self._generation,
+        }
+        nothing: list[str] = []
+        slices = list(zip_longest(_sliced(running), _sliced(received), fillvalue=nothing)) or [(nothing, nothing)]
+        return [
+            entry("heartbeat", clock(), body | {"running": runs, "received": waits} | ({"part": n} if n else {}))
+            for n, (runs, waits) in enumerate(slices)
+        ]
+
+    def _listed(self) -> tuple[list[str], list[str]]:
+        """(running, received): only what has its claim runs; the rest waits for it, or for its turn."""
+        claimed = self._board.all_claimed()
+        ours = [request.id for request in _snapshot(state.requests) if is_ours(request.request_dict)]
+        held = set(self._requests.unacknowledged())
+        missing = claimed.difference(ours)
+        # Not at once: the report of a child that was killed may be about to ask for it.
+        over = missing & self._missing
+        self._board.over(over)
+        # Of what ran here and is over, a second message may wait here still: that is no sign of life.
+        self._over = (self._over | over) & held
+        self._missing = missing
+        leaving = [owed.task_id for owed in self._leaving]
+        waiting = [t for t in ours if t not in claimed]
+        waiting += held.difference(ours, claimed, self._over)
+        return [*(t for t in ours if t in claimed), *leaving], self._in_turn(waiting)
+
+    def _in_turn(self, waiting: list[str]) -> list[str]:
+        """As many as are listed at once; where there are more, the others come with the next heartbeats."""
+        if len(waiting) <= _LISTED_AT_ONCE:
+            return waiting
+        waiting.sort()
+        at = self._listed_until % len(waiting)
+        self._listed_until = at + _LISTED_AT_ONCE
+        return (waiting[at:] + waiting[:at])[:_LISTED_AT_ONCE]
+
+    def _concurrency(self) -> int:
+        """How many tasks can run at once; Celery below 5.7 counts running greenlets as a green pool's processes."""
+        pool = self._consumer.pool
+        places = "limit" if getattr(pool, "is_green", False) else "num_processes"
+        return int(getattr(pool, places, 0) or 0)
+
+    def _queues(self) -> list[str]:
+        consumed: Mapping[str, Any] = self._consumer.app.amqp.queues.consume_from
+        return sorted(consumed)
+
+
+def _sliced(task_ids: list[str]) -> Iterator[list[str]]:
+    """In pieces of which two fit into one entry of the inbox."""
+    return (task_ids[start : start + _IN_ONE_ENTRY] for start in range(0, len(task_ids), _IN_ONE_ENTRY))
+
+
+def _is_gone(pid: int | None) -> bool:
+    """Whether a pool child has left; a pool of threads names our own process."""
+    if pid is None or pid == os.getpid():
+        return True
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except PermissionError:
+        return False
+    return False
+
+
+def _snapshot(requests: Mapping[str, Any]) -> Iterable[Any]:
+    """The worker's requests, while its main thread may change them."""
+    while True:
+        try:
+            return list(requests.values())
+        except RuntimeError:
+            continue  # changed while copied

@@ -1,0 +1,185 @@
+"""Where a worker's main process takes messages: what cannot be taken is dropped with a log line, and told where ours.
+
+Owns one bootstep of Celery's consumer. Promises that no message, however malformed, ends the worker or comes back to
+it again and again, that a task that cannot be claimed never gets a message of ours, and that a run whose message is
+refused here ends at once with its reason. Of others' messages it reads only the headers that Celery itself reads.
+"""
+
+import logging
+import math
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from celery import bootsteps
+from celery.exceptions import NotRegistered
+from kombu.exceptions import ContentDisallowed, DecodeError
+
+from itinerary.worker.delivery import is_ours
+
+UNKNOWN_TASK: Final = "unknown_task"
+UNDECODABLE: Final = "undecodable"
+MALFORMED: Final = "malformed"
+UNCLAIMABLE: Final = "unclaimable"
+_SHOWN: Final = 300
+
+log = logging.getLogger("itinerary.worker")
+
+
+class Desk(Protocol):
+    """Whoever attached the app."""
+
+    def before_strategies(self) -> None:
+        """Celery is about to look at the tasks that are registered."""
+
+    def unclaimable(self, task: str) -> str | None:
+        """Why messages of ours cannot be claimed for this task."""
+
+    def refuse(self, headers: Any, exc: Exception, reason: str) -> None:
+        """Let the run of this message of ours end with this error."""
+
+
+class Intake(bootsteps.StartStopStep):
+    """Made with the consumer, before it takes anything; `start` comes with each of its connections."""
+
+    requires = ("celery.worker.consumer.tasks:Tasks",)
+    desk: Desk
+
+    def __init__(self, consumer: Any, **options: Any) -> None:
+        super().__init__(consumer, **options)
+        self._away = (*consumer.connection_errors, *consumer.channel_errors)
+        self._create_handler = consumer.create_task_handler
+        self._update_strategies = consumer.update_strategies
+        consumer.create_task_handler = self._handler
+        consumer.update_strategies = self._strategies
+        consumer.on_unknown_task = self._telling(consumer.on_unknown_task, _unknown)
+        consumer.on_decode_error = self._telling(consumer.on_decode_error, _undecodable)
+        consumer.on_invalid_task = self._telling(consumer.on_invalid_task, _invalid)
+
+    def start(self, consumer: Any) -> None:
+        """Guard the connection that takes what lies in Redis; each connection has a new one."""
+        channel = consumer.task_consumer.channel
+        handlers = getattr(channel, "handlers", {})
+        if "BRPOP" in handlers:
+            handlers["BRPOP"] = self._guarded(handlers["BRPOP"])
+
+    def stop(self, consumer: Any) -> None:
+        """The connection goes, and its guard with it."""
+
+    def _guarded(self, read: Callable[..., Any]) -> Callable[..., Any]:
+        """What is no message at all is gone from its list by now: it would end the worker, and then the next one."""
+
+        def guarded(**options: Any) -> Any:
+            try:
+                return read(**options)
+            except self._away:
+                raise
+            except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as exc:
+                what = getattr(exc, "doc", None) or getattr(exc, "object", None) or ""
+                log.error("an item of a queue is no message and is dropped: %r: %.300r", exc, what[:_SHOWN])
+                return True
+
+        return guarded
+
+    def _handler(self, **options: Any) -> Callable[[Any], Any]:
+        take = self._create_handler(**options)
+
+        def on_message(message: Any) -> None:
+            try:
+                flaw = _flaw(message.headers) or self._hindrance(message.headers)
+                if flaw is None:
+                    take(message)
+                    return
+            except self._away:
+                raise
+            except Exception as exc:  # noqa: BLE001 - whatever the message makes Celery raise would end the worker
+                flaw = (exc, MALFORMED)
+            self._drop(message, *flaw)
+
+        return on_message
+
+    def _hindrance(self, headers: Any) -> tuple[Exception, str] | None:
+        if not is_ours(headers):
+            return None
+        name = headers.get("task")
+        if not isinstance(name, str):
+            return TypeError(f"the task must be a name: {name!r:.100}"), MALFORMED
+        why = self.desk.unclaimable(name)
+        return None if why is None else (TypeError(f"task {name} {why}: its runs cannot be claimed"), UNCLAIMABLE)
+
+    def _drop(self, message: Any, exc: Exception, reason: str) -> None:
+        log.error("a message is dropped: %r reason=%s headers=%.300r", exc, reason, message.headers)
+        self._tell(message, exc, reason)
+        if not message.acknowledged:
+            message.reject_log_error(log, self._away)
+
+    def _tell(self, message: Any, exc: Exception, reason: str) -> None:
+        if isinstance(message.headers, dict) and is_ours(message.headers):
+            self.desk.refuse(message.headers, exc, reason)
+
+    def _telling(self, celerys: Callable[..., Any], cause: "_Cause") -> Callable[..., Any]:
+        """Celery's own answer to a message that it cannot take; ours goes no further than its log line."""
+
+        def answer(*args: Any) -> None:
+            message, exc, reason = cause(*args)
+            if isinstance(message.headers, dict) and is_ours(message.headers):
+                self._drop(message, exc, reason)  # Celery would touch a result backend, which may be away
+            else:
+                celerys(*args)
+
+        return answer
+
+    def _strategies(self) -> None:
+        self.desk.before_strategies()
+        self._update_strategies()
+
+
+_Cause = Callable[..., tuple[Any, Exception, str]]
+
+
+def _unknown(body: Any, message: Any, exc: Exception) -> tuple[Any, Exception, str]:
+    return message, NotRegistered(message.headers["task"]), UNKNOWN_TASK
+
+
+def _undecodable(message: Any, exc: Exception) -> tuple[Any, Exception, str]:
+    return message, exc, UNDECODABLE
+
+
+def _invalid(body: Any, message: Any, exc: Exception) -> tuple[Any, Exception, str]:
+    return message, exc, UNDECODABLE if isinstance(exc, ContentDisallowed | DecodeError) else MALFORMED
+
+
+def _flaw(headers: Any) -> tuple[Exception, str] | None:
+    """What Celery would find only once the message is on its way to a process, and then end by it."""
+    if not isinstance(headers, dict):
+        return TypeError("headers must be an object"), MALFORMED
+    for name, fits in _READ_BY_CELERY.items():
+        value = headers.get(name)
+        if value is not None and not fits(value):
+            return TypeError(f"the header {name} cannot be {value!r:.100}"), MALFORMED
+    if isinstance(headers.get("task"), str) and not headers.get("id"):
+        return TypeError("the header id is missing"), MALFORMED
+    return None
+
+
+def _is_limit(value: Any) -> bool:
+    if value is None:
+        return True
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+
+
+def _are_limits(value: Any) -> bool:
+    return isinstance(value, list | tuple) and len(value) in (0, 2) and all(map(_is_limit, value))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+# Nothing else of a message's headers is used in the main process after Celery itself has looked at it.
+_READ_BY_CELERY: Final[dict[str, Callable[[Any], bool]]] = {
+    "id": _is_text,
+    "shadow": _is_text,
+    "timelimit": _are_limits,
+    "stamps": lambda value: isinstance(value, dict),
+    "stamped_headers": lambda value: isinstance(value, list | tuple) and all(map(_is_text, value)),
+}

@@ -1,0 +1,102 @@
+"""What a user's task class is given: the claim before its first line, and a retry that asks the leader.
+
+Promises that tasks behave as before for every message that is not ours, for `apply()` and for direct calls. Never
+replaces a user's class: each task's class gets a subclass of its own, so that all its methods stay.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from celery import Task
+from celery.exceptions import Ignore, WorkerLostError
+from celery.utils.imports import symbol_by_name
+
+from itinerary.worker.board import Board
+from itinerary.worker.claim import Verdict
+from itinerary.worker.connection import RedisConnection
+from itinerary.worker.current import running
+from itinerary.worker.delivery import AskedRetry, Delivery
+from itinerary.worker.request import telling
+from itinerary.worker.tracing import begin
+
+log = logging.getLogger("itinerary.worker")
+
+if TYPE_CHECKING:
+    _Task = Task[Any, Any]
+else:  # generic from Celery 5.7 on
+    _Task = Task
+
+Lost = Callable[[str, WorkerLostError, AskedRetry | None], None]
+_SLOT = "itinerary_delivery"
+
+
+class Claiming(_Task):
+    """Mixed in before the user's class, so that the claim comes before the user's own `before_start`."""
+
+    itinerary_connection: ClassVar[RedisConnection]
+    itinerary_board: ClassVar[Board]
+    itinerary_worker: ClassVar[str]
+    itinerary_lost: ClassVar[Lost]
+
+    def before_start(self, task_id: str, args: Any, kwargs: Any) -> None:
+        """Claim, or end the task by Ignore: then nothing of it runs."""
+        delivery = Delivery.of(self.request, self.itinerary_connection, self.itinerary_board, self.itinerary_worker)
+        if delivery is not None:
+            setattr(self.request, _SLOT, delivery)
+            verdict = delivery.claim()
+            if verdict is not Verdict.WON:
+                delattr(self.request, _SLOT)
+                log.info("claim refused task_id=%s verdict=%s", task_id, verdict)
+                raise Ignore(f"claim {verdict}")
+            running.set(delivery.run)
+            delivery.span = begin(self.name, vars(self.request))
+            delivery.take_secrets(args, kwargs)
+        super().before_start(task_id, args, kwargs)
+
+    def retry(self, *args: Any, **kwargs: Any) -> Any:
+        """Celery's own, bounded by max_retries as ever, but no message is sent: the leader tries again."""
+        delivery = delivery_of(self)
+        if delivery is None:
+            return super().retry(*args, **kwargs)
+        delivery.asking_retry = True
+        try:
+            return super().retry(*args, **kwargs)
+        finally:
+            delivery.asking_retry = False
+
+    def signature_from_request(self, *args: Any, **kwargs: Any) -> Any:
+        """Inside `retry()`, a signature that asks instead of sending."""
+        signature: Any = super().signature_from_request(*args, **kwargs)
+        delivery = delivery_of(self)
+        if delivery is not None and delivery.asking_retry:
+            signature.apply_async = lambda: delivery.ask_retry(signature, self.request, self.app.timezone)
+        return signature
+
+
+def delivery_of(task: Any) -> Delivery | None:
+    """The delivery that the task's present request is, once its claim was asked for."""
+    delivery: Delivery | None = vars(task.request).get(_SLOT)
+    return delivery
+
+
+def give_claim(task: Any, connection: RedisConnection, board: Board, worker: str, lost: Lost) -> bool:
+    """Put the mixin before the task's class; False where it is there already (its worker's name is set anew).
+
+    `lost` is called in the main process with the id of an attempt whose process is gone, and the retry that it wants.
+    """
+    kind = type(task)
+    given = {
+        "itinerary_connection": connection,
+        "itinerary_board": board,
+        "itinerary_worker": worker,
+        "itinerary_lost": staticmethod(lost),
+    }
+    if issubclass(kind, Claiming):
+        for name, value in given.items():
+            setattr(kind, name, value)
+        return False
+    members = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
+    task.__class__ = type(kind.__name__, (Claiming, kind), members | given)
+    task.Request = telling(symbol_by_name(task.Request))
+    return True

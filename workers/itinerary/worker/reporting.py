@@ -1,0 +1,118 @@
+"""What a worker tells the leader, and how it is made sure that it arrives.
+
+Promises one terminal report per attempt in the stream, whoever sends it (the task's own process, or the main process
+for a child that was killed), and beside it, in the same script, a result key that outlives a trimmed stream. While
+Redis is away a report is held by the process that made it, its slot stays taken and the heartbeats go on listing it:
+if we die here, the attempt is lost, and said to be. Never decides what becomes of a run.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from itinerary.protocol.instants import SECOND, Instant, format_instant
+from itinerary.protocol.wire import AGAIN_FIELD, INBOX, claim_key, entry, result_key
+from itinerary.worker.claim import CLAIM_SECONDS
+from itinerary.worker.connection import RedisConnection
+from itinerary.worker.hiding import AS_IT_IS, Hide
+from itinerary.worker.plain import plain_error, plain_result
+
+ANY_TOKEN: Final = "*"
+# Longer than a worker may hold another message of it, behind a rate limit or in its queue.
+_DONE_SECONDS: Final = 7 * 24 * 3600
+
+# KEYS: claim, result, inbox. ARGV: token, whether it claimed, seconds of the result, whether it is sent again, v, type,
+# at, body, the field that says "again", and seconds of the claim. A claim that reads `done` was reported: the second
+# sender (a lost reply, a killed child, a main process that says everything again) says nothing. A claim that is gone
+# although it was won means that Redis lost data, or that the leader has given the attempt up; the report is still true.
+_REPORT: Final = """
+local holder = redis.call('GET', KEYS[1])
+if holder == 'done' then return 0 end
+if ARGV[1] ~= '*' and holder ~= ARGV[1] and (holder or ARGV[2] ~= '1') then return 0 end
+local fields = {'v', ARGV[5], 'type', ARGV[6], 'at', ARGV[7], 'body', ARGV[8]}
+if ARGV[4] == '1' then
+  redis.call('XADD', KEYS[3], '*', ARGV[9], '1', unpack(fields))
+else
+  redis.call('XADD', KEYS[3], '*', unpack(fields))
+  redis.call('HSET', KEYS[2], unpack(fields))
+  redis.call('EXPIRE', KEYS[2], ARGV[3])
+end
+redis.call('SET', KEYS[1], 'done', 'EX', ARGV[10])
+return 1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The end of one attempt, ready to be sent."""
+
+    task_id: str
+    kind: str
+    at: Instant
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Of which attempt, by whom, since when; `hide` takes secrets out of texts."""
+
+    task_id: str
+    worker: str
+    started_at: Instant | None
+    hide: Hide = AS_IT_IS
+
+    def succeeded(self, result: object, reason: str | None = None) -> Report:
+        """It returned `result`."""
+        return self._report("succeeded", {"result": plain_result(result, self.hide), "reason": reason})
+
+    def failed(self, exc: BaseException, reason: str | None = None) -> Report:
+        """It raised `exc`; `reason` names a cause other than the task's own error."""
+        return self._report("failed", {"error": plain_error(exc, self.hide), "reason": reason})
+
+    def retry(
+        self,
+        due_at: Instant,
+        args: Sequence[Any] | None,
+        kwargs: Mapping[str, Any] | None,
+        retries: int,
+        exc: BaseException | None,
+    ) -> Report:
+        """It asked to be tried again at `due_at`; arguments are None where they stay the same."""
+        return self._report(
+            "retry",
+            {
+                "due_at": format_instant(due_at),
+                "args": args,
+                "kwargs": kwargs,
+                "retries": retries,
+                "error": None if exc is None else plain_error(exc, self.hide),
+            },
+        )
+
+    def _report(self, kind: str, details: Mapping[str, Any]) -> Report:
+        started_at = None if self.started_at is None else format_instant(self.started_at)
+        body = {"task_id": self.task_id, "worker": self.worker, "started_at": started_at, **details}
+        return Report(self.task_id, kind, clock(), body)
+
+
+def send(connection: RedisConnection, report: Report, token: str, claimed: bool, again: bool = False) -> bool:
+    """Send once; False where the attempt was reported before or is another's. May be repeated after redis errors.
+
+    `again`: it was sent before, to a Redis that may have lost it; where it is old news it is none.
+    """
+    fields = entry(report.kind, report.at, dict(report.body))
+    keys = [claim_key(report.task_id), result_key(report.task_id), INBOX]
+    flags = [token, "1" if claimed else "0", str(CLAIM_SECONDS), "1" if again else "0"]
+    args = [*flags, *fields.values(), AGAIN_FIELD, str(_DONE_SECONDS)]
+    return bool(connection.run_script(_REPORT, keys, args))
+
+
+def is_reported(connection: RedisConnection, task_id: str) -> bool:
+    """Whether the end of this attempt was told already."""
+    return bool(connection.client.get(claim_key(task_id)) == "done")
+
+
+def clock() -> Instant:
+    """This host's time; the leader's decisions never rest on it."""
+    return int(time.time() * SECOND)

@@ -1,0 +1,72 @@
+"""A request of one of the worker's tasks: it says when the process that ran it is gone, and hides secrets from Flower.
+
+Celery's signals do not tell of a lost process where its message is put back (`acks_late` with
+`reject_on_worker_lost`) or where a retry is sent (`retry_on_worker_lost`): the leader would have to wait until the
+attempt counts as lost.
+"""
+
+import os
+from typing import Any, Final
+
+from celery.exceptions import WorkerLostError
+from celery.worker.request import Request
+
+from itinerary.protocol.instants import SECOND
+from itinerary.worker import reporting
+from itinerary.worker.delivery import AskedRetry, is_ours
+from itinerary.worker.hiding import AS_IT_IS, Hide
+from itinerary.worker.secret_arguments import hiding_of
+
+_OUTCOMES: Final = frozenset({"task-succeeded", "task-failed", "task-retried"})
+
+
+class TellingRequest(Request):
+    """Mixed in before the task's own Request class."""
+
+    _hide: Hide | None = None
+
+    def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> Any:
+        """Celery's own; a process that is gone is told of first, since what follows may speak with a broker."""
+        exc = getattr(exc_info.exception, "exc", exc_info.exception)  # billiard wraps it, to keep its traceback
+        if isinstance(exc, WorkerLostError) and is_ours(self.request_dict):
+            task: Any = self.task
+            task.itinerary_lost(self.id, exc, self._wanted_retry())
+        return super().on_failure(exc_info, send_failed_event, return_ok)
+
+    def send_event(self, type: str, **fields: Any) -> None:
+        """Celery's own, without the values of secrets in what it tells of an outcome."""
+        if type in _OUTCOMES:
+            if self._hide is None:
+                ours = is_ours(self.request_dict)
+                self._hide = hiding_of(self.args, self.kwargs, os.environ) if ours else AS_IT_IS
+            hide = self._hide
+            fields = {name: hide(value) if isinstance(value, str) else value for name, value in fields.items()}
+        super().send_event(type, **fields)
+
+    def info(self, safe: bool = False) -> Any:
+        """What Celery tells of the request, for our messages with the texts of the arguments in their place."""
+        return super().info(safe=safe or is_ours(self.request_dict))
+
+    def _wanted_retry(self) -> AskedRetry | None:
+        task, retries = self.task, int(self.request_dict.get("retries") or 0)
+        if not getattr(task, "retry_on_worker_lost", False):
+            return None
+        if task.max_retries is not None and retries >= task.max_retries:
+            return None
+        return AskedRetry(reporting.clock() + int(task.default_retry_delay * SECOND), None, None, retries + 1)
+
+    def _retry_worker_lost(self, exc: Any, exc_info: Any) -> Any:
+        """Celery would send a message of the same id, which could never be claimed: the leader tries again."""
+        if not is_ours(self.request_dict):
+            celerys: Any = super()
+            return celerys._retry_worker_lost(exc, exc_info)
+        if self.task.acks_late:
+            self.acknowledge()
+        return True
+
+
+def telling(kind: type[Request]) -> type[Request]:
+    """The same class of requests, telling."""
+    if issubclass(kind, TellingRequest):
+        return kind
+    return type(kind.__name__, (TellingRequest, kind), {"__module__": kind.__module__, "__doc__": kind.__doc__})
