@@ -377,6 +377,17 @@ def when(run: Run) -> int:
     """Its nominal time, in seconds since the world began."""
     return (run.scheduled_at - MONDAY) // SECOND
 
+    def test_what_comes_at_the_very_end_of_a_pause_that_skips_runs_though_it_is_read_before(self, world: World) -> None:
+        world.every("a", "10s")
+        world.store.jobs.set_paused("a", True, "quiet", MONDAY + MINUTE, skips=True)
+        world.tell("job_changed", job_id="a", change="modified")
+        world.settle()
+        world.advance(55 * SECOND)
+        world.lead()  # reads the row of the end of the pause
+        world.advance(7 * SECOND)
+        (run, *_) = [run for run in world.runs("a") if run.scheduled_at >= MONDAY + MINUTE]
+        assert (run.scheduled_at, run.state) == (MONDAY + MINUTE, RunState.COMPLETED)
+
 
 class TestBounds:
     def test_occurrences_lie_within_start_at_and_end_at(self, world: World) -> None:
