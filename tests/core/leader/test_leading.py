@@ -385,7 +385,7 @@ def when(run: Run) -> int:
         world.advance(55 * SECOND)
         world.lead()  # reads the row of the end of the pause
         world.advance(7 * SECOND)
-        (run, *_) = [run for run in world.runs("a") if run.scheduled_at >= MONDAY + MINUTE]
+        run = next(run for run in world.runs("a") if run.scheduled_at >= MONDAY + MINUTE)
         assert (run.scheduled_at, run.state) == (MONDAY + MINUTE, RunState.COMPLETED)
 
 
