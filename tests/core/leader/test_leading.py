@@ -372,11 +372,6 @@ class TestPause:
         world.advance(MINUTE)
         assert world.runs(held)[0].state is RunState.COMPLETED
 
-
-def when(run: Run) -> int:
-    """Its nominal time, in seconds since the world began."""
-    return (run.scheduled_at - MONDAY) // SECOND
-
     def test_what_comes_at_the_very_end_of_a_pause_that_skips_runs_though_it_is_read_before(self, world: World) -> None:
         world.every("a", "10s")
         world.store.jobs.set_paused("a", True, "quiet", MONDAY + MINUTE, skips=True)
@@ -387,6 +382,11 @@ def when(run: Run) -> int:
         world.advance(7 * SECOND)
         run = next(run for run in world.runs("a") if run.scheduled_at >= MONDAY + MINUTE)
         assert (run.scheduled_at, run.state) == (MONDAY + MINUTE, RunState.COMPLETED)
+
+
+def when(run: Run) -> int:
+    """Its nominal time, in seconds since the world began."""
+    return (run.scheduled_at - MONDAY) // SECOND
 
 
 class TestBounds:
