@@ -3,9 +3,32 @@
 Exit status: 0 done, 1 the operation failed, 2 wrong usage. An error is one line on stderr that says what to do.
 """
 
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
 
 def main() -> None:
     """The console entry; it imports what the wanted command needs, no more."""
-    from scheduler_service.cli.program import run
-
+    try:
+        from scheduler_service.cli.program import run
+    except ImportError:
+        error = _package_error()
+        if error is None:
+            raise
+        print(f"itinerary: {error}", file=sys.stderr)
+        sys.exit(1)
     run()
+
+
+def _package_error() -> str | None:
+    """A sentence where the package `itinerary` is missing, or is the unrelated one that PyPI has of that name."""
+    spec = find_spec("itinerary")
+    if spec is None or spec.origin is None:
+        return "the package `itinerary` is missing; run `pip install celery-itinerary` (in a checkout: ./workers)"
+    if '"attach"' in Path(spec.origin).read_text("utf-8"):
+        return None
+    return (
+        f"{spec.origin} is not of celery-itinerary; run `pip uninstall itinerary`, then"
+        " `pip install --force-reinstall --no-deps celery-itinerary`"
+    )

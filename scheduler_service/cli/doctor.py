@@ -11,8 +11,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
+from itinerary.ownership import ownership_error
 from itinerary.protocol.errors import BadValue
 from itinerary.protocol.instants import DAY, HOUR, format_duration
+from itinerary.version import VERSION
 from scheduler_service.api.context import system_clock
 from scheduler_service.api.services.leader_line import LeaderLine
 from scheduler_service.bootstrap.notifications import targets_of
@@ -64,6 +66,7 @@ def examine(settings: Settings, *, as_json: bool = False) -> int:
 def _findings(settings: Settings) -> Iterator[Finding]:
     """Each check behind those that it rests on."""
     yield Finding("settings", True, "accepted")
+    yield found("package", _package, "then start everything anew")
     database = found("database", lambda: _database(settings), "see that it is there, then run `itinerary migrate`")
     redis = found("redis", lambda: _redis(settings), "start it, or set ITINERARY_REDIS_URL")
     broker = list(_of_broker(settings))
@@ -102,6 +105,13 @@ def _as_up_runs_it(settings: Settings) -> Settings:
         place = settings.data_dir / REDIS_FILE
         raise BadValue("ITINERARY_REDIS_URL", None, f"{place} holds it and cannot be read: {exc.strerror}") from exc
     return settings.model_copy(update={"redis_url": url, "broker_url": url})
+
+
+def _package() -> str:
+    error = ownership_error()
+    if error:
+        raise NotWell(error)
+    return f"celery-itinerary {VERSION}"
 
 
 @contextmanager

@@ -33,7 +33,7 @@ def count(self, what):
         file.write(f"{what} {self.request.id} {time.time()}\\n")
     return what
 '''
-ATTACHED = "\nimport workers\nworkers.attach(app)\n"
+ATTACHED = "\nimport itinerary\nitinerary.attach(app)\n"
 
 
 class Shop:

@@ -24,12 +24,16 @@ def loaded_by(statement: str) -> list[str]:
 
 
 def test_the_public_names_are_these() -> None:
-    assert itinerary.__all__ == ["CurrentRun", "RunCancelled", "attach", "current_run"]
+    apps, errors = ["CurrentRun", "RunCancelled", "attach", "current_run"], ["ItineraryError", "BadValue", "BadValues"]
+    clients = ["AsyncClient", "Client", "enqueue_in", "ApiError", "Conflict", "NoAnswer", "WaitTimeout"]
+    assert itinerary.__all__ == sorted([*apps, *clients, *errors])
     assert set(itinerary.__all__) <= set(dir(itinerary))
     for name in itinerary.__all__:
         assert getattr(itinerary, name).__name__ == name
     assert callable(itinerary.attach)
     assert issubclass(itinerary.RunCancelled, Exception)
+    for name in ("ApiError", "BadValue", "BadValues", "Conflict", "NoAnswer", "WaitTimeout"):
+        assert issubclass(getattr(itinerary, name), itinerary.ItineraryError)
 
 
 def test_no_module_bears_a_public_name() -> None:
@@ -43,9 +47,9 @@ def test_another_name_is_an_error_that_names_it() -> None:
 
 
 def test_a_name_stays_what_it_is_once_every_module_is_imported() -> None:
-    for module in pkgutil.iter_modules(itinerary.__path__):
-        if module.name != "__main__":
-            __import__(f"itinerary.{module.name}")
+    for module in pkgutil.walk_packages(itinerary.__path__, "itinerary."):
+        if not module.name.endswith("__main__"):
+            __import__(module.name)
     assert callable(itinerary.attach)
     assert itinerary.current_run() is None
 
@@ -55,6 +59,7 @@ def test_a_name_stays_what_it_is_once_every_module_is_imported() -> None:
     [
         ("import itinerary", []),
         ("from itinerary import RunCancelled, current_run; current_run()", []),
+        ("from itinerary import AsyncClient, BadValue, Client, enqueue_in", []),
         ("from itinerary import attach", ["celery", "kombu", "redis"]),
     ],
 )

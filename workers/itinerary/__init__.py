@@ -1,23 +1,54 @@
-"""What a Celery app adopts to run under Itinerary: `itinerary.attach(app)`, and `current_run()` inside its tasks.
+"""The public face of Itinerary: for apps `attach` and `current_run`; for programs that enqueue, the clients.
 
-Importing it loads nothing else: each name is loaded when it is first used. Needs Redis, not the database. No module
-beside this one bears a public name, since importing a module sets it as an attribute here.
+Importing it loads nothing else: each name is loaded when it is first used. `attach` needs Celery and Redis, the clients
+the standard library alone. No module beside this one bears a public name, since importing a module sets it as an
+attribute here.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from itinerary.client.asynchronous import AsyncClient
+    from itinerary.client.sync import Client, WaitTimeout
+    from itinerary.client.transactional import enqueue_in
+    from itinerary.client.transport import ApiError, NoAnswer
+    from itinerary.protocol.errors import BadValue, BadValues, Conflict, ItineraryError
     from itinerary.worker.attach import attach
     from itinerary.worker.current import CurrentRun, RunCancelled, current_run
 
-__all__ = ["CurrentRun", "RunCancelled", "attach", "current_run"]
+__all__ = [
+    "ApiError",
+    "AsyncClient",
+    "BadValue",
+    "BadValues",
+    "Client",
+    "Conflict",
+    "CurrentRun",
+    "ItineraryError",
+    "NoAnswer",
+    "RunCancelled",
+    "WaitTimeout",
+    "attach",
+    "current_run",
+    "enqueue_in",
+]
 
 _HOMES: Final = {
+    "ApiError": "itinerary.client.transport",
+    "AsyncClient": "itinerary.client.asynchronous",
+    "BadValue": "itinerary.protocol.errors",
+    "BadValues": "itinerary.protocol.errors",
+    "Client": "itinerary.client.sync",
+    "Conflict": "itinerary.protocol.errors",
     "CurrentRun": "itinerary.worker.current",
+    "ItineraryError": "itinerary.protocol.errors",
+    "NoAnswer": "itinerary.client.transport",
     "RunCancelled": "itinerary.worker.current",
+    "WaitTimeout": "itinerary.client.sync",
     "attach": "itinerary.worker.attach",
     "current_run": "itinerary.worker.current",
+    "enqueue_in": "itinerary.client.transactional",
 }
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 from celery import Celery
 from celery.utils.nodenames import default_nodename, host_format
 
+from itinerary.ownership import ownership_error
 from itinerary.protocol.errors import BadValue
 from itinerary.worker.green import AT_WORK
 
@@ -25,6 +26,8 @@ _SUCCEEDED: Final = "Task %(name)s[%(id)s] succeeded in %(runtime)ss"
 def main(argv: list[str]) -> int:
     """Run until stopped; the worker's exit status."""
     asked = _parser().parse_args(argv)
+    if error := ownership_error():
+        raise _wrong_call(error)
     if asked.pool == "gevent":
         _be_patched(argv)
     app = _load(asked.app)
@@ -69,12 +72,21 @@ def _load(place: str) -> Celery:
         # A Schedule of plain functions and Celery tasks stands for the app that runs them.
         app: Celery = found if isinstance(found, Celery) else app_for(found.functions, found.celery_apps)
     except (ImportError, AttributeError) as exc:
-        raise _wrong_call(f"cannot load the app {place}: {exc}") from exc
+        raise _wrong_call(f"cannot load the app {place}: {_why_not(place, exc)}") from exc
     except BadValue as exc:
         raise _wrong_call(str(exc)) from exc
     attach(app)
     app.set_current()
     return app
+
+
+def _why_not(place: str, error: Exception) -> str:
+    """The first error; Celery imports `module:app` as a module once more when an attribute is missing anywhere."""
+    before = error.__context__
+    said = str(before if ":" in place and isinstance(before, AttributeError) else error)
+    old = ("No module named 'workers'", "module 'workers' has no attribute", "from 'workers'")
+    hint = "; where Itinerary's package is meant, `import workers` is now `import itinerary`"
+    return said + hint if any(words in said for words in old) else said
 
 
 def _be_patched(argv: list[str]) -> None:

@@ -19,12 +19,32 @@ from itinerary.protocol.errors import ItineraryError
 __all__ = ["FINAL_STATES", "ApiError", "Client", "NoAnswer", "WaitTimeout", "enqueue_in"]
 
 FINAL_STATES: Final = frozenset({"completed", "failed", "cancelled", "skipped", "missed"})
-_FIRST_LOOK: Final = 0.02
+_FIRST_PAUSE: Final = 0.02
 _Client = TypeVar("_Client", bound="Client")
 
 
 class WaitTimeout(ItineraryError):
     """The run was not final when the time was up; it goes on."""
+
+
+class Patience:
+    """How long to wait for a run, and how long until it is queried next."""
+
+    def __init__(self, timeout: float, every: float) -> None:
+        self.timeout = timeout
+        self._deadline = time.monotonic() + timeout
+        self._pause = min(_FIRST_PAUSE, every)
+        self._longest = every
+
+    def is_over(self) -> bool:
+        """Whether the time is up."""
+        return time.monotonic() >= self._deadline
+
+    def pause(self) -> float:
+        """The seconds until the next query; longer each time."""
+        pause = max(0.0, min(self._pause, self._deadline - time.monotonic()))
+        self._pause = min(self._pause * 1.5, self._longest)
+        return pause
 
 
 class Client(Reads):
@@ -187,30 +207,36 @@ class Client(Reads):
         return self._api.object("POST", f"/runs/{segment(run_id)}/retry", again=True, headers=_key(idempotency_key))
 
     def wait(self, run_id: str, timeout: float = 60, every: float = 0.2) -> dict[str, Any]:
-        """The run once it is final, looked at every so many seconds, more often at first.
+        """The run once it is final, queried every so many seconds, more often at first.
 
         WaitTimeout after `timeout` seconds; an API that is away meanwhile is waited for too.
         """
-        deadline = time.monotonic() + timeout
-        pause = min(_FIRST_LOOK, every)
+        patience = Patience(timeout, every)
         while True:
-            run = self._seen(run_id, deadline)
-            if run is not None and run["state"] in FINAL_STATES:
+            run = self._final_run(run_id, patience)
+            if run is not None:
                 return run
-            if time.monotonic() >= deadline:
-                raise WaitTimeout(f"run {run_id} is still {run['state'] if run else 'unknown'} after {timeout:g} s")
-            time.sleep(max(0.0, min(pause, deadline - time.monotonic())))
-            pause = min(pause * 1.5, every)
+            time.sleep(patience.pause())
 
-    def _seen(self, run_id: str, deadline: float) -> dict[str, Any] | None:
+    def _final_run(self, run_id: str, patience: "Patience") -> dict[str, Any] | None:
+        """The run if it is final; WaitTimeout if it is not and the time is up."""
+        run = self._run_if_answered(run_id, patience)
+        if run is not None and run["state"] in FINAL_STATES:
+            return run
+        if patience.is_over():
+            state = run["state"] if run else "unknown"
+            raise WaitTimeout(f"run {run_id} is still {state} after {patience.timeout:g} s")
+        return None
+
+    def _run_if_answered(self, run_id: str, patience: "Patience") -> dict[str, Any] | None:
         try:
             return self.run(run_id)
         except NoAnswer:
-            if time.monotonic() >= deadline:
+            if patience.is_over():
                 raise
             return None
         except ApiError as exc:
-            if exc.status not in (429, 503) or time.monotonic() >= deadline:
+            if exc.status not in (429, 503) or patience.is_over():
                 raise
             return None
 

@@ -1,0 +1,126 @@
+"""The client for asyncio: the methods of `Client`, each awaited while a thread carries it out.
+
+Promises: the event loop is never blocked; the threads are this client's own, `at_once` of them at most; contextvars go
+along, so that a trace goes on. Adds no request of its own: a method takes and gives what the one of `Client` does.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial, wraps
+from itertools import islice
+from types import TracebackType
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+
+from itinerary.client.sync import Client, Patience
+
+_PAGE: Final = 1000
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_Client = TypeVar("_Client", bound="AsyncClient")
+
+
+def _awaited(
+    method: Callable[Concatenate[Client, _P], _T],
+) -> "Callable[Concatenate[AsyncClient, _P], Coroutine[Any, Any, _T]]":
+    """The method of `Client` as a coroutine function of the same arguments."""
+
+    @wraps(method)
+    async def call(self: "AsyncClient", /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        return await self._in_thread(partial(method, self._client, *args, **kwargs))
+
+    return call
+
+
+def _page_by_page(
+    method: Callable[Concatenate[Client, _P], Iterator[_T]],
+) -> "Callable[Concatenate[AsyncClient, _P], AsyncIterator[_T]]":
+    """The same for a method that gives one item after another; each page is one request."""
+
+    @wraps(method)
+    async def call(self: "AsyncClient", /, *args: _P.args, **kwargs: _P.kwargs) -> AsyncIterator[_T]:
+        items = method(self._client, *args, **kwargs)
+        while page := await self._in_thread(lambda: list(islice(items, _PAGE))):
+            for item in page:
+                yield item
+
+    return call
+
+
+class AsyncClient:
+    """One API at `base_url`, for `async with`; the arguments are those of `Client`.
+
+    `at_once` is how many requests are under way at most; others wait for their turn. A cancelled request may be carried
+    out nevertheless. Event loops may share it, processes may not.
+    """
+
+    def __init__(
+        self,
+        base_url: str = "http://127.0.0.1:8080",
+        token: str | None = None,
+        timeout: float = 10,
+        retries: int = 3,
+        *,
+        at_once: int = 20,
+    ) -> None:
+        self._client = Client(base_url, token, timeout, retries)
+        self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="itinerary-client")
+        self.base_url = self._client.base_url
+
+    async def close(self) -> None:
+        """Give the connections back, each once its request is over; what waits for its turn is not sent."""
+        self._client.close()
+        self._threads.shutdown(wait=False)
+
+    async def __aenter__(self: "_Client") -> "_Client":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def wait(self, run_id: str, timeout: float = 60, every: float = 0.2) -> dict[str, Any]:
+        """`Client.wait`, with no thread held between the queries."""
+        patience = Patience(timeout, every)
+        while True:
+            run = await self._in_thread(partial(self._client._final_run, run_id, patience))
+            if run is not None:
+                return run
+            await asyncio.sleep(patience.pause())
+
+    async def _in_thread(self, call: Callable[[], _T]) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, copy_context().run, call)
+
+    all_jobs = _page_by_page(Client.all_jobs)
+    all_runs = _page_by_page(Client.all_runs)
+    apply_jobs = _awaited(Client.apply_jobs)
+    audit = _awaited(Client.audit)
+    backfill = _awaited(Client.backfill)
+    cancel = _awaited(Client.cancel)
+    create_job = _awaited(Client.create_job)
+    delete_job = _awaited(Client.delete_job)
+    distribution = _awaited(Client.distribution)
+    enqueue = _awaited(Client.enqueue)
+    enqueue_batch = _awaited(Client.enqueue_batch)
+    explain_job = _awaited(Client.explain_job)
+    explain_run = _awaited(Client.explain_run)
+    job = _awaited(Client.job)
+    jobs = _awaited(Client.jobs)
+    patch_job = _awaited(Client.patch_job)
+    pause_job = _awaited(Client.pause_job)
+    preview = _awaited(Client.preview)
+    preview_job = _awaited(Client.preview_job)
+    preview_rebalance = _awaited(Client.preview_rebalance)
+    put_job = _awaited(Client.put_job)
+    queues = _awaited(Client.queues)
+    rebalance = _awaited(Client.rebalance)
+    resume_job = _awaited(Client.resume_job)
+    retry = _awaited(Client.retry)
+    run = _awaited(Client.run)
+    runs = _awaited(Client.runs)
+    status = _awaited(Client.status)
+    trigger = _awaited(Client.trigger)
+    undo_rebalance = _awaited(Client.undo_rebalance)
+    workers = _awaited(Client.workers)

@@ -1,0 +1,29 @@
+"""The owner of the package `itinerary` here: celery-itinerary or a checkout, or the unrelated distribution `itinerary`.
+
+PyPI has one of that name, which installs a package of that name: the installer overwrites our files without a word.
+"""
+
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Final
+
+import itinerary
+
+_REMEDY: Final = (
+    "run `pip uninstall itinerary`, then `pip install --force-reinstall --no-deps celery-itinerary`:"
+    " the distribution `itinerary` of PyPI is an unrelated package"
+)
+
+
+def ownership_error() -> str | None:
+    """A sentence where files of another distribution stand in place of ours, or soon will; else None."""
+    place = Path(itinerary.__file__)
+    if "attach" not in itinerary.__all__:
+        return f"{place} is not of celery-itinerary; {_REMEDY}"
+    try:
+        stranger = distribution("itinerary")
+    except PackageNotFoundError:
+        return None
+    if Path(str(stranger.locate_file("itinerary/__init__.py"))).resolve() != place.resolve():
+        return None  # a checkout stands before it
+    return f"itinerary {stranger.version} is installed over celery-itinerary; {_REMEDY}"
