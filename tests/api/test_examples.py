@@ -14,11 +14,11 @@ from sqlalchemy import make_url
 
 from itinerary.client.sync import Client
 from tests.support.command_line import Itinerary
-from tests.support.processes import REPOSITORY
+from tests.support.processes import MANUAL
 
 pytestmark = pytest.mark.slow  # whole processes, or real servers for long
 
-PAGE = (REPOSITORY / "scheduler_service" / "api" / "EXAMPLES.md").read_text("utf-8")
+PAGE = (MANUAL / "enqueueing.md").read_text("utf-8")
 
 
 def piece(heading: str, language: str, place: int = 0) -> str:

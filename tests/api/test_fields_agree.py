@@ -5,7 +5,6 @@ Whoever adds a field or a kind adds it to FULL or SPECS and then to each place t
 
 import inspect
 import re
-from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -25,7 +24,7 @@ from scheduler_service.core.schedules.specs import KINDS
 from scheduler_service.jobs_as_code import Schedule
 from scheduler_service.jobs_as_code.writing import short_body
 from tests.support.forms import as_shown, submit
-from tests.support.processes import REPOSITORY
+from tests.support.processes import MANUAL, REPOSITORY
 
 AT = parse_instant("2026-12-01T00:00:00Z")
 # Every field, each with another value than its default.
@@ -211,8 +210,9 @@ def test_jobs_as_code_have_a_method_for_every_kind_and_write_every_field() -> No
 
 
 def test_every_field_stands_in_the_manual() -> None:
-    page = Path(REPOSITORY / "scheduler_service" / "api" / "README.md").read_text("utf-8")
-    page += (REPOSITORY / "README.md").read_text("utf-8")
+    page = "".join(
+        (MANUAL / f"{name}.md").read_text("utf-8") for name in ("jobs", "cron", "clocks", "runs", "balancing", "api")
+    )
     names = {
         *FIELDS,
         *FULL["misfire"],

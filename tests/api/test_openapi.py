@@ -10,7 +10,7 @@ from itinerary.version import VERSION
 from scheduler_service.api.app import describe
 from scheduler_service.api.http.problems import KINDS
 from tests.support.api_calls import CALLS
-from tests.support.processes import REPOSITORY
+from tests.support.processes import MANUAL, REPOSITORY
 
 
 def test_it_names_every_call_of_the_contract_that_exists(api: TestClient) -> None:
@@ -65,8 +65,9 @@ def test_every_call_has_a_name_and_a_sentence_and_headers_are_told() -> None:
 
 
 def test_every_type_of_problem_is_on_the_page_and_raised_somewhere() -> None:
-    page = (REPOSITORY / "scheduler_service" / "api" / "README.md").read_text("utf-8")
-    code = "\n".join(path.read_text("utf-8") for path in (REPOSITORY / "scheduler_service").rglob("*.py"))
+    page = (MANUAL / "api.md").read_text("utf-8")
+    folders = (REPOSITORY / "scheduler_service", REPOSITORY / "workers")
+    code = "\n".join(path.read_text("utf-8") for folder in folders for path in folder.rglob("*.py"))
     for kind in KINDS:
         assert f"`{kind}`" in page, kind
         assert code.count(f'"{kind}"') > 1, f"{kind} is never raised"

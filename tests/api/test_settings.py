@@ -8,12 +8,12 @@ import pytest
 
 from itinerary.protocol.errors import BadValues
 from itinerary.protocol.instants import DAY, MILLISECOND, MINUTE, SECOND, parse_duration
-from scheduler_service import api
 from scheduler_service.config.notify import read_smtp_url
 from scheduler_service.config.settings import Settings, load_settings
 from scheduler_service.core.notifications.notices import TOPICS, Topic
 from scheduler_service.loops.lease_renewer import renewed_every
 from scheduler_service.runtime.addresses import shown_url
+from tests.support.processes import MANUAL
 
 DIGEST = "ab" * 32
 SIGNING = "whsec_" + base64.b64encode(b"x" * 32).decode()
@@ -175,8 +175,8 @@ def test_an_empty_variable_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_manual_names_every_setting_with_its_default() -> None:
-    manual = (Path(api.__file__).parent / "README.md").read_text("utf-8")
-    rows = dict(re.findall(r"^\| `(\w+)` \| `?([^`|]+?)`? \|", manual.partition("## Settings")[2], re.MULTILINE))
+    manual = (MANUAL / "settings.md").read_text("utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)` \| `?([^`|]+?)`? \|", manual, re.MULTILINE))
     assert set(rows) == {name.upper() for name in Settings.model_fields}
     for name, shown in rows.items():
         default = Settings.model_fields[name.lower()].default

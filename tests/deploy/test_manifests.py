@@ -1,4 +1,4 @@
-"""What holds of every file in deploy/: it parses, names real settings, and nothing of whoever wrote it."""
+"""Rules of each file in deploy/ and each page: it parses, names real settings, and nothing of its author's machine."""
 
 import json
 import re
@@ -9,12 +9,13 @@ import pytest
 
 from scheduler_service.config.settings import OTHER_NAMES, Settings
 from tests.support.manifests import DEPLOY, documents, is_pinned
-from tests.support.processes import REPOSITORY
+from tests.support.processes import MANUAL, REPOSITORY
 
 KINDS = {".py", ".yaml", ".yml", ".json", ".md", ".service", ".example", ".dockerignore"}
 FILES = [path for path in sorted(DEPLOY.rglob("*")) if path.suffix in KINDS or path.name == "Dockerfile"]
 FILES = [path for path in FILES if not any(part.startswith(".") for part in path.relative_to(DEPLOY).parts)]
-NAMES = [str(path.relative_to(DEPLOY)) for path in FILES]
+FILES += [REPOSITORY / "README.md", *sorted(MANUAL.glob("*.md"))]
+NAMES = [str(path.relative_to(REPOSITORY)) for path in FILES]
 
 
 @pytest.mark.parametrize("path", FILES, ids=NAMES)
@@ -44,7 +45,7 @@ def test_a_floating_image_is_not_taken_for_a_pinned_one() -> None:
 
 
 def test_the_tuning_table_tells_the_defaults_of_the_program() -> None:
-    rows = re.findall(r"^\| `ITINERARY_(\w+)` \| (\w+) \|", (DEPLOY / "TUNING.md").read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| `ITINERARY_(\w+)` \| (\w+) \|", (MANUAL / "tuning.md").read_text("utf-8"), re.MULTILINE)
     assert len(rows) >= 10
     shown = Settings().model_dump(mode="json")
     assert {name: str(shown[name.lower()] or "none") for name, _ in rows} == dict(rows)

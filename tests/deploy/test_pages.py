@@ -12,23 +12,14 @@ from typer.main import get_command
 
 from scheduler_service.cli.program import app
 from scheduler_service.config.settings import OTHER_NAMES, PREFIX, Settings
-from tests.support.processes import REPOSITORY
+from tests.support.pages import CHAPTERS, INDEX, PAGES, anchors, links
+from tests.support.processes import MANUAL, REPOSITORY
 
-FOLDERS = ("deploy", "scheduler_service", "tests", "workers")
-PAGES = sorted(
-    path
-    for path in chain(REPOSITORY.glob("*.md"), *(REPOSITORY.glob(f"{folder}/**/*.md") for folder in FOLDERS))
-    if "static" not in path.parts
-)
 NAMES = [str(path.relative_to(REPOSITORY)) for path in PAGES]
 CODE = chain.from_iterable((REPOSITORY / folder).rglob("*.py") for folder in ("scheduler_service", "workers"))
 SOURCES = "\n".join(path.read_text("utf-8") for path in CODE)
-
-
-def anchors(page: Path) -> set[str]:
-    """What a link may name in a page: its headings, as a reader's browser gets them."""
-    headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+LONGEST_README = 200
+TOUR = MANUAL / "start.md"
 
 
 def commands(page: Path) -> list[list[str]]:
@@ -41,7 +32,7 @@ def commands(page: Path) -> list[list[str]]:
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_a_link_leads_to_a_file_and_a_heading_that_are_there(page: Path) -> None:
-    for target, _, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)(#([^)]*))?\)", page.read_text("utf-8")):
+    for target, anchor in links(page):
         there = page.parent / target if target else page
         assert there.exists(), target
         if anchor:
@@ -75,7 +66,37 @@ def test_a_command_that_is_shown_is_one_with_its_options(page: Path, words: list
 
 
 def test_commands_are_found_in_the_tour() -> None:
-    assert len(commands(REPOSITORY / "README.md")) > 20
+    assert len(commands(TOUR)) > 20
+
+
+def test_the_readme_is_short() -> None:
+    assert len((REPOSITORY / "README.md").read_text("utf-8").splitlines()) <= LONGEST_README
+
+
+def test_every_page_of_the_manual_is_in_its_contents_once_and_begins_with_its_title() -> None:
+    assert sorted(target for target, _ in links(INDEX)) == sorted(path.name for path in CHAPTERS)
+    assert all(path.read_text("utf-8").startswith("# ") for path in CHAPTERS)
+
+
+@pytest.mark.parametrize("page", CHAPTERS, ids=lambda path: path.stem)
+def test_no_page_of_the_manual_has_two_headings_with_one_anchor(page: Path) -> None:
+    assert len(anchors(page)) == len(set(anchors(page)))
+
+
+def test_every_stored_name_of_the_glossary_is_one() -> None:
+    rows = (MANUAL / "glossary.md").read_text("utf-8").partition("## Stored and public names")[2]
+    names = [
+        name for cell in re.findall(r"^\| (`[^|]+)\|", rows, re.MULTILINE) for name in re.findall(r"`([^`]+)`", cell)
+    ]
+    assert len(names) > 30
+    assert [name for name in names if f'"{name}"' not in SOURCES and f" {name}:" not in SOURCES] == []
+
+
+def test_the_pictures_of_the_manual_are_shown_and_the_measured_one_is_the_latest() -> None:
+    shown = {target for page in CHAPTERS for target, _ in links(page) if target.startswith("pictures/")}
+    assert shown == {f"pictures/{path.name}" for path in (MANUAL / "pictures").iterdir()}
+    measured = REPOSITORY / "tests" / "benchmarks" / "measured" / "burst.svg"
+    assert (MANUAL / "pictures" / "burst.svg").read_bytes() == measured.read_bytes()
 
 
 def test_the_help_of_deploy_names_each_option_of_up() -> None:
@@ -89,7 +110,7 @@ def test_the_help_of_deploy_names_each_option_of_up() -> None:
 
 
 def test_a_command_that_does_not_end_is_the_last_of_its_block_in_the_tour() -> None:
-    tour = (REPOSITORY / "README.md").read_text("utf-8").partition("## Ten-minute tour")[2].partition("\n## ")[0]
+    tour = TOUR.read_text("utf-8").partition("## Ten-minute tour")[2].partition("\n## ")[0]
     blocks = [block for _, block in re.findall(r"^```(\w*)\n(.*?)^```", tour, re.MULTILINE | re.DOTALL)]
     endless = re.compile(r"(?:\S*/)?itinerary (?:up|leader|worker|api|flower)\b|python3 deploy up\b")
     found = [

@@ -15,7 +15,7 @@ from itinerary.protocol.identity import adhoc_run_id
 from scheduler_service.core.model import NewRun, RunKind
 from tests.support.leading import LeaderThread
 from tests.support.manifests import DEPLOY, documents
-from tests.support.processes import wait_until
+from tests.support.processes import MANUAL, wait_until
 
 PROMETHEUS = DEPLOY / "prometheus"
 DASHBOARD: dict[str, Any] = json.loads((DEPLOY / "grafana" / "dashboard.json").read_text())
@@ -140,7 +140,7 @@ def test_a_rule_says_how_bad_it_is_what_is_wrong_and_what_to_do(rule: dict[str, 
 
 
 def test_every_threshold_is_explained_where_somebody_is_woken() -> None:
-    manual = (DEPLOY / "README.md").read_text()
+    manual = (MANUAL / "deploying.md").read_text("utf-8")
     for rule in RULES:
         assert f"`{rule['alert']}`" in manual
 

@@ -1,4 +1,4 @@
-"""The rights that SECURITY.md asks for are enough: a whole run with narrow users of Redis and PostgreSQL."""
+"""The rights that the manual asks for are enough: a whole run with narrow users of Redis and PostgreSQL."""
 
 import re
 import sys
@@ -12,10 +12,10 @@ from itinerary.protocol.identity import adhoc_run_id
 from scheduler_service.core.model import NewRun, RunKind
 from scheduler_service.core.run_state import RunState
 from tests.support.leading import LeaderThread
-from tests.support.processes import REPOSITORY, Child, project_env, wait_until
+from tests.support.processes import MANUAL, Child, project_env, wait_until
 from tests.support.redis_server import RedisServer
 
-PAGE = (REPOSITORY / "deploy/SECURITY.md").read_text("utf-8")
+PAGE = (MANUAL / "security.md").read_text("utf-8")
 
 
 def redis_user(server: RedisServer, name: str) -> str:

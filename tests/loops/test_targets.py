@@ -20,7 +20,6 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, Session
 
 from itinerary.protocol.instants import SECOND, parse_instant
-from scheduler_service import api
 from scheduler_service.config.notify import SmtpServer, read_smtp_url, signing_key
 from scheduler_service.core.notifications.notices import test_message as a_test_message
 from scheduler_service.core.notifications.topics import Topic
@@ -29,7 +28,7 @@ from scheduler_service.notify.mail import Mail, mail_of
 from scheduler_service.notify.webhook import Webhook, signature
 from scheduler_service.ports.notices import Delivery, DeliveryFailed, DeliveryRefused
 from tests.support.dead_hosts import dead_hosts, resolved_to
-from tests.support.processes import free_port
+from tests.support.processes import MANUAL, free_port
 from tests.support.webhook_receiver import SECRET, WebhookReceiver, is_signed
 
 NOW = parse_instant("2026-11-28T02:00:00Z")
@@ -70,7 +69,7 @@ def test_openssl_agrees_with_the_signature() -> None:
 
 
 def test_the_manuals_snippet_tells_right_from_wrong() -> None:
-    manual = (Path(api.__file__).parent / "README.md").read_text("utf-8")
+    manual = (MANUAL / "notifications.md").read_text("utf-8")
     (snippet,) = re.findall(r"```python\n((?:(?!```).)*?def verified.*?)```", manual, re.DOTALL)
     names: dict[str, Any] = {}
     exec(snippet, names)  # our own manual

@@ -1,4 +1,4 @@
-"""The state diagram of the README, made from the transition table."""
+"""The state diagram of the manual, made from the transition table."""
 
 from scheduler_service.core.run_state import FINAL, MOVES, RunState
 

@@ -20,6 +20,7 @@ from scheduler_service.runtime.children import tethered
 T = TypeVar("T")
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+MANUAL = REPOSITORY / "scheduler_service" / "manual"
 # Where the two packages and the tests are imported from.
 CHECKOUT = f"{REPOSITORY}:{REPOSITORY / 'workers'}"
 

@@ -19,6 +19,7 @@ from scheduler_service.api.pages import (
     job_form,
     jobs,
     load,
+    manual,
     outages,
     overview,
     run,
@@ -45,6 +46,7 @@ for _part in (
     explain,
     audit,
     flower,
+    manual,
 ):
     router.include_router(_part.router)
 

@@ -34,6 +34,7 @@ NAVIGATION: Final = (
     ("/load", "Load map"),
     ("/explain", "Explain"),
     ("/audit", "Audit"),
+    ("/manual", "Manual"),
 )
 _DONE: Final = {
     "made": "The job is saved.",
