@@ -84,6 +84,7 @@ class Database:
         queue: "WriterQueue | None" = None,
         goes_first: bool = False,
     ) -> None:
+        self.url = url
         self._url, self._bounds, self._clock = read_url(url), bounds, clock
         self._goes_first = goes_first
         self.queue = queue or WriterQueue()
@@ -110,11 +111,6 @@ class Database:
         )
         self._beside.append(other)
         return other
-
-    @property
-    def url(self) -> str:
-        """Where it is, password included."""
-        return self._url.render_as_string(hide_password=False)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:

@@ -56,6 +56,16 @@ def test_a_database_is_named_by_its_usual_url(given: str, driver: str) -> None:
     assert read_url(given).drivername == driver
 
 
+@pytest.mark.parametrize("folder", ["m\u00fcller", "somebody's", "a (b) + c", "100%25"])
+def test_a_file_in_an_odd_folder_is_the_same_one_for_each_connection(folder: str, tmp_path: Path) -> None:
+    (tmp_path / folder).mkdir()
+    with opened(f"sqlite:///{tmp_path / folder}/itinerary.db") as database, closing(database.beside()) as other:
+        with database.write() as connection:
+            connection.execute(text("CREATE TABLE seen (n INTEGER)"))
+        with other.read() as connection:
+            assert connection.execute(text("SELECT count(*) FROM seen")).scalar_one() == 0
+
+
 @pytest.mark.parametrize("given", ["", "nonsense", "mysql://u:secret@h/d", "sqlite://", "sqlite:///:memory:", "sqlite"])
 def test_other_databases_are_refused_without_showing_a_password(given: str) -> None:
     with pytest.raises(BadValue) as refused:
