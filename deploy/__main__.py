@@ -30,6 +30,17 @@ python3 deploy lock [--upgrade]                          renew the locks from py
 
 The first run installs the locked dependencies into .venv (or .venv-test); later runs start at once."""
 
+# What the tests of our distributions install: what builds them, and both ends of the range that the small one allows.
+# Each is the Python, further bounds, our own metadata, and what else there must be.
+SMALL = "workers/pyproject.toml"
+MATRIX = {
+    "matrix-build.lock": ("3.11", ["-c", "deploy/requirements-test.lock"], [], ["hatchling>=1.27"]),
+    "matrix-newest.lock": ("3.11", ["-c", "deploy/requirements.lock"], [SMALL], ["psycopg[binary]"]),
+    "matrix-oldest.lock": (
+        "3.10", [], [SMALL], ["celery==5.4.0", "kombu[redis]==5.4.2", "redis==5.2.1", "psycopg[binary]"]
+    ),
+}  # fmt: skip
+
 
 def main(words: list[str]) -> None:
     """Carry out one command line; does not return where a command takes over this process."""
@@ -103,6 +114,10 @@ def lock(arguments: list[str]) -> None:
     # The same versions in both: what is tested is what runs.
     subprocess.run([*common, "--extra", "otel", "--group", "test", "-c", service, "-o", tests], cwd=ROOT, check=True)
     subprocess.run([*common, "--extra", "otel", "-c", tests, "-o", traced], cwd=ROOT, check=True)
+    for name, (python, within, source, wanted) in MATRIX.items():
+        command = [uv, "pip", "compile", *source, "-", "--quiet", "--only-binary", ":all:", *fixed, *arguments]
+        where = ["--python-version", python, *within, "-o", f"deploy/{name}"]
+        subprocess.run([*command, *where], cwd=ROOT, check=True, input="\n".join(wanted), text=True)
 
 
 def become(python: str, arguments: list[str], env: dict[str, str] | None = None) -> None:

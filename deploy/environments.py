@@ -103,15 +103,15 @@ def install(home: Path, lock_file: Path) -> None:
     if not (uv and install_with_uv(uv, home, lock_file)):
         install_with_pip(home, lock_file)
     link_checkout(home)
-    launcher = home / "bin" / "itinerary"
-    launcher.write_text(LAUNCHER.format(python=quoted(python_of(home))))
-    launcher.chmod(0o755)
 
 
 def link_checkout(home: Path) -> None:
-    """Let the environment import the packages of this checkout, after everything that is installed in it."""
+    """Let the environment import this checkout's packages, after what is installed in it, and start its command."""
     (site,) = (home / "lib").glob("python*/site-packages")
     (site / "itinerary-checkout.pth").write_text(f"{ROOT}\n{ROOT / 'workers'}\n")
+    launcher = home / "bin" / "itinerary"
+    launcher.write_text(LAUNCHER.format(python=quoted(python_of(home))))
+    launcher.chmod(0o755)
 
 
 def install_with_uv(uv: str, home: Path, lock_file: Path) -> bool:

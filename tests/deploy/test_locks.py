@@ -14,6 +14,7 @@ from tests.support.processes import REPOSITORY
 
 DEPLOY = REPOSITORY / "deploy"
 LOCKS = ("requirements.lock", "requirements-test.lock", "requirements-otel.lock")
+MATRIX = ("matrix-build.lock", "matrix-newest.lock", "matrix-oldest.lock")
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
 SMALL = tomllib.loads((REPOSITORY / "workers" / "pyproject.toml").read_text())
 PIN = re.compile(r"(?m)^([A-Za-z0-9._-]+)==(\S+)")
@@ -27,20 +28,20 @@ def _canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-@pytest.mark.parametrize("lock", LOCKS)
+@pytest.mark.parametrize("lock", [*LOCKS, *MATRIX])
 def test_a_lock_names_no_registry_and_no_file_of_this_machine(lock: str) -> None:
     text = (DEPLOY / lock).read_text()
     assert not re.search(r"://|index-url|find-links| @ |^-", text, re.MULTILINE)
 
 
-@pytest.mark.parametrize("lock", LOCKS)
+@pytest.mark.parametrize("lock", [*LOCKS, *MATRIX])
 def test_every_pin_of_a_lock_has_a_hash(lock: str) -> None:
     entries = re.split(r"(?m)^(?=\S)", (DEPLOY / lock).read_text())[1:]
     assert entries
     assert all("--hash=sha256:" in entry for entry in entries)
 
 
-@pytest.mark.parametrize("lock", LOCKS)
+@pytest.mark.parametrize("lock", [*LOCKS, *MATRIX])
 def test_a_lock_names_no_package_of_ours(lock: str) -> None:
     """Somebody else's package of that name would be fetched: a folder in a lock is read as a name."""
     ours = {_canonical(project["project"]["name"]) for project in (PROJECT, SMALL)}
@@ -68,6 +69,20 @@ def test_the_test_tools_are_locked_too() -> None:
 
 def test_what_is_tested_is_what_runs() -> None:
     assert pins(LOCKS[0]) <= pins(LOCKS[2]) <= pins(LOCKS[1])
+
+
+def test_no_lock_is_left_out_here() -> None:
+    assert {path.name for path in DEPLOY.glob("*.lock")} == {*LOCKS, *MATRIX}
+
+
+def test_the_ends_of_what_workers_run_with_are_locked() -> None:
+    oldest, newest = (dict(pins(lock)) for lock in ("matrix-oldest.lock", "matrix-newest.lock"))
+    for wanted in map(Requirement, SMALL["project"]["dependencies"]):
+        assert wanted.specifier.contains(oldest[wanted.name]), wanted
+        assert wanted.specifier.contains(newest[wanted.name]), wanted
+        assert dict(pins(LOCKS[0]))[wanted.name] == newest[wanted.name]
+    assert (oldest["celery"], oldest["kombu"], oldest["redis"]) == ("5.4.0", "5.4.2", "5.2.1")
+    assert not {"numpy", "sqlalchemy", "fastapi", "flower"} & {*oldest, *newest}
 
 
 @pytest.mark.parametrize("program", ["__main__.py", "ci_programs.py", "environments.py"])

@@ -2,13 +2,16 @@
 
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
 
+from scheduler_service.core.leader.messages import Succeeded
 from scheduler_service.runtime.run_file import REDIS_FILE
 from tests.support.processes import REPOSITORY, Child, project_env, wait_until
 from tests.support.running import Running
+from tests.support.worker_process import Bench, released
 
 pytestmark = [pytest.mark.slow, pytest.mark.e2e]
 
@@ -24,34 +27,53 @@ app = Celery("shop", broker=os.environ["ITINERARY_REDIS_URL"])
 def add(x, y):
     return x + y
 """
+ATTACHED = """
+import itinerary
+import workers.sums
+
+
+@app.task(name="shop.total")
+def total(numbers):
+    return workers.sums.total(numbers)
+
+
+itinerary.attach(app)
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An environment of this checkout as `python3 deploy` leaves it; the packages of the tests' own are lent to it."""
+    monkeypatch.syspath_prepend(str(REPOSITORY / "deploy"))
+    import environments  # type: ignore[import-not-found]
+
+    home = tmp_path / "an environment"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True, timeout=60)
+    (site,) = home.glob("lib/python*/site-packages")
+    (site / "a-lent.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    environments.link_checkout(home)
+    return home
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "somebody's"
+    folder.mkdir()
+    (folder / "shop.py").write_text(SHOP)
+    return folder
+
+
+def package(folder: Path, name: str, text: str) -> None:
+    (folder / name).mkdir()
+    (folder / name / "__init__.py").write_text(text)
+
+
+def test_everything_starts_beside_packages_of_the_same_names(folder: Path, home: Path) -> None:
     for name in ("workers", "scheduler_service", "itinerary", "deploy", "tests", "alembic"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "__init__.py").write_text(f"raise RuntimeError('the package {name} of the folder')\n")
-    (tmp_path / "shop.py").write_text(SHOP)
-    return tmp_path
-
-
-@pytest.fixture
-def command(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The checkout's own command line, as `python3 deploy` writes it."""
-    monkeypatch.syspath_prepend(str(REPOSITORY / "deploy"))
-    import environments  # type: ignore[import-not-found]
-
-    text = environments.LAUNCHER.format(python=environments.quoted(Path(sys.executable)))
-    path = folder / "command"
-    path.write_text(text)
-    path.chmod(0o755)
-    return str(path)
-
-
-def test_everything_starts_beside_packages_of_the_same_names(folder: Path, command: str) -> None:
-    running = Running(folder / ".itinerary", "--demo", "--app", "shop:app", command=[command])
-    env = project_env()
-    del env["PYTHONPATH"]
+        package(folder, name, f"raise RuntimeError('the package {name} of the folder')\n")
+    command = str(home / "bin" / "itinerary")
+    running = Running(folder / ".itinerary", "--demo", "--app", "shop:app", command=[command], PYTHONPATH="")
+    env = project_env(PYTHONPATH="")
     with running, running.client() as client:
         assert running.process is not None
         running.process.wait_for_line("demo   | * done", 60)
@@ -70,3 +92,15 @@ def test_everything_starts_beside_packages_of_the_same_names(folder: Path, comma
                 worker.wait_for_line("ready.", 60)
         assert "of the folder" not in running.output
         assert running.stop() == 0
+
+
+@pytest.mark.redis
+def test_celerys_own_command_runs_an_app_that_has_a_package_workers(folder: Path, home: Path, redis_url: str) -> None:
+    package(folder, "workers", "")
+    (folder / "workers" / "sums.py").write_text("def total(numbers):\n    return sum(numbers)\n")
+    (folder / "shop.py").write_text(SHOP + ATTACHED)
+    command = [str(home / "bin" / "python"), "-m", "celery", "-A", "shop", "worker", "-Q", "default", "-c", "1"]
+    env = project_env(PYTHONPATH="", ITINERARY_REDIS_URL=redis_url)
+    with Bench(redis_url, folder) as bench, Child(command, env=env, cwd=folder) as worker:
+        bench.publish(released("one", "shop.total", [1, 2, 4]))
+        assert bench.report_of("one", Succeeded, timeout=40).result == 7, worker.output

@@ -47,6 +47,10 @@ class Running(AbstractContextManager["Running"]):
         """What run.json says now."""
         return read_run(self.data_dir)
 
+    def setting(self, name: str) -> str:
+        """One variable of its environment."""
+        return self._env[name]
+
     @property
     def output(self) -> str:
         return self.process.output if self.process else ""
