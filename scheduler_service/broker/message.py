@@ -23,12 +23,14 @@ from itinerary.protocol.wire import (
     HEADER_ATTEMPT,
     HEADER_DUE_AT,
     HEADER_JOB_ID,
+    HEADER_PROTOCOL,
     HEADER_QUEUE,
     HEADER_RUN_ID,
     HEADER_SCHEDULED_AT,
     HEADER_SEQ,
     HEADER_TERM,
     HEADER_TRACE,
+    PROTOCOL,
 )
 from scheduler_service.core.model import ReleasedRun
 
@@ -68,7 +70,7 @@ class SendOptions:
             task_id=task_id(run.run_id, run.attempt),
             queue=self.queue,
             producer=producer,
-            headers=headers_of(run),
+            headers={**headers_of(run), HEADER_PROTOCOL: PROTOCOL},
             retries=run.retries,
             soft_time_limit=self.soft_limit,
             time_limit=self.hard_limit,
@@ -80,7 +82,7 @@ class SendOptions:
 
 
 def headers_of(run: ReleasedRun) -> dict[str, Any]:
-    """Our own headers, as CONTRACT names them."""
+    """Our headers of this run; that of the protocol is every run's."""
     due_at = format_instant(run.due_at)
     headers = {
         HEADER_RUN_ID: run.run_id,

@@ -14,6 +14,7 @@ from typing import Any, Final
 from itinerary.ownership import ownership_error
 from itinerary.protocol.errors import BadValue
 from itinerary.protocol.instants import DAY, HOUR, format_duration
+from itinerary.protocol.wire import PROTOCOL, PROTOCOL_FIELD, protocol_error
 from itinerary.version import VERSION
 from scheduler_service.api.context import system_clock
 from scheduler_service.api.services.leader_line import LeaderLine
@@ -89,6 +90,7 @@ def _findings(settings: Settings) -> Iterator[Finding]:
         database,
     )
     yield workers
+    yield found("protocol", lambda: _protocol(settings), "see deploy/UPGRADING.md", workers)
     yield found("queues", lambda: _queues(settings), "start one with `itinerary worker -Q NAME`", workers)
     yield found("notices", lambda: _notices(settings), "mend it, then run `itinerary notify retry`", database)
 
@@ -241,6 +243,14 @@ def _workers(settings: Settings) -> str:
     if not alive:
         raise NotWell("the leader hears no worker")
     return f"{len(alive)} heard: {', '.join(alive[:5])}"
+
+
+def _protocol(settings: Settings) -> str:
+    for worker in _statistics(settings)["workers"]:
+        error = protocol_error(worker.get(PROTOCOL_FIELD, 1), PROTOCOL) if worker["alive"] else None
+        if error is not None:
+            raise NotWell(f"{worker['name']}: {error}")
+    return f"every worker speaks protocol {PROTOCOL} or the one before"
 
 
 def _queues(settings: Settings) -> str:

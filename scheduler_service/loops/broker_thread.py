@@ -14,6 +14,7 @@ import structlog
 from itinerary.protocol.errors import BrokerUnavailable, MalformedEntry
 from itinerary.protocol.identity import task_id
 from itinerary.protocol.instants import SECOND, Instant
+from itinerary.protocol.wire import PROTOCOL, PROTOCOL_FIELD
 from scheduler_service.core.leader.commands import (
     AcceptGeneration,
     BrokerEffect,
@@ -187,7 +188,8 @@ class BrokerThread:
         now = self._keeper.now()
         if self._announced_at is None or now - self._announced_at >= _ANNOUNCED_EVERY:
             self._announced_at = now
-            self._answer(lambda: self._claims.announce({"v": 1, "broker": self._dispatcher.mark()}))
+            beacon = {"v": 1, PROTOCOL_FIELD: PROTOCOL}
+            self._answer(lambda: self._claims.announce({**beacon, "broker": self._dispatcher.mark()}))
 
     def _check_policy(self) -> None:
         policy = self._answer(self._claims.eviction_policy)

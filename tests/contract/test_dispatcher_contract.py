@@ -223,6 +223,7 @@ def message_of_celery(real: RealBroker, url: str, run: ReleasedRun) -> dict[str,
             "itinerary_term": run.term,
             "itinerary_seq": run.seq,
             "itinerary_queue": run.queue,
+            "itinerary_protocol": 1,
         }
         | ({} if run.traceparent is None else {"traceparent": run.traceparent}),
     )

@@ -1,6 +1,7 @@
 """A worker that would never get a run says so before it takes anything, with what to change."""
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 import redis
 from celery import Celery
 
-from itinerary.protocol.wire import BEACON, BROKER_MARK, GENERATION
+from itinerary.protocol.wire import BEACON, BROKER_MARK, GENERATION, PROTOCOL
 from itinerary.worker.beacon import NotComparable, misfit
 from itinerary.worker.connection import RedisConnection
 from scheduler_service.broker.claims import RedisClaims
@@ -22,13 +23,13 @@ from tests.support.worker_process import Bench, released
 pytestmark = pytest.mark.redis
 
 
-def announce(url: str, **options: Any) -> None:
+def announce(url: str, beacon: Mapping[str, Any] = {"v": 1, "protocol": 1}, **options: Any) -> None:
     """What a leader with these transport options does."""
     with (
         closing(CeleryDispatcher(publishing_app(url, options))) as dispatcher,
         closing(RedisClaims(url)) as claims,
     ):
-        claims.announce({"v": 1, "broker": dispatcher.mark()})
+        claims.announce({**beacon, "broker": dispatcher.mark()})
 
 
 @pytest.fixture
@@ -109,14 +110,39 @@ def test_a_password_is_not_in_the_sentence(redis_url: str, connection: RedisConn
     assert "hunter2" not in str(asked(connection, "amqp://me:hunter2@127.0.0.1:1//"))
 
 
+@pytest.mark.parametrize(
+    ("beacon", "sentence"),
+    [
+        ({"v": 1}, None),  # a leader of the release before names none
+        ({"protocol": PROTOCOL}, None),
+        ({"protocol": PROTOCOL + 1}, None),
+        ({"protocol": PROTOCOL - 1}, "is newer than the service's 0: upgrade leader and API first"),
+        ({"protocol": PROTOCOL + 2}, "is too old for the service's 3: upgrade the worker"),
+    ],
+)
+def test_a_worker_says_that_a_leader_speaks_another_protocol_and_runs(
+    beacon: Mapping[str, Any],
+    sentence: str | None,
+    redis_url: str,
+    connection: RedisConnection,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    announce(redis_url, beacon)
+    with caplog.at_level(logging.WARNING, "itinerary.worker"):
+        assert asked(connection, redis_url) is None
+    assert len(caplog.messages) == (0 if sentence is None else 1)
+    assert all(str(sentence) in message for message in caplog.messages)
+
+
 def test_where_nobody_leads_or_something_is_away_nothing_is_refused(
     redis_url: str, connection: RedisConnection
 ) -> None:
     with pytest.raises(NotComparable, match="no leader has announced itself"):
         asked(connection, redis_url)
-    connection.client.set(BEACON, "rubbish")
-    with pytest.raises(NotComparable, match="not understood"):
-        asked(connection, redis_url)
+    for rubbish in ("rubbish", "[]", '{"broker": 1}', '{"broker": {}, "protocol": "new"}'):
+        connection.client.set(BEACON, rubbish)
+        with pytest.raises(NotComparable, match="not understood"):
+            asked(connection, redis_url)
     announce(redis_url)
     with pytest.raises(NotComparable, match="the broker is away"):
         asked(connection, f"redis://127.0.0.1:{free_port()}/0")

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from celery import Celery
 
 from itinerary.protocol.instants import SECOND
+from scheduler_service.broker.message import headers_of
 from scheduler_service.core.leader.messages import Failed, RetryAsked, Started, Succeeded
 from tests.support.processes import wait_until
 from tests.support.redis_server import RedisServer
@@ -57,6 +59,15 @@ def test_tasks_of_every_make_are_claimed_and_reported(
     bench.publish(released(task, task, *args))
     assert bench.report_of(task, Succeeded).result == result
     assert [type(report) for report in bench.about(task)] == [Started, Succeeded]
+
+
+@pytest.mark.parametrize("more", [{}, {"itinerary_protocol": 2, "itinerary_new": {"a": 1}}], ids=["before", "after"])
+def test_a_message_of_another_release_is_claimed_and_runs(bench: Bench, more: dict[str, Any]) -> None:
+    """The release before names no protocol."""
+    run = released(f"protocol-{len(more)}", "user.add", 2, 3)
+    headers, name = {**headers_of(run), **more}, f"{run.run_id}~1"
+    bench.app.send_task(run.task, run.args, task_id=name, queue="default", headers=headers, ignore_result=True)
+    assert bench.report_of(run.run_id, Succeeded).result == 5
 
 
 def test_a_task_can_ask_which_run_it_is(bench: Bench) -> None:

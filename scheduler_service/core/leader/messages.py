@@ -12,7 +12,7 @@ from itinerary.protocol.errors import BadValue, MalformedEntry
 from itinerary.protocol.identity import split_task_id
 from itinerary.protocol.instants import Instant, parse_instant
 from itinerary.protocol.json_text import is_plain, made_storable
-from itinerary.protocol.wire import ENTRY_VERSION
+from itinerary.protocol.wire import ENTRY_VERSION, PROTOCOL_FIELD
 from scheduler_service.core.balancing.placements import RebalanceAsked, read_asked
 
 MAX_BODY: Final = 512 * 1024
@@ -89,6 +89,7 @@ class Heartbeat:
     generation: str | None = None
     part: int = 0
     leaving: bool = False
+    protocol: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +187,13 @@ def _error(body: Mapping[str, Any]) -> Mapping[str, Any]:
     }
 
 
+def _whole(body: Mapping[str, Any], key: str, absent: int, *, below: int) -> int:
+    value = body.get(key, absent)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < below:
+        raise MalformedEntry(f"{key} must be a whole number below {below}")
+    return value
+
+
 def _listed(body: Mapping[str, Any], key: str) -> list[str]:
     value = body.get(key, [])
     if not isinstance(value, list) or len(value) > _MAX_LISTED or not all(isinstance(v, str) for v in value):
@@ -239,12 +247,7 @@ def _retry(body: dict[str, Any], at: Instant) -> RetryAsked:
 
 
 def _heartbeat(body: dict[str, Any], at: Instant) -> Heartbeat:
-    concurrency = body.get("concurrency", 0)
-    if not isinstance(concurrency, int) or isinstance(concurrency, bool) or not 0 <= concurrency < 1_000_000:
-        raise MalformedEntry("concurrency must be a whole number below 1000000")
-    part = body.get("part", 0)
-    if not isinstance(part, int) or isinstance(part, bool) or not 0 <= part < 1_000:
-        raise MalformedEntry("part must be a whole number below 1000")
+    concurrency = _whole(body, "concurrency", 0, below=1_000_000)
     # Workers of the release before have no such field and report a concurrency of 0 instead.
     leaving = body.get("leaving", concurrency == 0)
     if not isinstance(leaving, bool):
@@ -257,8 +260,9 @@ def _heartbeat(body: dict[str, Any], at: Instant) -> Heartbeat:
         concurrency,
         tuple(_listed(body, "queues")),
         _optional_name(body, "generation"),
-        part,
+        _whole(body, "part", 0, below=1_000),
         leaving,
+        _whole(body, PROTOCOL_FIELD, 1, below=1_000),
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from itinerary.protocol.instants import SECOND, Instant, format_instant
+from itinerary.protocol.wire import PROTOCOL_FIELD
 from scheduler_service.core.index.snapshot import RunSlice
 from scheduler_service.core.leader.job_states import is_paused
 from scheduler_service.core.leader.messages import Query
@@ -136,6 +137,7 @@ def _worker(view: WorkerView, now: Instant) -> dict[str, Any]:
         "concurrency": view.concurrency,
         "queues": list(view.queues),
         "running": list(view.running),
+        PROTOCOL_FIELD: view.protocol,
     }
 
 

@@ -185,5 +185,6 @@ def heartbeat(state: SchedulerState, step: Step, message: Heartbeat) -> None:
         left=message.leaving,
         generation=message.generation,
         behind=step.now - message.at,
+        protocol=message.protocol,
     )
     state.generation.heard_at = step.now

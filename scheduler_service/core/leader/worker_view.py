@@ -17,3 +17,4 @@ class WorkerView:
     left: bool
     generation: str | None = None
     behind: Duration = 0
+    protocol: int = 1

@@ -70,6 +70,22 @@ def test_leaving_is_a_truth_value() -> None:
         decode(entry("heartbeat", AT, body))
 
 
+@pytest.mark.parametrize(("said", "protocol"), [({}, 1), ({"protocol": 1}, 1), ({"protocol": 7}, 7)])
+def test_a_worker_of_another_release_is_understood_and_its_protocol_kept(said: dict[str, Any], protocol: int) -> None:
+    """Workers that name no protocol speak the first; what a newer one adds is ignored."""
+    body = {"worker": "w", "running": ["a~1"], "received": [], "concurrency": 4, "queues": ["q"], "new": {"a": 1}}
+    assert decode(entry("heartbeat", AT, body | said)) == Heartbeat(
+        "w", AT, (("a", 1),), (), 4, ("q",), protocol=protocol
+    )
+
+
+@pytest.mark.parametrize("protocol", [True, -1, "1", 1.0, None])
+def test_a_protocol_is_a_whole_number(protocol: Any) -> None:
+    body = {"worker": "w", "running": [], "received": [], "queues": [], "concurrency": 4, "protocol": protocol}
+    with pytest.raises(MalformedEntry, match="protocol must be a whole number"):
+        decode(entry("heartbeat", AT, body))
+
+
 def test_each_request_of_the_api_is_understood() -> None:
     assert decode(entry("job_changed", AT, {"job_id": "j", "change": "added"})) == JobChanged("j", "added")
     assert decode(entry("run_enqueued", AT, {"run_ids": ["a", "b"]})) == RunEnqueued(("a", "b"))

@@ -11,6 +11,10 @@ from itinerary.protocol.instants import Instant, format_instant
 INBOX: Final = "itinerary:inbox"
 INBOX_DEAD: Final = "itinerary:inbox:dead"
 ENTRY_VERSION: Final = "1"
+# Raised by a change of messages or reports that the release before does not understand: a service understands its own
+# and the one before. In headers, heartbeats and the beacon; what names none is of protocol 1.
+PROTOCOL: Final = 1
+PROTOCOL_FIELD: Final = "protocol"
 # Stands in entries that a worker sends once more, since Redis may have lost the first: no news where it has not.
 AGAIN_FIELD: Final = "again"
 
@@ -22,6 +26,7 @@ HEADER_DUE_AT: Final = "itinerary_due_at"
 HEADER_TERM: Final = "itinerary_term"
 HEADER_SEQ: Final = "itinerary_seq"
 HEADER_QUEUE: Final = "itinerary_queue"
+HEADER_PROTOCOL: Final = "itinerary_protocol"
 # W3C's own name: what looks for a trace in a Celery message finds it.
 HEADER_TRACE: Final = "traceparent"
 
@@ -72,6 +77,15 @@ return {seen, accepted == server and 1 or 0, bottom or '0'}
 
 
 _JSON: Final = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+
+
+def protocol_error(workers: int, services: int) -> str | None:
+    """A sentence where a worker of this protocol and a service of that one do not understand each other."""
+    if workers > services:
+        return f"the worker's protocol {workers} is newer than the service's {services}: upgrade leader and API first"
+    if workers < services - 1:
+        return f"the worker's protocol {workers} is too old for the service's {services}: upgrade the worker"
+    return None
 
 
 def claim_key(task_id: str) -> str:

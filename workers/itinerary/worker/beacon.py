@@ -15,7 +15,15 @@ from celery import Celery
 from kombu.exceptions import KombuError
 from kombu.serialization import prepare_accept_content
 
-from itinerary.protocol.wire import BEACON, BROKER_MARK, GENERATION, SAMPLE_QUEUE
+from itinerary.protocol.wire import (
+    BEACON,
+    BROKER_MARK,
+    GENERATION,
+    PROTOCOL,
+    PROTOCOL_FIELD,
+    SAMPLE_QUEUE,
+    protocol_error,
+)
 from itinerary.worker.connection import AWAY, RedisConnection
 
 _JSON: Final = "application/json"
@@ -42,11 +50,15 @@ def misfit(app: Celery, connection: RedisConnection, patience: float = _MARK_WIT
         )
     deadline = time.monotonic() + patience
     while True:
-        leaders = _beacon(connection)
-        if leaders is None:
+        beacon = _beacon(connection)
+        if beacon is None:
             return _elsewhere(connection)
+        leaders: Mapping[str, Any] = beacon["broker"]
         why = _compared(app, leaders)
         if why is None or time.monotonic() >= deadline or "mark" not in leaders:
+            error = protocol_error(PROTOCOL, beacon.get(PROTOCOL_FIELD, 1))
+            if error:
+                log.warning("not all of this worker's reports may be understood: %s", error)
             return why
         time.sleep(_LOOKED_EVERY)
 
@@ -59,12 +71,13 @@ def _beacon(connection: RedisConnection) -> Mapping[str, Any] | None:
     if not isinstance(text, str):
         return None
     try:
-        broker = json.loads(text)["broker"]
-    except (ValueError, TypeError, KeyError) as exc:
+        beacon = json.loads(text)
+    except (ValueError, TypeError) as exc:
         raise NotComparable(f"the leader's beacon is not understood: {exc!r}") from exc
-    if not isinstance(broker, dict):
+    understood = isinstance(beacon, dict) and isinstance(beacon.get("broker"), dict)
+    if not (understood and isinstance(beacon.get(PROTOCOL_FIELD, 1), int)):
         raise NotComparable("the leader's beacon is not understood")
-    return broker
+    return beacon
 
 
 def _elsewhere(connection: RedisConnection) -> str:

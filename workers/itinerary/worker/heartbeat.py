@@ -19,7 +19,16 @@ from uuid import uuid4
 
 from celery.worker import state
 
-from itinerary.protocol.wire import GENERATION, GENERATION_SEEN, HEARTBEAT_SECONDS, INBOX, LOOK, entry
+from itinerary.protocol.wire import (
+    GENERATION,
+    GENERATION_SEEN,
+    HEARTBEAT_SECONDS,
+    INBOX,
+    LOOK,
+    PROTOCOL,
+    PROTOCOL_FIELD,
+    entry,
+)
 from itinerary.worker.board import Board
 from itinerary.worker.claim import Verdict
 from itinerary.worker.connection import AWAY, RedisConnection
@@ -193,6 +202,7 @@ class Heart(threading.Thread):
         running, received = ([], []) if farewell else self._listed()
         body = {
             "worker": self._worker,
+            PROTOCOL_FIELD: PROTOCOL,
             # A leader of the release before takes a concurrency of 0, and nothing else, for the farewell.
             "concurrency": 0 if farewell else self._concurrency(),
             "leaving": farewell,
