@@ -727,10 +727,14 @@ class TestLost:
 def test_a_leader_announces_its_broker_and_says_so_again_when_that_has_lost_its_mark(world: World) -> None:
     world.advance(2 * SECOND)
     first = world.claims.beacon
-    assert first == {"v": 1, "broker": {"transport": "fake", "where": "here", "mark": "mark1"}}
+    assert first == {"v": 1, "protocol": 1, "broker": {"transport": "fake", "where": "here", "mark": "mark1"}}
     world.dispatcher.wipe()
     world.advance(11 * SECOND)
-    assert world.claims.beacon == {"v": 1, "broker": {"transport": "fake", "where": "here", "mark": "mark2"}}
+    assert world.claims.beacon == {
+        "v": 1,
+        "protocol": 1,
+        "broker": {"transport": "fake", "where": "here", "mark": "mark2"},
+    }
 
 
 class TestRepublish:
