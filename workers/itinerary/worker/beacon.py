@@ -71,13 +71,16 @@ def _beacon(connection: RedisConnection) -> Mapping[str, Any] | None:
     if not isinstance(text, str):
         return None
     try:
-        beacon = json.loads(text)
+        beacon: Any = json.loads(text)
     except (ValueError, TypeError) as exc:
         raise NotComparable(f"the leader's beacon is not understood: {exc!r}") from exc
-    understood = isinstance(beacon, dict) and isinstance(beacon.get("broker"), dict)
-    if not (understood and isinstance(beacon.get(PROTOCOL_FIELD, 1), int)):
-        raise NotComparable("the leader's beacon is not understood")
-    return beacon
+    if (
+        isinstance(beacon, dict)
+        and isinstance(beacon.get("broker"), dict)
+        and isinstance(beacon.get(PROTOCOL_FIELD, 1), int)
+    ):
+        return beacon
+    raise NotComparable("the leader's beacon is not understood")
 
 
 def _elsewhere(connection: RedisConnection) -> str:
