@@ -109,4 +109,4 @@ def test_the_pieces_for_ones_own_transaction_enqueue_with_no_more_rights_than_th
 
 
 def test_the_page_names_the_file_that_clients_are_generated_from() -> None:
-    assert "(openapi.json)" in PAGE
+    assert "(../api/openapi.json)" in PAGE

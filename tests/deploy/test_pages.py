@@ -12,7 +12,7 @@ from typer.main import get_command
 
 from scheduler_service.cli.program import app
 from scheduler_service.config.settings import OTHER_NAMES, PREFIX, Settings
-from tests.support.pages import CHAPTERS, INDEX, PAGES, anchors, links
+from tests.support.pages import CHAPTERS, INDEX, PAGES, anchors, links, prose
 from tests.support.processes import MANUAL, REPOSITORY
 
 NAMES = [str(path.relative_to(REPOSITORY)) for path in PAGES]
@@ -20,6 +20,18 @@ CODE = chain.from_iterable((REPOSITORY / folder).rglob("*.py") for folder in ("s
 SOURCES = "\n".join(path.read_text("utf-8") for path in CODE)
 LONGEST_README = 200
 TOUR = MANUAL / "start.md"
+NOT_LOGGED = {
+    "--log FILE", "read-only transaction", "started after", "leading term=N+1", "redis: not the leader's Redis",
+    'misfire: {"policy": "fire_all"}', '{"event": "start"|"end", "task_id": ..., "at": seconds}', "Cannot connect to amqp://...",
+    "appendonly yes", "maxmemory-policy noeviction", "ttl - margin", "runs republished cause=generation",
+}  # fmt: skip
+"""Texts in marks of code that other programs say, or that nobody does."""
+# What these pages once said for dispatch, redispatch, in flight, missed, low watermark, quarantine, report, repair, ...
+OWN_WORDS = (
+    r"\bgo(es)? out\b|\b(is|are|was|were) out\b|\blet out\b|\bsent anew\b|\bby hand\b|\bset aside\b|\bowed\b"
+    r"|\broster\b|\bfloors?\b|\bis told\b|\bare told\b|\bheard\b|\bmend\b|\b(is|are|was|were) made\b|\bfolds? into\b"
+    r"|\bnobody is\b|\bis silent\b|\blooks? (at|for|in|ahead)\b|\blooked (at|for|in)\b|\breleased\b"
+)
 
 
 def commands(page: Path) -> list[list[str]]:
@@ -81,6 +93,21 @@ def test_every_page_of_the_manual_is_in_its_contents_once_and_begins_with_its_ti
 @pytest.mark.parametrize("page", CHAPTERS, ids=lambda path: path.stem)
 def test_no_page_of_the_manual_has_two_headings_with_one_anchor(page: Path) -> None:
     assert len(anchors(page)) == len(set(anchors(page)))
+
+
+@pytest.mark.parametrize("page", [REPOSITORY / "README.md", INDEX, *CHAPTERS], ids=lambda path: path.stem)
+def test_a_page_says_the_words_of_the_field(page: Path) -> None:
+    said = re.sub(r"`[^`]*`", "", prose(page))
+    assert [found[0] for found in re.finditer(OWN_WORDS, said, re.IGNORECASE)] == []
+
+
+def test_a_line_of_the_log_that_is_quoted_where_something_fails_is_logged() -> None:
+    marked = set(re.findall(r"`([^`\n]+)`", (MANUAL / "failures.md").read_text("utf-8"))) - NOT_LOGGED
+    quoted = {text for text in marked if " " in text and not text.startswith(("itinerary ", "jobs ", "runs "))}
+    joined = re.sub(r'"\s+f?"', "", SOURCES)
+    pieces = {text: max(text.split("..."), key=len).strip(",: ") for text in quoted}
+    assert len(pieces) > 12
+    assert [text for text, piece in pieces.items() if piece not in joined] == []
 
 
 def test_every_stored_name_of_the_glossary_is_one() -> None:
