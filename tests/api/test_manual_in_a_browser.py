@@ -50,6 +50,7 @@ def test_the_contents_are_beside_the_text_or_one_click_away(browser: Browser, si
     browser.wait_for(f"Math.abs({place}('#refused-when-saved').top) < 40")
     browser.view(390)
     browser.open(f"{site.url}/manual/cron")
+    assert browser.run(f"{place}('article').width") > 340
     assert browser.run(f"{place}('#contents').top > {place}('article').bottom - 1")
     browser.click(".to-contents a")
     browser.wait_for(f"{place}('#contents').top < 1000")

@@ -1,5 +1,6 @@
 """The pages beside the code: each link leads somewhere; each setting, figure and command that they name is there."""
 
+import json
 import re
 import subprocess
 import sys
@@ -62,6 +63,30 @@ def test_a_setting_that_is_named_is_one(page: Path) -> None:
 def test_a_figure_that_is_named_is_measured(page: Path) -> None:
     for name in set(re.findall(r"`(scheduler_(?!service)\w+[a-z])\b", page.read_text("utf-8"))):
         assert f'"{name}' in SOURCES, name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_an_alert_that_is_named_is_one(page: Path) -> None:
+    rules = (REPOSITORY / "deploy" / "prometheus" / "alerts.yml").read_text("utf-8")
+    named = re.findall(r"`(Itinerary[A-Z]\w+)`", page.read_text("utf-8"))
+    assert [name for name in named if f"alert: {name}\n" not in rules and f"class {name}" not in SOURCES] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_a_command_of_deploy_and_a_suite_of_measurements_that_are_named_are_there(page: Path) -> None:
+    program = (REPOSITORY / "deploy" / "__main__.py").read_text("utf-8")
+    for command, first in re.findall(r"python3 deploy (\w+)(?: (\w+))?", page.read_text("utf-8")):
+        assert f"python3 deploy {command}" in program
+        if command == "bench" and first:
+            assert first == "speed" or (REPOSITORY / "tests" / "benchmarks" / f"bench_{first}.py").exists(), first
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_a_call_of_the_api_that_is_named_is_in_its_document(page: Path) -> None:
+    paths = json.loads((REPOSITORY / "scheduler_service" / "api" / "openapi.json").read_text("utf-8"))["paths"]
+    known = {(method, re.sub(r"\{\w+\}", "{id}", path)) for path, calls in paths.items() for method in calls}
+    for method, path in re.findall(r"`(GET|POST|PUT|PATCH|DELETE) (?:/api/v1)?(/[\w/{}]+)", prose(page)):
+        assert (method.lower(), f"/api/v1{path}") in known, f"{method} {path}"
 
 
 @pytest.mark.parametrize(("page", "words"), [(page, words) for page in PAGES for words in commands(page)])
