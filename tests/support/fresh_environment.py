@@ -32,7 +32,7 @@ class Environment:
         if self._uv:
             return _run([self._uv, "pip", "install", "--quiet", "--python", self.python, *what])
         pip = [self.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]
-        return _run([*pip, "--retries", "1", *what])
+        return _run([*pip, "--retries", "1", "--timeout", "20", *what])
 
 
 def interpreter_of(version: str) -> str | None:
