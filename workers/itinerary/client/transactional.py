@@ -18,22 +18,21 @@ from uuid import UUID
 from itinerary.protocol.errors import BadValue, BadValues, Conflict
 from itinerary.protocol.identity import adhoc_run_id
 from itinerary.protocol.instants import format_instant
+from itinerary.protocol.run_columns import ENQUEUED, START_BY, TRACEPARENT
 from itinerary.protocol.run_fields import NO_RETRIES, retry_body
 from itinerary.protocol.run_request import RunRequest, over_error, read_run_request
 from itinerary.telemetry.tracing import caller_traceparent
 
-_INSERT: Final = """
-INSERT INTO {runs} (run_id, kind, task, args, kwargs, queue, priority, scheduled_at, due_at, retry, timeout,
-                    created_at, idempotency_key, request_hash)
+_VALUES: Final = """
 SELECT {run_id}, 'adhoc', {task}, CAST({args} AS json), CAST({kwargs} AS json), {queue}, CAST({priority} AS integer),
        wanted.at, wanted.at, CAST({retry} AS text), CAST({timeout} AS bigint), clock_timestamp(),
-       CAST({key} AS text), CAST({hash} AS text)
+       CAST({key} AS text), CAST({hash} AS text)"""
+_FROM: Final = """
 FROM (SELECT COALESCE(CAST({at} AS timestamptz), clock_timestamp()) AS at) AS wanted
 """
-_HASH: Final = "CAST({hash} AS text)"
 _LATER: Final = {
-    "within": ("start_by", "wanted.at + CAST({within} AS bigint) * interval '1 microsecond'"),  # version 0020
-    "trace": ("traceparent", "CAST({trace} AS text)"),  # version 0009
+    "within": (START_BY, "wanted.at + CAST({within} AS bigint) * interval '1 microsecond'"),  # version 0020
+    "trace": (TRACEPARENT, "CAST({trace} AS text)"),  # version 0009
 }
 _KEYED: Final = "ON CONFLICT DO NOTHING"
 _KNOWN: Final = "SELECT run_id, request_hash FROM {runs} WHERE idempotency_key = {key}"
@@ -89,11 +88,9 @@ def enqueue_in(
 
 def _insert_of(values: Mapping[str, Any]) -> str:
     """With the columns of later versions only where they are needed: an older schema has none."""
-    insert = _INSERT
-    for name, (column, value) in _LATER.items():
-        if name in values:
-            insert = insert.replace("request_hash)", f"request_hash, {column})").replace(_HASH, f"{_HASH}, {value}")
-    return insert
+    later = [column for name, column in _LATER.items() if name in values]
+    columns = ", ".join([*ENQUEUED, *(name for name, _ in later)])
+    return f"INSERT INTO {{runs}} ({columns})" + ", ".join([_VALUES, *(value for _, value in later)]) + _FROM
 
 
 def _deadline_over(run: RunRequest, target: "_DbApi | _SqlAlchemy") -> BadValues | None:
