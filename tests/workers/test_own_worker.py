@@ -1,11 +1,14 @@
 """`python -m itinerary`: the product's worker with its built-in tasks, and somebody else's app under it."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from itinerary.protocol.wire import INBOX, PROTOCOL
 from scheduler_service.core.leader.messages import Failed, Heartbeat, Succeeded
 from tests.support.processes import Child, wait_until
 from tests.support.redis_server import RedisServer
@@ -77,6 +80,15 @@ def test_the_node_has_a_unique_name_and_consumes_default(bench: Bench) -> None:
     assert re.fullmatch(r"worker-[0-9a-f]{8}@[^%]+", beat.worker)
     assert beat.queues == ("default",)
     assert beat.concurrency == 2
+
+
+def test_a_heartbeat_names_its_protocol(bench: Bench) -> None:
+    """The leader takes what names none for the first protocol, so only the entry itself can tell."""
+    bench.next_heartbeat()
+    with bench.client() as client:
+        entries: Any = client.xrange(INBOX)
+    beats = [json.loads(fields["body"]) for _, fields in entries if fields["type"] == "heartbeat"]
+    assert {beat["protocol"] for beat in beats} == {PROTOCOL}
 
 
 def test_task_events_and_remote_control_are_on(bench: Bench) -> None:
