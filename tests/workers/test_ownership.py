@@ -16,6 +16,13 @@ from tests.support.processes import REPOSITORY, project_env
 OURS = Path(itinerary.__file__).parent
 THEIRS = '__all__ = ["auto_migrate"]\n\ndef auto_migrate(conn):\n    """Nothing of ours."""\n'
 
+# The environment of a checkout names the folder of the package itself.
+WITHOUT = f"""
+import runpy, sys
+sys.path[:] = [path for path in sys.path if path != {str(REPOSITORY / "workers")!r}]
+runpy.run_module("scheduler_service.cli", run_name="__main__")
+"""
+
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
@@ -57,7 +64,7 @@ def test_the_command_line_says_that_its_package_is_another_or_missing(site: Path
     assert ended.returncode == 1
     assert ended.stderr.startswith(f"itinerary: {site}/itinerary/__init__.py is not of celery-itinerary; run `pip un")
     shutil.rmtree(site / "itinerary")
-    ended = run("-m", "scheduler_service.cli", "doctor", path=str(REPOSITORY))
+    ended = run("-c", WITHOUT, "doctor", path=str(REPOSITORY))
     assert (ended.returncode, ended.stderr.count("\n")) == (1, 1)
     assert "itinerary: the package `itinerary` is missing; run `pip install celery-itinerary`" in ended.stderr
 
