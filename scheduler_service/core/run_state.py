@@ -1,6 +1,6 @@
 """The state machine of a run: the one transition table.
 
-The database CHECK, the guards of every UPDATE, the README's diagram and the tests are made from `MOVES`.
+The database CHECK, the guards of every UPDATE, the manual's diagram and the tests are made from `MOVES`.
 """
 
 from dataclasses import dataclass

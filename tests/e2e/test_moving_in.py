@@ -1,4 +1,4 @@
-"""A Celery project with tasks and a beat schedule of its own, moved in by what the README says, and back out again."""
+"""A Celery project with tasks and a beat schedule of its own, moved in by what the manual says, and back out again."""
 
 import json
 import sys

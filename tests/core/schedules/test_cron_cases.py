@@ -13,7 +13,7 @@ from scheduler_service.core.schedules.schedule import ParsedSchedule, next_after
 from tests.support.moments import at, texts
 
 ROWS: Final = json.loads((Path(__file__).parents[2] / "vectors" / "cron.json").read_text())["rows"]
-# Each with the reason that its user is given, in the README too.
+# Each with the reason that its user is given, in the manual too.
 NOT_OURS: Final = {
     "x152": "four other rows want LW understood; so it is",
     "x130": "two other suites want full names understood; so they are",
