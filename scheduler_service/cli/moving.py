@@ -15,7 +15,16 @@ import typer
 
 from itinerary.protocol.errors import BadValue, ItineraryError
 from scheduler_service.cli.applying import JobsToApply, TakeOver, carry_out
-from scheduler_service.cli.connect import instant_text, open_client
+from scheduler_service.cli.beat_sources import (
+    BeatApp,
+    BeatPlace,
+    FromDatabase,
+    FromRedBeat,
+    OnlyConfig,
+    RedBeatPrefix,
+    Zone,
+)
+from scheduler_service.cli.connect import instant_text, open_client, remedy
 from scheduler_service.cli.status import Json
 
 if TYPE_CHECKING:
@@ -23,28 +32,42 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-BeatApp = Annotated[str, typer.Argument(metavar="MODULE:APP", help="Your Celery app.")]
 Apply = Annotated[bool, typer.Option("--apply", help="Make the jobs; without it nothing is changed.")]
 Partly = Annotated[bool, typer.Option("--partly", help="Apply although some entries cannot be moved.")]
 Source = Annotated[str | None, typer.Option(help="Who owns the jobs here.", show_default=False)]
 _MOST_HOURS = 24 * 400
+_PATIENCE = 3.0
 _FOREIGN = re.compile(r"[^A-Za-z0-9._:/@-]+")
 _LONGEST_PLACE = 120
 
 
 def import_beat(
-    place: BeatApp,
+    place: BeatApp = None,
+    from_database: FromDatabase = None,
+    from_redbeat: FromRedBeat = None,
+    redbeat_prefix: RedBeatPrefix = "redbeat:",
+    timezone: Zone = None,
+    only_config: OnlyConfig = False,
     apply: Apply = False,
     partly: Partly = False,
     source: Source = None,
     take_over: TakeOver = False,
     as_json: Json = False,
 ) -> None:
-    """Show what an app's beat schedule is here, each difference with it; with --apply, make those jobs."""
-    from scheduler_service.migrating.beat import NOTES, load_app, move_beat
+    """Show what a beat schedule is here, each difference with it; with --apply, make those jobs.
 
-    found = [entry.moved for entry in move_beat(load_app(place), _now(), _tracked)]
-    _finish(found, NOTES, source or f"beat:{place}", apply, partly, take_over, as_json)
+    Read from an app's beat_schedule, from django-celery-beat's tables (--from-database) or RedBeat's keys
+    (--from-redbeat).
+    """
+    from scheduler_service.migrating.beat_moving import move_entries
+
+    read = BeatPlace(place, from_database, from_redbeat, redbeat_prefix, timezone, only_config).read(
+        _now(), "jobs import-beat"
+    )
+    found = [entry.moved for entry in move_entries(read.entries, read.app, _now(), _tracked, app_known=read.app_known)]
+    _finish(found, read.notes, source or read.owner, apply, partly, take_over, as_json)
+    if read.empty is not None:
+        print(f"itinerary: {read.empty}", file=sys.stderr)
 
 
 def import_crontab(
@@ -73,30 +96,36 @@ def import_crontab(
 
 
 def shadow(
-    place: BeatApp,
+    place: BeatApp = None,
+    from_database: FromDatabase = None,
+    from_redbeat: FromRedBeat = None,
+    redbeat_prefix: RedBeatPrefix = "redbeat:",
+    timezone: Zone = None,
+    only_config: OnlyConfig = False,
     hours: Annotated[int, typer.Option(help="How far ahead.", min=1, max=_MOST_HOURS)] = 48,
     start: Annotated[str | None, typer.Option("--from", help="From this time on; default now.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Run an app's beat schedule and ours over the coming hours, on paper, and list where they differ."""
+    """Run a beat schedule and ours over the coming hours, on paper, and list where they differ."""
     from itinerary.protocol.instants import HOUR, parse_instant
     from scheduler_service.cli.output import print_json
     from scheduler_service.cli.shadows import print_shadow, shadow_body
-    from scheduler_service.migrating.beat import load_app, move_beat
-    from scheduler_service.migrating.comparing import compare
+    from scheduler_service.migrating.beat_moving import compare_entry, move_entries
 
-    app = load_app(place)
     text = instant_text(start, "--from")
     begin = _now() if text is None else parse_instant(text)
     end = begin + hours * HOUR
+    read = BeatPlace(place, from_database, from_redbeat, redbeat_prefix, timezone, only_config).read(begin, "shadow")
     lines: list[dict[str, Any]] = []
-    for each in _tracked(move_beat(app, begin, clocks=False)):
-        found = None if each.job is None else compare(each.entry.schedule, app, each.job.schedule, begin, end)
-        lines.append(shadow_body(each.entry.name, found, each.moved.refused))
+    for each in _tracked(move_entries(read.entries, read.app, begin, clocks=False, app_known=read.app_known)):
+        found = compare_entry(each, read.app, begin, end)
+        lines.append(shadow_body(each.entry.name, found, each.moved.refused, each.moved.left_out))
     if as_json:
         print_json({"items": lines})
     else:
         print_shadow(lines, begin, end)
+    if read.empty is not None:
+        print(f"itinerary: {read.empty}", file=sys.stderr)
 
 
 def _finish(
@@ -111,21 +140,46 @@ def _finish(
     from scheduler_service.cli.output import print_json, say
     from scheduler_service.cli.shadows import moved_body, print_moved
 
-    if as_json and not apply:
-        print_json({"source": source, "items": [moved_body(each, _now()) for each in found], "notes": list(notes)})
-    elif not as_json:
-        print_moved(found, notes, _now())
+    bodies = [dict(each.body) for each in found if each.body is not None and each.left_out is None]
     if not apply:
+        items = [moved_body(each, _now()) for each in found]
         if not as_json:
+            print_moved(found, notes, _now())
+        plan = _compared(JobsToApply(source, bodies, True, take_over), as_json)
+        if as_json:
+            print_json({"source": source, "items": items, "notes": list(notes), "plan": plan})
+        else:
             say("nothing was changed; --apply makes these jobs")
         return
+    if not as_json:
+        print_moved(found, notes, _now())
     refused = [each.name for each in found if each.refused]
     if refused and not partly:
         told = f"{refused[0]}{', ...' if len(refused) > 1 else ''}"
         raise ItineraryError(f"nothing was applied, {len(refused)} cannot be moved ({told}): --partly to go on")
-    bodies = [dict(each.body) for each in found if each.body is not None]
     with open_client() as client:
         carry_out(client, JobsToApply(source, bodies, True, take_over), dry_run=False, yes=True, as_json=as_json)
+
+
+def _compared(wanted: JobsToApply, as_json: bool) -> dict[str, Any] | None:
+    """What applying would change in what is stored; None where no API answers, which it says."""
+    from itinerary.client.transport import NoAnswer
+    from scheduler_service.cli.output import say
+    from scheduler_service.cli.plans import print_plan
+
+    try:
+        with open_client(timeout=_PATIENCE, retries=0) as client:
+            plan = wanted.plan(client)
+    except NoAnswer:
+        print(f"itinerary: not compared with what is stored, as no API answers; {remedy()}", file=sys.stderr)
+        return None
+    except ItineraryError as exc:
+        print(f"itinerary: applying it would be refused: {exc}", file=sys.stderr)
+        return None
+    if not as_json:
+        say("compared with what is stored:")
+        print_plan(plan)
+    return plan
 
 
 def _now() -> int:

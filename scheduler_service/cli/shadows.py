@@ -25,6 +25,7 @@ def moved_body(moved: Moved, now: Instant) -> dict[str, Any]:
         "next_runs": _next_times(moved, now),
         "differences": list(moved.differences),
         "refused": moved.refused,
+        "left_out": moved.left_out,
     }
 
 
@@ -37,7 +38,9 @@ def print_moved(found: Sequence[Moved], notes: Sequence[str], now: Instant) -> N
     for note in notes if any(moved.body for moved in found) else ():
         out.print(plain(f"of all: {note}"), soft_wrap=True)
     refused = sum(1 for moved in found if moved.refused)
-    out.print(plain(f"{len(found) - refused} can be moved, {refused} cannot"))
+    idle = sum(1 for moved in found if moved.left_out and not moved.refused)
+    more = f", {idle} {'is' if idle == 1 else 'are'} sent no more and left out" if idle else ""
+    out.print(plain(f"{len(found) - refused - idle} can be moved, {refused} cannot{more}"))
 
 
 def _entry_lines(moved: Moved, now: Instant) -> list[Text]:
@@ -45,6 +48,8 @@ def _entry_lines(moved: Moved, now: Instant) -> list[Text]:
         return [
             Text.assemble(("x ", "bold red"), plain(moved.name), ("  cannot be moved: ", "red"), plain(moved.refused))
         ]
+    if moved.left_out is not None:
+        return [Text.assemble(("- ", "dim"), plain(moved.name), ("  left out: ", "dim"), plain(moved.left_out))]
     body = dict(moved.body)
     times = ", ".join(str(when(text)) for text in _next_times(moved, now)) or "never"
     lines = [
@@ -60,17 +65,20 @@ def _next_times(moved: Moved, now: Instant) -> list[str]:
     if moved.body is None:
         return []
     job, _ = read_job(moved.body, made_at=now)
-    return [format_instant(at) for at in upcoming(job.schedule, now, _TIMES)]
+    return [format_instant(at) for at in upcoming(job.schedule, now, _TIMES, start_at=job.start_at, end_at=job.end_at)]
 
 
-def shadow_body(name: str, found: Comparison | None, refused: str | None) -> dict[str, Any]:
+def shadow_body(
+    name: str, found: Comparison | None, refused: str | None, left_out: str | None = None
+) -> dict[str, Any]:
     """One entry's comparison as JSON."""
+    why = {"refused": refused, "left_out": None if refused else left_out}
     if found is None:
-        return {"name": name, "refused": refused, "beat": None, "itinerary": None, "note": None, "differences": []}
+        return {"name": name, **why, "beat": None, "itinerary": None, "note": None, "differences": []}
     listed = [{"at": format_instant(d.at), "only": d.only, "why": d.why} for d in found.differences]
     return {
         "name": name,
-        "refused": None,
+        **why,
         "beat": found.beat,
         "itinerary": found.itinerary,
         "note": found.note,
@@ -97,6 +105,8 @@ def print_shadow(lines: Sequence[dict[str, Any]], start: Instant, end: Instant) 
 def _shadow_line(line: dict[str, Any]) -> Text:
     if line["refused"]:
         return Text.assemble(("x ", "bold red"), plain(f"{line['name']}  cannot be moved: {line['refused']}"))
+    if line["left_out"]:
+        return Text.assemble(("- ", "dim"), plain(f"{line['name']}  left out: {line['left_out']}"))
     sign, style = ("~ ", "yellow") if line["differences"] else ("= ", "green")
     note = f"; {line['note']}" if line["note"] else ""
     told = f"{line['name']}  {line['beat']} by beat, {line['itinerary']} here{note}"

@@ -9,6 +9,7 @@ from datetime import datetime, tzinfo
 from typing import Any, Final
 
 from itinerary.protocol.instants import MICROSECOND, SECOND, Instant, from_datetime, to_datetime
+from scheduler_service.migrating.one_time import begins_from
 
 _CHECK_AGAIN: Final = SECOND
 
@@ -29,7 +30,7 @@ def beat_fires(schedule: Any, app: Any, start: Instant, end: Instant) -> list[In
     clock = _PaperClock(start, app.timezone)
     asked = copy.copy(schedule)
     asked.app, asked.nowfun = app, clock
-    last_run_at, found = clock(), []
+    last_run_at, found = begins_from(schedule, start, app.timezone), []
     while clock.now < end:
         is_due, seconds = asked.is_due(last_run_at)
         if is_due and clock.now > start:

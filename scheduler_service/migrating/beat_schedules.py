@@ -8,7 +8,7 @@ from typing import Any, Final
 from celery.schedules import crontab, schedule, solar
 
 from itinerary.protocol.errors import BadValue
-from itinerary.protocol.instants import MICROSECOND, SECOND, format_duration
+from itinerary.protocol.instants import MICROSECOND, SECOND, format_duration, format_instant
 from scheduler_service.core.schedules.cron_fields import (
     DAY,
     HOUR,
@@ -22,6 +22,7 @@ from scheduler_service.core.schedules.cron_fields import (
 from scheduler_service.core.schedules.zones import zone
 from scheduler_service.migrating.beat_fires import tells_present
 from scheduler_service.migrating.converted import CannotMove
+from scheduler_service.migrating.one_time import OneTime
 
 _EVERY_DAY: Final = "*"
 
@@ -41,6 +42,8 @@ def spec_of(given: Any, app: Any) -> tuple[dict[str, Any], list[str]]:
     """Our schedule, and how it differs; CannotMove for what has no equal here."""
     if isinstance(given, solar):
         raise CannotMove(f"solar schedules ({given.event}) have no equal here")
+    if isinstance(given, OneTime):
+        return {"kind": "once", "at": format_instant(given.at)}, []
     kind = type(given)
     if kind is crontab:
         return _crontab_spec(given, app), _nowfun(given, app)

@@ -35,10 +35,19 @@ class Comparison:
     note: str | None = None
 
 
-def compare(given: Any, app: Any, ours: Schedule, start: Instant, end: Instant) -> Comparison:
-    """The two over (start, end), as if beat began at `start`."""
+def compare(
+    given: Any,
+    app: Any,
+    ours: Schedule,
+    start: Instant,
+    end: Instant,
+    *,
+    start_at: Instant | None = None,
+    end_at: Instant | None = None,
+) -> Comparison:
+    """The two over (start, end), as if beat began at `start`; `start_at` and `end_at` are bounds of ours."""
     theirs = beat_fires(given, app, start, end)
-    mine = occurrences(ours, start + 1, end)
+    mine = occurrences(ours, max(start + 1, start_at or 0), min(end, end if end_at is None else end_at))
     note = _phase(ours, theirs, mine)
     if note is not None:
         return Comparison(len(theirs), len(mine), (), note)

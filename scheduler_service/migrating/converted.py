@@ -17,12 +17,16 @@ _FOREIGN: Final = re.compile(r"[^A-Za-z0-9._]+")
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """One entry: `name` is what it is called where it comes from. `refused` says why there is no `body`."""
+    """One entry: `name` is what it is called where it comes from. `refused` says why there is no `body`.
+
+    `left_out` says why nothing is to be made of it although it could be: it is sent no more where it comes from.
+    """
 
     name: str
     body: Mapping[str, Any] | None = None
     differences: tuple[str, ...] = ()
     refused: str | None = None
+    left_out: str | None = None
 
 
 class CannotMove(Exception):

@@ -5,7 +5,9 @@ import socket
 from pathlib import Path
 
 import pytest
+import redis
 
+from tests.migrating.django_rows import fill
 from tests.support.command_line import Itinerary
 
 pytestmark = pytest.mark.slow  # whole processes, or real servers for long
@@ -34,6 +36,62 @@ def test_a_beat_schedule_is_shown_first_and_moved_in_when_asked(itinerary: Itine
     assert "every-quarter" in jobs_of(itinerary, f"beat:{BEAT_APP}")
     again = itinerary.done("jobs", "import-beat", BEAT_APP, "--apply", "--partly")
     assert "nothing to change" in again
+    dry = itinerary.done("jobs", "import-beat", BEAT_APP)
+    assert "compared with what is stored:" in dry
+    assert "nothing to change" in dry
+    assert json.loads(itinerary.done("jobs", "import-beat", BEAT_APP, "--json"))["plan"]["added"] == []
+
+
+@pytest.mark.slow
+def test_without_an_api_the_dry_run_says_that_it_compared_nothing(itinerary: Itinerary) -> None:
+    alone = itinerary("jobs", "import-beat", BEAT_APP, "--json", ITINERARY_API_URL="http://127.0.0.1:1")
+    assert alone.returncode == 0
+    assert json.loads(alone.stdout)["plan"] is None
+    assert "not compared with what is stored" in alone.stderr
+
+
+@pytest.mark.slow
+def test_django_celery_beats_tables_are_moved_in_and_what_is_sent_no_more_stays_out(
+    itinerary: Itinerary, tmp_path: Path
+) -> None:
+    pytest.importorskip("django_celery_beat", reason="django-celery-beat is not installed: install the group `test`")
+    url = fill(f"sqlite:///{tmp_path / 'db.sqlite3'}")
+    words = ("jobs", "import-beat", "--from-database", url)
+    shown = itinerary.done(*words)
+    assert "x sun  cannot be moved: solar schedules (sunset at 50, 8)" in shown
+    assert "- off  left out: it is disabled there" in shown
+    assert "without MODULE:APP nothing is known" in shown
+    assert "nothing was changed" in shown
+    itinerary.done(*words, "--apply", "--partly")
+    owned = jobs_of(itinerary, f"django-celery-beat:{tmp_path / 'db.sqlite3'}")
+    assert {"nightly", "quarter", "ten", "once"} <= set(owned)
+    assert not {"off", "expired", "sent", "at-old-year", "sun"} & set(owned)
+    assert "nothing to change" in itinerary.done(*words)
+    shadow = itinerary.done("shadow", "--from-database", url, "--hours", "48", "--from", "2027-01-10T00:00:00Z")
+    assert "= nightly  2 by beat, 2 here" in shadow
+    assert "no time differs" in shadow
+
+
+@pytest.mark.slow
+def test_redbeats_keys_are_moved_in(itinerary: Itinerary, redis_url: str) -> None:
+    held = {"name": "by hand", "task": "shop.report", "args": [1], "enabled": True}
+    timed = {"__type__": "crontab", "minute": "5", "hour": 3}
+    client = redis.Redis.from_url(redis_url)
+    client.hset("mine:by hand", "definition", json.dumps({**held, "schedule": timed}))
+    client.close()
+    words = (
+        "jobs",
+        "import-beat",
+        "--from-redbeat",
+        redis_url,
+        "--redbeat-prefix",
+        "mine:",
+        "--timezone",
+        "Asia/Tokyo",
+    )
+    assert "At 03:05 (Asia/Tokyo)" in itinerary.done(*words)
+    itinerary.done(*words, "--apply", "--source", "ours")
+    assert jobs_of(itinerary, "ours") == ["by-hand"]
 
 
 @pytest.mark.slow
@@ -80,6 +138,11 @@ def test_the_shadow_lists_what_differs_and_why(itinerary: Itinerary) -> None:
         (("jobs", "import-crontab", "/nowhere", "--task", "t"), 2, "/nowhere"),
         (("jobs", "import-crontab", "-"), 2, "--task"),
         (("shadow", BEAT_APP, "--hours", "0"), 2, "--hours"),
+        (("jobs", "import-beat"), 2, "name your Celery app, or --from-database URL"),
+        (("jobs", "import-beat", "--from-database", "mysql://u:p@h/d"), 2, "PostgreSQL and SQLite"),
+        (("jobs", "import-beat", "--from-database", "sqlite:////x", "--from-redbeat", "redis://h"), 2, "one source"),
+        (("shadow", BEAT_APP, "--from-redbeat", "redis://h", "--timezone", "UTC"), 2, "the app names its zone"),
+        (("shadow", "tests.migrating.elsewhere_app:app"), 1, "shadow tests.migrating.elsewhere_app:app --from-redbeat"),
     ],
 )
 def test_a_wrong_call_is_one_line(itinerary: Itinerary, words: tuple[str, ...], status: int, said: str) -> None:

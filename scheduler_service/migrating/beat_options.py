@@ -1,0 +1,104 @@
+"""An entry's options and arguments as fields of a job, each difference of meaning in words."""
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Any, Final
+
+from celery import Celery
+from celery.beat import BeatLazyFunc
+from kombu.utils.json import dumps as celerys_json
+
+from itinerary.protocol.instants import MICROSECOND, SECOND, format_duration
+from itinerary.protocol.typed_values import from_python
+from scheduler_service.migrating.beat_entry import BeatEntry
+from scheduler_service.migrating.converted import CannotMove
+
+_HARMLESS: Final = frozenset({"queue", "priority", "expires", "time_limit", "soft_time_limit"})
+_DROPPED: Final = {
+    "countdown": "runs start at the time itself, not {value} s later",
+    "link": "what was linked is not sent; let the task send it",
+    "link_error": "what was linked is not sent; let the task send it",
+    "chain": "what was chained is not sent; let the task send it",
+    "retry": "publishing is tried again until it is known to have worked",
+    "retry_policy": "publishing is tried again until it is known to have worked",
+    "routing_key": "the run goes to the queue {queue}",
+    "exchange": "the run goes to the queue {queue}",
+    "serializer": "messages are JSON",
+    "ignore_result": "the result is kept with the run",
+}
+
+
+def arguments_of(entry: BeatEntry) -> dict[str, Any]:
+    """`args` and `kwargs` as a job holds them; CannotMove where JSON cannot."""
+    values = [*entry.args, *entry.kwargs.values()]
+    if any(isinstance(value, BeatLazyFunc) for value in values):
+        raise CannotMove("an argument is a BeatLazyFunc, worked out at each sending: let the task work it out")
+    try:
+        stored = from_python({"args": list(entry.args), "kwargs": dict(entry.kwargs)}, _as_celery_sends_it)
+        given: dict[str, Any] = json.loads(json.dumps(stored))
+    except (TypeError, ValueError) as exc:
+        raise CannotMove(f"its arguments are not JSON: {exc}") from exc
+    return given
+
+
+def _as_celery_sends_it(value: Any) -> Any:
+    return json.loads(celerys_json(value))
+
+
+def queue_of(app: Celery, entry: BeatEntry) -> str:
+    """Where Celery would route it: the entry's own queue, the task's, the app's routes, the app's default."""
+    own = entry.options.get("queue") or getattr(app.tasks.get(entry.task), "queue", None)
+    wanted = {"queue": own} if own else {}
+    routed = app.amqp.router.route(wanted, entry.task, entry.args, entry.kwargs)
+    queue = routed.get("queue", app.conf.task_default_queue)
+    return str(getattr(queue, "name", queue))
+
+
+def options_of(app: Celery, entry: BeatEntry, body: dict[str, Any], app_known: bool = True) -> list[str]:
+    """Lays what the options mean over the body; the differences in words."""
+    options, told = entry.options, [f"the entry's {name} is not known to us and left out" for name in entry.unknown]
+    if options.get("eta") is not None or options.get("task_id") is not None:
+        raise CannotMove("an entry with an eta or a task_id of its own would run once, whatever its schedule says")
+    if app_known and entry.task not in app.tasks:
+        told.append(f"the app has no task {entry.task}, neither for beat nor for us: its runs will fail as unknown")
+    told += _priority(app, options.get("priority"), body)
+    told += _expires(options.get("expires"), body)
+    told += _limits(options, body)
+    for name, value in options.items():
+        if name not in _HARMLESS and value is not None:
+            said = _DROPPED.get(name, "Itinerary has no equal").format(value=value, queue=body["queue"])
+            told.append(f"the option {name} is not carried over: {said}")
+    return told
+
+
+def _priority(app: Celery, priority: Any, body: dict[str, Any]) -> Iterator[str]:
+    if not isinstance(priority, int):
+        return
+    # Redis takes 0 first, as we do; on AMQP the greatest number goes first.
+    first_is_zero = not str(app.conf.broker_url or "").startswith(("amqp", "pyamqp"))
+    body["priority"] = min(9, max(0, priority if first_is_zero else 9 - priority))
+    if body["priority"] != priority:
+        yield f"priority {priority} of the broker is {body['priority']} here, where 0 is first and 9 last"
+
+
+def _expires(expires: Any, body: dict[str, Any]) -> Iterator[str]:
+    seconds = expires.total_seconds() if isinstance(expires, timedelta) else expires
+    if seconds is None:
+        return
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds <= 0:
+        raise CannotMove(f"expires is {expires!r}: give a number of seconds")
+    told = format_duration(round(seconds * SECOND) * MICROSECOND)
+    body["start_within"] = told
+    yield (
+        f"beat's message is dropped by a worker that gets to it later than {told}; here the leader withdraws it then, "
+        "and the run is recorded as missed"
+    )
+
+
+def _limits(options: Mapping[str, Any], body: dict[str, Any]) -> Iterator[str]:
+    soft, hard = options.get("soft_time_limit"), options.get("time_limit")
+    limit = soft or hard
+    if limit:
+        body["timeout"] = format_duration(round(float(limit) * SECOND))
+        yield f"the time limit is the job's timeout {body['timeout']}: SoftTimeLimitExceeded, ten seconds later a kill"
