@@ -42,15 +42,15 @@ MATRIX = {
 }  # fmt: skip
 
 
-def main(words: list[str]) -> None:
+def main(arguments: list[str]) -> None:
     """Carry out one command line; does not return where a command takes over this process."""
-    commands = {"up": up, "test": test, "bench": bench, "env": make_only, "lock": lock}
-    if not words or words[0] in ("-h", "--help", "help"):
+    commands = {"up": up, "test": test, "bench": bench, "env": create_only, "lock": lock}
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(HELP)
-    elif words[0] in commands:
-        commands[words[0]](words[1:])
+    elif arguments[0] in commands:
+        commands[arguments[0]](arguments[1:])
     else:
-        print(f"deploy: there is no command {words[0]!r}\n\n{HELP}", file=sys.stderr)
+        print(f"deploy: there is no command {arguments[0]!r}\n\n{HELP}", file=sys.stderr)
         sys.exit(2)
 
 
@@ -93,7 +93,7 @@ def bench(arguments: list[str]) -> None:
     become(python, ["-m", "tests.benchmarks", *arguments])
 
 
-def make_only(arguments: list[str]) -> None:
+def create_only(arguments: list[str]) -> None:
     """Make the environment and say how to use it."""
     if arguments:
         sys.exit("deploy env takes no arguments")

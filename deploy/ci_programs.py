@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 
-from environments import tell
+from environments import report
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 SERVERS_PATH = "/usr/sbin:/usr/local/sbin"
@@ -24,11 +24,11 @@ def programs_for_ci() -> None:
     ]
     if not missing:
         return
-    tell(f"Installing {' and '.join(missing)} for the tests ...")
+    report(f"Installing {' and '.join(missing)} for the tests ...")
     is_known = quietly([apt, "update"])
     for package in missing:  # one that cannot be had keeps no other out
         if not (is_known and quietly([apt, "install", "-y", "--no-install-recommends", package])):
-            tell(f"There is no {package} then: the tests that drive it will skip.")
+            report(f"There is no {package} then: the tests that drive it will skip.")
 
 
 def has_browser() -> bool:
@@ -50,8 +50,8 @@ def quietly(command: list[str]) -> bool:
             text=True, errors="replace", timeout=BOUND_SECONDS,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as exc:
-        tell(f"{exc}")
+        report(f"{exc}")
         return False
     if done.returncode:
-        tell(f"{done.stdout}\n{' '.join(command)} ended with status {done.returncode}")
+        report(f"{done.stdout}\n{' '.join(command)} ended with status {done.returncode}")
     return done.returncode == 0

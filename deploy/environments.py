@@ -88,7 +88,7 @@ def one_at_a_time(lock_file: Path) -> Iterator[None]:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            tell("waiting for another installation to end ...")
+            report("waiting for another installation to end ...")
             fcntl.flock(held, fcntl.LOCK_EX)
         yield
 
@@ -96,10 +96,10 @@ def one_at_a_time(lock_file: Path) -> Iterator[None]:
 def install(home: Path, lock_file: Path) -> None:
     """Make the environment `home` from the lock, from nothing."""
     if home.exists():
-        tell(f"{home.name} is not what {lock_file.name} asks for; making it anew")
+        report(f"{home.name} is not what {lock_file.name} asks for; making it anew")
         shutil.rmtree(home)
     uv = working_uv()
-    tell(f"Making {home.name} for Python {platform.python_version()} with {'uv' if uv else 'pip'} (only once) ...")
+    report(f"Making {home.name} for Python {platform.python_version()} with {'uv' if uv else 'pip'} (only once) ...")
     if not (uv and install_with_uv(uv, home, lock_file)):
         install_with_pip(home, lock_file)
     link_checkout(home)
@@ -116,16 +116,16 @@ def link_checkout(home: Path) -> None:
 
 def install_with_uv(uv: str, home: Path, lock_file: Path) -> bool:
     """Whether uv made the environment; what it leaves behind where it fails is removed."""
-    make = [uv, "venv", "--quiet", "--python", base_python(), str(home)]
+    create = [uv, "venv", "--quiet", "--python", base_python(), str(home)]
     fill = [uv, "pip", "install", "--python", str(python_of(home)), "--compile-bytecode"]
-    watched = nullcontext() if sys.stderr.isatty() else ticking(lambda: installed_words(home, lock_file))
+    watched = nullcontext() if sys.stderr.isatty() else ticking(lambda: installed_text(home, lock_file))
     if not sys.stderr.isatty():
         fill.append("--quiet")
     with watched:
-        made = subprocess.run(make).returncode == 0
-        if made and subprocess.run([*fill, *requirements(home, lock_file)]).returncode == 0:
+        created = subprocess.run(create).returncode == 0
+        if created and subprocess.run([*fill, *requirements(home, lock_file)]).returncode == 0:
             return True
-    tell("uv could not do it; trying venv and pip")
+    report("uv could not do it; trying venv and pip")
     shutil.rmtree(home, ignore_errors=True)
     return False
 
@@ -147,35 +147,35 @@ def install_with_pip(home: Path, lock_file: Path) -> None:
 
 def with_progress(command: list[str], home: Path, lock_file: Path) -> None:
     """Run pip with one line that says how far it is; all of what it said where it fails."""
-    said: list[str] = []
+    lines: list[str] = []
     stage = ["starting pip"]
     seen = 0
     # Warnings about caches and the like go with the rest: they matter only when it fails.
     with (
-        ticking(lambda: stage[0] or installed_words(home, lock_file)),
+        ticking(lambda: stage[0] or installed_text(home, lock_file)),
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as pip,
     ):
         assert pip.stdout is not None
         for line in pip.stdout:
-            said.append(line)
+            lines.append(line)
             if line.startswith("Collecting "):
                 seen += 1
                 stage[0] = f"getting {seen} of about {packages_in(lock_file)}: {line.split()[1]}"
             elif line.startswith("Installing collected"):
                 stage[0] = ""
     if pip.returncode:
-        sys.exit(f"{''.join(said)}\ndeploy: pip could not install the locked packages (see above)")
+        sys.exit(f"{''.join(lines)}\ndeploy: pip could not install the locked packages (see above)")
 
 
 @contextmanager
-def ticking(say: Callable[[], str]) -> Iterator[None]:
+def ticking(message: Callable[[], str]) -> Iterator[None]:
     """Say how it stands until the block ends: each second on one line of a terminal, elsewhere every five."""
     terminal = sys.stderr.isatty()
     began, done = time.monotonic(), threading.Event()
 
     def tick() -> None:
         while not done.wait(1 if terminal else EVERY_SECONDS):
-            text = f"  {say()} ({time.monotonic() - began:.0f} s)"
+            text = f"  {message()} ({time.monotonic() - began:.0f} s)"
             print(f"\r\033[K{text}" if terminal else text, end="" if terminal else "\n", file=sys.stderr, flush=True)
 
     thread = threading.Thread(target=tick, daemon=True)
@@ -189,7 +189,7 @@ def ticking(say: Callable[[], str]) -> Iterator[None]:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
-def installed_words(home: Path, lock_file: Path) -> str:
+def installed_text(home: Path, lock_file: Path) -> str:
     """How many packages are there: each has a folder of metadata once it is."""
     there = sum(1 for _ in home.glob("lib/python*/site-packages/*.dist-info"))
     return f"installing, {there} of about {packages_in(lock_file)} are there"
@@ -205,7 +205,7 @@ def requirements(home: Path, lock_file: Path) -> list[str]:
     lines = lock_file.read_text()
     for name in sorted(SERVER_WHEELS):
         if not has_wheel(name):
-            tell(f"  there is no {name} wheel for this platform: leaving it out")
+            report(f"  there is no {name} wheel for this platform: leaving it out")
             lines = re.sub(rf"(?m)^{name}==.*(?:\n[ \t].*)*\n?", "", lines)
     wanted = home / "requirements.txt"
     wanted.write_text(lines)
@@ -257,6 +257,6 @@ def quoted(path: Path) -> str:
     return "'" + str(path).replace("'", "'\\''") + "'"
 
 
-def tell(text: str) -> None:
+def report(text: str) -> None:
     """Say it to the person, apart from the output of the commands."""
     print(text, file=sys.stderr, flush=True)

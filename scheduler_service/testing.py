@@ -92,8 +92,8 @@ def _found(
 ) -> tuple[Schedule, list[Instant]]:
     name = _zone_name(spec, timezone)
     low, high = _instant(start, name), _instant(end, name)
-    made = low if made_at is None else _instant(made_at, name)
-    schedule = _parsed(spec, timezone, job_id, made).schedule
+    created = low if made_at is None else _instant(made_at, name)
+    schedule = _parsed(spec, timezone, job_id, created).schedule
     return schedule, occurrences(schedule, low, high)
 
 
@@ -103,7 +103,7 @@ def _zone_name(spec: Spec, timezone: str) -> str:
 
 def _parsed(spec: Spec, timezone: str, job_id: str, made_at: Instant) -> ParsedSchedule:
     full = {"kind": "cron", "expr": spec} if isinstance(spec, str) else spec
-    return parse_schedule({"timezone": timezone, **full}, job_id=job_id, made_at=made_at)
+    return parse_schedule({"timezone": timezone, **full}, job_id=job_id, created_at=made_at)
 
 
 def _instant(at: Moment, timezone: str) -> Instant:

@@ -9,8 +9,8 @@ from uuid_utils.compat import uuid7
 
 from scheduler_service.config.notify import read_smtp_url, signing_key
 from scheduler_service.config.settings import Settings
-from scheduler_service.loops.delivery_worker import Courier
-from scheduler_service.loops.notifier import LeadersNotifier, Notifying, Rules, Watchman
+from scheduler_service.loops.delivery_worker import DeliveryWorker
+from scheduler_service.loops.notifier import AbsenceMonitor, LeadersNotifier, Notifying, Rules
 from scheduler_service.metrics.notices import NoticeMetrics
 from scheduler_service.notify.mail import Mail
 from scheduler_service.notify.webhook import Webhook
@@ -44,9 +44,9 @@ def leader_notifies(settings: Settings, database: Database, holder: str, meter: 
         yield
         return
     beside = database.beside()
-    courier = _courier(settings, beside, meter)
+    delivery_worker = _delivery_worker(settings, beside, meter)
     conditions = SqlConditions(beside)
-    with _running(LeadersNotifier(SqlLeaseStore(database), courier, _rules(settings), conditions, holder)):
+    with _running(LeadersNotifier(SqlLeaseStore(database), delivery_worker, _rules(settings), conditions, holder)):
         yield
 
 
@@ -57,8 +57,8 @@ def api_watches(settings: Settings) -> Iterator[None]:
         yield
         return
     with closing(Database(settings.database_url, pool_size=1)) as database:
-        courier = _courier(settings, database, NoticeMetrics(CollectorRegistry()))
-        with _running(Watchman(SqlLeaseStore(database), courier, _rules(settings))):
+        delivery_worker = _delivery_worker(settings, database, NoticeMetrics(CollectorRegistry()))
+        with _running(AbsenceMonitor(SqlLeaseStore(database), delivery_worker, _rules(settings))):
             yield
 
 
@@ -71,8 +71,8 @@ def _running(thread: Notifying) -> Iterator[None]:
         thread.stop(_STOP_SECONDS)
 
 
-def _courier(settings: Settings, database: Database, meter: NoticeMeter) -> Courier:
-    return Courier(SqlOutbox(database), targets_of(settings), meter, settings.notify_quiet, lambda: str(uuid7()))
+def _delivery_worker(settings: Settings, database: Database, meter: NoticeMeter) -> DeliveryWorker:
+    return DeliveryWorker(SqlOutbox(database), targets_of(settings), meter, settings.notify_quiet, lambda: str(uuid7()))
 
 
 def _rules(settings: Settings) -> Rules:

@@ -26,7 +26,7 @@ from scheduler_service.core.contract.job_plan import JobSets
 from scheduler_service.core.leader.state import CoreSettings
 from scheduler_service.loops.election import Leader
 from scheduler_service.loops.pruner import Retention
-from scheduler_service.loops.scheduler_loop import Outside
+from scheduler_service.loops.scheduler_loop import Adapters
 from scheduler_service.metrics.leader import PrometheusMeter
 from scheduler_service.observability.leader_port import leader_port
 from scheduler_service.ports.broker import DataMarks, Dispatcher, Inbox, Queues
@@ -107,7 +107,7 @@ def open_leader(settings: Settings) -> Iterator[Leader]:
         leader = Leader(
             core_settings(settings),
             SqlLeaseStore(database, topics),
-            Outside(
+            Adapters(
                 SqlLeaderStore(database, topics),
                 inbox,
                 claims,
@@ -172,7 +172,7 @@ def _traced(dispatcher: Dispatcher) -> Dispatcher:
 def _own_port(settings: Settings, leader: Leader, meter: PrometheusMeter) -> AbstractContextManager[object]:
     if settings.metrics_port is None:
         return nullcontext()
-    return leader_port(settings.metrics_host, settings.metrics_port, leader.silent_for, meter.exposition)
+    return leader_port(settings.metrics_host, settings.metrics_port, leader.stalled_for, meter.exposition)
 
 
 def wakeups_of(database: Database) -> Wakeups | None:

@@ -14,20 +14,20 @@ from uuid_utils.compat import uuid7
 from itinerary.protocol.wire import (
     BEACON,
     BEACON_SECONDS,
-    FLOORS,
-    GENERATION,
-    GENERATION_SEEN,
-    LOOK,
+    EPOCH,
+    EPOCH_SEEN,
     LUA_ACCEPTED,
     LUA_BELOW,
     LUA_SERVER,
+    QUERY_EPOCH,
+    WATERMARKS,
     cancel_key,
     claim_key,
-    floor_key,
     result_key,
+    watermark_key,
 )
 from scheduler_service.broker.client import connect, redis_errors
-from scheduler_service.core.leader.results import ServerGeneration
+from scheduler_service.core.leader.results import ServerEpoch
 
 _BATCH: Final = 500
 _A_DAY: Final = 24 * 3600
@@ -109,7 +109,7 @@ class RedisClaims:
     def __init__(self, redis_url: str) -> None:
         self._client = connect(redis_url)
         self._take = self._client.register_script(_TAKE)
-        self._look = self._client.register_script(LOOK)
+        self._query_epoch = self._client.register_script(QUERY_EPOCH)
         self._accept = self._client.register_script(_ACCEPT)
         self._raise = self._client.register_script(_RAISE)
         self._kept_from = 0
@@ -122,7 +122,7 @@ class RedisClaims:
         """One script a batch; asking again gives the same answers."""
         won: list[bool] = []
         for batch in _batches(task_ids):
-            keys = [GENERATION, *(claim_key(task_id) for task_id in batch)]
+            keys = [EPOCH, *(claim_key(task_id) for task_id in batch)]
             with redis_errors():
                 answer: Any = self._take(keys=keys, args=[_LEADERS_TOKEN, _A_DAY])
             if answer is None:
@@ -161,34 +161,36 @@ class RedisClaims:
             with redis_errors():
                 self._client.unlink(*keys)
 
-    def raise_floors(self, floors: Mapping[str, int], lowest: int) -> dict[str, int]:
+    def raise_watermarks(self, watermarks: Mapping[str, int], lowest: int) -> dict[str, int]:
         """One script a batch. Each call also judges some of the queues that are kept, all of them in turn."""
         raised: dict[str, int] = {}
-        for batch in _batches([*floors, *(queue for queue in self._some_kept() if queue not in floors)]):
-            keys = [GENERATION, FLOORS, *(floor_key(queue) for queue in batch)]
-            pairs = [part for queue in batch for part in (queue, floors.get(queue, 0))]
+        for batch in _batches([*watermarks, *(queue for queue in self._some_kept() if queue not in watermarks)]):
+            keys = [EPOCH, WATERMARKS, *(watermark_key(queue) for queue in batch)]
+            pairs = [part for queue in batch for part in (queue, watermarks.get(queue, 0))]
             with redis_errors():
                 answer: Any = self._raise(keys=keys, args=[lowest, *pairs])
-            raised.update((queue, int(floor)) for queue, floor in zip(batch, answer, strict=True) if queue in floors)
+            raised.update(
+                (queue, int(watermark)) for queue, watermark in zip(batch, answer, strict=True) if queue in watermarks
+            )
         return raised
 
     def _some_kept(self) -> list[str]:
         with redis_errors():
-            answer: Any = self._client.sscan(FLOORS, self._kept_from, count=_BATCH)
+            answer: Any = self._client.sscan(WATERMARKS, self._kept_from, count=_BATCH)
         self._kept_from, names = answer
         return list(names)
 
-    def look(self) -> ServerGeneration:
+    def query_epoch(self) -> ServerEpoch:
         """Whoever looks first at a generation gives it its name."""
         with redis_errors():
-            answer: Any = self._look(keys=[GENERATION, GENERATION_SEEN], args=[str(uuid7())])
-        name, accepted, floor = answer
-        return ServerGeneration(name, bool(accepted), int(floor))
+            answer: Any = self._query_epoch(keys=[EPOCH, EPOCH_SEEN], args=[str(uuid7())])
+        name, accepted, watermark = answer
+        return ServerEpoch(name, bool(accepted), int(watermark))
 
-    def accept(self, name: str, floor: int) -> bool:
+    def accept(self, name: str, watermark: int) -> bool:
         """All or nothing, in one script: a wipe in between leaves nothing accepted."""
         with redis_errors():
-            return bool(self._accept(keys=[GENERATION, GENERATION_SEEN], args=[name, floor]))
+            return bool(self._accept(keys=[EPOCH, EPOCH_SEEN], args=[name, watermark]))
 
     def announce(self, beacon: Mapping[str, Any]) -> None:
         """SET, a minute long."""

@@ -19,12 +19,12 @@ from uuid_utils.compat import uuid7
 
 from itinerary.protocol.errors import BrokerUnavailable
 from itinerary.protocol.instants import Duration
-from itinerary.protocol.wire import BROKER_MARK, GENERATION_OF_BROKER, SAMPLE_QUEUE
+from itinerary.protocol.wire import BROKER_MARK, EPOCH_OF_BROKER, SAMPLE_QUEUE
 from scheduler_service.broker.client import ANSWER_TIMEOUT, CONNECT_TIMEOUT
 from scheduler_service.broker.message import SHOWN, SendOptions, Template, record_template
 from scheduler_service.broker.queue_heads import client_of, is_redis, prefixed, redis_head
-from scheduler_service.core.leader.results import ServerGeneration
-from scheduler_service.core.model import ReleasedRun
+from scheduler_service.core.leader.results import ServerEpoch
+from scheduler_service.core.model import DispatchedRun
 from scheduler_service.ports.broker import QueueHead
 
 _PUSHED_AT_ONCE: Final = 500
@@ -76,7 +76,7 @@ class CeleryDispatcher:
         self._drop()
         self._app.close()
 
-    def publish(self, runs: Sequence[ReleasedRun]) -> None:
+    def publish(self, runs: Sequence[DispatchedRun]) -> None:
         """In order within each queue; after an error any part of them may have been sent."""
         with self._broker() as channel:
             if is_redis(channel):
@@ -96,8 +96,8 @@ class CeleryDispatcher:
     def heads(self, queues: Sequence[str]) -> dict[str, QueueHead]:
         """The first of ours is looked for among the fifty messages that will be consumed next, then among 5,000."""
         with self._broker() as channel:
-            look: Callable[[Any, str], QueueHead] = redis_head if is_redis(channel) else _declared_head
-            return {queue: look(channel, queue) for queue in queues}
+            head_of: Callable[[Any, str], QueueHead] = redis_head if is_redis(channel) else _declared_head
+            return {queue: head_of(channel, queue) for queue in queues}
 
     def revoke(self, task_ids: Sequence[str]) -> None:
         """Celery's `revoke` with terminate, as its remote control sends it, but without its endless retries."""
@@ -115,17 +115,17 @@ class CeleryDispatcher:
                     serializer=mailbox.serializer,
                 )
 
-    def look(self) -> ServerGeneration | None:
+    def query_epoch(self) -> ServerEpoch | None:
         """The run id of its Redis, beside the one that was accepted last."""
         with self._broker() as channel:
             if not is_redis(channel):
                 return None
             client = client_of(channel)
             server: Any = client.info("server")
-            marker: Any = client.get(prefixed(channel, GENERATION_OF_BROKER)) or b""
+            marker: Any = client.get(prefixed(channel, EPOCH_OF_BROKER)) or b""
         name = str(server.get("run_id", "unnamed"))
-        accepted, _, floor = marker.decode().partition(":")
-        return ServerGeneration(name, accepted == name, int(floor or 0))
+        accepted, _, watermark = marker.decode().partition(":")
+        return ServerEpoch(name, accepted == name, int(watermark or 0))
 
     def mark(self) -> dict[str, Any]:
         """The mark is written once, by whoever looks first; it goes when the queues go."""
@@ -142,12 +142,12 @@ class CeleryDispatcher:
             taken = prefixed(channel, channel._q_for_pri(SAMPLE_QUEUE, 0))
             return known | {"prefix": channel.global_keyprefix, "list": taken, "mark": mark.decode()}
 
-    def accept(self, name: str, floor: int) -> None:
+    def accept(self, name: str, watermark: int) -> None:
         """A marker beside the queues: it goes when they go."""
         with self._broker() as channel:
-            client_of(channel).set(prefixed(channel, GENERATION_OF_BROKER), f"{name}:{floor}")
+            client_of(channel).set(prefixed(channel, EPOCH_OF_BROKER), f"{name}:{watermark}")
 
-    def _push(self, channel: Any, runs: Sequence[ReleasedRun]) -> None:
+    def _push(self, channel: Any, runs: Sequence[DispatchedRun]) -> None:
         pending: dict[str, list[bytes]] = {}
         tags = os.urandom(_TAG_BYTES * len(runs)).hex()
         for n, run in enumerate(runs):
@@ -160,7 +160,7 @@ class CeleryDispatcher:
                     pipe.lpush(prefixed(channel, key), *part)
             pipe.execute()
 
-    def _template(self, channel: Any, run: ReleasedRun) -> Template:
+    def _template(self, channel: Any, run: DispatchedRun) -> Template:
         kind = (run.task, run.queue, run.timeout)
         template = self._templates.get(kind)
         if template is None:
@@ -169,7 +169,7 @@ class CeleryDispatcher:
             template = self._templates[kind] = record_template(self._app, channel, run)
         return template
 
-    def _send(self, channel: Any, runs: Sequence[ReleasedRun]) -> None:
+    def _send(self, channel: Any, runs: Sequence[DispatchedRun]) -> None:
         producer: Any = self._app.amqp.Producer(channel, auto_declare=False)
         with producer.batch():
             for run in runs:

@@ -50,7 +50,7 @@ class RedisInbox:
         with redis_errors():
             self._client.xadd(INBOX, fields)
 
-    def bury(self, entry_id: str, fields: Mapping[str, str], reason: str) -> None:
+    def dead_letter(self, entry_id: str, fields: Mapping[str, str], reason: str) -> None:
         """The newest malformed entries are kept, each cut to 64 KiB: ten thousand of them, or fewer large ones."""
         text = json.dumps(dict(fields), ensure_ascii=True)[:_DEAD_FIELDS]
         dead: Any = {"entry_id": entry_id, "reason": _storable(reason)[:_DEAD_REASON], "fields": text}

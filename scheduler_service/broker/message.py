@@ -32,7 +32,7 @@ from itinerary.protocol.wire import (
     HEADER_TRACE,
     PROTOCOL,
 )
-from scheduler_service.core.model import ReleasedRun
+from scheduler_service.core.model import DispatchedRun
 
 _Holes: TypeAlias = Callable[[Mapping[str, bytes]], tuple[bytes, ...]]
 _HARD_AFTER_SOFT: Final = 10.0
@@ -50,7 +50,7 @@ class SendOptions:
     soft_limit: float | None
 
     @classmethod
-    def of(cls, run: ReleasedRun) -> "SendOptions":
+    def of(cls, run: DispatchedRun) -> "SendOptions":
         """The kind of this run."""
         return cls(run.task, run.queue, None if run.timeout is None else run.timeout / SECOND)
 
@@ -59,7 +59,7 @@ class SendOptions:
         """A task that ignores its soft limit is killed ten seconds later."""
         return None if self.soft_limit is None else self.soft_limit + _HARD_AFTER_SOFT
 
-    def send(self, app: Celery, producer: Any, run: ReleasedRun) -> None:
+    def send(self, app: Celery, producer: Any, run: DispatchedRun) -> None:
         """Send the run by Celery's own means, through `producer`."""
         celery: Any = app  # its published types know whole seconds only
         args, kwargs = careful(run.args, run.kwargs, json.dumps([list(run.args), dict(run.kwargs)]))
@@ -81,7 +81,7 @@ class SendOptions:
         )
 
 
-def headers_of(run: ReleasedRun) -> dict[str, Any]:
+def headers_of(run: DispatchedRun) -> dict[str, Any]:
     """Our headers of this run; that of the protocol is every run's."""
     due_at = format_instant(run.due_at)
     headers = {
@@ -107,7 +107,7 @@ class Template:
     pattern: bytes
     holes: _Holes
 
-    def fill(self, run: ReleasedRun, delivery_tag: str) -> bytes:
+    def fill(self, run: DispatchedRun, delivery_tag: str) -> bytes:
         """The message of another run of the same kind; no other message may have this tag."""
         return self.pattern % self.holes(
             {
@@ -148,7 +148,7 @@ def _shown(value: Sequence[Any] | Mapping[str, Any]) -> str:
 _NO_ARGUMENTS: Final = _arguments((), {})
 
 
-def record_template(app: Celery, channel: Any, run: ReleasedRun) -> Template:
+def record_template(app: Celery, channel: Any, run: DispatchedRun) -> Template:
     """Let Celery and kombu send `run` over this Redis channel, up to the one command that they would give Redis."""
     producer: Any = app.amqp.Producer(channel, auto_declare=False)
     recorder = _Recorder()

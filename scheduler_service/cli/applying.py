@@ -103,7 +103,7 @@ class JobsToApply:
 
 def carry_out(client: "Client", wanted: JobsToApply, *, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Plan, show, ask and apply; what was shown is what is applied, or nothing is."""
-    from scheduler_service.cli.output import print_json, say
+    from scheduler_service.cli.output import print_json, print_message
     from scheduler_service.cli.plans import print_plan
 
     plan = wanted.plan(client)
@@ -121,7 +121,7 @@ def carry_out(client: "Client", wanted: JobsToApply, *, dry_run: bool, yes: bool
     if as_json:
         print_json(done)
     else:
-        say("applied")
+        print_message("applied")
 
 
 def _refuse_anothers(plan: dict[str, Any]) -> None:

@@ -57,12 +57,12 @@ class BeatPlace:
     timezone: str | None = None
     only_config: bool = False
 
-    def read(self, now: int, words: str) -> BeatSource:
-        """Read it; `words` is the command that reads, for messages."""
+    def read(self, now: int, text: str) -> BeatSource:
+        """Read it; `text` is the command that reads, for messages."""
         if self.database is not None and self.redbeat is not None:
             raise BadValue("--from-redbeat", self.redbeat, "name one source: --from-database or --from-redbeat")
         if self.database is None and self.redbeat is None:
-            return self._of_config(words)
+            return self._of_config(text)
         app, known, notes = self._app()
         if self.database is not None:
             from scheduler_service.migrating.django_beat import NOTES, place_of, read_django_beat
@@ -78,7 +78,7 @@ class BeatPlace:
         place = redbeat.place_of(self.redbeat) + ("" if self.prefix == redbeat.PREFIX else f"/{self.prefix}")
         return BeatSource(entries, app, known, notes, _owner("redbeat", place))
 
-    def _of_config(self, words: str) -> BeatSource:
+    def _of_config(self, text: str) -> BeatSource:
         from scheduler_service.migrating.beat import NOTES, entries_of, load_app
         from scheduler_service.migrating.beat_elsewhere import EMPTY, refuse_elsewhere
 
@@ -86,7 +86,7 @@ class BeatPlace:
             raise BadValue("MODULE:APP", None, "name your Celery app, or --from-database URL, or --from-redbeat URL")
         app = load_app(self.app)
         if not self.only_config:
-            refuse_elsewhere(app, self.app, words)
+            refuse_elsewhere(app, self.app, text)
         entries = entries_of(app)
         return BeatSource(entries, app, True, NOTES, f"beat:{self.app}", None if entries else EMPTY)
 

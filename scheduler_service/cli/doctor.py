@@ -148,17 +148,17 @@ def history(settings: Settings) -> str:
         before = horizon(needs, host_now(), settings.retention)
         too_old = 0 if before is None else store.count(Past.RUNS, before, _MOST_COUNTED)
     last = "none ended so far" if swept.ended_at is None else f"the last ended {relative(swept.ended_at, needs.now)}"
-    words = f"{kept}; {too_old:,}{'+' if too_old == _MOST_COUNTED else ''} are older; sweeps: {last}"
+    text = f"{kept}; {too_old:,}{'+' if too_old == _MOST_COUNTED else ''} are older; sweeps: {last}"
     is_behind = before is not None and (swept.pruned_until or 0) < before - DAY
     if is_behind and too_old == _MOST_COUNTED and (swept.ended_at or 0) < needs.now - HOUR:
-        raise NotWell(words)
-    return words
+        raise NotWell(text)
+    return text
 
 
 def _redis(settings: Settings) -> str:
-    told = _ask_redis(settings, "info", "server")
-    version = str(told.get("redis_version", "0"))
-    own = f"{told['server_name']} {told['valkey_version']}, as Redis " if told.get("valkey_version") else "version "
+    names = _ask_redis(settings, "info", "server")
+    version = str(names.get("redis_version", "0"))
+    own = f"{names['server_name']} {names['valkey_version']}, as Redis " if names.get("valkey_version") else "version "
     where = f"{shown_url(settings.redis_url)}, {own}{version}"
     if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < _OLDEST_REDIS:
         raise NotWell(f"{where} is too old: 6.2 or later is needed")
@@ -230,12 +230,12 @@ def _zone_rules(settings: Settings) -> str:
     with opened(settings) as database:
         lease = SqlLeaseStore(database).peek(0)
     if lease is None or not lease.live or lease.zone_rules is None:
-        return own.words
+        return own.text
     if lease.zone_rules != own.version:
-        raise NotWell(f"{own.words} here, but the leader plans by {lease.zone_rules}")
+        raise NotWell(f"{own.text} here, but the leader plans by {lease.zone_rules}")
     if lease.standby_zone_rules is not None:
         raise NotWell(f"the leader plans by {lease.zone_rules}, a standby has {lease.standby_zone_rules}")
-    return f"{own.words}, as the leader plans by"
+    return f"{own.text}, as the leader plans by"
 
 
 def _workers(settings: Settings) -> str:
@@ -265,9 +265,9 @@ def _notices(settings: Settings) -> str:
         backlog = SqlOutbox(database).backlog()
     if backlog.dead:
         raise NotWell(f"{backlog.dead} given up, the last for {backlog.last_dead}")
-    told = ", ".join(target.name for target in targets_of(settings))
+    names = ", ".join(target.name for target in targets_of(settings))
     failing = f", the last try failed, {backlog.last_failed}" if backlog.last_failed else ""
-    return f"{told} told; {backlog.waiting} to be delivered{failing}"
+    return f"{names} told; {backlog.waiting} to be delivered{failing}"
 
 
 def _statistics(settings: Settings) -> Any:

@@ -30,7 +30,7 @@ def enqueue(
     as_json: Json = False,
 ) -> None:
     """Run a task once, now or later."""
-    from scheduler_service.cli.output import print_json, say
+    from scheduler_service.cli.output import print_json, print_message
 
     if at is not None and wait_for is not None:
         raise BadValue("--in", wait_for, "give --at or --in, not both")
@@ -54,7 +54,7 @@ def enqueue(
         print_json(run)
     else:
         outcome = _outcome(run)
-        say(f"{run['run_id']} {run['state']}{f': {outcome}' if outcome else ''}")
+        print_message(f"{run['run_id']} {run['state']}{f': {outcome}' if outcome else ''}")
     if wait and run["state"] != "completed":
         sys.exit(1)
 

@@ -38,7 +38,7 @@ def found(name: str, check: Callable[[], str], remedy: str, *rests_on: Finding) 
     try:
         return Finding(name, True, check())
     except ItineraryError as exc:
-        said = str(exc)
-        return Finding(name, False, said if "itinerary migrate" in said else f"{said}; {remedy}")
+        message = str(exc)
+        return Finding(name, False, message if "itinerary migrate" in message else f"{message}; {remedy}")
     except HTTPException as exc:  # what the API would answer
         return Finding(name, False, f"{exc.detail}; {remedy}")

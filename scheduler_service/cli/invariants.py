@@ -31,9 +31,9 @@ def judge(settings: Settings, record: Path | None, since: Instant | None, *, as_
         for finding in findings(database, log, since):
             found += 1
             if as_json:
-                print(json.dumps({"rule": finding.rule, "subject": finding.subject, "words": finding.words}))
+                print(json.dumps({"rule": finding.rule, "subject": finding.subject, "words": finding.message}))
             else:
-                print(escaped(f"{finding.rule:13}  {finding.subject}  {finding.words}"))
+                print(escaped(f"{finding.rule:13}  {finding.subject}  {finding.message}"))
     if found:
         print(f"itinerary: {found} violations", file=sys.stderr)
     elif not as_json:

@@ -38,13 +38,13 @@ def check_jobs(database: Database, longest_s: float = _LONGEST_S) -> str:
                 refused[row.job_id] = str(error)
         seen, rows = seen + len(found), len(found) == _PAGE
         after = found[-1].job_id if found else after
-    words = f"{'the first ' if rows else ''}{seen:,} read"
+    text = f"{'the first ' if rows else ''}{seen:,} read"
     for field, job_ids in sorted(unknown.items()):
-        words += f"; {field} of {_named(job_ids)} is of a newer release: kept, and without effect"
+        text += f"; {field} of {_named(job_ids)} is of a newer release: kept, and without effect"
     if refused:
         first = next(iter(refused))
-        raise JobsRefused(f"{words}; not planned: {_named(list(refused))}, since {first} is refused: {refused[first]}")
-    return words
+        raise JobsRefused(f"{text}; not planned: {_named(list(refused))}, since {first} is refused: {refused[first]}")
+    return text
 
 
 def _named(job_ids: list[str]) -> str:

@@ -33,7 +33,7 @@ def list_jobs(
     as_json: Json = False,
 ) -> None:
     """Jobs by their id, with their next and last run."""
-    from scheduler_service.cli.output import none_found, print_json, print_table, say_more
+    from scheduler_service.cli.output import none_found, print_json, print_more, print_table
 
     with open_client() as client:
         if everything:
@@ -49,7 +49,7 @@ def list_jobs(
         return
     rows = [
         (
-            job["job_id"], _schedule_words(job["schedule"]), _next(job), _last(job["last_run"]), job["queue"],
+            job["job_id"], _schedule_text(job["schedule"]), _next(job), _last(job["last_run"]), job["queue"],
             job["task"], job["title"],
         )
         for job in page["items"]
@@ -58,7 +58,7 @@ def list_jobs(
     filtered = (tag, text, paused, source) != (None,) * 4
     empty = none_found("jobs", filtered=filtered, add="itinerary jobs add JOB_ID TASK --every 1h")
     print_table(columns, rows, empty, whole=("job",), spare=("title", "task", "queue"))
-    say_more(len(rows), page, "jobs")
+    print_more(len(rows), page, "jobs")
 
 
 @jobs.command("show")
@@ -97,7 +97,7 @@ def add(
     """Make a job; it must not exist yet."""
     body = {**options.fields_of({**locals(), "task": task or named}), "job_id": job_id}
     with open_client() as client:
-        _tell(client.create_job(body), as_json, "made")
+        _print_job(client.create_job(body), as_json, "made")
 
 
 @jobs.command("edit")
@@ -121,7 +121,7 @@ def edit(
     if not change:
         raise typer.BadParameter("name what is to change")
     with open_client() as client:
-        _tell(client.patch_job(job_id, change), as_json, "changed")
+        _print_job(client.patch_job(job_id, change), as_json, "changed")
 
 
 @jobs.command("pause")
@@ -140,7 +140,7 @@ def pause(
     with open_client() as client:
         each(
             job_ids, lambda job_id: client.pause_job(job_id, reason, end, waiting=waiting), as_json,
-            lambda _, job: _say(job, "paused"),
+            lambda _, job: _print_change(job, "paused"),
         )  # fmt: skip
 
 
@@ -148,7 +148,7 @@ def pause(
 def resume(job_ids: JobIds, as_json: Json = False) -> None:
     """Let paused jobs go on."""
     with open_client() as client:
-        each(job_ids, client.resume_job, as_json, lambda _, job: _say(job, "resumed"))
+        each(job_ids, client.resume_job, as_json, lambda _, job: _print_change(job, "resumed"))
 
 
 @jobs.command("trigger")
@@ -160,14 +160,14 @@ def trigger(
     as_json: Json = False,
 ) -> None:
     """Run a job now, beside its schedule."""
-    from scheduler_service.cli.output import print_json, say
+    from scheduler_service.cli.output import print_json, print_message
 
     with open_client() as client:
         run = client.trigger(job_id, json_value(kwargs, "--kwargs"), overlap, idempotency_key=key)
     if as_json:
         print_json(run)
     else:
-        say(f"{run['run_id']} {run['state']}")
+        print_message(f"{run['run_id']} {run['state']}")
 
 
 @jobs.command("backfill")
@@ -185,11 +185,11 @@ def backfill(
 
     window = (instant_text(start, "--from") or "", instant_text(end, "--to") or "")
     with open_client() as client:
-        said = client.backfill(job_id, *window, overlap, dry_run=dry_run, idempotency_key=key)
+        answer = client.backfill(job_id, *window, overlap, dry_run=dry_run, idempotency_key=key)
     if as_json:
-        print_json(said)
+        print_json(answer)
     else:
-        print_backfill(said)
+        print_backfill(answer)
 
 
 @jobs.command("delete")
@@ -198,7 +198,7 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; in a pipe nobody is asked.")] = False,
 ) -> None:
     """Delete a job; its history stays. On a terminal it asks first."""
-    from scheduler_service.cli.output import say
+    from scheduler_service.cli.output import print_message
     from scheduler_service.observability.logs import escaped
 
     with open_client() as client:
@@ -206,7 +206,7 @@ def delete(
             known = client.job(job_id)  # a wrong name is told before anything is asked
             typer.confirm(escaped(f"Delete {job_id} (task {known['task']})? Its history stays."), abort=True)
         client.delete_job(job_id)
-    say(f"{job_id} deleted")
+    print_message(f"{job_id} deleted")
 
 
 @jobs.command("preview")
@@ -217,39 +217,39 @@ def preview(
     as_json: Json = False,
 ) -> None:
     """When a job would run next."""
-    from scheduler_service.cli.output import print_json, print_table, say, when
+    from scheduler_service.cli.output import print_json, print_message, print_table, when
 
     with open_client() as client:
         seen = client.preview_job(job_id, count, instant_text(start, "--from"))
     if as_json:
         print_json(seen)
         return
-    say(seen["text"])
+    print_message(seen["text"])
     for warning in seen["warnings"]:
-        say(f"mind: {warning}")
+        print_message(f"mind: {warning}")
     rows = [(when(o["at"]), o["local"], o["offset"], o["dst"]) for o in seen["occurrences"]]
     print_table(["your clock", "the job's clock", "offset", "note"], rows, "it has no further run")
 
 
-def _schedule_words(schedule: dict[str, Any]) -> str:
+def _schedule_text(schedule: dict[str, Any]) -> str:
     """The schedule in short; `jobs preview` says it in words."""
     match schedule["kind"]:
         case "cron":
-            words = str(schedule["expr"])
+            text = str(schedule["expr"])
         case "hourly":
-            words = f"hourly at :{schedule['minute']:02d}"
+            text = f"hourly at :{schedule['minute']:02d}"
         case "interval":
             offset = schedule.get("offset")
-            words = f"every {schedule['every']}" + (f" + {offset}" if offset and offset != "0s" else "")
-            words += ", balanced" if schedule.get("balanced") else ""
+            text = f"every {schedule['every']}" + (f" + {offset}" if offset and offset != "0s" else "")
+            text += ", balanced" if schedule.get("balanced") else ""
         case "calendar":
-            words = f"every {schedule['every']} {schedule['unit']} at {', '.join(schedule['at'])}"
+            text = f"every {schedule['every']} {schedule['unit']} at {', '.join(schedule['at'])}"
         case "once":
-            words = f"once, {schedule['at']}"
+            text = f"once, {schedule['at']}"
         case newer:  # of a service newer than this program
-            words = str(newer)
+            text = str(newer)
     zone = schedule.get("timezone", "UTC")
-    return words if zone == "UTC" else f"{words} {zone}"
+    return text if zone == "UTC" else f"{text} {zone}"
 
 
 def _next(job: dict[str, Any]) -> str | None:
@@ -266,17 +266,17 @@ def _last(run: dict[str, Any] | None) -> str | None:
     return None if run is None else f"{run['state']} {near(run['finished_at'] or run['scheduled_at'])}"
 
 
-def _tell(job: dict[str, Any], as_json: bool, done: str) -> None:
+def _print_job(job: dict[str, Any], as_json: bool, done: str) -> None:
     from scheduler_service.cli.output import print_json
 
     if as_json:
         print_json(job)
     else:
-        _say(job, done)
+        _print_change(job, done)
 
 
-def _say(job: dict[str, Any], done: str) -> None:
-    from scheduler_service.cli.output import say, when
+def _print_change(job: dict[str, Any], done: str) -> None:
+    from scheduler_service.cli.output import print_message, when
 
     upcoming = job.get("next_runs") or []
     if upcoming:
@@ -286,6 +286,6 @@ def _say(job: dict[str, Any], done: str) -> None:
     else:
         balanced = job["schedule"].get("balanced")
         coming = f"next run {'to be placed by the scheduler in a moment' if balanced else 'never'}"
-    say(f"{job['job_id']} {done}, version {job['version']}; {coming}")
+    print_message(f"{job['job_id']} {done}, version {job['version']}; {coming}")
     for warning in () if done in ("paused", "resumed") else job.get("warnings") or ():
-        say(f"mind: {warning}")
+        print_message(f"mind: {warning}")

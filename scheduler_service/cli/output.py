@@ -118,7 +118,7 @@ def _print_folded(text: Text, label: Text) -> None:
         label = Text(" " * label.cell_len)
 
 
-def say_more(shown: int, page: Mapping[str, Any], what: str) -> None:
+def print_more(shown: int, page: Mapping[str, Any], what: str) -> None:
     """On stderr, where a list goes on: `30 of 4,916 runs; --all lists all`."""
     if page["next_cursor"] is None:
         return
@@ -145,8 +145,8 @@ def when(text: str | None) -> str | None:
     if text is None:
         return None
     moment = datetime.fromisoformat(text)
-    words = relative(from_datetime(moment), from_datetime(datetime.now(UTC)))
-    return f"{moment.astimezone():%Y-%m-%d %H:%M:%S %Z} ({words})"
+    wording = relative(from_datetime(moment), from_datetime(datetime.now(UTC)))
+    return f"{moment.astimezone():%Y-%m-%d %H:%M:%S %Z} ({wording})"
 
 
 def near(text: str | None) -> str | None:
@@ -163,6 +163,6 @@ def took(start: str | None, end: str | None) -> str | None:
     return f"{(datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds():.2f} s"
 
 
-def say(message: str) -> None:
+def print_message(message: str) -> None:
     """One line about what was done."""
     print(escaped(message))

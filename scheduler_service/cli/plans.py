@@ -36,23 +36,23 @@ def print_plan(plan: dict[str, Any]) -> None:
     out.print(plain(_count(plan)))
 
 
-def schedule_words(job: dict[str, Any]) -> str:
+def schedule_text(job: dict[str, Any]) -> str:
     """The job's schedule in a sentence; its JSON where this program does not understand it."""
     try:
-        schedule = parse_schedule(job["schedule"], job_id=job["job_id"], made_at=0).schedule
+        schedule = parse_schedule(job["schedule"], job_id=job["job_id"], created_at=0).schedule
     except ItineraryError:
         return json.dumps(job["schedule"])
-    words = describe(schedule)
+    message = describe(schedule)
     counted = job["schedule"].get("anchor") or job["schedule"].get("start")
-    return words if counted else _COUNTED.sub("", words)
+    return message if counted else _COUNTED.sub("", message)
 
 
 def _in_short(job: dict[str, Any]) -> str:
-    return f"{job['task']}: {schedule_words(job)}"
+    return f"{job['task']}: {schedule_text(job)}"
 
 
-def _line(sign: str, job_id: str, words: str) -> Text:
-    return Text.assemble((f"{sign} {job_id}", _STYLES[sign]), "  ", plain(words))
+def _line(sign: str, job_id: str, message: str) -> Text:
+    return Text.assemble((f"{sign} {job_id}", _STYLES[sign]), "  ", plain(message))
 
 
 def _field(change: dict[str, Any]) -> Text:
@@ -66,6 +66,6 @@ def _shown(value: Any) -> str:
 
 def _count(plan: dict[str, Any]) -> str:
     counts = [(len(plan[name]), name) for name in ("added", "changed", "removed")]
-    said = ", ".join(f"{count} {name}" for count, name in counts if count) or "nothing to change"
+    message = ", ".join(f"{count} {name}" for count, name in counts if count) or "nothing to change"
     owner = f"{plan['source']}: " if plan["source"] else ""
-    return f"{owner}{said}, {plan['unchanged']} as they are"
+    return f"{owner}{message}, {plan['unchanged']} as they are"

@@ -67,10 +67,10 @@ def worker(
 ) -> None:
     """Run a Celery worker: the built-in tasks, or your own app's. What is not known here goes on to Celery."""
     _settings(logs=False)
-    words = [*_option("--app", app), *_option("-c", concurrency), *_option("-Q", queues), *context.args]
+    arguments = [*_option("--app", app), *_option("-c", concurrency), *_option("-Q", queues), *context.args]
     # What a task prints is passed on at once, in a pipe too.
     # -P: the working directory may have a package of the same name as one of ours.
-    _become([sys.executable, "-P", "-m", "itinerary", *words], {"PYTHONUNBUFFERED": "1", **os.environ})
+    _become([sys.executable, "-P", "-m", "itinerary", *arguments], {"PYTHONUNBUFFERED": "1", **os.environ})
 
 
 def flower(port: Port = None) -> None:
@@ -94,8 +94,8 @@ def migrate(
     if to == "base":
         raise BadValue("--to", to, "that would drop every table; name a version, such as 0006")
     settings.data_dir.mkdir(parents=True, exist_ok=True)
-    with spinner("migrating") as say:
-        tell = say if shown() else lambda line: print(line, flush=True)  # into a job's log
+    with spinner("migrating") as report:
+        tell = report if shown() else lambda line: print(line, flush=True)  # into a job's log
         if to is None:
             upgrade(settings.leader_database_url, tell)
         else:

@@ -13,7 +13,7 @@ from scheduler_service.cli.applying import apply, export
 from scheduler_service.cli.connect import remedy
 from scheduler_service.cli.enqueueing import enqueue
 from scheduler_service.cli.jobs import jobs
-from scheduler_service.cli.moving import import_beat, import_crontab, shadow
+from scheduler_service.cli.migrating import import_beat, import_crontab, shadow
 from scheduler_service.cli.notify import notify
 from scheduler_service.cli.processes import api, doctor, flower, leader, migrate, up, worker
 from scheduler_service.cli.pruning import prune
@@ -116,9 +116,9 @@ def _read_as_utf8(word: str) -> str:
 
 def _usage(exc: typer.TyperException) -> str:
     """What is wrong with the command line, and where its help is; empty where the help was printed already."""
-    said = exc.format_message().strip()
+    text = exc.format_message().strip()
     context = getattr(exc, "ctx", None)
-    return f"{said.rstrip('.')}; see {context.command_path} --help" if said and context is not None else said
+    return f"{text.rstrip('.')}; see {context.command_path} --help" if text and context is not None else text
 
 
 def _end(message: str, status: int) -> NoReturn:

@@ -15,24 +15,24 @@ def shown() -> bool:
 
 
 @contextmanager
-def spinner(words: str) -> Iterator[Callable[[str], None]]:
+def spinner(title: str) -> Iterator[Callable[[str], None]]:
     """A spinner with the time that has passed, while the block runs; call what it gives to change the words."""
     if not shown():
-        yield lambda _words: None
+        yield lambda _title: None
         return
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True, markup=False), transient=True) as progress:
-        task = progress.add_task(words, total=None)
+        task = progress.add_task(title, total=None)
         yield lambda new: progress.update(task, description=new)
 
 
-def counted(items: Iterable[T], words: str) -> Iterator[T]:
+def counted(items: Iterable[T], title: str) -> Iterator[T]:
     """The items, with how many there were so far."""
-    with spinner(words) as say:
+    with spinner(title) as report:
         for number, item in enumerate(items, start=1):
             if number % 100 == 0:
-                say(f"{words}: {number}")
+                report(f"{title}: {number}")
             yield item

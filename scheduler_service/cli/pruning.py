@@ -43,7 +43,7 @@ def prune(older_than: OlderThan = None, dry_run: DryRun = False, as_json: Json =
         return True
 
     gone: Counter[Past] = Counter()
-    with opened(settings, HISTORY_BOUNDS) as database, spinner("pruning") as say:
+    with opened(settings, HISTORY_BOUNDS) as database, spinner("pruning") as report:
         check_schema(database)
         store = SqlPruning(database)
         before = (next_horizon if older_than is None else horizon)(store.needs(), host_now(), kept)
@@ -52,7 +52,7 @@ def prune(older_than: OlderThan = None, dry_run: DryRun = False, as_json: Json =
         elif before is not None:
             for past, rows in sweep(store, None, before, kept, rested):
                 gone[past] += rows
-                say(f"{gone.total():,} rows deleted")
+                report(f"{gone.total():,} rows deleted")
     if as_json:
         shown = None if before is None else format_instant(before)
         print_json({"before": shown, "dry_run": dry_run, "rows": {past.value: gone[past] for past in Past}})

@@ -21,12 +21,12 @@ def check_queues(database: Database, statistics: Mapping[str, Any]) -> str:
     orphans = sorted({*jobs, *waiting} - served)
     if orphans:
         more = f" and {len(orphans) - _SHOWN} more" if len(orphans) > _SHOWN else ""
-        named = ", ".join(_words(name, jobs.get(name, 0), waiting.get(name, 0)) for name in orphans[:_SHOWN])
+        named = ", ".join(_text(name, jobs.get(name, 0), waiting.get(name, 0)) for name in orphans[:_SHOWN])
         raise NotWell(f"no living worker listens on {named}{more}")
     return f"{len(served)} with a living worker, none with jobs or runs and without one"
 
 
-def _words(name: str, jobs: int, waiting: int) -> str:
+def _text(name: str, jobs: int, waiting: int) -> str:
     counts = [
         f"{count:,} {what if count != 1 else what[:-1]}" for count, what in ((jobs, "jobs"), (waiting, "runs")) if count
     ]

@@ -45,7 +45,7 @@ def audit(
     as_json: Json = False,
 ) -> None:
     """Who changed what, newest first."""
-    from scheduler_service.cli.output import print_json, print_table, say_more, when
+    from scheduler_service.cli.output import print_json, print_more, print_table, when
 
     times = {"since": instant_text(since, "--since"), "until": instant_text(until, "--until")}
     with open_client() as client:
@@ -62,7 +62,7 @@ def audit(
     print_table(
         ["at", "by", "role", "what", "of", "change"], rows, "nothing was changed", whole=("of",), spare=("role",)
     )
-    say_more(len(rows), page, "changes")
+    print_more(len(rows), page, "changes")
 
 
 def _check_subject(client: "Client", subject: str) -> None:
@@ -96,9 +96,9 @@ def _print(explained: dict[str, Any], as_json: bool) -> None:
         lines.append(plain(f"- {because['words']}"))
         if because["row"] is not None:
             lines.append(Text.assemble("    ", (_row_name(because["row"]), "dim")))
-    for name, words in (("nearest_before", "before it"), ("nearest_after", "after it")):
+    for name, text in (("nearest_before", "before it"), ("nearest_after", "after it")):
         if explained[name] is not None:
-            lines.append(plain(f"  {words}: {when(explained[name])}"))
+            lines.append(plain(f"  {text}: {when(explained[name])}"))
     print_lines(lines)
 
 

@@ -44,7 +44,7 @@ def list_runs(
     as_json: Json = False,
 ) -> None:
     """Runs, newest first; of those that failed, why."""
-    from scheduler_service.cli.output import print_json, say_more
+    from scheduler_service.cli.output import print_json, print_more
 
     times = {"since": instant_text(since, "--since"), "until": instant_text(until, "--until")}
     with open_client() as client:
@@ -60,7 +60,7 @@ def list_runs(
         print_json(page)
     else:
         _print_runs(page["items"], filtered=any(one is not None for one in (job, state, queue, since, until)))
-        say_more(len(page["items"]), page, "runs")
+        print_more(len(page["items"]), page, "runs")
 
 
 @runs.command("show")
@@ -73,12 +73,12 @@ def show(run_id: RunId, as_json: Json = False) -> None:
 @runs.command("cancel")
 def cancel(run_ids: RunIds, as_json: Json = False) -> None:
     """Ask that runs never start, or stop."""
-    from scheduler_service.cli.output import say
+    from scheduler_service.cli.output import print_message
 
     with open_client() as client:
         each(
             run_ids, client.cancel, as_json,
-            lambda run_id, run: say(
+            lambda run_id, run: print_message(
                 f"{run_id} is {run['state']}" + (", cancel requested" if run["cancel_requested_at"] else "")
             ),
         )  # fmt: skip
@@ -87,14 +87,14 @@ def cancel(run_ids: RunIds, as_json: Json = False) -> None:
 @runs.command("retry")
 def retry(run_ids: RunIds, key: Key = None, as_json: Json = False) -> None:
     """Run the tasks of final runs again, each as a new run."""
-    from scheduler_service.cli.output import say
+    from scheduler_service.cli.output import print_message
 
     def again(run_id: str) -> dict[str, Any]:
         own = key if key is None or len(run_ids) == 1 else f"{key} {run_id}"
         return client.retry(run_id, idempotency_key=own)
 
     with open_client() as client:
-        each(run_ids, again, as_json, lambda run_id, run: say(f"{run['run_id']} runs {run_id} again"))
+        each(run_ids, again, as_json, lambda run_id, run: print_message(f"{run['run_id']} runs {run_id} again"))
 
 
 @runs.command("watch")
@@ -106,23 +106,23 @@ def watch(
     as_json: Annotated[bool, typer.Option("--json", help="Print each run as a line of JSON.")] = False,
 ) -> None:
     """Print each change of state as it is seen; Ctrl-C ends it. Status 1 where the run did not complete."""
-    from scheduler_service.cli.output import say, when
+    from scheduler_service.cli.output import print_message, when
 
     with open_client() as client:
-        looks = _looks_at(client, run_id, every) if run_id else _looks(client, every, job_id=job, state=state)
+        polls = _polls_of(client, run_id, every) if run_id else _polls(client, every, job_id=job, state=state)
         last: dict[str, Any] = {}
-        for run in looks:
+        for run in polls:
             last = run
             if as_json:
                 print(json.dumps(run, ensure_ascii=False), flush=True)
                 continue
             shown_at = run["finished_at"] or run["started_at"] or run["pending_at"] or run["due_at"]
-            say(f"{run['state']:9} {run['run_id']}  {when(shown_at)}  {run['reason'] or ''}".rstrip())
+            print_message(f"{run['state']:9} {run['run_id']}  {when(shown_at)}  {run['reason'] or ''}".rstrip())
     if run_id and last.get("state") != "completed":
         sys.exit(1)
 
 
-def _looks_at(client: "Client", run_id: str, every: float) -> Iterator[dict[str, Any]]:
+def _polls_of(client: "Client", run_id: str, every: float) -> Iterator[dict[str, Any]]:
     """The run each time that its state or attempt changed, until it is final."""
     from itinerary.client.sync import FINAL_STATES
 
@@ -137,7 +137,7 @@ def _looks_at(client: "Client", run_id: str, every: float) -> Iterator[dict[str,
         time.sleep(every)
 
 
-def _looks(client: "Client", every: float, **filters: Any) -> Iterator[dict[str, Any]]:
+def _polls(client: "Client", every: float, **filters: Any) -> Iterator[dict[str, Any]]:
     """Every run among the newest hundred, up to a minute ahead, whose state changed since the last look, oldest first.
 
     What is asked for further ahead would hide what goes on.
@@ -157,7 +157,7 @@ def _print_runs(items: list[dict[str, Any]], *, filtered: bool) -> None:
     rows = [
         (
             run["run_id"], state(run["state"]), run["attempt"], when(run["scheduled_at"]),
-            took(run["started_at"], run["finished_at"]), run["worker"], why_words(run),
+            took(run["started_at"], run["finished_at"]), run["worker"], why_text(run),
         )
         for run in items
     ]  # fmt: skip
@@ -166,12 +166,12 @@ def _print_runs(items: list[dict[str, Any]], *, filtered: bool) -> None:
     print_table(columns, rows, empty, whole=("run",), spare=("worker", "attempt", "took"))
 
 
-def why_words(run: dict[str, Any]) -> str | None:
+def why_text(run: dict[str, Any]) -> str | None:
     """In a line: its reason, else the first line of its error."""
     error = run["error"] or {}
     first_line = next(iter(str(error.get("message") or "").splitlines()), "")
-    said = ": ".join(filter(None, (error.get("type"), first_line[:_SHOWN])))
-    return run["reason"] or said or None
+    message = ": ".join(filter(None, (error.get("type"), first_line[:_SHOWN])))
+    return run["reason"] or message or None
 
 
 def _print_run(run: dict[str, Any], as_json: bool) -> None:
@@ -187,8 +187,8 @@ def _print_run(run: dict[str, Any], as_json: bool) -> None:
     for attempt in attempts:
         what = (attempt["error"] or {}).get("message") or attempt["reason"]
         late = attempt.get("late_reports")
-        words = f"{attempt['outcome']}{f': {what}' if what else ''}"
+        text = f"{attempt['outcome']}{f': {what}' if what else ''}"
         if late:
-            words += f"; {late['count']} late: {late['kind']} by {late['worker']}, {when(late['at'])}"
+            text += f"; {late['count']} late: {late['kind']} by {late['worker']}, {when(late['at'])}"
         if late or attempt is not attempts[-1]:
-            print_fields([(f"attempt {attempt['attempt']}", words)])
+            print_fields([(f"attempt {attempt['attempt']}", text)])

@@ -20,7 +20,7 @@ _HEAT: Final = "·▁▂▃▄▅▆▇█"
 @schedule.command("distribution")
 def distribution(as_json: Json = False) -> None:
     """The runs of the coming 24 hours, hour by hour in UTC, with their quarters."""
-    from scheduler_service.cli.output import print_json, say
+    from scheduler_service.cli.output import print_json, print_message
 
     with open_client() as client:
         seen = client.distribution()
@@ -29,11 +29,11 @@ def distribution(as_json: Json = False) -> None:
         return
     loads = [slot["job_count"] for slot in seen["slot_distribution"]]
     first = seen["window_start"]
-    say(f"Runs an hour, in UTC, from {first[:10]} {first[11:16]} on for {seen['window_hours']} hours")
+    print_message(f"Runs an hour, in UTC, from {first[:10]} {first[11:16]} on for {seen['window_hours']} hours")
     for line in bars(first, loads, plain=not _can_draw()):
-        say(line)
-    say(f"{seen['total_jobs']} jobs, {sum(loads)} runs; score {seen['distribution_score']:.2f} (1 is even)")
-    say(f"{seen['suggestion']}.")
+        print_message(line)
+    print_message(f"{seen['total_jobs']} jobs, {sum(loads)} runs; score {seen['distribution_score']:.2f} (1 is even)")
+    print_message(f"{seen['suggestion']}.")
 
 
 @schedule.command("rebalance")
@@ -100,37 +100,37 @@ def _can_draw() -> bool:
 
 
 def _print_preview(plan: dict[str, Any]) -> None:
-    from scheduler_service.cli.output import print_table, say, when
+    from scheduler_service.cli.output import print_message, print_table, when
 
     rows = [(move["job_id"], when(move["current_time"]), when(move["proposed_time"])) for move in plan["preview"]]
     print_table(["job", "next run", "would be"], rows, "nothing would be moved", whole=("job",))
     _say_skips(plan["skipped"])
-    say(
+    print_message(
         f"would move {plan['would_move']}, leave {plan['would_skip']}; "
         f"score {plan['current_score']:.2f} -> {plan['projected_score']:.2f}"
     )
     if plan["would_move"]:
-        say(f"carry it out within ten minutes: itinerary schedule rebalance --plan {plan['plan_id']}")
+        print_message(f"carry it out within ten minutes: itinerary schedule rebalance --plan {plan['plan_id']}")
 
 
 def _print_result(result: dict[str, Any]) -> None:
-    from scheduler_service.cli.output import print_table, say, when
+    from scheduler_service.cli.output import print_message, print_table, when
 
     rows = [(move["job_id"], when(move["old_time"]), when(move["new_time"])) for move in result["moved"]]
     print_table(["job", "next run was", "is now"], rows, "nothing was moved", whole=("job",))
     _say_skips(result["skipped"])
-    say(
+    print_message(
         f"moved {len(result['moved'])}, left {len(result['skipped'])}; "
         f"score {result['new_distribution_score']:.2f} (1 is even)"
     )
 
 
 def _say_skips(skips: list[dict[str, str]]) -> None:
-    from scheduler_service.cli.output import say
+    from scheduler_service.cli.output import print_message
 
     by_reason: dict[str, list[str]] = {}
     for skip in skips:
         by_reason.setdefault(skip["reason"], []).append(skip["job_id"])
     for reason, job_ids in by_reason.items():
         named = ", ".join(job_ids[:5]) + (f" and {len(job_ids) - 5} more" if len(job_ids) > 5 else "")
-        say(f"left ({reason.replace('_', ' ')}): {named}")
+        print_message(f"left ({reason.replace('_', ' ')}): {named}")

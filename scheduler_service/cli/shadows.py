@@ -7,64 +7,69 @@ from rich.text import Text
 
 from itinerary.protocol.instants import Instant, format_instant
 from scheduler_service.cli.output import console, plain, when
-from scheduler_service.cli.plans import schedule_words
+from scheduler_service.cli.plans import schedule_text
 from scheduler_service.core.contract.job_json import read_job
 from scheduler_service.core.schedules.schedule import upcoming
 from scheduler_service.migrating.comparing import Comparison
-from scheduler_service.migrating.converted import Moved
+from scheduler_service.migrating.converted import Converted
 
 _TIMES: Final = 3
 _DIFFERENCES_SHOWN: Final = 20
 
 
-def moved_body(moved: Moved, now: Instant) -> dict[str, Any]:
+def converted_body(converted: Converted, now: Instant) -> dict[str, Any]:
     """One entry as JSON."""
     return {
-        "name": moved.name,
-        "job": None if moved.body is None else dict(moved.body),
-        "next_runs": _next_times(moved, now),
-        "differences": list(moved.differences),
-        "refused": moved.refused,
-        "left_out": moved.left_out,
+        "name": converted.name,
+        "job": None if converted.body is None else dict(converted.body),
+        "next_runs": _next_times(converted, now),
+        "differences": list(converted.differences),
+        "refused": converted.refused,
+        "left_out": converted.left_out,
     }
 
 
-def print_moved(found: Sequence[Moved], notes: Sequence[str], now: Instant) -> None:
+def print_converted(found: Sequence[Converted], notes: Sequence[str], now: Instant) -> None:
     """Each entry in a few lines, what cannot be moved in red, and what is true of all at the end."""
     out = console()
-    for moved in found:
-        for line in _entry_lines(moved, now):
+    for converted in found:
+        for line in _entry_lines(converted, now):
             out.print(line, soft_wrap=True)
-    for note in notes if any(moved.body for moved in found) else ():
+    for note in notes if any(converted.body for converted in found) else ():
         out.print(plain(f"of all: {note}"), soft_wrap=True)
-    refused = sum(1 for moved in found if moved.refused)
-    idle = sum(1 for moved in found if moved.left_out and not moved.refused)
+    refused = sum(1 for converted in found if converted.refused)
+    idle = sum(1 for converted in found if converted.left_out and not converted.refused)
     more = f", {idle} {'is' if idle == 1 else 'are'} sent no more and left out" if idle else ""
     out.print(plain(f"{len(found) - refused - idle} can be moved, {refused} cannot{more}"))
 
 
-def _entry_lines(moved: Moved, now: Instant) -> list[Text]:
-    if moved.body is None:
+def _entry_lines(converted: Converted, now: Instant) -> list[Text]:
+    if converted.body is None:
         return [
-            Text.assemble(("x ", "bold red"), plain(moved.name), ("  cannot be moved: ", "red"), plain(moved.refused))
+            Text.assemble(
+                ("x ", "bold red"), plain(converted.name), ("  cannot be moved: ", "red"), plain(converted.refused)
+            )
         ]
-    if moved.left_out is not None:
-        return [Text.assemble(("- ", "dim"), plain(moved.name), ("  left out: ", "dim"), plain(moved.left_out))]
-    body = dict(moved.body)
-    times = ", ".join(str(when(text)) for text in _next_times(moved, now)) or "never"
+    if converted.left_out is not None:
+        return [Text.assemble(("- ", "dim"), plain(converted.name), ("  left out: ", "dim"), plain(converted.left_out))]
+    body = dict(converted.body)
+    times = ", ".join(str(when(text)) for text in _next_times(converted, now)) or "never"
     lines = [
-        Text.assemble((f"+ {body['job_id']}", "green"), "  ", plain(f"from {moved.name}")),
+        Text.assemble((f"+ {body['job_id']}", "green"), "  ", plain(f"from {converted.name}")),
         plain(f"    task      {body['task']} on queue {body.get('queue', 'default')}"),
-        plain(f"    schedule  {schedule_words(body)}"),
+        plain(f"    schedule  {schedule_text(body)}"),
         plain(f"    next      {times}"),
     ]
-    return [*lines, *(Text.assemble(("    differs   ", "yellow"), plain(told)) for told in moved.differences)]
+    return [
+        *lines,
+        *(Text.assemble(("    differs   ", "yellow"), plain(line_text)) for line_text in converted.differences),
+    ]
 
 
-def _next_times(moved: Moved, now: Instant) -> list[str]:
-    if moved.body is None:
+def _next_times(converted: Converted, now: Instant) -> list[str]:
+    if converted.body is None:
         return []
-    job, _ = read_job(moved.body, made_at=now)
+    job, _ = read_job(converted.body, created_at=now)
     return [format_instant(at) for at in upcoming(job.schedule, now, _TIMES, start_at=job.start_at, end_at=job.end_at)]
 
 
@@ -93,8 +98,8 @@ def print_shadow(lines: Sequence[dict[str, Any]], start: Instant, end: Instant) 
     for line in lines:
         out.print(_shadow_line(line), soft_wrap=True)
         for difference in line["differences"][:_DIFFERENCES_SHOWN]:
-            told = f"    only {difference['only']}: {when(difference['at'])}: {difference['why']}"
-            out.print(plain(told), soft_wrap=True)
+            line_text = f"    only {difference['only']}: {when(difference['at'])}: {difference['why']}"
+            out.print(plain(line_text), soft_wrap=True)
         more = len(line["differences"]) - _DIFFERENCES_SHOWN
         if more > 0:
             out.print(plain(f"    and {more} more; --json tells all"))
@@ -109,5 +114,5 @@ def _shadow_line(line: dict[str, Any]) -> Text:
         return Text.assemble(("- ", "dim"), plain(f"{line['name']}  left out: {line['left_out']}"))
     sign, style = ("~ ", "yellow") if line["differences"] else ("= ", "green")
     note = f"; {line['note']}" if line["note"] else ""
-    told = f"{line['name']}  {line['beat']} by beat, {line['itinerary']} here{note}"
-    return Text.assemble((sign, style), plain(told))
+    line_text = f"{line['name']}  {line['beat']} by beat, {line['itinerary']} here{note}"
+    return Text.assemble((sign, style), plain(line_text))

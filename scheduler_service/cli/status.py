@@ -28,9 +28,9 @@ def status(as_json: Json = False) -> None:
         print_fields(
             [
                 ("api", client.base_url),
-                ("leader", leader_words(seen)),
+                ("leader", leader_text(seen)),
                 *((name.replace("_", " "), value) for name, value in lines if name not in _IN_THE_SENTENCE),
-                ("processes", ", ".join(map(_process_words, processes))),
+                ("processes", ", ".join(map(_process_text, processes))),
             ]
         )
     for sentence in [*redis_warnings(seen), *zone_warnings(seen)]:
@@ -39,16 +39,16 @@ def status(as_json: Json = False) -> None:
         sys.exit(1)
 
 
-def leader_words(seen: dict[str, Any]) -> str:
+def leader_text(seen: dict[str, Any]) -> str:
     """Who leads and when it was last heard, or that nobody leads."""
     if seen["last_leader"] is None:
         return "nobody leads, and nobody ever did: start a leader with `itinerary leader`"
-    heard = _ago(seen["last_heard_at"])
+    last_seen = _ago(seen["last_heard_at"])
     if seen["leader"] is None:
-        return f"nobody leads; last: {seen['last_leader']}, heard {heard}"
+        return f"nobody leads; last: {seen['last_leader']}, heard {last_seen}"
     if not seen["leader_answers"]:
-        return f"{seen['leader']} holds the lease, last heard {heard}, but does not answer"
-    return f"{seen['leader']}, last heard {heard}"
+        return f"{seen['leader']} holds the lease, last heard {last_seen}, but does not answer"
+    return f"{seen['leader']}, last heard {last_seen}"
 
 
 def redis_warnings(seen: dict[str, Any]) -> list[str]:
@@ -95,6 +95,6 @@ def _processes(api_url: str) -> list[dict[str, Any]]:
     return [{"name": name, **part} for name, part in parts.items() if isinstance(part, dict)]
 
 
-def _process_words(part: dict[str, Any]) -> str:
-    words = part["name"] if part.get("pid") is None else f"{part['name']} pid {part['pid']}"
-    return words if part.get("state") == "ready" else f"{words} ({part.get('state')})"
+def _process_text(part: dict[str, Any]) -> str:
+    text = part["name"] if part.get("pid") is None else f"{part['name']} pid {part['pid']}"
+    return text if part.get("state") == "ready" else f"{text} ({part.get('state')})"

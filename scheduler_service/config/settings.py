@@ -224,7 +224,7 @@ def load_settings(config: Path | str | None = None, **given: Any) -> Settings:
     try:
         return Settings(**{**unset, **wanted})
     except ValidationError as exc:
-        raise BadValues(_complaints(exc, {**dict.fromkeys(unset, str(path)), **dict.fromkeys(wanted, "")})) from None
+        raise BadValues(_errors(exc, {**dict.fromkeys(unset, str(path)), **dict.fromkeys(wanted, "")})) from None
     except BadValue as exc:
         raise BadValues([BadValue(f"{PREFIX}{exc.field.upper()}", exc.value, exc.allowed)]) from None
 
@@ -264,7 +264,7 @@ def _read_file(path: Path) -> dict[str, Any]:
     return values
 
 
-def _complaints(exc: ValidationError, sources: Mapping[str, str]) -> list[BadValue]:
+def _errors(exc: ValidationError, sources: Mapping[str, str]) -> list[BadValue]:
     found = []
     for error in exc.errors(include_url=False):
         name = str(error["loc"][0]) if error["loc"] else ""

@@ -17,13 +17,13 @@ class Caller:
     role: str
     limits: Limits = NO_LIMITS
 
-    def deed(self, action: str) -> "Deed":
+    def audited_change(self, action: str) -> "AuditedChange":
         """What the caller is about to do, such as `job.pause`."""
-        return Deed(self.name, self.role, action)
+        return AuditedChange(self.name, self.role, action)
 
-    def keyed(self, action: str, key: str, request_hash: str) -> "Deed":
+    def keyed(self, action: str, key: str, request_hash: str) -> "AuditedChange":
         """The same of a request with an idempotency key, which its record is found by."""
-        return Deed(self.name, self.role, action, key, request_hash)
+        return AuditedChange(self.name, self.role, action, key, request_hash)
 
 
 THIS_MACHINE: Final = Caller("loopback", "admin")
@@ -31,7 +31,7 @@ THIS_MACHINE: Final = Caller("loopback", "admin")
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class AuditedChange:
     """A change that is asked for: by whom, and what."""
 
     actor: str

@@ -17,12 +17,12 @@ def shared(read: Callable[[Any, str], T]) -> Callable[[Any, str], T]:
 
     @wraps(read)
     def reading(value: Any, word: str) -> T:
-        said = (repr(value), word)  # as text: 1 is neither 1.0 nor true
-        found = kept.get(said)
+        written = (repr(value), word)  # as text: 1 is neither 1.0 nor true
+        found = kept.get(written)
         if found is None:
             if len(kept) >= _MOST:
                 kept.clear()
-            found = kept[said] = read(value, word)
+            found = kept[written] = read(value, word)
         return found
 
     return reading

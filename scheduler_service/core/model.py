@@ -159,7 +159,7 @@ class ActiveRun(NamedTuple):
     start_by: Instant | None = None
 
 
-class ReleasedRun(NamedTuple):
+class DispatchedRun(NamedTuple):
     """A run that this leader moved to `pending`: all that its message needs. Only such runs are published."""
 
     run_id: str
@@ -254,7 +254,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class MissedRange:
     """Occurrences that will not run, folded into one row: `count` of them in [`start`, `end`)."""
 
     job_id: str

@@ -1,6 +1,6 @@
 """The state machine of a run: the one transition table.
 
-The database CHECK, the guards of every UPDATE, the manual's diagram and the tests are made from `MOVES`.
+The database CHECK, the guards of every UPDATE, the manual's diagram and the tests are made from `TRANSITIONS`.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class RunState(StrEnum):
 class Event(StrEnum):
     """What can happen to a run."""
 
-    RELEASE = "release"
+    DISPATCH = "release"
     START = "start"
     SUCCEED = "succeed"
     FAIL = "fail"
@@ -44,13 +44,13 @@ class Event(StrEnum):
 PENDING: Final = RunState.PENDING
 
 FINAL: Final = frozenset({RunState.COMPLETED, RunState.FAILED, RunState.CANCELLED, RunState.SKIPPED, RunState.MISSED})
-OUT: Final = frozenset({RunState.PENDING, RunState.RUNNING})
+IN_FLIGHT: Final = frozenset({RunState.PENDING, RunState.RUNNING})
 WAITING: Final = frozenset({RunState.SCHEDULED, RunState.RETRYING})
 ACTIVE: Final = frozenset(RunState) - FINAL
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class TransitionRule:
     """From which states an event moves a run, and to where; `spent` is the target when no attempt is left."""
 
     sources: frozenset[RunState]
@@ -58,31 +58,31 @@ class Move:
     spent: RunState | None = None
 
 
-MOVES: Final[dict[Event, Move]] = {
-    Event.RELEASE: Move(WAITING, RunState.PENDING),
-    Event.START: Move(frozenset({RunState.PENDING}), RunState.RUNNING),
-    Event.SUCCEED: Move(OUT, RunState.COMPLETED),
-    Event.FAIL: Move(OUT, RunState.RETRYING, spent=RunState.FAILED),
-    Event.RETRY: Move(OUT, RunState.RETRYING),
-    Event.LOSE: Move(frozenset({RunState.RUNNING}), RunState.RETRYING, spent=RunState.FAILED),
-    Event.TIME_OUT: Move(frozenset({RunState.RUNNING}), RunState.RETRYING, spent=RunState.FAILED),
-    Event.CANCEL: Move(ACTIVE, RunState.CANCELLED),
-    Event.SKIP: Move(frozenset({RunState.SCHEDULED}), RunState.SKIPPED),
-    Event.MISS: Move(frozenset({RunState.SCHEDULED}), RunState.MISSED),
-    Event.EXPIRE: Move(frozenset({RunState.SCHEDULED, RunState.PENDING}), RunState.MISSED),
+TRANSITIONS: Final[dict[Event, TransitionRule]] = {
+    Event.DISPATCH: TransitionRule(WAITING, RunState.PENDING),
+    Event.START: TransitionRule(frozenset({RunState.PENDING}), RunState.RUNNING),
+    Event.SUCCEED: TransitionRule(IN_FLIGHT, RunState.COMPLETED),
+    Event.FAIL: TransitionRule(IN_FLIGHT, RunState.RETRYING, spent=RunState.FAILED),
+    Event.RETRY: TransitionRule(IN_FLIGHT, RunState.RETRYING),
+    Event.LOSE: TransitionRule(frozenset({RunState.RUNNING}), RunState.RETRYING, spent=RunState.FAILED),
+    Event.TIME_OUT: TransitionRule(frozenset({RunState.RUNNING}), RunState.RETRYING, spent=RunState.FAILED),
+    Event.CANCEL: TransitionRule(ACTIVE, RunState.CANCELLED),
+    Event.SKIP: TransitionRule(frozenset({RunState.SCHEDULED}), RunState.SKIPPED),
+    Event.MISS: TransitionRule(frozenset({RunState.SCHEDULED}), RunState.MISSED),
+    Event.EXPIRE: TransitionRule(frozenset({RunState.SCHEDULED, RunState.PENDING}), RunState.MISSED),
 }
 
 
 def next_state(run_id: str, state: RunState, event: Event, *, attempts_left: bool = False) -> RunState:
     """The state that `event` leads to; raises IllegalTransition where the table has no such move."""
-    move = MOVES[event]
-    if state not in move.sources:
+    rule = TRANSITIONS[event]
+    if state not in rule.sources:
         raise IllegalTransition(run_id, state, event)
-    if move.spent is not None and not attempts_left:
-        return move.spent
-    return move.target
+    if rule.spent is not None and not attempts_left:
+        return rule.spent
+    return rule.target
 
 
-def can_move(state: RunState, event: Event) -> bool:
+def is_allowed(state: RunState, event: Event) -> bool:
     """Whether the table lets `event` move a run that is in `state`."""
-    return state in MOVES[event].sources
+    return state in TRANSITIONS[event].sources

@@ -6,7 +6,7 @@ from typing import Final
 from itinerary.protocol.identity import TASK_RULE, is_task_name
 from itinerary.protocol.instants import DAY
 from itinerary.protocol.run_fields import is_taken
-from scheduler_service.core.model import ReleasedRun
+from scheduler_service.core.model import DispatchedRun
 
 _LONGEST_ID: Final = 280
 _LONGEST: Final = 366 * DAY
@@ -15,7 +15,7 @@ _LONGEST: Final = 366 * DAY
 is_known: Final = lru_cache(maxsize=1_024)(is_task_name)
 
 
-def complaint(run: ReleasedRun) -> str | None:
+def send_error(run: DispatchedRun) -> str | None:
     """Why no worker could be given this run; None where one could."""
     if not isinstance(run.args, list) or not isinstance(run.kwargs, dict):
         return "args must be a list and kwargs an object"

@@ -86,7 +86,7 @@ def _read_item(item: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(spec, dict) and "timezone" in defaults and spec.get("kind") != "once":
         spec = {"timezone": defaults["timezone"], **spec}
     body = {**merged, "schedule": spec}
-    read_job(body, made_at=time.time_ns() // 1_000)
+    read_job(body, created_at=time.time_ns() // 1_000)
     return body
 
 

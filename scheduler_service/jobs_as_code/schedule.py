@@ -135,15 +135,15 @@ class Schedule:
             name = self._task_name(job_id, task, fields)
             given = {**self._defaults, **fields, "schedule": spec}
             body = {"job_id": job_id, "task": name, **{key: _plain(value) for key, value in given.items()}}
-            read_job(unmasked(body), made_at=time.time_ns() // 1_000)
+            read_job(unmasked(body), created_at=time.time_ns() // 1_000)
             self._bodies[job_id] = body
             if callable(task) and not _is_celery_task(task):
                 self._functions[name] = task
             listener = self._listener
         if listener is not None:
-            self._tell(listener, job_id)
+            self._notify(listener, job_id)
 
-    def _tell(self, listener: Callable[[str], None], job_id: str) -> None:
+    def _notify(self, listener: Callable[[str], None], job_id: str) -> None:
         """A running program that cannot take the job in leaves it as if it had not been added."""
         try:
             listener(job_id)

@@ -61,8 +61,8 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
                 why = f"the key {key!r} twice" if key in seen else f"a key is a text, not {key!r}: quote it"
                 raise yaml.constructor.ConstructorError(None, None, why, key_node.start_mark)
             seen.add(key)
-        made: dict[Any, Any] = super().construct_mapping(node, deep=deep)
-        return made
+        created: dict[Any, Any] = super().construct_mapping(node, deep=deep)
+        return created
 
 
 class _Dumper(yaml.SafeDumper):  # type: ignore[misc]  # PyYAML has no types
@@ -150,10 +150,10 @@ def write_text_as(kind: Format, source: str, jobs: list[dict[str, Any]]) -> str:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
+    created = dict(pairs)
+    if len(created) < len(pairs):
         raise ValueError("a key stands twice")
-    return made
+    return created
 
 
 def _dated(value: Any) -> Any:

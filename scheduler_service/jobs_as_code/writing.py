@@ -15,7 +15,7 @@ def short_body(body: Mapping[str, Any]) -> dict[str, Any]:
     """The job without what the service fills in by itself; read again, it is the same definition."""
     job_id = body["job_id"]
     short: dict[str, Any] = {"job_id": job_id, "task": body["task"], "schedule": short_spec(body["schedule"], job_id)}
-    defaults = definition_of(read_job(_PLAIN, made_at=0)[0])
+    defaults = definition_of(read_job(_PLAIN, created_at=0)[0])
     for key in (*defaults, *sorted(FIELDS - set(defaults))):
         value, default = body.get(key), defaults.get(key)
         if key in _LEAST or value == default or value is None:

@@ -35,7 +35,7 @@ from scheduler_service.runtime.stopping import from_signals
 from scheduler_service.sql.migrations import upgrade
 
 _REDIS_WITHIN: Final = 10.0
-_LOOK_EVERY: Final = 0.5
+_POLL_EVERY: Final = 0.5
 
 log = structlog.get_logger(__name__)
 
@@ -135,7 +135,7 @@ class _Parts:
 
     def _apply(self, bodies: Sequence[Mapping[str, Any]], *, prune: bool) -> None:
         """Store the jobs and tell the leader, who looks into the database anyway."""
-        read = [read_job(body, made_at=time.time_ns() // 1_000)[0] for body in bodies]
+        read = [read_job(body, created_at=time.time_ns() // 1_000)[0] for body in bodies]
         wanted = JobSet(self._source, read, prune=prune)
         check_set(wanted)
         plan = self._stores.job_sets.apply(wanted, None)
@@ -151,7 +151,7 @@ def _lead(jobs: Jobs, parts: _Parts, leader: Leader, redis: "_RedisServer | None
     leading = threading.Thread(target=leader.run, name="itinerary-leader")
     leading.start()
     try:
-        while not jobs.stopped.wait(_LOOK_EVERY):
+        while not jobs.stopped.wait(_POLL_EVERY):
             if redis is not None:
                 redis.keep()
             for name, alive in (("leader", leading.is_alive()), ("worker", parts.worker_runs)):

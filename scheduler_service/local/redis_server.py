@@ -50,9 +50,9 @@ def find_server() -> ServerBinary:
             return inspect_binary(path)
         except NoRedisServer as exc:
             refused.append(str(exc))
-    looked_at = f" ({'; '.join(refused)})" if refused else ""
+    checked_at = f" ({'; '.join(refused)})" if refused else ""
     raise NoRedisServer(
-        f"no Redis or Valkey server to start{looked_at}: install redis-server or valkey "
+        f"no Redis or Valkey server to start{checked_at}: install redis-server or valkey "
         f"{'.'.join(map(str, OLDEST))} or later, or set ITINERARY_REDIS_URL to a running one"
     )
 
@@ -60,12 +60,12 @@ def find_server() -> ServerBinary:
 def inspect_binary(path: Path) -> ServerBinary:
     """What the program at `path` says it is; NoRedisServer where it does not run or is too old."""
     try:
-        said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, check=True).stdout
+        output = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, check=True).stdout
     except (OSError, subprocess.SubprocessError) as exc:
         raise NoRedisServer(f"{path} does not run: {exc}") from exc
-    match = _VERSION.search(said)
+    match = _VERSION.search(output)
     if not match:
-        raise NoRedisServer(f"{path} is neither Redis nor Valkey: it says {said[:80]!r}")
+        raise NoRedisServer(f"{path} is neither Redis nor Valkey: it says {output[:80]!r}")
     version = (int(match[2]), int(match[3]), int(match[4]))
     if version < OLDEST:
         raise NoRedisServer(f"{path} is version {'.'.join(map(str, version))}, too old")

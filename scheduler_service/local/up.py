@@ -88,7 +88,7 @@ def run_up(settings: Settings, *, demo: bool = False, app: str | None = None) ->
     Call it from the main thread.
     """
     with private_umask() as theirs, only_one(settings.data_dir), Ports() as ports:
-        plan = make_plan(settings, read_run(settings.data_dir), ports)
+        plan = create_plan(settings, read_run(settings.data_dir), ports)
         parts = parts_of(plan, demo=demo, app=app, worker_umask=theirs)
         console = Console([part.name for part in parts])
         try:
@@ -101,7 +101,7 @@ def run_up(settings: Settings, *, demo: bool = False, app: str | None = None) ->
     return 0
 
 
-def make_plan(settings: Settings, last_run: Mapping[str, Any], ports: Ports) -> Plan:
+def create_plan(settings: Settings, last_run: Mapping[str, Any], ports: Ports) -> Plan:
     """Choose the ports: what was asked for or BadValue, the usual ones where free, others else, with a note."""
     api_port = _choose(settings, "api_port", settings.api_host, ports)
     flower_port = _choose(settings, "flower_port", LOOPBACK, ports)
@@ -178,11 +178,11 @@ def parts_of(plan: Plan, *, demo: bool, app: str | None = None, worker_umask: in
     # Tasks are not given what opens Flower.
     with_flower = {**env, f"{PREFIX}FLOWER_PASSWORD": plan.flower_password}
     env.pop(f"{PREFIX}FLOWER_PASSWORD", None)
-    words = ["-c", processes, *(["--app", app] if app else [])]
+    arguments = ["-c", processes, *(["--app", app] if app else [])]
     patience = plan.settings.stop_timeout / SECOND
     own = [
         Part("leader", _command("leader"), env, pause_signal=signal.SIGUSR1),
-        Part("worker", _command("worker", *words), env, stop_timeout=patience, umask=worker_umask),
+        Part("worker", _command("worker", *arguments), env, stop_timeout=patience, umask=worker_umask),
         Part("api", _command("api"), with_flower, api_answers, stop_timeout=5),
         Part("flower", _command("flower"), with_flower, flower_answers, stop_timeout=5),
     ]
@@ -202,8 +202,8 @@ def _redis_part(redis: EmbeddedRedis | None) -> list[Part]:
     return [Part("redis", argv, os.environ, lambda: serves_folder(redis.port, redis.folder, redis.password))]
 
 
-def _command(*words: str) -> list[str]:
-    return [*_PYTHON, "-m", "scheduler_service.cli", *words]
+def _command(*arguments: str) -> list[str]:
+    return [*_PYTHON, "-m", "scheduler_service.cli", *arguments]
 
 
 def child_env(plan: Plan, environ: Mapping[str, str]) -> dict[str, str]:
@@ -231,7 +231,7 @@ class _Journal:
     def __init__(self, plan: Plan, console: Console) -> None:
         self._plan = plan
         self._console = console
-        self._told = False
+        self._announced = False
         self._parts: dict[str, dict[str, object]] = {}
         self._constant = {
             "pid": os.getpid(),
@@ -246,8 +246,8 @@ class _Journal:
     def __call__(self, name: str, state: State, pid: int | None) -> None:
         self._parts[name] = {"pid": pid, "state": state}
         write_run(self._plan.settings.data_dir, {**self._constant, "parts": self._parts})
-        if name == "api" and state == "ready" and not self._told:
-            self._told = True
+        if name == "api" and state == "ready" and not self._announced:
+            self._announced = True
             self._console.plain(address_table(self._plan))
 
 

@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable
 
 from scheduler_service.core.balancing.balancer import Balancer
-from scheduler_service.core.balancing.placements import BalancerEffect, PlacesFound, Surveyed
-from scheduler_service.loops.command_thread import EffectThread
+from scheduler_service.core.balancing.placements import BalancerCommand, PlacesFound, Surveyed
+from scheduler_service.loops.command_thread import CommandThread
 from scheduler_service.loops.mailbox import Mailbox
 from scheduler_service.loops.placement_log import log_survey
 from scheduler_service.ports.stores import Meter
@@ -19,9 +19,9 @@ class BalancerThread:
         self._mailbox = mailbox
         self._meter = meter
         self._surveyed = False
-        self.thread: EffectThread[BalancerEffect] = EffectThread("balancer", self.carry_out, on_crash)
+        self.thread: CommandThread[BalancerCommand] = CommandThread("balancer", self.carry_out, on_crash)
 
-    def carry_out(self, orders: list[BalancerEffect]) -> None:
+    def carry_out(self, orders: list[BalancerCommand]) -> None:
         """Do these, in order, and report what came of them."""
         for order in orders:
             began = time.perf_counter()

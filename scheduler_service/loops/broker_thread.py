@@ -16,15 +16,15 @@ from itinerary.protocol.identity import task_id
 from itinerary.protocol.instants import SECOND, Instant
 from itinerary.protocol.wire import PROTOCOL, PROTOCOL_FIELD
 from scheduler_service.core.leader.commands import (
-    AcceptGeneration,
-    BrokerEffect,
+    AcceptEpoch,
+    BrokerCommand,
     ForgetAttempts,
     ForgetResults,
     InspectQueues,
-    LookAtGeneration,
-    LookUpResults,
     Publish,
-    RaiseFloors,
+    QueryEpoch,
+    RaiseWatermarks,
+    ReadResults,
     Reply,
     ReplyMetrics,
     StopTasks,
@@ -35,16 +35,16 @@ from scheduler_service.core.leader.messages import Failed, Report, RetryAsked, S
 from scheduler_service.core.leader.results import (
     ClaimsDeferred,
     ClaimsTaken,
-    FloorsRaised,
-    GenerationAccepted,
-    GenerationSeen,
+    EpochAccepted,
+    EpochSeen,
     Published,
     PublishUncertain,
     QueuesSeen,
     ResultsFound,
+    WatermarksRaised,
 )
-from scheduler_service.loops.command_thread import EffectThread
-from scheduler_service.loops.lease_renewer import LeaseKeeper
+from scheduler_service.loops.command_thread import CommandThread
+from scheduler_service.loops.lease_renewer import LeaseRenewer
 from scheduler_service.loops.mailbox import Mailbox
 from scheduler_service.ports.broker import Claims, Dispatcher, Inbox
 from scheduler_service.ports.stores import Meter
@@ -56,7 +56,7 @@ _TIDY_WITHIN_SECONDS: Final = 2.0
 
 _ANNOUNCED_EVERY: Final = 10 * SECOND
 
-_Tidying: TypeAlias = ForgetResults | RaiseFloors | ForgetAttempts | InspectQueues
+_Tidying: TypeAlias = ForgetResults | RaiseWatermarks | ForgetAttempts | InspectQueues
 
 
 class BrokerThread:
@@ -68,7 +68,7 @@ class BrokerThread:
         claims: Claims,
         inbox: Inbox,
         meter: Meter,
-        keeper: LeaseKeeper,
+        renewer: LeaseRenewer,
         mailbox: Mailbox,
         stopping: threading.Event,
         on_crash: Callable[[BaseException], None],
@@ -77,65 +77,65 @@ class BrokerThread:
         self._claims = claims
         self._inbox = inbox
         self._meter = meter
-        self._keeper = keeper
+        self._renewer = renewer
         self._mailbox = mailbox
         self._stopping = stopping
         self._policy_known = False
         self._announced_at: Instant | None = None
         self._tidying: deque[tuple[float, _Tidying]] = deque()
-        self._put_off: deque[TakeClaims | StopTasks | LookUpResults] = deque()
-        self.thread: EffectThread[BrokerEffect] = EffectThread("dispatcher", self.carry_out, on_crash)
+        self._put_off: deque[TakeClaims | StopTasks | ReadResults] = deque()
+        self.thread: CommandThread[BrokerCommand] = CommandThread("dispatcher", self.carry_out, on_crash)
 
-    def carry_out(self, effects: list[BrokerEffect]) -> None:
+    def carry_out(self, commands: list[BrokerCommand]) -> None:
         """Do these, in order; returns when all are done or known to be unknown.
 
         What only tidies up is left for later calls where more has been queued, for two seconds: no run waits for it.
         """
-        for effect in effects:
-            self._keeper.check()
-            match effect:
+        for command in commands:
+            self._renewer.check()
+            match command:
                 case Publish():
-                    self._publish(effect)
-                case ForgetResults() | RaiseFloors() | ForgetAttempts() | InspectQueues():
-                    self._tidying.append((time.monotonic(), effect))
-                case TakeClaims() | StopTasks() | LookUpResults():
-                    self._put_off.append(effect)
+                    self._publish(command)
+                case ForgetResults() | RaiseWatermarks() | ForgetAttempts() | InspectQueues():
+                    self._tidying.append((time.monotonic(), command))
+                case TakeClaims() | StopTasks() | ReadResults():
+                    self._put_off.append(command)
                     self._ask_all()
-                case LookAtGeneration():
-                    self._look()
+                case QueryEpoch():
+                    self._query_epoch()
                     self._ask_all()
-                case AcceptGeneration():
-                    self._accept(effect)
+                case AcceptEpoch():
+                    self._accept(command)
                 case _:
-                    self._try(effect)
+                    self._try(command)
         self._tidy_up()
 
     def _tidy_up(self) -> None:
         """While nothing else is queued; what has waited for seconds in any case, or it would grow without end."""
         began = time.monotonic()
         while self._tidying:
-            queued_at, effect = self._tidying[0]
+            queued_at, command = self._tidying[0]
             if self.thread.has_more() and began - queued_at < _TIDY_WITHIN_SECONDS:
                 return
-            self._keeper.check()
+            self._renewer.check()
             self._tidying.popleft()
-            self._try(effect)
+            self._try(command)
 
-    def _publish(self, effect: Publish) -> None:
+    def _publish(self, command: Publish) -> None:
         try:
-            self._dispatcher.publish(effect.runs)
+            self._dispatcher.publish(command.runs)
         except BrokerUnavailable as exc:
-            log.warning("publish outcome unknown", count=len(effect.runs), error=str(exc))
+            log.warning("publish outcome unknown", count=len(command.runs), error=str(exc))
             self._await_broker()
-            self._mailbox.put(PublishUncertain(effect.runs))
+            self._mailbox.put(PublishUncertain(command.runs))
             return
-        at = self._keeper.now()
-        self._meter.published(effect.runs, at)
-        self._mailbox.put(Published(effect.runs, at))
+        at = self._renewer.now()
+        self._meter.published(command.runs, at)
+        self._mailbox.put(Published(command.runs, at))
 
     def _await_broker(self) -> None:
         delay = 0.1
-        while self._keeper.trusted() and not self._stopping.is_set():
+        while self._renewer.trusted() and not self._stopping.is_set():
             try:
                 return self._dispatcher.ping()
             except BrokerUnavailable as exc:
@@ -150,17 +150,17 @@ class BrokerThread:
         It keeps nothing else waiting: a Redis that is full takes it only when what is over was removed.
         """
         while self._put_off:
-            effect = self._put_off.popleft()
+            command = self._put_off.popleft()
             try:
-                self._ask(effect)
+                self._ask(command)
             except BrokerUnavailable as exc:
-                log.warning("broker away", effect=type(effect).__name__, error=str(exc))
-                self._put_off.append(effect)
+                log.warning("broker away", effect=type(command).__name__, error=str(exc))
+                self._put_off.append(command)
                 return
 
-    def _ask(self, effect: TakeClaims | StopTasks | LookUpResults) -> None:
-        ids = [task_id(run_id, attempt) for run_id, attempt in effect.attempts]
-        match effect:
+    def _ask(self, command: TakeClaims | StopTasks | ReadResults) -> None:
+        ids = [task_id(run_id, attempt) for run_id, attempt in command.attempts]
+        match command:
             case TakeClaims(attempts=attempts):
                 won = self._claims.take(ids)
                 if won is None:
@@ -170,22 +170,22 @@ class BrokerThread:
             case StopTasks():
                 self._claims.flag(ids)
                 self._dispatcher.revoke(ids)
-            case LookUpResults(attempts=attempts):
+            case ReadResults(attempts=attempts):
                 left = self._claims.results(ids)
                 self._mailbox.put(
                     ResultsFound(tuple((r, a, _report(f)) for (r, a), f in zip(attempts, left, strict=True)))
                 )
             case _:
-                assert_never(effect)
+                assert_never(command)
 
-    def _look(self) -> None:
-        claims = self._answer(self._claims.look)
-        broker = self._answer(self._dispatcher.look)
+    def _query_epoch(self) -> None:
+        claims = self._answer(self._claims.query_epoch)
+        broker = self._answer(self._dispatcher.query_epoch)
         if claims is not None and not self._policy_known:
             self._policy_known = True
             self._check_policy()
-        self._mailbox.put(GenerationSeen(claims, broker))
-        now = self._keeper.now()
+        self._mailbox.put(EpochSeen(claims, broker))
+        now = self._renewer.now()
         if self._announced_at is None or now - self._announced_at >= _ANNOUNCED_EVERY:
             self._announced_at = now
             beacon = {"v": 1, PROTOCOL_FIELD: PROTOCOL}
@@ -196,23 +196,23 @@ class BrokerThread:
         if policy not in (None, "noeviction"):
             log.error("Redis drops data when its memory is full: set maxmemory-policy noeviction", policy=policy)
 
-    def _accept(self, effect: AcceptGeneration) -> None:
-        claims = self._answer(lambda: self._accept_claims(effect))
+    def _accept(self, command: AcceptEpoch) -> None:
+        claims = self._answer(lambda: self._accept_claims(command))
         # If we die here, the next leader sees the floor, and that the broker's generation is not accepted.
-        broker = self._answer(lambda: self._accept_broker(effect)) if claims == effect.claims else None
+        broker = self._answer(lambda: self._accept_broker(command)) if claims == command.claims else None
         if claims or broker:
-            log.info("generation accepted", claims=claims, broker=broker, floor=effect.floor)
-        self._mailbox.put(GenerationAccepted(claims, broker, effect.floor))
+            log.info("generation accepted", claims=claims, broker=broker, floor=command.watermark)
+        self._mailbox.put(EpochAccepted(claims, broker, command.watermark))
 
-    def _accept_claims(self, effect: AcceptGeneration) -> str | None:
-        if effect.claims is None or not self._claims.accept(effect.claims, effect.floor):
+    def _accept_claims(self, command: AcceptEpoch) -> str | None:
+        if command.claims is None or not self._claims.accept(command.claims, command.watermark):
             return None
-        return effect.claims
+        return command.claims
 
-    def _accept_broker(self, effect: AcceptGeneration) -> str | None:
-        if effect.broker is not None:
-            self._dispatcher.accept(effect.broker, effect.floor)
-        return effect.broker
+    def _accept_broker(self, command: AcceptEpoch) -> str | None:
+        if command.broker is not None:
+            self._dispatcher.accept(command.broker, command.watermark)
+        return command.broker
 
     def _answer(self, ask: Callable[[], T]) -> T | None:
         """None where Redis does not answer."""
@@ -222,15 +222,15 @@ class BrokerThread:
             log.warning("broker away", error=str(exc))
             return None
 
-    def _try(self, effect: _Tidying | TrimInbox | Reply | ReplyMetrics) -> None:
+    def _try(self, command: _Tidying | TrimInbox | Reply | ReplyMetrics) -> None:
         """What may fail without harm: it is asked for again, or its asker no longer waits."""
         try:
-            match effect:
+            match command:
                 case ForgetResults(attempts=attempts):
                     self._claims.forget_results([task_id(run_id, attempt) for run_id, attempt in attempts])
-                case RaiseFloors(floors=floors, lowest=lowest):
-                    raised = self._answer(lambda: self._claims.raise_floors(floors, lowest))
-                    self._mailbox.put(FloorsRaised({}) if raised is None else FloorsRaised(raised, lowest))
+                case RaiseWatermarks(watermarks=watermarks, lowest=lowest):
+                    raised = self._answer(lambda: self._claims.raise_watermarks(watermarks, lowest))
+                    self._mailbox.put(WatermarksRaised({}) if raised is None else WatermarksRaised(raised, lowest))
                 case ForgetAttempts(attempts=attempts):
                     self._claims.forget([task_id(run_id, attempt) for run_id, attempt in attempts])
                 case InspectQueues(queues=queues):
@@ -239,16 +239,16 @@ class BrokerThread:
                     self._mailbox.put(QueuesSeen({name: (left[name], head.seq) for name, head in heads.items()}))
                 case TrimInbox(position=position):
                     # In a stream that began anew, what lies before this position may not be read yet.
-                    if self._claims.look().accepted:
+                    if self._claims.query_epoch().accepted:
                         self._inbox.trim(position)
                 case Reply(reply_to=reply_to, body=body):
                     self._inbox.reply(reply_to, body)
                 case ReplyMetrics(reply_to=reply_to):
                     self._inbox.reply(reply_to, {"text": self._meter.exposition()})
                 case _:
-                    assert_never(effect)
+                    assert_never(command)
         except BrokerUnavailable as exc:
-            log.warning("broker away", effect=type(effect).__name__, error=str(exc))
+            log.warning("broker away", effect=type(command).__name__, error=str(exc))
 
 
 def _report(fields: object) -> Report | None:

@@ -15,7 +15,7 @@ E = TypeVar("E")
 _RESTS, _LONGEST_REST_SECONDS = 3, 0.05
 
 
-class EffectThread(Generic[E]):
+class CommandThread(Generic[E]):
     """First in, first out; an error that `carry_out` lets through ends the leadership by `on_crash`.
 
     What `may_wait` for more is carried out after a rest in proportion to what the last took, so that it is shared.
@@ -42,10 +42,10 @@ class EffectThread(Generic[E]):
         """Begin to work."""
         self._thread.start()
 
-    def put(self, effect: E) -> None:
+    def put(self, command: E) -> None:
         """Queue one effect; only one thread may."""
         self._handed += 1
-        self._queue.put(effect)
+        self._queue.put(command)
 
     def backlog(self) -> int:
         """How many effects are queued or in hand."""
@@ -88,10 +88,10 @@ class EffectThread(Generic[E]):
         while len(batch) < 1000:
             rest = self._rests_until - time.monotonic() if self._may_wait(batch) else 0
             try:
-                effect = self._queue.get(timeout=rest) if rest > 0 else self._queue.get_nowait()
+                command = self._queue.get(timeout=rest) if rest > 0 else self._queue.get_nowait()
             except queue.Empty:
                 break
-            if effect is None:
+            if command is None:
                 return None
-            batch.append(effect)
+            batch.append(command)
         return batch

@@ -12,13 +12,13 @@ from itinerary.protocol.identity import job_named_by
 from scheduler_service.core.balancing.placements import ReadRebalance
 from scheduler_service.core.leader.commands import (
     Apply,
-    MakeRuns,
-    MoveRuns,
+    CreateRuns,
+    DispatchRuns,
     ReadJobs,
     ReadRuns,
     RecordStatistics,
-    Republish,
-    StoreEffect,
+    Redispatch,
+    StoreCommand,
 )
 from scheduler_service.core.leader.poll_state import ReadCancels, ReadDue, ReadExpired, ReadOverdue
 from scheduler_service.core.run_state import Event
@@ -28,41 +28,41 @@ _GIVES_WAY = (Event.MISS, Event.SKIP, Event.EXPIRE)
 
 
 @dataclass(slots=True)
-class MoveOrder:
+class CommitOrder:
     """Which runs and jobs the effects that are not done yet name, and the last of them that all moves wait for."""
 
-    handed: int = 0
+    taken: int = 0
     _all_wait_for: int = 0
     _named: dict[str, int] = field(default_factory=dict)
     _unfinished: list[str] = field(default_factory=list)
     _names: deque[tuple[int, list[str]]] = field(default_factory=deque)
 
-    def hand(self, effect: StoreEffect, done: int) -> None:
+    def take(self, command: StoreCommand, done: int) -> None:
         """One more effect is handed out; of those before, the first `done` are done."""
-        self.handed += 1
-        match effect:
+        self.taken += 1
+        match command:
             case Apply():
-                self._name(_named_by(effect))
-            case MakeRuns(runs=runs, cursor=None):
+                self._name(_named_by(command))
+            case CreateRuns(runs=runs, cursor=None):
                 self._unfinished += [run.run_id for run in runs]
-            case MakeRuns(set_back=False):
-                self._name([*self._unfinished, *_named_by_making(effect)])
+            case CreateRuns(set_back=False):
+                self._name([*self._unfinished, *_named_by_creating(command)])
                 self._unfinished = []
-            case _ if not isinstance(effect, _READS):
-                self._all_wait_for = self.handed
+            case _ if not isinstance(command, _READS):
+                self._all_wait_for = self.taken
         self._forget(done)
 
-    def before(self, move: MoveRuns | Republish, done: int) -> int:
+    def before(self, command: DispatchRuns | Redispatch, done: int) -> int:
         """How many effects must be done before this move; the first `done` are."""
         self._forget(done)
         if not self._named:
             return self._all_wait_for
-        runs = [one.run_id for one in move.releases]
+        runs = [one.run_id for one in command.dispatches]
         return max([self._all_wait_for, *(self._named.get(name, 0) for name in (*runs, *map(job_named_by, runs)))])
 
     def _name(self, names: list[str]) -> None:
-        self._named.update(dict.fromkeys(names, self.handed))
-        self._names.append((self.handed, names))
+        self._named.update(dict.fromkeys(names, self.taken))
+        self._names.append((self.taken, names))
 
     def _forget(self, done: int) -> None:
         while self._names and self._names[0][0] <= done:
@@ -72,16 +72,20 @@ class MoveOrder:
                     del self._named[name]
 
 
-def _named_by_making(effect: MakeRuns) -> list[str]:
+def _named_by_creating(command: CreateRuns) -> list[str]:
     """Its rows, and the jobs whose occurrences it takes back, plans anew or records as missed."""
-    jobs = {retract.job_id for retract in effect.retracts} | {job_id for job_id, _ in effect.planned}
-    return [*(run.run_id for run in effect.runs), *(gap.job_id for gap in effect.gaps), *jobs]
-
-
-def _named_by(effect: Apply) -> list[str]:
+    jobs = {retract.job_id for retract in command.retracts} | {job_id for job_id, _ in command.planned}
     return [
-        *(change.run_id for change in effect.transitions),
-        *(job_named_by(change.run_id) for change in effect.transitions if change.event in _GIVES_WAY),
-        *(mark.run_id for mark in effect.published),
-        *effect.cancels,
+        *(run.run_id for run in command.runs),
+        *(missed_range.job_id for missed_range in command.missed_ranges),
+        *jobs,
+    ]
+
+
+def _named_by(command: Apply) -> list[str]:
+    return [
+        *(change.run_id for change in command.transitions),
+        *(job_named_by(change.run_id) for change in command.transitions if change.event in _GIVES_WAY),
+        *(mark.run_id for mark in command.published),
+        *command.cancels,
     ]

@@ -28,7 +28,7 @@ CLAIM: Final[Duration] = 30 * SECOND
 
 
 @dataclass(frozen=True, slots=True)
-class Courier:
+class DeliveryWorker:
     """Works for one process; `quiet` as in the settings."""
 
     outbox: Outbox
@@ -59,27 +59,27 @@ class Courier:
     def _try(self, target: Target, delivery: Delivery) -> bool:
         about = {"message_id": delivery.message_id, "topic": delivery.topic.value, "target": target.name}
         try:
-            said = target.deliver(delivery)
+            answer = target.deliver(delivery)
         except DeliveryFailed as exc:
-            return self._failed(delivery, str(exc), next_try(delivery.attempts, delivery.made_at, self.outbox.now()))
+            return self._failed(delivery, str(exc), next_try(delivery.attempts, delivery.created_at, self.outbox.now()))
         except DeliveryRefused as exc:
             return self._failed(delivery, str(exc), None)
         except Exception as exc:  # whatever it is, the others are told
             log.exception("notification failed unforeseen", **about)
-            following = next_try(delivery.attempts, delivery.made_at, self.outbox.now())
+            following = next_try(delivery.attempts, delivery.created_at, self.outbox.now())
             return self._failed(delivery, type(exc).__name__, following)
         # If we die here, it is sent again with the same id.
         self.outbox.sent(delivery)
         self.meter.delivered("sent")
-        log.info("notification sent", **about, attempt=delivery.attempts, said=said)
+        log.info("notification sent", **about, attempt=delivery.attempts, said=answer)
         return True
 
-    def _failed(self, delivery: Delivery, said: str, next_at: Instant | None) -> bool:
+    def _failed(self, delivery: Delivery, answer: str, next_at: Instant | None) -> bool:
         about = {"message_id": delivery.message_id, "topic": delivery.topic.value, "target": delivery.target}
-        self.outbox.failed(delivery, said, next_at)
+        self.outbox.failed(delivery, answer, next_at)
         self.meter.delivered("failed" if next_at is not None else "dead")
         if next_at is None:
-            log.error("notification given up", **about, attempts=delivery.attempts, reason=said)
+            log.error("notification given up", **about, attempts=delivery.attempts, reason=answer)
         else:
-            log.warning("notification failed, to be tried again", **about, attempts=delivery.attempts, reason=said)
+            log.warning("notification failed, to be tried again", **about, attempts=delivery.attempts, reason=answer)
         return False

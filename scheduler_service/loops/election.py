@@ -12,10 +12,10 @@ from itinerary.protocol.instants import SECOND, Duration
 from scheduler_service.core.leader.state import CoreSettings
 from scheduler_service.core.model import Lease
 from scheduler_service.core.schedules.zone_rules import rules_in_use
-from scheduler_service.loops.lease_renewer import LeaseKeeper
+from scheduler_service.loops.lease_renewer import LeaseRenewer
 from scheduler_service.loops.mailbox import Mailbox, monotonic
 from scheduler_service.loops.redis_watch import RedisWatch
-from scheduler_service.loops.scheduler_loop import Outside, SchedulerLoop
+from scheduler_service.loops.scheduler_loop import Adapters, SchedulerLoop
 from scheduler_service.loops.zone_watch import ZoneWatch
 from scheduler_service.ports.broker import DataMarks
 from scheduler_service.ports.leases import LeaseStore, LeaseView
@@ -33,7 +33,7 @@ class Leader:
         self,
         settings: CoreSettings,
         leases: LeaseStore,
-        outside: Outside,
+        adapters: Adapters,
         marks: DataMarks,
         *,
         holder: str,
@@ -42,7 +42,7 @@ class Leader:
     ) -> None:
         self._settings = settings
         self._leases = leases
-        self._outside = outside
+        self._adapters = adapters
         self._holder = holder
         self._ttl = ttl
         self._inbox_buffer = inbox_buffer
@@ -50,10 +50,10 @@ class Leader:
         self._paused = threading.Event()
         self._loop: SchedulerLoop | None = None
         self._seen: tuple[LeaseView, Duration] | None = None
-        self._keeper: LeaseKeeper | None = None
+        self._renewer: LeaseRenewer | None = None
         self._asked_at = monotonic()
-        self._redis = RedisWatch(leases, outside.meter, ttl, marks, lambda: self._keeper)
-        self._zones = ZoneWatch(leases, outside.meter, holder)
+        self._redis = RedisWatch(leases, adapters.meter, ttl, marks, lambda: self._renewer)
+        self._zones = ZoneWatch(leases, adapters.meter, holder)
 
     def stop(self) -> None:
         """Finish what is in hand, resign and return from `run`. Not for a signal handler: it takes locks."""
@@ -68,21 +68,21 @@ class Leader:
             log.info("told that the stop is near, dispatching nothing more")
             self._loop.pause()
 
-    def silent_for(self) -> Duration:
+    def stalled_for(self) -> Duration:
         """Since when this process shows no sign of progress: a question for the lease, answered or not, or a pass.
 
         A takeover reads all jobs, a million perhaps, before its first pass: its silence counts for a tenth.
         """
-        keeper = self._keeper
-        if keeper is None:
+        renewer = self._renewer
+        if renewer is None:
             return monotonic() - self._asked_at
-        if keeper.passed_at is None:
+        if renewer.passed_at is None:
             return (monotonic() - self._asked_at) // 10
-        return monotonic() - keeper.passed_at
+        return monotonic() - renewer.passed_at
 
     def run(self) -> None:
         """Take part in the election until stopped."""
-        self._outside.meter.standing_by()
+        self._adapters.meter.standing_by()
         log.info("standing by", holder=self._holder)
         self._redis.start()
         try:
@@ -93,7 +93,7 @@ class Leader:
     def _take_part(self) -> None:
         while not self._stopped.is_set():
             asked_at = self._asked_at = monotonic()
-            self._keeper = None
+            self._renewer = None
             lease = None if self._paused.is_set() else self._acquire()
             if lease is not None:
                 self._lead(lease, asked_at)
@@ -125,17 +125,17 @@ class Leader:
 
     def _lead(self, lease: Lease, asked_at: Duration) -> None:
         mailbox = Mailbox()
-        keeper = self._keeper = LeaseKeeper(self._leases, lease, asked_at, self._ttl, mailbox.wake)
-        self._loop = SchedulerLoop(self._settings, self._outside, keeper, mailbox, self._inbox_buffer)
+        renewer = self._renewer = LeaseRenewer(self._leases, lease, asked_at, self._ttl, mailbox.wake)
+        self._loop = SchedulerLoop(self._settings, self._adapters, renewer, mailbox, self._inbox_buffer)
         if self._paused.is_set():
             self._loop.pause()
         if self._stopped.is_set():
             self._loop.stop()
-        keeper.start()
+        renewer.start()
         # From the last sign of life of the leader before, as this process saw it.
-        silence = None if self._seen is None else (monotonic() - self._seen[1]) / SECOND
-        self._outside.meter.leading(lease.term, silence)
-        log.info("leading", term=lease.term, holder=lease.holder, zone_rules=rules_in_use().words)
+        since_renewal = None if self._seen is None else (monotonic() - self._seen[1]) / SECOND
+        self._adapters.meter.leading(lease.term, since_renewal)
+        log.info("leading", term=lease.term, holder=lease.holder, zone_rules=rules_in_use().text)
         self._redis.leading(lease.term)
         self._zones.leading(lease.term, None if self._seen is None else self._seen[0])
         try:
@@ -149,8 +149,8 @@ class Leader:
             log.exception("stepped down", term=lease.term)
             self._stopped.wait(self._ttl / SECOND)
         finally:
-            self._outside.meter.standing_by()
+            self._adapters.meter.standing_by()
             self._loop = None
             # Whatever ended the loop, its threads are done: a standby need not wait for the ttl.
-            keeper.stop(resign=True)
+            renewer.stop(resign=True)
             log.info("left the lead", term=lease.term)

@@ -61,13 +61,13 @@ class InboxReader(Repeating):
         self._now = now
         self.listened = NEVER
         super().__init__("inbox-reader", on_crash)
-        self._told_anew = threading.Event()
-        self._anew = False
+        self._reread_asked = threading.Event()
+        self._rereading = False
         self._read_to = BEGINNING
 
-    def begin_anew(self) -> None:
+    def reread(self) -> None:
         """After the read in hand, read from the start of the stream: it may be another one."""
-        self._told_anew.set()
+        self._reread_asked.set()
 
     def _once(self) -> None:
         if self._enough():
@@ -76,22 +76,22 @@ class InboxReader(Repeating):
             self._read_once()
 
     def _read_once(self) -> None:
-        if self._told_anew.is_set():
-            self._told_anew.clear()
-            self._position, self._read_to, self._anew = BEGINNING, self._position, True
+        if self._reread_asked.is_set():
+            self._reread_asked.clear()
+            self._position, self._read_to, self._rereading = BEGINNING, self._position, True
         asked_at = self._now()
         try:
-            batch = self._inbox.read(self._position, self._most, 0 if self._anew else _WAIT)
-            heard = [(part, self._understood(part)) for part in parts(batch, self._read_to)]
+            batch = self._inbox.read(self._position, self._most, 0 if self._rereading else _WAIT)
+            received = [(part, self._understood(part)) for part in parts(batch, self._read_to)]
         except BrokerUnavailable as exc:
             log.warning("inbox cannot be read", error=str(exc))
             self._stopped.wait(0.5)
             return
         self._position = batch.position
-        if batch.entries or self._anew:
-            for part, messages in heard:
-                self._mailbox.put(InboxRead(tuple(messages), part.position, self._anew, part.again))
-                self._anew = False
+        if batch.entries or self._rereading:
+            for part, messages in received:
+                self._mailbox.put(InboxRead(tuple(messages), part.position, self._rereading, part.again))
+                self._rereading = False
         if batch.at_end:
             self.listened = self.listened.confirmed(asked_at)
 
@@ -103,8 +103,8 @@ class InboxReader(Repeating):
             except MalformedEntry as exc:
                 log.warning("inbox entry set aside", entry_id=entry_id, reason=str(exc))
                 # If we die here, the entry is read and set aside once more: twice in the dead letters, lost never.
-                self._inbox.bury(entry_id, fields, str(exc))
-                self._meter.buried()
+                self._inbox.dead_letter(entry_id, fields, str(exc))
+                self._meter.dead_lettered()
         return messages
 
 

@@ -37,38 +37,38 @@ class JobWatcher:
         self._since = since
         self._on_crash = on_crash
         self._stopped = False
-        self._look_now, self._rest = threading.Event(), threading.Event()
+        self._poll_now, self._rest = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="job-watcher", daemon=True)
 
     def start(self) -> None:
         """Begin to watch."""
         self._thread.start()
 
-    def look_now(self) -> None:
+    def poll_now(self) -> None:
         """Ask without waiting for the next time."""
-        self._look_now.set()
+        self._poll_now.set()
 
     def stop(self, timeout: float) -> None:
         """End after the question in hand."""
         self._stopped = True
         self._rest.set()
-        self._look_now.set()
+        self._poll_now.set()
         self._thread.join(timeout)
 
     def _run(self) -> None:
         try:
             while not self._stopped:
-                self._look_now.wait(_EVERY_SECONDS)
-                self._look_now.clear()
+                self._poll_now.wait(_EVERY_SECONDS)
+                self._poll_now.clear()
                 if not self._stopped:
                     began = time.monotonic()
-                    self._look()
+                    self._query_epoch()
                     # What is edited meanwhile shares the next one.
                     self._rest.wait(_RESTS * (time.monotonic() - began))
         except BaseException as exc:  # noqa: BLE001 - whatever it is, the leader must not go on blind
             self._on_crash(exc)
 
-    def _look(self) -> None:
+    def _query_epoch(self) -> None:
         try:
             job_ids = self._store.unplanned_jobs(_AT_ONCE)
             if job_ids:

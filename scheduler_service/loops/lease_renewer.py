@@ -31,7 +31,7 @@ def renewed_every(ttl: Duration) -> Duration:
     return ttl * 3 // 10
 
 
-class LeaseKeeper:
+class LeaseRenewer:
     """Renews one lease from a thread of its own until it is stopped or lost."""
 
     def __init__(

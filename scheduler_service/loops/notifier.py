@@ -14,9 +14,9 @@ from itinerary.protocol.errors import StoreUnavailable
 from itinerary.protocol.instants import MINUTE, SECOND, Duration, Instant, format_instant
 from scheduler_service.core.leader.poll_state import Place
 from scheduler_service.core.notifications.conditions import ended, late, overlong
-from scheduler_service.core.notifications.notices import Notice, folded
+from scheduler_service.core.notifications.notices import Notice, coalesced
 from scheduler_service.core.notifications.topics import Topic
-from scheduler_service.loops.delivery_worker import Courier
+from scheduler_service.loops.delivery_worker import DeliveryWorker
 from scheduler_service.loops.mailbox import monotonic
 from scheduler_service.loops.repeating import Repeating
 from scheduler_service.ports.leases import LeaseStore, LeaseView
@@ -26,11 +26,11 @@ log = structlog.get_logger(__name__)
 
 _EVERY_SECONDS: Final = 2.0
 _AFTER_AN_ERROR: Final = 10.0
-_LOOK_EVERY: Final[Duration] = 10 * SECOND
+_POLL_EVERY: Final[Duration] = 10 * SECOND
 _TIDY_EVERY: Final[Duration] = MINUTE
 _RUNS_A_PAGE: Final = 1_000
-_PAGES_A_LOOK: Final = 10
-_JOBS_A_LOOK: Final = 1_000
+_PAGES_A_POLL: Final = 10
+_JOBS_A_POLL: Final = 1_000
 _SHARD: Final = 0
 
 
@@ -47,7 +47,7 @@ class Rules:
 Found: TypeAlias = tuple[list[Notice], Place | None]
 
 
-class Walk:
+class ConditionScan:
     """Looks through the runs of one topic, part by part, some pages a look; not before all are seen, what was not found
     is over. A page that fails is looked at again."""
 
@@ -64,9 +64,9 @@ class Walk:
 
     def __call__(self, now: Instant) -> None:
         """One look."""
-        for _ in range(_PAGES_A_LOOK):
+        for _ in range(_PAGES_A_POLL):
             found, self._after = self._parts[self._part](now, self._after)
-            self._found = folded([*found, *self._found])  # what is said is of the first
+            self._found = coalesced([*found, *self._found])  # what is said is of the first
             self._part += self._after is None
             if self._part == len(self._parts):
                 all_found = self._found
@@ -78,10 +78,10 @@ class Walk:
 class Notifying(Repeating):
     """A round each two seconds; never ends by itself."""
 
-    def __init__(self, name: str, leases: LeaseStore, courier: Courier, rules: Rules) -> None:
-        super().__init__(name, on_crash=_say)
+    def __init__(self, name: str, leases: LeaseStore, delivery_worker: DeliveryWorker, rules: Rules) -> None:
+        super().__init__(name, on_crash=_log_end)
         self._leases = leases
-        self._courier = courier
+        self._delivery_worker = delivery_worker
         self._rules = rules
         self._tidied_at: Duration | None = None
 
@@ -102,42 +102,46 @@ class Notifying(Repeating):
         """One round, by the lease as it is now."""
 
     def _deliver(self) -> None:
-        self._courier.round()
+        self._delivery_worker.round()
         if self._tidied_at is None or monotonic() - self._tidied_at > _TIDY_EVERY:
-            self._courier.tidy()
+            self._delivery_worker.tidy()
             self._tidied_at = monotonic()
 
 
 class LeadersNotifier(Notifying):
     """Looks for what is late, too long or over, and delivers, while `holder` leads."""
 
-    def __init__(self, leases: LeaseStore, courier: Courier, rules: Rules, conditions: Conditions, holder: str) -> None:
-        super().__init__("notifier", leases, courier, rules)
+    def __init__(
+        self, leases: LeaseStore, delivery_worker: DeliveryWorker, rules: Rules, conditions: Conditions, holder: str
+    ) -> None:
+        super().__init__("notifier", leases, delivery_worker, rules)
         self._conditions = conditions
         self._holder = holder
-        self._looked_at: Duration | None = None
-        self._looks: dict[Topic, Callable[[Instant], None]] = {
-            Topic.RUN_LATE: Walk(Topic.RUN_LATE, courier.outbox, self._late_waiting, self._late_out),
-            Topic.RUN_OVERLONG: Walk(Topic.RUN_OVERLONG, courier.outbox, self._overlong),
-            Topic.JOB_ENDED: self._look_for_ended,
+        self._polled_at: Duration | None = None
+        self._polls: dict[Topic, Callable[[Instant], None]] = {
+            Topic.RUN_LATE: ConditionScan(
+                Topic.RUN_LATE, delivery_worker.outbox, self._late_waiting, self._late_in_flight
+            ),
+            Topic.RUN_OVERLONG: ConditionScan(Topic.RUN_OVERLONG, delivery_worker.outbox, self._overlong),
+            Topic.JOB_ENDED: self._poll_ended,
         }
         self._job: str | None = None
 
     def round(self, lease: LeaseView | None) -> None:
         if lease is None or not lease.live or lease.holder != self._holder:
-            self._courier.meter.backlogged(NOTHING)  # what is not delivered is another's to show
+            self._delivery_worker.meter.backlogged(NOTHING)  # what is not delivered is another's to show
             self._tidied_at = None
             return
         self._deliver()
-        if self._looked_at is None or monotonic() - self._looked_at > _LOOK_EVERY:
-            self._looked_at = monotonic()
-            for topic, look in self._looks.items():
+        if self._polled_at is None or monotonic() - self._polled_at > _POLL_EVERY:
+            self._polled_at = monotonic()
+            for topic, poll in self._polls.items():
                 if topic in self._rules.topics:
-                    self._try(topic, look, lease.now)
+                    self._try(topic, poll, lease.now)
 
-    def _try(self, topic: Topic, look: Callable[[Instant], None], now: Instant) -> None:
+    def _try(self, topic: Topic, poll: Callable[[Instant], None], now: Instant) -> None:
         try:
-            look(now)
+            poll(now)
         except StoreUnavailable as exc:
             log.warning("a look for what to tell waits, the database is away", topic=topic.value, error=str(exc))
         except Exception:  # whatever it is, the others are looked for
@@ -147,55 +151,55 @@ class LeadersNotifier(Notifying):
         waiting, place = self._conditions.waiting(now - self._rules.late_after, _RUNS_A_PAGE, after)
         return late(waiting, now, self._rules.late_after), place
 
-    def _late_out(self, now: Instant, after: Place | None) -> Found:
-        out, place = self._conditions.out(now - self._rules.late_after, _RUNS_A_PAGE, after)
-        return late(out, now, self._rules.late_after), place
+    def _late_in_flight(self, now: Instant, after: Place | None) -> Found:
+        in_flight, place = self._conditions.in_flight(now - self._rules.late_after, _RUNS_A_PAGE, after)
+        return late(in_flight, now, self._rules.late_after), place
 
     def _overlong(self, now: Instant, after: Place | None) -> Found:
         running, place = self._conditions.running(_RUNS_A_PAGE, after)
         return overlong(running, now, self._rules.long_after), place
 
-    def _look_for_ended(self, now: Instant) -> None:
-        page = self._conditions.jobs(self._job, _JOBS_A_LOOK)
+    def _poll_ended(self, now: Instant) -> None:
+        page = self._conditions.jobs(self._job, _JOBS_A_POLL)
         self._job = page.until  # first: a page that cannot be judged keeps no other from it
-        self._courier.outbox.hold(Topic.JOB_ENDED, ended(page.jobs, now), page.after, page.until)
+        self._delivery_worker.outbox.hold(Topic.JOB_ENDED, ended(page.jobs, now), page.after, page.until)
 
 
-class Watchman(Notifying):
+class AbsenceMonitor(Notifying):
     """Tells that nobody leads; as long as that is so, it delivers in the leader's stead."""
 
-    def __init__(self, leases: LeaseStore, courier: Courier, rules: Rules) -> None:
-        super().__init__("watchman", leases, courier, rules)
+    def __init__(self, leases: LeaseStore, delivery_worker: DeliveryWorker, rules: Rules) -> None:
+        super().__init__("watchman", leases, delivery_worker, rules)
         self._absent_since: Duration | None = None
-        self._told: bool | None = None
+        self._is_reported: bool | None = None
 
     def round(self, lease: LeaseView | None) -> None:
         if lease is not None and lease.live:
             self._absent_since = None
-            if self._told is not False:  # also after a start: who told of it may be gone
-                self._say_absent([])
-                self._told = False
+            if self._is_reported is not False:  # also after a start: who told of it may be gone
+                self._report_absence([])
+                self._is_reported = False
             return
         if self._absent_since is None:
             self._absent_since = monotonic()
         if monotonic() - self._absent_since < self._rules.absent_after:
             return
-        if not self._told:
-            self._say_absent([_absence(lease, self._courier.outbox.now())])
-            self._told = True
+        if not self._is_reported:
+            self._report_absence([_absence(lease, self._delivery_worker.outbox.now())])
+            self._is_reported = True
         self._deliver()
 
-    def _say_absent(self, found: list[Notice]) -> None:
+    def _report_absence(self, found: list[Notice]) -> None:
         if Topic.LEADER_ABSENT in self._rules.topics:
-            self._courier.outbox.hold(Topic.LEADER_ABSENT, found)
+            self._delivery_worker.outbox.hold(Topic.LEADER_ABSENT, found)
 
 
 def _absence(lease: LeaseView | None, now: Instant) -> Notice:
-    said = {} if lease is None else {
+    facts = {} if lease is None else {
         "term": lease.term, "holder": lease.holder, "confirmed_at": format_instant(lease.expires_at - lease.ttl),
     }  # fmt: skip
-    return Notice(Topic.LEADER_ABSENT, "leader", 1, now, now, said)
+    return Notice(Topic.LEADER_ABSENT, "leader", 1, now, now, facts)
 
 
-def _say(cause: BaseException) -> None:
+def _log_end(cause: BaseException) -> None:
     log.error("notifications ended", error=repr(cause))

@@ -17,9 +17,9 @@ _NAMED: Final = 20
 
 def log_placed(done: JobsPlaced) -> None:
     """A PlaceJobs is committed."""
-    placed = [p for p in done.effect.placements if p.job_id not in done.refused]
-    if done.effect.order is not None:
-        _log_rebalance(done, done.effect.order, len(placed))
+    placed = [p for p in done.command.placements if p.job_id not in done.refused]
+    if done.command.order is not None:
+        _log_rebalance(done, done.command.order, len(placed))
         return
     for placement in placed[:_NAMED]:
         event = "new job placed" if placement.cause == "new" else "job placed afresh"

@@ -16,7 +16,7 @@ from itinerary.protocol.errors import RowRefused, StoreUnavailable
 from itinerary.protocol.instants import MINUTE, SECOND, Duration, Instant, format_instant
 from scheduler_service.core.contract.pruning import Pace, Past, horizon_of, next_horizon
 from scheduler_service.core.model import Lease
-from scheduler_service.loops.lease_renewer import LeaseKeeper
+from scheduler_service.loops.lease_renewer import LeaseRenewer
 from scheduler_service.loops.mailbox import monotonic
 from scheduler_service.loops.repeating import Repeating
 from scheduler_service.ports.pruning import Pruning
@@ -43,11 +43,11 @@ class Pruner(Repeating):
     """One term's pruning; a sweep ends early when the leader stops or is not trusted any more."""
 
     def __init__(
-        self, retention: Retention, keeper: LeaseKeeper, meter: Meter, on_crash: Callable[[BaseException], None]
+        self, retention: Retention, renewer: LeaseRenewer, meter: Meter, on_crash: Callable[[BaseException], None]
     ) -> None:
         super().__init__("pruner", on_crash)
         self._retention = retention
-        self._keeper = keeper
+        self._renewer = renewer
         self._meter = meter
         self._wait = retention.first
 
@@ -73,7 +73,7 @@ class Pruner(Repeating):
         if before is None:
             return
         began, gone = monotonic(), Counter[str]()
-        for past, rows in sweep(store, self._keeper.lease, before, kept, self._may_go_on):
+        for past, rows in sweep(store, self._renewer.lease, before, kept, self._may_go_on):
             gone[past] += rows
             self._meter.pruned(past, rows)
         if gone.total():
@@ -81,7 +81,7 @@ class Pruner(Repeating):
             log.info("history pruned", before=format_instant(before), seconds=seconds, **gone)
 
     def _may_go_on(self, rest: Duration) -> bool:
-        return not self._stopped.wait(rest / SECOND) and self._keeper.trusted()
+        return not self._stopped.wait(rest / SECOND) and self._renewer.trusted()
 
 
 def sweep(
@@ -96,13 +96,13 @@ def sweep(
         of_past = horizon_of(past, before, kept)
         after, pace = None, Pace()
         while True:
-            looked_at = monotonic()
-            found = store.walk(past, of_past, after, pace.rows)
+            checked_at = monotonic()
+            found = store.scan(past, of_past, after, pace.rows)
             if found.may_go:
                 asked_at = monotonic()
                 yield past, store.prune(lease, past, found.may_go, of_past)
                 pace = pace.after(monotonic() - asked_at)
-            if not go_on(pace.rest(monotonic() - looked_at)):
+            if not go_on(pace.rest(monotonic() - checked_at)):
                 return
             if found.last is None:
                 break

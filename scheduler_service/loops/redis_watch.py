@@ -15,7 +15,7 @@ from itinerary.protocol.errors import BrokerUnavailable, LeaseLost, StoreUnavail
 from itinerary.protocol.instants import SECOND, Duration
 from scheduler_service.core.model import Lease
 from scheduler_service.core.redis_marks import SAME_REDIS, Marks, differing
-from scheduler_service.loops.lease_renewer import LeaseKeeper
+from scheduler_service.loops.lease_renewer import LeaseRenewer
 from scheduler_service.loops.mailbox import monotonic
 from scheduler_service.ports.broker import DataMarks
 from scheduler_service.ports.leases import LeaseStore, LeaseView
@@ -39,7 +39,7 @@ class RedisWatch:
         meter: Meter,
         ttl: Duration,
         marks: DataMarks,
-        leading: Callable[[], LeaseKeeper | None],
+        leading: Callable[[], LeaseRenewer | None],
     ) -> None:
         self._leases = leases
         self._meter = meter
@@ -143,25 +143,25 @@ class RedisWatch:
             self._stopped.wait(_EVERY_SECONDS)
 
     def _judge(self) -> None:
-        keeper, since = self._leading(), self._away_since
-        blocked = keeper is not None and since is not None and monotonic() - since >= 3 * self._ttl
+        renewer, since = self._leading(), self._away_since
+        blocked = renewer is not None and since is not None and monotonic() - since >= 3 * self._ttl
         self._meter.without_redis(blocked)
-        if keeper is None:
+        if renewer is None:
             return
         if not blocked:
-            self._record(keeper.lease)
+            self._record(renewer.lease)
             return
-        term = keeper.lease.term
+        term = renewer.lease.term
         if term != self._told_term:
             self._told_term = term
             log.error("no Redis: this leader dispatches nothing", term=term, remedy=_REACH)
         try:
-            is_relieved = self._leases.tell_without_redis(keeper.lease)
+            is_relieved = self._leases.tell_without_redis(renewer.lease)
         except (StoreUnavailable, LeaseLost) as exc:
             log.warning("not said that Redis is away", term=term, error=str(exc))
             return
         if is_relieved:
-            keeper.give_up("a standby reaches Redis, and this leader does not")
+            renewer.give_up("a standby reaches Redis, and this leader does not")
 
     def _record(self, lease: Lease) -> None:
         found = self._found

@@ -12,23 +12,23 @@ from dataclasses import dataclass
 import structlog
 
 from itinerary.protocol.instants import SECOND
-from scheduler_service.core.balancing.placements import BalancerEffect
-from scheduler_service.core.leader.commands import BuildIndex, Effect, ReadInboxAnew, StoreEffect
+from scheduler_service.core.balancing.placements import BalancerCommand
+from scheduler_service.core.leader.commands import BuildIndex, Command, RereadInbox, StoreCommand
 from scheduler_service.core.leader.iteration import iterate, next_wake, take_over
 from scheduler_service.core.leader.rebuilding import IndexBuilder
 from scheduler_service.core.leader.results import Shutdown
 from scheduler_service.core.leader.state import CoreSettings, SchedulerState
 from scheduler_service.loops.balancer_thread import BalancerThread
 from scheduler_service.loops.broker_thread import BrokerThread
-from scheduler_service.loops.command_thread import EffectThread
+from scheduler_service.loops.command_thread import CommandThread
 from scheduler_service.loops.inbox_reader import InboxReader
 from scheduler_service.loops.job_watcher import JobWatcher
-from scheduler_service.loops.lease_renewer import LeaseKeeper
+from scheduler_service.loops.lease_renewer import LeaseRenewer
 from scheduler_service.loops.mailbox import Mailbox
 from scheduler_service.loops.pipelined import side_by_side
 from scheduler_service.loops.pruner import Pruner, Retention
 from scheduler_service.loops.repeating import Repeating
-from scheduler_service.loops.store_writer import StoreSyncer
+from scheduler_service.loops.store_writer import StoreWriter
 from scheduler_service.loops.wakeup_listener import WakeupListener
 from scheduler_service.ports.broker import Claims, Dispatcher, Inbox
 from scheduler_service.ports.records import Wakeups
@@ -45,7 +45,7 @@ _BACKLOG = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class Adapters:
     """The adapters that a leader works with."""
 
     store: LeaderStore
@@ -61,11 +61,11 @@ class SchedulerLoop:
     """One term: take over what was committed, lead until stopped or not trusted any more."""
 
     def __init__(
-        self, settings: CoreSettings, outside: Outside, keeper: LeaseKeeper, mailbox: Mailbox, inbox_buffer: int
+        self, settings: CoreSettings, adapters: Adapters, renewer: LeaseRenewer, mailbox: Mailbox, inbox_buffer: int
     ) -> None:
         self._settings = settings
-        self._outside = outside
-        self._keeper = keeper
+        self._adapters = adapters
+        self._renewer = renewer
         self._mailbox = mailbox
         self._inbox_buffer = inbox_buffer
         self._index = IndexBuilder()
@@ -89,7 +89,7 @@ class SchedulerLoop:
         gc.freeze()
         try:
             while not self._stopping.is_set():
-                state = self._pass(state, next_wake(state, self._keeper.now()))
+                state = self._pass(state, next_wake(state, self._renewer.now()))
             self._flush(state)
         finally:
             self._stopping.set()
@@ -97,32 +97,32 @@ class SchedulerLoop:
             gc.unfreeze()
 
     def _take_over(self) -> SchedulerState:
-        store, lease = self._outside.store, self._keeper.lease
+        store, lease = self._adapters.store, self._renewer.lease
         cursor = store.cursor(lease)
         jobs = store.job_histories(cursor.materialised_until)
-        self._outside.meter.jobs_refused(store.refused_jobs())
+        self._adapters.meter.jobs_refused(store.refused_jobs())
         runs = store.active_runs()
         since = cursor.materialised_until
         log.info("took over", term=lease.term, jobs=len(jobs), active_runs=len(runs), position=cursor.inbox_position)
-        self._syncer = StoreSyncer(
-            store, self._keeper, self._mailbox, since, self._stopping, self._broke, side_by_side
+        self._store_writer = StoreWriter(
+            store, self._renewer, self._mailbox, since, self._stopping, self._broke, side_by_side
         )  # fmt: skip
-        self._keeper.watch_writer(self._syncer.stuck_for)
+        self._renewer.watch_writer(self._store_writer.stuck_for)
         self._broker = BrokerThread(
-            self._outside.dispatcher, self._outside.claims, self._outside.inbox, self._outside.meter,
-            self._keeper, self._mailbox, self._stopping, self._broke,
+            self._adapters.dispatcher, self._adapters.claims, self._adapters.inbox, self._adapters.meter,
+            self._renewer, self._mailbox, self._stopping, self._broke,
         )  # fmt: skip
-        self._builder: EffectThread[BuildIndex] = EffectThread("index-builder", self._build, self._broke)
-        self._balancer = BalancerThread(self._mailbox, self._outside.meter, self._broke)
+        self._builder: CommandThread[BuildIndex] = CommandThread("index-builder", self._build, self._broke)
+        self._balancer = BalancerThread(self._mailbox, self._adapters.meter, self._broke)
         self._watcher = JobWatcher(store, self._mailbox, since, self._broke)
         self._reader = InboxReader(
-            self._outside.inbox, self._mailbox, self._outside.meter, cursor.inbox_position,
-            self._inbox_buffer, lambda: self._syncer.backlog() > _BACKLOG, self._keeper.now, self._broke,
+            self._adapters.inbox, self._mailbox, self._adapters.meter, cursor.inbox_position,
+            self._inbox_buffer, lambda: self._store_writer.backlog() > _BACKLOG, self._renewer.now, self._broke,
         )  # fmt: skip
-        state, effects = take_over(self._settings, lease.term, cursor, jobs, runs, self._keeper.now())
+        state, commands = take_over(self._settings, lease.term, cursor, jobs, runs, self._renewer.now())
         self._besides = self._besides_the_loop()
         for part in (
-            *self._syncer.threads,
+            *self._store_writer.threads,
             self._broker.thread,
             self._builder,
             self._balancer.thread,
@@ -132,70 +132,70 @@ class SchedulerLoop:
             part.start()
         for beside in self._besides:
             beside.start()
-        self._hand_out(effects)
+        self._submit(commands)
         return state
 
     def _besides_the_loop(self) -> list[Repeating]:
         """What a leader does without where it is not given it."""
         found: list[Repeating] = []
-        if self._outside.wakeups is not None:
-            found.append(WakeupListener(self._outside.wakeups, self._mailbox, self._watcher.look_now, self._broke))
-        if self._outside.retention is not None:
-            found.append(Pruner(self._outside.retention, self._keeper, self._outside.meter, self._broke))
+        if self._adapters.wakeups is not None:
+            found.append(WakeupListener(self._adapters.wakeups, self._mailbox, self._watcher.poll_now, self._broke))
+        if self._adapters.retention is not None:
+            found.append(Pruner(self._adapters.retention, self._renewer, self._adapters.meter, self._broke))
         return found
 
     def _pass(self, state: SchedulerState, wake_at: int) -> SchedulerState:
         self._stopping.wait(max(0.0, self._rests_until - time.monotonic()))
-        messages = self._mailbox.drain(wake_at - self._keeper.now())
+        messages = self._mailbox.drain(wake_at - self._renewer.now())
         listened = self._reader.listened  # before the mailbox is emptied: all that was read by then lies in it
         messages += [*self._mailbox.drain(0), listened]
         if self._crash is not None:
             raise self._crash
-        self._keeper.check()
+        self._renewer.check()
         began = time.monotonic()
-        state, effects = iterate(state, messages, self._keeper.now())
-        self._hand_out(effects)
+        state, commands = iterate(state, messages, self._renewer.now())
+        self._submit(commands)
         took = time.monotonic() - began
         self._rests_until = began + took + min(max(took, _REST_SECONDS), _LONGEST_REST_SECONDS)
-        self._outside.meter.iterated(state, took, effects)
-        self._keeper.loop_passed()
+        self._adapters.meter.iterated(state, took, commands)
+        self._renewer.loop_passed()
         return state
 
-    def _hand_out(self, effects: list[Effect]) -> None:
-        for effect in effects:
-            if isinstance(effect, BuildIndex):
-                self._builder.put(effect)
-            elif isinstance(effect, ReadInboxAnew):
-                self._reader.begin_anew()
-            elif isinstance(effect, BalancerEffect):
-                self._balancer.thread.put(effect)
-            elif isinstance(effect, StoreEffect):
-                self._syncer.put(effect)
+    def _submit(self, commands: list[Command]) -> None:
+        for command in commands:
+            if isinstance(command, BuildIndex):
+                self._builder.put(command)
+            elif isinstance(command, RereadInbox):
+                self._reader.reread()
+            elif isinstance(command, BalancerCommand):
+                self._balancer.thread.put(command)
+            elif isinstance(command, StoreCommand):
+                self._store_writer.put(command)
             else:
-                self._broker.thread.put(effect)
+                self._broker.thread.put(command)
 
     def _build(self, orders: list[BuildIndex]) -> None:
         for order in orders:
             began = time.perf_counter()
             built = self._index.build(order)
-            self._outside.meter.rebuilt(time.perf_counter() - began)
-            self._outside.meter.jobs_refused(self._outside.store.refused_jobs())
+            self._adapters.meter.rebuilt(time.perf_counter() - began)
+            self._adapters.meter.jobs_refused(self._adapters.store.refused_jobs())
             for job_id, reason in built.failures:
                 log.error("job left out of the index", job_id=job_id, reason=reason)
             self._mailbox.put(built)
 
     def _flush(self, state: SchedulerState) -> None:
         """Bring what is in hand to its end: moved runs are published, what was read is committed."""
-        log.info("told to stop, finishing what is in hand", term=self._keeper.lease.term)
+        log.info("told to stop, finishing what is in hand", term=self._renewer.lease.term)
         self._reader.stop(0)  # it has heard it while the others are waited for
         self._stop_besides()
         self._reader.stop(_JOIN_SECONDS)
         self._mailbox.put(Shutdown())
         deadline = time.monotonic() + _FLUSH_SECONDS
         while time.monotonic() < deadline:
-            busy = self._syncer.backlog() or self._broker.thread.backlog()
-            state = self._pass(state, self._keeper.now() + (SECOND // 50 if busy else 0))
-            if not (busy or self._syncer.backlog() or self._broker.thread.backlog()):
+            busy = self._store_writer.backlog() or self._broker.thread.backlog()
+            state = self._pass(state, self._renewer.now() + (SECOND // 50 if busy else 0))
+            if not (busy or self._store_writer.backlog() or self._broker.thread.backlog()):
                 return
         log.warning("stopped before everything in hand was done; the next leader takes it up")
 
@@ -207,7 +207,7 @@ class SchedulerLoop:
             self._builder,
             self._balancer.thread,
             self._broker.thread,
-            *self._syncer.threads,
+            *self._store_writer.threads,
         ):
             part.stop(_JOIN_SECONDS)
 

@@ -18,27 +18,27 @@ from itinerary.protocol.instants import Duration, Instant
 from scheduler_service.core.balancing.placements import JobsPlaced, PlaceJobs, ReadRebalance, RebalanceRead
 from scheduler_service.core.leader.commands import (
     Apply,
-    MakeRuns,
-    MoveRuns,
+    CreateRuns,
+    DispatchRuns,
     ReadJobs,
     ReadRuns,
     RecordStatistics,
-    Republish,
-    StoreEffect,
+    Redispatch,
+    StoreCommand,
 )
 from scheduler_service.core.leader.poll_state import DueRead, ReadCancels, ReadDue, ReadExpired, ReadOverdue
 from scheduler_service.core.leader.results import (
     Applied,
     Feedback,
     JobsRead,
-    RunsMade,
-    RunsMoved,
+    RunsCreated,
+    RunsDispatched,
     RunsRead,
-    RunsRenewed,
+    RunsRedispatched,
 )
-from scheduler_service.loops.command_thread import EffectThread
-from scheduler_service.loops.commit_order import MoveOrder
-from scheduler_service.loops.lease_renewer import LeaseKeeper
+from scheduler_service.loops.command_thread import CommandThread
+from scheduler_service.loops.commit_order import CommitOrder
+from scheduler_service.loops.lease_renewer import LeaseRenewer
 from scheduler_service.loops.mailbox import Mailbox, monotonic
 from scheduler_service.loops.placement_log import log_placed
 from scheduler_service.loops.write_groups import Group, grouped, merged
@@ -47,23 +47,23 @@ from scheduler_service.ports.stores import LeaderStore
 log = structlog.get_logger(__name__)
 
 _FIRST_MOVES, _MOST_MOVES = 250, 500
-_LOOK_AT_LEASE = 0.2
+_CHECK_LEASE = 0.2
 _FEW = 100
 
 # Reads that are asked again by time, or whose asker has gone by then: none keeps the writes behind it waiting.
 _GIVEN_UP = (ReadDue, ReadOverdue, ReadExpired, ReadCancels, ReadRebalance)
 
-Move = MoveRuns | Republish
+DispatchCommand = DispatchRuns | Redispatch
 Answers = list[Feedback]
 
 
-class StoreSyncer:
+class StoreWriter:
     """Carries out StoreEffects and reports what came of them."""
 
     def __init__(
         self,
         store: LeaderStore,
-        keeper: LeaseKeeper,
+        renewer: LeaseRenewer,
         mailbox: Mailbox,
         since: Instant | None,
         stopping: threading.Event,
@@ -71,48 +71,50 @@ class StoreSyncer:
         at_once: Callable[[Callable[[Group], Answers], Sequence[Group]], Iterator[Answers]] = map,
     ) -> None:
         self._store = store
-        self._keeper = keeper
+        self._renewer = renewer
         self._mailbox = mailbox
         self._since = since
         self._stopping = stopping
         self._at_once = at_once
-        self._order = MoveOrder()
+        self._order = CommitOrder()
         self._begun: dict[int, Duration] = {}
-        self._writer: EffectThread[StoreEffect] = EffectThread("run-syncer", self.carry_out, on_crash, are_few)
-        self._mover: EffectThread[tuple[int, Move]] = EffectThread("run-mover", self._move_in_order, on_crash)
-        self.threads = (self._writer, self._mover)
+        self._writer: CommandThread[StoreCommand] = CommandThread("run-syncer", self.carry_out, on_crash, are_few)
+        self._dispatcher: CommandThread[tuple[int, DispatchCommand]] = CommandThread(
+            "run-mover", self._dispatch_in_order, on_crash
+        )
+        self.threads = (self._writer, self._dispatcher)
 
-    def put(self, effect: StoreEffect) -> None:
+    def put(self, command: StoreCommand) -> None:
         """Queue one effect; only the loop's thread may."""
-        if isinstance(effect, Move):
-            self._mover.put((self._order.before(effect, self._writer.done), effect))
+        if isinstance(command, DispatchCommand):
+            self._dispatcher.put((self._order.before(command, self._writer.done), command))
         else:
-            self._order.hand(effect, self._writer.done)
-            self._writer.put(effect)
+            self._order.take(command, self._writer.done)
+            self._writer.put(command)
 
     def backlog(self) -> int:
         """How many effects are queued or in hand."""
-        return self._writer.backlog() + self._mover.backlog()
+        return self._writer.backlog() + self._dispatcher.backlog()
 
-    def carry_out(self, effects: list[StoreEffect]) -> None:
+    def carry_out(self, commands: list[StoreCommand]) -> None:
         """Do these, in order, and say what came of them; returns when all are done."""
-        for group in grouped(merged(effects)):
-            self._tell(self._until_done(group))
+        for group in grouped(merged(commands)):
+            self._put_answers(self._until_done(group))
 
-    def move(self, moves: Sequence[Move]) -> None:
+    def dispatch(self, commands: Sequence[DispatchCommand]) -> None:
         """Move these runs and say so in order; where many fall due at once, those that go first soon."""
-        for answers in self._at_once(self._until_done, [[move] for move in in_growing_parts(moves)]):
-            self._tell(answers)
+        for answers in self._at_once(self._until_done, [[command] for command in in_growing_parts(commands)]):
+            self._put_answers(answers)
 
-    def _move_in_order(self, orders: list[tuple[int, Move]]) -> None:
+    def _dispatch_in_order(self, orders: list[tuple[int, DispatchCommand]]) -> None:
         while orders:
-            while not self._writer.wait_until_done(orders[0][0], _LOOK_AT_LEASE):
-                self._keeper.check()
+            while not self._writer.wait_until_done(orders[0][0], _CHECK_LEASE):
+                self._renewer.check()
             free = list(takewhile(lambda order: order[0] <= self._writer.done, orders))
-            self.move([move for _, move in free])
+            self.dispatch([command for _, command in free])
             orders = orders[len(free) :]
 
-    def _tell(self, answers: Answers) -> None:
+    def _put_answers(self, answers: Answers) -> None:
         for answer in answers:
             self._log(answer)
             self._mailbox.put(answer)
@@ -132,14 +134,14 @@ class StoreSyncer:
     def _tried(self, group: Group) -> Answers:
         delay = 0.05
         while True:
-            self._keeper.check()
+            self._renewer.check()
             try:
                 return self._do(group)
             except RowRefused as exc:
                 if len(group) == 1:
                     log.error("row set aside", effect=type(group[0]).__name__, error=str(exc))
                     return []
-                return [answer for effect in group for answer in self._until_done([effect])]
+                return [answer for command in group for answer in self._until_done([command])]
             except StoreUnavailable as exc:
                 if self._gives_up(group[0], exc):
                     return []
@@ -148,49 +150,49 @@ class StoreSyncer:
             delay = min(delay * 2, 1.0)
 
     @staticmethod
-    def _gives_up(effect: StoreEffect, exc: StoreUnavailable) -> bool:
-        name, too_slow = type(effect).__name__, isinstance(exc, StatementTimedOut)
-        if too_slow and isinstance(effect, _GIVEN_UP):
+    def _gives_up(command: StoreCommand, exc: StoreUnavailable) -> bool:
+        name, too_slow = type(command).__name__, isinstance(exc, StatementTimedOut)
+        if too_slow and isinstance(command, _GIVEN_UP):
             log.error("read given up: the database takes too long for it", effect=name, error=str(exc))
         elif too_slow:
             log.error("the database takes too long for it, trying again", effect=name, error=str(exc))
-        elif not isinstance(effect, RecordStatistics):
+        elif not isinstance(command, RecordStatistics):
             log.warning("database away, trying again", effect=name, error=str(exc))
-        return isinstance(effect, RecordStatistics) or (too_slow and isinstance(effect, _GIVEN_UP))
+        return isinstance(command, RecordStatistics) or (too_slow and isinstance(command, _GIVEN_UP))
 
     def _do(self, group: Group) -> Answers:
         if len(group) == 1:
             answers = [self._done(group[0])]
         else:
-            with self._store.together(self._keeper.lease):
-                answers = [self._done(effect) for effect in group]
+            with self._store.together(self._renewer.lease):
+                answers = [self._done(command) for command in group]
         return [answer for answer in answers if answer is not None]
 
     def _log(self, answer: Feedback) -> None:
-        term = self._keeper.lease.term
+        term = self._renewer.lease.term
         match answer:
-            case RunsMoved(released=released, refused=refused):
-                log.info("runs released", count=len(released), refused=len(refused), term=term)
-            case RunsRenewed(released=released, cause=cause):
-                log.info("runs republished", count=len(released), cause=cause, term=term)
+            case RunsDispatched(dispatched=dispatched, refused=refused):
+                log.info("runs released", count=len(dispatched), refused=len(refused), term=term)
+            case RunsRedispatched(dispatched=dispatched, cause=cause):
+                log.info("runs republished", count=len(dispatched), cause=cause, term=term)
             case JobsPlaced():
                 log_placed(answer)
 
-    def _done(self, effect: StoreEffect) -> Feedback | None:
+    def _done(self, command: StoreCommand) -> Feedback | None:
         """What came of it, where the loop must know."""
-        store, lease = self._store, self._keeper.lease
-        match effect:
-            case MakeRuns():
-                existing = store.make_runs(lease, effect)
-                return RunsMade(existing) if existing else None
-            case MoveRuns(releases=releases):
-                moved = store.move_runs(lease, releases, self._keeper.now())
-                return RunsMoved(moved.released, moved.refused)
-            case Republish(releases=releases, cause=cause):
-                renewed = store.renew_publish(lease, releases)
-                return RunsRenewed(renewed.released, renewed.refused, cause)
+        store, lease = self._store, self._renewer.lease
+        match command:
+            case CreateRuns():
+                existing = store.create_runs(lease, command)
+                return RunsCreated(existing) if existing else None
+            case DispatchRuns(dispatches=dispatches):
+                answer = store.dispatch_runs(lease, dispatches, self._renewer.now())
+                return RunsDispatched(answer.dispatched, answer.refused)
+            case Redispatch(dispatches=dispatches, cause=cause):
+                renewed = store.redispatch_runs(lease, dispatches)
+                return RunsRedispatched(renewed.dispatched, renewed.refused, cause)
             case Apply():
-                return Applied(effect, store.apply(lease, effect))
+                return Applied(command, store.apply(lease, command))
             case ReadRuns(run_ids=run_ids):
                 return RunsRead(run_ids, tuple(store.read_runs(run_ids)))
             case ReadDue(until=until, limit=limit):
@@ -208,33 +210,33 @@ class StoreSyncer:
             case ReadJobs(job_ids=job_ids):
                 return JobsRead(tuple(store.histories_of(job_ids, self._since)))
             case PlaceJobs():
-                return JobsPlaced(effect, store.place_jobs(lease, effect))
+                return JobsPlaced(command, store.place_jobs(lease, command))
             case ReadRebalance(asked=asked):
                 return RebalanceRead(asked, store.last_rebalance())
             case RecordStatistics():
-                store.record_statistics(effect)
+                store.record_statistics(command)
                 return None
             case _:
-                assert_never(effect)
+                assert_never(command)
 
 
-def are_few(effects: list[StoreEffect]) -> bool:
+def are_few(commands: list[StoreCommand]) -> bool:
     """Whether these are few reports, for which nobody waits: a transaction costs as much for one as for many."""
-    reports = [effect for effect in effects if isinstance(effect, Apply)]
-    return len(reports) == len(effects) and sum(len(one.transitions) for one in reports) < _FEW
+    reports = [command for command in commands if isinstance(command, Apply)]
+    return len(reports) == len(commands) and sum(len(one.transitions) for one in reports) < _FEW
 
 
-def in_growing_parts(moves: Sequence[Move]) -> list[Move]:
+def in_growing_parts(commands: Sequence[DispatchCommand]) -> list[DispatchCommand]:
     """The same moves in transactions that are small at first, so that the first messages need not wait for all."""
-    parts: list[Move] = []
-    for kind, neighbours in groupby(moves, type):
-        if kind is Republish:
+    parts: list[DispatchCommand] = []
+    for kind, neighbours in groupby(commands, type):
+        if kind is Redispatch:
             parts += neighbours
             continue
-        releases = [release for move in neighbours for release in move.releases]
+        dispatches = [dispatch for command in neighbours for dispatch in command.dispatches]
         at = 0
-        while at < len(releases):
+        while at < len(dispatches):
             size = min(_FIRST_MOVES << len(parts) // 2, _MOST_MOVES)  # they are carried out two at a time
-            parts.append(MoveRuns(tuple(releases[at : at + size])))
+            parts.append(DispatchRuns(tuple(dispatches[at : at + size])))
             at += size
     return parts

@@ -35,20 +35,20 @@ class WakeupListener(Repeating):
         self._mailbox = mailbox
         self._on_jobs = on_jobs
         super().__init__("wakeup-listener", on_crash, at_end=wakeups.close)
-        self._deaf = False
+        self._blocked = False
 
     def _once(self) -> None:
         try:
             news = self._wakeups.wait(_WAIT)
         except StoreUnavailable as exc:
-            if not self._deaf:
+            if not self._blocked:
                 log.warning("database's notices cannot be heard", error=str(exc))
-            self._deaf = True
+            self._blocked = True
             self._stopped.wait(_AGAIN_SECONDS)
             return
-        if self._deaf:
+        if self._blocked:
             log.info("database's notices are heard again")
-        self._deaf = False
+        self._blocked = False
         if "runs" in news:
             self._mailbox.put(Woken())
         if "jobs" in news:

@@ -3,84 +3,84 @@
 from itertools import groupby
 from typing import Any
 
-from scheduler_service.core.leader.commands import Apply, MakeRuns, ReadJobs, StoreEffect
+from scheduler_service.core.leader.commands import Apply, CreateRuns, ReadJobs, StoreCommand
 
 _MOST_JOBS = 1000
 _MOST_TRANSITIONS = 2000
-_SHARING = (MakeRuns, Apply)
+_SHARING = (CreateRuns, Apply)
 _SHARED_FROM, _SHARED_TO = 50, 1_000
 
-Group = list[StoreEffect]
+Group = list[StoreCommand]
 
 
-def grouped(effects: list[StoreEffect]) -> list[Group]:
+def grouped(commands: list[StoreCommand]) -> list[Group]:
     """Neighbouring writes of many rows together, as far as a transaction bears it; everything else by itself.
 
     What few rows are waited for is told sooner without the others.
     """
     groups: list[Group] = []
-    for may_share, run in groupby(effects, lambda effect: isinstance(effect, _SHARING)):
+    for may_share, run in groupby(commands, lambda command: isinstance(command, _SHARING)):
         neighbours = list(run)
         if not may_share or sum(map(_rows, neighbours)) < _SHARED_FROM:
-            groups += [[effect] for effect in neighbours]
+            groups += [[command] for command in neighbours]
             continue
         groups.append([])
-        for effect in neighbours:
-            if groups[-1] and not _may_join(groups[-1], effect):
+        for command in neighbours:
+            if groups[-1] and not _may_join(groups[-1], command):
                 groups.append([])
-            groups[-1].append(effect)
+            groups[-1].append(command)
     return groups
 
 
-def _may_join(group: Group, effect: StoreEffect) -> bool:
-    if sum(map(_rows, group)) + _rows(effect) > _SHARED_TO:
+def _may_join(group: Group, command: StoreCommand) -> bool:
+    if sum(map(_rows, group)) + _rows(command) > _SHARED_TO:
         return False
     # Jobs are locked in the order of their ids; those of two edits would come in any order, as others lock them.
-    if _edits(effect) and any(map(_edits, group)):
+    if _edits(command) and any(map(_edits, group)):
         return False
     # Done again after a lost answer, a row that was made and folded away together would be made and counted once more.
-    folds = isinstance(effect, Apply) and any(change.fold is not None for change in effect.transitions)
-    return not (folds and any(isinstance(one, MakeRuns) for one in group))
+    coalesces = isinstance(command, Apply) and any(change.coalesce is not None for change in command.transitions)
+    return not (coalesces and any(isinstance(one, CreateRuns) for one in group))
 
 
-def _edits(effect: StoreEffect) -> bool:
-    return isinstance(effect, MakeRuns) and bool(effect.planned)
+def _edits(command: StoreCommand) -> bool:
+    return isinstance(command, CreateRuns) and bool(command.planned)
 
 
-def _rows(effect: Any) -> int:
-    return len(effect.runs) if isinstance(effect, MakeRuns) else len(effect.transitions)
+def _rows(command: Any) -> int:
+    return len(command.runs) if isinstance(command, CreateRuns) else len(command.transitions)
 
 
-def merged(effects: list[StoreEffect]) -> list[StoreEffect]:
+def merged(commands: list[StoreCommand]) -> list[StoreCommand]:
     """The same effects in fewer transactions: neighbouring Applies are one, and so are ReadJobs, and edits."""
-    out: list[StoreEffect] = []
-    for effect in effects:
-        match out[-1] if out else None, effect:
-            case Apply() as last, Apply() if len(last.transitions) + len(effect.transitions) <= _MOST_TRANSITIONS:
+    out: list[StoreCommand] = []
+    for command in commands:
+        match out[-1] if out else None, command:
+            case Apply() as last, Apply() if len(last.transitions) + len(command.transitions) <= _MOST_TRANSITIONS:
                 out[-1] = Apply(
-                    last.transitions + effect.transitions,
-                    last.published + effect.published,
-                    last.late + effect.late,
-                    last.cancels + effect.cancels,
-                    effect.position or last.position,
-                    effect.judged_until if effect.judged_until is not None else last.judged_until,
+                    last.transitions + command.transitions,
+                    last.published + command.published,
+                    last.late + command.late,
+                    last.cancels + command.cancels,
+                    command.position or last.position,
+                    command.judged_until if command.judged_until is not None else last.judged_until,
                 )
-            case ReadJobs() as last, ReadJobs() if len(last.job_ids) + len(effect.job_ids) <= _MOST_JOBS:
-                out[-1] = ReadJobs(tuple(dict.fromkeys((*last.job_ids, *effect.job_ids))))
-            case MakeRuns() as last, MakeRuns() if _may_be_one(last, effect):
-                out[-1] = MakeRuns(
-                    last.runs + effect.runs,
-                    effect.cursor,
-                    last.retracts + effect.retracts,
-                    last.gaps + effect.gaps,
-                    last.planned + effect.planned,
+            case ReadJobs() as last, ReadJobs() if len(last.job_ids) + len(command.job_ids) <= _MOST_JOBS:
+                out[-1] = ReadJobs(tuple(dict.fromkeys((*last.job_ids, *command.job_ids))))
+            case CreateRuns() as last, CreateRuns() if _may_be_one(last, command):
+                out[-1] = CreateRuns(
+                    last.runs + command.runs,
+                    command.cursor,
+                    last.retracts + command.retracts,
+                    last.missed_ranges + command.missed_ranges,
+                    last.planned + command.planned,
                 )
             case _:
-                out.append(effect)
+                out.append(command)
     return out
 
 
-def _may_be_one(first: MakeRuns, second: MakeRuns) -> bool:
+def _may_be_one(first: CreateRuns, second: CreateRuns) -> bool:
     """Whether both plan edits, of different jobs: an edit takes back what an earlier one of its job made."""
     if not (first.planned and second.planned) or first.set_back or second.set_back:
         return False

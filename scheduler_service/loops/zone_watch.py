@@ -43,7 +43,7 @@ class ZoneWatch:
             self._logged_term = view.term
             log.warning(
                 "zone rules of this standby are not the leader's: after a takeover jobs would run at other times",
-                standby=own.words, leader=view.zone_rules, term=view.term,
+                standby=own.text, leader=view.zone_rules, term=view.term,
                 remedy="install the same tzdata package on both hosts, and restart",
             )  # fmt: skip
         if now >= self._mark_at:
@@ -56,4 +56,4 @@ class ZoneWatch:
         self._meter.zone_rules_differ(False)
         self._next_at = 0
         if before is not None and before.zone_rules not in (None, own.version):
-            log.warning("zone rules changed with this term", term=term, before=before.zone_rules, now=own.words)
+            log.warning("zone rules changed with this term", term=term, before=before.zone_rules, now=own.text)

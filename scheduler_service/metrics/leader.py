@@ -8,11 +8,11 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from itinerary.protocol.instants import MILLISECOND, SECOND, Duration, Instant
 from scheduler_service.core.contract.pruning import Past
-from scheduler_service.core.leader.commands import Apply, Effect
+from scheduler_service.core.leader.commands import Apply, Command
 from scheduler_service.core.leader.poll_state import PAUSE
 from scheduler_service.core.leader.queries import alive_workers, oldest_due
 from scheduler_service.core.leader.state import SchedulerState
-from scheduler_service.core.model import MisfirePolicy, Overlap, ReleasedRun
+from scheduler_service.core.model import DispatchedRun, MisfirePolicy, Overlap
 from scheduler_service.core.run_state import FINAL, Event
 from scheduler_service.core.schedules.zone_rules import rules_in_use
 from scheduler_service.metrics.bulk_histogram import BulkHistogram
@@ -100,10 +100,10 @@ class PrometheusMeter:
     def _bulk(self, name: str, text: str, buckets: tuple[float, ...]) -> BulkHistogram:
         return BulkHistogram(name, text, buckets, self._registry)
 
-    def leading(self, term: int, silence: float | None) -> None:
+    def leading(self, term: int, since_renewal: float | None) -> None:
         """See Meter."""
-        if silence is not None:
-            self._failover.set(silence)
+        if since_renewal is not None:
+            self._failover.set(since_renewal)
         self._is_leader.set(1)
         self._term.set(term)
 
@@ -132,7 +132,7 @@ class PrometheusMeter:
         """See Meter."""
         self._jobs_refused.set(number)
 
-    def iterated(self, state: SchedulerState, seconds: float, effects: Sequence[Effect]) -> None:
+    def iterated(self, state: SchedulerState, seconds: float, commands: Sequence[Command]) -> None:
         """See Meter."""
         self._iteration.observe(seconds)
         self._active.set(state.runs.active())
@@ -145,9 +145,9 @@ class PrometheusMeter:
             self._workers.set(alive_workers(state, state.last_iteration_at))
             for queue, pending in state.runs.pending.items():
                 self._pending.labels(queue).set(pending)
-        for effect in effects:
-            if isinstance(effect, Apply):
-                self._applied(effect)
+        for command in commands:
+            if isinstance(command, Apply):
+                self._applied(command)
         self._placement.show(state)
         self._count(state)
 
@@ -190,11 +190,11 @@ class PrometheusMeter:
         """See Meter."""
         self._rebuild.observe(seconds)
 
-    def published(self, runs: Sequence[ReleasedRun], at: Instant) -> None:
+    def published(self, runs: Sequence[DispatchedRun], at: Instant) -> None:
         """See Meter. What was asked for to wait behind other runs is not late when it goes out."""
         self._delay.observe(max(0, at - run.due_at) / SECOND for run in runs if run.overlap != Overlap.QUEUE_ALL)
 
-    def buried(self) -> None:
+    def dead_lettered(self) -> None:
         """See Meter."""
         self._dead.inc()
 

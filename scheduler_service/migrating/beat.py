@@ -15,7 +15,7 @@ from celery.schedules import crontab, maybe_schedule
 
 from itinerary.protocol.errors import BadValue, ItineraryError
 from itinerary.protocol.instants import Instant
-from scheduler_service.migrating.beat_entry import BeatEntry, MovedEntry
+from scheduler_service.migrating.beat_entry import BeatEntry, ConvertedEntry
 from scheduler_service.migrating.beat_moving import move_entries
 
 NOTES: Final = (
@@ -35,8 +35,8 @@ def load_app(place: str) -> Celery:
         app.loader.import_default_modules()
         app.finalize()
     except (Exception, SystemExit) as exc:
-        said = " ".join(str(exc).split())
-        raise ItineraryError(f"cannot load the app {place}: {type(exc).__name__}: {said}") from exc
+        message = " ".join(str(exc).split())
+        raise ItineraryError(f"cannot load the app {place}: {type(exc).__name__}: {message}") from exc
     if not isinstance(app, Celery):
         raise BadValue("MODULE:APP", place, "it must name a Celery app")
     return app
@@ -65,12 +65,12 @@ def _entry(app: Celery, name: str, entry: Mapping[str, Any]) -> BeatEntry:
     )
 
 
-def move_beat(
+def convert_beat(
     app: Celery,
     now: Instant,
     each: Callable[[list[BeatEntry]], Iterable[BeatEntry]] = lambda entries: entries,
     *,
     clocks: bool = True,
-) -> list[MovedEntry]:
+) -> list[ConvertedEntry]:
     """Every entry of the app's own schedule, as `move_entries` moves it."""
     return move_entries(entries_of(app), app, now, each, clocks=clocks)

@@ -21,11 +21,11 @@ EMPTY: Final = (
 )
 
 
-def refuse_elsewhere(app: Celery, place: str, words: str) -> None:
-    """ItineraryError where the app's beat reads more than `beat_schedule`, with the command `words` that reads it."""
+def refuse_elsewhere(app: Celery, place: str, text: str) -> None:
+    """ItineraryError where the app's beat reads more than `beat_schedule`, with the command `text` that reads it."""
     named = str(app.conf.beat_scheduler)
     families = _families(named)
-    command = f"itinerary {words} {shlex.quote(place)}"
+    command = f"itinerary {text} {shlex.quote(place)}"
     if "django_celery_beat" in families:
         raise ItineraryError(
             f"beat_scheduler of {place} is {named}: its schedule is in django-celery-beat's tables, "

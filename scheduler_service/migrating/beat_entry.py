@@ -6,7 +6,7 @@ from typing import Any
 
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.model import Job
-from scheduler_service.migrating.converted import Moved
+from scheduler_service.migrating.converted import Converted
 from scheduler_service.migrating.one_time import Bounded
 
 
@@ -14,7 +14,7 @@ from scheduler_service.migrating.one_time import Bounded
 class BeatEntry:
     """One entry as beat has it; `schedule` is a Celery schedule object, or None where `refused` says why.
 
-    `zone` is the crontab's own, else the app's holds. `asleep` says why beat sends it no more. `told` are differences
+    `zone` is the crontab's own, else the app's holds. `asleep` says why beat sends it no more. `differences` are differences
     that its source knows of.
     """
 
@@ -33,7 +33,7 @@ class BeatEntry:
     end_at: Instant | None = None
     last_run_at: Instant | None = None
     description: str = ""
-    told: tuple[str, ...] = ()
+    differences: tuple[str, ...] = ()
 
     @property
     def paced(self) -> Any:
@@ -45,9 +45,9 @@ class BeatEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class MovedEntry:
+class ConvertedEntry:
     """An entry, what it became, and the job where it could be moved."""
 
     entry: BeatEntry
-    moved: Moved
+    converted: Converted
     job: Job | None

@@ -48,8 +48,8 @@ def _microseconds(seconds: Any) -> int:
 
 def tells_present(schedule: Any, app: Any) -> bool:
     """Whether the schedule's own clock (`nowfun`) tells the time that it is."""
-    told = schedule.nowfun()
-    if not isinstance(told, datetime):
+    moment = schedule.nowfun()
+    if not isinstance(moment, datetime):
         return False
-    aware = schedule.maybe_make_aware(told)
+    aware = schedule.maybe_make_aware(moment)
     return abs(from_datetime(aware) - from_datetime(app.now())) < 5 * SECOND

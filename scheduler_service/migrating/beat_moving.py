@@ -10,11 +10,11 @@ from celery import Celery
 from itinerary.protocol.instants import SECOND, Instant, format_instant
 from scheduler_service.core.model import Job
 from scheduler_service.core.schedules.schedule import IntervalSchedule, upcoming
-from scheduler_service.migrating.beat_entry import BeatEntry, MovedEntry
+from scheduler_service.migrating.beat_entry import BeatEntry, ConvertedEntry
 from scheduler_service.migrating.beat_options import arguments_of, options_of, queue_of
 from scheduler_service.migrating.beat_schedules import spec_of
 from scheduler_service.migrating.comparing import Comparison, clock_differences, compare
-from scheduler_service.migrating.converted import CannotMove, Moved, checked, job_id_of
+from scheduler_service.migrating.converted import CannotConvert, Converted, checked, job_id_of
 
 _GAP_RULES: Final[tuple[dict[str, str], ...]] = ({}, {"dst_gap": "shift"}, {"dst_gap": "skip"})
 
@@ -38,7 +38,7 @@ def move_entries(
     *,
     clocks: bool = True,
     app_known: bool = True,
-) -> list[MovedEntry]:
+) -> list[ConvertedEntry]:
     """Every entry, moved or refused; `each` may show how far it has come.
 
     With `clocks` the coming changes of the clocks are examined, which takes a while for busy entries. Unless
@@ -49,24 +49,30 @@ def move_entries(
     for entry in each(entries):
         job_id = job_id_of(entry.name, taken, "entry")
         taken.add(job_id)
-        moved = _moved(app, entry, job_id, now, clocks, app_known)
-        found.append(replace(moved, moved=replace(moved.moved, left_out=entry.asleep)) if entry.asleep else moved)
+        converted = _converted(app, entry, job_id, now, clocks, app_known)
+        found.append(
+            replace(converted, converted=replace(converted.converted, left_out=entry.asleep))
+            if entry.asleep
+            else converted
+        )
     return found
 
 
-def compare_entry(moved: MovedEntry, app: Celery, start: Instant, end: Instant) -> Comparison | None:
+def compare_entry(converted: ConvertedEntry, app: Celery, start: Instant, end: Instant) -> Comparison | None:
     """Beat's times and ours over (start, end); None for what is refused or left out."""
-    job, entry = moved.job, moved.entry
-    if job is None or moved.moved.left_out is not None:
+    job, entry = converted.job, converted.entry
+    if job is None or converted.converted.left_out is not None:
         return None
     bounds = {"start_at": job.start_at, "end_at": job.end_at}
     return compare(entry.paced, clock_app(app, entry), job.schedule, start, end, **bounds)
 
 
-def _moved(app: Celery, entry: BeatEntry, job_id: str, now: Instant, clocks: bool, app_known: bool) -> MovedEntry:
+def _converted(
+    app: Celery, entry: BeatEntry, job_id: str, now: Instant, clocks: bool, app_known: bool
+) -> ConvertedEntry:
     try:
         if entry.refused is not None:
-            raise CannotMove(entry.refused)
+            raise CannotConvert(entry.refused)
         spec, differences = spec_of(entry.schedule, clock_app(app, entry))
         body = {
             "job_id": job_id,
@@ -80,15 +86,15 @@ def _moved(app: Celery, entry: BeatEntry, job_id: str, now: Instant, clocks: boo
         }
         body |= {"queue": queue_of(app, entry)}
         differences += _anchor(entry, spec, differences)
-        differences += [*entry.told, *options_of(app, entry, body, app_known)]
+        differences += [*entry.differences, *options_of(app, entry, body, app_known)]
         if entry.once and spec["kind"] != "once":
             return _once(entry, body, differences, now)
-    except CannotMove as exc:
-        return MovedEntry(entry, Moved(entry.name, refused=str(exc)), None)
-    moved, job = checked(entry.name, body, tuple(differences), now)
+    except CannotConvert as exc:
+        return ConvertedEntry(entry, Converted(entry.name, refused=str(exc)), None)
+    converted, job = checked(entry.name, body, tuple(differences), now)
     if clocks and job is not None and spec["kind"] not in ("interval", "once"):
         return _with_clocks(app, entry, body, differences, now)
-    return MovedEntry(entry, moved, job)
+    return ConvertedEntry(entry, converted, job)
 
 
 def _bounds(entry: BeatEntry, now: Instant) -> dict[str, str]:
@@ -103,25 +109,25 @@ def _anchor(entry: BeatEntry, spec: dict[str, Any], differences: list[str]) -> l
         return []
     anchor = max(anchor, entry.start_at or anchor)
     spec["anchor"] = format_instant(anchor - anchor % SECOND)
-    differences[:] = [told for told in differences if not told.startswith("beat counts from its start")]
+    differences[:] = [lines for lines in differences if not lines.startswith("beat counts from its start")]
     return [f"beat counts from when it last sent, which drifts; here it runs at {spec['anchor']} + k x {spec['every']}"]
 
 
-def _once(entry: BeatEntry, body: dict[str, Any], differences: Sequence[str], now: Instant) -> MovedEntry:
+def _once(entry: BeatEntry, body: dict[str, Any], differences: Sequence[str], now: Instant) -> ConvertedEntry:
     """The entry at its next time alone; asleep where that has come already, as nothing here sends what is past."""
-    moved, job = checked(entry.name, body, (), now)
+    converted, job = checked(entry.name, body, (), now)
     if job is None:
-        return MovedEntry(entry, moved, None)
+        return ConvertedEntry(entry, converted, None)
     overdue = _overdue_since(entry, job, now)
     at = overdue if overdue is not None else next(iter(_next_of(job, now)), None)
     if at is None:
-        raise CannotMove("it is to be sent once, and its schedule has no time to come")
+        raise CannotConvert("it is to be sent once, and its schedule has no time to come")
     body = {**body, "schedule": {"kind": "once", "at": format_instant(at)}}
     body.pop("start_at", None)
-    told = "one_off: sent once, at the next time of its schedule, and disabled; here that is a job of one time"
-    moved, job = checked(entry.name, body, (*differences, told), now)
+    lines = "one_off: sent once, at the next time of its schedule, and disabled; here that is a job of one time"
+    converted, job = checked(entry.name, body, (*differences, lines), now)
     asleep = f"beat would send it at once, since it was due at {format_instant(at)}" if overdue is not None else None
-    return MovedEntry(entry, replace(moved, left_out=asleep), job)
+    return ConvertedEntry(entry, replace(converted, left_out=asleep), job)
 
 
 def _overdue_since(entry: BeatEntry, job: Job, now: Instant) -> Instant | None:
@@ -140,17 +146,20 @@ def _next_of(job: Job, now: Instant) -> list[Instant]:
 
 def _with_clocks(
     app: Celery, entry: BeatEntry, body: dict[str, Any], differences: Sequence[str], now: Instant
-) -> MovedEntry:
+) -> ConvertedEntry:
     """The entry under the rule for skipped times that comes closest to Celery's, and what differs even so."""
-    best: tuple[list[str], MovedEntry] | None = None
+    best: tuple[list[str], ConvertedEntry] | None = None
     for rule in _GAP_RULES if _is_fixed(body["schedule"]) else _GAP_RULES[:1]:
         ruled = {**body, "schedule": {**body["schedule"], **rule}}
-        moved, job = checked(entry.name, ruled, (), now)
+        converted, job = checked(entry.name, ruled, (), now)
         if job is not None:
-            told = clock_differences(entry.schedule, clock_app(app, entry), job.schedule, now)
-            if best is None or len(told) < len(best[0]):
-                best = told, MovedEntry(entry, Moved(moved.name, moved.body, (*differences, *told)), job)
-            if not told:
+            lines = clock_differences(entry.schedule, clock_app(app, entry), job.schedule, now)
+            if best is None or len(lines) < len(best[0]):
+                best = (
+                    lines,
+                    ConvertedEntry(entry, Converted(converted.name, converted.body, (*differences, *lines)), job),
+                )
+            if not lines:
                 break
     assert best is not None  # the first rule is the default, with which the job was accepted
     return best[1]

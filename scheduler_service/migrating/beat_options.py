@@ -12,7 +12,7 @@ from kombu.utils.json import dumps as celerys_json
 from itinerary.protocol.instants import MICROSECOND, SECOND, format_duration
 from itinerary.protocol.typed_values import from_python
 from scheduler_service.migrating.beat_entry import BeatEntry
-from scheduler_service.migrating.converted import CannotMove
+from scheduler_service.migrating.converted import CannotConvert
 
 _HARMLESS: Final = frozenset({"queue", "priority", "expires", "time_limit", "soft_time_limit"})
 _DROPPED: Final = {
@@ -30,15 +30,15 @@ _DROPPED: Final = {
 
 
 def arguments_of(entry: BeatEntry) -> dict[str, Any]:
-    """`args` and `kwargs` as a job holds them; CannotMove where JSON cannot."""
+    """`args` and `kwargs` as a job holds them; CannotConvert where JSON cannot."""
     values = [*entry.args, *entry.kwargs.values()]
     if any(isinstance(value, BeatLazyFunc) for value in values):
-        raise CannotMove("an argument is a BeatLazyFunc, worked out at each sending: let the task work it out")
+        raise CannotConvert("an argument is a BeatLazyFunc, worked out at each sending: let the task work it out")
     try:
         stored = from_python({"args": list(entry.args), "kwargs": dict(entry.kwargs)}, _as_celery_sends_it)
         given: dict[str, Any] = json.loads(json.dumps(stored))
     except (TypeError, ValueError) as exc:
-        raise CannotMove(f"its arguments are not JSON: {exc}") from exc
+        raise CannotConvert(f"its arguments are not JSON: {exc}") from exc
     return given
 
 
@@ -57,19 +57,24 @@ def queue_of(app: Celery, entry: BeatEntry) -> str:
 
 def options_of(app: Celery, entry: BeatEntry, body: dict[str, Any], app_known: bool = True) -> list[str]:
     """Lays what the options mean over the body; the differences in words."""
-    options, told = entry.options, [f"the entry's {name} is not known to us and left out" for name in entry.unknown]
+    options, differences = (
+        entry.options,
+        [f"the entry's {name} is not known to us and left out" for name in entry.unknown],
+    )
     if options.get("eta") is not None or options.get("task_id") is not None:
-        raise CannotMove("an entry with an eta or a task_id of its own would run once, whatever its schedule says")
+        raise CannotConvert("an entry with an eta or a task_id of its own would run once, whatever its schedule says")
     if app_known and entry.task not in app.tasks:
-        told.append(f"the app has no task {entry.task}, neither for beat nor for us: its runs will fail as unknown")
-    told += _priority(app, options.get("priority"), body)
-    told += _expires(options.get("expires"), body)
-    told += _limits(options, body)
+        differences.append(
+            f"the app has no task {entry.task}, neither for beat nor for us: its runs will fail as unknown"
+        )
+    differences += _priority(app, options.get("priority"), body)
+    differences += _expires(options.get("expires"), body)
+    differences += _limits(options, body)
     for name, value in options.items():
         if name not in _HARMLESS and value is not None:
-            said = _DROPPED.get(name, "Itinerary has no equal").format(value=value, queue=body["queue"])
-            told.append(f"the option {name} is not carried over: {said}")
-    return told
+            message = _DROPPED.get(name, "Itinerary has no equal").format(value=value, queue=body["queue"])
+            differences.append(f"the option {name} is not carried over: {message}")
+    return differences
 
 
 def _priority(app: Celery, priority: Any, body: dict[str, Any]) -> Iterator[str]:
@@ -87,11 +92,11 @@ def _expires(expires: Any, body: dict[str, Any]) -> Iterator[str]:
     if seconds is None:
         return
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds <= 0:
-        raise CannotMove(f"expires is {expires!r}: give a number of seconds")
-    told = format_duration(round(seconds * SECOND) * MICROSECOND)
-    body["start_within"] = told
+        raise CannotConvert(f"expires is {expires!r}: give a number of seconds")
+    differences = format_duration(round(seconds * SECOND) * MICROSECOND)
+    body["start_within"] = differences
     yield (
-        f"beat's message is dropped by a worker that gets to it later than {told}; here the leader withdraws it then, "
+        f"beat's message is dropped by a worker that gets to it later than {differences}; here the leader withdraws it then, "
         "and the run is recorded as missed"
     )
 

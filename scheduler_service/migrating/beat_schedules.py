@@ -21,27 +21,27 @@ from scheduler_service.core.schedules.cron_fields import (
 )
 from scheduler_service.core.schedules.zones import zone
 from scheduler_service.migrating.beat_fires import tells_present
-from scheduler_service.migrating.converted import CannotMove
+from scheduler_service.migrating.converted import CannotConvert
 from scheduler_service.migrating.one_time import OneTime
 
 _EVERY_DAY: Final = "*"
 
 
 def zone_of_app(app: Any) -> str:
-    """The IANA name of the zone in which the app's crontabs are meant; CannotMove where it has none."""
+    """The IANA name of the zone in which the app's crontabs are meant; CannotConvert where it has none."""
     found: tzinfo = app.timezone
     names = (getattr(found, "key", None), getattr(found, "zone", None), str(found))
     for name in names:
         if isinstance(name, str):
             with suppress(BadValue):
                 return zone(name).key
-    raise CannotMove(f"the app's time zone {found!r} has no IANA name: set app.conf.timezone")
+    raise CannotConvert(f"the app's time zone {found!r} has no IANA name: set app.conf.timezone")
 
 
 def spec_of(given: Any, app: Any) -> tuple[dict[str, Any], list[str]]:
-    """Our schedule, and how it differs; CannotMove for what has no equal here."""
+    """Our schedule, and how it differs; CannotConvert for what has no equal here."""
     if isinstance(given, solar):
-        raise CannotMove(f"solar schedules ({given.event}) have no equal here")
+        raise CannotConvert(f"solar schedules ({given.event}) have no equal here")
     if isinstance(given, OneTime):
         return {"kind": "once", "at": format_instant(given.at)}, []
     kind = type(given)
@@ -50,14 +50,14 @@ def spec_of(given: Any, app: Any) -> tuple[dict[str, Any], list[str]]:
     if kind is schedule:
         spec, differences = _interval_spec(given, zone_of_app(app))
         return spec, [*differences, *_nowfun(given, app)]
-    raise CannotMove(f"{kind.__module__}.{kind.__qualname__} is a schedule of its own making: say it as a cron line")
+    raise CannotConvert(f"{kind.__module__}.{kind.__qualname__} is a schedule of its own making: say it as a cron line")
 
 
 def _nowfun(given: Any, app: Any) -> list[str]:
     if given.nowfun is None:
         return []
     if not tells_present(given, app):
-        raise CannotMove("its nowfun tells another time than the present: no schedule here can do that")
+        raise CannotConvert("its nowfun tells another time than the present: no schedule here can do that")
     return [f"its nowfun is not carried over: Celery matches in the app's zone, {zone_of_app(app)}, and so do we"]
 
 
@@ -94,12 +94,16 @@ def _field(kind: FieldKind, given: Any, values: Iterable[int]) -> str:
 def _interval_spec(given: Any, timezone: str) -> tuple[dict[str, Any], list[str]]:
     every = given.run_every // timedelta(microseconds=MICROSECOND)
     if every < SECOND or every % SECOND:
-        raise CannotMove(f"every {given.run_every.total_seconds():g} s: intervals here are whole seconds, 1 s or more")
+        raise CannotConvert(
+            f"every {given.run_every.total_seconds():g} s: intervals here are whole seconds, 1 s or more"
+        )
     whole_days = given.run_every.days if not given.run_every.seconds else 0
     if given.relative and whole_days:
         spec = {"kind": "calendar", "unit": "day", "every": whole_days, "at": ["00:00"], "timezone": timezone}
         several = "beat counts the days from its own start; here they are counted from the day the job is made"
         return spec, [several] if whole_days > 1 else []
-    told = format_duration(every)
-    counted = f"beat counts from its start and from when it last sent; here it runs at 00:00 ({timezone}) + k x {told}"
-    return {"kind": "interval", "every": told, "timezone": timezone}, [counted]
+    length = format_duration(every)
+    counted = (
+        f"beat counts from its start and from when it last sent; here it runs at 00:00 ({timezone}) + k x {length}"
+    )
+    return {"kind": "interval", "every": length, "timezone": timezone}, [counted]

@@ -59,14 +59,16 @@ def compare(
 
 def clock_differences(given: Any, app: Any, ours: Schedule, now: Instant) -> list[str]:
     """What the changes of the clocks in the next 400 days do to the two differently, a sentence each."""
-    zone, told = zone_of(ours), []
+    zone, lines = zone_of(ours), []
     for change in changes_between(zone, now // SECOND, (now + _AHEAD) // SECOND):
         around = _NEAR if _is_dense(given) else _AROUND
         at = change.at * SECOND
         found = compare(given, app, ours, at - around, at + around).differences
         if found:
-            told.append(f"on {_local(zone, at)[:10]}, when the clocks of {zone} {_jump(change)}: {_sides(zone, found)}")
-    return told
+            lines.append(
+                f"on {_local(zone, at)[:10]}, when the clocks of {zone} {_jump(change)}: {_sides(zone, found)}"
+            )
+    return lines
 
 
 def _is_dense(given: Any) -> bool:
@@ -104,13 +106,13 @@ def _local(zone: str, at: Instant) -> str:
 
 
 def _sides(zone: str, found: Sequence[Difference]) -> str:
-    told = []
-    for only, words in (("beat", "only beat sends"), ("itinerary", "only here it runs")):
+    lines = []
+    for only, text in (("beat", "only beat sends"), ("itinerary", "only here it runs")):
         times = [each.at for each in found if each.only == only]
         if times:
             shown = ", ".join(_clock_and_offset(zone, at) for at in times[:_SHOWN])
-            told.append(f"{words} at {shown}{', ...' if len(times) > _SHOWN else ''} ({len(times)}x)")
-    return "; ".join(told)
+            lines.append(f"{text} at {shown}{', ...' if len(times) > _SHOWN else ''} ({len(times)}x)")
+    return "; ".join(lines)
 
 
 def _clock_and_offset(zone: str, at: Instant) -> str:

@@ -16,7 +16,7 @@ _FOREIGN: Final = re.compile(r"[^A-Za-z0-9._]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class Converted:
     """One entry: `name` is what it is called where it comes from. `refused` says why there is no `body`.
 
     `left_out` says why nothing is to be made of it although it could be: it is sent no more where it comes from.
@@ -29,19 +29,21 @@ class Moved:
     left_out: str | None = None
 
 
-class CannotMove(Exception):
+class CannotConvert(Exception):
     """This entry has no equal here; the text says why."""
 
 
-def checked(name: str, body: Mapping[str, Any], differences: tuple[str, ...], now: Instant) -> tuple[Moved, Job | None]:
+def checked(
+    name: str, body: Mapping[str, Any], differences: tuple[str, ...], now: Instant
+) -> tuple[Converted, Job | None]:
     """The entry with its job, or refused for what the service would refuse."""
     try:
-        job, warnings = read_job(body, made_at=now)
+        job, warnings = read_job(body, created_at=now)
     except BadValues as exc:
-        return Moved(name, refused="; ".join(str(error) for error in exc.errors)), None
+        return Converted(name, refused="; ".join(str(error) for error in exc.errors)), None
     except BadValue as exc:
-        return Moved(name, refused=str(exc)), None
-    return Moved(name, dict(body), (*differences, *warnings, *job_warnings(job, now))), job
+        return Converted(name, refused=str(exc)), None
+    return Converted(name, dict(body), (*differences, *warnings, *job_warnings(job, now))), job
 
 
 def job_id_of(name: str, taken: Container[str], otherwise: str) -> str:

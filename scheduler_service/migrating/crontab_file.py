@@ -13,7 +13,7 @@ from itinerary.protocol.errors import BadValue
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.schedules.cron import ALIASES
 from scheduler_service.core.schedules.zones import zone
-from scheduler_service.migrating.converted import CannotMove, Moved, checked, job_id_of
+from scheduler_service.migrating.converted import CannotConvert, Converted, checked, job_id_of
 
 NOTES: Final = (
     "cron starts a command whether or not its last one is over, so overlap is `allow`; `skip` may be what you want",
@@ -39,7 +39,7 @@ class _Above:
 
 def read_crontab(
     text: str, *, task: str, timezone: str, now: Instant, system: bool = False, queue: str | None = None
-) -> list[Moved]:
+) -> list[Converted]:
     """Every line that cron would run, in order; BadValue for a file that is too large.
 
     `system`: the command follows the name of a user.
@@ -57,9 +57,9 @@ def read_crontab(
         elif assigned := _ASSIGNED.fullmatch(line):
             above = _assign(above, _unquoted(assigned[1]), _unquoted(assigned[2]))
         else:
-            moved = _entry(line, number, above, task, now, system, queue, taken)
-            taken.add(str(moved.body["job_id"]) if moved.body else "")
-            found.append(moved)
+            converted = _entry(line, number, above, task, now, system, queue, taken)
+            taken.add(str(converted.body["job_id"]) if converted.body else "")
+            found.append(converted)
             above = replace(above, comment="")
     return found
 
@@ -80,14 +80,14 @@ def _unquoted(text: str) -> str:
 
 def _entry(
     line: str, number: int, above: _Above, task: str, now: Instant, system: bool, queue: str | None, taken: set[str]
-) -> Moved:
+) -> Converted:
     name = f"line {number}"
     try:
         expr, user, rest = _split(line, system)
         if above.bad_zone:
-            raise CannotMove(above.bad_zone)
-    except CannotMove as exc:
-        return Moved(name, refused=str(exc))
+            raise CannotConvert(above.bad_zone)
+    except CannotConvert as exc:
+        return Converted(name, refused=str(exc))
     command, stdin = _command(rest)
     kwargs: dict[str, Any] = {"command": command, "stdin": stdin}
     kwargs |= {"user": user} if user else {}
@@ -110,12 +110,12 @@ def _split(line: str, system: bool) -> tuple[str, str, str]:
     parts = line.split(None, fields + system)
     if len(parts) <= fields + system:
         wanted = f"{'a user and ' if system else ''}a command"
-        raise CannotMove(f"{line!r} is not understood: give {fields} field{'s' * (fields > 1)}, then {wanted}")
+        raise CannotConvert(f"{line!r} is not understood: give {fields} field{'s' * (fields > 1)}, then {wanted}")
     expr = " ".join(parts[:fields])
     if expr.lower() == "@reboot":
-        raise CannotMove("@reboot names no time: start that command from the machine's service manager")
+        raise CannotConvert("@reboot names no time: start that command from the machine's service manager")
     if expr.startswith("@") and expr.lower() not in ALIASES:
-        raise CannotMove(f"{expr} is not known; known are {', '.join(ALIASES)}")
+        raise CannotConvert(f"{expr} is not known; known are {', '.join(ALIASES)}")
     return expr, parts[fields] if system else "", parts[-1]
 
 

@@ -21,7 +21,7 @@ from itinerary.protocol.errors import BadValue, ItineraryError
 from itinerary.protocol.instants import Instant, format_instant, from_datetime
 from scheduler_service.core.schedules.zones import zone
 from scheduler_service.migrating.beat_entry import BeatEntry
-from scheduler_service.migrating.converted import CannotMove
+from scheduler_service.migrating.converted import CannotConvert
 from scheduler_service.migrating.one_time import OneTime
 from scheduler_service.sql.database_url import read_url
 
@@ -47,8 +47,8 @@ def read_django_beat(url: str, now: Instant) -> list[BeatEntry]:
         with engine.connect() as connection:
             tasks, schedules = _rows_of(connection)
     except (SQLAlchemyError, sqlite3.Error) as exc:
-        said = " ".join(str(getattr(exc, "orig", None) or exc).split())
-        raise ItineraryError(f"the database of django-celery-beat cannot be read: {said}") from exc
+        message = " ".join(str(getattr(exc, "orig", None) or exc).split())
+        raise ItineraryError(f"the database of django-celery-beat cannot be read: {message}") from exc
     finally:
         engine.dispose()
     return [_entry(task, schedules, now) for task in sorted(tasks, key=lambda row: str(row["name"]))]
@@ -102,18 +102,20 @@ def _entry(task: Row, schedules: Mapping[str, Mapping[Any, Row]], now: Instant) 
     name, refused, given, zone_name = str(task["name"]), None, None, None
     args: Any = ()
     kwargs: Any = {}
-    told: list[str] = []
+    differences: list[str] = []
     try:
-        given, zone_name = _schedule(task, schedules, told)
+        given, zone_name = _schedule(task, schedules, differences)
         args, kwargs = _json(task, "args", list, "[]"), _json(task, "kwargs", dict, "{}")
         headers = _json(task, "headers", dict, "{}")
         if headers:
-            told.append(f"the headers {', '.join(sorted(headers))} are not carried over: a job's messages have none")
-    except CannotMove as exc:
+            differences.append(
+                f"the headers {', '.join(sorted(headers))} are not carried over: a job's messages have none"
+            )
+    except CannotConvert as exc:
         refused = str(exc)
     ends, starts = _instant(task.get("expires")), _instant(task.get("start_time"))
     if ends is not None:
-        told.append(
+        differences.append(
             f"expires: no run is made from {format_instant(ends)} on; beat also has workers drop what still waits then"
         )
     options = {key: task.get(key) for key in _OPTIONS if task.get(key) not in (None, "")}
@@ -123,7 +125,7 @@ def _entry(task: Row, schedules: Mapping[str, Mapping[Any, Row]], now: Instant) 
         name, str(task["task"]), given, args, kwargs, options,
         zone=zone_name, refused=refused, asleep=_asleep(task, given, ends, now),
         once=bool(task.get("one_off")), start_at=starts, end_at=ends,
-        last_run_at=_sent(task, starts), description=str(task.get("description") or ""), told=tuple(told),
+        last_run_at=_sent(task, starts), description=str(task.get("description") or ""), differences=tuple(differences),
     )  # fmt: skip
 
 
@@ -146,17 +148,21 @@ def _sent(task: Row, starts: Instant | None) -> Instant | None:
     return last if last is not None or starts is not None else _instant(task.get("date_changed"))
 
 
-def _schedule(task: Row, schedules: Mapping[str, Mapping[Any, Row]], told: list[str]) -> tuple[Any, str | None]:
+def _schedule(task: Row, schedules: Mapping[str, Mapping[Any, Row]], differences: list[str]) -> tuple[Any, str | None]:
     """The first schedule that the task names, as Celery's object, and the zone that is its own."""
     named = [kind for kind in _KINDS if task.get(f"{kind}_id") is not None]
     if not named:
-        raise CannotMove("it names no schedule")
+        raise CannotConvert("it names no schedule")
     kind = named[0]
     if len(named) > 1:
-        told.append(f"it names {' and '.join(named)}: django-celery-beat goes by the {kind}, and so does the import")
+        differences.append(
+            f"it names {' and '.join(named)}: django-celery-beat goes by the {kind}, and so does the import"
+        )
     row = schedules.get(kind, {}).get(task[f"{kind}_id"])
     if row is None:
-        raise CannotMove(f"its {kind} {task[f'{kind}_id']} is not in {_TABLES[kind]}: django-celery-beat disables it")
+        raise CannotConvert(
+            f"its {kind} {task[f'{kind}_id']} is not in {_TABLES[kind]}: django-celery-beat disables it"
+        )
     match kind:
         case "interval":
             return _interval(row), None
@@ -168,13 +174,13 @@ def _schedule(task: Row, schedules: Mapping[str, Mapping[Any, Row]], told: list[
             return OneTime(at), None
         case _:
             where = f"at {float(row['latitude']):g}, {float(row['longitude']):g}"
-            raise CannotMove(f"solar schedules ({row['event']} {where}) are not understood yet: give a cron line")
+            raise CannotConvert(f"solar schedules ({row['event']} {where}) are not understood yet: give a cron line")
 
 
 def _interval(row: Row) -> schedule:
     period = str(row["period"])
     if period not in _PERIODS:
-        raise CannotMove(f"its interval's period is {period!r}; known are {', '.join(_PERIODS)}")
+        raise CannotConvert(f"its interval's period is {period!r}; known are {', '.join(_PERIODS)}")
     return schedule(timedelta(**{period: int(row["every"])}))
 
 
@@ -182,11 +188,11 @@ def _crontab(row: Row) -> tuple[crontab, str | None]:
     try:
         own = zone(str(row["timezone"])).key if row.get("timezone") else None
     except BadValue as exc:
-        raise CannotMove(f"its crontab's timezone {row['timezone']!r} is not known here") from exc
+        raise CannotConvert(f"its crontab's timezone {row['timezone']!r} is not known here") from exc
     try:
         return crontab(**{field: str(row[field]) for field in _FIELDS}), own
     except ValueError as exc:
-        raise CannotMove(f"its crontab is not understood by Celery: {exc}") from exc
+        raise CannotConvert(f"its crontab is not understood by Celery: {exc}") from exc
 
 
 def _json(task: Row, field: str, kind: type, empty: str) -> Any:
@@ -194,9 +200,9 @@ def _json(task: Row, field: str, kind: type, empty: str) -> Any:
     try:
         value = celerys_loads(held)
     except (ValueError, TypeError) as exc:
-        raise CannotMove(f"its {field} are not JSON ({exc}): django-celery-beat disables it") from exc
+        raise CannotConvert(f"its {field} are not JSON ({exc}): django-celery-beat disables it") from exc
     if not isinstance(value, kind):
-        raise CannotMove(f"its {field} are {held}: give {empty}")
+        raise CannotConvert(f"its {field} are {held}: give {empty}")
     return value
 
 

@@ -131,7 +131,7 @@ def mail_of(delivery: Delivery, sender: str, to: Sequence[str]) -> EmailMessage:
     message = EmailMessage()
     message["Subject"] = f"[Itinerary] {body['text']}"
     message["From"], message["To"] = sender, ", ".join(to)
-    message["Date"] = format_datetime(to_datetime(delivery.made_at))
+    message["Date"] = format_datetime(to_datetime(delivery.created_at))
     message["Message-ID"] = f"<{delivery.message_id}@itinerary.invalid>"
     message["Auto-Submitted"] = "auto-generated"
     message["X-Itinerary-Event"] = body["type"]
@@ -167,8 +167,8 @@ def _details(item: Mapping[str, Any]) -> list[str]:
 
 
 def _reasons(refused: Mapping[str, tuple[int, bytes]]) -> str:
-    return "; ".join(f"{address}: {code} {_text(words)}" for address, (code, words) in refused.items())
+    return "; ".join(f"{address}: {code} {_text(text)}" for address, (code, text) in refused.items())
 
 
-def _text(words: bytes | str) -> str:
-    return words.decode("utf-8", "replace") if isinstance(words, bytes) else words
+def _text(text: bytes | str) -> str:
+    return text.decode("utf-8", "replace") if isinstance(text, bytes) else text

@@ -55,13 +55,13 @@ class Webhook:
             raise (DeliveryRefused if exc.status == _GONE else DeliveryFailed)(self._bare(str(exc))) from exc
         return f"answered {answer['status']}"
 
-    def _bare(self, words: str) -> str:
+    def _bare(self, text: str) -> str:
         """What came back, without the path and the query that many a server repeats: they may be secrets."""
         parts = urlsplit(self._url)
         pieces = {piece for piece in re.split("[/?&=]", f"{parts.path}?{parts.query}") if len(piece) >= _TELLING}
         for piece in sorted({*pieces, *map(unquote, pieces)}, key=len, reverse=True):
-            words = words.replace(piece, "***")
-        return words
+            text = text.replace(piece, "***")
+        return text
 
 
 def signature(key: bytes, message_id: str, timestamp: int, body: str) -> str:

@@ -1,6 +1,6 @@
 """A leader's own small HTTP port: whether the process makes progress, and its figures. Off unless a port is set.
 
-Promises: `/healthz` says 503 once a leader or standby has shown no sign of progress for SILENT_FOR, so that whoever
+Promises: `/healthz` says 503 once a leader or standby has shown no sign of progress for STALLED_AFTER, so that whoever
 started it may start it anew; a database or Redis that is away is no reason for that. Reads only, keeps no state.
 """
 
@@ -15,7 +15,7 @@ from typing import Any, Final
 from itinerary.protocol.errors import ItineraryError
 from itinerary.protocol.instants import MINUTE, SECOND, Duration
 
-SILENT_FOR: Final = MINUTE
+STALLED_AFTER: Final = MINUTE
 """As long as a leader's loop may stand still before its lease is given up."""
 
 _METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -23,11 +23,11 @@ _METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 @contextmanager
 def leader_port(
-    host: str, port: int, silent_for: Callable[[], Duration], exposition: Callable[[], str]
+    host: str, port: int, stalled_for: Callable[[], Duration], exposition: Callable[[], str]
 ) -> Iterator[int]:
     """Answer on host:port (0: any free one, given back) inside the block; ItineraryError where it is taken."""
     try:
-        server = _server(host)((host, port), _handler(silent_for, exposition))
+        server = _server(host)((host, port), _handler(stalled_for, exposition))
     except OSError as exc:
         message = f"port {port} of {host} cannot be listened on ({exc.strerror}); set another ITINERARY_METRICS_PORT"
         raise ItineraryError(message) from exc
@@ -50,7 +50,7 @@ def _server(host: str) -> type[ThreadingHTTPServer]:
     return Server
 
 
-def _handler(silent_for: Callable[[], Duration], exposition: Callable[[], str]) -> type[BaseHTTPRequestHandler]:
+def _handler(stalled_for: Callable[[], Duration], exposition: Callable[[], str]) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         timeout = 5  # for a client that says nothing
         server_version = sys_version = ""
@@ -58,7 +58,7 @@ def _handler(silent_for: Callable[[], Duration], exposition: Callable[[], str]) 
         def do_GET(self) -> None:
             match self.path.partition("?")[0]:
                 case "/healthz":
-                    self._answer(*_health(silent_for()))
+                    self._answer(*_health(stalled_for()))
                 case "/metrics":
                     self._answer(200, _METRICS_TYPE, exposition())
                 case _:
@@ -79,7 +79,7 @@ def _handler(silent_for: Callable[[], Duration], exposition: Callable[[], str]) 
     return Handler
 
 
-def _health(silent: Duration) -> tuple[int, str, str]:
-    alive = silent <= SILENT_FOR
-    said = {"status": "ok" if alive else "stands still", "silent_seconds": round(silent / SECOND, 3)}
-    return 200 if alive else 503, "application/json", json.dumps(said)
+def _health(stalled: Duration) -> tuple[int, str, str]:
+    alive = stalled <= STALLED_AFTER
+    body = {"status": "ok" if alive else "stands still", "silent_seconds": round(stalled / SECOND, 3)}
+    return 200 if alive else 503, "application/json", json.dumps(body)

@@ -20,8 +20,8 @@ from itinerary.protocol.trace_ids import trace_id_of
 from itinerary.protocol.wire import HEADER_TRACE
 from itinerary.telemetry.tracer import next_trace_id
 from itinerary.telemetry.tracing import traceparent_of
-from scheduler_service.core.audit import Deed
-from scheduler_service.core.model import NewRun, ReleasedRun, Run
+from scheduler_service.core.audit import AuditedChange
+from scheduler_service.core.model import DispatchedRun, NewRun, Run
 from scheduler_service.ports.broker import Dispatcher
 from scheduler_service.ports.stores import RunStore
 
@@ -39,14 +39,14 @@ class TracedRuns:
         self.list = runs.list
         self.request_cancel = runs.request_cancel
 
-    def enqueue(self, runs: Sequence[NewRun], *, by: Deed | None = None) -> list[tuple[Run, bool]]:
+    def enqueue(self, runs: Sequence[NewRun], *, by: AuditedChange | None = None) -> list[tuple[Run, bool]]:
         """See RunStore. The span of a run that was there already names that one."""
         spans = [self._start(run) for run in runs]
         with _ended(spans):
             marked = [replace(run, traceparent=traceparent_of(span)) for run, span in zip(runs, spans, strict=True)]
             answer = self._runs.enqueue(marked, by=by)
-            for span, (run, made) in zip(spans, answer, strict=True):
-                span.set_attributes({"itinerary.run_id": run.run_id, "itinerary.made": made})
+            for span, (run, is_new) in zip(spans, answer, strict=True):
+                span.set_attributes({"itinerary.run_id": run.run_id, "itinerary.made": is_new})
         return answer
 
     def _start(self, run: NewRun) -> Span:
@@ -62,11 +62,11 @@ class TracedDispatcher:
         self.ping = dispatcher.ping
         self.heads = dispatcher.heads
         self.revoke = dispatcher.revoke
-        self.look = dispatcher.look
+        self.query_epoch = dispatcher.query_epoch
         self.accept = dispatcher.accept
         self.mark = dispatcher.mark
 
-    def publish(self, runs: Sequence[ReleasedRun]) -> None:
+    def publish(self, runs: Sequence[DispatchedRun]) -> None:
         """See Dispatcher."""
         now = time.time_ns()
         spans = [self._start(run, now) for run in runs]
@@ -74,7 +74,7 @@ class TracedDispatcher:
             marked = [run._replace(traceparent=traceparent_of(span)) for run, span in zip(runs, spans, strict=True)]
             self._dispatcher.publish(marked)
 
-    def _start(self, run: ReleasedRun, now: int) -> Span:
+    def _start(self, run: DispatchedRun, now: int) -> Span:
         """The hosts of database and leader may differ in their time; no span ends before it began."""
         own_trace = next_trace_id.set(int(trace_id_of(run.run_id, None), 16))
         try:
@@ -102,7 +102,7 @@ def _context_of(traceparent: str | None) -> Context:
     return _W3C.extract({HEADER_TRACE: traceparent} if traceparent else {}, Context())
 
 
-def _attributes(run: NewRun | ReleasedRun) -> dict[str, str | int]:
+def _attributes(run: NewRun | DispatchedRun) -> dict[str, str | int]:
     own: dict[str, str | int] = {
         "itinerary.task": run.task,
         "messaging.system": "celery",

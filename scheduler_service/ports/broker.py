@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from itinerary.protocol.instants import Duration, Instant
-from scheduler_service.core.leader.results import ServerGeneration
-from scheduler_service.core.model import ReleasedRun
+from scheduler_service.core.leader.results import ServerEpoch
+from scheduler_service.core.model import DispatchedRun
 from scheduler_service.core.redis_marks import Marks
 
 
@@ -28,7 +28,7 @@ class Inbox(Protocol):
     def send(self, kind: str, at: Instant, body: Mapping[str, Any]) -> None:
         """Append one entry."""
 
-    def bury(self, entry_id: str, fields: Mapping[str, str], reason: str) -> None:
+    def dead_letter(self, entry_id: str, fields: Mapping[str, str], reason: str) -> None:
         """Keep a malformed entry in the dead-letter stream with its reason."""
 
     def trim(self, position: str) -> None:
@@ -64,15 +64,15 @@ class Claims(Protocol):
     def forget(self, task_ids: Sequence[str]) -> None:
         """Remove all that is kept of attempts that are over and below the floor of their queue."""
 
-    def raise_floors(self, floors: Mapping[str, int], lowest: int) -> dict[str, int]:
+    def raise_watermarks(self, watermarks: Mapping[str, int], lowest: int) -> dict[str, int]:
         """Refuse messages of these queues with a lower seq, and below `lowest` those of any queue. Low watermarks
         never go down; returns them as they are. Nothing is kept of a queue whose watermark `lowest` has reached."""
 
-    def look(self) -> ServerGeneration:
+    def query_epoch(self) -> ServerEpoch:
         """The generation that is there. Nothing can be claimed while it is not accepted."""
 
-    def accept(self, name: str, floor: int) -> bool:
-        """Accept this generation: messages of any queue below `floor` start nothing. False: another one is there."""
+    def accept(self, name: str, watermark: int) -> bool:
+        """Accept this generation: messages of any queue below `watermark` start nothing. False: it is another one."""
 
     def announce(self, beacon: Mapping[str, Any]) -> None:
         """Say this to all workers that look, for a minute."""
@@ -116,7 +116,7 @@ class Queues(Protocol):
 class Dispatcher(Protocol):
     """Hands released runs to Celery's broker."""
 
-    def publish(self, runs: Sequence[ReleasedRun]) -> None:
+    def publish(self, runs: Sequence[DispatchedRun]) -> None:
         """Send all, in order, as Celery tasks. BrokerUnavailable means unknown, never "not sent"."""
 
     def ping(self) -> None:
@@ -128,12 +128,12 @@ class Dispatcher(Protocol):
     def revoke(self, task_ids: Sequence[str]) -> None:
         """Ask the workers to terminate these tasks."""
 
-    def look(self) -> ServerGeneration | None:
+    def query_epoch(self) -> ServerEpoch | None:
         """The broker's generation; None where the broker is no Redis, and keeps its messages itself."""
 
     def mark(self) -> Mapping[str, Any]:
         """How workers know this broker: `transport`, `where` (no password), and on Redis `prefix`, the `list` of the
         sample queue, and the `mark` that stands beside the queues."""
 
-    def accept(self, name: str, floor: int) -> None:
-        """Remember that in this generation everything pending was sent by messages from `floor` on."""
+    def accept(self, name: str, watermark: int) -> None:
+        """Remember that in this generation everything pending was sent by messages from `watermark` on."""

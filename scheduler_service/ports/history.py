@@ -6,7 +6,7 @@ from typing import Protocol
 
 from itinerary.protocol.instants import Duration, Instant
 from scheduler_service.core.explain.facts import Version
-from scheduler_service.core.model import Gap
+from scheduler_service.core.model import MissedRange
 from scheduler_service.core.run_state import RunState
 from scheduler_service.ports.stores import RunFilter
 
@@ -70,11 +70,11 @@ class HistoryStore(Protocol):
     def troubles(self, since: Instant, limit: int) -> list[Trouble]:
         """Runs that failed for good or were missed at or after `since`, the latest first."""
 
-    def gaps(self, since: Instant, limit: int) -> list[Gap]:
+    def missed_ranges(self, since: Instant, limit: int) -> list[MissedRange]:
         """Gaps that end at or after `since`, the latest end first; what a job's overlap rule skipped is as it should be
         and not among them."""
 
-    def gaps_of(self, job_id: str, limit: int) -> list[Gap]:
+    def missed_ranges_of(self, job_id: str, limit: int) -> list[MissedRange]:
         """The newest gaps of a job, by their start; none where it never was."""
 
     def versions(self, job_id: str, limit: int) -> list[Version]:

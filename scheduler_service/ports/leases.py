@@ -73,7 +73,7 @@ class LeaseView:
         return self.now < self.expires_at
 
     @property
-    def heard_at(self) -> Instant:
+    def last_seen_at(self) -> Instant:
         """The last renewal or resignation by the holder."""
         return self.expires_at if self.resigned else self.expires_at - self.ttl
 

@@ -28,7 +28,7 @@ class Delivery:
     target: str
     topic: Topic
     body: str
-    made_at: Instant
+    created_at: Instant
     attempts: int
 
 
@@ -99,7 +99,7 @@ class Outbox(Protocol):
     def sent(self, delivery: Delivery) -> None:
         """It arrived."""
 
-    def failed(self, delivery: Delivery, said: str, next_at: Instant | None) -> None:
+    def failed(self, delivery: Delivery, answer: str, next_at: Instant | None) -> None:
         """It did not; tried again at `next_at`, None: given up."""
 
     def backlog(self) -> Backlog:
@@ -119,7 +119,7 @@ class Conditions(Protocol):
     def waiting(self, due_before: Instant, limit: int, after: Place | None) -> tuple[list[Pending], Place | None]:
         """Runs due before then that wait for their turn."""
 
-    def out(self, due_before: Instant, limit: int, after: Place | None) -> tuple[list[Pending], Place | None]:
+    def in_flight(self, due_before: Instant, limit: int, after: Place | None) -> tuple[list[Pending], Place | None]:
         """Runs due before then that are published and not started."""
 
     def running(self, limit: int, after: Place | None) -> tuple[list[Running], Place | None]:

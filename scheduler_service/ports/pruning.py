@@ -13,7 +13,7 @@ Name = int | str | tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Walked:
+class Scanned:
     """A step through a table from its oldest row on: what of it may go, and the key that the next step begins after.
 
     `last` is None at the end.
@@ -43,7 +43,7 @@ class Pruning(Protocol):
     def needs(self) -> Needs:
         """What planning may still look back to, and where history begins."""
 
-    def walk(self, past: Past, before: Instant, after: tuple[int | str, ...] | None, limit: int) -> Walked:
+    def scan(self, past: Past, before: Instant, after: tuple[int | str, ...] | None, limit: int) -> Scanned:
         """Look at the next `limit` rows whose time lies before the horizon, from the key `after` on."""
 
     def prune(self, lease: Lease | None, past: Past, ids: Sequence[Name], before: Instant) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from itinerary.protocol.instants import Duration, Instant
-from scheduler_service.core.audit import AuditEntry, Deed
+from scheduler_service.core.audit import AuditedChange, AuditEntry
 from scheduler_service.core.contract.backfill import Known
 from scheduler_service.core.explain.facts import Facts
 from scheduler_service.ports.stores import Page
@@ -28,13 +28,13 @@ class AuditFilter:
 class AuditLog(Protocol):
     """Who changed what, append-only. Changes of jobs and runs are recorded by their own stores, with the change."""
 
-    def record(self, by: Deed, subject: str | None, before: Any, after: Any) -> None:
+    def record(self, by: AuditedChange, subject: str | None, before: Any, after: Any) -> None:
         """Note a change that no store of ours carries out in one transaction with it."""
 
     def list(self, wanted: AuditFilter, limit: int, cursor: str | None) -> Page[AuditEntry]:
         """Newest first; stable under writes."""
 
-    def of_key(self, deed: Deed, subject: str) -> Sequence[str] | None:
+    def of_key(self, change: AuditedChange, subject: str) -> Sequence[str] | None:
         """The runs that this deed made when its key was first given; None where it was not. Conflict where the request
         was another one."""
 

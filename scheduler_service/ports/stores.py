@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from typing import Generic, Literal, Protocol, TypeVar
 
 from itinerary.protocol.instants import Instant
-from scheduler_service.core.audit import Deed
+from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.contract.pruning import Past
-from scheduler_service.core.leader.commands import Apply, Effect, MakeRuns, RecordStatistics, Release
+from scheduler_service.core.leader.commands import Apply, Command, CreateRuns, Dispatch, RecordStatistics
 from scheduler_service.core.leader.poll_state import CancelsRead, ExpiredRead, OverdueRead, Place
 from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.model import (
     ActiveRun,
     Cursor,
+    DispatchedRun,
     Job,
     JobHistory,
     Lease,
     NewRun,
-    ReleasedRun,
     Run,
 )
 from scheduler_service.core.run_state import RunState
@@ -28,10 +28,10 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
-    """What came back from a guarded move: only `released` is published; `refused` did not match the guard."""
+class Dispatched:
+    """What came back from a guarded move: only `dispatched` is published; `refused` did not match the guard."""
 
-    released: tuple[ReleasedRun, ...]
+    dispatched: tuple[DispatchedRun, ...]
     refused: tuple[str, ...]
 
 
@@ -64,13 +64,13 @@ class LeaderStore(PlacementStore, Protocol):
         be is.
         """
 
-    def make_runs(self, lease: Lease, batch: MakeRuns) -> tuple[str, ...]:
-        """Carry out one MakeRuns; returns the ids that were there already (not made by this call).
+    def create_runs(self, lease: Lease, batch: CreateRuns) -> tuple[str, ...]:
+        """Carry out one CreateRuns; returns the ids that were there already (not made by this call).
 
         `planned` is marked where the job has that version, or had it, and none later is marked.
         """
 
-    def move_runs(self, lease: Lease, releases: Sequence[Release], now: Instant) -> Moved:
+    def dispatch_runs(self, lease: Lease, dispatches: Sequence[Dispatch], now: Instant) -> Dispatched:
         """The two-phase, state-guarded move: collect the due ids FOR UPDATE SKIP LOCKED, then UPDATE them.
 
         Guard: state scheduled or retrying, the attempt, due_at <= now, no cancel requested, and for a run of a job
@@ -81,7 +81,7 @@ class LeaderStore(PlacementStore, Protocol):
         names a job that never was may go, for the leader to end it.
         """
 
-    def renew_publish(self, lease: Lease, releases: Sequence[Release]) -> Moved:
+    def redispatch_runs(self, lease: Lease, dispatches: Sequence[Dispatch]) -> Dispatched:
         """Store a new seq for runs still pending with that attempt and without cancel request, SKIP LOCKED too."""
 
     def apply(self, lease: Lease, batch: Apply) -> tuple[str, ...]:
@@ -119,11 +119,11 @@ class JobStore(Protocol):
     """Definitions of jobs, for everybody but the leader. Each change makes a version and its history row, and is
     recorded in the audit log in the same transaction where `by` says who makes it."""
 
-    def create(self, job: Job, *, by: Deed | None = None) -> Job:
+    def create(self, job: Job, *, by: AuditedChange | None = None) -> Job:
         """Insert; Conflict where the id exists. Version, effective_from and created_at are set here."""
 
     def replace(
-        self, job: Job, if_version: int | None, *, by: Deed | None = None
+        self, job: Job, if_version: int | None, *, by: AuditedChange | None = None
     ) -> tuple[Job, Literal["made", "replaced", "unchanged"]]:
         """Make or replace; an equal definition changes no version; StaleVersion where `if_version` is not current.
 
@@ -155,14 +155,14 @@ class JobStore(Protocol):
         if_version: int | None = None,
         *,
         skips: bool = False,
-        by: Deed | None = None,
+        by: AuditedChange | None = None,
     ) -> Job:
         """Pause or resume; no version is made where nothing changes. StaleVersion as `replace` has it.
 
         A pause keeps what was due before it and had to wait; one that `skips` ends it as skipped.
         """
 
-    def delete(self, job_id: str, if_version: int | None, *, by: Deed | None = None) -> None:
+    def delete(self, job_id: str, if_version: int | None, *, by: AuditedChange | None = None) -> None:
         """Mark deleted, as a last version; history stays; NotFound. Making it again goes on counting versions."""
 
 
@@ -182,7 +182,7 @@ class RunFilter:
 class RunStore(Protocol):
     """Runs, for everybody but the leader. Changes are recorded in the audit log where `by` is given."""
 
-    def enqueue(self, runs: Sequence[NewRun], *, by: Deed | None = None) -> list[tuple[Run, bool]]:
+    def enqueue(self, runs: Sequence[NewRun], *, by: AuditedChange | None = None) -> list[tuple[Run, bool]]:
         """Insert all or nothing; (run, made). The same idempotency key and request hash gives the run that is
         there; another hash raises Conflict. `due_at` 0 means now, by the database's clock.
         DeadlinesOver (core.run_requests) where a new run could only be missed."""
@@ -193,7 +193,7 @@ class RunStore(Protocol):
     def list(self, wanted: RunFilter, limit: int, cursor: str | None) -> Page[Run]:
         """Newest first by scheduled_at, then id; attempts left out."""
 
-    def request_cancel(self, run_id: str, *, by: Deed | None = None) -> Run:
+    def request_cancel(self, run_id: str, *, by: AuditedChange | None = None) -> Run:
         """Scheduled and retrying end `cancelled` here; for pending and running cancel_requested_at is committed.
         A final run is returned as it is. NotFound."""
 
@@ -201,8 +201,8 @@ class RunStore(Protocol):
 class Meter(PlacementMeter, Protocol):
     """Where the leader's figures go. Never fails, never blocks."""
 
-    def leading(self, term: int, silence: float | None) -> None:
-        """This process leads from now on, `silence` seconds after the last renewal of the leader before."""
+    def leading(self, term: int, since_renewal: float | None) -> None:
+        """This process leads from now on, `since_renewal` seconds after the last renewal of the leader before."""
 
     def standing_by(self) -> None:
         """This process does not lead."""
@@ -219,16 +219,16 @@ class Meter(PlacementMeter, Protocol):
     def jobs_refused(self, number: int) -> None:
         """So many jobs cannot be read by this leader, and are not planned."""
 
-    def iterated(self, state: SchedulerState, seconds: float, effects: Sequence[Effect]) -> None:
+    def iterated(self, state: SchedulerState, seconds: float, commands: Sequence[Command]) -> None:
         """One iteration is over; takes `state.counts` and leaves it empty."""
 
     def rebuilt(self, seconds: float) -> None:
         """An index was built."""
 
-    def published(self, runs: Sequence[ReleasedRun], at: Instant) -> None:
+    def published(self, runs: Sequence[DispatchedRun], at: Instant) -> None:
         """The broker took these runs at `at`."""
 
-    def buried(self) -> None:
+    def dead_lettered(self) -> None:
         """An inbox entry was set aside."""
 
     def pruned(self, past: Past, rows: int) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, and_, insert, or_, select
 
 from itinerary.protocol.errors import Conflict
 from itinerary.protocol.instants import Instant, format_instant
-from scheduler_service.core.audit import AuditEntry, Deed
+from scheduler_service.core.audit import AuditedChange, AuditEntry
 from scheduler_service.core.contract.request_keys import shown_key
 from scheduler_service.core.model import NewRun
 from scheduler_service.ports.records import AuditFilter
@@ -20,11 +20,13 @@ from scheduler_service.sql.paging import page_of, read_cursor
 from scheduler_service.sql.record_tables import audit_log
 
 _A: Final = audit_log.c
-_KEYED_LOOKED_AT: Final = 1_000
+_KEYED_CHECKED: Final = 1_000
 AUDIT_COLUMNS: Final = (_A.id, _A.at, _A.actor, _A.role, _A.action, _A.subject, _A.before, _A.after)
 
 
-def record(connection: Connection, now: Instant, by: Deed | None, subject: str | None, before: Any, after: Any) -> None:
+def record(
+    connection: Connection, now: Instant, by: AuditedChange | None, subject: str | None, before: Any, after: Any
+) -> None:
     """Note the change in the open transaction; nothing where nobody in particular makes it."""
     if by is None:
         return
@@ -32,7 +34,9 @@ def record(connection: Connection, now: Instant, by: Deed | None, subject: str |
     connection.execute(insert(audit_log).values(**row, before=before, after=after))
 
 
-def record_all(connection: Connection, now: Instant, by: Deed | None, changes: Sequence[tuple[str, Any, Any]]) -> None:
+def record_all(
+    connection: Connection, now: Instant, by: AuditedChange | None, changes: Sequence[tuple[str, Any, Any]]
+) -> None:
     """Note many changes of one deed: subject, before, after."""
     if by is None or not changes:
         return
@@ -41,25 +45,25 @@ def record_all(connection: Connection, now: Instant, by: Deed | None, changes: S
     connection.execute(insert(audit_log), rows)
 
 
-def record_enqueue(connection: Connection, now: Instant, by: Deed | None, made: Sequence[NewRun]) -> None:
+def record_enqueue(connection: Connection, now: Instant, by: AuditedChange | None, created: Sequence[NewRun]) -> None:
     """Note new runs: one by what was asked for, many by their ids (and the job where it is one's); their rows have the
     rest."""
     keyed = {} if by is None or by.key is None else {"key": by.key, "request_hash": by.request_hash}
-    if len(made) == 1 and not keyed:
-        record(connection, now, by, made[0].job_id or made[0].run_id, None, _asked(made[0]))
+    if len(created) == 1 and not keyed:
+        record(connection, now, by, created[0].job_id or created[0].run_id, None, _asked(created[0]))
     else:
-        of_jobs = {run.job_id for run in made}
+        of_jobs = {run.job_id for run in created}
         job_id = of_jobs.pop() if len(of_jobs) == 1 else None
-        record(connection, now, by, job_id, None, {"run_ids": [run.run_id for run in made], **keyed})
+        record(connection, now, by, job_id, None, {"run_ids": [run.run_id for run in created], **keyed})
 
 
 def _asked(run: NewRun) -> dict[str, Any]:
     key = None if run.idempotency_key is None else shown_key(run.idempotency_key)
-    said = {
+    fields = {
         "run_id": run.run_id, "task": run.task, "queue": run.queue, "retry_of": run.retry_of,
         "run_at": format_instant(run.due_at) if run.due_at else None, "idempotency_key": key,
     }  # fmt: skip
-    return {name: value for name, value in said.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 class SqlAuditLog:
@@ -68,7 +72,7 @@ class SqlAuditLog:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def record(self, by: Deed, subject: str | None, before: Any, after: Any) -> None:
+    def record(self, by: AuditedChange, subject: str | None, before: Any, after: Any) -> None:
         """See AuditLog."""
         with self._database.write() as connection:
             record(connection, self._database.read_clock(connection), by, subject, before, after)
@@ -94,24 +98,24 @@ class SqlAuditLog:
             rows = connection.execute(newest_first).all()
         return page_of(rows, limit, lambda row: AuditEntry(*row), lambda row: [row.at, row.id] if by_time else [row.id])
 
-    def of_key(self, deed: Deed, subject: str) -> Sequence[str] | None:
+    def of_key(self, change: AuditedChange, subject: str) -> Sequence[str] | None:
         """See AuditLog. The newest of the subject are looked at: a key is promised to be known for a day."""
         newest_first = (
             select(_A.actor, _A.action, _A.after)
             .where(_A.subject == subject)
             .order_by(_A.id.desc())
-            .limit(_KEYED_LOOKED_AT)
+            .limit(_KEYED_CHECKED)
         )
         with self._database.read() as connection:
             rows = connection.execute(newest_first).all()
         for actor, action, after in rows:
             if (
-                (actor, action) == (deed.actor, deed.action)
+                (actor, action) == (change.actor, change.action)
                 and isinstance(after, dict)
-                and after.get("key") == deed.key
+                and after.get("key") == change.key
             ):
-                if after["request_hash"] != deed.request_hash:
-                    raise Conflict(f"idempotency key {deed.key!r} was used for another request", "key-reused")
+                if after["request_hash"] != change.request_hash:
+                    raise Conflict(f"idempotency key {change.key!r} was used for another request", "key-reused")
                 return tuple(after["run_ids"])
         return None
 

@@ -18,7 +18,7 @@ from scheduler_service.sql.database import Database
 from scheduler_service.sql.job_rows import JOB_COLUMNS, current_job_of
 from scheduler_service.sql.leader import reads
 from scheduler_service.sql.notices import named_runs
-from scheduler_service.sql.tables import IS_LED, jobs, runs
+from scheduler_service.sql.tables import IS_TRACKED, jobs, runs
 
 _R: Final = runs.c
 
@@ -42,7 +42,7 @@ class SqlConditions:
             named = named_runs(connection, self._database.dialect, due)
         return [Pending(run, due[run_id]) for run_id, run in named.items()], place
 
-    def out(self, due_before: Instant, limit: int, after: Place | None) -> tuple[list[Pending], Place | None]:
+    def in_flight(self, due_before: Instant, limit: int, after: Place | None) -> tuple[list[Pending], Place | None]:
         """See Conditions."""
         since = case((_R.overlap == literal_column(f"'{Overlap.QUEUE_ALL}'"), _R.pending_at), else_=_R.due_at)
         found, place = self._in_state(RunState.PENDING, since, since < due_before, limit, after)
@@ -59,7 +59,7 @@ class SqlConditions:
         """The oldest first."""
         found = (
             select(_R.run_id, _R.job_id, _R.task, since.label("since"), _R.timeout, _R.id)
-            .where(IS_LED, _R.state == literal_column(f"'{state}'"), wanted, reads.behind(since, after))
+            .where(IS_TRACKED, _R.state == literal_column(f"'{state}'"), wanted, reads.behind(since, after))
             .order_by(since, _R.id)
             .limit(limit)
         )

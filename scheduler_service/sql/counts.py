@@ -14,7 +14,7 @@ from scheduler_service.ports.history import Total
 from scheduler_service.ports.stores import RunFilter
 from scheduler_service.sql.database import Dialect
 from scheduler_service.sql.jobs import job_conditions
-from scheduler_service.sql.tables import ENDED_OTHERWISE, IS_LED, among, jobs, runs, stands
+from scheduler_service.sql.tables import ENDED_OTHERWISE, IS_TRACKED, among, has_index_state, jobs, runs
 
 MOST: Final = 10_000
 _R: Final = runs.c
@@ -26,14 +26,17 @@ def runs_total(wanted: RunFilter) -> list[Select[Any]]:
     """One statement for each index to walk; each gives (rows walked, rows that match)."""
     states = frozenset(wanted.states)
     if not states:
-        return [_walk(_by_time(wanted), true(), wanted)]
-    walks = [_walk(_ended_so(state, wanted), true(), wanted) for state in sorted(states & FINAL - {RunState.COMPLETED})]
+        return [_scan(_by_time(wanted), true(), wanted)]
+    scans = [_scan(_ended_so(state, wanted), true(), wanted) for state in sorted(states & FINAL - {RunState.COMPLETED})]
     if RunState.COMPLETED in states:
-        walks.append(_walk(_by_time(wanted), among(_R.state, frozenset({RunState.COMPLETED})), wanted))
+        scans.append(_scan(_by_time(wanted), among(_R.state, frozenset({RunState.COMPLETED})), wanted))
     if active := states & ACTIVE:
-        walks.append(_walk(_in_queue([IS_LED], wanted), among(_R.state, active), wanted, _BY_QUEUE))
+        scans.append(_scan(_in_queue([IS_TRACKED], wanted), among(_R.state, active), wanted, _BY_QUEUE))
     waiting = sorted(active & {RunState.SCHEDULED, RunState.RETRYING})
-    return [*walks, *(_walk(_in_queue([stands(state)], wanted), true(), wanted, _BY_QUEUE) for state in waiting)]
+    return [
+        *scans,
+        *(_scan(_in_queue([has_index_state(state)], wanted), true(), wanted, _BY_QUEUE) for state in waiting),
+    ]
 
 
 def jobs_total(tag: str | None, text: str | None, paused: bool | None, source: str | None) -> Select[Any]:
@@ -46,7 +49,7 @@ def jobs_total(tag: str | None, text: str | None, paused: bool | None, source: s
 def total_of(counted: Sequence[tuple[int, int | None]]) -> Total:
     """The sum; `more` where a walk did not come to its end, or where there are more than MOST."""
     found = sum(matching or 0 for _, matching in counted)
-    return Total(min(found, MOST), found > MOST or any(walked > MOST for walked, _ in counted))
+    return Total(min(found, MOST), found > MOST or any(scanned > MOST for scanned, _ in counted))
 
 
 def _by_time(wanted: RunFilter) -> list[ColumnElement[bool]]:
@@ -56,11 +59,11 @@ def _by_time(wanted: RunFilter) -> list[ColumnElement[bool]]:
 
 
 def _ended_so(state: RunState, wanted: RunFilter) -> list[ColumnElement[bool]]:
-    return [stands(state), ENDED_OTHERWISE, *_by_time(wanted)]
+    return [has_index_state(state), ENDED_OTHERWISE, *_by_time(wanted)]
 
 
-def _in_queue(standing: list[ColumnElement[bool]], wanted: RunFilter) -> list[ColumnElement[bool]]:
-    return [*standing, *([_R.queue == wanted.queue] if wanted.queue is not None else [])]
+def _in_queue(index_state: list[ColumnElement[bool]], wanted: RunFilter) -> list[ColumnElement[bool]]:
+    return [*index_state, *([_R.queue == wanted.queue] if wanted.queue is not None else [])]
 
 
 def _window(wanted: RunFilter) -> list[ColumnElement[bool]]:
@@ -68,7 +71,7 @@ def _window(wanted: RunFilter) -> list[ColumnElement[bool]]:
     return [*since, *([_R.scheduled_at < wanted.until] if wanted.until is not None else [])]
 
 
-def _walk(
+def _scan(
     narrowed: Sequence[ColumnElement[bool]],
     judged: ColumnElement[bool],
     wanted: RunFilter,
@@ -83,10 +86,10 @@ def _walk(
     )
 
 
-def _counted(walk: Any) -> Select[Any]:
+def _counted(scan: Any) -> Select[Any]:
     one: ColumnElement[Any] = literal_column("1")
-    figures: tuple[ColumnElement[Any], ...] = (func.count(), func.count(one).filter(walk.c.matches))
-    return select(*figures).select_from(walk)
+    figures: tuple[ColumnElement[Any], ...] = (func.count(), func.count(one).filter(scan.c.matches))
+    return select(*figures).select_from(scan)
 
 
 def jobs_of_queues(dialect: Dialect, most: int) -> Select[Any]:

@@ -222,19 +222,19 @@ def _our_errors() -> Iterator[None]:
     try:
         yield
     except (exc.DataError, exc.IntegrityError) as error:
-        raise RowRefused(_said(error)) from error
+        raise RowRefused(_message(error)) from error
     except (OverflowError, UnicodeEncodeError) as error:
         raise RowRefused(f"not storable: {error}") from error
     except exc.DBAPIError as error:
         state = getattr(error.orig, "sqlstate", None) or ""
-        raise _kind_of(state, str(error.orig))(_said(error)) from error
+        raise _kind_of(state, str(error.orig))(_message(error)) from error
     except exc.StatementError as error:  # a parameter that the driver was not even given
-        raise RowRefused(_said(error)) from error
+        raise RowRefused(_message(error)) from error
     except exc.TimeoutError as error:
         raise StoreUnavailable("every connection to the database is in use") from error
 
 
-def _kind_of(state: str, words: str) -> type[ItineraryError]:
+def _kind_of(state: str, message: str) -> type[ItineraryError]:
     if state.startswith("54"):  # a limit of the program: this row will never fit
         return RowRefused
     if state in _UNDONE:
@@ -242,8 +242,8 @@ def _kind_of(state: str, words: str) -> type[ItineraryError]:
     if state == "57014":
         return StatementTimedOut
     # What refuses a connection brings no code.
-    return StoreRefused if not state and any(text in words for text in _NEVER_LET_IN) else StoreUnavailable
+    return StoreRefused if not state and any(text in message for text in _NEVER_LET_IN) else StoreUnavailable
 
 
-def _said(error: exc.StatementError) -> str:
+def _message(error: exc.StatementError) -> str:
     return " ".join(str(error.orig).split())[:300]

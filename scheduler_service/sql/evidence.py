@@ -12,7 +12,7 @@ from itinerary.protocol.instants import Instant
 from scheduler_service.core.audit import AuditEntry
 from scheduler_service.core.contract.backfill import Known
 from scheduler_service.core.explain.facts import Facts, Term, Version, waited
-from scheduler_service.core.model import Gap, Run, RunKind
+from scheduler_service.core.model import MissedRange, Run, RunKind
 from scheduler_service.sql.audit import AUDIT_COLUMNS
 from scheduler_service.sql.backfill import known_of
 from scheduler_service.sql.database import Database, can_hold
@@ -24,7 +24,7 @@ from scheduler_service.sql.tables import IS_MANUAL, IS_OCCURRENCE, cursors, gaps
 _SHARD: Final = 0
 _VERSIONS: Final = 50
 _TERMS: Final = 20
-_DEEDS: Final = 20
+_AUDIT_ENTRIES: Final = 20
 _BEFORE: Final = 20
 _T: Final = leaderships.c
 _L: Final = leases.c
@@ -80,9 +80,9 @@ class SqlEvidence:
             pruned_until=pruned_until,
             versions=versions,
             run=run,
-            gap=None if job_id is None else _gap(connection, job_id, at),
+            missed_range=None if job_id is None else _missed_range(connection, job_id, at),
             terms=_terms(connection, min(at, now), now),
-            deeds=() if run is None else _deeds(connection, run.run_id),
+            audit_entries=() if run is None else _audit_entries(connection, run.run_id),
             own_overlap=None if run is None else _own_overlap(connection, run.run_id),
             ahead=None if run is None else _ahead(connection, run),
         )
@@ -129,11 +129,11 @@ def _versions(connection: Connection, job_id: str, at: Instant) -> tuple[Version
     return tuple(version for row in (*reversed(before), *after) if (version := version_of(job_id, row)) is not None)
 
 
-def _gap(connection: Connection, job_id: str, at: Instant) -> Gap | None:
+def _missed_range(connection: Connection, job_id: str, at: Instant) -> MissedRange | None:
     covering = (gaps.c.job_id == job_id, gaps.c.start_at <= at, gaps.c.end_at > at)
     columns = (gaps.c.job_id, gaps.c.start_at, gaps.c.end_at, gaps.c.count, gaps.c.reason)
     row = connection.execute(select(*columns).where(*covering).order_by(gaps.c.start_at.desc()).limit(1)).first()
-    return None if row is None else Gap(*row)
+    return None if row is None else MissedRange(*row)
 
 
 def _terms(connection: Connection, since: Instant, now: Instant) -> tuple[Term, ...]:
@@ -153,6 +153,11 @@ def _present_term(lease: Row[Any], now: Instant) -> Term:
     return Term(lease.term, lease.holder, lease.acquired_at, confirmed_at, ended_at, None)
 
 
-def _deeds(connection: Connection, run_id: str) -> tuple[AuditEntry, ...]:
-    newest = select(*AUDIT_COLUMNS).where(audit_log.c.subject == run_id).order_by(audit_log.c.id.desc()).limit(_DEEDS)
+def _audit_entries(connection: Connection, run_id: str) -> tuple[AuditEntry, ...]:
+    newest = (
+        select(*AUDIT_COLUMNS)
+        .where(audit_log.c.subject == run_id)
+        .order_by(audit_log.c.id.desc())
+        .limit(_AUDIT_ENTRIES)
+    )
     return tuple(AuditEntry(*row) for row in reversed(connection.execute(newest).all()))

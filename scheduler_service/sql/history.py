@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Row, Select, select
 
 from itinerary.protocol.instants import MINUTE, Instant
 from scheduler_service.core.invariants.history import History, RunFacts
-from scheduler_service.core.model import Gap
+from scheduler_service.core.model import MissedRange
 from scheduler_service.sql import job_rows
 from scheduler_service.sql.database import Bounds, Database
 from scheduler_service.sql.run_rows import ATTEMPT_COLUMNS, RUN_COLUMNS, ended_attempt, overlap_of, whole_run
@@ -38,7 +38,7 @@ def read_history(database: Database, since: Instant | None = None, shard: int = 
         cursor, pruned_until = connection.execute(progress).first() or (None, None)
         since = max((at for at in (since, pruned_until) if at is not None), default=None)
         jobs = job_rows.histories(connection, database.dialect, since)
-        yield History(now, cursor, since, jobs, _gaps(connection), _runs(connection, since))
+        yield History(now, cursor, since, jobs, _missed_ranges(connection), _runs(connection, since))
 
 
 def _take_snapshot(connection: Connection, dialect: str) -> None:
@@ -48,9 +48,9 @@ def _take_snapshot(connection: Connection, dialect: str) -> None:
         connection.exec_driver_sql("BEGIN")  # rolled back when the connection goes back to its pool
 
 
-def _gaps(connection: Connection) -> list[Gap]:
+def _missed_ranges(connection: Connection) -> list[MissedRange]:
     kept = select(gaps.c.job_id, gaps.c.start_at, gaps.c.end_at, gaps.c.count, gaps.c.reason)
-    return [Gap(*row) for row in connection.execute(kept.order_by(gaps.c.job_id, gaps.c.start_at))]
+    return [MissedRange(*row) for row in connection.execute(kept.order_by(gaps.c.job_id, gaps.c.start_at))]
 
 
 def _runs(connection: Connection, since: Instant | None) -> Iterator[RunFacts]:

@@ -22,8 +22,8 @@ from scheduler_service.sql.tables import IS_UNPLANNED, job_versions, jobs
 log = structlog.get_logger(__name__)
 
 _READ_AT_ONCE: Final = 5_000
-_MOST_SAID: Final = 1_000
-_SAID: Final[set[str]] = set()
+_MOST_REPORTED: Final = 1_000
+_REPORTED: Final[set[str]] = set()
 
 _V: Final = job_versions.c
 VERSION_COLUMNS: Final = (
@@ -39,7 +39,7 @@ def job_of(row: Sequence[Any]) -> Job:
     definition, created_at, version, paused, pause_reason, paused_until, effective_from, deleted, anchor, at = row[:10]
     job = read_stored_job(
         definition,
-        made_at=created_at,
+        created_at=created_at,
         version=version,
         paused=paused,
         pause_reason=pause_reason,
@@ -175,13 +175,13 @@ def _grouped(rows: Iterable[Any], refused: set[str] | None = None) -> list[JobHi
         refused.discard(job_id)
         found.append(history)
         if history.current.unknown:
-            _say_once(history.current.unknown, job_id)
+            _log_once(history.current.unknown, job_id)
     return found
 
 
-def _say_once(unknown: Mapping[str, Any], job_id: str) -> None:
+def _log_once(unknown: Mapping[str, Any], job_id: str) -> None:
     """Log each field that only a newer release knows once in the life of this process."""
     for field in names(unknown):
-        if field not in _SAID and len(_SAID) < _MOST_SAID:
-            _SAID.add(field)
+        if field not in _REPORTED and len(_REPORTED) < _MOST_REPORTED:
+            _REPORTED.add(field)
             log.warning("jobs have a field of a newer release, kept and without effect", field=field, job_id=job_id)

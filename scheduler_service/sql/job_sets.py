@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Select, Text, bindparam, func,
 
 from itinerary.protocol.errors import Conflict
 from itinerary.protocol.instants import MICROSECOND, Instant
-from scheduler_service.core.audit import Deed
+from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.balancing.placements import carry_place
 from scheduler_service.core.contract.job_plan import JobChange, JobSet, JobsPlan, plan_jobs
 from scheduler_service.core.model import Job
@@ -56,7 +56,7 @@ class SqlJobSets:
         return plan_jobs(self._read(wanted).present, wanted)
 
     @again_when_busy
-    def apply(self, wanted: JobSet, plan_version: str | None, *, by: Deed | None = None) -> JobsPlan:
+    def apply(self, wanted: JobSet, plan_version: str | None, *, by: AuditedChange | None = None) -> JobsPlan:
         """See JobSets. Reading and planning thousands of jobs takes its time: the lock is held only to write them."""
         for _ in range(_TRIES):
             stored = self._read(wanted)
@@ -90,7 +90,7 @@ class SqlJobSets:
         found_by = named if wanted.source is None else or_(named, jobs.c.source == wanted.source)
         return select(*columns).where(found_by).order_by(jobs.c.job_id)
 
-    def _carry_out(self, connection: Connection, plan: JobsPlan, stored: _Stored, by: Deed | None) -> None:
+    def _carry_out(self, connection: Connection, plan: JobsPlan, stored: _Stored, by: AuditedChange | None) -> None:
         now = self._database.read_clock(connection)
         known, source = stored.rows, plan.source
         edited = [change for change in plan.changed if change.of_definition]
@@ -100,17 +100,17 @@ class SqlJobSets:
         later += [_next(replace(job, deleted=True), job, now) for job in plan.removed]
         self._insert(connection, fresh, now)
         _update(connection, later, now)
-        made = [*fresh, *later]
-        _write_versions(connection, made, by)
+        written = [*fresh, *later]
+        _write_versions(connection, written, by)
         taken = [change.there for change in plan.changed if not change.of_definition]
         _own(connection, taken, source)
-        became = [*made, *(replace(job, source=source) for job in taken)]
+        became = [*written, *(replace(job, source=source) for job in taken)]
         record_all(connection, now, by, [(job.job_id, audited(known.get(job.job_id)), audited(job)) for job in became])
 
-    def _insert(self, connection: Connection, made: Sequence[Job], now: Instant) -> None:
-        if not made:
+    def _insert(self, connection: Connection, written: Sequence[Job], now: Instant) -> None:
+        if not written:
             return
-        rows = [{**job_row(job), "planned_version": 0, "updated_at": now} for job in made]
+        rows = [{**job_row(job), "planned_version": 0, "updated_at": now} for job in written]
         wanted = insert_into(jobs, self._database.dialect).on_conflict_do_nothing().returning(jobs.c.job_id)
         if len(connection.execute(wanted, rows).all()) != len(rows):
             raise Conflict("somebody made one of these jobs at the same moment; plan again", "plan-outdated")
@@ -148,10 +148,10 @@ def _next(job: Job, before: Job, now: Instant) -> Job:
     return carry_place(before, replace(job, version=before.version + 1, effective_from=effective_from))
 
 
-def _update(connection: Connection, made: Sequence[Job], now: Instant) -> None:
-    if made:
+def _update(connection: Connection, written: Sequence[Job], now: Instant) -> None:
+    if written:
         changed = update(jobs).where(jobs.c.job_id == bindparam("named"))
-        rows = [{**_without_id(job_row(job)), "updated_at": now, "named": job.job_id} for job in made]
+        rows = [{**_without_id(job_row(job)), "updated_at": now, "named": job.job_id} for job in written]
         connection.execute(changed, rows)
 
 
@@ -159,10 +159,10 @@ def _without_id(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name != "job_id"}
 
 
-def _write_versions(connection: Connection, made: Sequence[Job], by: Deed | None) -> None:
-    if made:
+def _write_versions(connection: Connection, written: Sequence[Job], by: AuditedChange | None) -> None:
+    if written:
         actor = None if by is None else by.actor
-        connection.execute(insert(job_versions), [{**version_row(job), "actor": actor} for job in made])
+        connection.execute(insert(job_versions), [{**version_row(job), "actor": actor} for job in written])
 
 
 def _own(connection: Connection, taken: Sequence[Job], source: str | None) -> None:

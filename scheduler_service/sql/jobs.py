@@ -14,7 +14,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from itinerary.protocol.errors import Conflict, NotFound, StaleVersion
 from itinerary.protocol.instants import MICROSECOND, Instant
-from scheduler_service.core.audit import Deed
+from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.balancing.placements import carry_place
 from scheduler_service.core.contract.job_json import definition_of, job_body
 from scheduler_service.core.contract.unknown_fields import carried
@@ -30,7 +30,7 @@ from scheduler_service.sql.tables import job_versions, jobs
 _LAST: Final = "\x7f"  # behind every character of an id
 
 
-class _MadeMeanwhile(Conflict):
+class _CreatedMeanwhile(Conflict):
     """Somebody else made the job between our look and our insert; a second look shows it."""
 
 
@@ -41,32 +41,32 @@ class SqlJobStore:
         self._database = database
 
     @again_when_busy
-    def create(self, job: Job, *, by: Deed | None = None) -> Job:
+    def create(self, job: Job, *, by: AuditedChange | None = None) -> Job:
         """See JobStore."""
         with self._database.write() as connection:
             there = self._locked(connection, job.job_id)
             if there is not None and not there.deleted:
                 raise Conflict(f"job {job.job_id} exists", "job-exists")
-            return self._make(connection, job, there, by)
+            return self._create(connection, job, there, by)
 
     @again_when_busy
     def replace(
-        self, job: Job, if_version: int | None, *, by: Deed | None = None
+        self, job: Job, if_version: int | None, *, by: AuditedChange | None = None
     ) -> tuple[Job, Literal["made", "replaced", "unchanged"]]:
         """See JobStore."""
         try:
             return self._replace(job, if_version, by)
-        except _MadeMeanwhile:
+        except _CreatedMeanwhile:
             return self._replace(job, if_version, by)
 
     def _replace(
-        self, job: Job, if_version: int | None, by: Deed | None
+        self, job: Job, if_version: int | None, by: AuditedChange | None
     ) -> tuple[Job, Literal["made", "replaced", "unchanged"]]:
         with self._database.write() as connection:
             there = self._locked(connection, job.job_id)
             _check_version(job.job_id, there, if_version)
             if there is None or there.deleted:
-                return self._make(connection, job, there, by), "made"
+                return self._create(connection, job, there, by), "made"
             job = carried(there, job)
             if definition_of(job) == definition_of(there):
                 return there, "unchanged"
@@ -126,7 +126,7 @@ class SqlJobStore:
         if_version: int | None = None,
         *,
         skips: bool = False,
-        by: Deed | None = None,
+        by: AuditedChange | None = None,
     ) -> Job:
         """See JobStore."""
         with self._database.write() as connection:
@@ -142,7 +142,7 @@ class SqlJobStore:
             return there if wanted == there else self._next_version(connection, wanted, there, by)
 
     @again_when_busy
-    def delete(self, job_id: str, if_version: int | None, *, by: Deed | None = None) -> None:
+    def delete(self, job_id: str, if_version: int | None, *, by: AuditedChange | None = None) -> None:
         """See JobStore."""
         with self._database.write() as connection:
             there = self._there(connection, job_id)
@@ -161,27 +161,27 @@ class SqlJobStore:
             raise NotFound(f"no job {job_id}")
         return there
 
-    def _make(self, connection: Connection, job: Job, deleted: Job | None, by: Deed | None) -> Job:
+    def _create(self, connection: Connection, job: Job, deleted: Job | None, by: AuditedChange | None) -> Job:
         now = self._database.read_clock(connection)
         if deleted is not None:
             return self._next_version(connection, replace(job, created_at=now, deleted=False), deleted, by)
-        made = _as_kept(replace(job, version=1, created_at=now, effective_from=now, deleted=False))
-        row = insert_into(jobs, self._database.dialect).values(**job_row(made), planned_version=0, updated_at=now)
+        created = _as_kept(replace(job, version=1, created_at=now, effective_from=now, deleted=False))
+        row = insert_into(jobs, self._database.dialect).values(**job_row(created), planned_version=0, updated_at=now)
         inserted = connection.execute(row.on_conflict_do_nothing().returning(jobs.c.version)).first()
         if inserted is None:
-            raise _MadeMeanwhile(f"job {job.job_id} exists", "job-exists")
-        keep_version(connection, made, None, now, by)
-        return made
+            raise _CreatedMeanwhile(f"job {job.job_id} exists", "job-exists")
+        keep_version(connection, created, None, now, by)
+        return created
 
-    def _next_version(self, connection: Connection, job: Job, before: Job, by: Deed | None) -> Job:
+    def _next_version(self, connection: Connection, job: Job, before: Job, by: AuditedChange | None) -> Job:
         now = self._database.read_clock(connection)
         effective_from = max(now, before.effective_from + MICROSECOND)
-        made = carry_place(before, replace(job, version=before.version + 1, effective_from=effective_from))
-        made = _as_kept(made)
+        created = carry_place(before, replace(job, version=before.version + 1, effective_from=effective_from))
+        created = _as_kept(created)
         changed = update(jobs).where(jobs.c.job_id == job.job_id, jobs.c.version == before.version)
-        connection.execute(changed.values(**job_row(made), updated_at=now))
-        keep_version(connection, made, before, now, by)
-        return made
+        connection.execute(changed.values(**job_row(created), updated_at=now))
+        keep_version(connection, created, before, now, by)
+        return created
 
 
 class _Holds(FunctionElement[bool]):
@@ -220,11 +220,13 @@ def job_conditions(
     return conditions
 
 
-def keep_version(connection: Connection, made: Job, before: Job | None, now: Instant, by: Deed | None) -> None:
+def keep_version(
+    connection: Connection, created: Job, before: Job | None, now: Instant, by: AuditedChange | None
+) -> None:
     """The history row of a version that was just made, and what the audit log says of it."""
     actor = None if by is None else by.actor
-    connection.execute(insert(job_versions).values(**version_row(made), actor=actor))
-    record(connection, now, by, made.job_id, audited(before), audited(made))
+    connection.execute(insert(job_versions).values(**version_row(created), actor=actor))
+    record(connection, now, by, created.job_id, audited(before), audited(created))
 
 
 def audited(job: Job | None) -> Mapping[str, Any] | None:

@@ -82,9 +82,9 @@ class SqlLeaseStore:
 
     def tell_without_redis(self, lease: Lease) -> bool:
         """See LeaseStore."""
-        tell = update(leases).where(is_still(lease)).values(without_redis_at=self._database.now())
+        note = update(leases).where(is_still(lease)).values(without_redis_at=self._database.now())
         with self._database.write() as connection:
-            relief_at = connection.execute(tell.returning(leases.c.relief_at)).scalar_one_or_none()
+            relief_at = connection.execute(note.returning(leases.c.relief_at)).scalar_one_or_none()
             now = self._database.read_clock(connection)
         return relief_at is not None and relief_at > now - _WORD_HOLDS
 
@@ -116,8 +116,8 @@ class SqlLeaseStore:
             leases.c.redis_mark,
             leases.c.broker_mark,
         )
-        led = and_(leases.c.shard == shard, leases.c.term > 0)
-        row = connection.execute(select(*columns).where(led)).first()
+        leading = and_(leases.c.shard == shard, leases.c.term > 0)
+        row = connection.execute(select(*columns).where(leading)).first()
         return LeaseView(*row) if row else None
 
     def _first_row(self, shard: int) -> Executable:
@@ -187,10 +187,10 @@ class SqlLeaseStore:
 
 
 def _lost(before: Row[Any], term: int, holder: str, now: Instant) -> Notice:
-    said = {
+    facts = {
         "term": before.term,
         "holder": before.holder,
         "confirmed_at": format_instant(before.expires_at - before.ttl),
         "followed_by": {"term": term, "holder": holder},
     }
-    return Notice(Topic.LEADER_LOST, "leader", 1, now, now, said)
+    return Notice(Topic.LEADER_LOST, "leader", 1, now, now, facts)

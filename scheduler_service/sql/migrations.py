@@ -67,7 +67,7 @@ def _wait_in_line_briefly(connection: Connection) -> None:
 def _until_nothing_is_in_use(connection: Connection, move: Callable[[], None], report: Callable[[str], None]) -> None:
     """Go on from the version that could not have a lock, again and again; what was done before it stays done."""
     gives_up_at = time.monotonic() + MIGRATION_BOUNDS.lock / SECOND
-    told = ""
+    last_reported = ""
     while True:
         try:
             return move()
@@ -76,9 +76,9 @@ def _until_nothing_is_in_use(connection: Connection, move: Callable[[], None], r
                 raise
             statement = " ".join((error.statement or "").split())
         connection.rollback()
-        if statement != told:
+        if statement != last_reported:
             report(f"waiting for a lock, held by others, and trying again: {statement}")
-            told = statement
+            last_reported = statement
         time.sleep(_OUT_OF_LINE_SECONDS)
 
 

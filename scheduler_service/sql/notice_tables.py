@@ -40,8 +40,8 @@ deliveries: Final = Table(
     Column("said", Text),
 )
 
-UNTOLD: Final = notices.c["count"] > literal_column("0")
-partial_index("ix_notices_untold", notices.c.first_at, where=UNTOLD)
+UNREPORTED: Final = notices.c["count"] > literal_column("0")
+partial_index("ix_notices_untold", notices.c.first_at, where=UNREPORTED)
 partial_index("ix_deliveries_waiting", deliveries.c.next_at, where=deliveries.c.next_at.is_not(None))
 partial_index("ix_deliveries_ended", deliveries.c.ended_at, where=deliveries.c.ended_at.is_not(None))
 partial_index("ix_deliveries_dead", deliveries.c.ended_at, where=deliveries.c.state == literal_column("'dead'"))

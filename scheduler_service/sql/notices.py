@@ -13,8 +13,15 @@ from sqlalchemy import BigInteger, Boolean, Connection, Select, Text, case, sele
 
 from itinerary.protocol.errors import RowRefused
 from scheduler_service.core.leader.commands import Transition
-from scheduler_service.core.model import Gap
-from scheduler_service.core.notifications.notices import Named, Notice, Topic, ended_notices, gap_notices, told_of
+from scheduler_service.core.model import MissedRange
+from scheduler_service.core.notifications.notices import (
+    Named,
+    Notice,
+    Topic,
+    ended_notices,
+    missed_range_notices,
+    to_report,
+)
 from scheduler_service.sql.batch import Batch, insert_into
 from scheduler_service.sql.column_types import InstantColumn, Payload, dump_json
 from scheduler_service.sql.database import savepoint
@@ -39,21 +46,21 @@ class FactNotices:
         self._topics = topics
 
     @property
-    def of_gaps(self) -> bool:
+    def of_missed_ranges(self) -> bool:
         """Whether gaps are told of at all."""
         return Topic.RUN_MISSED in self._topics
 
     def ended(self, connection: Connection, transitions: Sequence[Transition]) -> None:
         """Runs that failed for good or were missed, of transitions that were carried out."""
-        ended = told_of(transitions, self._topics) if self._topics else []
+        ended = to_report(transitions, self._topics) if self._topics else []
         if ended:
             runs_of = named_runs(connection, self._dialect, [change.run_id for change in ended])
             self._add(connection, ended_notices(ended, runs_of))
 
-    def gaps(self, connection: Connection, new: Sequence[Gap]) -> None:
+    def missed_ranges(self, connection: Connection, new: Sequence[MissedRange]) -> None:
         """Occurrences that will not run."""
-        if new and self.of_gaps:
-            self._add(connection, gap_notices(new))
+        if new and self.of_missed_ranges:
+            self._add(connection, missed_range_notices(new))
 
     def leader_lost(self, connection: Connection, notice: Notice) -> None:
         """A term that did not end by its holder's will."""
@@ -85,7 +92,7 @@ def add(connection: Connection, dialect: str, found: Sequence[Notice], *, holds:
 
 def _rows(found: Sequence[Notice], holds: bool) -> Iterable[tuple[Any, ...]]:
     for n in found:  # by their key, so that two writers never wait for each other
-        yield n.topic.value, n.subject, n.count, n.first_at, n.last_at, dump_json(_plain(n.said)), holds
+        yield n.topic.value, n.subject, n.count, n.first_at, n.last_at, dump_json(_plain(n.facts)), holds
 
 
 def _plain(said: Mapping[str, Any]) -> dict[str, Any]:
@@ -103,12 +110,12 @@ def _add(dialect: str, holds: bool) -> Any:
     batch = _NOTICES.rows(dialect)
     insert = insert_into(notices, dialect).from_select(list(batch.c.keys()), select(*batch.c).where(true()))
     new = insert.excluded
-    untold = notices.c["count"]
+    unreported = notices.c["count"]
     return insert.on_conflict_do_update(
         index_elements=[notices.c.topic, notices.c.subject],
         set_={
-            "count": new["count"] if holds else untold + new["count"],
-            "first_at": case((untold > 0, notices.c.first_at), else_=new.first_at),
+            "count": new["count"] if holds else unreported + new["count"],
+            "first_at": case((unreported > 0, notices.c.first_at), else_=new.first_at),
             "last_at": new.last_at,
             "said": new.said,
             "holds": new.holds,

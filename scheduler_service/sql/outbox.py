@@ -13,7 +13,7 @@ from itinerary.protocol.instants import DAY, Duration, Instant
 from scheduler_service.core.notifications.notices import (
     GIVE_UP_AFTER,
     LONGEST_PAUSE,
-    TOPIC_GAP,
+    TOPIC_PAUSE,
     Message,
     Notice,
     Topic,
@@ -24,7 +24,7 @@ from scheduler_service.ports.notices import Backlog, Delivery
 from scheduler_service.sql import notices as sql_notices
 from scheduler_service.sql.column_types import dump_json
 from scheduler_service.sql.database import Database
-from scheduler_service.sql.notice_tables import UNTOLD, deliveries, notices
+from scheduler_service.sql.notice_tables import UNREPORTED, deliveries, notices
 
 _D: Final = deliveries.c
 _N: Final = notices.c
@@ -32,7 +32,7 @@ _MOST_NOTICES: Final = 10_000
 _AT_ONCE: Final = 500
 _SENT_KEPT: Final = DAY
 _DEAD_KEPT: Final = 30 * DAY
-_SAID: Final = 300
+_ANSWER_LENGTH: Final = 300
 _NOTICE: Final = (_N.topic, _N.subject, _N["count"], _N.first_at, _N.last_at, _N.said, _N.holds)
 _DELIVERY: Final = (_D.message_id, _D.target, _D.topic, _D.body, _D.made_at, _D.attempts)
 
@@ -77,13 +77,13 @@ class SqlOutbox:
         """See Outbox. Locks nothing while nothing may be told: the leader counts on meanwhile."""
         with self._database.read() as connection:
             now = self._database.read_clock(connection)
-            ripe = _ripe(now, quiet, _last_told(connection, now))
+            ripe = _ripe(now, quiet, _last_reported(connection, now))
             if connection.execute(select(_N.topic).where(ripe).limit(1)).first() is None:
                 return 0
         with self._database.write() as connection:
-            messages = decide(_untold(connection, ripe), _last_told(connection, now), now)
+            messages = decide(_unreported(connection, ripe), _last_reported(connection, now), now)
             for message in messages:
-                _tell(connection, message, targets, now)
+                _note_messages(connection, message, targets, now)
         return len(messages)
 
     def claim(self, targets: Sequence[str], hold: Duration) -> Delivery | None:
@@ -107,14 +107,14 @@ class SqlOutbox:
         """See Outbox."""
         self._end(delivery, state="sent", said=None)
 
-    def failed(self, delivery: Delivery, said: str, next_at: Instant | None) -> None:
+    def failed(self, delivery: Delivery, answer: str, next_at: Instant | None) -> None:
         """See Outbox."""
-        words = said.encode("ascii", "backslashreplace").decode().replace("\x00", " ")[:_SAID]
+        text = answer.encode("ascii", "backslashreplace").decode().replace("\x00", " ")[:_ANSWER_LENGTH]
         if next_at is None:
-            self._end(delivery, state="dead", said=words)
+            self._end(delivery, state="dead", said=text)
             return
         with self._database.write() as connection:
-            connection.execute(update(deliveries).where(_is(delivery)).values(next_at=next_at, said=words))
+            connection.execute(update(deliveries).where(_is(delivery)).values(next_at=next_at, said=text))
 
     def backlog(self) -> Backlog:
         """See Outbox."""
@@ -126,7 +126,7 @@ class SqlOutbox:
             dead = connection.execute(select(func.count()).select_from(deliveries).where(is_dead)).scalar_one()
             last = connection.execute(newest).first()
             tried = connection.execute(failing).first()
-        return Backlog(waiting, dead, _words(last), _words(tried))
+        return Backlog(waiting, dead, _text(last), _text(tried))
 
     def tidy(self, quiet: Duration) -> None:
         """See Outbox."""
@@ -140,8 +140,8 @@ class SqlOutbox:
                 and_(_D.state == "dead", _D.ended_at < now - _DEAD_KEPT),
             )
             connection.execute(delete(deliveries).where(over))
-            told = and_(_N["count"] == 0, _N.holds == false(), _N.told_at < now - max(quiet, DAY))
-            connection.execute(delete(notices).where(told))
+            reported = and_(_N["count"] == 0, _N.holds == false(), _N.told_at < now - max(quiet, DAY))
+            connection.execute(delete(notices).where(reported))
 
     def retry_dead(self) -> int:
         """See Outbox."""
@@ -158,12 +158,12 @@ class SqlOutbox:
 
 def _ripe(now: Instant, quiet: Duration, last: Mapping[Topic, Instant]) -> ColumnElement[bool]:
     """What `decide` may pick, roughly: in a storm most of what is untold must wait, and is not even read."""
-    just_told = [topic.value for topic, at in last.items() if at + TOPIC_GAP > now]
+    just_told = [topic.value for topic, at in last.items() if at + TOPIC_PAUSE > now]
     may_be = or_(_N.told_at.is_(None), _N.told_at <= now - quiet, _N.told_at > now)
-    return and_(UNTOLD, may_be, _N.topic.not_in(just_told))
+    return and_(UNREPORTED, may_be, _N.topic.not_in(just_told))
 
 
-def _untold(connection: Connection, ripe: ColumnElement[bool]) -> list[Waiting]:
+def _unreported(connection: Connection, ripe: ColumnElement[bool]) -> list[Waiting]:
     """Locked; what another process is just sealing is left to it."""
     found = (
         select(*_NOTICE, _N.told_at).where(ripe).order_by(_N.first_at).limit(_MOST_NOTICES)
@@ -172,13 +172,13 @@ def _untold(connection: Connection, ripe: ColumnElement[bool]) -> list[Waiting]:
     return [Waiting(_notice(row), row.told_at) for row in connection.execute(found)]
 
 
-def _last_told(connection: Connection, now: Instant) -> dict[Topic, Instant]:
+def _last_reported(connection: Connection, now: Instant) -> dict[Topic, Instant]:
     """What was told later than now, by a clock that ran ahead, is none of it."""
     last = select(_N.topic, func.max(_N.told_at)).where(_N.told_at <= now).group_by(_N.topic)
     return {Topic(topic): at for topic, at in connection.execute(last)}
 
 
-def _tell(connection: Connection, message: Message, targets: Sequence[str], now: Instant) -> None:
+def _note_messages(connection: Connection, message: Message, targets: Sequence[str], now: Instant) -> None:
     body = dump_json(message.body)
     row = {
         "message_id": message.message_id, "topic": message.topic.value, "body": body, "made_at": now, "attempts": 0,
@@ -186,15 +186,15 @@ def _tell(connection: Connection, message: Message, targets: Sequence[str], now:
     }  # fmt: skip
     connection.execute(insert(deliveries), [{**row, "target": target} for target in targets])
     for these in _parts([notice.subject for notice in message.notices]):
-        told = and_(_N.topic == message.topic.value, _N.subject.in_(these))
-        connection.execute(update(notices).where(told).values({"count": 0, "told_at": now}))
+        reported = and_(_N.topic == message.topic.value, _N.subject.in_(these))
+        connection.execute(update(notices).where(reported).values({"count": 0, "told_at": now}))
 
 
 def _parts(subjects: Sequence[str]) -> Iterator[Sequence[str]]:
     return (subjects[start : start + _AT_ONCE] for start in range(0, len(subjects), _AT_ONCE))
 
 
-def _words(row: Any) -> str | None:
+def _text(row: Any) -> str | None:
     return None if row is None else f"{row.target}: {row.said}"
 
 
@@ -210,11 +210,11 @@ def _is(delivery: Delivery) -> ColumnElement[bool]:
 
 
 def _notice(row: Any) -> Notice:
-    named, subject, count, first_at, last_at, said, holds = row[:7]
+    named, subject, count, first_at, last_at, answer, holds = row[:7]
     topic = Topic(named)
-    return Notice(topic, subject, count, first_at, last_at, said, over=topic in CONDITIONS and not holds)
+    return Notice(topic, subject, count, first_at, last_at, answer, over=topic in CONDITIONS and not holds)
 
 
 def _delivery(row: Any) -> Delivery:
-    message_id, target, topic, body, made_at, attempts = row
-    return Delivery(message_id, target, Topic(topic), body, made_at, attempts)
+    message_id, target, topic, body, created_at, attempts = row
+    return Delivery(message_id, target, Topic(topic), body, created_at, attempts)

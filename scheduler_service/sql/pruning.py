@@ -31,7 +31,7 @@ from sqlalchemy import tuple_ as row_of
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.contract.pruning import Needs, Past
 from scheduler_service.core.model import Lease
-from scheduler_service.ports.pruning import Name, Sweep, Walked
+from scheduler_service.ports.pruning import Name, Scanned, Sweep
 from scheduler_service.sql.batch import Batch, judged
 from scheduler_service.sql.database import Database
 from scheduler_service.sql.fence import fenced
@@ -134,7 +134,7 @@ class SqlPruning:
             cursor, history_since = connection.execute(planned).first() or (None, None)
             return Needs(now, cursor, connection.execute(unplanned).scalar(), history_since)
 
-    def walk(self, past: Past, before: Instant, after: tuple[int | str, ...] | None, limit: int) -> Walked:
+    def scan(self, past: Past, before: Instant, after: tuple[int | str, ...] | None, limit: int) -> Scanned:
         """See Pruning."""
         source = _SOURCES[past]
         step = select(*source.key, source.is_over(before).label("may_go")).order_by(*source.key).limit(limit)
@@ -147,7 +147,7 @@ class SqlPruning:
             rows = [tuple(row) for row in connection.execute(step)]
         may_go = tuple(source.name(row[:-1]) for row in rows if row[-1])
         is_end = len(rows) < limit or (source.within is None and source.grows and not may_go)
-        return Walked(may_go, None if is_end else rows[-1][:-1])
+        return Scanned(may_go, None if is_end else rows[-1][:-1])
 
     def prune(self, lease: Lease | None, past: Past, ids: Sequence[Name], before: Instant) -> int:
         """See Pruning."""

@@ -11,7 +11,7 @@ from sqlalchemy.sql.selectable import CompoundSelect
 
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.explain.facts import Version
-from scheduler_service.core.model import Gap
+from scheduler_service.core.model import MissedRange
 from scheduler_service.core.policies import OVERLAP_WORD
 from scheduler_service.core.run_state import ACTIVE, WAITING, RunState
 from scheduler_service.ports.history import Outcome, Total, Trouble
@@ -20,13 +20,13 @@ from scheduler_service.sql.column_types import InstantColumn
 from scheduler_service.sql.counts import jobs_total, runs_total, total_of
 from scheduler_service.sql.database import PLANNED_EACH_TIME, Database, Dialect, can_hold
 from scheduler_service.sql.job_rows import VERSION_COLUMNS, version_of
-from scheduler_service.sql.tables import IS_LED, IS_TROUBLE, gaps, job_versions, runs, stands
+from scheduler_service.sql.tables import IS_TRACKED, IS_TROUBLE, gaps, has_index_state, job_versions, runs
 
 _R: Final = runs.c
 _BONES: Final = (_R.run_id, _R.job_id, _R.state, _R.scheduled_at, _R.started_at, _R.finished_at)
-_GAP: Final = (gaps.c.job_id, gaps.c.start_at, gaps.c.end_at, gaps.c["count"], gaps.c.reason)
+_MISSED_RANGE: Final = (gaps.c.job_id, gaps.c.start_at, gaps.c.end_at, gaps.c["count"], gaps.c.reason)
 _JOBS_AT_ONCE: Final = 50
-_SAID: Final = 200
+_ERROR_LENGTH: Final = 200
 _EACH: Final = {PLANNED_EACH_TIME: True}
 _SINCE: Final = bindparam("since", type_=InstantColumn)
 _UNTIL: Final = bindparam("until", type_=InstantColumn)
@@ -46,16 +46,16 @@ class SqlHistoryStore:
         if not can_hold(f"{wanted.job_id}{wanted.queue}"):
             return Total(0, False)
         with self._database.read() as connection:
-            walks = [connection.execute(walk, execution_options=_EACH).one() for walk in runs_total(wanted)]
-        return total_of([(walked, matching) for walked, matching in walks])
+            scans = [connection.execute(scan, execution_options=_EACH).one() for scan in runs_total(wanted)]
+        return total_of([(scanned, matching) for scanned, matching in scans])
 
     def count_jobs(self, *, tag: str | None, text: str | None, paused: bool | None, source: str | None = None) -> Total:
         """See HistoryStore."""
         if not can_hold(f"{tag}{text}{source}"):
             return Total(0, False)
         with self._database.read() as connection:
-            walked, matching = connection.execute(jobs_total(tag, text, paused, source)).one()
-        return total_of([(walked, matching)])
+            scanned, matching = connection.execute(jobs_total(tag, text, paused, source)).one()
+        return total_of([(scanned, matching)])
 
     def latest(self, since: Instant, until: Instant, limit: int) -> list[Outcome]:
         """See HistoryStore."""
@@ -82,21 +82,21 @@ class SqlHistoryStore:
             rows = connection.execute(_troubles(self._database.dialect), {"since": since, "limit": limit})
             return [_trouble(row) for row in rows]
 
-    def gaps(self, since: Instant, limit: int) -> list[Gap]:
+    def missed_ranges(self, since: Instant, limit: int) -> list[MissedRange]:
         """See HistoryStore."""
         unwanted = gaps.c.reason.not_like(f"{OVERLAP_WORD} %")
-        found = select(*_GAP).where(gaps.c.end_at >= since, unwanted)
+        found = select(*_MISSED_RANGE).where(gaps.c.end_at >= since, unwanted)
         latest_first = found.order_by(gaps.c.end_at.desc(), gaps.c.id.desc())
         with self._database.read() as connection:
-            return [Gap(*row) for row in connection.execute(latest_first.limit(limit))]
+            return [MissedRange(*row) for row in connection.execute(latest_first.limit(limit))]
 
-    def gaps_of(self, job_id: str, limit: int) -> list[Gap]:
+    def missed_ranges_of(self, job_id: str, limit: int) -> list[MissedRange]:
         """See HistoryStore."""
         if not can_hold(job_id):
             return []
-        newest_first = select(*_GAP).where(gaps.c.job_id == job_id).order_by(gaps.c.start_at.desc())
+        newest_first = select(*_MISSED_RANGE).where(gaps.c.job_id == job_id).order_by(gaps.c.start_at.desc())
         with self._database.read() as connection:
-            return [Gap(*row) for row in connection.execute(newest_first.limit(limit))]
+            return [MissedRange(*row) for row in connection.execute(newest_first.limit(limit))]
 
     def versions(self, job_id: str, limit: int) -> list[Version]:
         """See HistoryStore."""
@@ -155,9 +155,9 @@ def _latest_of() -> CompoundSelect[Any]:
 
 @cache
 def _troubles(dialect: Dialect) -> Select[Any]:
-    said = (func.substr(_R.reason, 1, _SAID), _of_error(dialect, "type"), _of_error(dialect, "message"))
+    columns = (func.substr(_R.reason, 1, _ERROR_LENGTH), _of_error(dialect, "type"), _of_error(dialect, "message"))
     return (
-        select(_R.run_id, _R.job_id, _R.task, _R.state, *said, _R.finished_at)
+        select(_R.run_id, _R.job_id, _R.task, _R.state, *columns, _R.finished_at)
         .where(IS_TROUBLE, _R.finished_at >= _SINCE)
         .order_by(_R.finished_at.desc(), _R.id.desc())
         .limit(_LIMIT)
@@ -169,16 +169,21 @@ def _of_error(dialect: Dialect, name: str) -> ColumnElement[Any]:
         found = func.json_extract(_R.error, literal_column(f"'$.{name}'"))
     else:
         found = func.json_extract_path_text(_R.error, literal_column(f"'{name}'"))
-    return func.substr(found, 1, _SAID, type_=Text)
+    return func.substr(found, 1, _ERROR_LENGTH, type_=Text)
 
 
 @cache
 def _counts() -> CompoundSelect[Any]:
     """All that the leader keeps in one walk, which tells its states apart; of the rest each part by its index."""
-    led = select(_R.state, func.count()).where(IS_LED).group_by(_R.state)
+    tracked = select(_R.state, func.count()).where(IS_TRACKED).group_by(_R.state)
     asked_for = []
     for state in sorted(WAITING):
-        few = select(literal_column("1").label("one")).where(stands(state)).limit(_LIMIT).subquery(f"{state}_few")
+        few = (
+            select(literal_column("1").label("one"))
+            .where(has_index_state(state))
+            .limit(_LIMIT)
+            .subquery(f"{state}_few")
+        )
         name: ColumnElement[Any] = literal_column(f"'{state}'")
         asked_for.append(select(name.label("state"), select(func.count()).select_from(few).scalar_subquery()))
-    return union_all(led, *asked_for)
+    return union_all(tracked, *asked_for)

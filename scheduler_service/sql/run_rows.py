@@ -15,10 +15,10 @@ from scheduler_service.core.contract.fields import read_retry, unread_retry
 from scheduler_service.core.model import (
     ActiveRun,
     Attempt,
+    DispatchedRun,
     LateReports,
     NewRun,
     Overlap,
-    ReleasedRun,
     Run,
     RunKind,
     TaskError,
@@ -40,7 +40,7 @@ ACTIVE_COLUMNS: Final = (
     _R.attempt, _R.retry, _R.timeout, _R.overlap, _R.cancel_requested_at, _R.seq, _R.pending_at, _R.published_at,
     _R.started_at, _R.worker, _R.start_by,
 )  # fmt: skip
-RELEASED_COLUMNS: Final = (
+DISPATCHED_COLUMNS: Final = (
     _R.run_id, _R.attempt, _R.seq, _R.term, _R.job_id, _R.task, cast(_R.args, PayloadText),
     cast(_R.kwargs, PayloadText), _R.queue, _R.priority, _R.scheduled_at, _R.due_at, _R.timeout, _R.retries,
     _R.traceparent, _R.overlap,
@@ -88,9 +88,9 @@ def active_run(row: Sequence[Any]) -> ActiveRun:
     )  # fmt: skip
 
 
-def released_run(row: Sequence[Any]) -> ReleasedRun:
-    """What a message needs, from RELEASED_COLUMNS."""
-    return ReleasedRun._make(row)
+def dispatched_run(row: Sequence[Any]) -> DispatchedRun:
+    """What a message needs, from DISPATCHED_COLUMNS."""
+    return DispatchedRun._make(row)
 
 
 def whole_run(row: Sequence[Any], attempts: tuple[Attempt, ...] = ()) -> Run:

@@ -27,7 +27,7 @@ from sqlalchemy import (
 from sqlalchemy import tuple_ as row_of
 
 from itinerary.protocol.errors import Conflict, NotFound, StoreUnavailable
-from scheduler_service.core.audit import Deed
+from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.contract.request_keys import shown_key
 from scheduler_service.core.contract.run_requests import refuse_over
 from scheduler_service.core.model import NewRun, Run
@@ -57,24 +57,25 @@ class SqlRunStore:
         self._dialect = database.dialect
 
     @again_when_busy
-    def enqueue(self, new: Sequence[NewRun], *, by: Deed | None = None) -> list[tuple[Run, bool]]:
+    def enqueue(self, new: Sequence[NewRun], *, by: AuditedChange | None = None) -> list[tuple[Run, bool]]:
         """See RunStore. Keys are inserted in their order, so that two batches with the same keys do not deadlock."""
         in_order = sorted(new, key=lambda run: run.idempotency_key or "")
         with self._database.write() as connection:
             now = self._database.read_clock(connection)
             older = self._by_older_key(connection, by, new)
             fresh = [run for run in in_order if run.run_id not in older]
-            made = planning.insert_missing(connection, self._dialect, fresh, now)
-            refuse_over(new, made, now)
-            if made:
-                record_enqueue(connection, now, by, [run for run in new if run.run_id in made])
-            made_runs = self._by_id(connection, [run.run_id for run in new if run.run_id in made])
-            kept = self._by_key(connection, [run for run in fresh if run.run_id not in made])
+            created = planning.insert_missing(connection, self._dialect, fresh, now)
+            refuse_over(new, created, now)
+            if created:
+                record_enqueue(connection, now, by, [run for run in new if run.run_id in created])
+            created_runs = self._by_id(connection, [run.run_id for run in new if run.run_id in created])
+            kept = self._by_key(connection, [run for run in fresh if run.run_id not in created])
         there = {
-            run.run_id: kept[run.idempotency_key] for run in fresh if run.run_id not in made and run.idempotency_key
+            run.run_id: kept[run.idempotency_key] for run in fresh if run.run_id not in created and run.idempotency_key
         }
         return [
-            (made_runs[run.run_id], True) if run.run_id in made else ((older | there)[run.run_id], False) for run in new
+            (created_runs[run.run_id], True) if run.run_id in created else ((older | there)[run.run_id], False)
+            for run in new
         ]
 
     def get(self, run_id: str) -> Run:
@@ -101,7 +102,7 @@ class SqlRunStore:
         return page_of(rows, limit, lambda row: whole_run(row[:-1]), lambda row: [row.scheduled_at, row.id])
 
     @again_when_busy
-    def request_cancel(self, run_id: str, *, by: Deed | None = None) -> Run:
+    def request_cancel(self, run_id: str, *, by: AuditedChange | None = None) -> Run:
         """See RunStore. The row is locked first, so no move slips in between."""
         _check_name(run_id)
         with self._database.write() as connection:
@@ -119,7 +120,7 @@ class SqlRunStore:
             found |= {row.run_id: whole_run(row) for row in connection.execute(_runs_by_id(self._dialect), chunk)}
         return found
 
-    def _by_older_key(self, connection: Connection, by: Deed | None, new: Sequence[NewRun]) -> dict[str, Run]:
+    def _by_older_key(self, connection: Connection, by: AuditedChange | None, new: Sequence[NewRun]) -> dict[str, Run]:
         """By the new runs' ids, what an older release made for this caller under the same key, which it stored bare.
 
         Whose it is says the audit log: the row of its enqueueing bears the very time of its run.
@@ -146,17 +147,17 @@ class SqlRunStore:
             if run.idempotency_key is None:
                 raise Conflict(f"run {run.run_id} exists", "run-exists")
             if run.idempotency_key not in found:  # its run was pruned since the insert met it
-                raise StoreUnavailable(f"{_key_words(run)} is just becoming free, ask again")
+                raise StoreUnavailable(f"{_key_text(run)} is just becoming free, ask again")
             _check_request(run, found[run.idempotency_key][1])
         return {key: run for key, (run, _) in found.items()}
 
 
 def _check_request(run: NewRun, stored_hash: str | None) -> None:
     if stored_hash != run.request_hash and (stored_hash is None or stored_hash != run.older[1]):
-        raise Conflict(f"{_key_words(run)} was used for another request", "key-reused")
+        raise Conflict(f"{_key_text(run)} was used for another request", "key-reused")
 
 
-def _key_words(run: NewRun) -> str:
+def _key_text(run: NewRun) -> str:
     return f"idempotency key {shown_key(run.idempotency_key or '')!r}"
 
 

@@ -30,7 +30,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql
 
 from scheduler_service.core.model import RunKind
-from scheduler_service.core.run_state import ACTIVE, FINAL, OUT, WAITING, RunState
+from scheduler_service.core.run_state import ACTIVE, FINAL, IN_FLIGHT, WAITING, RunState
 from scheduler_service.sql.column_types import InstantColumn, Payload
 
 NAMES: Final = {
@@ -87,11 +87,11 @@ job_versions: Final = Table(
     Column("placed_at", InstantColumn),
 )
 
-LED: Final = "led"
+TRACKED: Final = "led"
 # What a run is looked for as: `led` where the leader keeps it in memory, the state it waits in where it was asked for,
 # the state it ended in, NULL where that is `completed`. Indexes ask for this and not for `state`, so that PostgreSQL
 # writes nothing into them when an occurrence is released or starts (a heap-only update, half the cost).
-_STANDING: Final = """
+_INDEX_STATE: Final = """
 CASE WHEN state = 'completed' THEN NULL
 WHEN state IN ('pending', 'running') OR (kind = 'occurrence' AND state IN ('retrying', 'scheduled')) THEN 'led'
 ELSE state END
@@ -136,7 +136,7 @@ runs: Final = Table(
     Column("traceparent", Text),
     Column("owner", Text),
     Column("start_by", InstantColumn),
-    Column("standing", Text, Computed(_STANDING, persisted=True)),
+    Column("standing", Text, Computed(_INDEX_STATE, persisted=True)),
     CheckConstraint(f"state IN ({', '.join(repr(s.value) for s in RunState)})", name="state"),
     CheckConstraint(f"kind IN ({', '.join(repr(k.value) for k in RunKind)})", name="kind"),
 )
@@ -221,29 +221,33 @@ def among(column: ColumnElement[Any], values: frozenset[Any]) -> ColumnElement[b
     return column.in_([literal_column(f"'{value}'") for value in sorted(v.value for v in values)])
 
 
-def stands(standing: str) -> ColumnElement[bool]:
+def has_index_state(index_state: str) -> ColumnElement[bool]:
     """Runs of this standing, in a literal, as partial indexes want it."""
-    return runs.c.standing == literal_column(f"'{standing}'")
+    return runs.c.standing == literal_column(f"'{index_state}'")
 
 
 def in_states(states: Iterable[RunState]) -> list[ColumnElement[bool]]:
     """Runs in one of these states, in parts that an index finds each; none where no state is given."""
     wanted = frozenset(states)
-    led = [and_(IS_LED, among(runs.c.state, wanted & ACTIVE))] if wanted & ACTIVE else []
+    tracked = [and_(IS_TRACKED, among(runs.c.state, wanted & ACTIVE))] if wanted & ACTIVE else []
     completed = [among(runs.c.state, wanted & {RunState.COMPLETED})] if RunState.COMPLETED in wanted else []
-    return [*led, *completed, *(stands(state) for state in sorted(wanted - OUT - {RunState.COMPLETED}))]
+    return [
+        *tracked,
+        *completed,
+        *(has_index_state(state) for state in sorted(wanted - IN_FLIGHT - {RunState.COMPLETED})),
+    ]
 
 
 WAITS: Final = among(runs.c.state, WAITING)
-IS_OUT: Final = among(runs.c.state, OUT)
-IS_LED: Final = stands(LED)
+IS_IN_FLIGHT: Final = among(runs.c.state, IN_FLIGHT)
+IS_TRACKED: Final = has_index_state(TRACKED)
 IS_OCCURRENCE: Final = runs.c.kind == literal_column(f"'{RunKind.OCCURRENCE}'")
 IS_MANUAL: Final = runs.c.kind == literal_column(f"'{RunKind.MANUAL}'")
 IS_ACTIVE: Final = among(runs.c.state, ACTIVE)
 IS_TROUBLE: Final = among(runs.c.standing, frozenset({RunState.FAILED, RunState.MISSED}))
 IS_FINAL: Final = among(runs.c.state, FINAL)
 # Asks for the standing and not for the state, as all indexes of runs do: a release writes nothing into it.
-HAS_DEADLINE: Final = and_(runs.c.start_by.is_not(None), stands(RunState.SCHEDULED))
+HAS_DEADLINE: Final = and_(runs.c.start_by.is_not(None), has_index_state(RunState.SCHEDULED))
 ENDED_OTHERWISE: Final = among(runs.c.standing, FINAL - {RunState.COMPLETED})
 IS_UNPLANNED: Final = jobs.c.planned_version != jobs.c.version
 
@@ -273,7 +277,7 @@ partial_index(
     "ix_runs_unwanted",
     runs.c.cancel_requested_at,
     runs.c.id,
-    where=and_(IS_LED, runs.c.cancel_requested_at.is_not(None)),
+    where=and_(IS_TRACKED, runs.c.cancel_requested_at.is_not(None)),
 )
 partial_index("ix_runs_start_by", runs.c.start_by, runs.c.id, where=HAS_DEADLINE)
 partial_index("ix_runs_troubles", runs.c.finished_at, runs.c.id, where=IS_TROUBLE)

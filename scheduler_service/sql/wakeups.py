@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 
 CHANNEL: Final = "itinerary"
 _ALL: Final[frozenset[News]] = frozenset({"runs", "jobs"})
-_SILENT_FOR: Final = 10 * SECOND
+_REPLACED_AFTER: Final = 10 * SECOND
 _POLLED_SECONDS: Final = 1.0
 _OPTIONS: Final[dict[str, Any]] = {
     "connect_timeout": 5, "application_name": "itinerary wakeups", "keepalives": 1, "keepalives_idle": 5,
@@ -38,7 +38,7 @@ class PgWakeups:
     def __init__(self, database_url: str) -> None:
         self._options = {**libpq_options(read_url(database_url)), **_OPTIONS}
         self._connection: psycopg.Connection[Any] | None = None
-        self._silent = 0
+        self._without_notice = 0
         self._polls_at: float | None = None
 
     def wait(self, timeout: Duration) -> Set[News]:
@@ -50,12 +50,12 @@ class PgWakeups:
                 self._connection = self._listening()
                 return _ALL
             until = time.monotonic() + timeout / SECOND
-            heard: set[str] = set()
+            received: set[str] = set()
             # The driver's own waiting wakes ten times a second.
-            while not heard and wait_for([self._connection.fileno()], max(0.0, until - time.monotonic())):
-                heard = {notify.payload for notify in self._connection.notifies(timeout=0)}
-            self._check_life(bool(heard), timeout)
-            return _ALL & heard
+            while not received and wait_for([self._connection.fileno()], max(0.0, until - time.monotonic())):
+                received = {notify.payload for notify in self._connection.notifies(timeout=0)}
+            self._check_life(bool(received), timeout)
+            return _ALL & received
 
     def close(self) -> None:
         """See Wakeups."""
@@ -82,11 +82,11 @@ class PgWakeups:
         self._polls_at = now + _POLLED_SECONDS
         return _ALL
 
-    def _check_life(self, heard: bool, waited: Duration) -> None:
+    def _check_life(self, received: bool, waited: Duration) -> None:
         """A peer that is gone without a word is found by asking it now and then."""
-        self._silent = 0 if heard else self._silent + waited
-        if self._silent >= _SILENT_FOR and self._connection is not None:
-            self._silent = 0
+        self._without_notice = 0 if received else self._without_notice + waited
+        if self._without_notice >= _REPLACED_AFTER and self._connection is not None:
+            self._without_notice = 0
             self._connection.execute("SELECT 1")
 
     @contextmanager

@@ -13,7 +13,7 @@ from itinerary.protocol.instants import HOUR, MINUTE, SECOND, Instant, format_in
 from scheduler_service.bootstrap.parts import Stores
 from scheduler_service.cli.invariants import findings
 from scheduler_service.config.settings import Settings
-from scheduler_service.core.leader.commands import Apply, MakeRuns, Release, Transition
+from scheduler_service.core.leader.commands import Apply, CreateRuns, Dispatch, Transition
 from scheduler_service.core.leader.messages import RunEnqueued
 from scheduler_service.core.leader.planning import new_occurrence
 from scheduler_service.core.run_state import Event, RunState
@@ -41,10 +41,12 @@ class Planned(Led):
 
     def plan(self, *runs: Any, planned: tuple[tuple[str, int], ...] = (("a.job", 1),)) -> None:
         """Leaders are done with the job's occurrences so far, of which these got rows."""
-        self.store.make_runs(self.lease, MakeRuns(runs, self.lease.now, planned=planned))
+        self.store.create_runs(self.lease, CreateRuns(runs, self.lease.now, planned=planned))
 
     def release(self, *run_ids: str) -> None:
-        moved = self.store.move_runs(self.lease, [Release(run_id, 1, 1) for run_id in run_ids], self.lease.now + MINUTE)
+        moved = self.store.dispatch_runs(
+            self.lease, [Dispatch(run_id, 1, 1) for run_id in run_ids], self.lease.now + MINUTE
+        )
         assert not moved.refused
 
     def end(self, run_id: str, event: Event, state: RunState) -> None:

@@ -10,7 +10,7 @@ import pytest
 from itinerary.client.sync import ApiError, Client, NoAnswer, WaitTimeout
 from itinerary.protocol.errors import BadValue
 from scheduler_service.api.http.serve import listening
-from scheduler_service.cli.runs import _looks
+from scheduler_service.cli.runs import _polls
 from scheduler_service.config.settings import Settings
 from tests.support.command_line import Itinerary
 from tests.support.processes import REPOSITORY, free_port, project_env
@@ -81,7 +81,7 @@ def test_watching_sees_what_goes_on_however_much_is_asked_for_later(client: Clie
     later = {"task": "t", "queue": "watched", "run_at": "2999-01-01T00:00:00Z"}
     client.enqueue_batch([later] * 100)
     run_id = client.enqueue("t", queue="watched")["run_id"]
-    assert next(_looks(client, 60, queue="watched"))["run_id"] == run_id
+    assert next(_polls(client, 60, queue="watched"))["run_id"] == run_id
 
 
 def test_its_import_is_light() -> None:

@@ -25,7 +25,7 @@ def failed_run(itinerary: Itinerary) -> str:
     led = Led(database)
     run = one_off(host_now() - 60 * SECOND)
     with sql_bed(str(database.engine.url)) as bed:
-        bed.released(led.lease, run)
+        bed.dispatched(led.lease, run)
         bed.make(led.lease, *(one_off(host_now() + n * SECOND) for n in range(3600, 3640)))
         error = {"type": "ValueError", "message": "no such\ncustomer", "traceback": "..."}
         failing = Transition(run.run_id, 1, Event.FAIL, RunState.FAILED, host_now(), error=error)

@@ -86,13 +86,13 @@ def fields(model: type[BaseModel]) -> set[str]:
 def stored(spec: dict[str, Any] | None = None) -> dict[str, Any]:
     """The definition of FULL with this schedule."""
     body = FULL if spec is None else {**FULL, "schedule": spec}
-    return definition_of(read_job(body, made_at=AT)[0])
+    return definition_of(read_job(body, created_at=AT)[0])
 
 
 def test_the_full_job_sets_every_field_to_something_else_than_its_default() -> None:
     least = {name: FULL[name] for name in ("job_id", "task", "schedule")}
     # A deadline is stored only where it is given: the release before refuses what it does not know.
-    defaults = {"start_within": None, **definition_of(read_job(least, made_at=AT)[0])}
+    defaults = {"start_within": None, **definition_of(read_job(least, created_at=AT)[0])}
     assert set(FULL) == set(defaults) == FIELDS
     assert stored() == FULL
     for name in FIELDS - set(least):
@@ -110,14 +110,14 @@ def test_the_specs_show_every_kind_with_every_field() -> None:
 
 @OF_SPECS
 def test_a_spec_is_stored_as_it_is_and_every_part_of_the_core_knows_its_kind(spec: dict[str, Any]) -> None:
-    job, _ = read_job({**FULL, "schedule": spec}, made_at=AT)
+    job, _ = read_job({**FULL, "schedule": spec}, created_at=AT)
     assert {name: job.schedule_spec[name] for name in spec} == spec
     assert describe(job.schedule)
     assert zone_of(job.schedule) == spec.get("timezone", "UTC")
 
 
 def test_each_kind_has_a_class_of_its_own() -> None:
-    classes = {type(read_job({**FULL, "schedule": spec}, made_at=AT)[0].schedule): spec["kind"] for spec in SPECS}
+    classes = {type(read_job({**FULL, "schedule": spec}, created_at=AT)[0].schedule): spec["kind"] for spec in SPECS}
     assert set(classes) == set(get_args(AnySchedule))
     assert sorted(classes.values()) == sorted(KINDS)
 
@@ -125,7 +125,7 @@ def test_each_kind_has_a_class_of_its_own() -> None:
 def test_the_document_of_requests_and_answers_names_the_same_fields() -> None:
     assert fields(schemas.JobIn) == fields(schemas.JobPut) == FIELDS
     assert fields(schemas.JobPatch) == FIELDS - {"job_id"}
-    job, _ = read_job(FULL, made_at=AT)
+    job, _ = read_job(FULL, created_at=AT)
     assert fields(answers.JobBody) == set(job_body(job))
     assert fields(answers.JobOut) == FIELDS | READ_ONLY
     assert fields(schemas.Misfire) == set(FULL["misfire"])
@@ -179,7 +179,9 @@ def test_a_job_with_every_field_set_goes_through_the_form_unchanged(api: TestCli
 def test_a_job_with_every_field_is_made_in_the_form(api: TestClient, spec: dict[str, Any]) -> None:
     body = {**FULL, "schedule": spec, "tags": ["a", "b"]}
     typed = {
-        name: text for name, text in job_fields.fields_of(definition_of(read_job(body, made_at=AT)[0])).items() if text
+        name: text
+        for name, text in job_fields.fields_of(definition_of(read_job(body, created_at=AT)[0])).items()
+        if text
     }
     assert submit(api, "/new-job", **typed).status_code == 303
     found = api.get("/api/v1/jobs/full").json()
@@ -188,9 +190,9 @@ def test_a_job_with_every_field_is_made_in_the_form(api: TestClient, spec: dict[
 
 @OF_SPECS
 def test_the_command_line_says_each_kind_in_its_own_words(spec: dict[str, Any]) -> None:
-    words = cli_jobs._schedule_words(stored(spec)["schedule"])
+    words = cli_jobs._schedule_text(stored(spec)["schedule"])
     assert words != spec["kind"], "it is told as one of a newer service"
-    assert cli_jobs._schedule_words({"kind": "lunar", "phase": "full"}) == "lunar"
+    assert cli_jobs._schedule_text({"kind": "lunar", "phase": "full"}) == "lunar"
 
 
 @pytest.mark.parametrize("command", [cli_jobs.add, cli_jobs.edit])
@@ -206,7 +208,7 @@ def test_jobs_as_code_have_a_method_for_every_kind_and_write_every_field() -> No
     for spec in SPECS:
         definition = stored(spec)
         assert stored() | {"schedule": definition["schedule"]} == definition
-        assert definition_of(read_job(short_body(definition), made_at=AT)[0]) == definition
+        assert definition_of(read_job(short_body(definition), created_at=AT)[0]) == definition
 
 
 def test_every_field_stands_in_the_manual() -> None:

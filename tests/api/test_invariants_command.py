@@ -33,7 +33,7 @@ def command(sqlite_url: str, tmp_path: Path) -> Itinerary:
 def test_violations_are_listed_and_end_with_status_one(bed: StoreBed, command: Itinerary, tmp_path: Path) -> None:
     assert command.done("doctor", "--invariants").startswith("ok ")
     lease = bed.lead()
-    (run,) = bed.released(lease, one_off(lease.now))
+    (run,) = bed.dispatched(lease, one_off(lease.now))
     record = tmp_path / "record.jsonl"
     lines = [{"event": "start", "task_id": f"{run.run_id}~1", "at": lease.now / SECOND}] * 2
     record.write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -5,7 +5,7 @@ import pytest
 from itinerary.protocol.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND, Duration
 from scheduler_service.api.pages.charts import duration_chart, health, spark
 from scheduler_service.api.pages.moments import length
-from scheduler_service.api.pages.policy_words import changes
+from scheduler_service.api.pages.policy_text import changes
 from scheduler_service.core.run_state import RunState
 from scheduler_service.ports.history import Outcome
 
@@ -41,8 +41,8 @@ def test_a_sparkline_ends_with_the_newest_run_at_its_right() -> None:
     assert (older.x, newest.x, chart.width) == (140, 145, 150)
     assert newest.height > older.height
     assert (older.mark, newest.mark) == (True, False)
-    assert chart.words == "1 completed, 1 failed"
-    assert spark([]).words == "no runs yet"
+    assert chart.text == "1 completed, 1 failed"
+    assert spark([]).text == "no runs yet"
 
 
 def test_the_timeout_is_drawn_where_it_is_in_reach() -> None:

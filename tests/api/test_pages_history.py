@@ -11,8 +11,8 @@ from sqlalchemy import delete
 from itinerary.protocol.instants import MINUTE, SECOND, format_instant
 from scheduler_service.api.pages import failures
 from scheduler_service.config.settings import Settings
-from scheduler_service.core.leader.commands import Apply, MakeRuns, Release, Transition
-from scheduler_service.core.model import Gap
+from scheduler_service.core.leader.commands import Apply, CreateRuns, Dispatch, Transition
+from scheduler_service.core.model import MissedRange
 from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.ports.history import Trouble
 from scheduler_service.sql.database import Database
@@ -36,7 +36,7 @@ def ended(api: TestClient, settings: Settings) -> list[str]:
     lease = leases.acquire(0, "test", MINUTE)
     assert lease is not None
     leader.cursor(lease)
-    moved = leader.move_runs(lease, [Release(run_id, 1, 1) for run_id in ids[:3]], lease.now + SECOND)
+    moved = leader.dispatch_runs(lease, [Dispatch(run_id, 1, 1) for run_id in ids[:3]], lease.now + SECOND)
     assert not moved.refused
     leader.apply(lease, Apply(tuple(_end(run_id, place, lease.now) for place, run_id in enumerate(ids))))
     leases.resign(lease)
@@ -51,12 +51,14 @@ def left_out(api: TestClient, settings: Settings, job: dict[str, Any]) -> int:
     database = Database(settings.database_url, pool_size=1)
     lease = SqlLeaseStore(database).acquire(0, "test", MINUTE)
     assert lease is not None
-    gap = Gap("a.job", lease.now - 30 * MINUTE, lease.now - MINUTE, 1234, "misfire skip: later than 30s")
+    missed_range = MissedRange(
+        "a.job", lease.now - 30 * MINUTE, lease.now - MINUTE, 1234, "misfire skip: later than 30s"
+    )
     leader = SqlLeaderStore(database)
     leader.cursor(lease)
-    leader.make_runs(lease, MakeRuns((), cursor=lease.now, gaps=(gap,)))
+    leader.create_runs(lease, CreateRuns((), cursor=lease.now, missed_ranges=(missed_range,)))
     database.close()
-    return gap.start
+    return missed_range.start
 
 
 def _end(run_id: str, place: int, now: int) -> Transition:
@@ -99,12 +101,14 @@ def test_one_outage_is_one_row_and_is_backfilled_at_once(
     lease = SqlLeaseStore(database).acquire(0, "test", MINUTE)
     assert lease is not None
     minute = lease.now - lease.now % MINUTE
-    of_one = [Gap(name, minute - 30 * MINUTE, minute - 26 * MINUTE + 1, 5, "misfire skip: late") for name in names]
-    earlier = Gap("job-0", minute - 50 * MINUTE, minute - 50 * MINUTE + 1, 1, "misfire skip: late")
-    gone = Gap("gone", minute - 30 * MINUTE, minute - 30 * MINUTE + 1, 1, "misfire skip: late")
+    of_one = [
+        MissedRange(name, minute - 30 * MINUTE, minute - 26 * MINUTE + 1, 5, "misfire skip: late") for name in names
+    ]
+    earlier = MissedRange("job-0", minute - 50 * MINUTE, minute - 50 * MINUTE + 1, 1, "misfire skip: late")
+    gone = MissedRange("gone", minute - 30 * MINUTE, minute - 30 * MINUTE + 1, 1, "misfire skip: late")
     leader = SqlLeaderStore(database)
     leader.cursor(lease)
-    leader.make_runs(lease, MakeRuns((), cursor=lease.now, gaps=(*of_one, earlier, gone)))
+    leader.create_runs(lease, CreateRuns((), cursor=lease.now, missed_ranges=(*of_one, earlier, gone)))
     database.close()
     page = api.get("/failures?within=1h").text
     links = [link.replace("&amp;", "&") for link in re.findall(r'href="(/failures/backfill\?[^"]+)"', page)]
@@ -117,9 +121,9 @@ def test_one_outage_is_one_row_and_is_backfilled_at_once(
     done = submit(api, "/failures/backfill", **asked).headers["location"]
     assert done == "/failures?within=7d&done=all-backfilled.25.5"
     assert "Runs made: 25, of so many jobs: 5." in api.get(done).text
-    made_runs = api.get("/api/v1/runs").json()["items"]
-    assert sorted({run["job_id"] for run in made_runs}) == names
-    assert {run["scheduled_at"] for run in made_runs if run["job_id"] == "job-3"} == {
+    created_runs = api.get("/api/v1/runs").json()["items"]
+    assert sorted({run["job_id"] for run in created_runs}) == names
+    assert {run["scheduled_at"] for run in created_runs if run["job_id"] == "job-3"} == {
         format_instant(minute - n * MINUTE) for n in range(26, 31)
     }
     assert submit(api, "/failures/backfill", **asked).headers["location"].endswith("done=none-backfilled")

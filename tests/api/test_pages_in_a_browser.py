@@ -7,8 +7,8 @@ import pytest
 
 from itinerary.client.sync import Client
 from itinerary.protocol.instants import HOUR, MINUTE, format_instant
-from scheduler_service.core.leader.commands import MakeRuns
-from scheduler_service.core.model import Gap
+from scheduler_service.core.leader.commands import CreateRuns
+from scheduler_service.core.model import MissedRange
 from scheduler_service.sql.database import host_now
 from tests.support.browser import Browser, find_browser
 from tests.support.led import Led
@@ -31,10 +31,11 @@ def site(sqlite_url: str, redis_url: str) -> Iterator[Site]:
         now = host_now()
         error = {"type": "RuntimeError", "message": "no such customer", "traceback": "Traceback ...\n" * 9}
         keep(served.database, *(old_run(now - n * MINUTE, state="failed", error=error) for n in range(3)))
-        gaps = tuple(
-            Gap(f"{JOB}-{n}", now - HOUR, now - 30 * MINUTE, 30, "misfire skip: later than 30s") for n in range(3)
+        missed_ranges = tuple(
+            MissedRange(f"{JOB}-{n}", now - HOUR, now - 30 * MINUTE, 30, "misfire skip: later than 30s")
+            for n in range(3)
         )
-        led.store.make_runs(led.lease, MakeRuns((), cursor=now, gaps=gaps))
+        led.store.create_runs(led.lease, CreateRuns((), cursor=now, missed_ranges=missed_ranges))
         led.leases.resign(led.lease)
         with Client(served.url) as client:
             for name in (JOB, *(f"{JOB}-{n}" for n in range(3))):

@@ -3,9 +3,9 @@
 from typing import Any, Final
 
 from itinerary.protocol.instants import MINUTE, SECOND, format_instant
-from scheduler_service.api.pages.live import Live, complaints
-from scheduler_service.api.pages.overview import lag_note, lag_words
-from scheduler_service.api.pages.totals import total_words
+from scheduler_service.api.pages.live import Live, issues
+from scheduler_service.api.pages.overview import lag_note, lag_text
+from scheduler_service.api.pages.totals import total_text
 from scheduler_service.ports.history import Total
 from scheduler_service.ports.leases import LeaseView
 
@@ -28,7 +28,7 @@ def live(*queues: dict[str, Any], workers: tuple[dict[str, Any], ...] = (WORKER,
 
 
 def told(seen: Live) -> list[str]:
-    return [complaint.words for complaint in complaints(seen, (), NOW)]
+    return [issue.message for issue in issues(seen, (), NOW)]
 
 
 def test_a_queue_without_a_worker_is_told_once_and_is_no_lag() -> None:
@@ -37,7 +37,7 @@ def test_a_queue_without_a_worker_is_told_once_and_is_no_lag() -> None:
         "5 runs wait in queue nobody, the oldest for 14 min, and no living worker listens there: "
         "start one with itinerary worker -Q nobody."
     ]
-    assert (lag_words(seen, NOW), lag_note(seen, NOW)) == ("1.0 s", "in default")
+    assert (lag_text(seen, NOW), lag_note(seen, NOW)) == ("1.0 s", "in default")
 
 
 def test_a_queue_that_is_behind_is_told_beside_one_without_a_worker() -> None:
@@ -47,9 +47,9 @@ def test_a_queue_that_is_behind_is_told_beside_one_without_a_worker() -> None:
         "In queue mail a run has been due for 2 min and has not started.",
         "In queue default a run has been due for 1 min and has not started.",
     ]
-    (_, mail, _) = complaints(seen, (), NOW)
+    (_, mail, _) = issues(seen, (), NOW)
     assert mail.link == "/runs?queue=mail&state=pending"
-    assert (lag_words(seen, NOW), lag_note(seen, NOW)) == ("2 min", "in mail")
+    assert (lag_text(seen, NOW), lag_note(seen, NOW)) == ("2 min", "in mail")
 
 
 def test_where_no_worker_is_heard_at_all_that_is_the_one_thing_told() -> None:
@@ -57,7 +57,7 @@ def test_where_no_worker_is_heard_at_all_that_is_the_one_thing_told() -> None:
     assert told(seen) == [
         "No worker is heard: start one with itinerary worker, or give the workers the Redis of the leader."
     ]
-    assert (lag_words(seen, NOW), lag_note(seen, NOW)) == ("0 ms", "2 without worker")
+    assert (lag_text(seen, NOW), lag_note(seen, NOW)) == ("0 ms", "2 without worker")
 
 
 def test_of_very_many_queues_the_worst_are_told() -> None:
@@ -77,4 +77,4 @@ def test_a_list_says_how_much_there_is_as_far_as_that_was_counted() -> None:
         (50, Total(57, True), "50 of 57 runs or more"),
         (50, Total(0, True), "50 of more than 50 runs"),
     ):
-        assert total_words(shown, total, "runs") == words
+        assert total_text(shown, total, "runs") == words

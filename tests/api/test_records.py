@@ -10,8 +10,8 @@ from sqlalchemy import text
 
 from itinerary.protocol.instants import HOUR, MINUTE, SECOND, format_instant
 from scheduler_service.config.settings import Settings
-from scheduler_service.core.leader.commands import Apply, LateReport, MakeRuns, Release, Transition
-from scheduler_service.core.model import Gap
+from scheduler_service.core.leader.commands import Apply, CreateRuns, Dispatch, LateReport, Transition
+from scheduler_service.core.model import MissedRange
 from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.sql.database import Database
 from scheduler_service.sql.jobs import SqlJobStore
@@ -67,8 +67,8 @@ def test_a_misfire_names_its_gap_and_the_time_without_a_leader(api: TestClient, 
     led.lease = led.lead("two")
     api.put("/api/v1/jobs/b", json={"task": "t", "schedule": {"kind": "interval", "every": "1s"}})
     at = led.lease.now // SECOND * SECOND + 2 * SECOND
-    gap = Gap("b", at, at + 3 * SECOND, 3, "misfire skip: later than 30s")
-    led.store.make_runs(led.lease, MakeRuns((), at + MINUTE, gaps=(gap,)))
+    missed_range = MissedRange("b", at, at + 3 * SECOND, 3, "misfire skip: later than 30s")
+    led.store.create_runs(led.lease, CreateRuns((), at + MINUTE, missed_ranges=(missed_range,)))
     answer = api.get("/api/v1/jobs/b/explain", params={"at": format_instant(at)}).json()
     assert answer["verdict"] == "misfire"
     assert answer["because"][-1]["row"]["table"] == "gaps"
@@ -79,7 +79,7 @@ def test_a_misfire_names_its_gap_and_the_time_without_a_leader(api: TestClient, 
 def test_a_run_is_explained_from_its_release_to_its_late_reports(api: TestClient, led: Led, settings: Settings) -> None:
     run_id = api.post("/api/v1/runs", json={"task": "t", "queue": "mail"}).json()["run_id"]
     now = led.lease.now + SECOND
-    assert led.store.move_runs(led.lease, [Release(run_id, 1, 1)], now + HOUR).released
+    assert led.store.dispatch_runs(led.lease, [Dispatch(run_id, 1, 1)], now + HOUR).dispatched
     with AnsweringLeader(settings.redis_url):
         pending = api.get(f"/api/v1/runs/{run_id}/explain").json()
     assert pending["verdict"] == "no_worker"
@@ -101,7 +101,7 @@ def test_a_late_run_names_the_pause_and_the_run_ahead_that_held_it_back(
     assert api.put("/api/v1/jobs/a.job", json=made).status_code == 201
     now, job = led.lease.now, SqlJobStore(led.database).get("a.job")
     runs = [occurrence(job, at, queue=queue) for at, queue in ((now - HOUR, "mail"), (now, "post"), (now + 1, "mail"))]
-    led.store.make_runs(led.lease, MakeRuns(tuple(runs), cursor=now + MINUTE))
+    led.store.create_runs(led.lease, CreateRuns(tuple(runs), cursor=now + MINUTE))
     old, ahead, late = (run.run_id for run in runs)
     api.post("/api/v1/jobs/a.job/pause", json={"reason": "audit"})
     api.post("/api/v1/jobs/a.job/resume")
@@ -110,7 +110,7 @@ def test_a_late_run_names_the_pause_and_the_run_ahead_that_held_it_back(
     for run_id, pending_at, finished_at in (
         (old, now - HOUR, now - HOUR + MINUTE), (ahead, now + SECOND, now + 29 * MINUTE), (late, now + HOUR, None),
     ):  # fmt: skip
-        assert led.store.move_runs(led.lease, [Release(run_id, 1, 1)], max(pending_at, now + SECOND)).released
+        assert led.store.dispatch_runs(led.lease, [Dispatch(run_id, 1, 1)], max(pending_at, now + SECOND)).dispatched
         if finished_at is not None:
             done = Transition(run_id, 1, Event.SUCCEED, RunState.COMPLETED, finished_at)
             led.store.apply(led.lease, Apply((done,)))

@@ -142,8 +142,8 @@ class Scene:
             closing(RedisClaims(self.redis_url)) as claims,
             closing(CeleryDispatcher(publishing_app(self.redis_url))) as dispatcher,
         ):
-            claims.accept(claims.look().name, 0)
-            broker = dispatcher.look()
+            claims.accept(claims.query_epoch().name, 0)
+            broker = dispatcher.query_epoch()
             assert broker is not None
             dispatcher.accept(broker.name, 0)
 
@@ -218,7 +218,7 @@ def jobs(
     """
     body = {"job_id": _ID, "task": task, "schedule": spec, "queue": QUEUE, "overlap": "allow"}
     misfire = {"policy": "fire_all", "grace": "10m", "max_catch_up": 1000}
-    job, _ = read_job({**body, "misfire": misfire}, made_at=int(time.time()) * SECOND)
+    job, _ = read_job({**body, "misfire": misfire}, created_at=int(time.time()) * SECOND)
     text, anchor = json.dumps(definition_of(job)), parse_instant("2026-01-01T00:00:00Z")
     for n in range(first, number, step):
         job_id = f"{prefix}-{n:07d}"

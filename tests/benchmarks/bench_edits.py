@@ -21,7 +21,7 @@ from sqlalchemy import ColumnElement, func, select
 
 from itinerary.protocol.instants import MILLISECOND, SECOND
 from scheduler_service.broker.inbox import RedisInbox
-from scheduler_service.core.audit import Deed
+from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.contract.job_json import read_job
 from scheduler_service.core.contract.job_plan import JobSet
 from scheduler_service.core.model import Job
@@ -41,7 +41,7 @@ PROBES: Final = 20
 LATEST: Final = 200
 _PROBED, _EDITED = "probed", "edited"
 _BUSY: Final = "while True: pass"
-_DEED: Final = Deed("bench", "admin", "replace_job")
+_DEED: Final = AuditedChange("bench", "admin", "replace_job")
 
 
 def figures(asked: Asked) -> Iterator[Figure]:
@@ -137,7 +137,7 @@ def job_of(job_id: str, queue: str, overlap: str = "skip", every: str = "1s") ->
     """A job of an interval, every second where no other is given."""
     body: dict[str, Any] = {"job_id": job_id, "task": TASK, "queue": queue, "overlap": overlap,
                             "schedule": {"kind": "interval", "every": every}}  # fmt: skip
-    return read_job(body, made_at=host_now())[0]
+    return read_job(body, created_at=host_now())[0]
 
 
 def _late(editor: Editor, seconds: float, action: Callable[[], object]) -> float:

@@ -39,7 +39,7 @@ def figures(asked: Asked) -> Iterator[Figure]:
             asked.point("sustained, leader's CPU s a second", rate, lives.cpu["leader"] / step)
             most = max(most, lives.rate)
             drawn[f"{rate:,} a second"] = [lives]
-            kept = "kept up" if lives.keeps_up else f"did not keep up: {lives.owed:,} owed"
+            kept = "kept up" if lives.keeps_up else f"did not keep up: {lives.caught_up:,} owed"
             p99 = 1e3 * lives.latencies.published[1]
             yield Figure(f"offered {rate:,} a second ({kept}, due to published p99 {p99:,.0f} ms)", lives.rate,
                          "lives a second", better="higher")  # fmt: skip
@@ -68,7 +68,7 @@ def _steady(lives: Lives, rate: int, seconds: float) -> Iterator[Figure]:
     published, started = lives.latencies.published, lives.latencies.started
     yield Figure(f"lives a second, offered {rate:,} for {seconds} s", lives.rate, "lives a second",
                  target=0.99 * rate, better="higher")  # fmt: skip
-    yield Figure("  owed at the end", lives.owed, "runs", target=rate)
+    yield Figure("  owed at the end", lives.caught_up, "runs", target=rate)
     yield Figure("  due to published, p50", 1e3 * published[0], "ms")
     yield Figure("  due to published, p99", 1e3 * published[1], "ms", target=200)
     yield Figure("  due to started, p99", 1e3 * started[1], "ms")

@@ -14,8 +14,8 @@ from typing import Final
 
 from itinerary.protocol.errors import BadValue
 from itinerary.protocol.instants import DAY, HOUR, MINUTE, SECOND
-from scheduler_service.core.index.expansion import Roster, expand_roster
-from scheduler_service.core.index.snapshot import ScheduledRunIndex, build_generation
+from scheduler_service.core.index.expansion import ScheduleTable, expand_table
+from scheduler_service.core.index.snapshot import ScheduledRunIndex, build_snapshot
 from scheduler_service.core.schedules.schedule import next_after, parse_schedule
 from tests.benchmarks.figures import Asked, Figure
 from tests.benchmarks.time_peers import PlainIndex, croniter_hour, cronsim_hour
@@ -51,9 +51,9 @@ def figures(asked: Asked) -> Iterator[Figure]:
 
 
 def _expansion(lines: list[str]) -> Iterator[Figure]:
-    roster = Roster.of(entries_of([schedule_of(line) for line in lines]))
-    runs = expand_roster(roster, START, START + HOUR).times.size
-    ours = best(lambda: expand_roster(roster, START, START + HOUR))
+    table = ScheduleTable.of(entries_of([schedule_of(line) for line in lines]))
+    runs = expand_table(table, START, START + HOUR).times.size
+    ours = best(lambda: expand_table(table, START, START + HOUR))
     start, part = datetime.fromtimestamp(START // SECOND, UTC), lines[:: JOBS // 100]
     theirs = best(lambda: croniter_hour(part, start), 1) * JOBS / len(part)
     cronsim = best(lambda: cronsim_hour(part, start), 3) * JOBS / len(part)
@@ -61,23 +61,25 @@ def _expansion(lines: list[str]) -> Iterator[Figure]:
     yield Figure(name, ours * MS, "ms", 5, peer="cronsim", peer_value=cronsim * MS)
     yield Figure("  times as fast as croniter", theirs / ours, "times", 2_000, "higher")
     yield Figure(
-        "  made ready once per edit", best(lambda: Roster.of(entries_of([schedule_of(s) for s in lines])), 3) * MS, "ms"
+        "  made ready once per edit",
+        best(lambda: ScheduleTable.of(entries_of([schedule_of(s) for s in lines])), 3) * MS,
+        "ms",
     )
-    day = best(lambda: expand_roster(roster, START, START + DAY), 3)
+    day = best(lambda: expand_table(table, START, START + DAY), 3)
     yield Figure("  the same x 1 day", day * MS, "ms")
     yearly = schedule_of("0 0 29 2 *", "Europe/Berlin")
     yield Figure("the next 29 February of one job", best(lambda: next_after(yearly, START)) * US, "us")
 
 
 def _every_minute() -> Iterator[Figure]:
-    roster = Roster.of(entries_of([schedule_of("* * * * *")] * JOBS))
+    table = ScheduleTable.of(entries_of([schedule_of("* * * * *")] * JOBS))
     ids, index = [f"job{n:07d}" for n in range(JOBS)], ScheduledRunIndex()
-    once = best(lambda: index.swap(build_generation(roster, ids, START, START + HOUR, 1)))
+    once = best(lambda: index.swap(build_snapshot(table, ids, START, START + HOUR, 1)))
     yield Figure(
         f"{JOBS:,} every-minute jobs x 1 h ({len(index):,} runs), expanded, ordered, swapped", once * MS, "ms", 20
     )
-    generation = index.generation
-    held = (generation.times.nbytes + generation.ordinals.nbytes) / len(index)
+    epoch = index.snapshot
+    held = (epoch.times.nbytes + epoch.ordinals.nbytes) / len(index)
     yield Figure("memory of the index", held, "bytes a run", 16)
 
 
@@ -87,18 +89,18 @@ def _build() -> Iterator[Figure]:
         by_job, shuffled = unsorted_runs(size, by_job=True), unsorted_runs(size)
         pairs = [(t, by_job.job_ids[n]) for t, n in zip(by_job.times.tolist(), by_job.ordinals.tolist(), strict=True)]
         peer = best(lambda pairs=pairs: PlainIndex(pairs), 3) * MS  # type: ignore[misc]
-        ours = best(by_job.generation) * MS
+        ours = best(by_job.epoch) * MS
         yield Figure(
             f"index from {size:,} unsorted runs", ours, "ms", targets.get(size), peer="sorted()", peer_value=peer
         )
-        yield Figure("  the same in no order of jobs either", best(shuffled.generation) * MS, "ms")
+        yield Figure("  the same in no order of jobs either", best(shuffled.epoch) * MS, "ms")
 
 
 def _ask() -> Iterator[Figure]:
     for size in SIZES:
-        index = ScheduledRunIndex(unsorted_runs(size).generation())
+        index = ScheduledRunIndex(unsorted_runs(size).epoch())
         yield Figure(f"peek in {size:,} runs", looped(index.peek) * US, "us", 0.3)
-    index = ScheduledRunIndex(unsorted_runs(1_000_000, DAY).generation())
+    index = ScheduledRunIndex(unsorted_runs(1_000_000, DAY).epoch())
     width = 100 * DAY // 1_000_000
     dice = Random(1)
     starts = [START + dice.randrange(DAY - width) for _ in range(20_000)]
@@ -118,8 +120,8 @@ def _ask() -> Iterator[Figure]:
 
 def _matrix() -> Iterator[Figure]:
     for size in SIZES[2:]:
-        index = ScheduledRunIndex(unsorted_runs(size, DAY).generation())
-        times = index.generation.times
+        index = ScheduledRunIndex(unsorted_runs(size, DAY).epoch())
+        times = index.snapshot.times
         windows = [(f"1 {name}", START + 6 * HOUR, width) for name, width in (("min", MINUTE), ("h", HOUR))]
         windows.append(("1 day", START, DAY))
         windows += [(f"{k:,} runs", START, int(times[k]) - START) for k in SIZES[:4] if k < size]
@@ -148,7 +150,7 @@ def _loop() -> Iterator[Figure]:
     thread.start()
     for cycle in range(20):
         now = START + cycle * 30 * SECOND
-        rebuilds += spent(lambda: index.swap(build_generation(entries, ids, now, now + 100 * MINUTE, cycle)), 1)  # noqa: B023
+        rebuilds += spent(lambda: index.swap(build_snapshot(entries, ids, now, now + 100 * MINUTE, cycle)), 1)  # noqa: B023
         for second in range(30):
             queries += spent(lambda: index.query(now + second * SECOND, now + (second + 30) * SECOND), 1)  # noqa: B023
     done.set()
@@ -161,7 +163,7 @@ def _loop() -> Iterator[Figure]:
 def _parse() -> Iterator[Figure]:
     def parse(specs: list[str]) -> None:
         for line in specs:
-            parse_schedule({"kind": "cron", "expr": line}, job_id="job", made_at=START)
+            parse_schedule({"kind": "cron", "expr": line}, job_id="job", created_at=START)
 
     alike = random_lines(2_000, 5) * 50
     Random(3).shuffle(alike)

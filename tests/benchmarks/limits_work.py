@@ -15,8 +15,8 @@ from itinerary.protocol.instants import HOUR, SECOND, Instant
 from itinerary.protocol.run_fields import retry_body
 from scheduler_service.broker.dispatcher import CeleryDispatcher, publishing_app
 from scheduler_service.broker.message import SendOptions, record_template
-from scheduler_service.core.leader.commands import Apply, MakeRuns, Release, Transition
-from scheduler_service.core.model import NewRun, ReleasedRun, RunKind
+from scheduler_service.core.leader.commands import Apply, CreateRuns, Dispatch, Transition
+from scheduler_service.core.model import DispatchedRun, NewRun, RunKind
 from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.sql.database import Database
 from scheduler_service.sql.leader.store import SqlLeaderStore
@@ -84,12 +84,12 @@ def our_writes(scene: Scene, number: int) -> dict[str, float]:
 
         def insert() -> None:
             for part in _parts(rows):
-                assert store.make_runs(lease, MakeRuns(tuple(part), lease.now)) == ()
+                assert store.create_runs(lease, CreateRuns(tuple(part), lease.now)) == ()
 
         def move() -> None:
             for part in _parts(rows):
-                releases = [Release(run.run_id, 1, seqs[run.run_id]) for run in part]
-                assert len(store.move_runs(lease, releases, lease.now + SECOND).released) == len(part)
+                dispatches = [Dispatch(run.run_id, 1, seqs[run.run_id]) for run in part]
+                assert len(store.dispatch_runs(lease, dispatches, lease.now + SECOND).dispatched) == len(part)
 
         def end() -> None:
             for part in _parts(rows):
@@ -113,10 +113,10 @@ def _new_runs(number: int) -> Iterator[NewRun]:
         yield NewRun(run_id, RunKind.OCCURRENCE, TASK, at, at, job_id=job_id, job_version=1, queue=QUEUE)
 
 
-def messages(number: int) -> list[ReleasedRun]:
+def messages(number: int) -> list[DispatchedRun]:
     """Runs to publish."""
     return [
-        ReleasedRun(
+        DispatchedRun(
             run_id=run.run_id, attempt=1, seq=4_294_967_296 + seq, term=1, job_id=run.job_id, task=TASK, args=[],
             kwargs={}, queue=QUEUE, priority=5, scheduled_at=run.scheduled_at, due_at=run.due_at, timeout=None,
         )
@@ -153,16 +153,16 @@ def publishers(scene: Scene, number: int) -> Iterator[tuple[str, float, float]]:
     with app.connection_for_write() as connection, closing(CeleryDispatcher(app)) as dispatcher:
         producer: Any = app.amqp.Producer(connection.channel(), auto_declare=False)
 
-        def send_task(runs: Sequence[ReleasedRun]) -> None:
+        def send_task(runs: Sequence[DispatchedRun]) -> None:
             for run in runs:
                 SendOptions.of(run).send(app, producer, run)
 
-        def batch(runs: Sequence[ReleasedRun]) -> None:
+        def batch(runs: Sequence[DispatchedRun]) -> None:
             for part in _parts(runs):
                 with producer.batch():
                     send_task(part)
 
-        def template(runs: Sequence[ReleasedRun]) -> None:
+        def template(runs: Sequence[DispatchedRun]) -> None:
             for part in _parts(runs):
                 dispatcher.publish(part)
 
@@ -176,7 +176,7 @@ def publishers(scene: Scene, number: int) -> Iterator[tuple[str, float, float]]:
             yield name, part / min(seconds for seconds, _ in rounds), part / min(cpu for _, cpu in rounds)
 
 
-def _timed(publish: Callable[[Sequence[ReleasedRun]], None], runs: Sequence[ReleasedRun]) -> tuple[float, float]:
+def _timed(publish: Callable[[Sequence[DispatchedRun]], None], runs: Sequence[DispatchedRun]) -> tuple[float, float]:
     """Seconds, and seconds of our CPU."""
     cpu = time.process_time()
     return _seconds(lambda: publish(runs)), time.process_time() - cpu

@@ -50,12 +50,12 @@ class Lives:
     ended: int
     memory: tuple[tuple[float, float], ...]
     over_time: tuple[tuple[float, float], ...]
-    owed: int
+    caught_up: int
 
     @property
     def keeps_up(self) -> bool:
         """Whether what fell due was recorded as ended, all but a second of it."""
-        return self.owed <= self.offered
+        return self.caught_up <= self.offered
 
 
 @contextmanager
@@ -84,7 +84,7 @@ def watch(scene: Scene, worker: Child, rate: float, seconds: float) -> Lives:
     after = {part: usage(pid) for part, pid in pids.items()}
     until, ended_until = last
     time.sleep(1)  # the last of the window are written meanwhile; what is owed after that was not kept up with
-    owed = scene.value("SELECT count(*) FROM runs WHERE due_at < to_timestamp(%s) AND state <> 'completed'", until)
+    caught_up = scene.value("SELECT count(*) FROM runs WHERE due_at < to_timestamp(%s) AND state <> 'completed'", until)
     return Lives(
         rate,
         (ended_until - ended) / (until - began),
@@ -93,7 +93,7 @@ def watch(scene: Scene, worker: Child, rate: float, seconds: float) -> Lives:
         ended_until - ended,
         tuple(memory),
         tuple(over_time),
-        owed,
+        caught_up,
     )
 
 

@@ -13,10 +13,10 @@ import orjson
 import redis
 
 from itinerary.protocol.instants import Instant
-from itinerary.protocol.wire import GENERATION, GENERATION_SEEN, HEADER_QUEUE, HEADER_SEQ, INBOX, LOOK, entry
+from itinerary.protocol.wire import EPOCH, EPOCH_SEEN, HEADER_QUEUE, HEADER_SEQ, INBOX, QUERY_EPOCH, entry
 from itinerary.worker.claim import claim
 from itinerary.worker.connection import RedisConnection
-from itinerary.worker.reporting import Told, clock, send
+from itinerary.worker.reporting import ReportBuilder, clock, send
 from tests.benchmarks.bed import QUEUE
 
 WORKER: Final = "pipeline@bench"
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def _beat(client: redis.Redis) -> None:
-    answer: Any = client.eval(LOOK, 2, GENERATION, GENERATION_SEEN, uuid4().hex)
+    answer: Any = client.eval(QUERY_EPOCH, 2, EPOCH, EPOCH_SEEN, uuid4().hex)
     body = {"worker": WORKER, "running": [], "received": [], "concurrency": 1, "queues": [QUEUE]}
     said: Any = entry("heartbeat", clock(), {**body, "generation": answer[0]})
     client.xadd(INBOX, said)
@@ -79,7 +79,7 @@ def _work(collected: Collected, messages: list[str]) -> None:
 
 def _report(collected: Collected, won: list[str], token: str, started_at: Instant) -> None:
     for task_id in won:
-        send(collected, Told(task_id, WORKER, started_at).succeeded(None), token, claimed=True)
+        send(collected, ReportBuilder(task_id, WORKER, started_at).succeeded(None), token, claimed=True)
     collected.answers()
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from itinerary.protocol.instants import DAY, HOUR, SECOND, parse_instant
 from scheduler_service.core.index.expansion import Entry
-from scheduler_service.core.index.snapshot import Generation, from_unsorted
+from scheduler_service.core.index.snapshot import IndexSnapshot, from_unsorted
 from scheduler_service.core.schedules.schedule import Schedule, parse_schedule
 
 START: Final = parse_instant("2026-11-27T10:00:00Z")
@@ -58,7 +58,7 @@ def _weekday(dice: random.Random) -> str:
 def schedule_of(line: str, timezone: str = "UTC") -> Schedule:
     """The schedule of a cron line."""
     spec = {"kind": "cron", "expr": line, "timezone": timezone}
-    return parse_schedule(spec, job_id="job", made_at=START).schedule
+    return parse_schedule(spec, job_id="job", created_at=START).schedule
 
 
 def entries_of(schedules: list[Schedule]) -> list[Entry]:
@@ -74,7 +74,7 @@ class UnsortedRuns:
     ordinals: np.ndarray[tuple[int], np.dtype[np.int32]]
     job_ids: list[str]
 
-    def generation(self) -> Generation:
+    def epoch(self) -> IndexSnapshot:
         """The index of them."""
         return from_unsorted(self.times, self.ordinals, self.job_ids, START, START + DAY)
 

@@ -7,7 +7,7 @@ from sqlalchemy import text
 
 from itinerary.protocol.errors import Conflict, RowRefused, StoreUnavailable
 from itinerary.protocol.instants import MINUTE
-from scheduler_service.core.audit import AuditEntry, Deed
+from scheduler_service.core.audit import AuditedChange, AuditEntry
 from scheduler_service.core.contract.job_plan import JobSet
 from scheduler_service.ports.records import AuditFilter
 from scheduler_service.sql.audit import SqlAuditLog, record_all
@@ -19,8 +19,8 @@ from tests.support.store_bed import StoreBed, a_job, one_off
 EVERYTHING = AuditFilter()
 
 
-def by(action: str, actor: str = "ann") -> Deed:
-    return Deed(actor, "operator", action)
+def by(action: str, actor: str = "ann") -> AuditedChange:
+    return AuditedChange(actor, "operator", action)
 
 
 def entries(bed: StoreBed) -> list[AuditEntry]:

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import Integer, Text
 
 from itinerary.protocol.errors import RowRefused
-from scheduler_service.core.leader.commands import Release
+from scheduler_service.core.leader.commands import Dispatch
 from scheduler_service.sql.batch import MAX_BYTES, MAX_ROWS, PARAMETER, Batch
 
 _NAMED = Batch(name=Text, number=Integer)
@@ -48,7 +48,7 @@ def test_large_rows_are_read_as_they_go_and_come_in_order() -> None:
         ((object(), 1), "not JSON serializable"),
         (("a", 2**64), "Integer exceeds 64-bit range"),
         (("\ud800", 1), "surrogates not allowed"),
-        (Release("a", 1, 1), "not JSON serializable"),
+        (Dispatch("a", 1, 1), "not JSON serializable"),
     ],
 )
 @pytest.mark.parametrize("before", [0, 150])

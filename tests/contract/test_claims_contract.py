@@ -8,10 +8,19 @@ import pytest
 
 from itinerary.protocol.errors import BrokerUnavailable
 from itinerary.protocol.instants import SECOND
-from itinerary.protocol.wire import FLOORS, GENERATION_SEEN, INBOX, cancel_key, claim_key, entry, floor_key, result_key
+from itinerary.protocol.wire import (
+    EPOCH_SEEN,
+    INBOX,
+    WATERMARKS,
+    cancel_key,
+    claim_key,
+    entry,
+    result_key,
+    watermark_key,
+)
 from itinerary.worker.claim import claim
 from itinerary.worker.connection import RedisConnection
-from itinerary.worker.reporting import Told, send
+from itinerary.worker.reporting import ReportBuilder, send
 from scheduler_service.broker.claims import RedisClaims
 from scheduler_service.broker.client import connect
 from scheduler_service.core.leader.messages import Succeeded, decode
@@ -47,7 +56,7 @@ class FakeParts:
         self.wipe = self.claims.wipe
 
     def worker_leaves(self, task_id: str, result: object) -> None:
-        report = Told(task_id, "celery@here", AT).succeeded(result)
+        report = ReportBuilder(task_id, "celery@here", AT).succeeded(result)
         self.claims.leave(task_id, entry(report.kind, report.at, dict(report.body)))
 
 
@@ -66,7 +75,7 @@ class RealParts:
         self._connection.client.flushdb()
 
     def worker_leaves(self, task_id: str, result: object) -> None:
-        assert send(self._connection, Told(task_id, "celery@here", AT).succeeded(result), "*", True)
+        assert send(self._connection, ReportBuilder(task_id, "celery@here", AT).succeeded(result), "*", True)
 
     def close(self) -> None:
         self._connection.client.close()
@@ -92,12 +101,12 @@ def parts(fresh: Parts) -> Parts:
 @pytest.fixture
 def accepted_url(redis_url: str) -> str:
     with closing(RedisClaims(redis_url)) as claims:
-        assert claims.accept(claims.look().name, 0)
+        assert claims.accept(claims.query_epoch().name, 0)
     return redis_url
 
 
-def accepts(parts: Parts, floor: int = 0) -> bool:
-    return parts.claims.accept(parts.claims.look().name, floor)
+def accepts(parts: Parts, watermark: int = 0) -> bool:
+    return parts.claims.accept(parts.claims.query_epoch().name, watermark)
 
 
 def decoded(fields: Mapping[str, str] | None) -> object:
@@ -170,7 +179,7 @@ def test_nothing_is_left_of_an_attempt_that_is_forgotten(parts: Parts) -> None:
 
 
 def test_a_message_below_the_floor_of_its_queue_starts_nothing(parts: Parts) -> None:
-    assert parts.claims.raise_floors({"default": 100, "other": 5}, 0) == {"default": 100, "other": 5}
+    assert parts.claims.raise_watermarks({"default": 100, "other": 5}, 0) == {"default": 100, "other": 5}
     verdicts = [parts.asks(f"job_{seq}~1", "token", "default", seq) for seq in (9, 99, 100, 101, 1000)]
     assert verdicts == ["stale", "stale", "won", "won", "won"]
     assert parts.asks("job_x~1", "token", "other", 9) == "won"
@@ -178,24 +187,24 @@ def test_a_message_below_the_floor_of_its_queue_starts_nothing(parts: Parts) -> 
 
 
 def test_floors_only_rise_and_say_where_they_are(parts: Parts) -> None:
-    parts.claims.raise_floors({"default": 100}, 0)
-    assert parts.claims.raise_floors({"default": 99, "other": 1}, 0) == {"default": 100, "other": 1}
+    parts.claims.raise_watermarks({"default": 100}, 0)
+    assert parts.claims.raise_watermarks({"default": 99, "other": 1}, 0) == {"default": 100, "other": 1}
     assert parts.asks(RUN, "token", "default", 99) == "stale"
 
 
 def test_the_lowest_floor_holds_for_every_queue_and_never_sinks(parts: Parts) -> None:
-    assert parts.claims.raise_floors({"default": 100}, 50) == {"default": 100}
-    assert parts.claims.raise_floors({"other": 20}, 40) == {"other": 50}
-    assert parts.claims.look().floor == 50
+    assert parts.claims.raise_watermarks({"default": 100}, 50) == {"default": 100}
+    assert parts.claims.raise_watermarks({"other": 20}, 40) == {"other": 50}
+    assert parts.claims.query_epoch().watermark == 50
     verdicts = [parts.asks(f"{queue}_{seq}~1", "token", queue, seq) for queue in ("other", "new") for seq in (49, 50)]
     assert verdicts == ["stale", "won", "stale", "won"]
     assert parts.asks("job_99~1", "token", "default", 99) == "stale"
-    assert parts.claims.raise_floors({"default": 1}, 1) == {"default": 100}
+    assert parts.claims.raise_watermarks({"default": 1}, 1) == {"default": 100}
 
 
 def test_before_the_generation_is_accepted_each_queue_keeps_its_own_floor(fresh: Parts) -> None:
-    assert fresh.claims.raise_floors({"default": 100, "other": 30}, 50) == {"default": 100, "other": 30}
-    assert (fresh.claims.look().accepted, fresh.claims.look().floor) == (False, 0)
+    assert fresh.claims.raise_watermarks({"default": 100, "other": 30}, 50) == {"default": 100, "other": 30}
+    assert (fresh.claims.query_epoch().accepted, fresh.claims.query_epoch().watermark) == (False, 0)
     assert accepts(fresh, 20)
     verdicts = [fresh.asks(f"job_{seq}~1", "token", queue, seq) for queue, seq in (("default", 99), ("other", 29))]
     assert verdicts == ["stale", "stale"]
@@ -209,16 +218,16 @@ def test_the_floors_of_a_thousand_queues_are_dropped_once_the_lowest_has_reached
     """What each of them refused, the lowest refuses; those above it stay."""
     with closing(RedisClaims(redis_server.url)) as claims, connect(redis_server.url) as client:
         client.flushall()
-        assert claims.accept(claims.look().name, 1)
+        assert claims.accept(claims.query_epoch().name, 1)
         queues = {f"queue{number}": number for number in range(10, 1_010)}
-        claims.raise_floors(queues, 5)
-        assert len(client.keys(floor_key("*"))) == client.scard(FLOORS) == 1_000
+        claims.raise_watermarks(queues, 5)
+        assert len(client.keys(watermark_key("*"))) == client.scard(WATERMARKS) == 1_000
         for _ in range(20):  # some more of them at each call
-            claims.raise_floors({"default": 1_000}, 1_000)
-        assert {name[len(floor_key("")) :] for name in client.keys(floor_key("*"))} == {
+            claims.raise_watermarks({"default": 1_000}, 1_000)
+        assert {name[len(watermark_key("")) :] for name in client.keys(watermark_key("*"))} == {
             f"queue{number}" for number in range(1_001, 1_010)
         }
-        assert client.scard(FLOORS) == 9
+        assert client.scard(WATERMARKS) == 9
         verdicts = [claim(RedisConnection(redis_server.url), f"job_{seq}~1", "t", "w", AT, seq, "queue10").value
                     for seq in (9, 999, 1_000)]  # fmt: skip
         assert verdicts == ["stale", "stale", "won"]
@@ -226,27 +235,27 @@ def test_the_floors_of_a_thousand_queues_are_dropped_once_the_lowest_has_reached
 
 def test_floors_of_the_greatest_numbers_are_exact(parts: Parts) -> None:
     term = (2**31 - 2) << 32
-    parts.claims.raise_floors({"default": term + 1}, 0)
+    parts.claims.raise_watermarks({"default": term + 1}, 0)
     assert parts.asks("job_a~1", "token", "default", term) == "stale"
     assert parts.asks("job_b~1", "token", "default", term + 1) == "won"
 
 
 def test_what_holds_its_claim_is_told_yes_again_below_the_floor_too(parts: Parts) -> None:
     assert parts.asks(RUN, "token-a", "default", 7) == "won"
-    parts.claims.raise_floors({"default": 100}, 0)
+    parts.claims.raise_watermarks({"default": 100}, 0)
     assert parts.asks(RUN, "token-a", "default", 7) == "won"
     assert parts.asks(RUN, "token-b", "default", 7) == "held"
 
 
 def test_a_second_message_of_a_forgotten_attempt_is_below_the_floor(parts: Parts) -> None:
     parts.asks(RUN, "token-a", "default", 7)
-    parts.claims.raise_floors({"default": 8}, 0)
+    parts.claims.raise_watermarks({"default": 8}, 0)
     parts.claims.forget([RUN])
     assert parts.asks(RUN, "token-b", "default", 7) == "stale"
 
 
 def test_nobody_claims_anything_before_the_generation_is_accepted(fresh: Parts) -> None:
-    assert not fresh.claims.look().accepted
+    assert not fresh.claims.query_epoch().accepted
     assert fresh.asks(RUN, "token-a", "default", 7) == "wait"
     assert fresh.claims.take([OTHER]) is None
     assert accepts(fresh)
@@ -255,18 +264,22 @@ def test_nobody_claims_anything_before_the_generation_is_accepted(fresh: Parts) 
 
 
 def test_a_generation_keeps_its_name_until_its_data_are_lost(fresh: Parts) -> None:
-    name = fresh.claims.look().name
+    name = fresh.claims.query_epoch().name
     assert accepts(fresh, 7)
-    assert (fresh.claims.look().name, fresh.claims.look().accepted, fresh.claims.look().floor) == (name, True, 7)
+    assert (
+        fresh.claims.query_epoch().name,
+        fresh.claims.query_epoch().accepted,
+        fresh.claims.query_epoch().watermark,
+    ) == (name, True, 7)
     fresh.wipe()
-    there = fresh.claims.look()
-    assert (there.accepted, there.floor) == (False, 0)
+    there = fresh.claims.query_epoch()
+    assert (there.accepted, there.watermark) == (False, 0)
     assert there.name != name
-    assert fresh.claims.look().name == there.name
+    assert fresh.claims.query_epoch().name == there.name
 
 
 def test_a_generation_that_is_gone_cannot_be_accepted(fresh: Parts) -> None:
-    name = fresh.claims.look().name
+    name = fresh.claims.query_epoch().name
     fresh.wipe()
     assert not fresh.claims.accept(name, 1)
     assert fresh.asks(RUN, "token-a", "default", 7) == "wait"
@@ -291,13 +304,13 @@ def test_the_eviction_policy_is_known(parts: Parts) -> None:
 @pytest.mark.redis
 def test_a_generation_named_before_a_restart_cannot_be_accepted_after_it(redis_server: RedisServer) -> None:
     with closing(RedisClaims(redis_server.url)) as claims, connect(redis_server.url) as client:
-        before = claims.look().name
+        before = claims.query_epoch().name
         client.save()
         redis_server.kill()
         redis_server.start()
-        assert client.get(GENERATION_SEEN) == before, "the data are those of before"
+        assert client.get(EPOCH_SEEN) == before, "the data are those of before"
         assert not claims.accept(before, 1)
-        assert claims.accept(claims.look().name, 1)
+        assert claims.accept(claims.query_epoch().name, 1)
 
 
 def test_nothing_is_asked_for_no_attempts(parts: Parts) -> None:
@@ -306,7 +319,7 @@ def test_nothing_is_asked_for_no_attempts(parts: Parts) -> None:
     parts.claims.flag([])
     parts.claims.forget([])
     parts.claims.forget_results([])
-    assert parts.claims.raise_floors({}, 0) == {}
+    assert parts.claims.raise_watermarks({}, 0) == {}
 
 
 def test_a_thousand_claims_are_taken_in_order(parts: Parts) -> None:
@@ -339,7 +352,7 @@ def test_a_claim_writes_started_into_the_inbox_once(accepted_url: str) -> None:
 def test_an_attempt_is_reported_once_whoever_reports_it(accepted_url: str) -> None:
     connection = RedisConnection(accepted_url)
     claim(connection, RUN, "token-a", "celery@here", AT)
-    told = Told(RUN, "celery@here", AT)
+    told = ReportBuilder(RUN, "celery@here", AT)
     assert send(connection, told.succeeded(1), "token-a", True)
     assert not send(connection, told.succeeded(1), "token-a", True)
     assert not send(connection, told.failed(RuntimeError("killed"), "worker_lost"), "*", True)
@@ -352,9 +365,9 @@ def test_an_attempt_is_reported_once_whoever_reports_it(accepted_url: str) -> No
 def test_a_delivery_without_its_claim_reports_nothing(accepted_url: str) -> None:
     connection = RedisConnection(accepted_url)
     claim(connection, RUN, "token-a", "celery@here", AT)
-    told = Told(RUN, "celery@there", AT)
+    told = ReportBuilder(RUN, "celery@there", AT)
     assert not send(connection, told.succeeded(2), "token-b", True)
-    assert not send(connection, Told(OTHER, "celery@there", AT).succeeded(2), "token-b", False)
+    assert not send(connection, ReportBuilder(OTHER, "celery@there", AT).succeeded(2), "token-b", False)
     assert send(connection, told.succeeded(1), "token-a", True)
     connection.client.close()
 
@@ -364,7 +377,7 @@ def test_a_result_is_reported_even_if_redis_lost_its_claim(accepted_url: str) ->
     connection = RedisConnection(accepted_url)
     claim(connection, RUN, "token-a", "celery@here", AT)
     connection.client.flushdb()
-    assert send(connection, Told(RUN, "celery@here", AT).succeeded(1), "token-a", True)
+    assert send(connection, ReportBuilder(RUN, "celery@here", AT).succeeded(1), "token-a", True)
     connection.client.close()
 
 
@@ -374,4 +387,4 @@ def test_a_server_that_is_away_is_reported_as_such() -> None:
             with pytest.raises(BrokerUnavailable):
                 call([RUN])
         with pytest.raises(BrokerUnavailable):
-            claims.look()
+            claims.query_epoch()

@@ -13,7 +13,7 @@ from sqlalchemy import select, text
 
 from itinerary.protocol.errors import BadValue, RowRefused, StoreUnavailable
 from itinerary.protocol.instants import MILLISECOND, SECOND
-from scheduler_service.core.leader.commands import Apply, MakeRuns
+from scheduler_service.core.leader.commands import Apply, CreateRuns
 from scheduler_service.sql.database import Bounds, Database, WriterQueue, host_now
 from scheduler_service.sql.database_url import read_url
 from scheduler_service.sql.fence import fenced
@@ -124,10 +124,10 @@ def test_a_full_sqlite_disk_is_unavailable_and_leaves_everything_as_it_was(sqlit
         raw.execute(f"PRAGMA max_page_count = {pages + 2}")
     many = tuple(one_off(lease.now, args=["x" * 5_000]) for _ in range(200))
     with pytest.raises(StoreUnavailable, match="full"):
-        sqlite_stores.leader.make_runs(lease, MakeRuns(many, cursor=lease.now + 5))
+        sqlite_stores.leader.create_runs(lease, CreateRuns(many, cursor=lease.now + 5))
     assert [run.run_id for run in sqlite_stores.leader.active_runs()] == [before.run_id]
     assert sqlite_stores.leader.cursor(lease).materialised_until == lease.now
-    assert sqlite_stores.leader.move_runs(lease, [release(before)], lease.now).released
+    assert sqlite_stores.leader.dispatch_runs(lease, [release(before)], lease.now).dispatched
 
 
 def test_sqlite_writes_are_synced_to_the_disk_before_they_are_acknowledged(sqlite_stores: StoreBed) -> None:
@@ -293,7 +293,7 @@ def test_a_server_that_is_killed_and_comes_back_loses_nothing_that_was_acknowled
         upgrade(url)
         with sql_bed(url) as bed:
             lease = bed.lead()
-            runs = bed.released(lease, *(one_off(lease.now) for _ in range(10)))
+            runs = bed.dispatched(lease, *(one_off(lease.now) for _ in range(10)))
             server.kill()
             for call in (lambda: bed.leader.apply(lease, Apply(())), lambda: bed.leases.renew(lease, SECOND)):
                 with pytest.raises(StoreUnavailable):
@@ -301,4 +301,4 @@ def test_a_server_that_is_killed_and_comes_back_loses_nothing_that_was_acknowled
             server.start()
             assert len(bed.leader.active_runs()) == len(runs)
             assert bed.leases.renew(lease, SECOND).term == lease.term
-            assert bed.leader.move_runs(lease, [release(run) for run in runs], lease.now).released == ()
+            assert bed.leader.dispatch_runs(lease, [release(run) for run in runs], lease.now).dispatched == ()

@@ -17,8 +17,8 @@ from itinerary.protocol.identity import task_id
 from itinerary.protocol.instants import SECOND, parse_instant
 from scheduler_service.broker.dispatcher import CeleryDispatcher, publishing_app
 from scheduler_service.broker.queue_heads import RedisQueues
-from scheduler_service.core.leader.results import ServerGeneration
-from scheduler_service.core.model import ReleasedRun
+from scheduler_service.core.leader.results import ServerEpoch
+from scheduler_service.core.model import DispatchedRun
 from scheduler_service.ports.broker import Dispatcher, QueueHead
 from tests.support.fakes_redis import FakeDispatcher
 from tests.support.processes import free_port
@@ -27,8 +27,8 @@ from tests.support.redis_server import RedisServer
 NOON = parse_instant("2026-12-01T12:00:00Z")
 
 
-def released(name: str = "billing.close_2026-12-01T12:00:00Z", **changes: Any) -> ReleasedRun:
-    run = ReleasedRun(
+def dispatched(name: str = "billing.close_2026-12-01T12:00:00Z", **changes: Any) -> DispatchedRun:
+    run = DispatchedRun(
         run_id=name,
         attempt=1,
         seq=7_000_001,
@@ -115,7 +115,7 @@ def real(redis_url: str) -> Iterator[RealBroker]:
 
 
 def test_runs_leave_their_queue_in_the_order_they_were_published(broker: Broker) -> None:
-    runs = [released(f"job_{n}", task=f"task_{n % 3}", seq=n) for n in range(1, 8)]
+    runs = [dispatched(f"job_{n}", task=f"task_{n % 3}", seq=n) for n in range(1, 8)]
     broker.dispatcher.publish(runs[:4])
     broker.dispatcher.publish(runs[4:])
     assert [broker.pop("default") for _ in runs] == [task_id(run.run_id, 1) for run in runs]
@@ -123,12 +123,14 @@ def test_runs_leave_their_queue_in_the_order_they_were_published(broker: Broker)
 
 
 def test_the_task_id_names_run_and_attempt(broker: Broker) -> None:
-    broker.dispatcher.publish([released("job_x", attempt=3)])
+    broker.dispatcher.publish([dispatched("job_x", attempt=3)])
     assert broker.pop("default") == "job_x~3"
 
 
 def test_each_run_goes_to_its_own_queue(broker: Broker) -> None:
-    broker.dispatcher.publish([released("a", queue="slow"), released("b", queue="fast"), released("c", queue="slow")])
+    broker.dispatcher.publish(
+        [dispatched("a", queue="slow"), dispatched("b", queue="fast"), dispatched("c", queue="slow")]
+    )
     assert [broker.pop("slow"), broker.pop("fast"), broker.pop("slow")] == ["a~1", "b~1", "c~1"]
 
 
@@ -138,7 +140,7 @@ def test_publishing_nothing_sends_nothing(broker: Broker) -> None:
 
 
 def test_a_queue_has_the_length_and_the_seq_of_what_is_consumed_next(broker: Broker) -> None:
-    broker.dispatcher.publish([released("a", seq=11), released("b", seq=12)])
+    broker.dispatcher.publish([dispatched("a", seq=11), dispatched("b", seq=12)])
     head = broker.dispatcher.heads(["default", "empty"])
     assert (head["default"].length, head["default"].seq) == (2, 11)
     assert (head["empty"].length, head["empty"].seq) == (0, None)
@@ -149,7 +151,7 @@ def test_a_queue_has_the_length_and_the_seq_of_what_is_consumed_next(broker: Bro
 def test_the_first_message_of_ours_is_found_behind_foreign_ones(broker: Broker) -> None:
     for _ in range(3):
         broker.push_foreign("default")
-    broker.dispatcher.publish([released("a", seq=21), released("b", seq=22)])
+    broker.dispatcher.publish([dispatched("a", seq=21), dispatched("b", seq=22)])
     head = broker.dispatcher.heads(["default"])["default"]
     assert (head.length, head.seq) == (5, 21)
 
@@ -159,7 +161,7 @@ def test_a_queue_whose_messages_are_all_foreign_is_known_to_hold_none_of_ours(br
     for _ in range(foreign):
         broker.push_foreign("default")
     assert broker.dispatcher.heads(["default"])["default"] == QueueHead(foreign, None, none_of_ours=True)
-    broker.dispatcher.publish([released("a", seq=21), released("b", seq=22)])
+    broker.dispatcher.publish([dispatched("a", seq=21), dispatched("b", seq=22)])
     assert broker.dispatcher.heads(["default"])["default"] == QueueHead(foreign + 2, 21)
 
 
@@ -170,7 +172,7 @@ def test_who_only_looks_sees_the_same_queue(redis_url: str, prefix: str) -> None
         with closing(RedisQueues(redis_url, prefix or None)) as queues:
             assert queues.head("default") == QueueHead(0, None, none_of_ours=True)
             broker.push_foreign("default")
-            broker.dispatcher.publish([released("a", seq=11)])
+            broker.dispatcher.publish([dispatched("a", seq=11)])
             assert queues.head("default") == broker.dispatcher.heads(["default"])["default"] == QueueHead(2, 11)
 
 
@@ -192,13 +194,13 @@ def test_a_ping_is_answered_and_a_revoke_taken(broker: Broker) -> None:
 
 @pytest.mark.redis
 def test_more_runs_than_one_command_carries_all_arrive_in_order(real: RealBroker) -> None:
-    runs = [released(f"job_{n}", kwargs={"text": "x" * 20_000}) for n in range(1, 1_201)]
+    runs = [dispatched(f"job_{n}", kwargs={"text": "x" * 20_000}) for n in range(1, 1_201)]
     real.dispatcher.publish(runs)
     assert real.client.llen("default") == 1_200
     assert [real.pop("default") for _ in runs] == [f"job_{n}~1" for n in range(1, 1_201)]
 
 
-def message_of_celery(real: RealBroker, url: str, run: ReleasedRun) -> dict[str, Any]:
+def message_of_celery(real: RealBroker, url: str, run: DispatchedRun) -> dict[str, Any]:
     """What plain Celery sends for the same run."""
     app = publishing_app(url)
 
@@ -244,22 +246,22 @@ def comparable(message: dict[str, Any]) -> dict[str, Any]:
 
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-FIRST = released("job_first", args=["other"], kwargs={}, seq=1, attempt=9, retries=4, traceparent=TRACE)
+FIRST = dispatched("job_first", args=["other"], kwargs={}, seq=1, attempt=9, retries=4, traceparent=TRACE)
 
 
 @pytest.mark.redis
 @pytest.mark.parametrize(
     "run",
     [
-        released(),
-        released(args=[], kwargs={}),
-        released(attempt=3, retries=2, queue="billing:slow"),
-        released(timeout=90 * SECOND),
-        released(timeout=SECOND // 4, job_id=None),
-        released(args=["ä", "雪", None, 1.5, True], kwargs={"key": "a b", "nested": {"a": []}}),
-        released(args=[10**30]),
-        released(traceparent=TRACE.replace("-b7", "-00")),
-        released("100%_%(id)s", task='pkg.50%%_%(id)b_"ä"\\u0000id', queue="50%d", job_id="%s", args=["%b"]),
+        dispatched(),
+        dispatched(args=[], kwargs={}),
+        dispatched(attempt=3, retries=2, queue="billing:slow"),
+        dispatched(timeout=90 * SECOND),
+        dispatched(timeout=SECOND // 4, job_id=None),
+        dispatched(args=["ä", "雪", None, 1.5, True], kwargs={"key": "a b", "nested": {"a": []}}),
+        dispatched(args=[10**30]),
+        dispatched(traceparent=TRACE.replace("-b7", "-00")),
+        dispatched("100%_%(id)s", task='pkg.50%%_%(id)b_"ä"\\u0000id', queue="50%d", job_id="%s", args=["%b"]),
     ],
     ids=[
         "plain",
@@ -275,7 +277,7 @@ FIRST = released("job_first", args=["other"], kwargs={}, seq=1, attempt=9, retri
 )
 @pytest.mark.parametrize("earlier", [[], [FIRST]], ids=["its own template", "another run's template"])
 def test_a_message_equals_the_one_that_celery_sends(
-    real: RealBroker, redis_url: str, run: ReleasedRun, earlier: list[ReleasedRun]
+    real: RealBroker, redis_url: str, run: DispatchedRun, earlier: list[DispatchedRun]
 ) -> None:
     for other in earlier:
         real.dispatcher.publish([other._replace(task=run.task, queue=run.queue, timeout=run.timeout)])
@@ -292,31 +294,31 @@ def test_a_message_equals_the_one_that_celery_sends(
 @pytest.mark.redis
 def test_values_that_json_has_no_word_for_travel_as_celery_sends_them(real: RealBroker, redis_url: str) -> None:
     typed = [{"$type": "decimal", "$value": "1.10"}, {"$type": "datetime", "$value": "2026-12-01T12:00:00+00:00"}]
-    real.dispatcher.publish([released(args=typed)])
+    real.dispatcher.publish([dispatched(args=typed)])
     ours = real.pop_raw("default")
     assert ours is not None
-    sent = released(args=[Decimal("1.10"), datetime(2026, 12, 1, 12, tzinfo=UTC)])
+    sent = dispatched(args=[Decimal("1.10"), datetime(2026, 12, 1, 12, tzinfo=UTC)])
     assert comparable(ours)["body"] == comparable(message_of_celery(real, redis_url, sent))["body"]
 
 
 @pytest.mark.redis
 def test_runs_of_one_task_keep_their_own_time_limits(real: RealBroker) -> None:
     limits = (90 * SECOND, 5 * SECOND, None)
-    real.dispatcher.publish([released(f"job_{limit}", timeout=limit) for limit in limits])
+    real.dispatcher.publish([dispatched(f"job_{limit}", timeout=limit) for limit in limits])
     messages = [real.pop_raw("default") for _ in limits]
     assert [message["headers"]["timelimit"] for message in messages if message] == [[100, 90], [15, 5], [None, None]]
 
 
 @pytest.mark.redis
 def test_every_message_has_a_delivery_tag_of_its_own(real: RealBroker) -> None:
-    real.dispatcher.publish([released(f"job_{n}") for n in range(5)])
+    real.dispatcher.publish([dispatched(f"job_{n}") for n in range(5)])
     popped = [real.pop_raw("default") for _ in range(5)]
     assert len({message["properties"]["delivery_tag"] for message in popped if message}) == 5
 
 
 @pytest.mark.redis
 def test_long_arguments_are_shown_short_and_sent_whole(real: RealBroker) -> None:
-    real.dispatcher.publish([released(kwargs={"text": "x" * 5_000})])
+    real.dispatcher.publish([dispatched(kwargs={"text": "x" * 5_000})])
     message = real.pop_raw("default")
     assert message is not None
     assert len(message["headers"]["kwargsrepr"]) <= 200
@@ -326,7 +328,7 @@ def test_long_arguments_are_shown_short_and_sent_whole(real: RealBroker) -> None
 @pytest.mark.redis
 def test_all_priority_lists_of_a_queue_count(real: RealBroker) -> None:
     real.client.lpush("default\x06\x163", "{}", "{}")
-    real.dispatcher.publish([released(seq=5)])
+    real.dispatcher.publish([dispatched(seq=5)])
     head = real.dispatcher.heads(["default"])["default"]
     assert (head.length, head.seq) == (3, 5)
 
@@ -339,39 +341,39 @@ def test_rubbish_in_a_queue_is_foreign(real: RealBroker) -> None:
 
 
 def test_a_broker_remembers_what_was_accepted_until_its_data_are_lost(broker: Broker) -> None:
-    there = broker.dispatcher.look()
+    there = broker.dispatcher.query_epoch()
     assert there is not None
-    assert (there.accepted, there.floor) == (False, 0)
+    assert (there.accepted, there.watermark) == (False, 0)
     broker.dispatcher.accept(there.name, 41 << 32)
-    assert broker.dispatcher.look() == ServerGeneration(there.name, True, 41 << 32)
+    assert broker.dispatcher.query_epoch() == ServerEpoch(there.name, True, 41 << 32)
     broker.wipe()
-    assert broker.dispatcher.look() == there
+    assert broker.dispatcher.query_epoch() == there
 
 
 @pytest.mark.redis
 def test_a_restarted_broker_is_another_one(redis_server: RedisServer) -> None:
     with closing(CeleryDispatcher(publishing_app(redis_server.url))) as dispatcher:
-        there = dispatcher.look()
+        there = dispatcher.query_epoch()
         assert there is not None
         dispatcher.accept(there.name, 7)
         redis_server.kill()
         with pytest.raises(BrokerUnavailable):
-            dispatcher.look()
+            dispatcher.query_epoch()
         redis_server.start()
-        after = dispatcher.look()
+        after = dispatcher.query_epoch()
         assert after is not None
-        assert (after.accepted, after.floor) == (False, 7)
+        assert (after.accepted, after.watermark) == (False, 7)
         assert after.name != there.name
 
 
 def test_another_broker_than_redis_has_no_generation() -> None:
     with closing(CeleryDispatcher(publishing_app("memory://"))) as dispatcher:
-        assert dispatcher.look() is None
+        assert dispatcher.query_epoch() is None
 
 
 def test_a_broker_that_is_away_is_reported_as_such_and_soon() -> None:
     with closing(CeleryDispatcher(publishing_app(f"redis://127.0.0.1:{free_port()}/0"))) as dispatcher:
-        for call in (dispatcher.ping, lambda: dispatcher.publish([released()]), lambda: dispatcher.revoke(["a~1"])):
+        for call in (dispatcher.ping, lambda: dispatcher.publish([dispatched()]), lambda: dispatcher.revoke(["a~1"])):
             with pytest.raises(BrokerUnavailable):
                 call()
 
@@ -380,7 +382,7 @@ def test_another_broker_than_redis_gets_the_same_runs_in_order() -> None:
     app = publishing_app("memory://")
     with closing(CeleryDispatcher(app)) as dispatcher:
         assert dispatcher.heads(["default"])["default"].length == 0
-        dispatcher.publish([released(f"job_{n}", attempt=n) for n in (1, 2, 3)])
+        dispatcher.publish([dispatched(f"job_{n}", attempt=n) for n in (1, 2, 3)])
         assert dispatcher.heads(["default"])["default"].length == 3
         with app.connection_for_read() as connection, connection.SimpleQueue("default") as queue:
             popped = [queue.get(block=False) for _ in range(3)]
@@ -391,13 +393,13 @@ def test_another_broker_than_redis_gets_the_same_runs_in_order() -> None:
 @pytest.mark.redis
 def test_a_broker_that_was_killed_is_used_again_when_it_is_back(redis_server: RedisServer) -> None:
     with closing(CeleryDispatcher(publishing_app(redis_server.url))) as dispatcher:
-        dispatcher.publish([released("before")])
+        dispatcher.publish([dispatched("before")])
         redis_server.kill()
         with pytest.raises(BrokerUnavailable):
-            dispatcher.publish([released("meanwhile")])
+            dispatcher.publish([dispatched("meanwhile")])
         with pytest.raises(BrokerUnavailable):
             dispatcher.ping()
         redis_server.start()
         dispatcher.ping()
-        dispatcher.publish([released("after")])
+        dispatcher.publish([dispatched("after")])
         assert dispatcher.heads(["default"])["default"].length == 2

@@ -106,7 +106,7 @@ def test_trimming_at_the_start_drops_nothing(inbox: Inbox) -> None:
 def test_a_buried_entry_does_not_leave_the_stream_by_itself(inbox: Inbox) -> None:
     enqueue(inbox, "a")
     ((entry_id, fields),) = inbox.read(START, 1, 0).entries
-    inbox.bury(entry_id, fields, "body is not JSON")
+    inbox.dead_letter(entry_id, fields, "body is not JSON")
     assert inbox.depth() == 1
 
 
@@ -149,7 +149,7 @@ def test_entries_of_anybody_are_read_whatever_their_bytes(redis_url: str) -> Non
         client.xadd(INBOX, {b"v": b"1", b"type": b"\xff\xfe"})
         ((entry_id, fields),) = inbox.read(START, 10, 0).entries
         assert fields["v"] == "1"
-        inbox.bury(entry_id, fields, "entry type is not known \ud800")
+        inbox.dead_letter(entry_id, fields, "entry type is not known \ud800")
         ((_, dead),) = client.xrange(INBOX_DEAD)
         assert dead[b"entry_id"].decode() == entry_id
         assert b"not known" in dead[b"reason"]
@@ -159,14 +159,14 @@ def test_entries_of_anybody_are_read_whatever_their_bytes(redis_url: str) -> Non
 def test_dead_letters_are_bounded_in_bytes_and_the_newest_stay(redis_url: str) -> None:
     with closing(RedisInbox(redis_url)) as inbox, connect(redis_url) as client:
         for number in range(50):
-            inbox.bury(f"small-{number}", {"v": "1"}, "not understood")
+            inbox.dead_letter(f"small-{number}", {"v": "1"}, "not understood")
         for number in range(600):
-            inbox.bury(f"large-{number}", {"v": "x" * 70_000}, "not understood " * 100)
+            inbox.dead_letter(f"large-{number}", {"v": "x" * 70_000}, "not understood " * 100)
         kept: Any = client.xrange(INBOX_DEAD)
         assert kept[-1][1]["entry_id"] == "large-599"
         assert sum(len(dead["fields"]) + len(dead["reason"]) for _, dead in kept) < 8 * 1024 * 1024
         for number in range(3_000):
-            inbox.bury(f"small-{number}", {"v": "1"}, "not understood")
+            inbox.dead_letter(f"small-{number}", {"v": "1"}, "not understood")
         assert client.xlen(INBOX_DEAD) > 3_000, "many small ones fit"
 
 

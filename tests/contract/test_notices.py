@@ -10,9 +10,9 @@ from sqlalchemy import select
 
 from itinerary.protocol.errors import LeaseLost
 from itinerary.protocol.instants import DAY, HOUR, MINUTE, SECOND
-from scheduler_service.core.leader.commands import Apply, MakeRuns, Transition
+from scheduler_service.core.leader.commands import Apply, CreateRuns, Transition
 from scheduler_service.core.leader.poll_state import Place
-from scheduler_service.core.model import Gap, Lease, NewRun, Overlap
+from scheduler_service.core.model import Lease, MissedRange, NewRun, Overlap
 from scheduler_service.core.notifications.conditions import Pending
 from scheduler_service.core.notifications.notices import TOPICS, Named, Notice, Topic, messages, ready
 from scheduler_service.core.run_state import Event, RunState
@@ -78,8 +78,8 @@ def seal(outbox: SqlOutbox, *targets: str, quiet: int = HOUR) -> int:
 def test_failures_are_counted_by_job_or_task_with_what_was_said_last(bed: StoreBed) -> None:
     lease = bed.lead()
     job = bed.planned_job(lease)
-    of_job = bed.released(lease, *(occurrence(job, lease.now - n) for n in range(3)))
-    (alone,) = bed.released(lease, one_off(lease.now))
+    of_job = bed.dispatched(lease, *(occurrence(job, lease.now - n) for n in range(3)))
+    (alone,) = bed.dispatched(lease, one_off(lease.now))
     bed.leader.apply(lease, Apply(tuple(failure(run, lease.now + n) for n, run in enumerate((*of_job, alone)))))
     assert told(bed) == {("run.failed", "job"): 3, ("run.failed", "task:pkg.task"): 1}
     kept = rows(bed)[0]
@@ -90,7 +90,7 @@ def test_failures_are_counted_by_job_or_task_with_what_was_said_last(bed: StoreB
 
 def test_what_ends_well_or_is_tried_again_is_nothing_to_tell(bed: StoreBed) -> None:
     lease = bed.lead()
-    good, again = bed.released(lease, one_off(lease.now), one_off(lease.now))
+    good, again = bed.dispatched(lease, one_off(lease.now), one_off(lease.now))
     bed.leader.apply(
         lease,
         Apply(
@@ -105,7 +105,7 @@ def test_what_ends_well_or_is_tried_again_is_nothing_to_tell(bed: StoreBed) -> N
 
 def test_a_failure_is_counted_once_however_often_it_is_applied(bed: StoreBed, monkeypatch: pytest.MonkeyPatch) -> None:
     lease = bed.lead()
-    (run,) = bed.released(lease, one_off(lease.now))
+    (run,) = bed.dispatched(lease, one_off(lease.now))
     batch = Apply((started(run, lease.now), failure(run, lease.now, error={"type": "E", "message": "m"})))
     with lost_reply(bed, monkeypatch):
         bed.leader.apply(lease, batch)
@@ -115,7 +115,7 @@ def test_a_failure_is_counted_once_however_often_it_is_applied(bed: StoreBed, mo
 
 def test_a_failure_behind_a_start_that_came_twice_is_told(bed: StoreBed) -> None:
     lease = bed.lead()
-    (run,) = bed.released(lease, one_off(lease.now))
+    (run,) = bed.dispatched(lease, one_off(lease.now))
     bed.leader.apply(lease, Apply((started(run, lease.now),)))
     refused = bed.leader.apply(lease, Apply((started(run, lease.now), failure(run, lease.now + 1))))
     assert refused == (run.run_id,)
@@ -124,7 +124,7 @@ def test_a_failure_behind_a_start_that_came_twice_is_told(bed: StoreBed) -> None
 
 def test_a_failure_that_was_refused_is_not_told(bed: StoreBed) -> None:
     lease = bed.lead()
-    (run,) = bed.released(lease, one_off(lease.now))
+    (run,) = bed.dispatched(lease, one_off(lease.now))
     bed.leader.apply(lease, Apply((Transition(run.run_id, 1, Event.SUCCEED, RunState.COMPLETED, lease.now),)))
     bed.leader.apply(lease, Apply((failure(run, lease.now + 1),)))
     assert rows(bed) == []
@@ -135,28 +135,30 @@ def test_missed_occurrences_are_told_once_whether_they_had_rows_or_lie_in_a_gap(
     job = bed.planned_job(lease)
     (run,) = bed.make(lease, occurrence(job, lease.now))
     bed.leader.apply(lease, Apply((Transition(run.run_id, 1, Event.MISS, RunState.MISSED, lease.now, reason="late"),)))
-    gap = Gap("job", lease.now - HOUR, lease.now, 60, "misfire fire_once: later than 30s")
+    missed_range = MissedRange("job", lease.now - HOUR, lease.now, 60, "misfire fire_once: later than 30s")
     for _ in range(2):
-        bed.leader.make_runs(lease, MakeRuns((), cursor=lease.now, gaps=(gap,)))
-    longer = Gap("job", lease.now, lease.now + HOUR, 5, gap.reason)
-    bed.leader.make_runs(lease, MakeRuns((), cursor=lease.now, gaps=(longer,)))
+        bed.leader.create_runs(lease, CreateRuns((), cursor=lease.now, missed_ranges=(missed_range,)))
+    longer = MissedRange("job", lease.now, lease.now + HOUR, 5, missed_range.reason)
+    bed.leader.create_runs(lease, CreateRuns((), cursor=lease.now, missed_ranges=(longer,)))
     assert told(bed) == {("run.missed", "job"): 66}
-    assert rows(bed)[0].said["reason"] == gap.reason
+    assert rows(bed)[0].said["reason"] == missed_range.reason
 
 
 def test_an_occurrence_whose_row_is_refused_is_missed(bed: StoreBed) -> None:
     lease = bed.lead()
     bad = replace(occurrence(bed.planned_job(lease), lease.now), queue="\udc80")
     for _ in range(2):
-        bed.leader.make_runs(lease, MakeRuns((bad,), cursor=lease.now))
+        bed.leader.create_runs(lease, CreateRuns((bad,), cursor=lease.now))
     assert told(bed) == {("run.missed", "job"): 1}
 
 
 def test_without_a_topic_nothing_is_written(sql_stores: StoreBed) -> None:
     lease = sql_stores.lead()
-    (run,) = sql_stores.released(lease, one_off(lease.now))
+    (run,) = sql_stores.dispatched(lease, one_off(lease.now))
     sql_stores.leader.apply(lease, Apply((failure(run, lease.now, error=None),)))
-    sql_stores.leader.make_runs(lease, MakeRuns((), cursor=lease.now, gaps=(Gap("j", 0, 1, 1, "misfire"),)))
+    sql_stores.leader.create_runs(
+        lease, CreateRuns((), cursor=lease.now, missed_ranges=(MissedRange("j", 0, 1, 1, "misfire"),))
+    )
     assert rows(sql_stores) == []
 
 
@@ -203,7 +205,7 @@ def test_what_began_and_ended_before_it_might_be_told_is_told_as_over(bed: Store
 
 def test_what_happens_is_never_over(bed: StoreBed, outbox: SqlOutbox) -> None:
     lease = bed.lead()
-    (run,) = bed.released(lease, one_off(lease.now))
+    (run,) = bed.dispatched(lease, one_off(lease.now))
     bed.leader.apply(lease, Apply((failure(run, lease.now),)))
     assert seal(outbox) == 1
     assert "over" not in json.loads(rows(bed, deliveries)[0].body)["data"]["items"][0]
@@ -226,7 +228,7 @@ def test_a_storm_is_one_message_and_then_one_with_a_count_after_the_quiet_time(
 ) -> None:
     lease = bed.lead()
     job = bed.planned_job(lease)
-    runs = bed.released(lease, *(occurrence(job, lease.now - n) for n in range(21)))
+    runs = bed.dispatched(lease, *(occurrence(job, lease.now - n) for n in range(21)))
     for number, run in enumerate(runs):
         bed.leader.apply(lease, Apply((failure(run, lease.now),)))
         assert seal(outbox) == (number == 0)
@@ -352,9 +354,9 @@ def test_what_was_asked_for_to_wait_its_turn_is_late_only_from_its_release_on(be
     in_turn = one_off(lease.now - HOUR, overlap=Overlap.QUEUE_ALL)
     bed.make(lease, in_turn)
     assert conditions.waiting(lease.now, 10, None) == ([], None)
-    assert not bed.leader.move_runs(lease, [release(in_turn)], lease.now).refused
-    assert conditions.out(lease.now, 10, None) == ([], None)
-    out, _ = conditions.out(lease.now + 1, 10, None)
+    assert not bed.leader.dispatch_runs(lease, [release(in_turn)], lease.now).refused
+    assert conditions.in_flight(lease.now, 10, None) == ([], None)
+    out, _ = conditions.in_flight(lease.now + 1, 10, None)
     assert out == [Pending(Named(in_turn.run_id, None, "pkg.task"), lease.now)]
 
 
@@ -364,11 +366,11 @@ def test_a_look_finds_due_runs_that_wait_or_are_out_and_running_ones(bed: StoreB
     conditions = SqlConditions(bed.database)
     job = bed.planned_job(lease)
     waits, _ = bed.make(lease, occurrence(job, lease.now - HOUR), one_off(lease.now + HOUR))
-    sent, running = bed.released(lease, one_off(lease.now - MINUTE), one_off(lease.now - HOUR, timeout=9 * SECOND))
+    sent, running = bed.dispatched(lease, one_off(lease.now - MINUTE), one_off(lease.now - HOUR, timeout=9 * SECOND))
     bed.leader.apply(lease, Apply((started(running, lease.now - MINUTE),)))
     waiting, end = conditions.waiting(lease.now, 10, None)
     assert (waiting, end) == ([Pending(Named(waits.run_id, "job", "pkg.task"), waits.due_at)], None)
-    out, end = conditions.out(lease.now, 10, None)
+    out, end = conditions.in_flight(lease.now, 10, None)
     assert (out, end) == ([Pending(Named(sent.run_id, None, "pkg.task"), sent.due_at)], None)
     ((one,), end) = conditions.running(10, None)
     assert (one.run.run_id, one.started_at, one.timeout) == (running.run_id, lease.now - MINUTE, 9 * SECOND)
@@ -380,8 +382,8 @@ def test_runs_are_looked_through_by_pages(bed: StoreBed) -> None:
     assert bed.database is not None
     conditions = SqlConditions(bed.database)
     waits = bed.make(lease, *(one_off(lease.now - n * SECOND) for n in (3, 2, 2)))
-    sent = bed.released(lease, *(one_off(lease.now - n * SECOND) for n in (9, 8, 8)))
-    runs = bed.released(lease, *(one_off(lease.now - HOUR) for _ in range(3)))
+    sent = bed.dispatched(lease, *(one_off(lease.now - n * SECOND) for n in (9, 8, 8)))
+    runs = bed.dispatched(lease, *(one_off(lease.now - HOUR) for _ in range(3)))
     bed.leader.apply(lease, Apply(tuple(started(run, lease.now - MINUTE) for run in runs)))
 
     def walk(look: Callable[[Place | None], tuple[list[Any], Place | None]]) -> list[str]:
@@ -393,7 +395,7 @@ def test_runs_are_looked_through_by_pages(bed: StoreBed) -> None:
         return [one.run.run_id for one in found]
 
     assert sorted(walk(lambda after: conditions.waiting(lease.now, 1, after))) == sorted(run.run_id for run in waits)
-    assert sorted(walk(lambda after: conditions.out(lease.now, 1, after))) == sorted(run.run_id for run in sent)
+    assert sorted(walk(lambda after: conditions.in_flight(lease.now, 1, after))) == sorted(run.run_id for run in sent)
     assert sorted(walk(lambda after: conditions.running(1, after))) == sorted(run.run_id for run in runs)
 
 
@@ -415,7 +417,7 @@ def test_jobs_are_looked_through_by_pages_and_only_those_that_could_end_are_pars
 
 def test_a_notice_is_gone_with_its_fact_where_the_lease_is_over(bed: StoreBed) -> None:
     lease: Lease = bed.lead()
-    (run,) = bed.released(lease, one_off(lease.now))
+    (run,) = bed.dispatched(lease, one_off(lease.now))
     bed.take_over(lease)
     with pytest.raises(LeaseLost):
         bed.leader.apply(lease, Apply((failure(run, lease.now, error=None),)))

@@ -5,9 +5,9 @@ from sqlalchemy import text
 
 from itinerary.protocol.instants import SECOND
 from scheduler_service.core.model import RunKind
-from scheduler_service.core.run_state import ACTIVE, OUT, WAITING, RunState
+from scheduler_service.core.run_state import ACTIVE, IN_FLIGHT, WAITING, RunState
 from scheduler_service.ports.stores import RunFilter
-from scheduler_service.sql.leader.reads import led_runs
+from scheduler_service.sql.leader.reads import tracked_runs
 from scheduler_service.sql.run_pages import SqlHistoryStore
 from tests.support.store_bed import StoreBed
 
@@ -40,7 +40,9 @@ def test_a_list_of_one_state_has_all_of_it(every_run: StoreBed, state: RunState)
     assert {run.run_id for run in found} == named(state)
 
 
-@pytest.mark.parametrize("states", [tuple(RunState), tuple(ACTIVE), (RunState.PENDING, RunState.COMPLETED), tuple(OUT)])
+@pytest.mark.parametrize(
+    "states", [tuple(RunState), tuple(ACTIVE), (RunState.PENDING, RunState.COMPLETED), tuple(IN_FLIGHT)]
+)
 def test_runs_of_several_states_are_listed_once_each(every_run: StoreBed, states: tuple[RunState, ...]) -> None:
     found = every_run.runs.list(RunFilter(states=states), 50, None).items
     assert sorted(run.run_id for run in found) == sorted(named(*states))
@@ -50,7 +52,7 @@ def test_a_leader_keeps_all_but_what_was_asked_for_and_waits(every_run: StoreBed
     assert every_run.database is not None
     of_jobs = named(*WAITING, kinds=(RunKind.OCCURRENCE,)) | named(RunState.RETRYING, kinds=(RunKind.MANUAL,))
     with every_run.database.read() as connection:
-        assert {run.run_id for run in led_runs(connection)} == named(*OUT) | of_jobs
+        assert {run.run_id for run in tracked_runs(connection)} == named(*IN_FLIGHT) | of_jobs
 
 
 def test_what_was_asked_for_is_found_when_it_is_due_and_everything_that_waits_when_it_is_overdue(

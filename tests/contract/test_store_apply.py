@@ -7,9 +7,9 @@ import pytest
 
 from itinerary.protocol.errors import LeaseLost
 from itinerary.protocol.instants import SECOND, Instant
-from scheduler_service.core.leader.commands import Apply, LateReport, PublishedMark, Release, Transition
+from scheduler_service.core.leader.commands import Apply, Dispatch, LateReport, PublishedMark, Transition
 from scheduler_service.core.model import Attempt, LateReports, Lease, TaskError
-from scheduler_service.core.run_state import FINAL, MOVES, Event, RunState
+from scheduler_service.core.run_state import FINAL, TRANSITIONS, Event, RunState
 from tests.support.store_bed import StoreBed, one_off, release
 
 ERROR = {"type": "ValueError", "message": "no", "traceback": "Traceback ..."}
@@ -49,7 +49,7 @@ def put_into(bed: StoreBed, lease: Lease, *states: RunState) -> list[str]:
     runs = [one_off(lease.now) for _ in states]
     asked = list(zip(runs, states, strict=True))
     bed.make(lease, *(run for run, state in asked if state in UNRELEASED))
-    bed.released(lease, *(run for run, state in asked if state not in UNRELEASED))
+    bed.dispatched(lease, *(run for run, state in asked if state not in UNRELEASED))
     steps = [step(run.run_id, lease.now) for run, state in asked for step in WAYS[state]]
     assert bed.leader.apply(lease, Apply(tuple(steps))) == ()
     return [run.run_id for run in runs]
@@ -59,7 +59,7 @@ def test_an_event_moves_a_run_exactly_where_the_transition_table_says(bed: Store
     lease = bed.lead()
     expected: dict[str, RunState] = {}
     transitions, illegal = [], []
-    for event, move in MOVES.items():
+    for event, move in TRANSITIONS.items():
         for state, run_id in zip(RunState, put_into(bed, lease, *RunState), strict=True):
             to = move.spent or move.target
             attempt = 2 if state is RunState.RETRYING else 1
@@ -86,7 +86,7 @@ def test_an_event_of_an_unknown_run_is_refused(bed: StoreBed) -> None:
 
 def test_a_success_is_kept_with_its_result_and_the_earlier_start(bed: StoreBed) -> None:
     lease = bed.lead()
-    (run,) = bed.released(lease, one_off(lease.now))
+    (run,) = bed.dispatched(lease, one_off(lease.now))
     started = start(run.run_id, lease.now + 9)._replace(started_at=lease.now + 1)
     done = succeed(run.run_id, lease.now + 10)._replace(started_at=lease.now + 2, reason="ignored")
     assert bed.leader.apply(lease, Apply((started, done))) == ()
@@ -114,7 +114,7 @@ def test_a_start_without_its_own_time_started_when_it_was_told(bed: StoreBed) ->
 def test_a_result_comes_back_as_it_was(bed: StoreBed) -> None:
     lease = bed.lead()
     results = [0, False, "", [], {}, "text", 1e16, -0.0, 2**70, {"ü": "\u2028"}]
-    runs = bed.released(lease, *(one_off(lease.now) for _ in results))
+    runs = bed.dispatched(lease, *(one_off(lease.now) for _ in results))
     done = [succeed(run.run_id, lease.now)._replace(result=result) for run, result in zip(runs, results, strict=True)]
     bed.leader.apply(lease, Apply(tuple(done)))
     assert [repr(bed.runs.get(run.run_id).result) for run in runs] == [repr(result) for result in results]
@@ -122,7 +122,7 @@ def test_a_result_comes_back_as_it_was(bed: StoreBed) -> None:
 
 def test_a_failed_attempt_with_attempts_left_is_kept_and_the_next_begins_clean(bed: StoreBed) -> None:
     lease = bed.lead()
-    (run,) = bed.released(lease, one_off(lease.now, args=["kept"]))
+    (run,) = bed.dispatched(lease, one_off(lease.now, args=["kept"]))
     mark = PublishedMark(run.run_id, 1, lease.now + 2)
     begun = start(run.run_id, lease.now + 3)._replace(worker="first@h")
     failed = fail(run.run_id, lease.now + 4)._replace(worker=None)
@@ -151,11 +151,11 @@ def test_an_ended_attempt_says_how_it_ended(bed: StoreBed) -> None:
 
 def test_only_a_retry_that_the_task_asked_for_counts_as_one_of_its_retries(bed: StoreBed) -> None:
     lease = bed.lead()
-    (run,) = bed.released(lease, one_off(lease.now))
+    (run,) = bed.dispatched(lease, one_off(lease.now))
     for attempt, event in enumerate([Event.RETRY, Event.FAIL, Event.RETRY], start=1):
         again = fail(run.run_id, lease.now, attempt=attempt)._replace(event=event, due_at=lease.now)
         assert bed.leader.apply(lease, Apply((again,))) == ()
-        (moved,) = bed.leader.move_runs(lease, [release(run, attempt + 1)], lease.now).released
+        (moved,) = bed.leader.dispatch_runs(lease, [release(run, attempt + 1)], lease.now).dispatched
     assert (moved.attempt, moved.retries) == (4, 2)
     assert [attempt.attempt for attempt in bed.runs.get(run.run_id).attempts] == [1, 2, 3]
 
@@ -195,7 +195,7 @@ def test_a_late_end_of_an_older_attempt_cancels_nothing(bed: StoreBed) -> None:
     (run_id,) = put_into(bed, lease, RunState.RUNNING)
     again = fail(run_id, lease.now)._replace(due_at=lease.now)
     assert bed.leader.apply(lease, Apply((again,))) == ()
-    bed.leader.move_runs(lease, [Release(run_id, 2, 9)], lease.now)
+    bed.leader.dispatch_runs(lease, [Dispatch(run_id, 2, 9)], lease.now)
     bed.runs.request_cancel(run_id)
     assert bed.leader.apply(lease, Apply((again,))) == (run_id,)
     assert bed.runs.get(run_id).state is RunState.PENDING

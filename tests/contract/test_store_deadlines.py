@@ -27,7 +27,7 @@ def test_waiting_runs_beyond_their_deadline_are_found_a_part_at_a_time(bed: Stor
     lease = bed.lead()
     late = [one_off(lease.now + n, start_within=SECOND) for n in range(5)]
     sent = one_off(lease.now, start_within=SECOND)
-    bed.released(lease, sent)
+    bed.dispatched(lease, sent)
     others = [one_off(lease.now), one_off(lease.now, start_within=MINUTE)]
     bed.runs.enqueue([*late, *others])
     until, place, found = lease.now + 2 * SECOND, None, []
@@ -45,7 +45,7 @@ def test_a_run_that_waits_or_is_out_is_ended_as_missed(bed: StoreBed, state: Run
     lease = bed.lead()
     run = one_off(lease.now, start_within=SECOND)
     if state is RunState.PENDING:
-        bed.released(lease, run)
+        bed.dispatched(lease, run)
     else:
         bed.make(lease, run)
     change = Transition(run.run_id, 1, Event.EXPIRE, RunState.MISSED, lease.now, reason="start_within: not started")
@@ -53,12 +53,12 @@ def test_a_run_that_waits_or_is_out_is_ended_as_missed(bed: StoreBed, state: Run
     assert bed.leader.apply(lease, Apply((change,))) == (run.run_id,)
     kept = bed.runs.get(run.run_id)
     assert (kept.state, kept.reason, kept.finished_at) == (RunState.MISSED, "start_within: not started", lease.now)
-    assert bed.leader.move_runs(lease, [release(run)], lease.now).refused == (run.run_id,)
+    assert bed.leader.dispatch_runs(lease, [release(run)], lease.now).refused == (run.run_id,)
 
 
 def test_a_run_that_started_or_waits_for_its_next_attempt_is_not_ended_so(bed: StoreBed) -> None:
     lease = bed.lead()
-    running, retrying = bed.released(lease, one_off(lease.now), one_off(lease.now))
+    running, retrying = bed.dispatched(lease, one_off(lease.now), one_off(lease.now))
     began = Transition(running.run_id, 1, Event.START, RunState.RUNNING, lease.now, worker="w@h")
     again = Transition(retrying.run_id, 1, Event.FAIL, RunState.RETRYING, lease.now, due_at=lease.now, error={})
     bed.leader.apply(lease, Apply((began, again)))

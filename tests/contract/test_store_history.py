@@ -5,8 +5,8 @@ from sqlalchemy import text
 from itinerary.protocol.instants import SECOND
 from scheduler_service.core.invariants.check import violations
 from scheduler_service.core.invariants.history import Rule
-from scheduler_service.core.leader.commands import Apply, MakeRuns, Transition
-from scheduler_service.core.model import Gap
+from scheduler_service.core.leader.commands import Apply, CreateRuns, Transition
+from scheduler_service.core.model import MissedRange
 from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.sql.history import read_history
 from tests.support.store_bed import StoreBed, occurrence, one_off
@@ -16,8 +16,10 @@ def test_a_run_is_read_with_its_ended_attempts_its_job_and_its_gaps(sql_stores: 
     lease = sql_stores.lead()
     job = sql_stores.planned_job(lease)
     first, second = occurrence(job, lease.now), occurrence(job, lease.now - SECOND)
-    sql_stores.released(lease, first, second)
-    sql_stores.leader.make_runs(lease, MakeRuns((), lease.now + 9, gaps=(Gap("job", 1, 9, 4, "missed"),)))
+    sql_stores.dispatched(lease, first, second)
+    sql_stores.leader.create_runs(
+        lease, CreateRuns((), lease.now + 9, missed_ranges=(MissedRange("job", 1, 9, 4, "missed"),))
+    )
     lost = Transition(first.run_id, 1, Event.LOSE, RunState.RETRYING, lease.now + 5, reason="lost", due_at=lease.now)
     sql_stores.leader.apply(lease, Apply((started(first.run_id, lease.now + 3), lost)))
 
@@ -26,7 +28,7 @@ def test_a_run_is_read_with_its_ended_attempts_its_job_and_its_gaps(sql_stores: 
         runs = list(history.runs)
         assert [run.run_id for run in runs] == [second.run_id, first.run_id]
         assert history.cursor == lease.now + 9
-        assert [gap.count for gap in history.gaps] == [4]
+        assert [missed_range.count for missed_range in history.missed_ranges] == [4]
         assert [job.job_id for job in history.jobs] == ["job"]
     facts = runs[1]
     assert (facts.state, facts.attempt, facts.pending_at) == (RunState.RETRYING, 2, None)
@@ -54,7 +56,7 @@ def test_what_is_written_meanwhile_does_not_show_up(sql_stores: StoreBed) -> Non
 
 def test_a_row_that_was_tampered_with_is_found(sql_stores: StoreBed) -> None:
     lease = sql_stores.lead()
-    (run,) = sql_stores.released(lease, one_off(lease.now))
+    (run,) = sql_stores.dispatched(lease, one_off(lease.now))
     assert sql_stores.database is not None
     with sql_stores.database.write() as connection:
         connection.execute(text("UPDATE runs SET pending_at = NULL"))

@@ -11,7 +11,7 @@ from sqlalchemy import event
 
 from itinerary.protocol.errors import Conflict, StoreBusy
 from itinerary.protocol.instants import MINUTE, SECOND
-from scheduler_service.core.audit import Deed
+from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.balancing.placements import PlaceJobs, Placement
 from scheduler_service.core.contract.job_plan import JobSet, JobSets
 from scheduler_service.core.model import Job
@@ -91,7 +91,7 @@ def test_taking_a_job_in_makes_no_version(sets: JobSets, sql_stores: StoreBed) -
 
 def test_every_change_of_an_apply_is_in_the_audit_log(sets: JobSets, sql_stores: StoreBed) -> None:
     assert sql_stores.database is not None
-    by = Deed("ci", "admin", "job.apply")
+    by = AuditedChange("ci", "admin", "job.apply")
     sql_stores.jobs.create(a_job("mine"))
     sets.apply(of(a_job("mine"), a_job("a")), None, by=by)
     sets.apply(of(a_job("mine", title="new"), prune=True), None, by=by)

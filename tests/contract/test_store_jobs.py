@@ -9,7 +9,7 @@ import pytest
 from itinerary.protocol.errors import BadValue, Conflict, NotFound, StaleVersion
 from itinerary.protocol.instants import HOUR, SECOND
 from scheduler_service.core.contract.job_json import definition_of
-from scheduler_service.core.leader.commands import MakeRuns
+from scheduler_service.core.leader.commands import CreateRuns
 from scheduler_service.core.model import Job
 from scheduler_service.ports.stores import Page
 from tests.support.store_bed import StoreBed, a_job
@@ -69,10 +69,10 @@ def test_a_name_that_no_job_can_have_is_not_found(bed: StoreBed, name: str) -> N
 
 
 def test_replace_makes_replaces_and_leaves_an_equal_definition_alone(bed: StoreBed) -> None:
-    made, how_made = bed.jobs.replace(a_job(), None)
+    made, how_created = bed.jobs.replace(a_job(), None)
     same, how_same = bed.jobs.replace(a_job(), None)
     edited, how_edited = bed.jobs.replace(a_job(title="new"), None)
-    assert (how_made, how_same, how_edited) == ("made", "unchanged", "replaced")
+    assert (how_created, how_same, how_edited) == ("made", "unchanged", "replaced")
     assert (made.version, same.version, edited.version) == (1, 1, 2)
     assert same == made
     assert edited.created_at == made.created_at
@@ -200,7 +200,7 @@ def test_histories_hold_every_version_that_still_matters(bed: StoreBed) -> None:
 
     assert versions(None) == [1, 2, 3]
     assert versions(third.effective_from) == [1, 2, 3], "not planned yet"
-    bed.leader.make_runs(lease, MakeRuns((), lease.now, planned=(("job", 3), ("other", 1))))
+    bed.leader.create_runs(lease, CreateRuns((), lease.now, planned=(("job", 3), ("other", 1))))
     assert versions(None) == [1, 2, 3]
     assert versions(second.effective_from - 1) == [1, 2, 3]
     assert versions(second.effective_from) == [2, 3]
@@ -217,7 +217,7 @@ def test_a_deleted_job_is_in_its_history_and_leaves_the_whole_once_that_is_plann
     (history,) = bed.leader.histories_of(["job"], lease.now)
     assert history.current.deleted
     assert len(bed.leader.job_histories(history.current.effective_from)) == 1
-    bed.leader.make_runs(lease, MakeRuns((), lease.now, planned=(("job", 2),)))
+    bed.leader.create_runs(lease, CreateRuns((), lease.now, planned=(("job", 2),)))
     assert bed.leader.job_histories(history.current.effective_from) == []
     assert len(bed.leader.job_histories(history.current.effective_from - 1)) == 1
     assert len(bed.leader.histories_of(["job"], history.current.effective_from)) == 1

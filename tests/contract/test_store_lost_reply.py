@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from itinerary.protocol.errors import Conflict, StoreUnavailable
-from scheduler_service.core.leader.commands import Apply, MakeRuns, PublishedMark, Transition
+from scheduler_service.core.leader.commands import Apply, CreateRuns, PublishedMark, Transition
 from scheduler_service.core.run_state import Event, RunState
 from tests.support.store_bed import StoreBed, a_job, occurrence, one_off, release
 
@@ -35,10 +35,10 @@ def test_planning_again_after_a_lost_reply_changes_nothing(
     lease = sql_stores.lead()
     job = sql_stores.jobs.create(a_job())
     runs = (occurrence(job, lease.now), occurrence(job, lease.now + 1))
-    batch = MakeRuns(runs, cursor=lease.now + 2, planned=(("job", 1),))
+    batch = CreateRuns(runs, cursor=lease.now + 2, planned=(("job", 1),))
     with lost_reply(sql_stores, monkeypatch):
-        sql_stores.leader.make_runs(lease, batch)
-    assert sql_stores.leader.make_runs(lease, batch) == tuple(run.run_id for run in runs)
+        sql_stores.leader.create_runs(lease, batch)
+    assert sql_stores.leader.create_runs(lease, batch) == tuple(run.run_id for run in runs)
     assert len(sql_stores.leader.active_runs()) == 2
     assert sql_stores.leader.unplanned_jobs(1) == []
 
@@ -49,8 +49,8 @@ def test_a_move_whose_reply_was_lost_is_not_released_twice_and_can_be_read(
     lease = sql_stores.lead()
     (run,) = sql_stores.make(lease, one_off(lease.now))
     with lost_reply(sql_stores, monkeypatch):
-        sql_stores.leader.move_runs(lease, [release(run, seq=7)], lease.now)
-    assert sql_stores.leader.move_runs(lease, [release(run, seq=8)], lease.now).refused == (run.run_id,)
+        sql_stores.leader.dispatch_runs(lease, [release(run, seq=7)], lease.now)
+    assert sql_stores.leader.dispatch_runs(lease, [release(run, seq=8)], lease.now).refused == (run.run_id,)
     (kept,) = sql_stores.leader.read_runs([run.run_id])
     assert (kept.state, kept.seq, kept.published_at) == (RunState.PENDING, 7, None)
 
@@ -59,7 +59,7 @@ def test_applying_again_after_a_lost_reply_changes_nothing(
     sql_stores: StoreBed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lease = sql_stores.lead()
-    done, failed = sql_stores.released(lease, one_off(lease.now), one_off(lease.now))
+    done, failed = sql_stores.dispatched(lease, one_off(lease.now), one_off(lease.now))
     batch = Apply(
         (
             Transition(done.run_id, 1, Event.SUCCEED, RunState.COMPLETED, lease.now, result=1),

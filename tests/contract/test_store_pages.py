@@ -3,9 +3,9 @@
 from typing import Any
 
 from itinerary.protocol.instants import SECOND
-from scheduler_service.core.audit import Deed
-from scheduler_service.core.leader.commands import Apply, MakeRuns, Transition
-from scheduler_service.core.model import Gap
+from scheduler_service.core.audit import AuditedChange
+from scheduler_service.core.leader.commands import Apply, CreateRuns, Transition
+from scheduler_service.core.model import MissedRange
 from scheduler_service.core.run_state import ACTIVE, Event, RunState
 from scheduler_service.ports.history import Total
 from scheduler_service.ports.stores import RunFilter
@@ -26,7 +26,7 @@ def test_each_job_gets_its_own_latest_runs_and_how_long_they_took(bed: StoreBed)
     lease = bed.lead()
     jobs = [bed.planned_job(lease, f"job-{n}") for n in range(3)]
     for job in jobs[:2]:
-        bed.released(lease, *(occurrence(job, lease.now - n * SECOND) for n in range(3)))
+        bed.dispatched(lease, *(occurrence(job, lease.now - n * SECOND) for n in range(3)))
     done = occurrence(jobs[0], lease.now).run_id
     start = Transition(done, 1, Event.START, RunState.RUNNING, lease.now + SECOND, worker="w")
     end = Transition(done, 1, Event.SUCCEED, RunState.COMPLETED, lease.now + 3 * SECOND, worker="w")
@@ -48,7 +48,7 @@ def test_more_jobs_than_one_statement_takes_are_all_answered(bed: StoreBed) -> N
 
 def test_troubles_are_the_failed_and_the_missed_the_latest_first(bed: StoreBed) -> None:
     lease = bed.lead()
-    failed, completed = bed.released(lease, one_off(lease.now), one_off(lease.now))
+    failed, completed = bed.dispatched(lease, one_off(lease.now), one_off(lease.now))
     (missed, early) = bed.make(lease, one_off(lease.now - SECOND), one_off(lease.now - SECOND))
     error = {"type": "ValueError", "message": LONG, "traceback": "Traceback ..."}
     moves = (
@@ -70,18 +70,18 @@ def test_troubles_are_the_failed_and_the_missed_the_latest_first(bed: StoreBed) 
 def test_gaps_come_the_latest_first_of_all_jobs_and_of_one(bed: StoreBed) -> None:
     lease = bed.lead()
     minute, late = 60 * SECOND, "misfire skip: later than 30s"
-    kept = [Gap(job_id, lease.now + start * minute, lease.now + end * minute, end - start, late)
+    kept = [MissedRange(job_id, lease.now + start * minute, lease.now + end * minute, end - start, late)
             for job_id, start, end in (("a", 0, 9), ("b", 2, 4), ("a", 20, 21))]  # fmt: skip
-    bed.leader.make_runs(lease, MakeRuns((), cursor=lease.now, gaps=tuple(kept)))
-    assert bed.history.gaps(lease.now, 10) == [kept[2], kept[0], kept[1]]
-    assert bed.history.gaps(lease.now + 9 * minute, 10) == [kept[2], kept[0]]
-    assert bed.history.gaps(lease.now, 1) == bed.history.gaps_of("a", 1) == [kept[2]]
-    assert bed.history.gaps_of("a", 10) == [kept[2], kept[0]]
-    assert bed.history.gaps_of("nobody", 5) == bed.history.gaps_of("no\x00body", 5) == []
+    bed.leader.create_runs(lease, CreateRuns((), cursor=lease.now, missed_ranges=tuple(kept)))
+    assert bed.history.missed_ranges(lease.now, 10) == [kept[2], kept[0], kept[1]]
+    assert bed.history.missed_ranges(lease.now + 9 * minute, 10) == [kept[2], kept[0]]
+    assert bed.history.missed_ranges(lease.now, 1) == bed.history.missed_ranges_of("a", 1) == [kept[2]]
+    assert bed.history.missed_ranges_of("a", 10) == [kept[2], kept[0]]
+    assert bed.history.missed_ranges_of("nobody", 5) == bed.history.missed_ranges_of("no\x00body", 5) == []
 
 
 def test_versions_come_newest_first_with_who_made_them(bed: StoreBed) -> None:
-    bed.jobs.create(a_job("job"), by=Deed("ann", "operator", "job.create"))
+    bed.jobs.create(a_job("job"), by=AuditedChange("ann", "operator", "job.create"))
     bed.jobs.replace(a_job("job", title="New"), None)
     newest, oldest = bed.history.versions("job", 10)
     assert (newest.job.version, newest.job.title, newest.actor) == (2, "New", None)
@@ -93,7 +93,7 @@ def test_versions_come_newest_first_with_who_made_them(bed: StoreBed) -> None:
 def test_active_runs_are_counted_up_to_a_bound(bed: StoreBed) -> None:
     lease = bed.lead()
     bed.make(lease, *(one_off(lease.now + n) for n in range(5)))
-    bed.released(lease, one_off(lease.now))
+    bed.dispatched(lease, one_off(lease.now))
     counts = bed.history.active_counts(3)
     assert (counts[RunState.SCHEDULED], counts[RunState.PENDING], counts[RunState.RUNNING]) == (3, 1, 0)
     assert set(counts) == ACTIVE
@@ -102,7 +102,7 @@ def test_active_runs_are_counted_up_to_a_bound(bed: StoreBed) -> None:
 def test_lists_are_counted_as_they_are_filtered(bed: StoreBed) -> None:
     lease = bed.lead()
     job = bed.planned_job(lease, "job-0")
-    made = bed.released(lease, *(occurrence(job, lease.now - n * SECOND) for n in range(6)))
+    made = bed.dispatched(lease, *(occurrence(job, lease.now - n * SECOND) for n in range(6)))
     bed.make(lease, *(one_off(lease.now + n * SECOND) for n in range(4)))
     ends = (Event.SUCCEED, RunState.COMPLETED), (Event.FAIL, RunState.FAILED), (Event.FAIL, RunState.FAILED)
     moves = [Transition(run.run_id, 1, *end, lease.now) for run, end in zip(made, ends, strict=False)]

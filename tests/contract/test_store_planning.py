@@ -7,8 +7,8 @@ import pytest
 from itinerary.protocol.errors import LeaseLost
 from itinerary.protocol.instants import DAY, HOUR, MINUTE, SECOND
 from itinerary.protocol.run_fields import RetryPolicy
-from scheduler_service.core.leader.commands import Apply, MakeRuns, RecordStatistics, Retract, Transition
-from scheduler_service.core.model import Gap, Overlap, RunKind
+from scheduler_service.core.leader.commands import Apply, CreateRuns, RecordStatistics, Retract, Transition
+from scheduler_service.core.model import MissedRange, Overlap, RunKind
 from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.sql.pruning import SqlPruning
 from tests.support.store_bed import StoreBed, a_job, occurrence, one_off, release
@@ -40,7 +40,7 @@ def test_runs_that_are_there_are_left_alone_and_named(bed: StoreBed) -> None:
     old, new = occurrence(job, lease.now), occurrence(job, lease.now + HOUR)
     bed.make(lease, old)
     other = replace(old, task="another.task")
-    assert bed.leader.make_runs(lease, MakeRuns((other, new), cursor=lease.now)) == (old.run_id,)
+    assert bed.leader.create_runs(lease, CreateRuns((other, new), cursor=lease.now)) == (old.run_id,)
     assert bed.runs.get(old.run_id).task == "pkg.task"
     assert bed.runs.get(new.run_id).state is RunState.SCHEDULED
 
@@ -50,7 +50,7 @@ def test_an_occurrence_is_made_once_whatever_its_id(bed: StoreBed) -> None:
     job = bed.planned_job(lease)
     bed.make(lease, occurrence(job, lease.now))
     again = replace(occurrence(job, lease.now), run_id="job_by_another_name")
-    assert bed.leader.make_runs(lease, MakeRuns((again,), cursor=lease.now)) == (again.run_id,)
+    assert bed.leader.create_runs(lease, CreateRuns((again,), cursor=lease.now)) == (again.run_id,)
 
 
 def test_manual_runs_of_one_job_may_share_an_instant(bed: StoreBed) -> None:
@@ -70,8 +70,8 @@ def test_an_edit_retracts_occurrences_of_older_versions_from_its_instant_on_that
     manual = one_off(start, job_id="job", job_version=1)
     kept = [before, pending, manual, occurrence(newer, start + 2), occurrence(other, start)]
     bed.make(lease, *kept, at, later)
-    assert bed.leader.move_runs(lease, [release(pending)], start).released
-    bed.leader.make_runs(lease, MakeRuns((), cursor=lease.now, retracts=(Retract("job", 2, start),)))
+    assert bed.leader.dispatch_runs(lease, [release(pending)], start).dispatched
+    bed.leader.create_runs(lease, CreateRuns((), cursor=lease.now, retracts=(Retract("job", 2, start),)))
     left = {
         run.run_id for run in bed.leader.read_runs([r.run_id for r in (*kept, at, later, occurrence(other, start))])
     }
@@ -83,7 +83,7 @@ def test_an_occurrence_can_be_retracted_and_made_anew_in_one_transaction(bed: St
     job = bed.planned_job(lease)
     bed.make(lease, occurrence(job, lease.now))
     anew = occurrence(replace(job, version=2), lease.now)
-    assert bed.leader.make_runs(lease, MakeRuns((anew,), lease.now, (Retract("job", 2, lease.now),))) == ()
+    assert bed.leader.create_runs(lease, CreateRuns((anew,), lease.now, (Retract("job", 2, lease.now),))) == ()
     assert bed.leader.read_runs([anew.run_id])[0].job_version == 2
 
 
@@ -92,7 +92,7 @@ def test_an_occurrence_that_somebody_asked_to_cancel_is_not_retracted(bed: Store
     run = occurrence(bed.planned_job(lease), lease.now)
     bed.make(lease, run)
     bed.runs.request_cancel(run.run_id)
-    bed.leader.make_runs(lease, MakeRuns((), cursor=lease.now, retracts=(Retract("job", 2, lease.now),)))
+    bed.leader.create_runs(lease, CreateRuns((), cursor=lease.now, retracts=(Retract("job", 2, lease.now),)))
     assert bed.leader.read_runs([run.run_id])[0].cancel_requested
 
 
@@ -107,7 +107,7 @@ def test_a_version_is_marked_as_planned_though_a_later_one_is_there_and_never_ta
     assert len(bed.leader.unplanned_jobs(1)) == 1
 
     def marks(*planned: tuple[str, int]) -> list[int]:
-        bed.leader.make_runs(lease, MakeRuns((), lease.now, planned=planned))
+        bed.leader.create_runs(lease, CreateRuns((), lease.now, planned=planned))
         found = bed.leader.histories_of(["edited", "same"], None)
         return [history.planned_version for history in sorted(found, key=lambda history: history.job_id)]
 
@@ -123,7 +123,7 @@ def test_the_cursor_is_kept_and_never_goes_back(bed: StoreBed) -> None:
     lease = bed.lead()
     assert bed.leader.cursor(lease).materialised_until is None
     for cursor in (lease.now + 5, lease.now):
-        bed.leader.make_runs(lease, MakeRuns((), cursor=cursor))
+        bed.leader.create_runs(lease, CreateRuns((), cursor=cursor))
         assert bed.leader.cursor(lease).materialised_until == lease.now + 5
 
 
@@ -131,14 +131,14 @@ def test_what_is_made_without_the_cursor_leaves_it_where_it_is(bed: StoreBed) ->
     lease = bed.lead()
     run = occurrence(bed.planned_job(lease), lease.now + HOUR)
     before = bed.leader.cursor(lease)
-    assert bed.leader.make_runs(lease, MakeRuns((run,), cursor=None)) == ()
+    assert bed.leader.create_runs(lease, CreateRuns((run,), cursor=None)) == ()
     assert bed.leader.cursor(lease) == before
 
 
 def test_the_cursor_goes_back_where_that_is_asked_for(bed: StoreBed) -> None:
     lease = bed.lead()
-    bed.leader.make_runs(lease, MakeRuns((), cursor=lease.now + HOUR))
-    bed.leader.make_runs(lease, MakeRuns((), cursor=lease.now, set_back=True))
+    bed.leader.create_runs(lease, CreateRuns((), cursor=lease.now + HOUR))
+    bed.leader.create_runs(lease, CreateRuns((), cursor=lease.now, set_back=True))
     assert bed.leader.cursor(lease).materialised_until == lease.now
 
 
@@ -146,9 +146,9 @@ def test_what_was_pruned_by_a_clock_ahead_ends_where_the_cursor_is_set_back(sql_
     assert sql_stores.database is not None
     lease, store = sql_stores.lead(), SqlPruning(sql_stores.database)
     for cursor, pruned_until in ((lease.now, lease.now), (lease.now + HOUR, lease.now + 1)):
-        sql_stores.leader.make_runs(lease, MakeRuns((), cursor=lease.now + DAY))
+        sql_stores.leader.create_runs(lease, CreateRuns((), cursor=lease.now + DAY))
         store.begin(lease, lease.now + 1)
-        sql_stores.leader.make_runs(lease, MakeRuns((), cursor=cursor, set_back=True))
+        sql_stores.leader.create_runs(lease, CreateRuns((), cursor=cursor, set_back=True))
         assert store.last_sweep().pruned_until == pruned_until
 
 
@@ -158,7 +158,7 @@ def test_a_lease_that_is_over_plans_nothing(bed: StoreBed) -> None:
     run = occurrence(job, lease.now)
     successor = bed.take_over(lease)
     with pytest.raises(LeaseLost):
-        bed.leader.make_runs(lease, MakeRuns((run,), lease.now, planned=(("job", 1),)))
+        bed.leader.create_runs(lease, CreateRuns((run,), lease.now, planned=(("job", 1),)))
     with pytest.raises(LeaseLost):
         bed.leader.cursor(lease)
     assert bed.leader.read_runs([run.run_id]) == []
@@ -171,16 +171,19 @@ def test_a_run_whose_row_is_refused_keeps_no_other_out(bed: StoreBed) -> None:
     job = bed.planned_job(lease)
     runs = [occurrence(job, lease.now + n) for n in range(7)]
     bad = replace(runs[3], queue="\udc80")
-    batch = MakeRuns((*runs[:3], bad, *runs[4:]), lease.now)
-    assert bed.leader.make_runs(lease, batch) == (bad.run_id,)
+    batch = CreateRuns((*runs[:3], bad, *runs[4:]), lease.now)
+    assert bed.leader.create_runs(lease, batch) == (bad.run_id,)
     assert len(bed.leader.read_runs([run.run_id for run in runs])) == 6
 
 
 def test_gaps_do_not_disturb_what_is_made_with_them(bed: StoreBed) -> None:
     lease = bed.lead()
     job = bed.planned_job(lease)
-    gaps = (Gap("job", 0, 10, 3, "misfire"), Gap("job", 10, 20, 3, "misfire"))
-    assert bed.leader.make_runs(lease, MakeRuns((occurrence(job, lease.now),), lease.now, gaps=gaps)) == ()
+    missed_ranges = (MissedRange("job", 0, 10, 3, "misfire"), MissedRange("job", 10, 20, 3, "misfire"))
+    assert (
+        bed.leader.create_runs(lease, CreateRuns((occurrence(job, lease.now),), lease.now, missed_ranges=missed_ranges))
+        == ()
+    )
 
 
 def test_due_runs_come_queue_by_queue_most_urgent_first_up_to_the_limit_of_each(bed: StoreBed) -> None:
@@ -203,7 +206,7 @@ def test_due_runs_come_queue_by_queue_most_urgent_first_up_to_the_limit_of_each(
 
 def test_due_runs_are_scheduled_or_retrying(bed: StoreBed) -> None:
     lease = bed.lead()
-    out, retrying = bed.released(lease, one_off(lease.now), one_off(lease.now))
+    out, retrying = bed.dispatched(lease, one_off(lease.now), one_off(lease.now))
     again = Transition(retrying.run_id, 1, Event.FAIL, RunState.RETRYING, lease.now, due_at=lease.now)
     bed.leader.apply(lease, Apply((again,)))
     (run,) = bed.leader.due_runs(lease.now + 1, 10)
@@ -253,14 +256,14 @@ def test_a_walk_goes_on_though_the_place_where_it_stopped_is_no_more(bed: StoreB
     first, second = one_off(lease.now - 2, queue="a"), one_off(lease.now - 1, queue="b")
     bed.make(lease, first, second)
     page = bed.leader.overdue_runs(lease.now, 1, None)
-    bed.leader.move_runs(lease, [release(first)], lease.now)
+    bed.leader.dispatch_runs(lease, [release(first)], lease.now)
     assert [run.run_id for run in bed.leader.overdue_runs(lease.now, 1, page.after).runs] == [second.run_id]
 
 
 def test_active_runs_are_those_out_those_of_schedules_and_those_due_within_a_minute(bed: StoreBed) -> None:
     lease = bed.lead()
     job = bed.planned_job(lease)
-    pending, running, done = bed.released(lease, *(one_off(lease.now) for _ in range(3)))
+    pending, running, done = bed.dispatched(lease, *(one_off(lease.now) for _ in range(3)))
     planned, soon = bed.make(lease, occurrence(job, lease.now + DAY), one_off(lease.now + 30 * SECOND))
     bed.make(lease, one_off(lease.now + DAY), one_off(lease.now + 2 * MINUTE + 30 * SECOND))
     bed.leader.apply(
@@ -282,7 +285,7 @@ def test_active_runs_have_a_job_s_manual_run_that_waits_long_for_its_next_attemp
     lease = bed.lead()
     job = bed.planned_job(lease)
     manual = replace(occurrence(job, lease.now), run_id="job_manual-1", kind=RunKind.MANUAL)
-    bed.released(lease, manual)
+    bed.dispatched(lease, manual)
     again = Transition(manual.run_id, 1, Event.FAIL, RunState.RETRYING, lease.now, due_at=lease.now + HOUR)
     bed.leader.apply(lease, Apply((again,)))
     assert [run.run_id for run in bed.leader.active_runs()] == [manual.run_id]
@@ -290,7 +293,7 @@ def test_active_runs_have_a_job_s_manual_run_that_waits_long_for_its_next_attemp
 
 def test_read_runs_leaves_unknown_ids_out_and_brings_final_runs(bed: StoreBed) -> None:
     lease = bed.lead()
-    (run,) = bed.released(lease, one_off(lease.now))
+    (run,) = bed.dispatched(lease, one_off(lease.now))
     bed.leader.apply(lease, Apply((Transition(run.run_id, 1, Event.SUCCEED, RunState.COMPLETED, lease.now),)))
     (found,) = bed.leader.read_runs(["nobody", run.run_id])
     assert found.state is RunState.COMPLETED
@@ -299,7 +302,7 @@ def test_read_runs_leaves_unknown_ids_out_and_brings_final_runs(bed: StoreBed) -
 
 def test_cancel_requests_are_of_runs_that_are_out(bed: StoreBed) -> None:
     lease = bed.lead()
-    pending, running, wanted = bed.released(lease, *(one_off(lease.now) for _ in range(3)))
+    pending, running, wanted = bed.dispatched(lease, *(one_off(lease.now) for _ in range(3)))
     (waiting,) = bed.make(lease, one_off(lease.now))
     bed.leader.apply(lease, Apply((Transition(running.run_id, 1, Event.START, RunState.RUNNING, lease.now),)))
     for run in (pending, running, waiting):

@@ -8,8 +8,8 @@ from sqlalchemy import event, text
 
 from itinerary.protocol.instants import DAY, HOUR, MINUTE
 from scheduler_service.core.contract.pruning import Past
-from scheduler_service.core.leader.commands import Apply, MakeRuns, Retract, Transition
-from scheduler_service.core.model import Gap, Lease
+from scheduler_service.core.leader.commands import Apply, CreateRuns, Retract, Transition
+from scheduler_service.core.model import Lease, MissedRange
 from scheduler_service.core.run_state import ACTIVE, Event, RunState
 from scheduler_service.ports.history import Total
 from scheduler_service.ports.records import AuditFilter
@@ -95,22 +95,22 @@ def assert_hot_statements_use_their_indexes(bed: StoreBed, lease: Lease) -> None
     done = tuple(Transition(r.run_id, 1, Event.SUCCEED, RunState.COMPLETED, lease.now) for r in runs)
     again = tuple(Transition(r.run_id, 1, Event.FAIL, RunState.RETRYING, lease.now) for r in runs)
     (skipped,) = bed.make(lease, occurrence(job, lease.now + 1))
-    gap = Gap("job", lease.now + 1, lease.now + 2, 1, "overlap")
-    folding = Transition(skipped.run_id, 1, Event.SKIP, RunState.SKIPPED, lease.now, fold=gap)
+    missed_range = MissedRange("job", lease.now + 1, lease.now + 2, 1, "overlap")
+    coalescing = Transition(skipped.run_id, 1, Event.SKIP, RunState.SKIPPED, lease.now, coalesce=missed_range)
     place = bed.leader.overdue_runs(lease.now + 1, 3, None)
-    retracting = MakeRuns((), cursor=0, retracts=(Retract("job7", 2, lease.now),))
+    retracting = CreateRuns((), cursor=0, retracts=(Retract("job7", 2, lease.now),))
     expected: dict[str, tuple[Callable[[], object], str]] = {
         "due": (lambda: bed.leader.due_runs(lease.now + 1, 100), "ix_runs_standing"),
         "overdue": (lambda: bed.leader.overdue_runs(lease.now + 1, 3, None), "ix_runs_standing"),
         "and behind": (lambda: bed.leader.overdue_runs(lease.now + 1, 3, place.after), "ix_runs_standing"),
         "active": (lambda: bed.leader.active_runs(), "ix_runs_standing"),
-        "move": (lambda: bed.leader.move_runs(lease, [release(run) for run in runs], lease.now), "runs_run_id"),
+        "move": (lambda: bed.leader.dispatch_runs(lease, [release(run) for run in runs], lease.now), "runs_run_id"),
         "cancels": (lambda: bed.leader.cancel_requests(10, None), "ix_runs_"),
         "again": (lambda: bed.leader.apply(lease, Apply(again[:9])), "runs_run_id"),
         "done": (lambda: bed.leader.apply(lease, Apply(done)), "runs_run_id"),
-        "fold": (lambda: bed.leader.apply(lease, Apply((folding,))), "runs_run_id"),
+        "fold": (lambda: bed.leader.apply(lease, Apply((coalescing,))), "runs_run_id"),
         "read": (lambda: bed.leader.read_runs([run.run_id for run in runs]), "runs_run_id"),
-        "retract": (lambda: bed.leader.make_runs(lease, retracting), "ix_runs_standing"),
+        "retract": (lambda: bed.leader.create_runs(lease, retracting), "ix_runs_standing"),
         "newest": (lambda: bed.runs.list(RunFilter(), 50, None), "ix_runs_newest"),
         "of a job": (lambda: bed.runs.list(RunFilter(job_id="job7"), 50, None), "ix_runs_of_job"),
         "get": (lambda: bed.runs.get(runs[0].run_id), "runs_run_id"),
@@ -136,7 +136,7 @@ def test_what_is_out_is_found_without_history_however_much_it_is(own_stores: Sto
     asked: dict[str, Callable[[], object]] = {
         "active": lambda: own_stores.leader.active_runs(),
         "overdue": lambda: own_stores.leader.overdue_runs(now, 1_000, None),
-        "out": lambda: conditions.out(now, 1_000, None),
+        "out": lambda: conditions.in_flight(now, 1_000, None),
         "running": lambda: conditions.running(1_000, None),
         "counts": lambda: own_stores.history.active_counts(10_000),
     }
@@ -231,7 +231,7 @@ def test_growing_tables_are_asked_by_their_indexes(own_stores: StoreBed) -> None
     values = f"{_PAST[own_stores.kind]}, 'actor' || (n % 2), 'admin', 'enqueue_run'"
     _execute(own_stores, f"INSERT INTO audit_log (at, actor, role, action) SELECT {values} FROM {numbers}")
     row = f"'m' || n, 't', 'x', '', {_PAST[own_stores.kind]}, 1, NULL, {_PAST[own_stores.kind]}, 'sent'"
-    columns = "message_id, target, topic, body, made_at, attempts, next_at, ended_at, state"
+    columns = "message_id, target, topic, body, created_at, attempts, next_at, ended_at, state"
     _execute(own_stores, f"INSERT INTO deliveries ({columns}) SELECT {row} FROM {numbers}")
     _execute(own_stores, "ANALYZE")
     log, outbox = SqlAuditLog(own_stores.database), SqlOutbox(own_stores.database)
@@ -241,8 +241,8 @@ def test_growing_tables_are_asked_by_their_indexes(own_stores: StoreBed) -> None
         "ix_audit_log_action": lambda: log.list(AuditFilter(action="replace_job"), 50, None),
         " ix_audit_log_action": own_stores.leader.last_rebalance,
         "ix_deliveries_ended": lambda: outbox.tidy(DAY),
-        "ix_jobs_deleted": lambda: pruning.walk(Past.JOBS, now, None, 500),
-        "job_versions": lambda: pruning.walk(Past.JOB_VERSIONS, now, None, 500),
+        "ix_jobs_deleted": lambda: pruning.scan(Past.JOBS, now, None, 500),
+        "job_versions": lambda: pruning.scan(Past.JOB_VERSIONS, now, None, 500),
     }
     for index, call in asked.items():
         plan = plan_of(own_stores, call, "audit_log", "deliveries", "job_versions", "jobs")
@@ -276,7 +276,7 @@ def test_named_runs_are_looked_up_by_id_before_the_statistics_know_of_those_that
     fill(own_stores, finished=0, future=50_000, analyze=False)
     runs = own_stores.make(lease, *(one_off(lease.now) for _ in range(5)))
     asked = [release(run) for run in runs]
-    plan = plan_of(own_stores, lambda: own_stores.leader.move_runs(lease, asked, lease.now))
+    plan = plan_of(own_stores, lambda: own_stores.leader.dispatch_runs(lease, asked, lease.now))
     assert "ix_runs_standing" not in plan
     assert_never_scans(plan, "runs")
 
@@ -290,7 +290,7 @@ def test_a_batch_does_not_read_a_table_that_has_just_grown(postgres_url: str) ->
         asked = [release(run) for run in runs[:5]]
         ended = Apply(tuple(Transition(r.run_id, 1, Event.SUCCEED, RunState.COMPLETED, lease.now) for r in runs[:5]))
         for call in (
-            lambda: stores.leader.move_runs(lease, asked, lease.now),
+            lambda: stores.leader.dispatch_runs(lease, asked, lease.now),
             lambda: stores.leader.apply(lease, ended),
         ):
             assert_never_scans(plan_of(stores, call), "runs")
@@ -303,7 +303,7 @@ def test_a_release_and_a_start_write_nothing_into_the_indexes(postgres_url: str)
         lease = stores.lead()
         job = stores.planned_job(lease)
         runs = stores.make(lease, *(occurrence(job, lease.now - n) for n in range(300)))
-        stores.leader.move_runs(lease, [release(run) for run in runs], lease.now + 1)
+        stores.leader.dispatch_runs(lease, [release(run) for run in runs], lease.now + 1)
         started = tuple(Transition(r.run_id, 1, Event.START, RunState.RUNNING, lease.now) for r in runs)
         assert stores.leader.apply(lease, Apply(started)) == ()
         stores.database.engine.dispose()  # a connection that ends tells the statistics what it did

@@ -13,7 +13,7 @@ from itinerary.protocol.instants import DAY, HOUR, SECOND, Duration, Instant
 from scheduler_service.core.contract.pruning import Past, horizon, next_horizon
 from scheduler_service.core.explain.job import explain_occurrence
 from scheduler_service.core.invariants.check import violations
-from scheduler_service.core.leader.commands import MakeRuns
+from scheduler_service.core.leader.commands import CreateRuns
 from scheduler_service.core.model import Lease, NewRun, RunKind
 from scheduler_service.loops.pruner import sweep
 from scheduler_service.sql.database import Database
@@ -98,8 +98,8 @@ def test_gaps_terms_and_audit_rows_go_too_the_last_after_ninety_days(sql_stores:
     with database.write() as connection:
         for age in ages:
             at = lease.now - age * DAY
-            gap = {"job_id": "x", "start_at": at - DAY, "end_at": at, "count": 1, "reason": f"{age}"}
-            connection.execute(insert(gaps), gap)
+            missed_range = {"job_id": "x", "start_at": at - DAY, "end_at": at, "count": 1, "reason": f"{age}"}
+            connection.execute(insert(gaps), missed_range)
         for age in reversed(ages):
             at = lease.now - age * DAY
             said = {"at": at, "actor": "ann", "role": "admin", "action": "x", "subject": f"{age}"}
@@ -185,7 +185,7 @@ def test_what_is_not_planned_yet_holds_back_the_horizon(sql_stores: StoreBed) ->
     assert (needs.cursor, needs.unplanned_since) == (lease.now, None)
     changed, _ = sql_stores.jobs.replace(replace(job, title="another"), None)
     assert store.needs().unplanned_since == changed.effective_from
-    sql_stores.leader.make_runs(lease, MakeRuns((), lease.now, planned=(("job", changed.version),)))
+    sql_stores.leader.create_runs(lease, CreateRuns((), lease.now, planned=(("job", changed.version),)))
     assert store.needs().unplanned_since is None
 
 
@@ -193,7 +193,7 @@ def test_a_year_that_the_only_clock_jumps_ahead_costs_a_day_of_the_oldest_histor
     lease, database = sql_stores.lead(), database_of(sql_stores)
     store, jumped = SqlPruning(database), lease.now + 365 * DAY
     ids = keep(database, *(old_run(lease.now - 20 * DAY + n * HOUR) for n in (0, 23, 47, 60, 300)))
-    sql_stores.leader.make_runs(lease, MakeRuns((), jumped))
+    sql_stores.leader.create_runs(lease, CreateRuns((), jumped))
     for left in (3, 2, 1, 1):
         before = next_horizon(replace(store.needs(), now=jumped), jumped, KEPT)
         assert before is not None
@@ -208,9 +208,9 @@ def test_the_invariants_do_not_call_lost_what_was_pruned(sql_stores: StoreBed) -
     lease, database = sql_stores.lead(), database_of(sql_stores)
     sql_stores.planned_job(lease, schedule={"kind": "interval", "every": "1h"})
     with database.write() as connection:
-        made_at = database_instant(database, lease.now - 40 * DAY)
+        created_at = database_instant(database, lease.now - 40 * DAY)
         for table in ("jobs", "job_versions"):
-            connection.execute(text(f"UPDATE {table} SET effective_from = {made_at}, created_at = {made_at}"))
+            connection.execute(text(f"UPDATE {table} SET effective_from = {created_at}, created_at = {created_at}"))
     hours = range((lease.now - 40 * DAY) // HOUR * HOUR + HOUR, lease.now, HOUR)
     keep(
         database,
@@ -248,8 +248,8 @@ def test_each_step_is_a_short_walk_through_an_index_among_many_runs(postgres_sto
     store = SqlPruning(database)
     said: list[tuple[str, Any]] = []
     with listening(database, lambda _connection, _cursor, words, values, *_: said.append((words, values))):
-        first = store.walk(Past.RUNS, before, None, 1_000)
-        second = store.walk(Past.RUNS, before, first.last, 1_000)
+        first = store.scan(Past.RUNS, before, None, 1_000)
+        second = store.scan(Past.RUNS, before, first.last, 1_000)
         assert len(first.may_go) == len(second.may_go) == 1_000
         with database.write() as connection:
             # The statistics do not know of it: the planner thinks that hardly any run is so old.
@@ -308,7 +308,7 @@ def edited(bed: StoreBed, lease: Lease, job_id: str, edits: int, *, planned: boo
     for number in range(edits):
         bed.jobs.replace(replace(a_job(job_id), title=f"edit {number}"), None)
     if planned:
-        bed.leader.make_runs(lease, MakeRuns((), lease.now, planned=((job_id, edits + 1),)))
+        bed.leader.create_runs(lease, CreateRuns((), lease.now, planned=((job_id, edits + 1),)))
 
 
 def test_versions_that_hold_for_nothing_kept_go_and_what_is_kept_is_explained_by_its_own(sql_stores: StoreBed) -> None:
@@ -324,7 +324,7 @@ def test_versions_that_hold_for_nothing_kept_go_and_what_is_kept_is_explained_by
     assert swept(sql_stores, lease, lease.now) == {}, "doing it again changes nothing"
     assert [history.versions[-1].version for history in sql_stores.leader.job_histories(None)] == [5, 3]
     facts = SqlEvidence(database).of_occurrence("often", old + DAY)
-    assert "before version 2 was pruned" in explain_occurrence("often", old + DAY, facts).because[0].words
+    assert "before version 2 was pruned" in explain_occurrence("often", old + DAY, facts).because[0].message
 
 
 def test_a_deleted_job_goes_when_nothing_of_it_is_kept_and_may_come_back_as_new(sql_stores: StoreBed) -> None:
@@ -333,7 +333,7 @@ def test_a_deleted_job_goes_when_nothing_of_it_is_kept_and_may_come_back_as_new(
     for job_id in ("gone", "with-a-run", "with-a-gap", "back", "young"):
         edited(sql_stores, lease, job_id, 1)
         sql_stores.jobs.delete(job_id, None)
-        sql_stores.leader.make_runs(lease, MakeRuns((), lease.now, planned=((job_id, 3),)))
+        sql_stores.leader.create_runs(lease, CreateRuns((), lease.now, planned=((job_id, 3),)))
         if job_id != "young":
             aged(sql_stores, job_id, {1: old, 2: old + HOUR, 3: old + 2 * HOUR})
     sql_stores.jobs.create(a_job("back"))

@@ -13,8 +13,8 @@ from itinerary.protocol.instants import DAY
 from scheduler_service.core.contract.job_json import definition_of
 from scheduler_service.core.contract.job_plan import JobSet
 from scheduler_service.core.contract.run_requests import again
-from scheduler_service.core.leader.commands import Apply, LateReport, MakeRuns, RecordStatistics, Transition
-from scheduler_service.core.model import Gap, Job, Overlap
+from scheduler_service.core.leader.commands import Apply, CreateRuns, LateReport, RecordStatistics, Transition
+from scheduler_service.core.model import Job, MissedRange, Overlap
 from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.sql.job_sets import SqlJobSets
 from scheduler_service.sql.tables import gaps, job_versions, jobs, run_attempts, runs, scheduler_statistics
@@ -31,7 +31,7 @@ def rows(bed: StoreBed, *columns: Any) -> list[tuple[Any, ...]]:
 
 def test_late_reports_are_counted_and_the_last_one_is_kept_on_its_attempt(sql_stores: StoreBed) -> None:
     lease = sql_stores.lead()
-    retrying, done = sql_stores.released(lease, one_off(lease.now), one_off(lease.now))
+    retrying, done = sql_stores.dispatched(lease, one_off(lease.now), one_off(lease.now))
     again = Transition(retrying.run_id, 1, Event.FAIL, RunState.RETRYING, lease.now, reason="first", error={})
     over = Transition(done.run_id, 1, Event.SUCCEED, RunState.COMPLETED, lease.now, worker="w@h")
     sql_stores.leader.apply(lease, Apply((again, over)))
@@ -54,12 +54,13 @@ def test_late_reports_are_counted_and_the_last_one_is_kept_on_its_attempt(sql_st
 def test_a_gap_that_goes_on_where_one_of_the_same_reason_ended_makes_that_one_longer(sql_stores: StoreBed) -> None:
     lease = sql_stores.lead()
     found = [
-        Gap("a", 0, 10, 3, "misfire"), Gap("a", 10, 20, 4, "misfire"), Gap("a", 20, 30, 1, "paused"),
-        Gap("b", 30, 40, 1, "paused"), Gap("a", 50, 60, 1, "paused"),
+        MissedRange("a", 0, 10, 3, "misfire"), MissedRange("a", 10, 20, 4, "misfire"),
+        MissedRange("a", 20, 30, 1, "paused"),
+        MissedRange("b", 30, 40, 1, "paused"), MissedRange("a", 50, 60, 1, "paused"),
     ]  # fmt: skip
-    for gap in found:
+    for missed_range in found:
         for _ in range(2):  # a reply may have been lost: the same once more changes nothing
-            sql_stores.leader.make_runs(lease, MakeRuns((), cursor=0, gaps=(gap,)))
+            sql_stores.leader.create_runs(lease, CreateRuns((), cursor=0, missed_ranges=(missed_range,)))
     kept = gaps.c
     assert rows(sql_stores, kept.job_id, kept.start_at, kept.end_at, kept["count"], kept.reason) == [
         ("a", 0, 20, 7, "misfire"), ("a", 20, 30, 1, "paused"), ("a", 50, 60, 1, "paused"), ("b", 30, 40, 1, "paused"),
@@ -70,7 +71,7 @@ def test_an_occurrence_that_cannot_be_made_is_a_gap_with_its_reason(sql_stores: 
     lease = sql_stores.lead()
     job = sql_stores.planned_job(lease)
     bad = replace(occurrence(job, lease.now), queue="\udc80")
-    sql_stores.leader.make_runs(lease, MakeRuns((bad,), cursor=lease.now))
+    sql_stores.leader.create_runs(lease, CreateRuns((bad,), cursor=lease.now))
     ((job_id, start, end, count, reason),) = rows(
         sql_stores, gaps.c.job_id, gaps.c.start_at, gaps.c.end_at, gaps.c["count"], gaps.c.reason
     )

@@ -165,7 +165,7 @@ def test_a_waiting_run_is_cancelled_at_once_and_never_released(bed: StoreBed, st
     if state == "scheduled":
         bed.make(lease, run)
     else:
-        bed.released(lease, run)
+        bed.dispatched(lease, run)
         again = Transition(run.run_id, 1, Event.FAIL, RunState.RETRYING, lease.now, due_at=lease.now)
         bed.leader.apply(lease, Apply((again,)))
         attempt = 2
@@ -173,12 +173,12 @@ def test_a_waiting_run_is_cancelled_at_once_and_never_released(bed: StoreBed, st
     assert cancelled.state is RunState.CANCELLED
     assert cancelled.finished_at == cancelled.cancel_requested_at is not None
     assert cancelled.reason == "cancelled on request, before it was released"
-    assert bed.leader.move_runs(lease, [release(run, attempt)], lease.now).refused == (run.run_id,)
+    assert bed.leader.dispatch_runs(lease, [release(run, attempt)], lease.now).refused == (run.run_id,)
 
 
 def test_the_cancel_of_a_run_that_is_out_is_noted_once(bed: StoreBed) -> None:
     lease = bed.lead()
-    pending, running = bed.released(lease, one_off(lease.now), one_off(lease.now))
+    pending, running = bed.dispatched(lease, one_off(lease.now), one_off(lease.now))
     bed.leader.apply(lease, Apply((Transition(running.run_id, 1, Event.START, RunState.RUNNING, lease.now),)))
     for run, state in ((pending, RunState.PENDING), (running, RunState.RUNNING)):
         noted = bed.runs.request_cancel(run.run_id)
@@ -189,7 +189,7 @@ def test_the_cancel_of_a_run_that_is_out_is_noted_once(bed: StoreBed) -> None:
 
 def test_the_cancel_of_a_final_run_changes_nothing(bed: StoreBed) -> None:
     lease = bed.lead()
-    (run,) = bed.released(lease, one_off(lease.now))
+    (run,) = bed.dispatched(lease, one_off(lease.now))
     bed.leader.apply(lease, Apply((Transition(run.run_id, 1, Event.SUCCEED, RunState.COMPLETED, lease.now),)))
     before = bed.runs.get(run.run_id)
     assert bed.runs.request_cancel(run.run_id) == before
@@ -209,11 +209,13 @@ def test_a_cancel_beside_a_release_is_either_in_time_or_noted(bed: StoreBed) -> 
     with ThreadPoolExecutor(1) as pool:
         cancelling = pool.submit(cancel_all)
         together.wait(10)
-        released = {
-            moved.run_id for run in runs for moved in bed.leader.move_runs(lease, [release(run)], lease.now).released
+        dispatched = {
+            moved.run_id
+            for run in runs
+            for moved in bed.leader.dispatch_runs(lease, [release(run)], lease.now).dispatched
         }
         cancelling.result(20)
     for run in runs:
         kept = bed.runs.get(run.run_id)
         assert kept.cancel_requested_at is not None
-        assert kept.state is (RunState.PENDING if run.run_id in released else RunState.CANCELLED)
+        assert kept.state is (RunState.PENDING if run.run_id in dispatched else RunState.CANCELLED)

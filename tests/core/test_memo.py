@@ -12,7 +12,7 @@ from scheduler_service.core.schedules.spec_reading import month_start
 
 def test_jobs_that_say_the_same_share_their_schedule_and_policies() -> None:
     body = {"task": "t", "schedule": {"kind": "cron", "expr": "0 2 * * *"}, "retry": {"max_attempts": 3}}
-    (one, _), (two, _) = (read_job({**body, "job_id": name}, made_at=0) for name in ("one", "two"))
+    (one, _), (two, _) = (read_job({**body, "job_id": name}, created_at=0) for name in ("one", "two"))
     assert one.schedule_spec is two.schedule_spec
     assert one.schedule is two.schedule
     assert one.retry is two.retry
@@ -20,7 +20,7 @@ def test_jobs_that_say_the_same_share_their_schedule_and_policies() -> None:
 
 def test_a_hashed_line_is_each_job_s_own() -> None:
     body = {"task": "t", "schedule": {"kind": "cron", "expr": "H H * * *"}}
-    (one, _), (two, _) = (read_job({**body, "job_id": name}, made_at=0) for name in ("one", "two"))
+    (one, _), (two, _) = (read_job({**body, "job_id": name}, created_at=0) for name in ("one", "two"))
     assert one.schedule_spec != two.schedule_spec
 
 
@@ -49,7 +49,7 @@ def test_what_is_refused_is_refused_each_time_it_is_said() -> None:
 @pytest.mark.parametrize("bad", [{"args": 0}, {"args": ""}, {"kwargs": []}, {"kwargs": False}])
 def test_what_is_empty_but_no_argument_is_refused(bad: dict[str, object]) -> None:
     with pytest.raises(BadValues, match=next(iter(bad))):
-        read_job({"job_id": "a", "task": "t", "schedule": {"kind": "cron", "expr": "0 2 * * *"}, **bad}, made_at=0)
+        read_job({"job_id": "a", "task": "t", "schedule": {"kind": "cron", "expr": "0 2 * * *"}, **bad}, created_at=0)
 
 
 @pytest.mark.parametrize("text", ["a\x00", "\ud800", "x\udfff"])
@@ -57,8 +57,8 @@ def test_text_that_no_database_can_keep_is_refused(text: str) -> None:
     body = {"job_id": "a", "task": "t", "schedule": {"kind": "cron", "expr": "0 2 * * *"}}
     for field, value in (("title", text), ("description", text), ("tags", [text])):
         with pytest.raises(BadValues, match=field):
-            read_job({**body, field: value}, made_at=0)
-    assert read_job({**body, "title": "\ud7ff\ue000\U0001f600"}, made_at=0)[0].title == "\ud7ff\ue000\U0001f600"
+            read_job({**body, field: value}, created_at=0)
+    assert read_job({**body, "title": "\ud7ff\ue000\U0001f600"}, created_at=0)[0].title == "\ud7ff\ue000\U0001f600"
 
 
 @pytest.mark.parametrize(

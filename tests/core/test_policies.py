@@ -105,8 +105,8 @@ def test_overlap_decides_by_what_is_live_and_what_waits(policy: str, live: int, 
 def test_what_was_asked_for_to_go_behind_others_is_late_only_once_it_is_released(
     overlap: Overlap | None, state: RunState, since: int | None
 ) -> None:
-    released_at = NOW + MINUTE if state is RunState.PENDING else None
-    run = running(1, most=2)._replace(state=state, overlap=overlap, due_at=NOW, pending_at=released_at)
+    dispatched_at = NOW + MINUTE if state is RunState.PENDING else None
+    run = running(1, most=2)._replace(state=state, overlap=overlap, due_at=NOW, pending_at=dispatched_at)
     assert could_go_since(run) == since
 
 

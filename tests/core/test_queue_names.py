@@ -15,6 +15,6 @@ def test_a_queue_that_is_gone_leaves_no_counter_behind() -> None:
     world.state.started_seq["default"] = 7
     world.advance(20 * SECOND)
     assert world.run(run_id).state is RunState.COMPLETED
-    assert "default" not in world.state.moving_in
+    assert "default" not in world.state.dispatching_in
     assert "default" not in world.state.runs.pending
     assert "default" not in world.state.started_seq

@@ -3,7 +3,7 @@
 import pytest
 
 from itinerary.protocol.errors import IllegalTransition
-from scheduler_service.core.run_state import ACTIVE, FINAL, MOVES, Event, RunState, can_move, next_state
+from scheduler_service.core.run_state import ACTIVE, FINAL, TRANSITIONS, Event, RunState, is_allowed, next_state
 
 
 def test_every_state_is_either_final_or_active() -> None:
@@ -13,7 +13,7 @@ def test_every_state_is_either_final_or_active() -> None:
 
 @pytest.mark.parametrize("event", list(Event))
 def test_no_event_moves_a_final_run(event: Event) -> None:
-    assert not MOVES[event].sources & FINAL
+    assert not TRANSITIONS[event].sources & FINAL
     with pytest.raises(IllegalTransition):
         next_state("r", RunState.COMPLETED, event)
 
@@ -47,6 +47,6 @@ def test_each_row_of_the_table_leads_where_it_says(state: str, event: str, left:
 
 
 def test_a_pending_run_cannot_be_lost_since_nobody_has_it() -> None:
-    assert not can_move(RunState.PENDING, Event.LOSE)
+    assert not is_allowed(RunState.PENDING, Event.LOSE)
     with pytest.raises(IllegalTransition, match="lose"):
         next_state("r", RunState.PENDING, Event.LOSE)

@@ -11,11 +11,11 @@ from typing import Any, get_args
 import pytest
 
 from scheduler_service.core.balancing.balancer import Balancer
-from scheduler_service.core.balancing.placements import BalancerEffect
-from scheduler_service.core.leader.commands import BrokerEffect, BuildIndex, Effect, ReadInboxAnew, StoreEffect
+from scheduler_service.core.balancing.placements import BalancerCommand
+from scheduler_service.core.leader.commands import BrokerCommand, BuildIndex, Command, RereadInbox, StoreCommand
 from scheduler_service.core.leader.results import Feedback
 from scheduler_service.loops.broker_thread import BrokerThread
-from scheduler_service.loops.store_writer import Move, StoreSyncer
+from scheduler_service.loops.store_writer import DispatchCommand, StoreWriter
 from scheduler_service.ports.stores import LeaderStore
 from tests.mutants.listed import mutants
 from tests.support.processes import REPOSITORY
@@ -136,17 +136,17 @@ COMMANDS = {
     command.strip("`"): (thread, ticked(result)) for command, _, thread, _, result in rows("Commands of the leader")
 }
 THREADS = {
-    "run-mover": names_of(Move),
-    "run-syncer": names_of(StoreEffect) - names_of(Move),
-    "dispatcher": names_of(BrokerEffect),
-    "balancer": names_of(BalancerEffect),
+    "run-mover": names_of(DispatchCommand),
+    "run-syncer": names_of(StoreCommand) - names_of(DispatchCommand),
+    "dispatcher": names_of(BrokerCommand),
+    "balancer": names_of(BalancerCommand),
     "index-builder": names_of(BuildIndex),
-    "inbox-reader": names_of(ReadInboxAnew),
+    "inbox-reader": names_of(RereadInbox),
 }
 
 
 def test_every_command_of_the_leader_stands_in_the_table_with_its_thread() -> None:
-    assert set(COMMANDS) == names_of(Effect)
+    assert set(COMMANDS) == names_of(Command)
     assert {thread: {name for name, (of, _) in COMMANDS.items() if of == thread} for thread in THREADS} == THREADS
     loops = "".join(path.read_text("utf-8") for path in (REPOSITORY / "scheduler_service" / "loops").glob("*.py"))
     assert {thread for thread in THREADS if f'"{thread}"' not in loops} == set()
@@ -165,7 +165,7 @@ def results(owner: type) -> dict[str, set[str]]:
                 own = methods.get(node.func.attr)
                 if own is not None and not any(isinstance(part, ast.Match) for part in ast.walk(own)):
                     yield from told(own.body)
-                asked = getattr(LeaderStore, node.func.attr, None) if owner is StoreSyncer else None
+                asked = getattr(LeaderStore, node.func.attr, None) if owner is StoreWriter else None
                 if asked is not None:
                     yield from FEEDBACK & set(re.findall(r"\w+", str(inspect.signature(asked).return_annotation)))
 
@@ -178,8 +178,8 @@ def results(owner: type) -> dict[str, set[str]]:
 
 def test_every_command_of_the_leader_stands_in_the_table_with_what_comes_of_it() -> None:
     assert all(told <= FEEDBACK for _, told in COMMANDS.values())
-    code = results(StoreSyncer) | results(BrokerThread) | results(Balancer)
-    table = {name: told for name, (_, told) in COMMANDS.items() if name not in names_of(BuildIndex | ReadInboxAnew)}
+    code = results(StoreWriter) | results(BrokerThread) | results(Balancer)
+    table = {name: told for name, (_, told) in COMMANDS.items() if name not in names_of(BuildIndex | RereadInbox)}
     assert {name: code[name] for name in table} == table
 
 

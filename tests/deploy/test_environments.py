@@ -118,10 +118,10 @@ def test_an_installer_that_says_nothing_is_seen_to_go_on(
 
     def words(*of: object) -> str:
         told.set()
-        return str(installed_words(*of))
+        return str(installed_text(*of))
 
-    installed_words = made.module.installed_words
-    monkeypatch.setattr(made.module, "installed_words", words)
+    installed_text = made.module.installed_text
+    monkeypatch.setattr(made.module, "installed_text", words)
     gate = made.root / "gate"
     silent = "import os, sys, time\nprint('Collecting left-pad', flush=True); print('Installing collected'"
     silent += ", flush=True)\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)"

@@ -44,7 +44,7 @@ def running(bed: FaultBed) -> Iterator[tuple[str, Path]]:
     bed.started(run_id)
     yield run_id, gate
     gate.touch()
-    bed.settle()
+    bed.reconcile()
     assert set(bed.endings()) == {("completed", 1)}, bed.endings()
 
 

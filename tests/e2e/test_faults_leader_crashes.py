@@ -63,7 +63,7 @@ def test_a_leader_killed_at_this_point_loses_and_doubles_nothing(
     if point in SENT_TWICE:
         rescuer.child.wait_for_line("runs republished", 20)
         os.killpg(worker.pid, signal.SIGCONT)
-    bed.settle()
+    bed.reconcile()
     assert set(bed.endings()) == {("completed", 1)}, bed.endings()
 
 

@@ -28,7 +28,7 @@ def bed(
 def all_well(bed: FaultBed) -> Iterator[None]:
     """After the test: everything ran once, and no term had two leaders."""
     yield
-    bed.settle()
+    bed.reconcile()
     assert set(bed.endings()) == {("completed", 1)}, bed.endings()
     assert max(terms_led(bed).values()) == 1, bed.outputs
 
@@ -41,7 +41,7 @@ def terms_led(bed: FaultBed) -> Counter[str]:
     return Counter(found[1] for line in lines if (found := re.search(r"\bleading term=(\d+)", line)))
 
 
-def released_after(leader: LeaderProcess, words: str) -> int:
+def dispatched_after(leader: LeaderProcess, words: str) -> int:
     """How often it said so after its last `took over`, seen from the end."""
     lines = [line for line in leader.child.lines if words in line or "at the point" in line]
     return len(lines) - 1 - next(n for n, line in enumerate(lines) if "at the point" in line)
@@ -54,10 +54,10 @@ def test_a_leader_frozen_inside_a_transaction_blocks_no_takeover_and_its_commit_
     bed.enqueue(4)
     zombie.at_the_point()
     standby.wait_leading()
-    bed.settle()
+    bed.reconcile()
     zombie.child.signal(signal.SIGCONT)
     zombie.child.wait_for_line("left the lead", 20)
-    assert released_after(zombie, "runs released") == 0, zombie.child.output
+    assert dispatched_after(zombie, "runs released") == 0, zombie.child.output
 
 
 def test_a_leader_frozen_before_it_publishes_publishes_nothing_when_it_resumes(bed: FaultBed) -> None:
@@ -83,7 +83,7 @@ def test_what_a_frozen_leader_had_half_sent_and_sends_on_when_it_resumes_starts_
     bed.enqueue(6)
     zombie.at_the_point()
     standby.wait_leading()
-    bed.settle()
+    bed.reconcile()
     zombie.child.signal(signal.SIGCONT)
     zombie.child.wait_for_line("left the lead", 20)
 

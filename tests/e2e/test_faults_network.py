@@ -58,7 +58,7 @@ def passed(seconds: float) -> None:
 
 
 def all_ended_at_once(bed: FaultBed) -> None:
-    bed.settle()
+    bed.reconcile()
     assert set(bed.endings()) == {("completed", 1)}, bed.endings()
 
 
@@ -72,11 +72,11 @@ def test_a_leader_cut_off_from_the_database_alone_stops_and_a_standby_that_sees_
     bed.enqueue(5)
     standby.wait_leading()
     cut_off.child.wait_for_line("stepped down", 15)
-    released = cut_off.said("runs released")
-    bed.settle()
+    dispatched = cut_off.said("runs released")
+    bed.reconcile()
     database_proxy.become("reset")
     passed(1)
-    assert cut_off.said("runs released") == released
+    assert cut_off.said("runs released") == dispatched
     bed.stop_others(standby)
     all_ended_at_once(bed)
 

@@ -32,7 +32,7 @@ def running(bed: FaultBed) -> Iterator[tuple[str, Path]]:
     bed.started(run_id)
     yield run_id, gate
     gate.touch()
-    bed.settle()
+    bed.reconcile()
     run = bed.run(run_id)
     assert (run.state, run.attempt) == ("completed", 1), bed.outputs
     assert set(bed.endings()) == {("completed", 1)}, bed.endings()
@@ -139,4 +139,4 @@ def test_a_redis_that_may_evict_is_reported_by_the_leader(bed: FaultBed) -> None
         bed.stop_others(leader)
         leader.child.wait_for_line("set maxmemory-policy noeviction", 20)
         client.config_set("maxmemory-policy", "noeviction")
-    bed.settle()
+    bed.reconcile()

@@ -36,5 +36,5 @@ def test_a_leader_on_sqlite_killed_at_this_point_loses_and_doubles_nothing(bed: 
     doomed.at_the_point()
     assert doomed.child.wait(5) == -signal.SIGKILL
     standby.wait_leading()
-    bed.settle()
+    bed.reconcile()
     assert set(bed.endings()) == {("completed", 1)}, bed.endings()

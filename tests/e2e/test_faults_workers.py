@@ -87,7 +87,7 @@ def told(bed: FaultBed) -> Story:
     os.killpg(frozen.pid, signal.SIGCONT)
     os.kill(unlimited.pid, signal.SIGCONT)
     bed.wait_state(ids["poison"], "failed")
-    bed.settle()
+    bed.reconcile()
     runs = {name: bed.run(run_id) for name, run_id in ids.items()}
     for name in ("frozen", "unlimited"):
         wait_until(lambda: bed.late_reports(ids[name]), 20, lambda: f"its late report{bed.outputs}")  # noqa: B023

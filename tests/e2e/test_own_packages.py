@@ -11,7 +11,7 @@ from scheduler_service.core.leader.messages import Succeeded
 from scheduler_service.runtime.run_file import REDIS_FILE
 from tests.support.processes import REPOSITORY, Child, project_env, wait_until
 from tests.support.running import Running
-from tests.support.worker_process import Bench, released
+from tests.support.worker_process import Bench, dispatched
 
 pytestmark = [pytest.mark.slow, pytest.mark.e2e]
 
@@ -102,5 +102,5 @@ def test_celerys_own_command_runs_an_app_that_has_a_package_workers(folder: Path
     command = [str(home / "bin" / "python"), "-m", "celery", "-A", "shop", "worker", "-Q", "default", "-c", "1"]
     env = project_env(PYTHONPATH="", ITINERARY_REDIS_URL=redis_url)
     with Bench(redis_url, folder) as bench, Child(command, env=env, cwd=folder) as worker:
-        bench.publish(released("one", "shop.total", [1, 2, 4]))
+        bench.publish(dispatched("one", "shop.total", [1, 2, 4]))
         assert bench.report_of("one", Succeeded, timeout=40).result == 7, worker.output

@@ -84,8 +84,8 @@ def test_at_the_stop_a_task_gets_its_time_and_nothing_new_is_dispatched(tmp_path
         assert states[slow] == "completed"
         assert set(states.values()) <= {"completed", "scheduled"}, states
         told = running.output.index("told that the stop is near")
-        released = running.output.rindex("runs released")
-        assert released < told, running.output
+        dispatched = running.output.rindex("runs released")
+        assert dispatched < told, running.output
 
 
 def test_jobs_survive_a_clean_stop_and_no_process_is_left(tmp_path: Path) -> None:

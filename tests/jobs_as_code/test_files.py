@@ -30,7 +30,7 @@ FIRST_TIMES = {
 
 
 def definition(body: dict[str, Any]) -> dict[str, Any]:
-    return definition_of(read_job(body, made_at=MIDNIGHT)[0])
+    return definition_of(read_job(body, created_at=MIDNIGHT)[0])
 
 
 @pytest.mark.parametrize("name", ["seed.toml", "seed.yaml", "seed.py"])
@@ -38,7 +38,7 @@ def test_the_seeds_five_jobs_run_when_it_says_they_do_in_every_format(name: str)
     found = read_place(str(HERE / name))
     assert found.source == "seed"
     for body in found.jobs:
-        job, _ = read_job(body, made_at=MIDNIGHT)
+        job, _ = read_job(body, created_at=MIDNIGHT)
         times = [(at - MIDNIGHT) // MINUTE for at in occurrences(job.schedule, MIDNIGHT, MIDNIGHT + DAY)]
         expected = FIRST_TIMES[job.job_id]
         assert [f"{minute // 60:02d}:{minute % 60:02d}" for minute in times[: len(expected)]] == expected

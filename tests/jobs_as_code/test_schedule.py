@@ -102,5 +102,5 @@ def test_a_line_with_seconds_has_the_fold_that_it_has_everywhere() -> None:
     schedule = Schedule()
     schedule.cron("by-code", task="t", expr="30 2 * * * 15")
     schedule.cron("as-said", task="t", expr="30 2 * * * 15", dst_fold="last")
-    folds = [definition_of(read_job(body, made_at=0)[0])["schedule"]["dst_fold"] for body in schedule.bodies]
+    folds = [definition_of(read_job(body, created_at=0)[0])["schedule"]["dst_fold"] for body in schedule.bodies]
     assert folds == ["both", "last"]

@@ -10,10 +10,10 @@ from itinerary.protocol.errors import BrokerUnavailable, LeaseLost
 from itinerary.protocol.instants import SECOND
 from scheduler_service.core.leader.commands import ForgetAttempts, Publish
 from scheduler_service.core.leader.results import Published, PublishUncertain
-from scheduler_service.core.model import Lease, ReleasedRun
+from scheduler_service.core.model import DispatchedRun, Lease
 from scheduler_service.loops import broker_thread
 from scheduler_service.loops.broker_thread import BrokerThread
-from scheduler_service.loops.lease_renewer import LeaseKeeper
+from scheduler_service.loops.lease_renewer import LeaseRenewer
 from scheduler_service.loops.mailbox import Mailbox, monotonic
 from scheduler_service.metrics.leader import PrometheusMeter
 from tests.support.fake_store import FakeStore
@@ -23,7 +23,7 @@ FORGET = ForgetAttempts((("old", 1),))
 
 
 def publish(run_id: str) -> Publish:
-    return Publish((ReleasedRun(run_id, 1, 1, 1, None, "pkg.task", [], {}, "default", 5, 0, 0, None),))
+    return Publish((DispatchedRun(run_id, 1, 1, 1, None, "pkg.task", [], {}, "default", 5, 0, 0, None),))
 
 
 class _Redis:
@@ -35,7 +35,7 @@ class _Redis:
         self.dispatcher.publish = self._publish  # type: ignore[method-assign]
         self.claims.forget = self._forget  # type: ignore[method-assign]
 
-    def _publish(self, runs: Sequence[ReleasedRun]) -> None:
+    def _publish(self, runs: Sequence[DispatchedRun]) -> None:
         self.asked.put(runs[0].run_id)
 
     def _forget(self, task_ids: Sequence[str]) -> None:
@@ -52,9 +52,9 @@ def redis() -> _Redis:
 
 @pytest.fixture
 def broker(redis: _Redis) -> BrokerThread:
-    keeper = LeaseKeeper(FakeStore(lambda: 1).leases, Lease(0, 1, "a", 1), monotonic(), 60 * SECOND, lambda: None)
+    renewer = LeaseRenewer(FakeStore(lambda: 1).leases, Lease(0, 1, "a", 1), monotonic(), 60 * SECOND, lambda: None)
     return BrokerThread(
-        redis.dispatcher, redis.claims, FakeInbox(), PrometheusMeter(), keeper, Mailbox(), threading.Event(), print
+        redis.dispatcher, redis.claims, FakeInbox(), PrometheusMeter(), renewer, Mailbox(), threading.Event(), print
     )  # fmt: skip
 
 
@@ -79,11 +79,11 @@ class Led:
     def __init__(self, redis: _Redis) -> None:
         self.now, self.mailbox = 0, Mailbox()
         lease = Lease(0, 1, "a", 1)
-        keeper = LeaseKeeper(
+        renewer = LeaseRenewer(
             FakeStore(lambda: 1).leases, lease, 0, 5 * SECOND, lambda: None, clock=lambda: self.now
         )  # fmt: skip
         self.thread = BrokerThread(
-            redis.dispatcher, redis.claims, FakeInbox(), PrometheusMeter(), keeper, self.mailbox, threading.Event(),
+            redis.dispatcher, redis.claims, FakeInbox(), PrometheusMeter(), renewer, self.mailbox, threading.Event(),
             print,
         )  # fmt: skip
 
@@ -91,7 +91,7 @@ class Led:
 def test_nothing_more_is_published_or_tidied_up_once_the_lease_is_not_trusted(redis: _Redis) -> None:
     led = Led(redis)
 
-    def lapses_meanwhile(runs: Sequence[ReleasedRun]) -> None:
+    def lapses_meanwhile(runs: Sequence[DispatchedRun]) -> None:
         redis._publish(runs)
         led.now = 4 * SECOND
 

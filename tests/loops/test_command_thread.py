@@ -7,16 +7,18 @@ from collections.abc import Iterator
 import pytest
 
 from scheduler_service.loops import command_thread
-from scheduler_service.loops.command_thread import EffectThread
+from scheduler_service.loops.command_thread import CommandThread
 
 
 class Lane:
-    """An EffectThread over words, of which those that end in `?` may wait; `batches` is what was carried out."""
+    """An CommandThread over words, of which those that end in `?` may wait; `batches` is what was carried out."""
 
     def __init__(self) -> None:
         self.batches: queue.SimpleQueue[list[str]] = queue.SimpleQueue()
         self.crashed = threading.Event()
-        self.thread = EffectThread("lane", self._carry_out, self._crash, lambda batch: all(w[-1] == "?" for w in batch))
+        self.thread = CommandThread(
+            "lane", self._carry_out, self._crash, lambda batch: all(w[-1] == "?" for w in batch)
+        )
 
     def _carry_out(self, batch: list[str]) -> None:
         if "break" in batch:

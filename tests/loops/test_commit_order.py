@@ -7,26 +7,26 @@ import pytest
 from scheduler_service.core.balancing.placements import PlaceJobs
 from scheduler_service.core.leader.commands import (
     Apply,
-    MakeRuns,
-    MoveRuns,
+    CreateRuns,
+    Dispatch,
+    DispatchRuns,
     PublishedMark,
     ReadRuns,
     RecordStatistics,
-    Release,
-    Republish,
+    Redispatch,
     Retract,
-    StoreEffect,
+    StoreCommand,
     Transition,
 )
-from scheduler_service.core.model import Gap, NewRun, RunKind
+from scheduler_service.core.model import MissedRange, NewRun, RunKind
 from scheduler_service.core.run_state import Event, RunState
-from scheduler_service.loops.commit_order import MoveOrder
+from scheduler_service.loops.commit_order import CommitOrder
 
-MOVE = MoveRuns((Release("b", 1, 7), Release("a", 1, 8), Release("job_c", 1, 9)))
+MOVE = DispatchRuns((Dispatch("b", 1, 7), Dispatch("a", 1, 8), Dispatch("job_c", 1, 9)))
 
 
-def made(*run_ids: str) -> MakeRuns:
-    return MakeRuns(tuple(NewRun(run_id, RunKind.OCCURRENCE, "pkg.task", 1, 1, "job", 1) for run_id in run_ids), 9)
+def made(*run_ids: str) -> CreateRuns:
+    return CreateRuns(tuple(NewRun(run_id, RunKind.OCCURRENCE, "pkg.task", 1, 1, "job", 1) for run_id in run_ids), 9)
 
 
 def ended(*run_ids: str) -> Apply:
@@ -44,10 +44,10 @@ CONCERNS = [
     Apply((), published=(PublishedMark("a", 1, 5),)),
     given_up("job_x", Event.MISS, RunState.MISSED),
     given_up("job_x", Event.SKIP, RunState.SKIPPED),
-    MakeRuns((), cursor=9, gaps=(Gap("job", 1, 2, 1, "misfire"),)),
-    MakeRuns((), cursor=9, planned=(("job", 2),)),
-    MakeRuns((), cursor=9, retracts=(Retract("job", 2, 5),)),
-    MakeRuns((), cursor=9, set_back=True),
+    CreateRuns((), cursor=9, missed_ranges=(MissedRange("job", 1, 2, 1, "misfire"),)),
+    CreateRuns((), cursor=9, planned=(("job", 2),)),
+    CreateRuns((), cursor=9, retracts=(Retract("job", 2, 5),)),
+    CreateRuns((), cursor=9, set_back=True),
     PlaceJobs((), 5),
 ]
 DOES_NOT = [
@@ -60,36 +60,36 @@ DOES_NOT = [
 ]
 
 
-@pytest.mark.parametrize("effect", CONCERNS)
-def test_a_move_comes_after_what_concerns_it_and_not_after_what_came_later(effect: StoreEffect) -> None:
-    order = MoveOrder()
-    for one in (*DOES_NOT, effect, *DOES_NOT):
-        order.hand(one, done=0)
+@pytest.mark.parametrize("command", CONCERNS)
+def test_a_move_comes_after_what_concerns_it_and_not_after_what_came_later(command: StoreCommand) -> None:
+    order = CommitOrder()
+    for one in (*DOES_NOT, command, *DOES_NOT):
+        order.take(one, done=0)
     assert order.before(MOVE, 0) == len(DOES_NOT) + 1
-    assert order.before(Republish(MOVE.releases, "lost"), 0) == len(DOES_NOT) + 1
+    assert order.before(Redispatch(MOVE.dispatches, "lost"), 0) == len(DOES_NOT) + 1
 
 
-@pytest.mark.parametrize("effect", DOES_NOT)
-def test_a_move_goes_ahead_of_what_does_not_concern_it(effect: StoreEffect) -> None:
-    order = MoveOrder()
-    order.hand(effect, done=0)
+@pytest.mark.parametrize("command", DOES_NOT)
+def test_a_move_goes_ahead_of_what_does_not_concern_it(command: StoreCommand) -> None:
+    order = CommitOrder()
+    order.take(command, done=0)
     assert order.before(MOVE, 0) == 0
 
 
 def test_a_move_comes_after_the_last_part_of_what_was_made_with_its_run() -> None:
-    order = MoveOrder()
+    order = CommitOrder()
     for part in (replace(made("a"), cursor=None), replace(made("x"), cursor=None), made("y"), made("z")):
-        order.hand(part, done=0)
+        order.take(part, done=0)
     assert order.before(MOVE, 0) == 3
 
 
 def test_the_last_that_names_a_run_counts_and_what_is_done_is_forgotten() -> None:
-    order = MoveOrder()
-    order.hand(made("a"), done=0)
-    order.hand(ended("a"), done=0)
+    order = CommitOrder()
+    order.take(made("a"), done=0)
+    order.take(ended("a"), done=0)
     assert order.before(MOVE, 0) == 2
-    order.hand(ended("x"), done=1)
+    order.take(ended("x"), done=1)
     assert order.before(MOVE, 0) == 2
-    order.hand(ended("x"), done=3)
+    order.take(ended("x"), done=3)
     assert order.before(MOVE, 0) == 0
     assert order._named == {"x": 4}

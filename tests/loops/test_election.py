@@ -55,7 +55,7 @@ def test_planned_occurrences_are_released_at_their_time(database_url: str, redis
     with LeaderThread(database_url, redis_url) as one:
         wait_until(lambda: leads(one), 20, "a leader")
         body = {"job_id": "a", "task": "demo.task", "schedule": {"kind": "interval", "every": "1s"}, "overlap": "allow"}
-        one.jobs.create(read_job(body, made_at=time.time_ns() // 1000)[0])
+        one.jobs.create(read_job(body, created_at=time.time_ns() // 1000)[0])
 
         def pending() -> list[object]:
             return one.runs.list(RunFilter(job_id="a", states=(RunState.PENDING,)), 100, None).items

@@ -42,7 +42,7 @@ class Reading:
         for name in names:
             self.inbox.send("cancel_run", AT, {"run_id": name})
 
-    def heard(self, number: int) -> list[tuple[str, bool, bool]]:
+    def reported(self, number: int) -> list[tuple[str, bool, bool]]:
         """The next so many messages: their names, whether the reader began anew, whether they may be old."""
         found: list[tuple[str, bool, bool]] = []
         enough = threading.Event()
@@ -50,7 +50,7 @@ class Reading:
             for read in self.mailbox.drain(5 * SECOND) or [enough.set()]:
                 if isinstance(read, InboxRead):
                     names = [message.run_id for message in read.messages if isinstance(message, CancelRun)]
-                    found += [(name, read.anew, read.again) for name in names]
+                    found += [(name, read.restarted, read.again) for name in names]
         return found
 
 
@@ -64,30 +64,30 @@ def reading() -> Iterator[Reading]:
 
 def test_what_is_read_again_is_marked_as_such_and_what_is_new_is_not(reading: Reading) -> None:
     reading.send("a", "b")
-    assert [name for name, _, _ in reading.heard(2)] == ["a", "b"]
-    reading.reader.begin_anew()
+    assert [name for name, _, _ in reading.reported(2)] == ["a", "b"]
+    reading.reader.reread()
     reading.send("c")
-    heard = reading.heard(3)
+    heard = reading.reported(3)
     while len({name for name, _, _ in heard}) < 3 or not any(anew for _, anew, _ in heard):
-        heard += reading.heard(1)
+        heard += reading.reported(1)
     assert [(name, again) for name, _, again in heard if name in "ab"] == [("a", True), ("b", True)]
 
 
 def test_a_stream_that_began_anew_is_read_though_its_entries_have_lower_numbers(reading: Reading) -> None:
     reading.send("a", "b", "c")
-    reading.heard(3)
+    reading.reported(3)
     reading.inbox.wipe()
     reading.send("d")
-    reading.reader.begin_anew()
-    assert [(name, anew) for name, anew, _ in reading.heard(1)] == [("d", True)]
+    reading.reader.reread()
+    assert [(name, anew) for name, anew, _ in reading.reported(1)] == [("d", True)]
 
 
 def test_beginning_anew_is_told_though_nothing_is_there(reading: Reading) -> None:
-    reading.reader.begin_anew()
+    reading.reader.reread()
     while True:
         reads = [read for read in reading.mailbox.drain(5 * SECOND) if isinstance(read, InboxRead)]
         assert reads, "nothing was told"
-        if reads[-1].anew:
+        if reads[-1].restarted:
             assert (reads[-1].messages, reads[-1].position) == ((), "0-0")
             return
 
@@ -170,4 +170,4 @@ def test_what_is_confirmed_was_told_before(reading: Reading) -> None:
     reading.send("a")
     reading.now += SECOND
     listens(reading, 0, 1)
-    assert [name for name, _, _ in reading.heard(1)] == ["a"]
+    assert [name for name, _, _ in reading.reported(1)] == ["a"]

@@ -14,10 +14,10 @@ TAKES = 0.1
 
 
 class Unplanned:
-    """A store in which one job is always unplanned, and in which a look takes its time; `looks` tells of each."""
+    """A store in which one job is always unplanned, and in which a look takes its time; `polls` tells of each."""
 
     def __init__(self) -> None:
-        self.looks: list[tuple[float, float]] = []
+        self.polls: list[tuple[float, float]] = []
 
     def unplanned_jobs(self, _: int) -> list[str]:
         return ["a"]
@@ -25,7 +25,7 @@ class Unplanned:
     def histories_of(self, _: object, __: object) -> list[JobHistory]:
         began = time.monotonic()
         threading.Event().wait(TAKES)
-        self.looks.append((began, time.monotonic()))
+        self.polls.append((began, time.monotonic()))
         return []
 
 
@@ -40,12 +40,12 @@ def test_told_again_and_again_it_rests_longer_than_it_looks() -> None:
     watcher = watching(store, mailbox)
 
     def told() -> bool:
-        watcher.look_now()
-        return len(store.looks) >= 3
+        watcher.poll_now()
+        return len(store.polls) >= 3
 
     wait_until(told, 10, "three looks")
     watcher.stop(10)
-    rests = [begins - ended for (_, ended), (begins, _) in zip(store.looks, store.looks[1:], strict=False)]
+    rests = [begins - ended for (_, ended), (begins, _) in zip(store.polls, store.polls[1:], strict=False)]
     assert min(rests) > 2 * TAKES
     assert JobsRead(()) in mailbox.drain(0)
 
@@ -53,8 +53,8 @@ def test_told_again_and_again_it_rests_longer_than_it_looks() -> None:
 def test_a_rest_is_cut_short_when_it_is_told_to_stop() -> None:
     store = Unplanned()
     watcher = watching(store, Mailbox())
-    watcher.look_now()
-    wait_until(lambda: store.looks, 10, "a look")
+    watcher.poll_now()
+    wait_until(lambda: store.polls, 10, "a look")
     began = time.monotonic()
     watcher.stop(10)
     assert time.monotonic() - began < 3 * TAKES

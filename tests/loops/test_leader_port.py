@@ -10,7 +10,7 @@ import pytest
 
 from itinerary.protocol.errors import ItineraryError
 from itinerary.protocol.instants import MINUTE, SECOND
-from scheduler_service.observability.leader_port import SILENT_FOR, leader_port
+from scheduler_service.observability.leader_port import STALLED_AFTER, leader_port
 from tests.support.command_line import Itinerary
 from tests.support.leading import LeaderThread
 from tests.support.processes import Child, free_port, project_env, wait_until
@@ -32,7 +32,7 @@ def test_a_leader_that_makes_progress_is_well_and_one_that_stands_still_is_not()
     silence = [SECOND]
     with leader_port("127.0.0.1", 0, lambda: silence[0], lambda: "a_figure 1\n") as port:
         assert ask(port, "/healthz")[0] == 200
-        silence[0] = SILENT_FOR + SECOND
+        silence[0] = STALLED_AFTER + SECOND
         status, _, text = ask(port, "/healthz")
         assert (status, json.loads(text)) == (503, {"status": "stands still", "silent_seconds": 61.0})
 
@@ -58,23 +58,23 @@ def test_a_leader_and_a_standby_both_show_progress(sqlite_url: str, redis_url: s
     with LeaderThread(sqlite_url, redis_url) as one, LeaderThread(sqlite_url, redis_url, holder="two") as two:
         wait_until(lambda: "scheduler_is_leader 1.0" in one.meter.exposition() + two.meter.exposition(), 10, "a leader")
         for contender in (one, two):
-            silent = contender.leader.silent_for()
-            wait_until(lambda c=contender, s=silent: c.leader.silent_for() < s, 10, "another sign")
-            assert contender.leader.silent_for() < 5 * SECOND
+            silent = contender.leader.stalled_for()
+            wait_until(lambda c=contender, s=silent: c.leader.stalled_for() < s, 10, "another sign")
+            assert contender.leader.stalled_for() < 5 * SECOND
 
 
 @pytest.mark.redis
 @pytest.mark.slow
 def test_a_takeover_may_read_for_minutes_and_is_no_standing_still(sqlite_url: str, redis_url: str) -> None:
     with LeaderThread(sqlite_url, redis_url) as one:
-        wait_until(lambda: one.leader._keeper is not None, 10, "a term")
-        keeper = one.leader._keeper
-        assert keeper is not None
-        wait_until(lambda: keeper.passed_at, 10, "its first pass")
+        wait_until(lambda: one.leader._renewer is not None, 10, "a term")
+        renewer = one.leader._renewer
+        assert renewer is not None
+        wait_until(lambda: renewer.passed_at, 10, "its first pass")
         one.leader._asked_at -= 9 * MINUTE
-        assert one.leader.silent_for() < 5 * SECOND
-        keeper._passed_at = None  # as before the first pass
-        assert one.leader.silent_for() < MINUTE
+        assert one.leader.stalled_for() < 5 * SECOND
+        renewer._passed_at = None  # as before the first pass
+        assert one.leader.stalled_for() < MINUTE
 
 
 @pytest.mark.redis
@@ -104,7 +104,7 @@ def test_the_lag_of_the_inbox_grows_while_redis_is_away(sqlite_url: str, redis_s
         def leads() -> bool:
             return "scheduler_is_leader 1.0" in one.meter.exposition()
 
-        wait_until(lambda: leads() and one.leader.silent_for() < SECOND and lag() == 0, 10, "the end of the inbox")
+        wait_until(lambda: leads() and one.leader.stalled_for() < SECOND and lag() == 0, 10, "the end of the inbox")
         redis_server.kill()
         wait_until(lambda: lag() >= 2, 15, lambda: f"the lag to grow; it is {lag()}")
         redis_server.start()

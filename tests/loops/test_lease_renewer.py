@@ -7,7 +7,7 @@ import pytest
 from itinerary.protocol.errors import LeaseLost
 from itinerary.protocol.instants import HOUR, MILLISECOND, SECOND, Duration, Instant
 from scheduler_service.core.model import Lease
-from scheduler_service.loops.lease_renewer import LeaseKeeper
+from scheduler_service.loops.lease_renewer import LeaseRenewer
 from tests.support.fake_store import FakeStore
 
 TTL = 5 * SECOND
@@ -22,7 +22,7 @@ class Clocks:
         leases = FakeStore(lambda: self.true).leases
         lease = leases.acquire(0, "one", TTL)
         assert lease is not None
-        self.keeper = LeaseKeeper(leases, lease, self.host(), TTL, lambda: None, clock=self.host)
+        self.renewer = LeaseRenewer(leases, lease, self.host(), TTL, lambda: None, clock=self.host)
 
     def host(self) -> Duration:
         since = self.true - self._began
@@ -30,19 +30,19 @@ class Clocks:
 
     @property
     def ahead(self) -> Duration:
-        return self.keeper.now() - self.true
+        return self.renewer.now() - self.true
 
 
 @pytest.mark.parametrize("faster", [-500, 0, 500])
 def test_a_host_whose_clock_runs_too_fast_or_too_slow_makes_no_run_early_or_late(faster: int) -> None:
     clocks = Clocks(faster)
-    before = clocks.keeper.now()
+    before = clocks.renewer.now()
     for _ in range(8 * 3600):
         clocks.true += SECOND
-        assert clocks.keeper.now() >= before
-        before = clocks.keeper.now()
-        clocks.keeper.confirm()
-        assert clocks.keeper.now() >= before
+        assert clocks.renewer.now() >= before
+        before = clocks.renewer.now()
+        clocks.renewer.confirm()
+        assert clocks.renewer.now() >= before
     assert abs(clocks.ahead) < 5 * MILLISECOND
 
 
@@ -68,39 +68,39 @@ class TakenLeases:
     def resign(self, lease: Lease) -> None: ...
 
 
-def slow_keeper() -> tuple[SlowLeases, LeaseKeeper]:
+def slow_renewer() -> tuple[SlowLeases, LeaseRenewer]:
     leases = SlowLeases()
     lease = Lease(0, 1, "one", 1)
-    return leases, LeaseKeeper(leases, lease, leases.host, TTL, lambda: None, clock=lambda: leases.host)  # type: ignore[arg-type]
+    return leases, LeaseRenewer(leases, lease, leases.host, TTL, lambda: None, clock=lambda: leases.host)  # type: ignore[arg-type]
 
 
 def test_trust_ends_a_margin_before_the_lease_does() -> None:
-    leases, keeper = slow_keeper()
+    leases, renewer = slow_renewer()
     leases.host += 4 * SECOND - 1
-    assert keeper.trusted()
+    assert renewer.trusted()
     leases.host += 1
-    assert not keeper.trusted()
+    assert not renewer.trusted()
 
 
 def test_trust_counts_from_before_the_question_not_from_its_answer() -> None:
-    leases, keeper = slow_keeper()
+    leases, renewer = slow_renewer()
     asked_at = leases.host
-    keeper.confirm()
+    renewer.confirm()
     assert leases.host == asked_at + 2 * SECOND
     leases.host = asked_at + 4 * SECOND - 1
-    assert keeper.trusted()
+    assert renewer.trusted()
     leases.host = asked_at + 4 * SECOND
-    assert not keeper.trusted()
+    assert not renewer.trusted()
 
 
 def test_a_lease_that_is_lost_is_not_trusted_however_young_its_confirmation() -> None:
     told = threading.Event()
-    keeper = LeaseKeeper(TakenLeases(), Lease(0, 1, "one", 1), 0, SECOND // 10, told.set, clock=lambda: 0)  # type: ignore[arg-type]
-    assert keeper.trusted()
-    keeper.start()
+    renewer = LeaseRenewer(TakenLeases(), Lease(0, 1, "one", 1), 0, SECOND // 10, told.set, clock=lambda: 0)  # type: ignore[arg-type]
+    assert renewer.trusted()
+    renewer.start()
     assert told.wait(10)
-    assert not keeper.trusted()
-    keeper.stop(resign=False)
+    assert not renewer.trusted()
+    renewer.stop(resign=False)
 
 
 class KeptLeases:
@@ -108,33 +108,33 @@ class KeptLeases:
 
     def __init__(self) -> None:
         self.trusted_while_resigning: bool | None = None
-        self.keeper: LeaseKeeper | None = None
+        self.renewer: LeaseRenewer | None = None
 
     def renew(self, lease: Lease, ttl: Duration) -> Lease:
         return lease
 
     def resign(self, lease: Lease) -> None:
-        assert self.keeper is not None
-        self.trusted_while_resigning = self.keeper.trusted()
+        assert self.renewer is not None
+        self.trusted_while_resigning = self.renewer.trusted()
 
 
 def test_a_leader_whose_writer_makes_no_progress_for_a_minute_loses_its_lease() -> None:
     told = threading.Event()
-    keeper = LeaseKeeper(KeptLeases(), Lease(0, 1, "one", 1), 0, SECOND // 10, told.set, clock=lambda: 0)  # type: ignore[arg-type]
+    renewer = LeaseRenewer(KeptLeases(), Lease(0, 1, "one", 1), 0, SECOND // 10, told.set, clock=lambda: 0)  # type: ignore[arg-type]
     stuck = [59 * SECOND]
-    keeper.watch_writer(lambda: stuck[0])
-    keeper.start()
+    renewer.watch_writer(lambda: stuck[0])
+    renewer.start()
     assert not told.wait(0.2)
     stuck[0] = 61 * SECOND
     assert told.wait(10)
-    assert not keeper.trusted()
-    keeper.stop(resign=False)
+    assert not renewer.trusted()
+    renewer.stop(resign=False)
 
 
 def test_nobody_acts_by_a_lease_from_when_it_is_resigned() -> None:
     leases = KeptLeases()
-    keeper = leases.keeper = LeaseKeeper(leases, Lease(0, 1, "one", 1), 0, TTL, lambda: None, clock=lambda: 0)  # type: ignore[arg-type]
-    assert keeper.trusted()
-    keeper.stop(resign=True)
+    renewer = leases.renewer = LeaseRenewer(leases, Lease(0, 1, "one", 1), 0, TTL, lambda: None, clock=lambda: 0)  # type: ignore[arg-type]
+    assert renewer.trusted()
+    renewer.stop(resign=True)
     assert leases.trusted_while_resigning is False
-    assert not keeper.trusted()
+    assert not renewer.trusted()

@@ -19,8 +19,8 @@ from scheduler_service.core.notifications.notices import Notice
 from scheduler_service.core.notifications.topics import TOPICS, Topic
 from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.loops import notifier
-from scheduler_service.loops.delivery_worker import Courier
-from scheduler_service.loops.notifier import LeadersNotifier, Rules, Watchman
+from scheduler_service.loops.delivery_worker import DeliveryWorker
+from scheduler_service.loops.notifier import AbsenceMonitor, LeadersNotifier, Rules
 from scheduler_service.metrics.notices import NoticeMetrics
 from scheduler_service.notify import webhook
 from scheduler_service.notify.webhook import Webhook
@@ -44,7 +44,7 @@ class Process:
 
     database: Database
     outbox: Any
-    courier: Courier
+    delivery_worker: DeliveryWorker
     leases: SqlLeaseStore
     registry: CollectorRegistry
 
@@ -77,8 +77,8 @@ def process(url: str, *receivers: WebhookReceiver) -> Iterator[Process]:
     numbers = count(1)
     name = id(database)
     outbox = SqlOutbox(database)
-    courier = Courier(outbox, targets, NoticeMetrics(registry), HOUR, lambda: f"{name}-{next(numbers)}")
-    yield Process(database, outbox, courier, SqlLeaseStore(database), registry)
+    delivery_worker = DeliveryWorker(outbox, targets, NoticeMetrics(registry), HOUR, lambda: f"{name}-{next(numbers)}")
+    yield Process(database, outbox, delivery_worker, SqlLeaseStore(database), registry)
     database.close()
 
 
@@ -89,13 +89,13 @@ def test_a_receiver_that_fails_and_hangs_gets_the_same_message_until_it_takes_it
     with WebhookReceiver(500, "hang", 503, 200) as receiver, process(database_url, receiver) as mine:
         mine.tell()
         for number in range(1, 6):
-            mine.courier.round()
+            mine.delivery_worker.round()
             mine.due_now()
             assert len(receiver.posts) == min(number, 4)
         assert [post.status for post in receiver.posts] == [500, 0, 503, 200]
         assert len({(post.message_id, post.raw) for post in receiver.posts}) == 1
         assert all(map(is_signed, receiver.posts))
-        mine.courier.tidy()
+        mine.delivery_worker.tidy()
         assert mine.figure('scheduler_notifications_total{outcome="failed"}') == 3
         assert mine.figure('scheduler_notifications_total{outcome="sent"}') == 1
         assert mine.figure("scheduler_notifications_waiting") == 0
@@ -105,21 +105,21 @@ def test_a_try_that_failed_is_not_repeated_before_its_time(sqlite_url: str) -> N
     with WebhookReceiver(500) as receiver, process(sqlite_url, receiver) as mine:
         mine.tell()
         for _ in range(3):
-            mine.courier.round()
+            mine.delivery_worker.round()
         assert len(receiver.posts) == 1
 
 
 def test_one_who_is_gone_keeps_nobody_else_waiting_and_is_given_up(sqlite_url: str) -> None:
     with WebhookReceiver(410) as gone, WebhookReceiver() as well, process(sqlite_url, gone, well) as mine:
         mine.tell()
-        mine.courier.round()
-        mine.courier.tidy()
+        mine.delivery_worker.round()
+        mine.delivery_worker.tidy()
         assert (len(gone.posts), len(well.posts)) == (1, 1)
         assert mine.figure("scheduler_notifications_dead") == 1
         last = mine.outbox.backlog().last_dead
         assert last.startswith("127.0.0.1#")
         assert "answered 410" in last
-        mine.courier.round()
+        mine.delivery_worker.round()
         assert len(gone.posts) == 1
 
 
@@ -134,12 +134,12 @@ class Broken:
 
 def test_a_target_that_raises_anything_else_has_failed_and_keeps_nobody_waiting(sqlite_url: str) -> None:
     with WebhookReceiver() as receiver, process(sqlite_url, receiver) as mine:
-        courier = replace(mine.courier, targets=[Broken(), *mine.courier.targets])
+        delivery_worker = replace(mine.delivery_worker, targets=[Broken(), *mine.delivery_worker.targets])
         mine.tell()
-        courier.round()
+        delivery_worker.round()
         assert len(receiver.posts) == 1
         assert mine.outbox.backlog() == Backlog(1, 0, last_failed="a: UnicodeEncodeError")
-        assert courier.outbox.claim(["a"], MINUTE) is None
+        assert delivery_worker.outbox.claim(["a"], MINUTE) is None
 
 
 def test_who_dies_between_sending_and_noting_it_sends_the_same_id_again(
@@ -154,30 +154,30 @@ def test_who_dies_between_sending_and_noting_it_sends_the_same_id_again(
         with monkeypatch.context() as patch:
             patch.setattr(SqlOutbox, "sent", lambda *_: (_ for _ in ()).throw(StoreUnavailable("we die here")))
             with pytest.raises(StoreUnavailable):
-                mine.courier.round()
-        next_.courier.round()
+                mine.delivery_worker.round()
+        next_.delivery_worker.round()
         assert len(receiver.posts) == 1
         next_.due_now()  # the claim is over
-        next_.courier.round()
+        next_.delivery_worker.round()
         assert len(receiver.posts) == 2
         assert len({post.message_id for post in receiver.posts}) == 1
         next_.due_now()
-        next_.courier.round()
+        next_.delivery_worker.round()
         assert len(receiver.posts) == 2
 
 
 def test_nobody_leads_is_told_once_by_however_many_processes_see_it(database_url: str) -> None:
     with WebhookReceiver() as receiver, ExitStack() as stack:
         processes = [stack.enter_context(process(database_url, receiver)) for _ in range(2)]
-        watchmen = [Watchman(one.leases, one.courier, RULES) for one in processes]
+        watchmen = [AbsenceMonitor(one.leases, one.delivery_worker, RULES) for one in processes]
         together = threading.Barrier(2)
 
-        def watch(watchman: Watchman) -> None:
+        def watch(absence_monitor: AbsenceMonitor) -> None:
             together.wait(10)
             for _ in range(3):
-                watchman.round(None)
+                absence_monitor.round(None)
 
-        threads = [threading.Thread(target=watch, args=(watchman,)) for watchman in watchmen]
+        threads = [threading.Thread(target=watch, args=(absence_monitor,)) for absence_monitor in watchmen]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -187,30 +187,30 @@ def test_nobody_leads_is_told_once_by_however_many_processes_see_it(database_url
 
 def test_a_watchman_delivers_only_while_nobody_leads_and_tells_again_only_after_somebody_led(sqlite_url: str) -> None:
     with WebhookReceiver() as receiver, process(sqlite_url, receiver) as mine:
-        watchman = Watchman(mine.leases, mine.courier, RULES)
+        absence_monitor = AbsenceMonitor(mine.leases, mine.delivery_worker, RULES)
         lease = mine.leases.acquire(0, "leader", MINUTE)
         assert lease is not None
         mine.tell("something else")
-        watchman.round(mine.leases.peek(0))
+        absence_monitor.round(mine.leases.peek(0))
         assert receiver.posts == []
         mine.leases.resign(lease)
         for _ in range(2):
-            watchman.round(mine.leases.peek(0))
+            absence_monitor.round(mine.leases.peek(0))
         (post,) = receiver.posts
         assert {item.get("term") for item in post.body["data"]["items"]} == {None, 1}
         assert mine.leases.acquire(0, "another", MINUTE) is not None
-        watchman.round(mine.leases.peek(0))
+        absence_monitor.round(mine.leases.peek(0))
         mine.quiet_is_over()
-        Watchman(mine.leases, mine.courier, RULES).round(None)
+        AbsenceMonitor(mine.leases, mine.delivery_worker, RULES).round(None)
         assert len(receiver.posts) == 2
 
 
 def test_a_short_absence_is_not_told(sqlite_url: str) -> None:
     with WebhookReceiver() as receiver, process(sqlite_url, receiver) as mine:
         rules = Rules(TOPICS, MINUTE, HOUR, absent_after=HOUR)
-        watchman = Watchman(mine.leases, mine.courier, rules)
+        absence_monitor = AbsenceMonitor(mine.leases, mine.delivery_worker, rules)
         for _ in range(2):
-            watchman.round(None)
+            absence_monitor.round(None)
         assert receiver.posts == []
 
 
@@ -223,17 +223,17 @@ def test_a_leader_tells_of_late_and_overlong_runs_and_of_jobs_that_ended_and_ano
         bed.jobs.create(a_job("over", end_at="2026-01-01T00:00:00Z"))
         bed.jobs.create(a_job("goes.on"))
         bed.make(lease, occurrence(job, lease.now - 2 * MINUTE), one_off(lease.now - SECOND))
-        (running,) = bed.released(lease, one_off(lease.now - 2 * HOUR, timeout=SECOND))
+        (running,) = bed.dispatched(lease, one_off(lease.now - 2 * HOUR, timeout=SECOND))
         start = Transition(running.run_id, 1, Event.START, RunState.RUNNING, lease.now - HOUR)
         bed.leader.apply(lease, Apply((start,)))
-        parts = (mine.leases, mine.courier, RULES, SqlConditions(mine.database))
+        parts = (mine.leases, mine.delivery_worker, RULES, SqlConditions(mine.database))
         LeadersNotifier(*parts, "another").round(mine.leases.peek(0))
         assert receiver.posts == []
         leaders = LeadersNotifier(*parts, "me")
         for _ in range(2):
             leaders.round(mine.leases.peek(0))
         mine.due_now()
-        mine.courier.meter.backlogged(Backlog(3, 2, "x: y"))
+        mine.delivery_worker.meter.backlogged(Backlog(3, 2, "x: y"))
         LeadersNotifier(*parts, "another").round(mine.leases.peek(0))
         assert mine.figure("scheduler_notifications_dead") == 0
         told = {post.body["type"]: [item["job_id"] or item["task"] for item in post.body["data"]["items"]]
@@ -246,7 +246,7 @@ def test_a_flood_of_late_runs_of_one_job_hides_no_other_and_what_is_not_seen_yet
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notifier, "_RUNS_A_PAGE", 2)
-    monkeypatch.setattr(notifier, "_PAGES_A_LOOK", 2)
+    monkeypatch.setattr(notifier, "_PAGES_A_POLL", 2)
     with process(sqlite_url) as mine, sql_bed(sqlite_url) as bed:
         lease = bed.lead("me")
 
@@ -255,9 +255,9 @@ def test_a_flood_of_late_runs_of_one_job_hides_no_other_and_what_is_not_seen_yet
 
         flood = [run("flood", 60, priority=0) for _ in range(9)]
         bed.make(lease, *flood, run("waits", 2, queue="z"))
-        bed.released(lease, run("sent", 2))
-        parts = (mine.leases, mine.courier, RULES, SqlConditions(mine.database))
-        walk = LeadersNotifier(*parts, "me")._looks[Topic.RUN_LATE]
+        bed.dispatched(lease, run("sent", 2))
+        parts = (mine.leases, mine.delivery_worker, RULES, SqlConditions(mine.database))
+        walk = LeadersNotifier(*parts, "me")._polls[Topic.RUN_LATE]
 
         def look() -> set[str]:
             walk(lease.now)
@@ -285,7 +285,7 @@ def test_a_look_that_fails_keeps_neither_another_nor_a_delivery_waiting(
         bed.jobs.create(a_job("over", end_at="2026-01-01T00:00:00Z"))
         monkeypatch.setattr(SqlConditions, "waiting", lambda *_: 1 / 0)
         monkeypatch.setattr(SqlConditions, "running", lambda *_: 1 / 0)
-        leaders = LeadersNotifier(mine.leases, mine.courier, RULES, SqlConditions(mine.database), "me")
+        leaders = LeadersNotifier(mine.leases, mine.delivery_worker, RULES, SqlConditions(mine.database), "me")
         mine.tell()
         leaders.round(mine.leases.peek(0))
         assert [post.body["type"] for post in receiver.posts] == ["leader.absent"]
@@ -297,7 +297,7 @@ def test_a_round_that_fails_is_logged_and_the_next_one_comes(sqlite_url: str, mo
     monkeypatch.setattr(notifier, "_AFTER_AN_ERROR", 0.01)
     monkeypatch.setattr(notifier, "_EVERY_SECONDS", 0.01)
     with WebhookReceiver() as receiver, process(sqlite_url, receiver) as mine:
-        watchman = Watchman(mine.leases, mine.courier, RULES)
+        absence_monitor = AbsenceMonitor(mine.leases, mine.delivery_worker, RULES)
         broken = iter([RuntimeError("a bug"), StoreUnavailable("away")])
         peek = mine.leases.peek
 
@@ -307,19 +307,19 @@ def test_a_round_that_fails_is_logged_and_the_next_one_comes(sqlite_url: str, mo
             return peek(shard)
 
         monkeypatch.setattr(mine.leases, "peek", failing)
-        watchman.start()
+        absence_monitor.start()
         wait_until(lambda: receiver.taken, 10, "a message after two failed rounds")
-        watchman.stop(5)
+        absence_monitor.stop(5)
 
 
 def test_what_was_committed_before_a_kill_is_told_by_the_next_process(database_url: str) -> None:
     with sql_bed(database_url) as bed:
         assert bed.database is not None
         lease = bed.lead()
-        (run,) = bed.released(lease, one_off(lease.now))
+        (run,) = bed.dispatched(lease, one_off(lease.now))
         failure = Transition(run.run_id, 1, Event.FAIL, RunState.FAILED, lease.now, reason="it failed")
         SqlLeaderStore(bed.database, TOPICS).apply(lease, Apply((failure,)))
     with WebhookReceiver() as receiver, process(database_url, receiver) as following:
-        following.courier.round()
+        following.delivery_worker.round()
         (post,) = receiver.posts
         assert post.body["data"]["items"][0]["run_id"] == run.run_id

@@ -11,10 +11,10 @@ from structlog.testing import capture_logs
 
 from itinerary.protocol.identity import adhoc_run_id
 from itinerary.protocol.instants import DAY, SECOND, Instant
-from scheduler_service.core.leader.commands import MakeRuns
+from scheduler_service.core.leader.commands import CreateRuns
 from scheduler_service.core.model import NewRun, RunKind
 from scheduler_service.core.run_state import RunState
-from scheduler_service.loops.lease_renewer import LeaseKeeper
+from scheduler_service.loops.lease_renewer import LeaseRenewer
 from scheduler_service.loops.pruner import Pruner, Retention
 from scheduler_service.metrics.leader import PrometheusMeter
 from scheduler_service.sql.database import Database, host_now
@@ -57,13 +57,13 @@ def test_a_record_that_is_young_again_since_the_clock_went_back_ends_no_leadersh
     with sql_bed(sqlite_url) as bed, closing(Database(sqlite_url, clock=ahead)) as database, capture_logs() as said:
         lease, crashes = bed.lead(), list[BaseException]()
         keep(database, old_run(lease.now - 21 * DAY))
-        bed.leader.make_runs(lease, MakeRuns((), ahead()))
+        bed.leader.create_runs(lease, CreateRuns((), ahead()))
         with database.write() as connection:
-            deed = {"at": lease.now - 85 * DAY, "actor": "ann", "role": "admin", "action": "x", "subject": "x"}
-            connection.execute(insert(audit_log), deed)
-        keeper = cast(LeaseKeeper, SimpleNamespace(lease=lease, trusted=lambda: True))
+            change = {"at": lease.now - 85 * DAY, "actor": "ann", "role": "admin", "action": "x", "subject": "x"}
+            connection.execute(insert(audit_log), change)
+        renewer = cast(LeaseRenewer, SimpleNamespace(lease=lease, trusted=lambda: True))
         retention = Retention(SqlPruning(database), 30 * DAY, ahead, first=0, every=SECOND // 20)
-        pruner = Pruner(retention, keeper, PrometheusMeter(), crashes.append)
+        pruner = Pruner(retention, renewer, PrometheusMeter(), crashes.append)
         pruner.start()
         wait_until(lambda: crashes or len(said) > 1, 20, "it to be refused again and again")
         pruner.stop(5)

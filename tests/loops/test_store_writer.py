@@ -13,28 +13,28 @@ from itinerary.protocol.instants import SECOND
 from scheduler_service.core.balancing.placements import ReadRebalance, RebalanceAsked
 from scheduler_service.core.leader.commands import (
     Apply,
-    MakeRuns,
-    MoveRuns,
+    CreateRuns,
+    Dispatch,
+    DispatchRuns,
     ReadJobs,
     ReadRuns,
     RecordStatistics,
-    Release,
-    Republish,
+    Redispatch,
     Retract,
-    StoreEffect,
+    StoreCommand,
     Transition,
 )
-from scheduler_service.core.model import Gap, Lease, NewRun, RunKind
+from scheduler_service.core.model import Lease, MissedRange, NewRun, RunKind
 from scheduler_service.core.run_state import Event, RunState
-from scheduler_service.loops.lease_renewer import LeaseKeeper
+from scheduler_service.loops.lease_renewer import LeaseRenewer
 from scheduler_service.loops.mailbox import Mailbox, monotonic
-from scheduler_service.loops.store_writer import StoreSyncer, grouped, in_growing_parts, merged
-from scheduler_service.ports.stores import Moved
+from scheduler_service.loops.store_writer import StoreWriter, grouped, in_growing_parts, merged
+from scheduler_service.ports.stores import Dispatched
 from tests.support.fake_store import FakeStore
 
 
-def move(*run_ids: str) -> MoveRuns:
-    return MoveRuns(tuple(Release(run_id, 1, 7) for run_id in run_ids))
+def move(*run_ids: str) -> DispatchRuns:
+    return DispatchRuns(tuple(Dispatch(run_id, 1, 7) for run_id in run_ids))
 
 
 def apply(*run_ids: str, position: str | None = None, judged_until: int | None = None) -> Apply:
@@ -42,8 +42,8 @@ def apply(*run_ids: str, position: str | None = None, judged_until: int | None =
     return Apply(done, position=position, judged_until=judged_until)
 
 
-def made_rows(*run_ids: str) -> MakeRuns:
-    return MakeRuns(tuple(NewRun(run_id, RunKind.OCCURRENCE, "pkg.task", 1, 1, "job", 1) for run_id in run_ids), 9)
+def created_rows(*run_ids: str) -> CreateRuns:
+    return CreateRuns(tuple(NewRun(run_id, RunKind.OCCURRENCE, "pkg.task", 1, 1, "job", 1) for run_id in run_ids), 9)
 
 
 class Away:
@@ -58,10 +58,10 @@ class Away:
 
 def test_a_database_that_is_away_is_asked_with_growing_pauses_by_a_leader_that_stops_too() -> None:
     leases = FakeStore(lambda: 1).leases
-    keeper = LeaseKeeper(leases, Lease(0, 1, "a", 1), monotonic(), SECOND // 2, lambda: None)
+    renewer = LeaseRenewer(leases, Lease(0, 1, "a", 1), monotonic(), SECOND // 2, lambda: None)
     stopping, away = threading.Event(), Away()
     stopping.set()
-    syncer = StoreSyncer(away, keeper, Mailbox(), None, stopping, print)  # type: ignore[arg-type]
+    syncer = StoreWriter(away, renewer, Mailbox(), None, stopping, print)  # type: ignore[arg-type]
     with pytest.raises(LeaseLost):
         syncer.carry_out([apply("x")])
     assert 1 < away.asked < 6
@@ -74,19 +74,19 @@ class TooSlow(Away):
         self.asked += 1
         raise StatementTimedOut("canceling statement due to statement timeout")
 
-    def make_runs(self, *_: object) -> tuple[str, ...]:
+    def create_runs(self, *_: object) -> tuple[str, ...]:
         raise StatementTimedOut("canceling statement due to statement timeout")
 
 
-def _syncer(store: object, ttl: int = 60 * SECOND) -> tuple[StoreSyncer, threading.Event]:
-    keeper = LeaseKeeper(FakeStore(lambda: 1).leases, Lease(0, 1, "a", 1), monotonic(), ttl, lambda: None)
+def _store_writer(store: object, ttl: int = 60 * SECOND) -> tuple[StoreWriter, threading.Event]:
+    renewer = LeaseRenewer(FakeStore(lambda: 1).leases, Lease(0, 1, "a", 1), monotonic(), ttl, lambda: None)
     stopping = threading.Event()
-    return StoreSyncer(store, keeper, Mailbox(), None, stopping, print), stopping  # type: ignore[arg-type]
+    return StoreWriter(store, renewer, Mailbox(), None, stopping, print), stopping  # type: ignore[arg-type]
 
 
 def test_a_read_that_the_database_ends_each_time_keeps_no_write_behind_it_waiting() -> None:
     slow = TooSlow()
-    syncer, _ = _syncer(slow, SECOND // 2)
+    syncer, _ = _store_writer(slow, SECOND // 2)
     asked = RebalanceAsked("undo", "reply", "plan", known_plan=True, actor="me", role="operator")
     with capture_logs() as logs:
         syncer.carry_out([ReadRebalance(asked)])
@@ -95,12 +95,12 @@ def test_a_read_that_the_database_ends_each_time_keeps_no_write_behind_it_waitin
 
 
 def test_a_write_that_the_database_ends_each_time_is_told_and_seen_to_stand_still() -> None:
-    syncer, stopping = _syncer(TooSlow(), SECOND // 2)
+    syncer, stopping = _store_writer(TooSlow(), SECOND // 2)
     assert syncer.stuck_for() == 0
     seen: list[int] = []
     stopping.wait = lambda timeout=None: bool(seen.append(syncer.stuck_for()))  # type: ignore[method-assign]
     with capture_logs() as logs, pytest.raises(LeaseLost):
-        syncer.carry_out([made_rows("a")])
+        syncer.carry_out([created_rows("a")])
     assert seen == sorted(seen)
     assert seen[-1] > 0
     assert syncer.stuck_for() == 0
@@ -122,9 +122,9 @@ def test_a_transaction_stays_of_a_bearable_size() -> None:
 def test_many_moves_begin_with_small_transactions_and_keep_their_order() -> None:
     moves = [move(*(f"{number}-{i}" for i in range(500))) for number in range(4)]
     parts = in_growing_parts(moves)
-    assert [len(part.releases) for part in parts] == [250, 250, 500, 500, 500]
-    assert [one for part in parts for one in part.releases] == [one for some in moves for one in some.releases]
-    again = Republish((Release("again", 1, 2),), "lost")
+    assert [len(part.dispatches) for part in parts] == [250, 250, 500, 500, 500]
+    assert [one for part in parts for one in part.dispatches] == [one for some in moves for one in some.dispatches]
+    again = Redispatch((Dispatch("again", 1, 2),), "lost")
     assert in_growing_parts([move("a"), again, move("b"), move("c")]) == [move("a"), again, move("b", "c")]
 
 
@@ -136,7 +136,7 @@ class Slow:
 
     def __init__(self) -> None:
         self.begun, self.may_end = threading.Event(), threading.Event()
-        self.moving, self.may_move = threading.Event(), threading.Event()
+        self.dispatching, self.may_move = threading.Event(), threading.Event()
         self.done: queue.SimpleQueue[str] = queue.SimpleQueue()
 
     def apply(self, *_: object) -> tuple[str, ...]:
@@ -145,24 +145,24 @@ class Slow:
         self.done.put("applied")
         return ()
 
-    def move_runs(self, _: Lease, releases: tuple[Release, ...], now: int) -> Moved:
-        run_ids = ",".join(release.run_id for release in releases)
+    def dispatch_runs(self, _: Lease, dispatches: tuple[Dispatch, ...], now: int) -> Dispatched:
+        run_ids = ",".join(release.run_id for release in dispatches)
         if run_ids == "slow":
-            self.moving.set()
+            self.dispatching.set()
             assert self.may_move.wait(10)
         self.done.put(run_ids)
-        return Moved((), ())
+        return Dispatched((), ())
 
-    def renew_publish(self, _: Lease, releases: tuple[Release, ...]) -> Moved:
-        self.done.put("renewed " + ",".join(release.run_id for release in releases))
-        return Moved((), ())
+    def redispatch_runs(self, _: Lease, dispatches: tuple[Dispatch, ...]) -> Dispatched:
+        self.done.put("renewed " + ",".join(release.run_id for release in dispatches))
+        return Dispatched((), ())
 
 
 @pytest.fixture
-def slow() -> Iterator[tuple[Slow, StoreSyncer]]:
+def slow() -> Iterator[tuple[Slow, StoreWriter]]:
     leases, database = FakeStore(lambda: 1).leases, Slow()
-    keeper = LeaseKeeper(leases, Lease(0, 1, "a", 1), monotonic(), 60 * SECOND, lambda: None)
-    syncer = StoreSyncer(database, keeper, Mailbox(), None, threading.Event(), print)  # type: ignore[arg-type]
+    renewer = LeaseRenewer(leases, Lease(0, 1, "a", 1), monotonic(), 60 * SECOND, lambda: None)
+    syncer = StoreWriter(database, renewer, Mailbox(), None, threading.Event(), print)  # type: ignore[arg-type]
     for thread in syncer.threads:
         thread.start()
     yield database, syncer
@@ -172,7 +172,7 @@ def slow() -> Iterator[tuple[Slow, StoreSyncer]]:
         thread.stop(10)
 
 
-def test_what_is_due_does_not_wait_for_a_long_write(slow: tuple[Slow, StoreSyncer]) -> None:
+def test_what_is_due_does_not_wait_for_a_long_write(slow: tuple[Slow, StoreWriter]) -> None:
     database, syncer = slow
     syncer.put(apply("x"))
     assert database.begun.wait(10)
@@ -182,7 +182,7 @@ def test_what_is_due_does_not_wait_for_a_long_write(slow: tuple[Slow, StoreSynce
     assert database.done.get(timeout=10) == "applied"
 
 
-def test_a_move_waits_for_the_write_that_concerns_it(slow: tuple[Slow, StoreSyncer]) -> None:
+def test_a_move_waits_for_the_write_that_concerns_it(slow: tuple[Slow, StoreWriter]) -> None:
     database, syncer = slow
     syncer.put(apply("x"))
     assert database.begun.wait(10)
@@ -196,12 +196,12 @@ def test_a_move_waits_for_the_write_that_concerns_it(slow: tuple[Slow, StoreSync
     assert moved == "x,a" or (moved, database.done.get(timeout=10)) == ("x", "a")
 
 
-def test_a_move_does_not_wait_for_what_a_later_one_waits_for(slow: tuple[Slow, StoreSyncer]) -> None:
+def test_a_move_does_not_wait_for_what_a_later_one_waits_for(slow: tuple[Slow, StoreWriter]) -> None:
     database, syncer = slow
     syncer.put(apply("x"))
     assert database.begun.wait(10)
     syncer.put(move("slow"))
-    assert database.moving.wait(10)
+    assert database.dispatching.wait(10)
     for run_id in ("a", "x", "b"):
         syncer.put(move(run_id))
     database.may_move.set()
@@ -212,13 +212,13 @@ def test_a_move_does_not_wait_for_what_a_later_one_waits_for(slow: tuple[Slow, S
 
 
 def test_what_is_sent_again_is_sent_behind_the_moves_that_were_decided_before_it(
-    slow: tuple[Slow, StoreSyncer],
+    slow: tuple[Slow, StoreWriter],
 ) -> None:
     # By a greater number at its queue's head, the first would look lost.
     database, syncer = slow
     syncer.put(move("slow"))
-    assert database.moving.wait(10)
-    syncer.put(Republish((Release("again", 1, 2),), "unconfirmed"))
+    assert database.dispatching.wait(10)
+    syncer.put(Redispatch((Dispatch("again", 1, 2),), "unconfirmed"))
     syncer.put(move("a"))
     with pytest.raises(queue.Empty):
         database.done.get(timeout=0.3)
@@ -226,33 +226,33 @@ def test_what_is_sent_again_is_sent_behind_the_moves_that_were_decided_before_it
     assert [database.done.get(timeout=10) for _ in range(3)] == ["slow", "renewed again", "a"]
 
 
-def test_what_is_sent_again_waits_for_no_write_that_does_not_concern_it(slow: tuple[Slow, StoreSyncer]) -> None:
+def test_what_is_sent_again_waits_for_no_write_that_does_not_concern_it(slow: tuple[Slow, StoreWriter]) -> None:
     database, syncer = slow
     syncer.put(apply("x"))
     assert database.begun.wait(10)
-    syncer.put(Republish((Release("again", 1, 2),), "unconfirmed"))
+    syncer.put(Redispatch((Dispatch("again", 1, 2),), "unconfirmed"))
     syncer.put(move("a"))
     assert [database.done.get(timeout=10) for _ in range(2)] == ["renewed again", "a"]
 
 
 def test_many_rows_of_neighbouring_writes_share_a_transaction_and_a_few_do_not() -> None:
-    few: list[StoreEffect] = [apply("x"), made_rows("a", "b")]
+    few: list[StoreCommand] = [apply("x"), created_rows("a", "b")]
     assert grouped(few) == [[few[0]], [few[1]]]
-    many: list[StoreEffect] = [apply(*map(str, range(40))), made_rows(*map(str, range(40)))]
+    many: list[StoreCommand] = [apply(*map(str, range(40))), created_rows(*map(str, range(40)))]
     read = ReadRuns(("a",))
     assert grouped([*many, read, *few]) == [many, [read], [few[0]], [few[1]]]
 
 
 def test_writes_without_rows_are_grouped_with_their_neighbours_and_with_nothing_before_them() -> None:
-    rows, nothing = made_rows(*map(str, range(60))), apply(judged_until=7)
+    rows, nothing = created_rows(*map(str, range(60))), apply(judged_until=7)
     statistics = RecordStatistics(1, 2, 3, 4)
     assert grouped([nothing, rows]) == [[nothing, rows]]
     assert grouped([statistics, nothing, rows, statistics]) == [[statistics], [nothing, rows], [statistics]]
 
 
 def test_what_is_made_and_folded_away_is_not_made_again_in_one_transaction() -> None:
-    made = made_rows(*["job_1"] * 60)
-    folded = Transition("job_1", 1, Event.SKIP, RunState.SKIPPED, 5, fold=Gap("job", 1, 2, 1, "overlap"))
+    made = created_rows(*["job_1"] * 60)
+    folded = Transition("job_1", 1, Event.SKIP, RunState.SKIPPED, 5, coalesce=MissedRange("job", 1, 2, 1, "overlap"))
     assert grouped([made, Apply((folded,))]) == [[made], [Apply((folded,))]]
 
 
@@ -261,23 +261,23 @@ def test_a_shared_transaction_stays_of_a_bearable_size() -> None:
     assert grouped([*applies]) == [[applies[0], applies[1]], [applies[2]]]
 
 
-def edit(job_id: str, version: int, rows: int = 1, cursor: int = 9) -> MakeRuns:
+def edit(job_id: str, version: int, rows: int = 1, cursor: int = 9) -> CreateRuns:
     runs = tuple(NewRun(f"{job_id}_{n}", RunKind.OCCURRENCE, "pkg.task", 1, 1, job_id, version) for n in range(rows))
-    return MakeRuns(runs, cursor, (Retract(job_id, version, 5),), planned=((job_id, version),))
+    return CreateRuns(runs, cursor, (Retract(job_id, version, 5),), planned=((job_id, version),))
 
 
 def test_neighbouring_edits_of_different_jobs_are_one_and_what_they_ask_to_read_too() -> None:
     a, b, later = edit("a", 2), edit("b", 1, cursor=10), edit("a", 3)
     (both, *rest) = merged([a, b, later])
     assert rest == [later], "it takes back what the first one makes"
-    assert both == MakeRuns(a.runs + b.runs, 10, a.retracts + b.retracts, planned=(("a", 2), ("b", 1)))
-    assert merged([made_rows("x"), a]) == [made_rows("x"), a]
+    assert both == CreateRuns(a.runs + b.runs, 10, a.retracts + b.retracts, planned=(("a", 2), ("b", 1)))
+    assert merged([created_rows("x"), a]) == [created_rows("x"), a]
     assert merged([edit("a", 1), replace(edit("b", 1), set_back=True)]) != [edit("a", 1)]
     assert merged([ReadJobs(("a",)), ReadJobs(("b", "a"))]) == [ReadJobs(("a", "b"))]
 
 
 def test_edits_that_are_not_one_share_no_transaction_since_jobs_are_locked_in_their_order() -> None:
-    edits: list[StoreEffect] = [edit("b", 1, rows=600), edit("a", 1, rows=600)]
+    edits: list[StoreCommand] = [edit("b", 1, rows=600), edit("a", 1, rows=600)]
     assert grouped(merged(edits)) == [[one] for one in edits]
-    again: list[StoreEffect] = [edit("b", 1, rows=60), edit("b", 2, rows=60)]
+    again: list[StoreCommand] = [edit("b", 1, rows=60), edit("b", 2, rows=60)]
     assert grouped(merged(again)) == [[one] for one in again]

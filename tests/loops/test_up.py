@@ -16,7 +16,7 @@ from itinerary.protocol.errors import BadValue, ItineraryError
 from scheduler_service.config.settings import Settings, load_settings
 from scheduler_service.core.contract.job_json import read_job
 from scheduler_service.local.demo import demo_jobs, with_demo_token
-from scheduler_service.local.up import address_table, child_env, make_plan, parts_of
+from scheduler_service.local.up import address_table, child_env, create_plan, parts_of
 from scheduler_service.runtime.addresses import Ports, http_url, is_free
 from scheduler_service.runtime.run_file import AlreadyUp, only_one, read_run, write_run
 from tests.support.processes import Child, free_port, project_env, wait_until
@@ -41,7 +41,7 @@ def test_a_usual_port_that_is_taken_gives_way_to_another_and_is_told(tmp_path: P
         settings = Settings.model_construct(
             **{**Settings(data_dir=tmp_path).__dict__, "api_port": taken}, _fields_set={"data_dir"}
         )
-        plan = make_plan(settings, {}, ports)
+        plan = create_plan(settings, {}, ports)
     assert plan.api_port != taken
     assert f"port {taken} is in use: the API is on {plan.api_port}" in plan.notes
 
@@ -50,35 +50,35 @@ def test_a_port_that_was_asked_for_and_is_taken_is_refused_by_name(tmp_path: Pat
     with socket.create_server(("127.0.0.1", 0)) as holder:
         taken = holder.getsockname()[1]
         with pytest.raises(BadValue, match=rf"ITINERARY_API_PORT: {taken} .*in use"):
-            make_plan(Settings(data_dir=tmp_path, api_port=taken), {}, ports)
+            create_plan(Settings(data_dir=tmp_path, api_port=taken), {}, ports)
 
 
 def test_the_api_and_flower_never_share_a_port(tmp_path: Path, ports: Ports) -> None:
     port = free_port()
     with pytest.raises(BadValue, match="ITINERARY_FLOWER_PORT"):
-        make_plan(Settings(data_dir=tmp_path, api_port=port, flower_port=port), {}, ports)
+        create_plan(Settings(data_dir=tmp_path, api_port=port, flower_port=port), {}, ports)
 
 
 def test_redis_keeps_its_port_from_one_start_to_the_next(tmp_path: Path, ports: Ports) -> None:
     port = free_port()
-    plan = make_plan(Settings(data_dir=tmp_path), {"redis_port": port}, ports)
+    plan = create_plan(Settings(data_dir=tmp_path), {"redis_port": port}, ports)
     assert plan.redis_url.endswith(f"@127.0.0.1:{port}/0")
 
 
 def test_a_redis_that_is_named_is_used_and_none_is_started(tmp_path: Path, ports: Ports) -> None:
-    plan = make_plan(Settings(data_dir=tmp_path, redis_url="redis://elsewhere:6379/3"), {}, ports)
+    plan = create_plan(Settings(data_dir=tmp_path, redis_url="redis://elsewhere:6379/3"), {}, ports)
     assert plan.redis_url == "redis://elsewhere:6379/3"
     assert [part.name for part in parts_of(plan, demo=False)] == ["leader", "worker", "api", "flower"]
 
 
 def test_the_parts_start_in_the_order_of_what_they_need(tmp_path: Path, ports: Ports) -> None:
-    plan = make_plan(Settings(data_dir=tmp_path), {}, ports)
+    plan = create_plan(Settings(data_dir=tmp_path), {}, ports)
     names = [part.name for part in parts_of(plan, demo=True)]
     assert names == ["redis", "leader", "worker", "api", "flower", "demo"]
 
 
 def test_the_parts_are_given_what_was_chosen(tmp_path: Path, ports: Ports) -> None:
-    plan = make_plan(Settings(data_dir=tmp_path), {}, ports)
+    plan = create_plan(Settings(data_dir=tmp_path), {}, ports)
     env = child_env(plan, {"ITINERARY_API_PORT": "1", "PATH": "/bin"})
     assert env["ITINERARY_API_PORT"] == str(plan.api_port)
     assert env["ITINERARY_REDIS_URL"] == plan.redis_url
@@ -87,13 +87,13 @@ def test_the_parts_are_given_what_was_chosen(tmp_path: Path, ports: Ports) -> No
 
 
 def test_two_servers_never_keep_one_folder(tmp_path: Path, ports: Ports) -> None:
-    plan = make_plan(Settings(data_dir=tmp_path), {}, ports)
+    plan = create_plan(Settings(data_dir=tmp_path), {}, ports)
     assert plan.redis is not None
     with (
         RedisServer(tmp_path, plan.redis.binary) as left_over,
         pytest.raises(ItineraryError, match=f"stop what listens on port {left_over.port}"),
     ):
-        make_plan(Settings(data_dir=tmp_path), {"redis_port": left_over.port}, ports)
+        create_plan(Settings(data_dir=tmp_path), {"redis_port": left_over.port}, ports)
 
 
 def test_a_second_up_on_the_same_folder_is_refused_and_names_the_first(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_no_password_is_shown_among_the_addresses(tmp_path: Path, ports: Ports) 
         redis_url="redis://me:secret@elsewhere:6379/3",
         database_url="postgresql://me:secret@elsewhere/it",
     )
-    table = address_table(make_plan(settings, {}, ports))
+    table = address_table(create_plan(settings, {}, ports))
     assert "secret" not in table
     assert re.search(r"Redis +redis://me:\*\*\*@elsewhere:6379/3", table)
 
@@ -142,7 +142,7 @@ def test_the_next_free_port_skips_what_is_taken(ports: Ports) -> None:
 
 def test_of_two_that_start_at_one_moment_each_has_ports_of_its_own(tmp_path: Path) -> None:
     with Ports() as ours, Ports() as theirs:
-        plans = [make_plan(Settings(data_dir=tmp_path / name), {}, own) for name, own in (("a", ours), ("b", theirs))]
+        plans = [create_plan(Settings(data_dir=tmp_path / name), {}, own) for name, own in (("a", ours), ("b", theirs))]
         chosen = {(plan.api_port, plan.flower_port, plan.redis and plan.redis.port) for plan in plans}
     assert len({port for three in chosen for port in three}) == 6
 
@@ -157,7 +157,7 @@ def test_a_port_that_nobody_holds_any_more_can_be_chosen_again() -> None:
 def test_every_demo_job_is_a_job_and_each_kind_is_there() -> None:
     bodies = demo_jobs(datetime(2026, 11, 27, 10, 0, tzinfo=UTC))
     for body in bodies:
-        read_job(body, made_at=0)
+        read_job(body, created_at=0)
     assert {body["schedule"]["kind"] for body in bodies} == {"cron", "hourly", "interval", "once"}
     assert any(body.get("retry", {}).get("max_attempts", 1) > 1 for body in bodies)
 
@@ -168,7 +168,7 @@ def modes_of(folder: Path) -> dict[str, str]:
 
 def test_redis_has_a_password_that_no_command_shows_and_one_file_tells(tmp_path: Path, ports: Ports) -> None:
     folder = tmp_path / "data"
-    first = make_plan(Settings(data_dir=folder), {}, ports)
+    first = create_plan(Settings(data_dir=folder), {}, ports)
     assert first.redis is not None
     assert len(first.redis.password) >= 32
     argv = [word for part in parts_of(first, demo=True) for word in part.argv]
@@ -176,13 +176,13 @@ def test_redis_has_a_password_that_no_command_shows_and_one_file_tells(tmp_path:
     assert (folder / "redis.url").read_text() == f"{first.redis_url}\n"
     assert first.redis.password not in address_table(first) + repr(first)
     assert str(folder / "redis.url") in address_table(first)
-    again = make_plan(Settings(data_dir=folder), {"redis_port": first.redis.port}, ports)
+    again = create_plan(Settings(data_dir=folder), {"redis_port": first.redis.port}, ports)
     assert again.redis is not None
     assert again.redis.password == first.redis.password
 
 
 def test_the_embedded_redis_asks_for_its_password(tmp_path: Path, ports: Ports) -> None:
-    plan = make_plan(Settings(data_dir=tmp_path), {}, ports)
+    plan = create_plan(Settings(data_dir=tmp_path), {}, ports)
     assert plan.redis is not None
     (server, *_) = parts_of(plan, demo=False)
     assert server.ready is not None
@@ -195,11 +195,11 @@ def test_the_embedded_redis_asks_for_its_password(tmp_path: Path, ports: Ports) 
 
 
 def test_flower_has_a_password_that_is_told_once_and_that_tasks_do_not_get(tmp_path: Path, ports: Ports) -> None:
-    first = make_plan(Settings(data_dir=tmp_path), {}, ports)
+    first = create_plan(Settings(data_dir=tmp_path), {}, ports)
     password = (tmp_path / "flower.password").read_text().strip()
     assert len(password) >= 32
     assert any(password in note for note in first.notes)
-    again = make_plan(Settings(data_dir=tmp_path), {}, ports)
+    again = create_plan(Settings(data_dir=tmp_path), {}, ports)
     assert not any(password in note for note in again.notes)
     given = {part.name: part.env.get("ITINERARY_FLOWER_PASSWORD") for part in parts_of(again, demo=True)}
     assert given == {
@@ -209,7 +209,7 @@ def test_flower_has_a_password_that_is_told_once_and_that_tasks_do_not_get(tmp_p
 
 
 def test_a_flower_password_of_the_settings_is_used_and_none_is_kept(tmp_path: Path, ports: Ports) -> None:
-    plan = make_plan(Settings(data_dir=tmp_path, flower_password="my own"), {}, ports)
+    plan = create_plan(Settings(data_dir=tmp_path, flower_password="my own"), {}, ports)
     assert plan.flower_password == "my own"
     assert not (tmp_path / "flower.password").exists()
 
@@ -245,7 +245,7 @@ def test_the_demo_has_a_token_of_its_own_where_the_api_asks_for_one(
 ) -> None:
     theirs = f"me:admin:{'0' * 64}"
     monkeypatch.setenv("ITINERARY_API_TOKENS", theirs)
-    env = {p.name: p.env for p in parts_of(make_plan(load_settings(data_dir=tmp_path), {}, ports), demo=True)}
+    env = {p.name: p.env for p in parts_of(create_plan(load_settings(data_dir=tmp_path), {}, ports), demo=True)}
     digest = hashlib.sha256(env["demo"]["ITINERARY_API_TOKEN"].encode()).hexdigest()
     assert env["api"]["ITINERARY_API_TOKENS"] == f"{theirs},up-demo:operator:{digest}"
     assert "ITINERARY_API_TOKEN" not in env["worker"]
@@ -256,5 +256,5 @@ def test_the_demo_has_a_token_of_its_own_where_the_api_asks_for_one(
 
 def test_running_tasks_get_the_time_of_the_setting(tmp_path: Path, ports: Ports) -> None:
     for settings, seconds in ((Settings(data_dir=tmp_path), 30), (Settings(data_dir=tmp_path, stop_timeout="2m"), 120)):
-        plan = make_plan(settings, {}, ports)
+        plan = create_plan(settings, {}, ports)
         assert {part.name: part.stop_timeout for part in parts_of(plan, demo=False)}["worker"] == seconds

@@ -50,7 +50,7 @@ def test_a_run_of_somebody_elses_transaction_goes_out_at_its_commit(one: LeaderT
 
 def test_a_job_changed_past_the_api_is_planned_at_once(one: LeaderThread) -> None:
     body = {"job_id": "a", "task": "demo.task", "schedule": {"kind": "interval", "every": "1s"}}
-    one.jobs.create(read_job(body, made_at=0)[0])
+    one.jobs.create(read_job(body, created_at=0)[0])
     wait_until(lambda: one.runs.list(RunFilter(job_id="a"), 1, None).items, AT_ONCE, "its first rows", every=0.01)
 
 

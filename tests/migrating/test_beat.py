@@ -12,7 +12,7 @@ from celery.schedules import crontab, schedule
 from itinerary.protocol.errors import ItineraryError
 from itinerary.protocol.instants import DAY, MINUTE, SECOND, Instant, format_instant, parse_instant
 from scheduler_service.core.schedules.schedule import occurrences, parse_schedule
-from scheduler_service.migrating.beat import MovedEntry, load_app, move_beat
+from scheduler_service.migrating.beat import ConvertedEntry, convert_beat, load_app
 from scheduler_service.migrating.beat_fires import beat_fires
 from scheduler_service.migrating.beat_schedules import spec_of
 from scheduler_service.migrating.comparing import compare
@@ -21,18 +21,18 @@ NOW = parse_instant("2026-11-27T10:00:00Z")
 
 
 @pytest.fixture(scope="module")
-def moved() -> dict[str, MovedEntry]:
+def converted() -> dict[str, ConvertedEntry]:
     app = load_app("tests.migrating.beat_app:app")
-    return {entry.entry.name: entry for entry in move_beat(app, NOW)}
+    return {entry.entry.name: entry for entry in convert_beat(app, NOW)}
 
 
-def body(entry: MovedEntry) -> dict[str, Any]:
-    assert entry.moved.body is not None, entry.moved.refused
-    return dict(entry.moved.body)
+def body(entry: ConvertedEntry) -> dict[str, Any]:
+    assert entry.converted.body is not None, entry.converted.refused
+    return dict(entry.converted.body)
 
 
-def test_a_crontab_keeps_its_text_its_zone_and_its_arguments(moved: dict[str, MovedEntry]) -> None:
-    assert body(moved["every quarter"]) == {
+def test_a_crontab_keeps_its_text_its_zone_and_its_arguments(converted: dict[str, ConvertedEntry]) -> None:
+    assert body(converted["every quarter"]) == {
         "job_id": "every-quarter",
         "title": "every quarter",
         "task": "shop.report",
@@ -44,52 +44,54 @@ def test_a_crontab_keeps_its_text_its_zone_and_its_arguments(moved: dict[str, Mo
     }
 
 
-def test_both_day_fields_are_meant_and_names_and_odd_steps_mean_the_same(moved: dict[str, MovedEntry]) -> None:
-    both = body(moved["13th and Friday"])["schedule"]
+def test_both_day_fields_are_meant_and_names_and_odd_steps_mean_the_same(converted: dict[str, ConvertedEntry]) -> None:
+    both = body(converted["13th and Friday"])["schedule"]
     assert (both["expr"], both["day_match"]) == ("0 0 13 * 5", "and")
-    assert body(moved["odd steps"])["schedule"]["expr"] == "4,50,57 22-2 * 3 *"
+    assert body(converted["odd steps"])["schedule"]["expr"] == "4,50,57 22-2 * 3 *"
 
 
-def test_seconds_become_an_interval_and_the_other_phase_is_told(moved: dict[str, MovedEntry]) -> None:
-    entry = moved["every 30 s"]
+def test_seconds_become_an_interval_and_the_other_phase_is_told(converted: dict[str, ConvertedEntry]) -> None:
+    entry = converted["every 30 s"]
     assert body(entry)["schedule"] == {"kind": "interval", "every": "30s", "timezone": "Europe/Paris"}
     assert body(entry)["queue"] == "mail"
-    assert "beat counts from its start" in entry.moved.differences[0]
+    assert "beat counts from its start" in entry.converted.differences[0]
 
 
-def test_relative_days_become_midnights(moved: dict[str, MovedEntry]) -> None:
-    assert body(moved["daily"])["schedule"] == {
+def test_relative_days_become_midnights(converted: dict[str, ConvertedEntry]) -> None:
+    assert body(converted["daily"])["schedule"] == {
         "kind": "calendar", "unit": "day", "every": 1, "at": ["00:00"], "timezone": "Europe/Paris",
     }  # fmt: skip
 
 
-def test_options_become_fields_and_what_is_lost_is_told(moved: dict[str, MovedEntry]) -> None:
-    entry = moved["expiring"]
+def test_options_become_fields_and_what_is_lost_is_told(converted: dict[str, ConvertedEntry]) -> None:
+    entry = converted["expiring"]
     wanted = {"queue": "slow", "priority": 3, "timeout": "1m", "start_within": "90s"}
     assert {key: body(entry)[key] for key in wanted} == wanted
-    told = "\n".join(entry.moved.differences)
+    told = "\n".join(entry.converted.differences)
     for part in ("dropped by a worker that gets to it later than 90s", "job's timeout 1m", "option countdown"):
         assert part in told
 
 
-def test_arguments_that_celery_s_messages_can_carry_are_moved_with_their_types(moved: dict[str, MovedEntry]) -> None:
-    assert body(moved["typed"])["args"] == [
+def test_arguments_that_celery_s_messages_can_carry_are_moved_with_their_types(
+    converted: dict[str, ConvertedEntry],
+) -> None:
+    assert body(converted["typed"])["args"] == [
         {"$type": "decimal", "$value": "1.10"},
         {"$type": "uuid", "$value": "00000000-0000-0000-0000-000000000001"},
         {"$type": "bytes", "$value": "AP8="},
     ]
-    assert body(moved["typed"])["kwargs"] == {
+    assert body(converted["typed"])["kwargs"] == {
         "since": {"$type": "datetime", "$value": "2026-01-01T00:00:00+00:00"},
         "marked": {"__type__": "x", "__value__": 1},
     }
 
 
-def test_task_names_are_moved_as_they_are(moved: dict[str, MovedEntry]) -> None:
-    assert body(moved["Räume auf"])["task"] == "Räume auf / now"
+def test_task_names_are_moved_as_they_are(converted: dict[str, ConvertedEntry]) -> None:
+    assert body(converted["Räume auf"])["task"] == "Räume auf / now"
 
 
-def test_an_entry_added_by_code_is_moved_too(moved: dict[str, MovedEntry]) -> None:
-    assert body(moved["by code"])["args"] == ["by code"]
+def test_an_entry_added_by_code_is_moved_too(converted: dict[str, ConvertedEntry]) -> None:
+    assert body(converted["by code"])["args"] == ["by code"]
 
 
 @pytest.mark.parametrize(
@@ -104,43 +106,47 @@ def test_an_entry_added_by_code_is_moved_too(moved: dict[str, MovedEntry]) -> No
         ("once", "would run once"),
     ],
 )
-def test_what_has_no_equal_is_refused_by_name(moved: dict[str, MovedEntry], name: str, why: str) -> None:
-    assert moved[name].job is None
-    assert why in str(moved[name].moved.refused)
+def test_what_has_no_equal_is_refused_by_name(converted: dict[str, ConvertedEntry], name: str, why: str) -> None:
+    assert converted[name].job is None
+    assert why in str(converted[name].converted.refused)
 
 
-def test_what_may_surprise_is_told(moved: dict[str, MovedEntry]) -> None:
-    assert "nowfun is not carried over" in moved["own clock"].moved.differences[0]
-    assert "no task shop.gone" in moved["no such task"].moved.differences[0]
+def test_what_may_surprise_is_told(converted: dict[str, ConvertedEntry]) -> None:
+    assert "nowfun is not carried over" in converted["own clock"].converted.differences[0]
+    assert "no task shop.gone" in converted["no such task"].converted.differences[0]
 
 
-def test_the_coming_changes_of_the_clocks_are_told_where_they_make_a_difference(moved: dict[str, MovedEntry]) -> None:
-    (fold,) = moved["every quarter"].moved.differences
+def test_the_coming_changes_of_the_clocks_are_told_where_they_make_a_difference(
+    converted: dict[str, ConvertedEntry],
+) -> None:
+    (fold,) = converted["every quarter"].converted.differences
     assert fold.startswith("on 2027-10-31, when the clocks of Europe/Paris go back from 03:00 to 02:00")
     assert "only here it runs at 02:00+01:00, 02:15+01:00, 02:30+01:00, ... (4x)" in fold
-    (gap,) = moved["odd steps"].moved.differences
+    (gap,) = converted["odd steps"].converted.differences
     assert "jump from 02:00 to 03:00: only" in gap
-    assert moved["by code"].moved.differences == ()
+    assert converted["by code"].converted.differences == ()
 
 
-def test_the_rule_for_skipped_times_is_the_one_that_comes_closest_to_celerys(moved: dict[str, MovedEntry]) -> None:
-    entry = moved["in the gap"]
+def test_the_rule_for_skipped_times_is_the_one_that_comes_closest_to_celerys(
+    converted: dict[str, ConvertedEntry],
+) -> None:
+    entry = converted["in the gap"]
     assert body(entry)["schedule"]["dst_gap"] == "shift"
-    assert entry.moved.differences == ()
+    assert entry.converted.differences == ()
 
 
 def test_beats_own_clean_up_comes_along_where_a_backend_needs_it() -> None:
     app = Celery("x", broker="redis://127.0.0.1:1/0", backend="cache+memory://")
-    needs = [entry.entry.name for entry in move_beat(app, NOW)]
+    needs = [entry.entry.name for entry in convert_beat(app, NOW)]
     assert needs == ([] if app.backend.supports_autoexpire else ["celery.backend_cleanup"])
     app = Celery("x", broker="redis://127.0.0.1:1/0", backend="file:///tmp")
-    assert [entry.entry.name for entry in move_beat(app, NOW)] == ["celery.backend_cleanup"]
+    assert [entry.entry.name for entry in convert_beat(app, NOW)] == ["celery.backend_cleanup"]
 
 
 def test_on_amqp_the_greatest_priority_goes_first() -> None:
     app = Celery("x", broker="amqp://nobody")
     app.conf.beat_schedule = {"a": {"task": "t", "schedule": 60, "options": {"priority": 9}}}
-    (entry,) = move_beat(app, NOW)
+    (entry,) = convert_beat(app, NOW)
     assert body(entry)["priority"] == 0
 
 
@@ -188,7 +194,7 @@ def test_without_changes_of_the_clocks_both_run_at_the_same_times() -> None:
     ):  # fmt: skip
         given = crontab(**fields)
         spec, _ = spec_of(given, app)
-        ours = parse_schedule(spec, job_id="a", made_at=NOW).schedule
+        ours = parse_schedule(spec, job_id="a", created_at=NOW).schedule
         found = compare(given, app, ours, NOW, NOW + 100 * DAY)
         assert found.differences == (), fields
         assert found.beat == found.itinerary == len(occurrences(ours, NOW + 1, NOW + 100 * DAY))
@@ -197,7 +203,7 @@ def test_without_changes_of_the_clocks_both_run_at_the_same_times() -> None:
 def test_an_interval_of_another_phase_is_told_once_not_instant_by_instant() -> None:
     app, given = zoned("UTC"), schedule(timedelta(minutes=7))
     spec, _ = spec_of(given, app)
-    ours = parse_schedule(spec, job_id="a", made_at=NOW).schedule
+    ours = parse_schedule(spec, job_id="a", created_at=NOW).schedule
     found = compare(given, app, ours, NOW, NOW + DAY)
     assert found.differences == ()
     assert "the same rhythm" in str(found.note)
@@ -209,7 +215,7 @@ def test_every_difference_at_a_change_of_the_clocks_is_explained_by_it() -> None
     start = parse_instant("2027-03-10T00:00:00Z")
     for fields in ({"minute": "*/20"}, {"minute": 30, "hour": "1,2"}, {"minute": 0, "hour": "*/2"}):
         given = crontab(**fields)
-        ours = parse_schedule(spec_of(given, app)[0], job_id="a", made_at=start).schedule
+        ours = parse_schedule(spec_of(given, app)[0], job_id="a", created_at=start).schedule
         for found in compare(given, app, ours, start, start + 260 * DAY).differences:
             assert "New_York" in found.why
             assert found.at % (10 * SECOND) == 0

@@ -4,25 +4,25 @@ import pytest
 
 from itinerary.protocol.errors import BadValue
 from itinerary.protocol.instants import parse_instant
-from scheduler_service.migrating.converted import Moved
+from scheduler_service.migrating.converted import Converted
 from scheduler_service.migrating.crontab_file import read_crontab
 from scheduler_service.migrating.local_zone import local_zone
 
 NOW = parse_instant("2026-11-27T10:00:00Z")
 
 
-def read(text: str, *, system: bool = False) -> list[Moved]:
+def read(text: str, *, system: bool = False) -> list[Converted]:
     return read_crontab(text, task="ops.run", timezone="Europe/Berlin", now=NOW, system=system, queue="ops")
 
 
-def one(text: str, *, system: bool = False) -> Moved:
-    (moved,) = read(text, system=system)
-    return moved
+def one(text: str, *, system: bool = False) -> Converted:
+    (converted,) = read(text, system=system)
+    return converted
 
 
 def test_a_line_becomes_a_job_of_the_task_that_was_named() -> None:
-    moved = one("# Nightly backup\n30 2 * * 1-5  /usr/bin/backup --all\n")
-    assert moved.body == {
+    converted = one("# Nightly backup\n30 2 * * 1-5  /usr/bin/backup --all\n")
+    assert converted.body == {
         "job_id": "usr-bin-backup-all",
         "title": "Nightly backup",
         "task": "ops.run",
@@ -72,17 +72,17 @@ def test_the_zone_of_the_lines_below_can_be_named() -> None:
     ],
 )
 def test_a_percent_sign_ends_the_command_and_begins_its_input(line: str, command: str, stdin: str) -> None:
-    moved = one(f"0 1 * * * {line}\n")
-    assert moved.body is not None
-    assert moved.body["kwargs"] == {"command": command, "stdin": stdin}
-    assert any("stdin" in told for told in moved.differences) == bool(stdin)
+    converted = one(f"0 1 * * * {line}\n")
+    assert converted.body is not None
+    assert converted.body["kwargs"] == {"command": command, "stdin": stdin}
+    assert any("stdin" in told for told in converted.differences) == bool(stdin)
 
 
 @pytest.mark.parametrize("alias", ["@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually"])
 def test_aliases_are_times(alias: str) -> None:
-    moved = one(f"{alias} cmd\n")
-    assert moved.body is not None
-    assert moved.body["schedule"]["expr"] == alias
+    converted = one(f"{alias} cmd\n")
+    assert converted.body is not None
+    assert converted.body["schedule"]["expr"] == alias
 
 
 @pytest.mark.parametrize(
@@ -98,25 +98,25 @@ def test_aliases_are_times(alias: str) -> None:
     ],
 )
 def test_what_cannot_be_moved_is_refused_by_its_line(line: str, why: str) -> None:
-    moved = one(f"\n# c\n{line}\n")
-    assert (moved.name, moved.body) == ("line 3", None)
-    assert why in str(moved.refused)
+    converted = one(f"\n# c\n{line}\n")
+    assert (converted.name, converted.body) == ("line 3", None)
+    assert why in str(converted.refused)
 
 
 def test_the_systems_files_name_a_user() -> None:
-    moved = one("17 * * * *\troot\tcd / && run-parts /etc/cron.hourly\n", system=True)
-    assert moved.body is not None
-    assert moved.body["kwargs"] == {"command": "cd / && run-parts /etc/cron.hourly", "stdin": "", "user": "root"}
-    assert "as root" in moved.differences[0]
+    converted = one("17 * * * *\troot\tcd / && run-parts /etc/cron.hourly\n", system=True)
+    assert converted.body is not None
+    assert converted.body["kwargs"] == {"command": "cd / && run-parts /etc/cron.hourly", "stdin": "", "user": "root"}
+    assert "as root" in converted.differences[0]
     assert "a user and a command" in str(one("17 * * * * root\n", system=True).refused)
 
 
 def test_ids_are_distinct_and_blank_lines_end_a_comment() -> None:
     text = "# A title\n\n0 1 * * * same\n0 2 * * * same\n0 3 * * * '%'\n"
     found = read(text)
-    ids = [moved.body["job_id"] for moved in found if moved.body]
+    ids = [converted.body["job_id"] for converted in found if converted.body]
     assert ids == ["same", "same-2", "line-5"]
-    assert [moved.body["title"] for moved in found if moved.body][:2] == ["same", "same"]
+    assert [converted.body["title"] for converted in found if converted.body][:2] == ["same", "same"]
 
 
 def test_the_machines_zone_is_known_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

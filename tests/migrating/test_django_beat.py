@@ -14,7 +14,7 @@ from celery.schedules import schedule
 from itinerary.protocol.errors import BadValue, ItineraryError
 from itinerary.protocol.instants import DAY, HOUR, format_instant, parse_instant
 from scheduler_service.migrating.beat import load_app
-from scheduler_service.migrating.beat_entry import MovedEntry
+from scheduler_service.migrating.beat_entry import ConvertedEntry
 from scheduler_service.migrating.beat_moving import app_of_zone, compare_entry, move_entries
 from scheduler_service.migrating.comparing import compare
 from scheduler_service.migrating.django_beat import place_of, read_django_beat
@@ -27,7 +27,7 @@ tzcrontab = pytest.importorskip(
 NOW = parse_instant("2026-11-27T10:00:00Z")
 
 
-def moved_of(url: str, app: Celery | None = None) -> dict[str, MovedEntry]:
+def moved_of(url: str, app: Celery | None = None) -> dict[str, ConvertedEntry]:
     entries = read_django_beat(url, NOW)
     found = move_entries(entries, app or app_of_zone("UTC"), NOW, app_known=app is not None)
     return {entry.entry.name: entry for entry in found}
@@ -41,50 +41,52 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def moved(file: Path) -> dict[str, MovedEntry]:
+def converted(file: Path) -> dict[str, ConvertedEntry]:
     return moved_of(f"sqlite:///{file}", load_app("tests.migrating.beat_app:app"))
 
 
-def body(entry: MovedEntry) -> dict[str, Any]:
-    assert entry.moved.body is not None, entry.moved.refused
-    return dict(entry.moved.body)
+def body(entry: ConvertedEntry) -> dict[str, Any]:
+    assert entry.converted.body is not None, entry.converted.refused
+    return dict(entry.converted.body)
 
 
-def test_a_row_becomes_a_job_with_its_crontabs_own_zone_and_all_its_columns(moved: dict[str, MovedEntry]) -> None:
-    assert body(moved["nightly"]) == {
+def test_a_row_becomes_a_job_with_its_crontabs_own_zone_and_all_its_columns(
+    converted: dict[str, ConvertedEntry],
+) -> None:
+    assert body(converted["nightly"]) == {
         "job_id": "nightly", "task": "shop.report", "args": ["a"], "kwargs": {"n": 1},
         "schedule": {"kind": "cron", "expr": "30 2 * * *", "timezone": "America/New_York", "dst_gap": "shift"},
         "overlap": "allow", "queue": "slow", "priority": 3, "start_within": "10m", "description": "Counts.",
     }  # fmt: skip
-    assert len(moved["nightly"].moved.differences) == 1
+    assert len(converted["nightly"].converted.differences) == 1
 
 
-def test_what_is_lost_of_a_row_is_named(moved: dict[str, MovedEntry]) -> None:
-    told = "\n".join(moved["quarter"].moved.differences)
+def test_what_is_lost_of_a_row_is_named(converted: dict[str, ConvertedEntry]) -> None:
+    told = "\n".join(converted["quarter"].converted.differences)
     for part in ("headers tenant", "option exchange", "option routing_key", "goes to the queue celery", "go back from"):
         assert part in told
 
 
-def test_an_interval_goes_on_from_its_last_sending(moved: dict[str, MovedEntry]) -> None:
-    entry = moved["ten"]
+def test_an_interval_goes_on_from_its_last_sending(converted: dict[str, ConvertedEntry]) -> None:
+    entry = converted["ten"]
     assert body(entry)["schedule"] == {
         "kind": "interval", "every": "10m", "timezone": "Europe/Paris", "anchor": "2026-11-27T09:55:03Z",
     }  # fmt: skip
-    (told,) = entry.moved.differences
+    (told,) = entry.converted.differences
     assert "counts from when it last sent" in told
 
 
-def test_a_one_off_becomes_one_time(moved: dict[str, MovedEntry]) -> None:
-    assert body(moved["at new year"])["schedule"] == {"kind": "once", "at": "2027-01-01T00:00:00Z"}
-    assert body(moved["once"])["schedule"] == {"kind": "once", "at": "2027-01-05T07:30:00Z"}
-    assert "start_at" not in body(moved["once"])
+def test_a_one_off_becomes_one_time(converted: dict[str, ConvertedEntry]) -> None:
+    assert body(converted["at new year"])["schedule"] == {"kind": "once", "at": "2027-01-01T00:00:00Z"}
+    assert body(converted["once"])["schedule"] == {"kind": "once", "at": "2027-01-05T07:30:00Z"}
+    assert "start_at" not in body(converted["once"])
 
 
-def test_start_time_and_expires_become_bounds(moved: dict[str, MovedEntry]) -> None:
-    bounded = body(moved["bounded"])
+def test_start_time_and_expires_become_bounds(converted: dict[str, ConvertedEntry]) -> None:
+    bounded = body(converted["bounded"])
     assert (bounded["start_at"], bounded["end_at"]) == ("2027-01-05T00:00:00Z", "2027-02-05T00:00:00Z")
-    assert "drop what still waits" in moved["bounded"].moved.differences[0]
-    assert body(moved["interval from"])["schedule"]["anchor"] == "2027-01-05T00:00:00Z"
+    assert "drop what still waits" in converted["bounded"].converted.differences[0]
+    assert body(converted["interval from"])["schedule"]["anchor"] == "2027-01-05T00:00:00Z"
 
 
 @pytest.mark.parametrize(
@@ -95,9 +97,9 @@ def test_start_time_and_expires_become_bounds(moved: dict[str, MovedEntry]) -> N
         ("no args", "its args are not JSON"),
     ],
 )
-def test_what_cannot_be_read_is_refused_by_name(moved: dict[str, MovedEntry], name: str, why: str) -> None:
-    assert moved[name].moved.body is None
-    assert why in str(moved[name].moved.refused)
+def test_what_cannot_be_read_is_refused_by_name(converted: dict[str, ConvertedEntry], name: str, why: str) -> None:
+    assert converted[name].converted.body is None
+    assert why in str(converted[name].converted.refused)
 
 
 @pytest.mark.parametrize(
@@ -107,21 +109,23 @@ def test_what_cannot_be_read_is_refused_by_name(moved: dict[str, MovedEntry], na
         ("at old year", "is past"),
     ],
 )  # fmt: skip
-def test_what_is_sent_no_more_is_left_out_with_the_reason(moved: dict[str, MovedEntry], name: str, why: str) -> None:
-    assert why in str(moved[name].moved.left_out)
-    assert body(moved[name])["task"] == "shop.report"
+def test_what_is_sent_no_more_is_left_out_with_the_reason(
+    converted: dict[str, ConvertedEntry], name: str, why: str
+) -> None:
+    assert why in str(converted[name].converted.left_out)
+    assert body(converted[name])["task"] == "shop.report"
 
 
-def test_a_row_of_two_schedules_goes_by_the_one_that_beat_goes_by(moved: dict[str, MovedEntry]) -> None:
-    assert body(moved["two kinds"])["schedule"]["kind"] == "interval"
-    assert any("interval and crontab" in told for told in moved["two kinds"].moved.differences)
+def test_a_row_of_two_schedules_goes_by_the_one_that_beat_goes_by(converted: dict[str, ConvertedEntry]) -> None:
+    assert body(converted["two kinds"])["schedule"]["kind"] == "interval"
+    assert any("interval and crontab" in told for told in converted["two kinds"].converted.differences)
 
 
-def test_the_shadow_agrees_within_bounds_and_phase(moved: dict[str, MovedEntry]) -> None:
+def test_the_shadow_agrees_within_bounds_and_phase(converted: dict[str, ConvertedEntry]) -> None:
     app = load_app("tests.migrating.beat_app:app")
     counts = {}
     for name in ("ten", "once", "bounded", "interval from", "at new year"):
-        found = compare_entry(moved[name], app, NOW, NOW + 100 * DAY)
+        found = compare_entry(converted[name], app, NOW, NOW + 100 * DAY)
         assert found is not None
         assert (found.differences, found.note) == ((), None), name
         assert found.beat == found.itinerary
@@ -150,17 +154,17 @@ def test_an_older_releases_tables_are_read(file: Path, tmp_path: Path) -> None:
     found = moved_of(f"sqlite:///{old}")
     assert body(found["nightly"])["schedule"]["timezone"] == "UTC"
     assert "priority" not in body(found["nightly"])
-    assert "solar 1 is not in" in str(found["sun"].moved.refused)
-    assert "names no schedule" in str(found["at new year"].moved.refused)
+    assert "solar 1 is not in" in str(found["sun"].converted.refused)
+    assert "names no schedule" in str(found["at new year"].converted.refused)
 
 
 @pytest.mark.postgres
-def test_postgresql_is_read_the_same(moved: dict[str, MovedEntry], empty_postgres_url: str) -> None:
+def test_postgresql_is_read_the_same(converted: dict[str, ConvertedEntry], empty_postgres_url: str) -> None:
     app = load_app("tests.migrating.beat_app:app")
     found = moved_of(fill(empty_postgres_url), app)
     changing = {"off", "two kinds"}  # counted from when the row was saved
-    assert {name: each.moved for name, each in found.items() if name not in changing} == {
-        name: each.moved for name, each in moved.items() if name not in changing
+    assert {name: each.converted for name, each in found.items() if name not in changing} == {
+        name: each.converted for name, each in converted.items() if name not in changing
     }
 
 
@@ -218,7 +222,7 @@ def test_every_crontab_fires_when_django_celery_beats_own_object_does_but_for_wh
         assert entry.job is not None
         seen = compare(peer(fields), beats, entry.job.schedule, NOW, NOW + 365 * DAY)
         fired += seen.beat
-        named = "\n".join(entry.moved.differences)
+        named = "\n".join(entry.converted.differences)
         for each in seen.differences:
             days = {format_instant(each.at + shift * HOUR)[:10] for shift in (-36, -12, 0, 12, 36)}
             assert any(f"on {day}" in named for day in days), (fields, format_instant(each.at), named)
@@ -237,10 +241,10 @@ def peer(fields: dict[str, str]) -> Any:
     return OnPaper(**given, tz=ZoneInfo(fields["timezone"]))
 
 
-def test_every_interval_fires_when_celerys_own_object_does(moved: dict[str, MovedEntry]) -> None:
+def test_every_interval_fires_when_celerys_own_object_does(converted: dict[str, ConvertedEntry]) -> None:
     real = schedule(600)
     real.last_run_at = parse_instant("2026-11-27T09:55:03Z")
-    job = moved["ten"].job
+    job = converted["ten"].job
     assert job is not None
     seen = compare(real, app_of_zone("UTC"), job.schedule, NOW, NOW + 30 * DAY)
     assert (seen.differences, seen.note, seen.beat) == ((), None, 30 * 144)

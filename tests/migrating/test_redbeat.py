@@ -12,7 +12,7 @@ from celery.schedules import crontab, schedule
 
 from itinerary.protocol.errors import BadValue, ItineraryError
 from itinerary.protocol.instants import DAY, HOUR, format_instant, parse_instant
-from scheduler_service.migrating.beat_entry import MovedEntry
+from scheduler_service.migrating.beat_entry import ConvertedEntry
 from scheduler_service.migrating.beat_moving import app_of_zone, compare_entry, move_entries
 from scheduler_service.migrating.redbeat import place_of, read_redbeat
 
@@ -61,7 +61,7 @@ def app(redis_url: str) -> Iterator[Celery]:
     closed(app)
 
 
-def moved_of(url: str, app: Celery, prefix: str = "redbeat:") -> dict[str, MovedEntry]:
+def moved_of(url: str, app: Celery, prefix: str = "redbeat:") -> dict[str, ConvertedEntry]:
     found = move_entries(read_redbeat(url, prefix), app, NOW, app_known=False)
     return {entry.entry.name: entry for entry in found}
 
@@ -69,23 +69,23 @@ def moved_of(url: str, app: Celery, prefix: str = "redbeat:") -> dict[str, Moved
 def test_each_key_becomes_a_job_or_is_refused_by_name(redis_url: str, app: Celery) -> None:
     found = moved_of(redis_url, app)
     assert sorted(found) == ["by rule", "half", "nightly", "off", "quarter", "ten"]
-    assert found["nightly"].moved.body == {
+    assert found["nightly"].converted.body == {
         "job_id": "nightly", "task": "shop.report", "args": ["a"],
         "kwargs": {"at": {"$type": "datetime", "$value": "2026-11-27T09:55:03+00:00"}},
         "schedule": {"kind": "cron", "expr": "30 2 * * *", "timezone": "Europe/Paris", "dst_gap": "shift"},
         "overlap": "allow", "queue": "slow", "priority": 2, "start_within": "1m",
     }  # fmt: skip
-    told = "\n".join(found["nightly"].moved.differences)
+    told = "\n".join(found["nightly"].converted.differences)
     assert "headers tenant" in told
     assert "option link is not carried over" in told
-    assert "rrule schedules are not understood yet" in str(found["by rule"].moved.refused)
-    assert "whole seconds" in str(found["half"].moved.refused)
-    assert "disabled" in str(found["off"].moved.left_out)
+    assert "rrule schedules are not understood yet" in str(found["by rule"].converted.refused)
+    assert "whole seconds" in str(found["half"].converted.refused)
+    assert "disabled" in str(found["off"].converted.left_out)
 
 
 def test_an_interval_goes_on_from_its_last_sending_and_the_shadow_agrees(redis_url: str, app: Celery) -> None:
     found = moved_of(redis_url, app)["ten"]
-    assert dict(found.moved.body or {})["schedule"]["anchor"] == "2026-11-27T09:55:03Z"
+    assert dict(found.converted.body or {})["schedule"]["anchor"] == "2026-11-27T09:55:03Z"
     seen = compare_entry(found, app, NOW, NOW + DAY)
     assert seen is not None
     assert (seen.differences, seen.note, seen.beat, seen.itinerary) == ((), None, 144, 144)
@@ -95,7 +95,7 @@ def test_an_interval_that_was_never_sent_goes_on_from_when_redbeat_has_it_due(re
     client = redis.Redis.from_url(redis_url)
     client.hdel("redbeat:ten", "meta")
     client.zadd("redbeat::schedule", {"redbeat:ten": SENT.timestamp() + 600})
-    assert dict(moved_of(redis_url, app)["ten"].moved.body or {})["schedule"]["anchor"] == "2026-11-27T09:55:03Z"
+    assert dict(moved_of(redis_url, app)["ten"].converted.body or {})["schedule"]["anchor"] == "2026-11-27T09:55:03Z"
     client.close()
 
 
@@ -118,7 +118,7 @@ def test_what_is_no_definition_of_redbeats_is_refused_by_its_name(redis_url: str
     client.set("redbeat:lock", "x")
     found = moved_of(redis_url, app)
     client.close()
-    why = {name: str(found[name].moved.refused) for name in ("torn", "sun", "own", "no")}
+    why = {name: str(found[name].converted.refused) for name in ("torn", "sun", "own", "no")}
     assert "its definition is not understood" in why["torn"]
     assert "solar schedules are not understood yet" in why["sun"]
     assert "'__type__': 'mine'" in why["own"]
@@ -155,7 +155,7 @@ def test_every_crontab_fires_when_redbeats_own_object_does_but_for_what_is_named
         seen = compare_entry(entry, app_of_zone(zone), NOW, NOW + 365 * DAY)
         assert seen is not None
         assert seen.beat > 10
-        named = "\n".join(entry.moved.differences)
+        named = "\n".join(entry.converted.differences)
         for each in seen.differences:
             days = {format_instant(each.at + shift * HOUR)[:10] for shift in (-36, -12, 0, 12, 36)}
             assert any(f"on {day}" in named for day in days), (name, format_instant(each.at), named)

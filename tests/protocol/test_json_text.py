@@ -27,6 +27,6 @@ def test_levels_are_counted_and_brackets_in_texts_are_none() -> None:
 
 def test_arguments_that_nest_deeper_are_refused_when_they_are_saved() -> None:
     body = {"job_id": "a", "task": "demo.task", "schedule": {"kind": "hourly", "minute": 1}}
-    read_job({**body, "args": nested(MOST_LEVELS - 1)}, made_at=0)
+    read_job({**body, "args": nested(MOST_LEVELS - 1)}, created_at=0)
     with pytest.raises(BadValues, match="nest 100 levels"):
-        read_job({**body, "kwargs": {"deep": nested(MOST_LEVELS)}}, made_at=0)
+        read_job({**body, "kwargs": {"deep": nested(MOST_LEVELS)}}, created_at=0)

@@ -9,7 +9,7 @@ import pytest
 
 from itinerary.protocol.errors import LeaseLost
 from itinerary.protocol.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND, format_instant
-from scheduler_service.core.leader.commands import Release
+from scheduler_service.core.leader.commands import Dispatch
 from scheduler_service.core.run_state import RunState
 from tests.support.moments import at
 from tests.support.replay import cron, starts_of, world_at
@@ -42,7 +42,7 @@ def test_a_clock_that_is_set_back_stops_no_rhythm_and_repeats_no_cron_run() -> N
 def _jump_and_back(world: World) -> None:
     """The clock is two years ahead for a moment; its leader begins a new term by the true one."""
     world.database_ahead = YEARS
-    world.settle()
+    world.reconcile()
     world.advance(2 * SECOND)
     world.database_ahead = 0
     with pytest.raises(LeaseLost):
@@ -108,11 +108,11 @@ def test_three_nodes_with_unequal_clocks_run_each_slot_once() -> None:
     for _ in range(5):
         for holder in ("in time", "70 s ahead", "70 s behind"):
             assert world.store.leases.acquire(0, holder, MINUTE) is None  # one leads, by the database's clock
-        former = world.keeper.lease
+        former = world.renewer.lease
         world.advance(2 * MINUTE - 5 * SECOND)
         world.lead()
         with pytest.raises(LeaseLost):  # who led before can write nothing, whatever it takes the time to be
-            world.store.leader.move_runs(former, [Release("any", 1, 1)], world.now + 70 * SECOND)
+            world.store.leader.dispatch_runs(former, [Dispatch("any", 1, 1)], world.now + 70 * SECOND)
     starts = starts_of(world, "often")
     assert len(starts) == len(set(starts)) == 10
     assert world.states("often")[:10] == ["completed"] * 10
@@ -189,8 +189,8 @@ def test_no_run_is_early_after_a_restart_at_night() -> None:
     assert len(world.workers.started) == 1
     coming = world.runs("daily")[-1]
     assert coming.scheduled_at == at("2024-09-28T09:00:00+09:00")
-    moved = world.store.leader.move_runs(world.keeper.lease, [Release(coming.run_id, 1, 99)], world.now)
-    assert (moved.released, moved.refused) == ((), (coming.run_id,))
+    moved = world.store.leader.dispatch_runs(world.renewer.lease, [Dispatch(coming.run_id, 1, 99)], world.now)
+    assert (moved.dispatched, moved.refused) == ((), (coming.run_id,))
     world.advance(MINUTE)
     assert starts_of(world, "daily") == ["2024-09-27T00:00:00Z", "2024-09-28T00:00:00Z"]
     assert world.starts(coming.run_id)[0] - coming.scheduled_at <= MILLISECOND

@@ -71,7 +71,7 @@ def test_a_very_fast_job_runs_once_though_the_loop_looks_many_times_in_its_minut
     for _ in range(80):
         world.advance(SECOND)
         for _ in range(3):
-            world.settle()
+            world.reconcile()
     assert starts_of(world, "fast") == ["2026-11-30T02:00:00Z"]
 
 
@@ -108,10 +108,10 @@ def test_a_leader_that_woke_a_moment_early_starts_nothing_and_then_once() -> Non
     world = world_at("2026-11-30T08:44:50Z")
     world.job("stops", cron("45 8,13 * * *"))
     world.now = at("2026-11-30T08:44:59Z") + 996 * MILLISECOND
-    world.settle()
+    world.reconcile()
     assert not world.workers.started
     for _ in range(6):
         world.now += MILLISECOND
-        world.settle()
+        world.reconcile()
     world.advance(MINUTE)
     assert starts_of(world, "stops") == ["2026-11-30T08:45:00Z"]

@@ -112,21 +112,21 @@ def test_an_hour_range_keeps_its_wall_hours_on_the_first_day_of_summer_time() ->
 def test_a_seven_day_interval_counts_elapsed_time_and_its_writer_is_offered_the_calendar() -> None:
     """B11, agronholm/apscheduler#372."""
     spec = {"kind": "interval", "every": "7d", "anchor": "2019-03-26T16:00:00+01:00", "timezone": "Europe/Brussels"}
-    parsed = parse_schedule(spec, job_id="weekly", made_at=at("2019-03-26T09:00:00Z"))
+    parsed = parse_schedule(spec, job_id="weekly", created_at=at("2019-03-26T09:00:00Z"))
     (first, second) = preview(parsed.schedule, at("2019-03-26T15:00:00Z") - 1, 2)
     assert (first.local, second.local, second.offset) == ("2019-03-26T16:00:00", "2019-04-02T17:00:00", "+02:00")
     (warning,) = parsed.warnings
     assert "elapsed time" in warning
     assert "calendar" in warning
     weekly = {"kind": "calendar", "unit": "week", "weekdays": ["tue"], "at": ["16:00"], "timezone": "Europe/Brussels"}
-    (kept,) = preview(schedule_of(weekly, made_at="2019-03-26T09:00:00Z"), at("2019-03-27T00:00:00Z"), 1)
+    (kept,) = preview(schedule_of(weekly, created_at="2019-03-26T09:00:00Z"), at("2019-03-27T00:00:00Z"), 1)
     assert kept.local == "2019-04-02T16:00:00"
 
 
 def test_a_date_whose_only_hour_is_skipped_is_answered_at_once_and_one_that_never_comes_is_refused() -> None:
     """B12, kelektiv/node-cron#919, harrisiirak/cron-parser#100."""
     began = time.process_time()
-    schedule = schedule_of(cron("0 1 30 3 *", "Europe/Lisbon"), made_at="2025-03-29T12:00:00Z")
+    schedule = schedule_of(cron("0 1 30 3 *", "Europe/Lisbon"), created_at="2025-03-29T12:00:00Z")
     found = next_after(schedule, at("2025-03-29T12:00:00Z"))
     assert found == at("2025-03-30T02:00:00+01:00")
     with pytest.raises(BadValue):

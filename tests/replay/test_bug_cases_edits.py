@@ -20,7 +20,7 @@ def test_of_three_waiting_runs_the_one_that_is_cancelled_never_starts() -> None:
     attempt = world.dispatcher.pop("default")
     assert attempt is not None
     world.workers.deliver(attempt)  # one slot: the others are reserved behind it
-    world.settle()
+    world.reconcile()
     assert world.cancel(third).state is RunState.CANCELLED
     world.advance(10 * SECOND)
     world.workers.listening = True
@@ -51,12 +51,12 @@ def test_a_run_that_is_cancelled_while_no_worker_lives_never_runs(told: bool) ->
 
 def _edit_unseen(world: World, body: dict[str, object]) -> None:
     """The job is replaced and nobody tells the leader; its watcher looks two seconds later."""
-    job, _ = read_job({"task": "demo.task", **body}, made_at=world.now)
+    job, _ = read_job({"task": "demo.task", **body}, created_at=world.now)
     world.store.jobs.replace(job, None)
     world.advance(2 * SECOND)
     unplanned = world.store.leader.unplanned_jobs(100)
     world.mailbox.put(JobsRead(tuple(world.store.leader.histories_of(unplanned, None))))
-    world.settle()
+    world.reconcile()
 
 
 @pytest.mark.parametrize("told", [True, False], ids=["by the API", "behind the leader's back"])
@@ -114,7 +114,7 @@ def test_the_slots_of_a_pause_are_neither_run_nor_missed() -> None:
     world.advance(10 * MINUTE)
     assert starts_of(world, "report") == ["2026-11-30T02:00:00Z"]
     assert world.states("report") == ["completed"]
-    assert not world.store.tables.gaps
+    assert not world.store.tables.missed_ranges
 
 
 def test_after_a_delete_nothing_starts_and_what_waited_is_cancelled() -> None:

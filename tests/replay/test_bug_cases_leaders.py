@@ -16,7 +16,7 @@ from scheduler_service.core.run_state import RunState
 from scheduler_service.loops.election import Leader
 from scheduler_service.loops.lease_renewer import renewed_every
 from scheduler_service.loops.mailbox import monotonic
-from scheduler_service.loops.scheduler_loop import Outside
+from scheduler_service.loops.scheduler_loop import Adapters
 from scheduler_service.metrics.leader import PrometheusMeter
 from tests.support.fake_rows import LeaseRow
 from tests.support.fake_store import FakeStore
@@ -31,7 +31,7 @@ START: Instant = at("2026-11-30T10:00:00Z")
 @contextmanager
 def candidate(store: FakeStore, holder: str, ttl: int) -> Iterator[Leader]:
     """A process that stands by and leads when it may."""
-    outside = Outside(store.leader, FakeInbox(), FakeClaims(), FakeDispatcher(), PrometheusMeter())
+    outside = Adapters(store.leader, FakeInbox(), FakeClaims(), FakeDispatcher(), PrometheusMeter())
     leader = Leader(CoreSettings(), store.leases, outside, FakeMarks(), holder=holder, ttl=ttl, inbox_buffer=10)
     thread = threading.Thread(target=leader.run)
     thread.start()
@@ -70,7 +70,7 @@ def test_what_fell_due_while_the_host_slept_is_taken_up_within_a_tick_of_the_new
     world.every("poll", "5s")
     world.advance(20 * SECOND)
     world.now += MINUTE
-    assert not world.keeper.trusted()
+    assert not world.renewer.trusted()
     with pytest.raises(LeaseLost):  # nothing is done by a lease that is not confirmed
         world.carry_out([ReadDue(world.now, 1)])
     world.lead()
@@ -137,7 +137,7 @@ def test_jobs_of_every_service_run_whoever_leads() -> None:
     """B53, riverqueue/river#342, riverqueue/river#658."""
     world = world_at("2026-11-30T09:30:00Z", MINUTE)
     world.job("of-b", cron("0 * * * *"))
-    job, _ = read_job({"job_id": "of-a", "task": "a.task", "schedule": cron("0 * * * *")}, made_at=world.now)
+    job, _ = read_job({"job_id": "of-a", "task": "a.task", "schedule": cron("0 * * * *")}, created_at=world.now)
     world.store.jobs.create(job)  # by service A, which leads nothing and tells nobody
     world.lead(wait=MINUTE)
     world.advance(3 * HOUR)

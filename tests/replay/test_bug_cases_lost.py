@@ -8,14 +8,14 @@ import pytest
 from itinerary.protocol.instants import HOUR, MINUTE, SECOND, format_instant
 from itinerary.protocol.run_fields import RetryPolicy
 from itinerary.protocol.wire import entry
-from itinerary.worker.celery_app import make_app
+from itinerary.worker.celery_app import create_app
 from scheduler_service.broker.client import connect
 from scheduler_service.broker.dispatcher import publishing_app
 from scheduler_service.core.contract.fields import unread_retry
 from scheduler_service.core.model import ActiveRun, RunKind
 from scheduler_service.core.policies import backoff, next_attempt
 from scheduler_service.core.run_state import RunState
-from scheduler_service.loops.lease_renewer import LeaseKeeper
+from scheduler_service.loops.lease_renewer import LeaseRenewer
 from tests.support.moments import at
 from tests.support.replay import InDoubt, beating, cron, starts_of, world_at
 from tests.support.world import attempt_of
@@ -27,7 +27,7 @@ def test_runs_that_wait_are_in_the_queue_for_any_worker_and_never_inside_a_busy_
     """B20, celery/celery#2541, celery/celery#2731."""
     world = world_at("2026-11-30T10:00:00Z")
     world.workers.listening = False  # A is busy, and reserves nothing:
-    conf = make_app("redis://127.0.0.1:1/0").conf
+    conf = create_app("redis://127.0.0.1:1/0").conf
     assert (conf.worker_disable_prefetch, conf.worker_prefetch_multiplier) == (True, 1)
     runs = [world.enqueue(after=MINUTE) for _ in range(10)]
     world.advance(MINUTE - SECOND)
@@ -154,7 +154,7 @@ def test_a_report_that_comes_late_because_its_way_was_closed_is_the_run_s_end_wi
     started, ended = world.starts(run_id)[0], world.starts(run_id)[0] + MINUTE
     body = {"task_id": attempt_of(run_id), "worker": "w1", "started_at": format_instant(started), "result": 7}
     world.inbox.append(entry("succeeded", ended, body))
-    world.settle()
+    world.reconcile()
     run = world.run(run_id)
     assert (run.state, run.result, run.attempt) == (RunState.COMPLETED, 7, 1)
     assert (run.started_at, run.finished_at) == (started, ended)
@@ -196,17 +196,17 @@ def test_a_worker_that_wakes_after_its_run_was_given_away_changes_nothing() -> N
     beating(world, 20 * SECOND)
     world.tell("succeeded", task_id=first, worker="frozen", result="of the first attempt")
     world.workers.beat()
-    world.settle()
+    world.reconcile()
     assert world.run(run_id).state is RunState.RUNNING
     world.tell("succeeded", task_id=second, worker="w1", result="of the second attempt")
     world.tell("succeeded", task_id=first, worker="frozen", result="of the first attempt")
-    world.settle()
+    world.reconcile()
     run = world.run(run_id)
     assert (run.state, run.result, run.attempt) == (RunState.COMPLETED, "of the second attempt", 2)
     assert first in world.claims.flagged  # and it is told to stop
 
 
-@pytest.mark.parametrize("lost", ["make_runs", "move_runs", "apply"])
+@pytest.mark.parametrize("lost", ["create_runs", "dispatch_runs", "apply"])
 def test_a_commit_whose_answer_was_lost_is_neither_repeated_nor_forgotten(lost: str) -> None:
     """B68, celery/django-celery-beat#158, celery/django-celery-beat#159, celery/django-celery#363."""
     world = world_at("2026-11-30T10:00:01Z")
@@ -250,15 +250,15 @@ def test_a_leader_whose_loop_stands_still_gives_up_its_lease() -> None:
     """B69, sibson/redbeat#201, sibson/redbeat#263."""
     world = world_at("2026-11-30T10:00:00Z")
     gone = threading.Event()
-    lease = world.keeper.lease
-    keeper = LeaseKeeper(world.store.leases, lease, world.now, 50_000, gone.set, clock=lambda: world.now)
-    keeper.loop_passed()
-    keeper.start()
-    assert keeper.trusted()
+    lease = world.renewer.lease
+    renewer = LeaseRenewer(world.store.leases, lease, world.now, 50_000, gone.set, clock=lambda: world.now)
+    renewer.loop_passed()
+    renewer.start()
+    assert renewer.trusted()
     world.now += 2 * MINUTE
     assert gone.wait(5)
-    assert not keeper.trusted()
-    keeper.stop(resign=True)
+    assert not renewer.trusted()
+    renewer.stop(resign=True)
     assert world.store.leases.peek(0).live is False  # a standby takes over, and readiness says that nobody leads
 
 

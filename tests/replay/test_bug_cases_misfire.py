@@ -23,7 +23,9 @@ def test_after_eight_hours_each_of_two_hundred_minutely_jobs_has_one_catch_up() 
     world.workers.listening = True
     world.advance(10 * SECOND)
     assert sorted(run.job_id or "" for run in world.dispatcher.published) == sorted(jobs)
-    assert {(gap.job_id, gap.count) for gap in world.store.tables.gaps} == {(job_id, 479) for job_id in jobs}
+    assert {(missed_range.job_id, missed_range.count) for missed_range in world.store.tables.missed_ranges} == {
+        (job_id, 479) for job_id in jobs
+    }
     world.advance(MINUTE)
     assert len(world.workers.started) == 400
 
@@ -37,7 +39,9 @@ def test_each_job_has_its_own_policy_for_what_was_missed(policy: str, ran: int) 
     world.lead(wait=8 * HOUR + 15 * SECOND)
     world.advance(5 * SECOND)
     assert len(starts_of(world, "often")) == ran
-    ((count, reason),) = [(gap.count, gap.reason) for gap in world.store.tables.gaps]
+    ((count, reason),) = [
+        (missed_range.count, missed_range.reason) for missed_range in world.store.tables.missed_ranges
+    ]
     assert count == 480 - ran
     assert policy in reason
 
@@ -108,7 +112,7 @@ def test_a_slot_and_its_run_are_one_transaction_so_that_a_crash_between_them_blo
     world = world_at("2026-11-30T09:29:30Z")
     world.job("often", cron("*/30 * * * *"))
     kept = world.store.leader
-    world.store.leader = DiesInside(kept, "make_runs")  # type: ignore[assignment]
+    world.store.leader = DiesInside(kept, "create_runs")  # type: ignore[assignment]
     with pytest.raises(SystemExit):
         world.lead(wait=25 * SECOND)
     world.store.leader = kept
@@ -140,7 +144,7 @@ def test_waiting_for_a_free_worker_is_not_being_late() -> None:
     runs = [run for n in range(150) for run in world.runs(f"job{n}")]
     assert [run.state for run in runs] == [RunState.COMPLETED] * 150
     assert all(run.started_at is not None and run.started_at < at("2026-11-30T08:01:00Z") for run in runs)
-    assert not world.store.tables.gaps
+    assert not world.store.tables.missed_ranges
 
 
 def _after_stall(length: int) -> World:
@@ -159,19 +163,19 @@ def test_a_short_stall_loses_nothing() -> None:
     assert [run.scheduled_at for run in world.runs("often") if run.state is RunState.COMPLETED] == [
         at(f"2026-11-30T00:0{minute}:00Z") for minute in (1, 2, 3)
     ]
-    assert not world.store.tables.gaps
+    assert not world.store.tables.missed_ranges
 
 
 def test_a_long_stall_is_bounded_by_the_policy_and_what_is_left_out_is_recorded() -> None:
     """B77, temporalio/temporal#4332."""
     world = _after_stall(3 * DAY)
     ran = [run for run in world.runs("often") if run.state is RunState.COMPLETED]
-    (gap,) = world.store.tables.gaps
+    (missed_range,) = world.store.tables.missed_ranges
     late = [run for run in ran if world.now - run.due_at > 11 * MINUTE]
     assert len(late) <= 101  # the newest hundred, and the one before the stall
     missed = sum(run.state is RunState.MISSED for run in world.runs("often"))
-    assert len(ran) + missed + gap.count == 3 * 24 * 60 + 1
-    assert "fire_all" in gap.reason
+    assert len(ran) + missed + missed_range.count == 3 * 24 * 60 + 1
+    assert "fire_all" in missed_range.reason
 
 
 @pytest.mark.parametrize(
@@ -187,7 +191,9 @@ def test_fire_all_runs_each_missed_occurrence_in_order_under_every_overlap_rule(
     assert [minute for minute, _ in started][:8] == [*MISSED, "08:01"]
     pauses = [later - before for (_, before), (_, later) in itertools.pairwise(started[:7])]
     assert all(pause >= 2 * SECOND for pause in pauses) is one_by_one
-    assert [(gap.count, gap.reason.split(":")[0]) for gap in world.store.tables.gaps] == [(473, "misfire fire_all")]
+    assert [
+        (missed_range.count, missed_range.reason.split(":")[0]) for missed_range in world.store.tables.missed_ranges
+    ] == [(473, "misfire fire_all")]
 
 
 @pytest.mark.parametrize("overlap", ["skip", "queue", "queue_all", "cancel_running"])

@@ -31,7 +31,7 @@ ODD_NAME: Final = "Überprüfung 夜間 🕐 \u202eabc"
 )  # fmt: skip
 def test_a_start_with_a_step_has_one_meaning_which_its_writer_is_told(expr: str, words: str, found: list[str]) -> None:
     """B16, pallets-eco/croniter#246."""
-    parsed = parse_schedule(cron(expr), job_id="job", made_at=at("2026-11-27T10:00:00Z"))
+    parsed = parse_schedule(cron(expr), job_id="job", created_at=at("2026-11-27T10:00:00Z"))
     assert texts(upcoming(parsed.schedule, at("2026-11-27T10:00:00Z"), 2)) == found
     assert describe(parsed.schedule) == words
     if expr != "0 0 * * 6/1":
@@ -75,7 +75,7 @@ def test_a_date_whose_midnight_is_skipped_moves_no_later_month() -> None:
         {"kind": "calendar", "unit": "month", "days": [4], "at": ["00:00"], "timezone": "America/Sao_Paulo",
          "start": "2018-10-01"},
     ):  # fmt: skip
-        schedule = schedule_of(spec, made_at="2018-10-01T00:00:00Z")
+        schedule = schedule_of(spec, created_at="2018-10-01T00:00:00Z")
         found = upcoming(schedule, at("2018-10-01T12:00:00Z"), 4)
         assert texts(found) == [
             "2018-10-04T03:00:00Z", "2018-11-04T03:00:00Z", "2018-12-04T02:00:00Z", "2019-01-04T02:00:00Z",

@@ -41,7 +41,9 @@ def test_after_half_a_minute_without_a_leader_all_owed_runs_go_in_order(overlap:
     assert ran == sorted(ran)
     first = world.runs("often")[0].scheduled_at // SECOND
     assert set(range(first, first + 31)) <= set(ran)  # newer ones go by their overlap rule
-    assert not world.store.tables.gaps or "misfire" not in {gap.reason.split()[0] for gap in world.store.tables.gaps}
+    assert not world.store.tables.missed_ranges or "misfire" not in {
+        missed_range.reason.split()[0] for missed_range in world.store.tables.missed_ranges
+    }
 
 
 @pytest.mark.parametrize("overlap", BEHIND)
@@ -103,7 +105,13 @@ def test_a_missed_range_ends_before_the_first_occurrence_that_was_kept() -> None
     world.advance(3 * SECOND)
     world.lead(wait=90 * SECOND)
     world.advance(20 * SECOND)
-    (missed,) = [gap for gap in world.store.tables.gaps if gap.reason.startswith("misfire")]
+    (missed,) = [
+        missed_range for missed_range in world.store.tables.missed_ranges if missed_range.reason.startswith("misfire")
+    ]
     kept = [run.scheduled_at for run in world.runs("often") if missed.start < run.scheduled_at]
     assert missed.end <= min(kept)
-    assert all(missed.end <= gap.start for gap in world.store.tables.gaps if gap is not missed)
+    assert all(
+        missed.end <= missed_range.start
+        for missed_range in world.store.tables.missed_ranges
+        if missed_range is not missed
+    )

@@ -41,7 +41,7 @@ class AnsweringLeader(AbstractContextManager["AnsweringLeader"]):
     def __init__(self, redis_url: str, term: int = 1, first: Callable[[], object] = lambda: None) -> None:
         self.term = term
         self._first = first
-        self.heard: list[InboxMessage] = []
+        self.reported: list[InboxMessage] = []
         self.statistics = STATISTICS
         self._inbox = RedisInbox(redis_url)
         self._over = threading.Event()
@@ -60,11 +60,11 @@ class AnsweringLeader(AbstractContextManager["AnsweringLeader"]):
 
     def wait_for(self, message: InboxMessage) -> None:
         """Until this was heard."""
-        wait_until(lambda: message in self.heard, 5, lambda: f"{message}; heard was {self.heard}")
+        wait_until(lambda: message in self.reported, 5, lambda: f"{message}; heard was {self.reported}")
 
     def told(self) -> list[InboxMessage]:
         """What was told, without the questions."""
-        return [m for m in self.heard if isinstance(m, JobChanged | RunEnqueued | CancelRun)]
+        return [m for m in self.reported if isinstance(m, JobChanged | RunEnqueued | CancelRun)]
 
     def _serve(self) -> None:
         position = "0-0"
@@ -73,7 +73,7 @@ class AnsweringLeader(AbstractContextManager["AnsweringLeader"]):
             position = batch.position
             for _, fields in batch.entries:
                 message = decode(fields)
-                self.heard.append(message)
+                self.reported.append(message)
                 if isinstance(message, Query | RebalanceAsked):
                     self._first()
                     self._inbox.reply(message.reply_to, self._answer(message))

@@ -25,7 +25,7 @@ def balanced(job_id: str, every: Duration, **more: Any) -> Job:
     """A job that has no place yet."""
     pinned = more.pop("pinned", False)
     schedule = {"kind": "interval", "every": format_duration(every), "balanced": True, "pinned": pinned}
-    job, _ = read_job({"job_id": job_id, "task": "t", "schedule": schedule, **more}, made_at=NOW)
+    job, _ = read_job({"job_id": job_id, "task": "t", "schedule": schedule, **more}, created_at=NOW)
     return job
 
 
@@ -36,7 +36,7 @@ def at_place(job_id: str, every: Duration, anchor: Instant, *, placed_at: Instan
 
 def cron(job_id: str, expr: str) -> Job:
     """A job that nobody places."""
-    job, _ = read_job({"job_id": job_id, "task": "t", "schedule": {"kind": "cron", "expr": expr}}, made_at=NOW)
+    job, _ = read_job({"job_id": job_id, "task": "t", "schedule": {"kind": "cron", "expr": expr}}, created_at=NOW)
     return job
 
 

@@ -20,10 +20,10 @@ from scheduler_service.broker.dispatcher import CeleryDispatcher, publishing_app
 from scheduler_service.broker.inbox import RedisInbox
 from scheduler_service.broker.marks import RedisMarks
 from scheduler_service.config.settings import Settings
-from scheduler_service.core.leader.commands import Apply, MakeRuns
-from scheduler_service.core.model import ReleasedRun
+from scheduler_service.core.leader.commands import Apply, CreateRuns
+from scheduler_service.core.model import DispatchedRun
 from scheduler_service.loops.election import Leader
-from scheduler_service.loops.scheduler_loop import Outside
+from scheduler_service.loops.scheduler_loop import Adapters
 from scheduler_service.metrics.leader import PrometheusMeter
 from scheduler_service.sql.database import Database
 from scheduler_service.sql.leader.store import SqlLeaderStore
@@ -32,10 +32,10 @@ from scheduler_service.sql.lease import SqlLeaseStore
 POINTS: Final = {
     "the term is taken, nothing is read": "before cursor",
     "taking over": "after active_runs",
-    "before making runs": "before make_runs",
-    "making runs, before COMMIT": "commit of make_runs",
-    "moving runs, before COMMIT": "commit of move_runs",
-    "runs moved, not published": "after move_runs",
+    "before making runs": "before create_runs",
+    "making runs, before COMMIT": "commit of create_runs",
+    "moving runs, before COMMIT": "commit of dispatch_runs",
+    "runs moved, not published": "after dispatch_runs",
     "half a batch published": "half publish",
     "published, not marked": "after publish",
     "inbox read, before COMMIT": "commit of apply",
@@ -88,23 +88,23 @@ class WatchedStore(Watched):
     """A LeaderStore whose commits are places too."""
 
     def __init__(self, database: Database, trap: Trap) -> None:
-        super().__init__(SqlLeaderStore(database), trap, "cursor", "active_runs", "make_runs", "move_runs")
+        super().__init__(SqlLeaderStore(database), trap, "cursor", "active_runs", "create_runs", "dispatch_runs")
         self._within = threading.local()
         event.listen(database.engine, "commit", self._on_commit)
 
-    def make_runs(self, lease: Any, batch: MakeRuns) -> Any:
+    def create_runs(self, lease: Any, batch: CreateRuns) -> Any:
         """Worth a crash only where runs are made."""
         if not batch.runs:
-            return self._part.make_runs(lease, batch)
-        self._trap.reach("before make_runs")
-        return self._committing("make_runs", lease, batch)
+            return self._part.create_runs(lease, batch)
+        self._trap.reach("before create_runs")
+        return self._committing("create_runs", lease, batch)
 
-    def move_runs(self, lease: Any, releases: Any, now: Any) -> Any:
+    def dispatch_runs(self, lease: Any, dispatches: Any, now: Any) -> Any:
         """Worth a crash only where a one-off run is moved."""
-        if not _has_one_off(releases):
-            return self._part.move_runs(lease, releases, now)
-        answer = self._committing("move_runs", lease, releases, now)
-        self._trap.reach("after move_runs")
+        if not _has_one_off(dispatches):
+            return self._part.dispatch_runs(lease, dispatches, now)
+        answer = self._committing("dispatch_runs", lease, dispatches, now)
+        self._trap.reach("after dispatch_runs")
         return answer
 
     def apply(self, lease: Any, batch: Apply) -> Any:
@@ -129,7 +129,7 @@ class WatchedStore(Watched):
 class HalfPublishing(Watched):
     """A Dispatcher that can be stopped in the middle of a batch."""
 
-    def publish(self, runs: "tuple[ReleasedRun, ...]") -> None:
+    def publish(self, runs: "tuple[DispatchedRun, ...]") -> None:
         half = len(runs) // 2
         if not _has_one_off(runs):
             return self._part.publish(runs)
@@ -151,7 +151,7 @@ def open_watched_leader(settings: Settings, trap: Trap) -> Iterator[Leader]:
         closing(CeleryDispatcher(publishing_app(settings.broker_url))) as dispatcher,
         closing(RedisMarks(settings.redis_url, settings.broker_url)) as marks,
     ):
-        outside: Any = Outside(
+        outside: Any = Adapters(
             WatchedStore(database, trap),
             Watched(inbox, trap, "trim"),
             claims,

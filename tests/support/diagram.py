@@ -1,12 +1,12 @@
 """The state diagram of the manual, made from the transition table."""
 
-from scheduler_service.core.run_state import FINAL, MOVES, RunState
+from scheduler_service.core.run_state import FINAL, TRANSITIONS, RunState
 
 
 def state_diagram() -> str:
     """A Mermaid state diagram; arrows with the same ends are one arrow with all their events."""
     arrows: dict[tuple[str, str], list[str]] = {}
-    for event, move in MOVES.items():
+    for event, move in TRANSITIONS.items():
         targets = [move.target] if move.spent is None else [move.target, move.spent]
         for source in sorted(move.sources):
             for target in targets:

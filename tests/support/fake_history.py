@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.explain.facts import Version
-from scheduler_service.core.model import Gap
+from scheduler_service.core.model import MissedRange
 from scheduler_service.core.policies import OVERLAP_WORD
 from scheduler_service.core.run_state import ACTIVE, RunState
 from scheduler_service.ports.history import Outcome, Total, Trouble
@@ -50,16 +50,24 @@ class FakeHistoryStore:
             ]
         return [trouble for *_, trouble in sorted(found, key=lambda item: item[:2], reverse=True)[:limit]]
 
-    def gaps(self, since: Instant, limit: int) -> list[Gap]:
+    def missed_ranges(self, since: Instant, limit: int) -> list[MissedRange]:
         with self._tables.lock:
-            gaps = [gap for gap in self._tables.gaps if not gap.reason.startswith(f"{OVERLAP_WORD} ")]
-        found = [(gap.end, place, gap) for place, gap in enumerate(gaps) if gap.end >= since]
-        return [gap for *_, gap in sorted(found, key=lambda item: item[:2], reverse=True)[:limit]]
+            missed_ranges = [
+                missed_range
+                for missed_range in self._tables.missed_ranges
+                if not missed_range.reason.startswith(f"{OVERLAP_WORD} ")
+            ]
+        found = [
+            (missed_range.end, place, missed_range)
+            for place, missed_range in enumerate(missed_ranges)
+            if missed_range.end >= since
+        ]
+        return [missed_range for *_, missed_range in sorted(found, key=lambda item: item[:2], reverse=True)[:limit]]
 
-    def gaps_of(self, job_id: str, limit: int) -> list[Gap]:
+    def missed_ranges_of(self, job_id: str, limit: int) -> list[MissedRange]:
         with self._tables.lock:
-            found = [gap for gap in self._tables.gaps if gap.job_id == job_id]
-        return sorted(found, key=lambda gap: gap.start, reverse=True)[:limit]
+            found = [missed_range for missed_range in self._tables.missed_ranges if missed_range.job_id == job_id]
+        return sorted(found, key=lambda missed_range: missed_range.start, reverse=True)[:limit]
 
     def versions(self, job_id: str, limit: int) -> list[Version]:
         with self._tables.lock:

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from itinerary.protocol.errors import Conflict, NotFound, StaleVersion
 from itinerary.protocol.instants import MICROSECOND, Instant
-from scheduler_service.core.audit import Deed
+from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.balancing.placements import carry_place
 from scheduler_service.core.contract.job_json import definition_of, job_body, read_stored_job
 from scheduler_service.core.contract.unknown_fields import carried
@@ -19,14 +19,14 @@ class FakeJobStore:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
-    def create(self, job: Job, *, by: Deed | None = None) -> Job:
+    def create(self, job: Job, *, by: AuditedChange | None = None) -> Job:
         with self._tables.lock:
             if self._there(job.job_id) is not None:
                 raise Conflict(f"job {job.job_id} exists")
             return self._add(replace(job, deleted=False), by, anew=True)
 
     def replace(
-        self, job: Job, if_version: int | None, *, by: Deed | None = None
+        self, job: Job, if_version: int | None, *, by: AuditedChange | None = None
     ) -> tuple[Job, Literal["made", "replaced", "unchanged"]]:
         with self._tables.lock:
             there = self._there(job.job_id)
@@ -90,7 +90,7 @@ class FakeJobStore:
         if_version: int | None = None,
         *,
         skips: bool = False,
-        by: Deed | None = None,
+        by: AuditedChange | None = None,
     ) -> Job:
         with self._tables.lock:
             there = self.get(job_id)
@@ -101,7 +101,7 @@ class FakeJobStore:
             )
             return there if wanted == there else self._add(wanted, by)
 
-    def delete(self, job_id: str, if_version: int | None, *, by: Deed | None = None) -> None:
+    def delete(self, job_id: str, if_version: int | None, *, by: AuditedChange | None = None) -> None:
         with self._tables.lock:
             there = self.get(job_id)
             self._check(there, if_version)
@@ -115,12 +115,12 @@ class FakeJobStore:
         if if_version is not None and if_version != (there.version if there else None):
             raise StaleVersion(f"not at version {if_version}")
 
-    def _add(self, job: Job, by: Deed | None, *, anew: bool = False) -> Job:
+    def _add(self, job: Job, by: AuditedChange | None, *, anew: bool = False) -> Job:
         row = self._tables.jobs.setdefault(job.job_id, JobRow([]))
         before = row.versions[-1] if row.versions else None
         now = self._tables.clock()
         effective_from = now if before is None else max(now, before.effective_from + MICROSECOND)
-        reread = read_stored_job(definition_of(job), made_at=now if anew else job.created_at)
+        reread = read_stored_job(definition_of(job), created_at=now if anew else job.created_at)
         added = replace(
             reread,
             paused=job.paused,

@@ -11,25 +11,25 @@ from scheduler_service.core.balancing.rebalance_record import last_moved, record
 from scheduler_service.core.leader.commands import (
     CANCELLED_RUNNING,
     Apply,
+    CreateRuns,
+    Dispatch,
     LateReport,
-    MakeRuns,
     PublishedMark,
     RecordStatistics,
-    Release,
     Retract,
     Transition,
 )
-from scheduler_service.core.model import ActiveRun, Attempt, Cursor, Gap, JobHistory, Lease, NewRun, RunKind
-from scheduler_service.core.run_state import ACTIVE, FINAL, WAITING, Event, RunState, can_move
-from scheduler_service.ports.stores import Moved
+from scheduler_service.core.model import ActiveRun, Attempt, Cursor, JobHistory, Lease, MissedRange, NewRun, RunKind
+from scheduler_service.core.run_state import ACTIVE, FINAL, WAITING, Event, RunState, is_allowed
+from scheduler_service.ports.stores import Dispatched
 from scheduler_service.sql.leader.quarantine import note, storable, without_payload
-from tests.support.fake_looks import FakeLooks
+from tests.support.fake_polls import FakePolls
 from tests.support.fake_rows import AttemptRow, JobRow, RunRow, Tables, as_json, refuse_unstorable, task_error
 
 _OUTCOMES = {Event.FAIL: "failed", Event.RETRY: "retried", Event.LOSE: "lost", Event.TIME_OUT: "timed_out"}
 
 
-class FakeLeaderStore(FakeLooks):
+class FakeLeaderStore(FakePolls):
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
@@ -76,14 +76,14 @@ class FakeLeaderStore(FakeLooks):
         with self._tables.lock:
             yield
 
-    def make_runs(self, lease: Lease, batch: MakeRuns) -> tuple[str, ...]:
+    def create_runs(self, lease: Lease, batch: CreateRuns) -> tuple[str, ...]:
         with self._tables.lock:
             self._tables.check(lease)
             for retract in batch.retracts:
                 self._retract(retract)
             made = {run.run_id for run in batch.runs if self._make(run)}
-            for gap in batch.gaps:
-                self._keep_gap(gap)
+            for missed_range in batch.missed_ranges:
+                self._keep_missed_range(missed_range)
             for job_id, version in batch.planned:
                 job = self._tables.jobs.get(job_id)
                 if job is not None and version <= job.current.version:
@@ -94,15 +94,15 @@ class FakeLeaderStore(FakeLooks):
             self._tables.cursors[lease.shard] = (until, position)
             return tuple(run.run_id for run in batch.runs if run.run_id not in made)
 
-    def move_runs(self, lease: Lease, releases: Sequence[Release], now: Instant) -> Moved:
+    def dispatch_runs(self, lease: Lease, dispatches: Sequence[Dispatch], now: Instant) -> Dispatched:
         with self._tables.lock:
             self._tables.check(lease)
-            return _moved(releases, [r for r in releases if self._move(lease, r, now)], self._tables)
+            return _moved(dispatches, [r for r in dispatches if self._move(lease, r, now)], self._tables)
 
-    def renew_publish(self, lease: Lease, releases: Sequence[Release]) -> Moved:
+    def redispatch_runs(self, lease: Lease, dispatches: Sequence[Dispatch]) -> Dispatched:
         with self._tables.lock:
             self._tables.check(lease)
-            return _moved(releases, [r for r in releases if self._renumber(lease, r)], self._tables)
+            return _moved(dispatches, [r for r in dispatches if self._renumber(lease, r)], self._tables)
 
     def apply(self, lease: Lease, batch: Apply) -> tuple[str, ...]:
         with self._tables.lock:
@@ -132,14 +132,14 @@ class FakeLeaderStore(FakeLooks):
             self._tables.check(lease)
             order = batch.order
             repeated = order is not None and any(
-                (entry.subject, entry.action) == (order.plan.plan_id, order.asked.deed.action)
+                (entry.subject, entry.action) == (order.plan.plan_id, order.asked.audited_change.action)
                 for entry in self._tables.audit
             )
-            done = {p.job_id for p in batch.placements if self._place(p, batch.at, only_look=repeated)}
+            done = {p.job_id for p in batch.placements if self._place(p, batch.at, only_read=repeated)}
             refused = frozenset(p.job_id for p in batch.placements) - done
             if order is not None and not repeated:
                 body = as_json(record_body(batch, order.plan, refused))
-                self._tables.record(order.asked.deed, order.plan.plan_id, None, body)
+                self._tables.record(order.asked.audited_change, order.plan.plan_id, None, body)
             return refused
 
     def last_rebalance(self) -> tuple[MovedBefore, ...] | None:
@@ -151,12 +151,12 @@ class FakeLeaderStore(FakeLooks):
             kept = [old for old in self._tables.statistics if old.at >= row.at - 7 * DAY and old.at != row.at]
             self._tables.statistics = [*kept, row]
 
-    def _place(self, placement: Placement, at: Instant, *, only_look: bool) -> bool:
+    def _place(self, placement: Placement, at: Instant, *, only_read: bool) -> bool:
         row = self._tables.jobs.get(placement.job_id)
         if row is None or row.current.deleted:
             return False
         job = row.current
-        if only_look or job.placed_anchor == placement.anchor:
+        if only_read or job.placed_anchor == placement.anchor:
             return job.placed_anchor == placement.anchor
         if (job.version, job.placed_anchor) != (placement.version, placement.replaces):
             return False
@@ -169,7 +169,7 @@ class FakeLeaderStore(FakeLooks):
         except RowRefused as refused:
             if run.job_id is not None:
                 at = run.scheduled_at
-                self._keep_gap(Gap(run.job_id, at, at + MICROSECOND, 1, f"row refused: {refused}"))
+                self._keep_missed_range(MissedRange(run.job_id, at, at + MICROSECOND, 1, f"row refused: {refused}"))
             return False
 
     def _retract(self, retract: Retract) -> None:
@@ -184,20 +184,24 @@ class FakeLeaderStore(FakeLooks):
             ):
                 del self._tables.runs[row.run_id]
 
-    def _keep_gap(self, gap: Gap) -> None:
-        alike = [old for old in self._tables.gaps if (old.job_id, old.reason) == (gap.job_id, gap.reason)]
-        if not any(old.start <= gap.start and old.end >= gap.end for old in alike):
-            self._add_to_gaps(gap)
+    def _keep_missed_range(self, missed_range: MissedRange) -> None:
+        alike = [
+            old
+            for old in self._tables.missed_ranges
+            if (old.job_id, old.reason) == (missed_range.job_id, missed_range.reason)
+        ]
+        if not any(old.start <= missed_range.start and old.end >= missed_range.end for old in alike):
+            self._add_to_missed_ranges(missed_range)
 
-    def _add_to_gaps(self, gap: Gap) -> None:
-        gaps = self._tables.gaps
-        for place, old in enumerate(gaps):
-            if (old.job_id, old.reason, old.end) == (gap.job_id, gap.reason, gap.start):
-                gaps[place] = replace(old, end=gap.end, count=old.count + gap.count)
+    def _add_to_missed_ranges(self, missed_range: MissedRange) -> None:
+        missed_ranges = self._tables.missed_ranges
+        for place, old in enumerate(missed_ranges):
+            if (old.job_id, old.reason, old.end) == (missed_range.job_id, missed_range.reason, missed_range.start):
+                missed_ranges[place] = replace(old, end=missed_range.end, count=old.count + missed_range.count)
                 return
-        gaps.append(gap)
+        missed_ranges.append(missed_range)
 
-    def _move(self, lease: Lease, release: Release, now: Instant) -> bool:
+    def _move(self, lease: Lease, release: Dispatch, now: Instant) -> bool:
         row = self._tables.runs.get(release.run_id)
         if (
             row is None
@@ -212,7 +216,7 @@ class FakeLeaderStore(FakeLooks):
         row.reason = None
         return True
 
-    def _renumber(self, lease: Lease, release: Release) -> bool:
+    def _renumber(self, lease: Lease, release: Dispatch) -> bool:
         row = self._tables.runs.get(release.run_id)
         if row is None or row.state is not RunState.PENDING or row.attempt != release.attempt:
             return False
@@ -234,18 +238,18 @@ class FakeLeaderStore(FakeLooks):
         except RowRefused as refused:
             change = without_payload(change, refused)
         row = self._tables.runs.get(change.run_id)
-        if row is None or row.attempt != change.attempt or not can_move(row.state, change.event):
+        if row is None or row.attempt != change.attempt or not is_allowed(row.state, change.event):
             return False
         if change.to is RunState.RETRYING:
             return self._retry(row, change)
-        if change.fold is not None and self._may_fold(row):
+        if change.coalesce is not None and self._may_coalesce(row):
             del self._tables.runs[row.run_id]
-            self._add_to_gaps(change.fold)
+            self._add_to_missed_ranges(change.coalesce)
             return True
         self._write(row, change)
         return True
 
-    def _may_fold(self, row: RunRow) -> bool:
+    def _may_coalesce(self, row: RunRow) -> bool:
         job = self._tables.jobs.get(row.job_id or "")
         unchanged = job is not None and not job.current.deleted and job.current.version == row.job_version
         occurs = row.kind is RunKind.OCCURRENCE and row.state is RunState.SCHEDULED
@@ -303,9 +307,9 @@ class FakeLeaderStore(FakeLooks):
             ended.late.append(report)
 
 
-def _moved(asked: Sequence[Release], done: Sequence[Release], tables: Tables) -> Moved:
-    return Moved(
-        tuple(tables.runs[release.run_id].released() for release in done),
+def _moved(asked: Sequence[Dispatch], done: Sequence[Dispatch], tables: Tables) -> Dispatched:
+    return Dispatched(
+        tuple(tables.runs[release.run_id].dispatched() for release in done),
         tuple(release.run_id for release in asked if release not in done),
     )
 

@@ -9,19 +9,19 @@ from typing import Any
 from itinerary.protocol.errors import LeaseLost, RowRefused
 from itinerary.protocol.instants import Duration, Instant
 from itinerary.protocol.run_fields import RetryPolicy
-from scheduler_service.core.audit import AuditEntry, Deed
+from scheduler_service.core.audit import AuditedChange, AuditEntry
 from scheduler_service.core.explain.facts import Term
 from scheduler_service.core.leader.commands import LateReport, RecordStatistics
 from scheduler_service.core.model import (
     ActiveRun,
     Attempt,
-    Gap,
+    DispatchedRun,
     Job,
     LateReports,
     Lease,
+    MissedRange,
     NewRun,
     Overlap,
-    ReleasedRun,
     Run,
     RunKind,
     TaskError,
@@ -78,8 +78,8 @@ class RunRow:
             self.worker, self.start_by,
         )  # fmt: skip
 
-    def released(self) -> ReleasedRun:
-        return ReleasedRun(
+    def dispatched(self) -> DispatchedRun:
+        return DispatchedRun(
             self.run_id, self.attempt, self.seq, self.term or 0, self.job_id, self.task, self.args, self.kwargs,
             self.queue, self.priority, self.scheduled_at, self.due_at, self.timeout, self.retries,
             self.traceparent,
@@ -152,7 +152,7 @@ class Tables:
     runs: dict[str, RunRow] = field(default_factory=dict)
     attempts: dict[tuple[str, int], AttemptRow] = field(default_factory=dict)
     jobs: dict[str, JobRow] = field(default_factory=dict)
-    gaps: list[Gap] = field(default_factory=list)
+    missed_ranges: list[MissedRange] = field(default_factory=list)
     leases: dict[int, LeaseRow] = field(default_factory=dict)
     cursors: dict[int, tuple[Instant | None, str]] = field(default_factory=dict)
     judged_until: dict[int, Instant] = field(default_factory=dict)
@@ -167,7 +167,7 @@ class Tables:
         if row is None or row.resigned or (row.term, row.holder) != (lease.term, lease.holder):
             raise LeaseLost(f"term {lease.term} of shard {lease.shard} is over")
 
-    def record(self, by: Deed | None, subject: str | None, before: Any, after: Any) -> None:
+    def record(self, by: AuditedChange | None, subject: str | None, before: Any, after: Any) -> None:
         """A row of the audit log, where somebody made the change."""
         if by is not None:
             place = len(self.audit) + 1

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from itinerary.protocol.errors import Conflict, NotFound
 from itinerary.protocol.instants import format_instant
-from scheduler_service.core.audit import Deed
+from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.model import NewRun, Run
 from scheduler_service.core.run_state import FINAL, WAITING, RunState
 from scheduler_service.ports.stores import Page, RunFilter
@@ -17,7 +17,7 @@ class FakeRunStore:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
-    def enqueue(self, runs: Sequence[NewRun], *, by: Deed | None = None) -> list[tuple[Run, bool]]:
+    def enqueue(self, runs: Sequence[NewRun], *, by: AuditedChange | None = None) -> list[tuple[Run, bool]]:
         with self._tables.lock:
             self._check(runs)
             made = self._tables.insert_missing(runs)
@@ -44,7 +44,7 @@ class FakeRunStore:
             found = [row for row in newest_first if matches(row, wanted) and (not before or _place(row) < before)]
             return page_of(found[: limit + 1], limit, RunRow.whole, lambda row: list(_place(row)))
 
-    def request_cancel(self, run_id: str, *, by: Deed | None = None) -> Run:
+    def request_cancel(self, run_id: str, *, by: AuditedChange | None = None) -> Run:
         with self._tables.lock:
             row, now = self._row(run_id), self._tables.clock()
             before, is_news = row.state.value, row.state not in FINAL and row.cancel_requested_at is None
@@ -57,7 +57,7 @@ class FakeRunStore:
                 self._tables.record(by, run_id, {"state": before}, {"state": row.state.value})
             return self.get(run_id)
 
-    def _record(self, made: Sequence[NewRun], by: Deed | None) -> None:
+    def _record(self, made: Sequence[NewRun], by: AuditedChange | None) -> None:
         if len(made) > 1:
             self._tables.record(by, None, None, {"run_ids": [run.run_id for run in made]})
             return

@@ -11,8 +11,8 @@ from itinerary.protocol.errors import BrokerUnavailable
 from itinerary.protocol.identity import task_id
 from itinerary.protocol.instants import MILLISECOND, SECOND, Duration, Instant
 from itinerary.protocol.wire import entry
-from scheduler_service.core.leader.results import ServerGeneration
-from scheduler_service.core.model import ReleasedRun
+from scheduler_service.core.leader.results import ServerEpoch
+from scheduler_service.core.model import DispatchedRun
 from scheduler_service.core.redis_marks import Marks
 from scheduler_service.ports.broker import InboxBatch, QueueHead
 
@@ -50,7 +50,7 @@ class FakeInbox:
             self._changed.notify_all()
             return f"{number}-0"
 
-    def bury(self, entry_id: str, fields: Mapping[str, str], reason: str) -> None:
+    def dead_letter(self, entry_id: str, fields: Mapping[str, str], reason: str) -> None:
         self._must_answer()
         self.dead.append((entry_id, dict(fields), reason))
 
@@ -100,7 +100,7 @@ class FakeClaims:
         self.holders: dict[str, str] = {}
         self.flagged: set[str] = set()
         self.beacon: Mapping[str, Any] | None = None
-        self.floors: dict[str, int] = {}
+        self.watermarks: dict[str, int] = {}
         self.away = False
         self._results: dict[str, Mapping[str, str]] = {}
         self._names = itertools.count(1)
@@ -110,7 +110,7 @@ class FakeClaims:
 
     def take(self, task_ids: Sequence[str]) -> list[bool] | None:
         self._must_answer()
-        if not self.look().accepted:
+        if not self.query_epoch().accepted:
             return None
         return [self.holders.setdefault(one, self.LEADER) == self.LEADER for one in task_ids]
 
@@ -137,33 +137,35 @@ class FakeClaims:
             self.holders.pop(one, None)
             self.flagged.discard(one)
 
-    def raise_floors(self, floors: Mapping[str, int], lowest: int) -> dict[str, int]:
+    def raise_watermarks(self, watermarks: Mapping[str, int], lowest: int) -> dict[str, int]:
         self._must_answer()
         if self._accepted[0] == self._server:
             self._accepted = (self._server, max(lowest, self._accepted[1]))
-        for queue, floor in floors.items():
-            self.floors[queue] = max(floor, self.floors.get(queue, 0))
-        raised = {queue: self.floor_of(queue) for queue in floors}
+        for queue, watermark in watermarks.items():
+            self.watermarks[queue] = max(watermark, self.watermarks.get(queue, 0))
+        raised = {queue: self.watermark_of(queue) for queue in watermarks}
         if self._accepted[0] == self._server:
-            self.floors = {queue: floor for queue, floor in self.floors.items() if floor > self._accepted[1]}
+            self.watermarks = {
+                queue: watermark for queue, watermark in self.watermarks.items() if watermark > self._accepted[1]
+            }
         return raised
 
-    def floor_of(self, queue: str) -> int:
+    def watermark_of(self, queue: str) -> int:
         """Below it, nothing of this queue starts."""
-        server, floor = self._accepted
-        return max(self.floors.get(queue, 0), floor if server == self._server else 0)
+        server, watermark = self._accepted
+        return max(self.watermarks.get(queue, 0), watermark if server == self._server else 0)
 
-    def look(self) -> ServerGeneration:
+    def query_epoch(self) -> ServerEpoch:
         self._must_answer()
         if self._seen is None or not self._seen.startswith(f"{self._server}:"):
             self._seen = f"{self._server}:{next(self._names)}"
-        server, floor = self._accepted
-        return ServerGeneration(self._seen, server == self._server, floor)
+        server, watermark = self._accepted
+        return ServerEpoch(self._seen, server == self._server, watermark)
 
-    def accept(self, name: str, floor: int) -> bool:
-        if self.look().name != name:
+    def accept(self, name: str, watermark: int) -> bool:
+        if self.query_epoch().name != name:
             return False
-        self._accepted = (self._server, max(floor, self._accepted[1]))
+        self._accepted = (self._server, max(watermark, self._accepted[1]))
         return True
 
     def eviction_policy(self) -> str:
@@ -172,13 +174,13 @@ class FakeClaims:
 
     def ask(self, task_id: str, token: str, queue: str = "default", seq: int | None = None) -> str:
         """A worker asks to start this attempt; the verdict."""
-        if not self.look().accepted:
+        if not self.query_epoch().accepted:
             return "wait"
         if task_id in self.holders:
             return "won" if self.holders[task_id] == token else "held"
         if task_id in self.flagged:
             return "cancelled"
-        if seq is not None and seq < self.floor_of(queue):
+        if seq is not None and seq < self.watermark_of(queue):
             return "stale"
         self.holders[task_id] = token
         return "won"
@@ -194,7 +196,7 @@ class FakeClaims:
 
     def wipe(self) -> None:
         """FLUSHALL."""
-        for kept in (self.holders, self.flagged, self.floors, self._results):
+        for kept in (self.holders, self.flagged, self.watermarks, self._results):
             kept.clear()
         self._seen, self._accepted = None, ("", 0)
 
@@ -215,7 +217,7 @@ class FakeDispatcher:
     """
 
     def __init__(self) -> None:
-        self.published: list[ReleasedRun] = []
+        self.published: list[DispatchedRun] = []
         self.revoked: list[str] = []
         self.away = False
         self.unanswered = 0
@@ -225,9 +227,9 @@ class FakeDispatcher:
         self._marks: dict[str, str] = {}
         self._numbers = itertools.count(1)
         self._accepted = ("", 0)
-        self._queues: dict[str, deque[ReleasedRun | None]] = defaultdict(deque)
+        self._queues: dict[str, deque[DispatchedRun | None]] = defaultdict(deque)
 
-    def publish(self, runs: Sequence[ReleasedRun]) -> None:
+    def publish(self, runs: Sequence[DispatchedRun]) -> None:
         self._must_answer()
         self.asked += 1
         if any(run.queue in self.refused for run in runs):
@@ -250,14 +252,14 @@ class FakeDispatcher:
         self._must_answer()
         self.revoked.extend(task_ids)
 
-    def look(self) -> ServerGeneration | None:
+    def query_epoch(self) -> ServerEpoch | None:
         self._must_answer()
-        server, floor = self._accepted
-        return ServerGeneration(self.server, server == self.server, floor)
+        server, watermark = self._accepted
+        return ServerEpoch(self.server, server == self.server, watermark)
 
-    def accept(self, name: str, floor: int) -> None:
+    def accept(self, name: str, watermark: int) -> None:
         self._must_answer()
-        self._accepted = (name, max(floor, self._accepted[1]))
+        self._accepted = (name, max(watermark, self._accepted[1]))
 
     def mark(self) -> dict[str, Any]:
         self._must_answer()
@@ -275,7 +277,7 @@ class FakeDispatcher:
         run = self.pop_run(queue)
         return None if run is None else task_id(run.run_id, run.attempt)
 
-    def pop_run(self, queue: str) -> ReleasedRun | None:
+    def pop_run(self, queue: str) -> DispatchedRun | None:
         """The same, with all that the message says."""
         return self._queues[queue].popleft() if self._queues[queue] else None
 
@@ -292,7 +294,7 @@ class FakeDispatcher:
         self._queues[queue].append(None)
 
     @staticmethod
-    def _head(waiting: "deque[ReleasedRun | None]") -> QueueHead:
+    def _head(waiting: "deque[DispatchedRun | None]") -> QueueHead:
         seq = next((run.seq for run in waiting if run is not None), None)
         return QueueHead(len(waiting), seq, none_of_ours=seq is None)
 

@@ -109,7 +109,7 @@ class FaultBed(AbstractContextManager["FaultBed"]):
         self.leader().child.wait_for_line("generation accepted", 30)
         for number in range(self._jobs):
             job_id = f"tick{number or ''}"
-            self.jobs.create(read_job({**TICKS, "job_id": job_id}, made_at=time.time_ns() // 1000)[0])
+            self.jobs.create(read_job({**TICKS, "job_id": job_id}, created_at=time.time_ns() // 1000)[0])
         return self
 
     def leader(self, point: str | None = None, action: str = "kill", **settings: str) -> LeaderProcess:
@@ -215,7 +215,7 @@ class FaultBed(AbstractContextManager["FaultBed"]):
         view = SqlLeaseStore(self.database).peek(0)
         return 0 if view is None else view.term
 
-    def settle(self, timeout: float = 60) -> None:
+    def reconcile(self, timeout: float = 60) -> None:
         """Wait until everything that is due by now has ended, then hold the whole history against the rules."""
         now = time.time_ns() // 1000
         wait_until(lambda: not self.unfinished(now), timeout, lambda: f"{self.unfinished(now)}{self.outputs}", 0.2)

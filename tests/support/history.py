@@ -11,7 +11,7 @@ def history_of(store: FakeStore, now: Instant) -> History:
     rows = sorted(store.tables.runs.values(), key=lambda row: (row.job_id or "", row.scheduled_at, row.id))
     cursor, _ = store.tables.cursors.get(0, (None, ""))
     jobs = store.leader.job_histories(None)
-    return History(now, cursor, None, jobs, list(store.tables.gaps), [facts_of(store, row) for row in rows])
+    return History(now, cursor, None, jobs, list(store.tables.missed_ranges), [facts_of(store, row) for row in rows])
 
 
 def facts_of(store: FakeStore, row: RunRow) -> RunFacts:

@@ -14,7 +14,7 @@ from scheduler_service.broker.marks import RedisMarks
 from scheduler_service.core.leader.state import CoreSettings
 from scheduler_service.loops.election import Leader
 from scheduler_service.loops.pruner import Retention
-from scheduler_service.loops.scheduler_loop import Outside
+from scheduler_service.loops.scheduler_loop import Adapters
 from scheduler_service.metrics.leader import PrometheusMeter
 from scheduler_service.sql.database import Database, host_now
 from scheduler_service.sql.jobs import SqlJobStore
@@ -47,7 +47,7 @@ class LeaderThread(AbstractContextManager["LeaderThread"]):
         self.leases = SqlLeaseStore(self.database)
         self.meter = PrometheusMeter()
         pruning = SqlPruning(self.database.beside())
-        outside = Outside(
+        outside = Adapters(
             SqlLeaderStore(self.database), self.inbox, claims, dispatcher, self.meter, wakeups_of(self.database),
             None if retention is None else Retention(pruning, retention, host_now, first=SECOND // 5, every=SECOND),
         )  # fmt: skip

@@ -23,9 +23,9 @@ def clocks(instants: Iterable[Instant]) -> list[str]:
     return [format_instant(instant)[11:16] for instant in instants]
 
 
-def schedule_of(spec: Mapping[str, Any], made_at: str = "2026-11-27T10:00:00Z", job_id: str = "job") -> Schedule:
+def schedule_of(spec: Mapping[str, Any], created_at: str = "2026-11-27T10:00:00Z", job_id: str = "job") -> Schedule:
     """The schedule of a spec, for a job made at a given time."""
-    return parse_schedule(spec, job_id=job_id, made_at=at(made_at)).schedule
+    return parse_schedule(spec, job_id=job_id, created_at=at(created_at)).schedule
 
 
 def cron(expr: str, timezone: str = "UTC", **rules: str) -> Schedule:

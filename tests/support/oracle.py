@@ -48,8 +48,8 @@ def _watched(meaning: Meaning, info: ZoneInfo, start: int, end: int) -> Iterator
     for minute in _warm_up(info, start, end):
         wall = _wall(info, minute)
         if reached is not None and wall > reached:
-            owed = _skipped(meaning, reached, wall, minute)
-            yield from (second for second in owed if start <= second < end)
+            caught_up = _skipped(meaning, reached, wall, minute)
+            yield from (second for second in caught_up if start <= second < end)
         repeated = reached is not None and wall < reached
         if minute + 60 > start and meaning.names(wall) and _counts(meaning, info, minute, repeated):
             yield from _within_minute(meaning, minute, start, end)

@@ -14,7 +14,7 @@ def cluster(database: Database, names: list[str], now: Instant, *, every: str = 
     store = SqlJobStore(database)
     for number, name in enumerate(names):
         schedule = {"kind": "interval", "every": every, "balanced": True, "pinned": number < pinned}
-        job, _ = read_job({"job_id": name, "task": "demo.task", "schedule": schedule}, made_at=now - 24 * HOUR)
+        job, _ = read_job({"job_id": name, "task": "demo.task", "schedule": schedule}, created_at=now - 24 * HOUR)
         store.create(job)
         anchor = now - now % (15 * MINUTE) + 2 * HOUR + (number * 97 % 1800) * SECOND
         where = {"placed_anchor": anchor, "placed_at": now - 3 * HOUR}

@@ -39,7 +39,7 @@ def beating(world: World, duration: Duration, every: Duration = 10 * SECOND) -> 
     for _ in range(duration // every):
         world.advance(every)
         world.workers.beat()
-        world.settle()
+        world.reconcile()
 
 
 class InDoubt:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from itinerary.protocol.errors import BrokerUnavailable
 from itinerary.protocol.identity import task_id
-from scheduler_service.core.model import ReleasedRun
+from scheduler_service.core.model import DispatchedRun
 from scheduler_service.core.run_state import RunState
 from tests.support.fakes_redis import FakeClaims, FakeDispatcher
 
@@ -20,7 +20,7 @@ class SimDispatcher(FakeDispatcher):
         super().__init__()
         self._simulation = simulation
 
-    def publish(self, runs: Sequence[ReleasedRun]) -> None:
+    def publish(self, runs: Sequence[DispatchedRun]) -> None:
         dice = self._simulation.random
         sent = runs if dice.random() >= self._simulation.unsure else runs[: dice.randint(0, len(runs))]
         super().publish(sent)
@@ -28,7 +28,7 @@ class SimDispatcher(FakeDispatcher):
             self._simulation.note(f"publish broke after {len(sent)} of {len(runs)}")
             raise BrokerUnavailable("broke")
 
-    def pop_run(self, queue: str) -> ReleasedRun | None:
+    def pop_run(self, queue: str) -> DispatchedRun | None:
         waiting, dice = self._queues[queue], self._simulation.random
         if len(waiting) > 1 and dice.random() < self._simulation.shuffling:
             waiting.rotate(-dice.randrange(len(waiting)))
@@ -36,7 +36,7 @@ class SimDispatcher(FakeDispatcher):
             waiting.append(waiting[0])
         return super().pop_run(queue)
 
-    def pop_next(self) -> ReleasedRun | None:
+    def pop_next(self) -> DispatchedRun | None:
         """The next message of any queue; that of the one queue that every history has comes first."""
         queues = [queue for queue, waiting in self._queues.items() if waiting]
         return self.pop_run("default" if "default" in queues else queues[0]) if queues else None
@@ -59,13 +59,15 @@ class SimClaims(FakeClaims):
         super().__init__()
         self._simulation = simulation
 
-    def raise_floors(self, floors: Mapping[str, int], lowest: int) -> dict[str, int]:
+    def raise_watermarks(self, watermarks: Mapping[str, int], lowest: int) -> dict[str, int]:
         simulation, rows = self._simulation, self._simulation.store.tables.runs
         for sent in simulation.dispatcher.published:
             row, attempt = rows.get(sent.run_id), task_id(sent.run_id, sent.attempt)
             is_waited_for = row is not None and row.state is RunState.PENDING and row.attempt == sent.attempt
             has_started = (sent.run_id, sent.attempt) in simulation.log or attempt in self.holders
-            if is_waited_for and not has_started and sent.seq < max(lowest, floors.get(sent.queue, 0)):
-                simulation.note(f"PASSED {attempt}: its message {sent.seq} in {sent.queue}, by {floors} and {lowest}")
+            if is_waited_for and not has_started and sent.seq < max(lowest, watermarks.get(sent.queue, 0)):
+                simulation.note(
+                    f"PASSED {attempt}: its message {sent.seq} in {sent.queue}, by {watermarks} and {lowest}"
+                )
                 simulation.passed.append(attempt)
-        return super().raise_floors(floors, lowest)
+        return super().raise_watermarks(watermarks, lowest)

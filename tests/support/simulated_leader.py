@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from itinerary.protocol.errors import BrokerUnavailable, LeaseLost, StoreUnavailable
 from itinerary.protocol.identity import task_id
 from itinerary.protocol.instants import MILLISECOND, SECOND, Instant
-from scheduler_service.core.balancing.placements import BalancerEffect
-from scheduler_service.core.leader.commands import Apply, BuildIndex, Effect, ReadInboxAnew, StoreEffect
+from scheduler_service.core.balancing.placements import BalancerCommand
+from scheduler_service.core.leader.commands import Apply, BuildIndex, Command, RereadInbox, StoreCommand
 from scheduler_service.core.leader.iteration import iterate, next_wake, take_over
 from scheduler_service.core.leader.messages import decode
 from scheduler_service.core.leader.poll_state import NEVER
@@ -24,11 +24,11 @@ from scheduler_service.core.leader.results import InboxRead, JobsRead, Shutdown
 from scheduler_service.core.model import Lease
 from scheduler_service.core.run_state import Event
 from scheduler_service.loops.broker_thread import BrokerThread
-from scheduler_service.loops.commit_order import MoveOrder
+from scheduler_service.loops.commit_order import CommitOrder
 from scheduler_service.loops.inbox_reader import BEGINNING, parts
-from scheduler_service.loops.lease_renewer import LeaseKeeper, renewed_every
+from scheduler_service.loops.lease_renewer import LeaseRenewer, renewed_every
 from scheduler_service.loops.mailbox import Mailbox
-from scheduler_service.loops.store_writer import Move, StoreSyncer
+from scheduler_service.loops.store_writer import DispatchCommand, StoreWriter
 from scheduler_service.metrics.leader import PrometheusMeter
 from tests.support.simulated_process import Process
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 METER = PrometheusMeter()
 
 
-class _Keeper(LeaseKeeper):
+class _Renewer(LeaseRenewer):
     """A frozen process that wakes inside an effect does not look at its lease again: `blind` is that moment."""
 
     blind = False
@@ -79,7 +79,7 @@ class _Unsure:
 class _Lane:
     """One of the threads that write: what it still has to do, and how many of them are committed and not told."""
 
-    def __init__(self, make: Callable[..., StoreSyncer], *more: Any) -> None:
+    def __init__(self, make: Callable[..., StoreWriter], *more: Any) -> None:
         self.mailbox = Mailbox()
         self.syncer = make(self.mailbox, *more)
         self.queue: deque[tuple[int, Any]] = deque()
@@ -97,7 +97,7 @@ class SimLeader(Process):
         super().__init__(simulation, f"leader {lease.term}")
         store = simulation.store.leader
         self.mailbox = Mailbox()
-        self.keeper = _Keeper(
+        self.renewer = _Renewer(
             simulation.store.leases, lease, simulation.t, simulation.ttl, lambda: None, lambda: simulation.t
         )
         cursor = store.cursor(lease)
@@ -105,27 +105,27 @@ class SimLeader(Process):
         self._store: Any = _Unsure(self)
         no_wait = _NoWait()
         self._writer, self._mover = (
-            _Lane(partial(StoreSyncer, self._store, self.keeper), self._since, no_wait, self._broke) for _ in range(2)
+            _Lane(partial(StoreWriter, self._store, self.renewer), self._since, no_wait, self._broke) for _ in range(2)
         )
         self._broker = BrokerThread(
-            simulation.dispatcher, simulation.claims, simulation.inbox, METER, self.keeper, self.mailbox, no_wait,
+            simulation.dispatcher, simulation.claims, simulation.inbox, METER, self.renewer, self.mailbox, no_wait,
             self._broke,
         )  # fmt: skip
         self._broker.thread.has_more = lambda: bool(self._brokers) and simulation.random.random() < 0.5  # type: ignore[method-assign]
-        self._order = MoveOrder()
+        self._order = CommitOrder()
         self._brokers: deque[Any] = deque()
         self._builds: deque[BuildIndex] = deque()
         self._index = IndexBuilder()
         self._position = cursor.inbox_position
-        self._anew, self._read_to = False, BEGINNING
+        self._rereading, self._read_to = False, BEGINNING
         self._listened = NEVER
         self._asked_at: Instant | None = None
         self.stopping = False
-        self._effects_left: int | None = None
+        self._commands_left: int | None = None
         jobs, runs = store.job_histories(self._since), store.active_runs()
-        self.state, effects = take_over(simulation.settings, lease.term, cursor, jobs, runs, self.keeper.now())
+        self.state, commands = take_over(simulation.settings, lease.term, cursor, jobs, runs, self.renewer.now())
         simulation.note(f"{self.name} takes over: cursor {cursor}, {len(runs)} runs, {len(jobs)} jobs")
-        self._hand_out(effects)
+        self._submit(commands)
         self.kick("loop", 0)
         self.kick("keep", renewed_every(simulation.ttl))
         self.kick("watch", 2 * SECOND)
@@ -138,63 +138,63 @@ class SimLeader(Process):
         self.mailbox.put(Shutdown())
         self.kick("loop", 0)
 
-    def die_after(self, effects: int) -> None:
+    def die_after(self, commands: int) -> None:
         """Die between two effects, the last one carried out and nobody told of it."""
-        self._effects_left = effects
+        self._commands_left = commands
 
     def _dies_now(self) -> bool:
-        if self._effects_left is not None:
-            self._effects_left -= 1
-            if self._effects_left <= 0:
+        if self._commands_left is not None:
+            self._commands_left -= 1
+            if self._commands_left <= 0:
                 self.die("killed between two effects")
         return self.dead
 
     def turn_loop(self) -> None:
-        if not self.keeper.trusted():
+        if not self.renewer.trusted():
             return self.step_down("its lease is not confirmed")
         messages = self.mailbox.drain(0)
-        now = self.keeper.now()
-        self.state, effects = iterate(self.state, [*messages, self._listened], now)
-        self.simulation.note_pass(self.name, messages, effects)
-        self.simulation.patience.see(effects, now)
-        self._see_lost(effects)
-        self._hand_out(effects)
+        now = self.renewer.now()
+        self.state, commands = iterate(self.state, [*messages, self._listened], now)
+        self.simulation.note_pass(self.name, messages, commands)
+        self.simulation.patience.see(commands, now)
+        self._see_lost(commands)
+        self._submit(commands)
         lanes = self._writer.backlog or self._mover.backlog
-        if self.stopping and not (messages or effects or lanes or self._brokers):
-            self.keeper.stop(resign=True)
+        if self.stopping and not (messages or commands or lanes or self._brokers):
+            self.renewer.stop(resign=True)
             return self.die("stopped cleanly")
         return self.kick("loop", max(next_wake(self.state, now) - now, MILLISECOND))
 
-    def _see_lost(self, effects: Sequence[Effect]) -> None:
-        for effect in effects:
-            for change in effect.transitions if isinstance(effect, Apply) else ():
+    def _see_lost(self, commands: Sequence[Command]) -> None:
+        for command in commands:
+            for change in command.transitions if isinstance(command, Apply) else ():
                 if change.event is Event.LOSE:
                     self.simulation.called_lost(task_id(change.run_id, change.attempt))
 
     def step_down(self, why: str) -> None:
         """What the dispatcher thread has in hand by then still goes out; nothing else does."""
-        self.keeper.blind = True
+        self.renewer.blind = True
         try:
             while self._brokers and self.simulation.random.random() < 0.8 and not self.simulation.redis_away:
                 self._broker.carry_out([self._brokers.popleft()])
         finally:
             self.die(why)
 
-    def _hand_out(self, effects: Sequence[Effect]) -> None:
-        for effect in effects:
-            if isinstance(effect, BuildIndex):
-                self._builds.append(effect)
-            elif isinstance(effect, BalancerEffect):
+    def _submit(self, commands: Sequence[Command]) -> None:
+        for command in commands:
+            if isinstance(command, BuildIndex):
+                self._builds.append(command)
+            elif isinstance(command, BalancerCommand):
                 continue  # no job here is balanced, and counting a whole day's load for nothing is slow
-            elif isinstance(effect, ReadInboxAnew):
-                self._position, self._anew, self._read_to = BEGINNING, True, self._position
-            elif isinstance(effect, Move):
-                self._mover.queue.append((self._order.before(effect, self._writer.done), effect))
-            elif isinstance(effect, StoreEffect):
-                self._order.hand(effect, self._writer.done)
-                self._writer.queue.append((0, effect))
+            elif isinstance(command, RereadInbox):
+                self._position, self._rereading, self._read_to = BEGINNING, True, self._position
+            elif isinstance(command, DispatchCommand):
+                self._mover.queue.append((self._order.before(command, self._writer.done), command))
+            elif isinstance(command, StoreCommand):
+                self._order.take(command, self._writer.done)
+                self._writer.queue.append((0, command))
             else:
-                self._brokers.append(effect)
+                self._brokers.append(command)
         self._go_on()
 
     def _go_on(self) -> None:
@@ -213,14 +213,14 @@ class SimLeader(Process):
         self._carry_out("store", self._writer, self._writer.syncer.carry_out)
 
     def turn_move(self) -> None:
-        self._carry_out("move", self._mover, self._mover.syncer.move)
+        self._carry_out("move", self._mover, self._mover.syncer.dispatch)
 
     def _carry_out(self, name: str, lane: "_Lane", do: Callable[[list[Any]], None]) -> None:
         """Some of what is queued is committed; the loop hears of it later, when the other lane may have gone on."""
         if self.simulation.database_away:
             return self.kick(name, 200 * MILLISECOND)
         free = len(list(takewhile(lambda order: order[0] <= self._writer.done, lane.queue)))
-        several = 1 if self._effects_left is not None else self.simulation.random.randint(1, free)
+        several = 1 if self._commands_left is not None else self.simulation.random.randint(1, free)
         lane.answers = several
         try:
             do([lane.queue.popleft()[1] for _ in range(several)])
@@ -243,11 +243,11 @@ class SimLeader(Process):
     def turn_broker(self) -> None:
         if self.simulation.redis_away:
             return self.kick("broker", 200 * MILLISECOND)
-        effect = self._brokers.popleft()
+        command = self._brokers.popleft()
         try:
-            self._broker.carry_out([effect])
+            self._broker.carry_out([command])
         except LeaseLost as lost:
-            self._brokers.appendleft(effect)
+            self._brokers.appendleft(command)
             return self.step_down(str(lost))
         self.simulation.wake_workers()
         return None if self._dies_now() else self._heard()
@@ -260,7 +260,7 @@ class SimLeader(Process):
         if self.stopping:
             return None
         if self._asked_at is None:
-            self._asked_at = self.keeper.now()
+            self._asked_at = self.renewer.now()
         if self.simulation.redis_frozen:
             return self.kick("read", 200 * MILLISECOND)
         asked_at, self._asked_at = self._asked_at, None
@@ -269,11 +269,11 @@ class SimLeader(Process):
         except BrokerUnavailable:
             return self.kick("read", 500 * MILLISECOND)
         self._position = batch.position
-        if batch.entries or self._anew:
+        if batch.entries or self._rereading:
             for part in parts(batch, self._read_to):
                 messages = tuple(decode(fields) for _, fields in part.entries)
-                self.mailbox.put(InboxRead(messages, part.position, self._anew, part.again))
-                self._anew = False
+                self.mailbox.put(InboxRead(messages, part.position, self._rereading, part.again))
+                self._rereading = False
             self._heard()
         if batch.at_end:
             self._listened = self._listened.confirmed(asked_at)
@@ -293,7 +293,7 @@ class SimLeader(Process):
         if self.simulation.database_away:
             return self.kick("keep", self.simulation.ttl // 10)
         try:
-            self.keeper.confirm()
+            self.renewer.confirm()
         except LeaseLost as lost:
             return self.step_down(str(lost))
         return self.kick("keep", renewed_every(self.simulation.ttl))

@@ -83,7 +83,7 @@ class Users:
             body["start_at"] = format_instant(now + dice.randrange(-5 * SECOND, 10 * SECOND))
         if dice.random() < 0.2:
             body["end_at"] = format_instant(now + dice.randrange(11 * SECOND, 30 * SECOND))
-        job, _ = read_job(body, made_at=simulation.database_now())
+        job, _ = read_job(body, created_at=simulation.database_now())
         made, how = simulation.store.jobs.replace(job, None)
         simulation.note(f"user: {job_id} version {made.version} {how}: {body}")
         self._tell("job_changed", job_id=job_id, change="modified")

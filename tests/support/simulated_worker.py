@@ -20,7 +20,7 @@ class SimWorker(Process):
     def __init__(self, simulation: "Simulation", name: str) -> None:
         super().__init__(simulation, name)
         self.received: list[tuple[str, int, str]] = []
-        self._generation: str | None = None
+        self._epoch: str | None = None
         self._told: list[tuple[Instant, Instant, str, dict[str, Any]]] = []
         self.running: dict[str, Instant] = {}
         self._over: set[str] = set()
@@ -116,13 +116,13 @@ class SimWorker(Process):
     def _speak(self) -> None:
         """In another generation of Redis: the reports of the last minute, then what runs."""
         simulation = self.simulation
-        name = simulation.claims.look().name
-        if name == self._generation:
+        name = simulation.claims.query_epoch().name
+        if name == self._epoch:
             return
         self._told = [one for one in self._told if one[0] > simulation.t - MINUTE]
         for _, said_at, kind, body in self._told:
             simulation.send_again(kind, said_at, body)
-        self._generation = name
+        self._epoch = name
         self._beat()
 
     def told_lately(self) -> list[str]:
@@ -131,7 +131,7 @@ class SimWorker(Process):
     def _beat(self) -> None:
         body = {
             "worker": self.name, "running": list(self.running), "received": [attempt for attempt, *_ in self.received],
-            "concurrency": self.SLOTS, "queues": ["default"], "generation": self._generation,
+            "concurrency": self.SLOTS, "queues": ["default"], "generation": self._epoch,
         }  # fmt: skip
         self.simulation.send("heartbeat", body)
         self.simulation.said(self.running)

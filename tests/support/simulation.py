@@ -41,7 +41,7 @@ SETTINGS: Final = CoreSettings(
     grace_period=3 * SECOND,
     lost_after=6 * SECOND,
     redispatch_after=4 * SECOND,
-    max_republish=4,
+    max_redispatch=4,
     due_poll_interval=2 * SECOND,
     statistics_interval=60 * SECOND,
 )
@@ -72,7 +72,7 @@ class Outcome:
         return not (self.findings or self.stuck or self.impatient or self.hasty or self.passed or self.kept)
 
     def __str__(self) -> str:
-        lines = [f"{finding.rule}: {finding.subject}: {finding.words}" for finding in self.findings]
+        lines = [f"{finding.rule}: {finding.subject}: {finding.message}" for finding in self.findings]
         lines += [f"never ended: {run_id}" for run_id in self.stuck]
         lines += [f"given up in time: {run_id}" for run_id in self.impatient]
         lines += [f"called lost, yet heard: {attempt}" for attempt in self.hasty]
@@ -132,7 +132,7 @@ class Simulation:
 
     def host_now(self) -> Instant:
         """What every host but the database's shows: never behind anything that was dated before."""
-        leading = [leader.keeper.now() for leader in self.leaders if not leader.dead]
+        leading = [leader.renewer.now() for leader in self.leaders if not leader.dead]
         self._latest = max(self._latest, self.database_now(), *leading)
         return self._latest
 
@@ -160,11 +160,11 @@ class Simulation:
         if self._trace is not None:
             self._trace.append(f"{(self.t - START) / SECOND:8.3f}  {text}")
 
-    def note_pass(self, name: str, messages: Sequence[object], effects: Sequence[object]) -> None:
-        if self._trace is not None and (messages or effects):
+    def note_pass(self, name: str, messages: Sequence[object], commands: Sequence[object]) -> None:
+        if self._trace is not None and (messages or commands):
             for one in messages:
                 self.note(f"{name} hears  {_short(one)}")
-            for one in effects:
+            for one in commands:
                 self.note(f"{name} wants  {_short(one)}")
 
     def log_start(self, attempt: str) -> None:
@@ -309,7 +309,7 @@ class Simulation:
         tolerance = Tolerance(skew=self.stepped, stuck_after=60 * SECOND, window=self.settings.publish_window)
         findings = tuple(violations(history, self.log, tolerance))
         impatient, hasty = tuple(self.patience.given_up), tuple(self.hasty)
-        kept = tuple(self.claims.floors) if self.own_queues else ()
+        kept = tuple(self.claims.watermarks) if self.own_queues else ()
         trace = tuple(self._trace or ())
         return Outcome(
             self.seed, findings, stuck, impatient, hasty, len(rows), trace, tuple(self.passed), kept, self.own_queues

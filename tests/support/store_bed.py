@@ -9,7 +9,7 @@ from typing import Any
 from itinerary.protocol.identity import occurrence_run_id
 from itinerary.protocol.instants import MINUTE, SECOND, Instant
 from scheduler_service.core.contract.job_json import read_job
-from scheduler_service.core.leader.commands import MakeRuns, Release
+from scheduler_service.core.leader.commands import CreateRuns, Dispatch
 from scheduler_service.core.model import Job, Lease, NewRun, RunKind
 from scheduler_service.ports.history import HistoryStore
 from scheduler_service.ports.leases import LeaseStore
@@ -53,20 +53,20 @@ class StoreBed:
 
     def make(self, lease: Lease, *runs: NewRun) -> tuple[NewRun, ...]:
         """Insert these runs as the planner does."""
-        assert self.leader.make_runs(lease, MakeRuns(runs, cursor=lease.now)) == ()
+        assert self.leader.create_runs(lease, CreateRuns(runs, cursor=lease.now)) == ()
         return runs
 
-    def released(self, lease: Lease, *runs: NewRun) -> tuple[NewRun, ...]:
+    def dispatched(self, lease: Lease, *runs: NewRun) -> tuple[NewRun, ...]:
         """Insert these runs and move them to `pending`."""
         self.make(lease, *runs)
-        moved = self.leader.move_runs(lease, [release(run) for run in runs], lease.now + 1)
+        moved = self.leader.dispatch_runs(lease, [release(run) for run in runs], lease.now + 1)
         assert not moved.refused
         return runs
 
     def planned_job(self, lease: Lease, job_id: str = "job", **fields: Any) -> Job:
         """A job whose present version is planned."""
         job = self.jobs.create(a_job(job_id, **fields))
-        self.leader.make_runs(lease, MakeRuns((), cursor=lease.now, planned=((job_id, job.version),)))
+        self.leader.create_runs(lease, CreateRuns((), cursor=lease.now, planned=((job_id, job.version),)))
         return job
 
 
@@ -110,9 +110,9 @@ def sql_bed(url: str) -> Iterator[StoreBed]:
         opened.pop().close()
 
 
-def release(run: NewRun, attempt: int = 1, seq: int = 1) -> Release:
+def release(run: NewRun, attempt: int = 1, seq: int = 1) -> Dispatch:
     """The order to release this run."""
-    return Release(run.run_id, attempt, seq)
+    return Dispatch(run.run_id, attempt, seq)
 
 
 def one_off(due_at: Instant, **fields: Any) -> NewRun:
@@ -134,5 +134,5 @@ def a_job(job_id: str = "job", **fields: Any) -> Job:
         "schedule": {"kind": "interval", "every": "25m"},
         **fields,
     }
-    job, _ = read_job(body, made_at=1_800_000_000 * SECOND)
+    job, _ = read_job(body, created_at=1_800_000_000 * SECOND)
     return job

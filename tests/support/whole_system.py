@@ -49,7 +49,7 @@ class System:
         """A line for each rule that the whole history, held against the record, breaks."""
         with closing(Database(self.database_url)) as database:
             found = list(findings(database, read_record(self.record)))
-        return "\n".join(f"{one.rule}: {one.subject}: {one.words}" for one in found)
+        return "\n".join(f"{one.rule}: {one.subject}: {one.message}" for one in found)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from scheduler_service.broker.client import connect
 from scheduler_service.broker.dispatcher import CeleryDispatcher, publishing_app
 from scheduler_service.broker.inbox import RedisInbox
 from scheduler_service.core.leader.messages import Heartbeat, InboxMessage, decode
-from scheduler_service.core.model import ReleasedRun
+from scheduler_service.core.model import DispatchedRun
 from tests.support.processes import Child, project_env, wait_until
 
 # Another interpreter, with other releases of Python, Celery and redis-py, for workers alone.
@@ -25,9 +25,9 @@ WORKER_PYTHON = os.environ.get("WORKER_PYTHON", sys.executable)
 NOON = parse_instant("2026-12-01T12:00:00Z")
 
 
-def released(name: str, task: str, *args: Any, **changes: Any) -> ReleasedRun:
+def dispatched(name: str, task: str, *args: Any, **changes: Any) -> DispatchedRun:
     """A run ready to be sent: first attempt, queue `default`."""
-    run = ReleasedRun(
+    run = DispatchedRun(
         run_id=name,
         attempt=1,
         seq=7_000_001,
@@ -62,10 +62,10 @@ class Bench:
         self._stack = ExitStack()
         self.accept()
 
-    def accept(self, floor: int = 0) -> None:
+    def accept(self, watermark: int = 0) -> None:
         """What the leader does when it has heard everybody: from now on attempts can be claimed."""
         with suppress(BrokerUnavailable):  # the test has taken it away
-            self.claims.accept(self.claims.look().name, floor)
+            self.claims.accept(self.claims.query_epoch().name, watermark)
 
     def worker(self, *switches: str, name: str = "one", **settings: str) -> Child:
         """The user's app under Celery's own command, ready when this returns."""
@@ -79,7 +79,7 @@ class Bench:
 
     def start(self, argv: list[str], **settings: str) -> Child:
         child = self.spawn(argv, **settings)
-        self.heard(lambda m: isinstance(m, Heartbeat) and m.concurrency > 0, child=child)
+        self.reported(lambda m: isinstance(m, Heartbeat) and m.concurrency > 0, child=child)
         return child
 
     def spawn(self, argv: list[str], **settings: str) -> Child:
@@ -93,7 +93,7 @@ class Bench:
         """A plain client of the Redis that the workers use."""
         return connect(self.url)
 
-    def publish(self, *runs: ReleasedRun) -> None:
+    def publish(self, *runs: DispatchedRun) -> None:
         self.dispatcher.publish(runs)
 
     def gate(self, name: str = "gate") -> str:
@@ -111,7 +111,7 @@ class Bench:
         """Wait until a task body wrote this."""
         wait_until(lambda: line in self.truth, 15, lambda: f"{line!r} in {self.truth}")
 
-    def heard(
+    def reported(
         self, wanted: Callable[[InboxMessage], bool], child: Child | None = None, timeout: float = 20
     ) -> InboxMessage:
         """The first new message that is wanted; what came before it is kept in `messages` too."""
@@ -152,7 +152,7 @@ class Bench:
                 return False
             return not listing or any(run_id == listing for run_id, _ in (*message.running, *message.received))
 
-        message = self.heard(fits)
+        message = self.reported(fits)
         assert isinstance(message, Heartbeat)
         return message
 

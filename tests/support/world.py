@@ -13,9 +13,9 @@ from typing import Any
 from itinerary.protocol.identity import adhoc_run_id, split_task_id, task_id
 from itinerary.protocol.instants import MILLISECOND, MINUTE, SECOND, Duration, Instant, parse_instant
 from itinerary.protocol.wire import AGAIN_FIELD, entry
-from scheduler_service.core.balancing.placements import BalancerEffect
+from scheduler_service.core.balancing.placements import BalancerCommand
 from scheduler_service.core.contract.job_json import read_job
-from scheduler_service.core.leader.commands import BuildIndex, Effect, ReadInboxAnew, StoreEffect
+from scheduler_service.core.leader.commands import BuildIndex, Command, RereadInbox, StoreCommand
 from scheduler_service.core.leader.iteration import iterate, next_wake, take_over
 from scheduler_service.core.leader.messages import decode
 from scheduler_service.core.leader.poll_state import NEVER
@@ -26,9 +26,9 @@ from scheduler_service.core.model import Job, NewRun, Run, RunKind
 from scheduler_service.loops.balancer_thread import BalancerThread
 from scheduler_service.loops.broker_thread import BrokerThread
 from scheduler_service.loops.inbox_reader import parts
-from scheduler_service.loops.lease_renewer import LeaseKeeper
+from scheduler_service.loops.lease_renewer import LeaseRenewer
 from scheduler_service.loops.mailbox import Mailbox
-from scheduler_service.loops.store_writer import Move, StoreSyncer
+from scheduler_service.loops.store_writer import DispatchCommand, StoreWriter
 from scheduler_service.metrics.leader import PrometheusMeter
 from scheduler_service.ports.stores import RunFilter
 from tests.support.fake_store import FakeStore
@@ -62,7 +62,7 @@ class Workers:
     alive: bool = True
     waiting: list[tuple[str, int | None]] = field(default_factory=list)
     reports: list[tuple[Instant, str, dict[str, Any]]] = field(default_factory=list)
-    generation: str | None = None
+    epoch: str | None = None
 
     def take(self) -> None:
         """Pop what is there, claim it, start it."""
@@ -75,8 +75,8 @@ class Workers:
 
     def speak(self) -> None:
         """In another generation of Redis, say the reports of the last minute again, and what runs."""
-        if self.alive and not self.world.claims.away and self.world.claims.look().name != self.generation:
-            self.generation = self.world.claims.look().name
+        if self.alive and not self.world.claims.away and self.world.claims.query_epoch().name != self.epoch:
+            self.epoch = self.world.claims.query_epoch().name
             for at, kind, body in self.reports:
                 if at > self.world.now - MINUTE:
                     self.world.inbox.append({**entry(kind, at, body), AGAIN_FIELD: "1"})
@@ -109,9 +109,7 @@ class Workers:
     def beat(self) -> None:
         """One heartbeat that lists what runs."""
         listed = {"running": list(self.running), "received": [attempt for attempt, _ in self.waiting]}
-        self.world.tell(
-            "heartbeat", worker="w1", **listed, concurrency=4, queues=["default"], generation=self.generation
-        )
+        self.world.tell("heartbeat", worker="w1", **listed, concurrency=4, queues=["default"], generation=self.epoch)
 
     def die(self) -> None:
         """What ran is gone, and nobody says so."""
@@ -121,7 +119,7 @@ class Workers:
 
 
 class World:
-    """One leader over fakes; `advance` moves the clock, `settle` lets everything due happen.
+    """One leader over fakes; `advance` moves the clock, `reconcile` lets everything due happen.
 
     `now` is time as it passes; the database's clock may be `database_ahead` of it. While it is `deaf`, no read of the
     inbox comes back.
@@ -139,8 +137,8 @@ class World:
         self.hold_balancer = False
         self.hold_builder = False
         self.deaf = False
-        self.effects: list[Effect] = []
-        self._held_orders: list[BalancerEffect] = []
+        self.commands: list[Command] = []
+        self._held_orders: list[BalancerCommand] = []
         self._held_builds: list[BuildIndex] = []
         self.lead()
 
@@ -154,36 +152,36 @@ class World:
         assert lease is not None
         self._index = IndexBuilder()
         self.mailbox = Mailbox()
-        self.keeper = LeaseKeeper(self.store.leases, lease, self.now, TTL, lambda: None, clock=lambda: self.now)
+        self.renewer = LeaseRenewer(self.store.leases, lease, self.now, TTL, lambda: None, clock=lambda: self.now)
         store = self.store.leader
         cursor = store.cursor(lease)
         stopping = threading.Event()
         since = cursor.materialised_until
-        self._syncer = StoreSyncer(store, self.keeper, self.mailbox, since, stopping, self._broke)
+        self._store_writer = StoreWriter(store, self.renewer, self.mailbox, since, stopping, self._broke)
         self._balancer = BalancerThread(self.mailbox, self.meter, self._broke)
         self._broker = BrokerThread(
-            self.dispatcher, self.claims, self.inbox, self.meter, self.keeper, self.mailbox, stopping, self._broke
+            self.dispatcher, self.claims, self.inbox, self.meter, self.renewer, self.mailbox, stopping, self._broke
         )
-        self.state, effects = take_over(
-            self.settings, lease.term, cursor, store.job_histories(since), store.active_runs(), self.keeper.now()
+        self.state, commands = take_over(
+            self.settings, lease.term, cursor, store.job_histories(since), store.active_runs(), self.renewer.now()
         )
-        self._position, self._anew, self._read_to = cursor.inbox_position, False, "0-0"
+        self._position, self._rereading, self._read_to = cursor.inbox_position, False, "0-0"
         self._listened = NEVER
-        self.carry_out(effects)
-        self.settle()
+        self.carry_out(commands)
+        self.reconcile()
 
-    def settle(self) -> None:
+    def reconcile(self) -> None:
         """Let everything that is due now happen, until nothing more does."""
         for _ in range(200):
-            self.keeper.confirm()
+            self.renewer.confirm()
             self.workers.end()
             self._read_inbox()
             messages = self.mailbox.drain(0)
-            self.state, effects = iterate(self.state, [*messages, self._listened], self.keeper.now())
-            self.meter.iterated(self.state, 0, effects)
-            self.carry_out(effects)
+            self.state, commands = iterate(self.state, [*messages, self._listened], self.renewer.now())
+            self.meter.iterated(self.state, 0, commands)
+            self.carry_out(commands)
             self.workers.take()
-            if not messages and not effects and self._quiet():
+            if not messages and not commands and self._quiet():
                 return
         raise AssertionError("the loop does not come to rest")
 
@@ -191,39 +189,39 @@ class World:
         """Move the clock, stopping wherever the leader or a worker has something to do."""
         until = self.now + duration
         while self.now < until:
-            now = self.keeper.now()
+            now = self.renewer.now()
             soonest = min(until, self.now + max(next_wake(self.state, now) - now, MILLISECOND))
             if self.workers.endings:
                 soonest = min(soonest, max(self.workers.endings[0].at, self.now))
             self.now = soonest if soonest > self.now else self.now + MILLISECOND
-            self.settle()
+            self.reconcile()
 
-    def carry_out(self, effects: list[Effect]) -> None:
+    def carry_out(self, commands: list[Command]) -> None:
         """What the threads around the loop would do, one after the other: the database's first, all at once."""
-        self.effects += effects
-        for_store = [effect for effect in effects if isinstance(effect, StoreEffect)]
-        self._syncer.carry_out([effect for effect in for_store if not isinstance(effect, Move)])
-        self._syncer.move([effect for effect in for_store if isinstance(effect, Move)])
-        for effect in effects:
-            if isinstance(effect, BuildIndex) and self.hold_builder:
-                self._held_builds.append(effect)
-            elif isinstance(effect, BuildIndex):
-                self.mailbox.put(self._index.build(effect))
-            elif isinstance(effect, BalancerEffect) and self.hold_balancer:
-                self._held_orders.append(effect)
-            elif isinstance(effect, BalancerEffect):
-                self._balancer.carry_out([effect])
-            elif isinstance(effect, ReadInboxAnew):
-                self._position, self._anew, self._read_to = "0-0", True, self._position
-            elif not isinstance(effect, StoreEffect):
-                self._broker.carry_out([effect])
+        self.commands += commands
+        for_store = [command for command in commands if isinstance(command, StoreCommand)]
+        self._store_writer.carry_out([command for command in for_store if not isinstance(command, DispatchCommand)])
+        self._store_writer.dispatch([command for command in for_store if isinstance(command, DispatchCommand)])
+        for command in commands:
+            if isinstance(command, BuildIndex) and self.hold_builder:
+                self._held_builds.append(command)
+            elif isinstance(command, BuildIndex):
+                self.mailbox.put(self._index.build(command))
+            elif isinstance(command, BalancerCommand) and self.hold_balancer:
+                self._held_orders.append(command)
+            elif isinstance(command, BalancerCommand):
+                self._balancer.carry_out([command])
+            elif isinstance(command, RereadInbox):
+                self._position, self._rereading, self._read_to = "0-0", True, self._position
+            elif not isinstance(command, StoreCommand):
+                self._broker.carry_out([command])
 
     def release_balancer(self) -> None:
         """The balancer goes on, with what it was told meanwhile."""
         self.hold_balancer = False
         held, self._held_orders = self._held_orders, []
         self._balancer.carry_out(held)
-        self.settle()
+        self.reconcile()
 
     def release_builder(self) -> None:
         """The thread that builds the index goes on, with what it was asked for meanwhile."""
@@ -231,7 +229,7 @@ class World:
         held, self._held_builds = self._held_builds, []
         for order in held:
             self.mailbox.put(self._index.build(order))
-        self.settle()
+        self.reconcile()
 
     def tell(self, kind: str, **body: Any) -> None:
         """An entry into the inbox."""
@@ -240,14 +238,14 @@ class World:
     def _read_inbox(self) -> None:
         if self.deaf:
             return
-        asked_at = self.keeper.now()
+        asked_at = self.renewer.now()
         batch = self.inbox.read(self._position, 1000, 0)
-        if batch.entries or self._anew:
+        if batch.entries or self._rereading:
             self._position = batch.position
             for part in parts(batch, self._read_to):
                 messages = tuple(decode(fields) for _, fields in part.entries)
-                self.mailbox.put(InboxRead(messages, part.position, self._anew, part.again))
-                self._anew = False
+                self.mailbox.put(InboxRead(messages, part.position, self._rereading, part.again))
+                self._rereading = False
         self._listened = self._listened.confirmed(asked_at)
 
     def _quiet(self) -> bool:
@@ -274,10 +272,10 @@ class World:
     def job(self, job_id: str, schedule: dict[str, Any], **more: Any) -> Job:
         """Make or replace a job, and tell the leader."""
         body = {"job_id": job_id, "task": "demo.task", "schedule": schedule, **more}
-        job, _ = read_job(body, made_at=self.now)
+        job, _ = read_job(body, created_at=self.now)
         job, _ = self.store.jobs.replace(job, None)
         self.tell("job_changed", job_id=job_id, change="modified")
-        self.settle()
+        self.reconcile()
         return job
 
     def every(self, job_id: str, every: str, **more: Any) -> Job:
@@ -287,17 +285,17 @@ class World:
     def pause(self, job_id: str, until: Instant | None = None) -> None:
         self.store.jobs.set_paused(job_id, True, "testing", until)
         self.tell("job_changed", job_id=job_id, change="modified")
-        self.settle()
+        self.reconcile()
 
     def resume(self, job_id: str) -> None:
         self.store.jobs.set_paused(job_id, False, None, None)
         self.tell("job_changed", job_id=job_id, change="modified")
-        self.settle()
+        self.reconcile()
 
     def delete(self, job_id: str) -> None:
         self.store.jobs.delete(job_id, None)
         self.tell("job_changed", job_id=job_id, change="removed")
-        self.settle()
+        self.reconcile()
 
     def enqueue(self, after: Duration = 0, **more: Any) -> str:
         """A one-off run, due `after` from now."""
@@ -306,13 +304,13 @@ class World:
         run = NewRun(adhoc_run_id(f"{self.made:04}"), RunKind.ADHOC, "demo.task", due, due)
         ((made, _),) = self.store.runs.enqueue([replace(run, **more)])
         self.tell("run_enqueued", run_ids=[made.run_id])
-        self.settle()
+        self.reconcile()
         return made.run_id
 
     def cancel(self, run_id: str) -> Run:
         run = self.store.runs.request_cancel(run_id)
         self.tell("cancel_run", run_id=run_id)
-        self.settle()
+        self.reconcile()
         return self.run(run.run_id)
 
     # What can be seen

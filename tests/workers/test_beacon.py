@@ -10,7 +10,7 @@ import pytest
 import redis
 from celery import Celery
 
-from itinerary.protocol.wire import BEACON, BROKER_MARK, GENERATION, PROTOCOL
+from itinerary.protocol.wire import BEACON, BROKER_MARK, EPOCH, PROTOCOL
 from itinerary.worker.beacon import NotComparable, misfit
 from itinerary.worker.connection import RedisConnection
 from scheduler_service.broker.claims import RedisClaims
@@ -18,7 +18,7 @@ from scheduler_service.broker.dispatcher import CeleryDispatcher, publishing_app
 from scheduler_service.core.leader.messages import Succeeded
 from tests.support.processes import free_port
 from tests.support.redis_server import RedisServer
-from tests.support.worker_process import Bench, released
+from tests.support.worker_process import Bench, dispatched
 
 pytestmark = pytest.mark.redis
 
@@ -99,7 +99,7 @@ def test_a_worker_whose_redis_is_another_database_than_the_leader_s_is_told(
         client.set("here", "yes")
         assert client.get("here") == "yes"
         assert connection.client.get("here") is None
-        client.set(GENERATION, "one:1")  # this installation's own leader is only away
+        client.set(EPOCH, "one:1")  # this installation's own leader is only away
         with pytest.raises(NotComparable, match="no leader has announced itself"):
             asked(other, f"{address}/7")
         client.flushdb()
@@ -176,6 +176,6 @@ def test_a_worker_of_another_prefix_does_not_start_and_one_of_the_same_gets_its_
         assert "this worker would never get a run: its keys begin with ''" in refused.output
         bench.own_worker("-c", "1", "-P", "threads", ITINERARY_BROKER_KEY_PREFIX="shop:")
         with closing(CeleryDispatcher(publishing_app(bench.url, {"global_keyprefix": "shop:"}))) as dispatcher:
-            dispatcher.publish([released("prefixed", "itinerary.echo", "hi")])
+            dispatcher.publish([dispatched("prefixed", "itinerary.echo", "hi")])
         bench.report_of("prefixed", Succeeded)
         assert client.exists("default") == 0

@@ -17,7 +17,7 @@ from scheduler_service.core.run_state import RunState
 from tests.support.leading import LeaderThread
 from tests.support.processes import wait_until
 from tests.support.redis_server import RedisServer
-from tests.support.worker_process import Bench, released
+from tests.support.worker_process import Bench, dispatched
 
 pytestmark = [pytest.mark.slow, pytest.mark.redis]
 
@@ -48,7 +48,7 @@ class Whole:
     def ended(self, run_ids: list[str]) -> int:
         return sum(self.state(run_id) is RunState.COMPLETED for run_id in run_ids)
 
-    def republished(self) -> float:
+    def redispatched(self) -> float:
         text = self.leader.meter.exposition()
         lines = [line for line in text.splitlines() if line.startswith("scheduler_republished_total{")]
         return sum(float(line.rpartition(" ")[2]) for line in lines)
@@ -69,7 +69,7 @@ def test_runs_behind_a_rate_limit_are_started_at_its_rate_and_sent_once(whole: W
     runs += whole.enqueue("user.rationed", 4, queue="threads", first=4)
     wait_until(lambda: whole.ended(runs) == 8, 60, lambda: f"{forked.output}\n{threads.output}")
     assert sorted(whole.bench.truth) == sorted(f"rationed {run_id}~1" for run_id in runs)
-    assert whole.republished() == 0
+    assert whole.redispatched() == 0
     assert "claim refused" not in forked.output + threads.output
 
 
@@ -81,36 +81,36 @@ def test_what_a_rate_limit_holds_is_listed_and_goes_back_at_a_warm_shutdown(whol
     for _ in range(5):  # longer than the leader's patience
         beat = whole.bench.next_heartbeat()
         assert {run_id for run_id, _ in beat.received} == waiting
-    assert whole.republished() == 0
+    assert whole.redispatched() == 0
     first.signal(signal.SIGTERM)
     assert first.wait(20) == 0
     last = [m for m in _all(whole.bench) if isinstance(m, Heartbeat)][-1]
     assert (last.worker, last.concurrency, last.received) == ("first@here", 0, ())
     whole.bench.worker("-c", "2", name="second")
     wait_until(lambda: whole.ended(runs) == 2, 20, "one more, by the second worker's own allowance")
-    assert whole.republished() == 0
+    assert whole.redispatched() == 0
     assert sorted(whole.bench.truth) == sorted(set(whole.bench.truth))
 
 
 def test_what_waits_for_a_process_a_consumer_or_its_time_is_listed(redis_server: RedisServer, tmp_path: Path) -> None:
     with Bench(redis_server.url, tmp_path) as bench:
         bench.worker("--autoscale=2,1", "-P", "prefork")
-        gated = [released(f"gated{n}", "user.gated", bench.gate()) for n in range(4)]
+        gated = [dispatched(f"gated{n}", "user.gated", bench.gate()) for n in range(4)]
         bench.publish(*gated)
-        headers = headers_of(released("later", "user.add", 1, 2))
+        headers = headers_of(dispatched("later", "user.add", 1, 2))
         later = {"task_id": "later~1", "headers": headers, "queue": "default", "countdown": 3600}
         bench.app.send_task("user.add", [1, 2], **later)
         everything = {run.run_id for run in gated} | {"later"}
         wait_until(lambda: _listed(bench) == everything, 20, "all to be listed")
         bench.app.control.cancel_consumer("default", destination=["one@here"], reply=True, timeout=10)
-        bench.publish(released("after", "user.add", 3, 4))
+        bench.publish(dispatched("after", "user.add", 3, 4))
         beats = [bench.next_heartbeat() for _ in range(2)]
         assert all(beat.queues == () for beat in beats[1:])
         assert _listed(bench) == everything
         wait_until(lambda: bench.dispatcher.heads(["default"])["default"].length == 1, what="it to stay in its queue")
         bench.app.control.add_consumer("default", destination=["one@here"], reply=True, timeout=10)
         bench.open_gate()
-        for run in (*gated, released("after", "user.add")):
+        for run in (*gated, dispatched("after", "user.add")):
             bench.report_of(run.run_id, Succeeded)
         wait_until(lambda: _listed(bench) == {"later"}, 20, "only what waits for its time")
 
@@ -121,5 +121,5 @@ def _listed(bench: Bench) -> set[str]:
 
 
 def _all(bench: Bench) -> list[object]:
-    bench.heard(lambda m: isinstance(m, Heartbeat) and m.concurrency == 0)
+    bench.reported(lambda m: isinstance(m, Heartbeat) and m.concurrency == 0)
     return list(bench.messages)

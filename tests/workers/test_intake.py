@@ -16,7 +16,7 @@ from itinerary.worker.claimable import hindrance
 from scheduler_service.core.leader.messages import Failed, Started, Succeeded
 from tests.support.processes import wait_until
 from tests.support.redis_server import RedisServer
-from tests.support.worker_process import Bench, released
+from tests.support.worker_process import Bench, dispatched
 
 _BATCHES = ["-m", "celery", "-A", "tests.workers.batchapp", "worker", "-n", "one@here", "-Q", "default", "-c", "1"]
 
@@ -139,7 +139,7 @@ def test_no_forged_message_ends_a_worker_or_comes_back_to_it(bench: Bench, pool:
     with redis.Redis.from_url(bench.url) as client:
         for item in _HOSTILE:
             client.lpush("default", item)
-        bench.publish(released("after", "user.add", 1, 2))
+        bench.publish(dispatched("after", "user.add", 1, 2))
         bench.report_of("after", Succeeded, timeout=60)
         assert worker.running, worker.output
         wait_until(lambda: client.hlen("unacked") == 0, 10, lambda: str(client.hgetall("unacked")))
@@ -159,12 +159,12 @@ def test_runs_whose_message_cannot_be_read_or_taken_fail_with_their_reason(bench
             "limit": {},
             "shape": {"body": base64.b64encode(b"[1]").decode()},
         }.items():
-            bench.publish(released(name, "user.add", 1, 2, queue="elsewhere"))
+            bench.publish(dispatched(name, "user.add", 1, 2, queue="elsewhere"))
             whole = json.loads(client.rpop("elsewhere") or b"{}")  # type: ignore[arg-type]
             if name == "limit":
                 whole["headers"]["timelimit"] = ["a", "b"]
             client.lpush("default", json.dumps(whole | forged))
-    bench.publish(released("unknown", "user.nobody_knows"))
+    bench.publish(dispatched("unknown", "user.nobody_knows"))
     for name, reason in {
         "decoding": "undecodable",
         "content": "undecodable",
@@ -175,7 +175,7 @@ def test_runs_whose_message_cannot_be_read_or_taken_fail_with_their_reason(bench
         assert bench.report_of(name, Failed).reason == reason, worker.output
         assert [type(report) for report in bench.about(name)] == [Started, Failed]
     assert bench.truth == []
-    bench.publish(released("fine", "user.add", 1, 2))
+    bench.publish(dispatched("fine", "user.add", 1, 2))
     assert bench.report_of("fine", Succeeded).result == 3, "its result backend is away, and not needed"
 
 
@@ -193,7 +193,7 @@ def test_a_worker_with_a_task_that_cannot_be_claimed_does_not_start_and_names_it
 @pytest.mark.redis
 def test_runs_of_an_excluded_task_fail_at_once_and_everybody_else_s_messages_go_its_way(bench: Bench) -> None:
     bench.start(_BATCHES, EXCLUDE="1")
-    bench.publish(released("batched", "bat.collect"), released("plain", "bat.plain"))
+    bench.publish(dispatched("batched", "bat.collect"), dispatched("plain", "bat.plain"))
     failed = bench.report_of("batched", Failed)
     assert failed.reason == "unclaimable"
     assert "bat.collect" in failed.error["message"]

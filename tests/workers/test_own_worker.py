@@ -12,7 +12,7 @@ from itinerary.protocol.wire import INBOX, PROTOCOL
 from scheduler_service.core.leader.messages import Failed, Heartbeat, Succeeded
 from tests.support.processes import Child, wait_until
 from tests.support.redis_server import RedisServer
-from tests.support.worker_process import Bench, released
+from tests.support.worker_process import Bench, dispatched
 
 pytestmark = [pytest.mark.slow, pytest.mark.redis]
 
@@ -37,13 +37,13 @@ def worker(own: tuple[Bench, Child]) -> Child:
 
 
 def test_echo_returns_its_arguments(bench: Bench) -> None:
-    bench.publish(released("echo", "itinerary.echo", 1, "two", kwargs={"three": [4]}))
+    bench.publish(dispatched("echo", "itinerary.echo", 1, "two", kwargs={"three": [4]}))
     assert bench.report_of("echo", Succeeded).result == {"args": [1, "two"], "kwargs": {"three": [4]}}
 
 
 def test_a_failing_task_succeeds_from_the_attempt_it_was_told(bench: Bench) -> None:
     bench.publish(
-        *(released("fail", "itinerary.fail", "so be it", kwargs={"until_attempt": 3}, attempt=n) for n in (1, 2, 3))
+        *(dispatched("fail", "itinerary.fail", "so be it", kwargs={"until_attempt": 3}, attempt=n) for n in (1, 2, 3))
     )
     assert bench.report_of("fail", Failed, attempt=1).error["message"] == "so be it"
     assert bench.report_of("fail", Failed, attempt=2).error["type"] == "RuntimeError"
@@ -51,24 +51,24 @@ def test_a_failing_task_succeeds_from_the_attempt_it_was_told(bench: Bench) -> N
 
 
 def test_a_sleeping_task_sees_that_it_is_cancelled(bench: Bench) -> None:
-    bench.publish(released("sleep", "itinerary.sleep", 600))
+    bench.publish(dispatched("sleep", "itinerary.sleep", 600))
     bench.next_heartbeat("sleep")
     bench.claims.flag(["sleep~1"])
     assert bench.report_of("sleep", Failed).error["type"] == "itinerary.RunCancelled"
 
 
 def test_a_short_sleep_ends_by_itself(bench: Bench) -> None:
-    bench.publish(released("nap", "itinerary.sleep", 0.05))
+    bench.publish(dispatched("nap", "itinerary.sleep", 0.05))
     assert bench.report_of("nap", Succeeded).result == {"slept": 0.05}
 
 
 def test_a_call_to_this_machine_is_refused(bench: Bench) -> None:
-    bench.publish(released("inward", "itinerary.http", "http://127.0.0.1:1/"))
+    bench.publish(dispatched("inward", "itinerary.http", "http://127.0.0.1:1/"))
     assert "not public" in bench.report_of("inward", Failed).error["message"]
 
 
 def test_no_argument_and_no_result_is_logged(bench: Bench, worker: Child) -> None:
-    bench.publish(released("secret", "itinerary.echo", "hunter2", kwargs={"token": "swordfish"}))
+    bench.publish(dispatched("secret", "itinerary.echo", "hunter2", kwargs={"token": "swordfish"}))
     bench.report_of("secret", Succeeded)
     worker.wait_for_line("[secret~1] succeeded")
     assert "hunter2" not in worker.output
@@ -103,7 +103,7 @@ def test_somebody_elses_app_runs_its_own_queue_and_the_jobs(tmp_path: Path) -> N
         bench.own_worker("--app", USER_APP, "--pool", "threads", "-c", "2")
         beat = next(message for message in bench.messages if isinstance(message, Heartbeat))
         assert beat.queues == ("default", "userqueue")
-        bench.publish(released("theirs", "user.add", 2, 3), released("queued", "user.add", 3, 4, queue="userqueue"))
+        bench.publish(dispatched("theirs", "user.add", 2, 3), dispatched("queued", "user.add", 3, 4, queue="userqueue"))
         assert bench.report_of("theirs", Succeeded).result == 5
         assert bench.report_of("queued", Succeeded).result == 7
 
@@ -111,7 +111,7 @@ def test_somebody_elses_app_runs_its_own_queue_and_the_jobs(tmp_path: Path) -> N
 def test_only_the_queues_asked_for_are_consumed(tmp_path: Path) -> None:
     with RedisServer(tmp_path) as server, Bench(server.url, tmp_path) as bench:
         bench.own_worker("-Q", "slow,slower", "--pool", "solo")
-        bench.publish(released("elsewhere", "itinerary.echo"), released("here", "itinerary.echo", queue="slower"))
+        bench.publish(dispatched("elsewhere", "itinerary.echo"), dispatched("here", "itinerary.echo", queue="slower"))
         bench.report_of("here", Succeeded)
         assert bench.dispatcher.heads(["default"])["default"].length == 1
 
@@ -144,7 +144,7 @@ def test_events_reach_flower_with_the_run_in_the_task_id(bench: Bench) -> None:
         )
         with receiver.consumer_context() as (subscribed, _, _):
             _drain(subscribed, seen)
-            bench.publish(released("seen", "itinerary.echo"))
+            bench.publish(dispatched("seen", "itinerary.echo"))
             wait_until(lambda: _drain(subscribed, seen), 15, lambda: f"an event of seen~1 in {seen}")
 
 

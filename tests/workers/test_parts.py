@@ -15,14 +15,14 @@ from itinerary.protocol.errors import BadValue
 from itinerary.protocol.identity import task_id
 from itinerary.protocol.wire import INBOX
 from itinerary.worker import connection as connection_module
-from itinerary.worker.board import Board
-from itinerary.worker.celery_app import make_app
+from itinerary.worker.celery_app import create_app
 from itinerary.worker.connection import RedisConnection, patiently, usable_url
 from itinerary.worker.current import CurrentRun, current_run
 from itinerary.worker.delivery import is_ours, unrun_code
-from itinerary.worker.heartbeat import Heart, Owed
+from itinerary.worker.heartbeat import Heartbeater, PendingSend
 from itinerary.worker.held import HeldRequests
 from itinerary.worker.mixin import Claiming, give_claim
+from itinerary.worker.pool_registry import PoolRegistry
 from scheduler_service.core.leader.messages import Heartbeat, decode
 from tests.support.processes import free_port, wait_until
 
@@ -35,8 +35,8 @@ def connection(redis_url: str) -> Iterator[RedisConnection]:
 
 
 @pytest.fixture
-def board() -> Iterator[Board]:
-    with closing(Board()) as opened:
+def registry() -> Iterator[PoolRegistry]:
+    with closing(PoolRegistry()) as opened:
         yield opened
 
 
@@ -59,9 +59,9 @@ def user_app() -> Iterator[Celery]:
 
 
 @pytest.fixture
-def armed(user_app: Celery, board: Board) -> Celery:
+def armed(user_app: Celery, registry: PoolRegistry) -> Celery:
     for task in user_app.tasks.values():
-        give_claim(task, RedisConnection(f"redis://127.0.0.1:{free_port()}/0"), board, "celery@here", _nobody)
+        give_claim(task, RedisConnection(f"redis://127.0.0.1:{free_port()}/0"), registry, "celery@here", _nobody)
     return user_app
 
 
@@ -102,11 +102,13 @@ def test_an_eager_retry_goes_on_eagerly_as_ever(armed: Celery) -> None:
     assert armed.tasks["user.again"].apply().get() == 2
 
 
-def test_a_task_keeps_its_class_its_module_and_its_name(armed: Celery, user_app: Celery, board: Board) -> None:
+def test_a_task_keeps_its_class_its_module_and_its_name(
+    armed: Celery, user_app: Celery, registry: PoolRegistry
+) -> None:
     add = armed.tasks["user.add"]
     assert type(add).__module__ == __name__
     assert isinstance(add, user_app.Task)
-    assert not give_claim(add, RedisConnection("redis://127.0.0.1/0"), board, "celery@there", _nobody)
+    assert not give_claim(add, RedisConnection("redis://127.0.0.1/0"), registry, "celery@there", _nobody)
     assert type(add).__mro__.count(Claiming) == 1
 
 
@@ -216,11 +218,11 @@ def beats(connection: RedisConnection) -> list[Heartbeat]:
 
 
 @pytest.mark.redis
-def test_the_heart_beats_at_once_and_says_farewell(connection: RedisConnection, board: Board) -> None:
-    heart = Heart(connection, board, "celery@here", FakeConsumer(), HeldRequests())
-    heart.start()
+def test_the_heart_beats_at_once_and_says_farewell(connection: RedisConnection, registry: PoolRegistry) -> None:
+    heartbeater = Heartbeater(connection, registry, "celery@here", FakeConsumer(), HeldRequests())
+    heartbeater.start()
     wait_until(lambda: beats(connection), what="the first heartbeat")
-    heart.stop()
+    heartbeater.stop()
     first, last = beats(connection)[0], beats(connection)[-1]
     assert (first.worker, first.concurrency, first.queues) == ("celery@here", 4, ("default",))
     assert (last.concurrency, last.running) == (0, ())
@@ -237,13 +239,15 @@ class GreenPool:
 
 
 @pytest.mark.redis
-def test_an_idle_pool_of_greenlets_has_its_places_and_is_not_leaving(connection: RedisConnection, board: Board) -> None:
+def test_an_idle_pool_of_greenlets_has_its_places_and_is_not_leaving(
+    connection: RedisConnection, registry: PoolRegistry
+) -> None:
     consumer = FakeConsumer()
     consumer.pool = GreenPool()  # type: ignore[assignment]
-    heart = Heart(connection, board, "celery@here", consumer, HeldRequests())
-    heart.start()
+    heartbeater = Heartbeater(connection, registry, "celery@here", consumer, HeldRequests())
+    heartbeater.start()
     wait_until(lambda: beats(connection), what="the first heartbeat")
-    heart.stop()
+    heartbeater.stop()
     assert (beats(connection)[0].concurrency, beats(connection)[0].leaving) == (100, False)
 
 
@@ -259,17 +263,17 @@ class FakeRequest:
 
 @pytest.mark.redis
 def test_thousands_of_held_messages_are_listed_whole_in_entries_that_the_leader_reads(
-    connection: RedisConnection, board: Board
+    connection: RedisConnection, registry: PoolRegistry
 ) -> None:
     held = HeldRequests()
     requests = [FakeRequest(f"{'x' * 270}{n:06}~1") for n in range(3_000)]
     for request in requests:
         held.add(request)
     requests[7].acknowledged = True
-    heart = Heart(connection, board, "celery@here", FakeConsumer(), held)
-    heart.start()
+    heartbeater = Heartbeater(connection, registry, "celery@here", FakeConsumer(), held)
+    heartbeater.start()
     wait_until(lambda: len(beats(connection)) > 3, what="a heartbeat in parts")
-    heart.stop()
+    heartbeater.stop()
     listed = [task_id(*one) for beat in beats(connection)[:4] for one in beat.received]
     assert sorted(listed) == sorted(request.id for request in requests if not request.acknowledged)
     assert [beat.part for beat in beats(connection)[:4]] == [0, 1, 2, 3]
@@ -277,18 +281,18 @@ def test_thousands_of_held_messages_are_listed_whole_in_entries_that_the_leader_
 
 @pytest.mark.redis
 def test_a_second_message_of_what_ran_here_and_is_over_is_no_sign_of_life(
-    connection: RedisConnection, board: Board
+    connection: RedisConnection, registry: PoolRegistry
 ) -> None:
     held = HeldRequests()
     copy = FakeRequest("run~1")
     held.add(copy)
-    board.claimed("run~1")
-    heart = Heart(connection, board, "celery@here", FakeConsumer(), held)
-    heart.start()
+    registry.claimed("run~1")
+    heartbeater = Heartbeater(connection, registry, "celery@here", FakeConsumer(), held)
+    heartbeater.start()
     for n in range(1, 5):
-        heart.beat_soon()
+        heartbeater.beat_soon()
         wait_until(lambda n=n: len(beats(connection)) > n, what="another heartbeat")
-    heart.stop()
+    heartbeater.stop()
     assert all(beat.received == beat.running == () for beat in beats(connection))
 
 
@@ -305,7 +309,9 @@ def test_of_two_requests_of_one_attempt_the_one_that_runs_is_found() -> None:
 
 
 @pytest.mark.redis
-def test_held_reports_go_out_in_order_before_the_next_heartbeat(connection: RedisConnection, board: Board) -> None:
+def test_held_reports_go_out_in_order_before_the_next_heartbeat(
+    connection: RedisConnection, registry: PoolRegistry
+) -> None:
     done: list[str] = []
     away = threading.Event()
     back = threading.Event()
@@ -319,40 +325,40 @@ def test_held_reports_go_out_in_order_before_the_next_heartbeat(connection: Redi
 
         return send
 
-    heart = Heart(connection, board, "celery@here", FakeConsumer(), HeldRequests())
+    heartbeater = Heartbeater(connection, registry, "celery@here", FakeConsumer(), HeldRequests())
     for name in ("first", "second", "third"):
-        heart.enqueue(Owed(name, report(name)))
-    heart.start()
+        heartbeater.enqueue(PendingSend(name, report(name)))
+    heartbeater.start()
     assert away.wait(5)
     assert beats(connection) == []
     back.set()
     wait_until(lambda: beats(connection), what="a heartbeat")
     assert done == ["first", "second", "third"]
-    heart.stop()
+    heartbeater.stop()
 
 
 @pytest.mark.redis
-def test_a_report_that_breaks_does_not_stop_the_later_ones(connection: RedisConnection, board: Board) -> None:
+def test_a_report_that_breaks_does_not_stop_the_later_ones(connection: RedisConnection, registry: PoolRegistry) -> None:
     done: list[str] = []
-    heart = Heart(connection, board, "celery@here", FakeConsumer(), HeldRequests())
-    heart.enqueue(Owed("broken", lambda: 1 / 0))
-    heart.enqueue(Owed("later", lambda: done.append("later")))
-    heart.start()
+    heartbeater = Heartbeater(connection, registry, "celery@here", FakeConsumer(), HeldRequests())
+    heartbeater.enqueue(PendingSend("broken", lambda: 1 / 0))
+    heartbeater.enqueue(PendingSend("later", lambda: done.append("later")))
+    heartbeater.start()
     wait_until(lambda: done, what="the later report")
-    heart.stop()
+    heartbeater.stop()
 
 
-def test_stopping_the_heart_is_bounded_while_redis_is_away(board: Board) -> None:
+def test_stopping_the_heart_is_bounded_while_redis_is_away(registry: PoolRegistry) -> None:
     away = RedisConnection(f"redis://127.0.0.1:{free_port()}/0")
-    heart = Heart(away, board, "celery@here", FakeConsumer(), HeldRequests())
-    heart.enqueue(Owed("away", lambda: (_ for _ in ()).throw(redis.ConnectionError("away"))))
-    heart.start()
-    heart.stop()
-    assert not heart.is_alive()
+    heartbeater = Heartbeater(away, registry, "celery@here", FakeConsumer(), HeldRequests())
+    heartbeater.enqueue(PendingSend("away", lambda: (_ for _ in ()).throw(redis.ConnectionError("away"))))
+    heartbeater.start()
+    heartbeater.stop()
+    assert not heartbeater.is_alive()
 
 
 def test_the_own_app_never_redelivers_and_never_gives_up() -> None:
-    app = make_app("redis://127.0.0.1:1/0")
+    app = create_app("redis://127.0.0.1:1/0")
     conf = app.conf
     assert not conf.task_acks_late
     assert conf.worker_disable_prefetch

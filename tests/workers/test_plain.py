@@ -15,7 +15,7 @@ from itinerary.protocol.instants import SECOND
 from itinerary.protocol.wire import entry
 from itinerary.worker.delivery import _arguments
 from itinerary.worker.plain import ARGUMENTS_LIMIT, RESULT_LIMIT, cut, plain_error, plain_result, printable
-from itinerary.worker.reporting import Report, Told
+from itinerary.worker.reporting import Report, ReportBuilder
 from scheduler_service.core.leader.messages import MAX_BODY, Failed, RetryAsked, Succeeded, decode
 
 JSON = st.recursive(
@@ -27,7 +27,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=12,
 )
-TOLD = Told("billing_x~1", "celery@here", 5 * SECOND)
+TOLD = ReportBuilder("billing_x~1", "celery@here", 5 * SECOND)
 
 
 class Unprintable(Exception):

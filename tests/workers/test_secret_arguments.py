@@ -20,7 +20,7 @@ from itinerary.worker.secret_arguments import SecretRefused, concealed, holds_se
 from scheduler_service.core.leader.messages import Failed, Succeeded
 from tests.support.otlp_receiver import OtlpReceiver
 from tests.support.processes import wait_until
-from tests.support.worker_process import Bench, released
+from tests.support.worker_process import Bench, dispatched
 
 SECRET = "s3cr3t-value-of-the-tests"
 ENV = {"ITINERARY_SECRET_ENV_NAMES": "API_KEY, OTHER", "API_KEY": SECRET, "HOME": "/root"}
@@ -157,11 +157,11 @@ def test_what_stands_under_a_hidden_name_is_in_no_error_log_event_or_span(
         traced = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.endpoint, "OTEL_BSP_SCHEDULE_DELAY": "50"}
         worker = bench.worker("-c", "1", "-E", "-P", pool, ITINERARY_REDACT_KEYS=own_names, **traced)
         with events_of(bench) as told:
-            bench.publish(released("failing", "user.logs_in", 0, kwargs=who))
+            bench.publish(dispatched("failing", "user.logs_in", 0, kwargs=who))
             failed = bench.report_of("failing", Failed)
-            bench.publish(released("cut", "user.logs_in", 2000, kwargs=who))
+            bench.publish(dispatched("cut", "user.logs_in", 2000, kwargs=who))
             cut = bench.report_of("cut", Succeeded)
-            bench.publish(released("whole", "user.logs_in", 1, kwargs={**who, "x": None}))
+            bench.publish(dispatched("whole", "user.logs_in", 1, kwargs={**who, "x": None}))
             whole = bench.report_of("whole", Succeeded)
             wait_until(lambda: [e for e in told if e["type"] == "task-succeeded"][1:], 20, lambda: repr(told))
         worker.wait_for_line("cannot log in as root with ***")
@@ -184,8 +184,8 @@ def test_celery_tells_no_value_in_its_events_nor_of_what_it_runs(redis_url: str,
         bench.own_worker("-c", "2", "-P", pool, ITINERARY_SECRET_ENV_NAMES="API_KEY,PAUSE", API_KEY=SECRET, PAUSE=pause)
         with events_of(bench) as told:
             bench.publish(
-                released("failing", "itinerary.fail", kwargs={"message": {"$env": "API_KEY"}}),
-                released("sleeping", "itinerary.sleep", kwargs={"seconds": {"$env": "PAUSE"}}),
+                dispatched("failing", "itinerary.fail", kwargs={"message": {"$env": "API_KEY"}}),
+                dispatched("sleeping", "itinerary.sleep", kwargs={"seconds": {"$env": "PAUSE"}}),
             )
             bench.report_of("failing", Failed)
             wait_until(lambda: "task-failed" in {event["type"] for event in told}, 20, lambda: repr(told))
@@ -203,14 +203,14 @@ def test_a_task_has_the_value_and_no_report_and_no_log_shows_it(redis_url: str, 
     with Bench(redis_url, tmp_path) as bench:
         worker = bench.own_worker("-c", "1", ITINERARY_SECRET_ENV_NAMES="API_KEY", API_KEY=SECRET)
         reference = {"$env": "API_KEY"}
-        bench.publish(released("echoed", "itinerary.echo", "x", kwargs={"key": reference}))
+        bench.publish(dispatched("echoed", "itinerary.echo", "x", kwargs={"key": reference}))
         done = bench.report_of("echoed", Succeeded)
         assert done.result == {"args": ["x"], "kwargs": {"key": reference}}
-        bench.publish(released("failing", "itinerary.fail", kwargs={"message": reference}))
+        bench.publish(dispatched("failing", "itinerary.fail", kwargs={"message": reference}))
         failed = bench.report_of("failing", Failed)
         assert SECRET not in repr(failed)
         assert failed.error["message"] == "***"
-        bench.publish(released("refused", "itinerary.echo", {"$env": "PATH"}))
+        bench.publish(dispatched("refused", "itinerary.echo", {"$env": "PATH"}))
         refused = bench.report_of("refused", Failed)
         assert "PATH is not allowed: add it to ITINERARY_SECRET_ENV_NAMES" in refused.error["message"]
         worker.wait_for_line("raised unexpected: RuntimeError('***')")

@@ -9,7 +9,7 @@ from scheduler_service.core.leader.messages import Succeeded
 from tests.support.otlp_receiver import OtlpReceiver
 from tests.support.processes import CHECKOUT, Child, free_port, project_env
 from tests.support.redis_server import RedisServer
-from tests.support.worker_process import Bench, released
+from tests.support.worker_process import Bench, dispatched
 
 pytestmark = pytest.mark.slow
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -44,7 +44,7 @@ def test_a_worker_that_is_stopped_sends_what_it_has(bench: Bench, pool: str) -> 
     with OtlpReceiver() as collector, bench:
         never = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.endpoint, "OTEL_BSP_SCHEDULE_DELAY": "600000"}
         worker = bench.own_worker("-c", "1", "--pool", pool, **never)
-        bench.publish(released("told", "itinerary.echo", traceparent=PARENT))
+        bench.publish(dispatched("told", "itinerary.echo", traceparent=PARENT))
         bench.report_of("told", Succeeded)
         assert worker.stop(20) == 0
         (span,) = collector.spans
@@ -58,7 +58,7 @@ def test_a_collector_that_is_away_keeps_no_task_waiting(bench: Bench) -> None:
     with bench:
         bench.own_worker("-c", "1", **away)
         for number in range(3):
-            bench.publish(released(f"run-{number}", "itinerary.echo", traceparent=PARENT))
+            bench.publish(dispatched(f"run-{number}", "itinerary.echo", traceparent=PARENT))
             bench.report_of(f"run-{number}", Succeeded, timeout=5)
 
 
@@ -66,7 +66,7 @@ def test_a_collector_that_is_away_keeps_no_task_waiting(bench: Bench) -> None:
 def test_a_worker_without_the_extra_runs_what_bears_a_trace(bench: Bench, tmp_path: Path) -> None:
     with OtlpReceiver() as collector, bench:
         worker = bench.own_worker("-c", "1", **without_the_extra(tmp_path, collector.endpoint))
-        bench.publish(released("told", "itinerary.echo", traceparent=PARENT))
+        bench.publish(dispatched("told", "itinerary.echo", traceparent=PARENT))
         bench.report_of("told", Succeeded)
         worker.wait_for_line("the extra otel is not installed")
         assert collector.spans == []

@@ -12,7 +12,7 @@ from scheduler_service.broker.message import headers_of
 from scheduler_service.core.leader.messages import Failed, RetryAsked, Started, Succeeded
 from tests.support.processes import wait_until
 from tests.support.redis_server import RedisServer
-from tests.support.worker_process import NOON, Bench, released
+from tests.support.worker_process import NOON, Bench, dispatched
 
 pytestmark = [pytest.mark.slow, pytest.mark.redis]
 
@@ -35,7 +35,7 @@ def bench(
 
 
 def test_a_result_is_reported_with_its_start(bench: Bench) -> None:
-    bench.publish(released("plain", "user.add", 1, 2))
+    bench.publish(dispatched("plain", "user.add", 1, 2))
     done = bench.report_of("plain", Succeeded)
     assert (done.result, done.reason, done.worker) == (3, None, "one@here")
     (started, _) = bench.about("plain")
@@ -56,7 +56,7 @@ def test_a_result_is_reported_with_its_start(bench: Bench) -> None:
 def test_tasks_of_every_make_are_claimed_and_reported(
     bench: Bench, task: str, args: list[object], result: object
 ) -> None:
-    bench.publish(released(task, task, *args))
+    bench.publish(dispatched(task, task, *args))
     assert bench.report_of(task, Succeeded).result == result
     assert [type(report) for report in bench.about(task)] == [Started, Succeeded]
 
@@ -64,14 +64,14 @@ def test_tasks_of_every_make_are_claimed_and_reported(
 @pytest.mark.parametrize("more", [{}, {"itinerary_protocol": 2, "itinerary_new": {"a": 1}}], ids=["before", "after"])
 def test_a_message_of_another_release_is_claimed_and_runs(bench: Bench, more: dict[str, Any]) -> None:
     """The release before names no protocol."""
-    run = released(f"protocol-{len(more)}", "user.add", 2, 3)
+    run = dispatched(f"protocol-{len(more)}", "user.add", 2, 3)
     headers, name = {**headers_of(run), **more}, f"{run.run_id}~1"
     bench.app.send_task(run.task, run.args, task_id=name, queue="default", headers=headers, ignore_result=True)
     assert bench.report_of(run.run_id, Succeeded).result == 5
 
 
 def test_a_task_can_ask_which_run_it_is(bench: Bench) -> None:
-    bench.publish(released("who", "user.who", job_id="nightly", attempt=3, retries=2))
+    bench.publish(dispatched("who", "user.who", job_id="nightly", attempt=3, retries=2))
     assert bench.report_of("who", Succeeded, attempt=3).result == {
         "run": "who",
         "job": "nightly",
@@ -85,17 +85,17 @@ def test_a_task_can_ask_which_run_it_is(bench: Bench) -> None:
 
 
 def test_the_users_own_hooks_run_after_the_claim(bench: Bench) -> None:
-    bench.publish(released("hooks", "user.who"))
+    bench.publish(dispatched("hooks", "user.who"))
     bench.report_of("hooks", Succeeded)
     mine = [line for line in bench.truth if line.endswith("hooks~1")]
     assert mine == ["before_start hooks~1", "who hooks~1", "on_success hooks~1"]
 
 
 def test_a_second_delivery_of_the_same_attempt_runs_nothing(bench: Bench) -> None:
-    run = released("twice", "user.who")
+    run = dispatched("twice", "user.who")
     bench.publish(run, run, run)
     bench.report_of("twice", Succeeded)
-    bench.publish(released("after twice", "user.add", 0, 0))
+    bench.publish(dispatched("after twice", "user.add", 0, 0))
     bench.report_of("after twice", Succeeded)
     assert bench.truth.count("who twice~1") == 1
     assert [type(report) for report in bench.about("twice")] == [Started, Succeeded]
@@ -103,14 +103,14 @@ def test_a_second_delivery_of_the_same_attempt_runs_nothing(bench: Bench) -> Non
 
 def test_an_attempt_that_the_leader_took_never_starts(bench: Bench) -> None:
     assert bench.claims.take(["taken~1"]) == [True]
-    bench.publish(released("taken", "user.who"), released("after taken", "user.add", 0, 0))
+    bench.publish(dispatched("taken", "user.who"), dispatched("after taken", "user.add", 0, 0))
     bench.report_of("after taken", Succeeded)
     assert bench.about("taken") == []
     assert not [line for line in bench.truth if "taken~1" in line and "after" not in line]
 
 
 def test_a_failure_is_reported_with_type_message_and_the_users_own_traceback(bench: Bench) -> None:
-    bench.publish(released("fails", "user.fails"))
+    bench.publish(dispatched("fails", "user.fails"))
     failed = bench.report_of("fails", Failed)
     assert failed.reason is None
     assert failed.error["type"] == "ValueError"
@@ -120,7 +120,7 @@ def test_a_failure_is_reported_with_type_message_and_the_users_own_traceback(ben
 
 
 def test_long_errors_and_results_are_cut_and_say_so(bench: Bench) -> None:
-    bench.publish(released("long error", "user.fails", 200_000), released("long result", "user.returns", "long"))
+    bench.publish(dispatched("long error", "user.fails", 200_000), dispatched("long result", "user.returns", "long"))
     error = bench.report_of("long error", Failed).error
     assert len(error["message"]) < 5_000
     assert "characters cut" in error["message"]
@@ -131,13 +131,13 @@ def test_long_errors_and_results_are_cut_and_say_so(bench: Bench) -> None:
 
 
 def test_results_that_are_not_json_are_marked(bench: Bench) -> None:
-    bench.publish(released("odd", "user.returns", "odd"), released("object", "user.returns", "object"))
+    bench.publish(dispatched("odd", "user.returns", "odd"), dispatched("object", "user.returns", "object"))
     assert bench.report_of("odd", Succeeded).result == {"a set": {"$repr": {"type": "set", "text": "{1}"}}}
     assert bench.report_of("object", Succeeded).result["$repr"]["type"] == "object"
 
 
 def test_autoretry_sends_no_message_and_asks_the_leader(bench: Bench) -> None:
-    bench.publish(released("flaky", "user.flaky"))
+    bench.publish(dispatched("flaky", "user.flaky"))
     asked = bench.report_of("flaky", RetryAsked)
     assert 6 * SECOND < asked.due_at - asked.at < 8 * SECOND
     assert (asked.args, asked.kwargs) == ([], {})
@@ -147,25 +147,25 @@ def test_autoretry_sends_no_message_and_asks_the_leader(bench: Bench) -> None:
 
 def test_arguments_arrive_unchanged_and_with_the_types_that_were_asked_for(bench: Bench) -> None:
     marked = {"__type__": "nope", "__value__": {"__type__": "decimal", "__value__": "1.10"}}
-    bench.publish(released("same", "user.same", marked, kwargs={"d": {"$type": "decimal", "$value": "1.10"}}))
+    bench.publish(dispatched("same", "user.same", marked, kwargs={"d": {"$type": "decimal", "$value": "1.10"}}))
     assert bench.report_of("same", Succeeded).result == [repr((marked,)), repr([("d", Decimal("1.10"))])]
 
 
 def test_a_retry_tells_its_arguments_with_their_types(bench: Bench) -> None:
     typed = {"$type": "datetime", "$value": "2026-12-01T12:00:00+00:00"}
-    bench.publish(released("typed", "user.asks_same", kwargs={"at": typed, "it": {"__type__": "x", "__value__": 1}}))
+    bench.publish(dispatched("typed", "user.asks_same", kwargs={"at": typed, "it": {"__type__": "x", "__value__": 1}}))
     asked = bench.report_of("typed", RetryAsked)
     assert asked.kwargs == {"at": typed, "it": {"__type__": "x", "__value__": 1}}
 
 
 def test_a_task_may_have_any_name(bench: Bench) -> None:
-    bench.publish(released("named", "Räume auf / now please"))
+    bench.publish(dispatched("named", "Räume auf / now please"))
     assert bench.report_of("named", Succeeded).result == "tidied"
 
 
 @pytest.mark.parametrize("kind", ["coroutine", "generator"])
 def test_a_task_whose_body_celery_does_not_run_fails_and_says_so(bench: Bench, kind: str) -> None:
-    bench.publish(released(kind, f"user.{kind}"))
+    bench.publish(dispatched(kind, f"user.{kind}"))
     failed = bench.report_of(kind, Failed)
     assert failed.reason is None
     assert f"returned a {kind}, and its body did not run" in failed.error["message"]
@@ -173,30 +173,30 @@ def test_a_task_whose_body_celery_does_not_run_fails_and_says_so(bench: Bench, k
 
 
 def test_a_message_that_its_task_puts_back_is_a_retry_as_often_as_one(bench: Bench) -> None:
-    bench.publish(released("back", "user.puts_back"))
+    bench.publish(dispatched("back", "user.puts_back"))
     asked = bench.report_of("back", RetryAsked)
     assert 0 < asked.due_at - asked.at < 2 * SECOND
     assert (asked.args, asked.kwargs, asked.error["type"]) == (None, None, "celery.exceptions.Reject")
-    bench.publish(released("back", "user.puts_back", 2, attempt=3, retries=2))
+    bench.publish(dispatched("back", "user.puts_back", 2, attempt=3, retries=2))
     assert bench.report_of("back", Succeeded, attempt=3).result == "done at last"
-    bench.publish(released("back", "user.puts_back", attempt=4, retries=3))
+    bench.publish(dispatched("back", "user.puts_back", attempt=4, retries=3))
     assert bench.report_of("back", Failed, attempt=4).reason == "rejected"
-    bench.publish(released("after back", "user.add", 0, 0))
+    bench.publish(dispatched("after back", "user.add", 0, 0))
     bench.report_of("after back", Succeeded)
     mine = [line for line in bench.truth if line.startswith("puts_back")]
     assert mine == ["puts_back back~1", "puts_back back~3", "puts_back back~4"]
 
 
 def test_the_next_attempt_sees_the_count_and_max_retries_ends_it(bench: Bench) -> None:
-    bench.publish(released("worn", "user.flaky", attempt=2, retries=1))
+    bench.publish(dispatched("worn", "user.flaky", attempt=2, retries=1))
     bench.report_of("worn", RetryAsked, attempt=2)
-    bench.publish(released("worn", "user.flaky", attempt=3, retries=2))
+    bench.publish(dispatched("worn", "user.flaky", attempt=3, retries=2))
     assert bench.report_of("worn", Failed, attempt=3).error["type"] == "ConnectionError"
     assert [line for line in bench.truth if "worn" in line] == ["flaky worn~2 1", "flaky worn~3 2"]
 
 
 def test_retry_reports_its_new_arguments_and_time(bench: Bench) -> None:
-    bench.publish(released("again", "user.asks_again", 3))
+    bench.publish(dispatched("again", "user.asks_again", 3))
     asked = bench.report_of("again", RetryAsked)
     assert asked.args == [4]
     assert 29 * SECOND < asked.due_at - asked.at < 31 * SECOND
@@ -204,25 +204,25 @@ def test_retry_reports_its_new_arguments_and_time(bench: Bench) -> None:
 
 
 def test_a_retry_asked_without_leaving_counts_as_asked(bench: Bench) -> None:
-    bench.publish(released("quiet", "user.asks_quietly"))
+    bench.publish(dispatched("quiet", "user.asks_quietly"))
     bench.report_of("quiet", RetryAsked)
     assert [type(report) for report in bench.about("quiet")] == [Started, RetryAsked]
 
 
 def test_a_retry_whose_arguments_are_not_json_fails_the_attempt(bench: Bench) -> None:
-    bench.publish(released("rubbish", "user.asks_with_rubbish"))
+    bench.publish(dispatched("rubbish", "user.asks_with_rubbish"))
     assert "JSON" in bench.report_of("rubbish", Failed).error["message"]
 
 
 @pytest.mark.parametrize("task", ["user.ignores", "user.rejects"])
 def test_a_task_that_ends_itself_is_reported_as_ignored(bench: Bench, task: str) -> None:
-    bench.publish(released(task, task))
+    bench.publish(dispatched(task, task))
     done = bench.report_of(task, Succeeded)
     assert (done.result, done.reason) == (None, "ignored")
 
 
 def test_an_unknown_task_fails_by_name_without_a_start(bench: Bench) -> None:
-    bench.publish(released("unknown", "user.nowhere"))
+    bench.publish(dispatched("unknown", "user.nowhere"))
     failed = bench.report_of("unknown", Failed)
     assert failed.reason == "unknown_task"
     assert "user.nowhere" in failed.error["message"]
@@ -231,7 +231,7 @@ def test_an_unknown_task_fails_by_name_without_a_start(bench: Bench) -> None:
 
 def test_an_unknown_task_of_an_attempt_that_was_taken_is_not_reported(bench: Bench) -> None:
     bench.claims.take(["unknown taken~1"])
-    bench.publish(released("unknown taken", "user.nowhere"), released("unknown other", "user.nowhere"))
+    bench.publish(dispatched("unknown taken", "user.nowhere"), dispatched("unknown other", "user.nowhere"))
     bench.report_of("unknown other", Failed)
     assert bench.about("unknown taken") == []
 
@@ -243,7 +243,7 @@ def test_a_message_of_somebody_else_runs_untouched(bench: Bench) -> None:
         outsider.send_task("user.who", task_id="foreign-1", queue="default", headers=inherited)
     bench.witnessed("add 40 2")
     bench.witnessed("on_success foreign-1")
-    bench.publish(released("after foreign", "user.add", 0, 0))
+    bench.publish(dispatched("after foreign", "user.add", 0, 0))
     bench.report_of("after foreign", Succeeded)
     assert not [m for m in bench.messages if "foreign-1" in str(m)]
 
@@ -258,13 +258,13 @@ def test_a_foreign_retry_goes_through_the_broker_as_ever(bench: Bench) -> None:
 
 
 def test_calls_inside_a_task_belong_to_its_run(bench: Bench) -> None:
-    bench.publish(released("nested", "user.nested"))
+    bench.publish(dispatched("nested", "user.nested"))
     assert bench.report_of("nested", Succeeded).result == [3, 7, "nested"]
     assert [type(report) for report in bench.about("nested")] == [Started, Succeeded]
 
 
 def test_a_running_task_is_listed_until_it_is_reported(bench: Bench) -> None:
-    bench.publish(released("gated", "user.gated", bench.gate("listed")))
+    bench.publish(dispatched("gated", "user.gated", bench.gate("listed")))
     bench.witnessed("gated gated~1")
     wait_until(
         lambda: ("gated", 1) in bench.next_heartbeat("gated").running, 20, "a heartbeat that lists it as running"
@@ -282,5 +282,5 @@ def test_a_heartbeat_names_queues_and_slots(bench: Bench) -> None:
 
 
 def test_times_of_the_message_are_those_of_the_run(bench: Bench) -> None:
-    bench.publish(released("times", "user.who", scheduled_at=NOON + SECOND // 2))
+    bench.publish(dispatched("times", "user.who", scheduled_at=NOON + SECOND // 2))
     assert bench.report_of("times", Succeeded).result["scheduled_at"] == "2026-12-01T12:00:00.500000+00:00"

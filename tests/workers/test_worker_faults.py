@@ -11,7 +11,7 @@ from itinerary.protocol.instants import SECOND
 from scheduler_service.core.leader.messages import Failed, Heartbeat, RetryAsked, Started, Succeeded
 from tests.support.processes import wait_until
 from tests.support.redis_server import RedisServer
-from tests.support.worker_process import Bench, released
+from tests.support.worker_process import Bench, dispatched
 
 pytestmark = [pytest.mark.slow, pytest.mark.redis]
 
@@ -26,61 +26,61 @@ def kinds(bench: Bench, run_id: str, attempt: int = 1) -> list[type[object]]:
     return [type(report) for report in bench.about(run_id, attempt)]
 
 
-def settle(bench: Bench, name: str = "settled") -> None:
+def reconcile(bench: Bench, name: str = "settled") -> None:
     """Let one more run go through, so that whatever was on its way has arrived."""
-    bench.publish(released(name, "user.add", 0, 0))
+    bench.publish(dispatched(name, "user.add", 0, 0))
     bench.report_of(name, Succeeded)
 
 
 def test_a_task_over_its_timeout_is_stopped_and_reported_as_timed_out(bench: Bench) -> None:
     bench.worker("-c", "1")
-    bench.publish(released("slow", "user.gated", bench.gate(), timeout=SECOND))
+    bench.publish(dispatched("slow", "user.gated", bench.gate(), timeout=SECOND))
     failed = bench.report_of("slow", Failed)
     assert failed.reason == "timed_out"
     assert "SoftTimeLimitExceeded" in failed.error["type"]
-    settle(bench)
+    reconcile(bench)
     assert kinds(bench, "slow") == [Started, Failed]
 
 
 def test_a_task_that_ignores_its_timeout_is_killed_and_reported_once(bench: Bench) -> None:
     bench.worker("-c", "1")
-    bench.publish(released("stubborn", "user.stubborn", bench.gate(), timeout=SECOND))
+    bench.publish(dispatched("stubborn", "user.stubborn", bench.gate(), timeout=SECOND))
     failed = bench.report_of("stubborn", Failed, timeout=30)
     assert failed.reason == "timed_out"
     assert failed.started_at is not None
-    settle(bench)
+    reconcile(bench)
     assert kinds(bench, "stubborn") == [Started, Failed]
 
 
 @pytest.mark.parametrize("task", ["user.dies", "user.exits"])
 def test_a_task_whose_process_dies_is_reported_once_and_the_worker_goes_on(bench: Bench, task: str) -> None:
     bench.worker("-c", "1")
-    bench.publish(released("dead", task))
+    bench.publish(dispatched("dead", task))
     failed = bench.report_of("dead", Failed)
     assert failed.reason == ("worker_lost" if task == "user.dies" else None)
-    settle(bench)
+    reconcile(bench)
     assert kinds(bench, "dead") == [Started, Failed]
 
 
 def test_a_process_that_dies_is_reported_at_once_where_celery_puts_its_message_back(bench: Bench) -> None:
     bench.worker("-c", "1")
-    bench.publish(released("late", "user.dies_late"), released("asking", "user.dies_asking"))
+    bench.publish(dispatched("late", "user.dies_late"), dispatched("asking", "user.dies_asking"))
     failed = bench.report_of("late", Failed)
     assert failed.reason == "worker_lost"
     asked = bench.report_of("asking", RetryAsked)
     assert asked.error["type"].endswith("WorkerLostError")
     assert (asked.args, asked.kwargs) == (None, None)
-    settle(bench)
+    reconcile(bench)
     assert kinds(bench, "late") == [Started, Failed]
     assert kinds(bench, "asking") == [Started, RetryAsked]
     assert bench.truth == ["dies_late late~1", "dies_asking asking~1", "add 0 0"]
-    bench.publish(released("asking", "user.dies_asking", attempt=4, retries=3))
+    bench.publish(dispatched("asking", "user.dies_asking", attempt=4, retries=3))
     assert bench.report_of("asking", Failed, attempt=4).reason == "worker_lost"
 
 
 def test_what_is_revoked_by_remote_control_before_it_began_fails_at_once(bench: Bench) -> None:
     bench.worker("-c", "1")
-    bench.publish(released("first", "user.gated", bench.gate()), released("unwanted", "user.add", 1, 2))
+    bench.publish(dispatched("first", "user.gated", bench.gate()), dispatched("unwanted", "user.add", 1, 2))
     bench.witnessed("gated first~1")
     bench.dispatcher.revoke(["unwanted~1"])
     wait_until(lambda: bench.app.control.inspect().revoked() == {"one@here": ["unwanted~1"]}, what="the revoke")
@@ -91,18 +91,18 @@ def test_what_is_revoked_by_remote_control_before_it_began_fails_at_once(bench: 
 
 def test_a_revoked_task_is_terminated_and_reported_once(bench: Bench) -> None:
     bench.worker("-c", "1")
-    bench.publish(released("unwanted", "user.gated", bench.gate()))
+    bench.publish(dispatched("unwanted", "user.gated", bench.gate()))
     bench.witnessed("gated unwanted~1")
     bench.claims.flag(["unwanted~1"])
     bench.dispatcher.revoke(["unwanted~1"])
     assert bench.report_of("unwanted", Failed).reason == "terminated"
-    settle(bench)
+    reconcile(bench)
     assert kinds(bench, "unwanted") == [Started, Failed]
 
 
 def test_a_task_that_will_not_be_terminated_is_listed_until_it_ends_and_its_own_report_counts(bench: Bench) -> None:
     bench.worker("-c", "1")
-    bench.publish(released("deaf", "user.deaf", bench.gate()))
+    bench.publish(dispatched("deaf", "user.deaf", bench.gate()))
     bench.witnessed("deaf deaf~1")
     bench.dispatcher.revoke(["deaf~1"])
     bench.witnessed("told to stop deaf~1")
@@ -110,7 +110,7 @@ def test_a_task_that_will_not_be_terminated_is_listed_until_it_ends_and_its_own_
     bench.next_heartbeat("deaf")
     bench.open_gate()
     assert bench.report_of("deaf", Succeeded).result == "through"
-    settle(bench)
+    reconcile(bench)
     assert kinds(bench, "deaf") == [Started, Succeeded]
     wait_until(lambda: ("deaf", 1) not in bench.next_heartbeat().running, 20, "a heartbeat without it")
 
@@ -118,14 +118,14 @@ def test_a_task_that_will_not_be_terminated_is_listed_until_it_ends_and_its_own_
 def test_duplicates_over_two_workers_start_once_each(bench: Bench) -> None:
     bench.worker("-c", "2", name="one")
     bench.worker("-c", "2", name="two")
-    runs = [released(f"job_{n}", "user.gated", bench.gate()) for n in range(40)]
+    runs = [dispatched(f"job_{n}", "user.gated", bench.gate()) for n in range(40)]
     bench.publish(*runs, *runs, *runs)
     wait_until(lambda: len(bench.truth) == 4, 15, "every process of both workers to run one")
     bench.open_gate()
     for run in runs:
         bench.report_of(run.run_id, Succeeded)
     wait_until(lambda: bench.dispatcher.heads(["default"])["default"].length == 0, what="an empty queue")
-    settle(bench)
+    reconcile(bench)
     assert [line for line in sorted(bench.truth) if line.startswith("gated")] == sorted(
         f"gated {run.run_id}~1" for run in runs
     )
@@ -134,15 +134,15 @@ def test_duplicates_over_two_workers_start_once_each(bench: Bench) -> None:
 
 def test_after_a_worker_is_killed_its_attempt_is_never_started_again(bench: Bench) -> None:
     killed = bench.worker("-c", "1", name="one")
-    run = released("orphan", "user.gated", bench.gate())
+    run = dispatched("orphan", "user.gated", bench.gate())
     bench.publish(run)
     bench.witnessed("gated orphan~1")
     killed.kill()
     bench.worker("-c", "1", name="two")
     bench.publish(run)
-    settle(bench)
+    reconcile(bench)
     assert kinds(bench, "orphan") == [Started]
-    bench.publish(released("orphan", "user.gated", bench.gate(), attempt=2))
+    bench.publish(dispatched("orphan", "user.gated", bench.gate(), attempt=2))
     bench.open_gate()
     bench.report_of("orphan", Succeeded, attempt=2)
     assert [line for line in bench.truth if "orphan" in line] == ["gated orphan~1", "gated orphan~2"]
@@ -151,7 +151,7 @@ def test_after_a_worker_is_killed_its_attempt_is_never_started_again(bench: Benc
 def test_a_message_that_a_killed_worker_had_popped_runs_when_it_is_published_again(bench: Bench) -> None:
     worker = bench.worker("-c", "1", name="one")
     worker.signal(signal.SIGSTOP)
-    run = released("popped", "user.who")
+    run = dispatched("popped", "user.who")
     bench.publish(run)
     with bench.client() as client:
         client.rpop("default")  # unless the frozen worker's BRPOP was given it already
@@ -165,7 +165,7 @@ def test_a_task_that_runs_while_redis_is_killed_starts_once_and_its_result_arriv
     bench: Bench, redis_server: RedisServer
 ) -> None:
     worker = bench.worker("-c", "1")
-    run = released("survivor", "user.gated", bench.gate())
+    run = dispatched("survivor", "user.gated", bench.gate())
     bench.publish(run)
     bench.witnessed("gated survivor~1")
     redis_server.kill()
@@ -176,7 +176,7 @@ def test_a_task_that_runs_while_redis_is_killed_starts_once_and_its_result_arriv
     assert bench.report_of("survivor", Succeeded, timeout=30).result == "through"
     bench.accept()
     bench.publish(run)
-    settle(bench)
+    reconcile(bench)
     assert bench.truth.count("gated survivor~1") == 1
     assert kinds(bench, "survivor") == [Started, Succeeded]
     assert worker.running
@@ -184,14 +184,14 @@ def test_a_task_that_runs_while_redis_is_killed_starts_once_and_its_result_arriv
 
 def test_a_report_is_held_while_redis_is_frozen(bench: Bench, redis_server: RedisServer) -> None:
     worker = bench.worker("-c", "1")
-    bench.publish(released("held", "user.gated", bench.gate()))
+    bench.publish(dispatched("held", "user.gated", bench.gate()))
     bench.witnessed("gated held~1")
     redis_server.freeze()
     bench.open_gate()
     worker.wait_for_line("held~1 reports succeeded", 20)
     redis_server.thaw()
     bench.report_of("held", Succeeded, timeout=30)
-    settle(bench)
+    reconcile(bench)
     assert kinds(bench, "held") == [Started, Succeeded]
 
 
@@ -199,7 +199,7 @@ def test_an_attempt_waits_for_its_claim_while_that_redis_is_away(redis_server: R
     with RedisServer(tmp_path / "broker") as broker, Bench(redis_server.url, tmp_path, broker.url) as bench:
         worker = bench.worker("-c", "1")
         redis_server.kill()
-        bench.publish(released("patient", "user.who"))
+        bench.publish(dispatched("patient", "user.who"))
         worker.wait_for_line("patient~1 waits for its claim", 15)
         assert bench.truth == []
         redis_server.start()
@@ -212,7 +212,7 @@ def test_an_attempt_waits_for_its_claim_while_that_redis_is_away(redis_server: R
 
 def test_a_stopped_worker_finishes_reports_and_says_farewell(bench: Bench) -> None:
     worker = bench.worker("-c", "1")
-    bench.publish(released("last", "user.gated", bench.gate()))
+    bench.publish(dispatched("last", "user.gated", bench.gate()))
     bench.witnessed("gated last~1")
     worker.signal(signal.SIGTERM)
     worker.wait_for_line("Warm shutdown")
@@ -226,12 +226,12 @@ def test_a_stopped_worker_finishes_reports_and_says_farewell(bench: Bench) -> No
 
 def test_a_killed_pool_child_is_replaced_and_claims_again(bench: Bench) -> None:
     worker = bench.worker("-c", "1")
-    bench.publish(released("first", "user.gated", bench.gate()))
+    bench.publish(dispatched("first", "user.gated", bench.gate()))
     bench.witnessed("gated first~1")
     (child,) = Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split()
     os.kill(int(child), signal.SIGKILL)
     assert bench.report_of("first", Failed).reason == "worker_lost"
-    settle(bench)
+    reconcile(bench)
 
 
 def test_a_worker_without_a_redis_for_its_claims_does_not_start(bench: Bench) -> None:
@@ -243,4 +243,4 @@ def test_a_worker_without_a_redis_for_its_claims_does_not_start(bench: Bench) ->
 
 def test_a_worker_on_a_redis_broker_needs_no_other_setting(bench: Bench) -> None:
     bench.worker("-c", "1", ITINERARY_REDIS_URL="")
-    settle(bench)
+    reconcile(bench)

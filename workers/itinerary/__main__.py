@@ -83,10 +83,10 @@ def _load(place: str) -> Celery:
 def _why_not(place: str, error: Exception) -> str:
     """The first error; Celery imports `module:app` as a module once more when an attribute is missing anywhere."""
     before = error.__context__
-    said = str(before if ":" in place and isinstance(before, AttributeError) else error)
+    message = str(before if ":" in place and isinstance(before, AttributeError) else error)
     old = ("No module named 'workers'", "module 'workers' has no attribute", "from 'workers'")
     hint = "; where Itinerary's package is meant, `import workers` is now `import itinerary`"
-    return said + hint if any(words in said for words in old) else said
+    return message + hint if any(text in message for text in old) else message
 
 
 def _be_patched(argv: list[str]) -> None:
@@ -98,8 +98,8 @@ def _be_patched(argv: list[str]) -> None:
         os.execv(sys.executable, [sys.executable, *safe, "-m", "gevent.monkey", "--module", "itinerary", *argv])
 
 
-def _wrong_call(complaint: str) -> SystemExit:
-    print(f"itinerary worker: {complaint}", file=sys.stderr)
+def _wrong_call(message: str) -> SystemExit:
+    print(f"itinerary worker: {message}", file=sys.stderr)
     return SystemExit(2)
 
 

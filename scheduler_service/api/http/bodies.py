@@ -65,8 +65,8 @@ async def raw_body(request: Request) -> bytes:
         async with asyncio.timeout(within / SECOND):
             return await request.body()
     except TimeoutError:
-        said = f"the body did not come within {format_duration(within)}"
-        raise Problem(408, said, headers={"Connection": "close"}) from None
+        message = f"the body did not come within {format_duration(within)}"
+        raise Problem(408, message, headers={"Connection": "close"}) from None
 
 
 def json_object(raw: Annotated[bytes, Depends(raw_body)]) -> dict[str, Any]:

@@ -64,7 +64,7 @@ class _Bounded(H11Protocol):
         super().connection_made(transport)
         self._await("headers")
         if len(self.connections) > self.most:
-            self._told("connections are at their bound")
+            self._report("connections are at their bound")
             oldest = next(iter(self.half_open), self)
             oldest._await(None)  # it is lost only later, and another may need room before
             oldest.transport.abort()
@@ -119,14 +119,14 @@ class _Bounded(H11Protocol):
             self.half_open[self] = None
 
     def _too_slow(self) -> None:
-        self._told("request cut off, it did not come in time")
+        self._report("request cut off, it did not come in time")
         if self._part == "headers" and self.conn.trailing_data[0]:
             self.transport.write(_TIMED_OUT)
             self.transport.close()
         else:
             self.transport.abort()
 
-    def _told(self, event: str) -> None:
+    def _report(self, event: str) -> None:
         count = self.seldom.count(event)
         if count:
             log.warning(event, count=count, client=self.client[0] if self.client else None)

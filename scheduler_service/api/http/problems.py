@@ -112,11 +112,11 @@ def problem_of(error: ItineraryError) -> Problem:
     """What an error of the product means to the caller of the API."""
     match error:
         case BadValues() if any(isinstance(e, TooLarge) for e in error.errors):
-            return Problem(413, "too large", [_complaint(e) for e in error.errors])
+            return Problem(413, "too large", [_error(e) for e in error.errors])
         case BadValues():
-            return Problem(422, "some values are not accepted", [_complaint(e) for e in error.errors])
+            return Problem(422, "some values are not accepted", [_error(e) for e in error.errors])
         case BadValue():
-            return Problem(422, "a value is not accepted", [_complaint(error)])
+            return Problem(422, "a value is not accepted", [_error(error)])
         case NotFound():
             return Problem(404, str(error))
         case StaleVersion():
@@ -139,7 +139,7 @@ def problem_of(error: ItineraryError) -> Problem:
             return Problem(500, "this is an error of ours; the log names it under this request_id")
 
 
-def words_of(error: Mapping[str, Any]) -> str:
+def messages_of(error: Mapping[str, Any]) -> str:
     """What is wrong with a parameter, its name first, of FastAPI's complaint: its place is `query`, the name, ..."""
     return f"{error['loc'][:2][-1]}: {error['msg']}"
 
@@ -152,7 +152,7 @@ def install_problem_handlers(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _on_bug)
 
 
-def _complaint(error: BadValue) -> dict[str, Any]:
+def _error(error: BadValue) -> dict[str, Any]:
     return {"loc": error.field.split(".") if error.field else [], "msg": str(error)}
 
 
@@ -166,7 +166,7 @@ def _on_itinerary_error(request: Request, exc: Exception) -> Response:
 
 def _on_validation_error(_request: Request, exc: Exception) -> Response:
     assert isinstance(exc, RequestValidationError)
-    errors = [{"loc": [str(part) for part in error["loc"]], "msg": words_of(error)} for error in exc.errors()]
+    errors = [{"loc": [str(part) for part in error["loc"]], "msg": messages_of(error)} for error in exc.errors()]
     return problem_response(Problem(422, "some values are not accepted", errors))
 
 

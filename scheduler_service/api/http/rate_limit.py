@@ -82,8 +82,8 @@ class RateLimit:
         if not wait:
             await self._app(scope, receive, send)
             return
-        said = "too many requests; come again after Retry-After seconds"
-        await problem_response(Problem(429, said, headers={"Retry-After": str(wait)}))(scope, receive, send)
+        message = "too many requests; come again after Retry-After seconds"
+        await problem_response(Problem(429, message, headers={"Retry-After": str(wait)}))(scope, receive, send)
 
     def _take(self, scope: Scope) -> int:
         """From the bucket of the token, of those who guess one at this address, or of those who bring none there."""

@@ -21,7 +21,7 @@ from scheduler_service.api.openapi.examples import EXAMPLES, HEADERS, PARAMETERS
 
 _PREFIX: Final = "#/components/schemas/"
 _EVERYWHERE: Final = (401, 403, 422, 429, 503)
-_SAID: Final = {
+_DOCUMENTED: Final = {
     400: "The request cannot be read",
     401: "No valid token",
     403: "Not allowed",
@@ -49,7 +49,7 @@ def answers(models: Mapping[int, type[BaseModel]], *problems: int) -> dict[int |
     slow = {408} if 413 in problems else set()
     for status in sorted({*problems, *slow, *_EVERYWHERE}):
         content = {MEDIA_TYPE: {"schema": {"$ref": f"{_PREFIX}Problem"}}}
-        found[status] = {"description": _SAID[status], "content": content}
+        found[status] = {"description": _DOCUMENTED[status], "content": content}
         if status in (429, 503):
             found[status]["headers"] = {"Retry-After": _RETRY_AFTER}
     return found
@@ -68,11 +68,11 @@ def operation_id(route: APIRoute) -> str:
 
 def install_document(app: FastAPI, *, with_tokens: bool) -> None:
     """Complete FastAPI's own document with the schemas of the requests, examples, and whether a token is needed."""
-    made_by_fastapi = app.openapi
+    generated_by_fastapi = app.openapi
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            document = made_by_fastapi()
+            document = generated_by_fastapi()
             _, extra = models_json_schema([(m, "validation") for m in _REQUESTS], ref_template=_PREFIX + "{model}")
             document.setdefault("components", {}).setdefault("schemas", {}).update(extra["$defs"])
             _illustrate(document)

@@ -12,7 +12,7 @@ from scheduler_service.api.context import Context
 from scheduler_service.api.http.auth import require_operator_page
 from scheduler_service.api.pages.job import read_time
 from scheduler_service.api.pages.moments import Moment, moment
-from scheduler_service.api.pages.policy_words import Change, changes
+from scheduler_service.api.pages.policy_text import Change, changes
 from scheduler_service.api.pages.shell import PageRoute, page
 from scheduler_service.api.pages.wrong import NOTHING_WRONG, Reader
 from scheduler_service.api.routes.jobs import Cursor
@@ -83,8 +83,8 @@ def _link(entry: AuditEntry) -> str | None:
     """A new run of a job is noted under the job's id, any other under its own."""
     if entry.subject is None:
         return None
-    made = entry.after.get("run_id") if isinstance(entry.after, dict) else None
-    is_run = entry.action.startswith("run.") and made in (None, entry.subject)
+    created = entry.after.get("run_id") if isinstance(entry.after, dict) else None
+    is_run = entry.action.startswith("run.") and created in (None, entry.subject)
     return f"/runs/{entry.subject}" if is_run else f"/jobs/{entry.subject}"
 
 

@@ -28,16 +28,16 @@ Asked = Annotated[str, Query(max_length=40)]
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class BackfillPreview:
     """What a dry run said, for the page; `first` are the first times, as the job's zone has them."""
 
-    said: dict[str, Any]
+    answer: dict[str, Any]
     left_out: str
     first: list[tuple[Moment, Occurrence]]
 
 
 @router.get("/jobs/{job_id}/backfill")
-def look_at_backfill(
+def preview_backfill(
     request: Request, context: Context, who: Who, job_id: str,
     start: Annotated[Asked, Query(alias="from")] = "", end: Annotated[Asked, Query(alias="to")] = "",
     overlap: Asked = OVERLAPS[0].value,
@@ -48,14 +48,14 @@ def look_at_backfill(
     if start or end:
         asked = {"from": utc_text(start), "to": utc_text(end), "overlap": overlap, "dry_run": True}
         try:
-            said = backfilled(context, who, job_id, asked)
+            answer = backfilled(context, who, job_id, asked)
         except (BadValue, BadValues) as exc:
             wrong = wrong_of(exc, _LABELS)
         else:
-            now, times = context.clock(), [parse_instant(at) for at in said["first"]]
+            now, times = context.clock(), [parse_instant(at) for at in answer["first"]]
             first = [(moment(at, now), occurrence(job.schedule, at)) for at in times]
-            left_out = [f"{said['left_out'][name]:,} {words}" for name, words in _WHY if said["left_out"][name]]
-            seen = Look(said, ", ".join(left_out), first)
+            left_out = [f"{answer['left_out'][name]:,} {text}" for name, text in _WHY if answer["left_out"][name]]
+            seen = BackfillPreview(answer, ", ".join(left_out), first)
     return page(
         request, "backfill.html", wrong=wrong, job=job, seen=seen, choices=_HOW,
         fields={"from": start, "to": end, "overlap": overlap},
@@ -63,12 +63,12 @@ def look_at_backfill(
 
 
 @router.post("/jobs/{job_id}/backfill", dependencies=CHANGER)
-def make_backfill(request: Request, context: Context, who: Who, job_id: str, form: FormBody) -> Response:
+def create_backfill(request: Request, context: Context, who: Who, job_id: str, form: FormBody) -> Response:
     """Make what was looked at; to the page of the job."""
 
     def act() -> Response:
-        said = backfilled(context, who, job_id, {name: form.one(name) or None for name in _LABELS})
-        return go(f"/jobs/{job_id}", "backfilled" if said["run_ids"] else "none-backfilled")
+        answer = backfilled(context, who, job_id, {name: form.one(name) or None for name in _LABELS})
+        return go(f"/jobs/{job_id}", "backfilled" if answer["run_ids"] else "none-backfilled")
 
     def again(wrong: Wrong) -> Response:
         fields = {name: form.one(name) for name in _LABELS}

@@ -25,7 +25,7 @@ class RunBar:
     height: int
     state: str
     mark: bool
-    says: str
+    text: str
     run_id: str
 
 
@@ -35,7 +35,7 @@ class RunChart:
 
     bars: tuple[RunBar, ...]
     width: int
-    words: str
+    text: str
     longest: str | None
     bound: float | None = None
 
@@ -46,7 +46,7 @@ def spark(newest_first: Sequence[Outcome], places: int = 30) -> RunChart:
     longest = max((run.took or 0 for run in runs), default=0)
     shift = (places - len(runs)) * _STEP
     bars = [_bar(run, shift + n * _STEP, _log_height(run.took, longest)) for n, run in enumerate(runs)]
-    return RunChart(tuple(bars), places * _STEP, _words(runs), length(longest) if longest else None)
+    return RunChart(tuple(bars), places * _STEP, _text(runs), length(longest) if longest else None)
 
 
 def duration_chart(newest_first: Sequence[Outcome], timeout: Duration | None, places: int) -> RunChart:
@@ -61,13 +61,13 @@ def duration_chart(newest_first: Sequence[Outcome], timeout: Duration | None, pl
         for n, run in enumerate(runs)
     ]
     bound = None if near is None else 100 - _CHART_HEIGHT * near / scale
-    return RunChart(tuple(bars), places * 10, _words(runs), length(scale) if longest else None, bound)
+    return RunChart(tuple(bars), places * 10, _text(runs), length(scale) if longest else None, bound)
 
 
 def _bar(run: Outcome, x: int, height: int) -> RunBar:
     took = "" if run.took is None else f", {length(run.took)}"
-    says = f"{format_instant(run.scheduled_at)[:19].replace('T', ' ')} UTC: {run.state}{took}"
-    return RunBar(x, height, run.state.value, run.state in _MARKED, says, run.run_id)
+    text = f"{format_instant(run.scheduled_at)[:19].replace('T', ' ')} UTC: {run.state}{took}"
+    return RunBar(x, height, run.state.value, run.state in _MARKED, text, run.run_id)
 
 
 def _log_height(took: Duration | None, longest: Duration) -> int:
@@ -77,7 +77,7 @@ def _log_height(took: Duration | None, longest: Duration) -> int:
     return max(_LOWEST, round(_SPARK_HEIGHT * share))
 
 
-def _words(runs: Sequence[Outcome]) -> str:
+def _text(runs: Sequence[Outcome]) -> str:
     if not runs:
         return "no runs yet"
     counts = [(state, sum(run.state is state for run in runs)) for state in RunState]

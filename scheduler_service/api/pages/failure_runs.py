@@ -26,7 +26,7 @@ class Failure:
 
     run_id: str
     at: Moment
-    said: str
+    message: str
 
 
 @router.get("/failures/runs")

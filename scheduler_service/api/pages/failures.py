@@ -17,8 +17,8 @@ from itinerary.protocol.instants import DAY, HOUR, Instant
 from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.http.auth import Who
 from scheduler_service.api.pages.csrf import FormBody
-from scheduler_service.api.pages.gaps import gaps_words
 from scheduler_service.api.pages.live import TROUBLES
+from scheduler_service.api.pages.missed_ranges import missed_ranges_text
 from scheduler_service.api.pages.moments import SHAPES, Moment, moment
 from scheduler_service.api.pages.outages import outages
 from scheduler_service.api.pages.shell import CHANGER, READER, PageRoute, go, page
@@ -59,7 +59,7 @@ class Group:
     first: Moment
     last: Moment
     last_run_id: str
-    said: str
+    message: str
 
 
 @router.get("/failures")
@@ -68,14 +68,18 @@ def show_failures(request: Request, context: Context, within: Annotated[str, Que
     reader, now = Reader({}), context.clock()
     within = reader.tried(lambda: read_within(within)) or "24h"
     troubles = context.stores.history.troubles(now - WITHIN[within], TROUBLES)
-    gaps, groups = context.stores.history.gaps(now - WITHIN[within], TROUBLES), grouped(troubles, now, within)
-    found = outages(gaps, now)
+    missed_ranges, groups = (
+        context.stores.history.missed_ranges(now - WITHIN[within], TROUBLES),
+        grouped(troubles, now, within),
+    )
+    found = outages(missed_ranges, now)
     return page(
         request, "failures.html", wrong=reader.wrong(), groups=groups[:_GROUPS],
         more=len(groups) - _GROUPS, within=within,
         choices=list(WITHIN), capped=len(troubles) >= TROUBLES, most=TROUBLES, at_once=_AT_ONCE,
-        outages=found[:_OUTAGES], outages_more=len(found) > _OUTAGES, gaps_capped=len(gaps) >= TROUBLES,
-        left_out=gaps_words(gaps),
+        outages=found[:_OUTAGES], outages_more=len(found) > _OUTAGES,
+        missed_ranges_capped=len(missed_ranges) >= TROUBLES,
+        left_out=missed_ranges_text(missed_ranges),
     )  # fmt: skip
 
 
@@ -88,10 +92,10 @@ def retry_group(context: Context, who: Who, form: FormBody) -> Response:
     chosen = [trouble.run_id for trouble in troubles if kind_of(trouble) == wanted]
     back = f"/failures?within={within}"
     for first in range(0, len(chosen), _AT_ONCE):
-        made = _tried_again(context, who, chosen[first : first + _AT_ONCE])
-        if made:
-            context.leader.tell("run_enqueued", {"run_ids": made})
-            return go(back, "all-retried", len(made), max(0, len(chosen) - first - _AT_ONCE))
+        created = _tried_again(context, who, chosen[first : first + _AT_ONCE])
+        if created:
+            context.leader.tell("run_enqueued", {"run_ids": created})
+            return go(back, "all-retried", len(created), max(0, len(chosen) - first - _AT_ONCE))
     return go(back, "none-retried")
 
 
@@ -104,8 +108,8 @@ def read_within(text: str) -> str:
 
 def _tried_again(context: ApiContext, who: Caller, run_ids: Sequence[str]) -> list[str]:
     """The new runs; none for those that were tried again before."""
-    new = [anew for run_id in run_ids if (anew := _again(context, run_id)) is not None]
-    enqueued = context.stores.runs.enqueue(new, by=who.deed("run.retry")) if new else []
+    new = [retried for run_id in run_ids if (retried := _again(context, run_id)) is not None]
+    enqueued = context.stores.runs.enqueue(new, by=who.audited_change("run.retry")) if new else []
     return [run.run_id for run, is_new in enqueued if is_new]
 
 
@@ -146,5 +150,5 @@ def _again(context: ApiContext, run_id: str) -> NewRun | None:
         run = context.stores.runs.get(run_id)
     except NotFound:
         return None
-    anew = again(run, str(uuid7()), context.clock())
-    return replace(anew, idempotency_key=f"again:{run.run_id}"[:255], request_hash=_HASH)
+    retried = again(run, str(uuid7()), context.clock())
+    return replace(retried, idempotency_key=f"again:{run.run_id}"[:255], request_hash=_HASH)

@@ -13,7 +13,7 @@ from scheduler_service.api.context import Context
 from scheduler_service.api.http.auth import Who
 from scheduler_service.api.http.problems import Problem
 from scheduler_service.api.pages.shell import READER, PageRoute
-from scheduler_service.api.services.limited import outside
+from scheduler_service.api.services.limited import out_of_scope
 from scheduler_service.config.settings import Settings
 from scheduler_service.flower_server.tickets import LOGIN_PATH, is_local_path, new_ticket, sealed
 
@@ -26,7 +26,7 @@ def open_flower(
 ) -> Response:
     """To a page of Flower, logged in; without its password here, the browser asks for it there."""
     if not who.limits.none:
-        raise outside("Flower, which shows every task,")
+        raise out_of_scope("Flower, which shows every task,")
     if not is_local_path(to):
         raise Problem(422, "`to` must be a path of Flower, such as /tasks")
     if not who.limits.none:

@@ -16,9 +16,9 @@ from scheduler_service.api.http.bodies import read_json
 from scheduler_service.api.http.problems import Problem
 from scheduler_service.api.pages.charts import Health, RunChart, duration_chart, health
 from scheduler_service.api.pages.csrf import Form, FormBody
-from scheduler_service.api.pages.gaps import GapLine, gap_line
+from scheduler_service.api.pages.missed_ranges import MissedRangeLine, missed_range_line
 from scheduler_service.api.pages.moments import Moment, RunLine, length, moment, optional_moment, pretty, run_line
-from scheduler_service.api.pages.policy_words import VersionLine, policies, version_lines
+from scheduler_service.api.pages.policy_text import VersionLine, policies, version_lines
 from scheduler_service.api.pages.shell import CHANGER, READER, PageRoute, address_of, go, page
 from scheduler_service.api.pages.wrong import Reader, Wrong, or_again
 from scheduler_service.api.routes.explain import why_at
@@ -33,7 +33,7 @@ from scheduler_service.ports.stores import RunFilter
 
 _NEXT: Final = 10
 _HISTORY: Final = 20
-_GAPS: Final = 5
+_MISSED_RANGES: Final = 5
 _CHARTED: Final = 60
 _VERSIONS: Final = 20
 _LABELS: Final = {
@@ -71,7 +71,7 @@ class JobView:
     timeout: str | None
     history: list[RunLine]
     older: bool
-    gaps: list[GapLine]
+    missed_ranges: list[MissedRangeLine]
     versions: list[VersionLine]
     arguments: str
     overlaps: list[str]
@@ -214,7 +214,10 @@ def _view(context: ApiContext, job: Job) -> JobView:
         timeout=length(job.timeout),
         history=[run_line(run, now) for run in history.items],
         older=history.next_cursor is not None,
-        gaps=[gap_line(gap, now) for gap in context.stores.history.gaps_of(job.job_id, _GAPS)],
+        missed_ranges=[
+            missed_range_line(missed_range, now)
+            for missed_range in context.stores.history.missed_ranges_of(job.job_id, _MISSED_RANGES)
+        ],
         versions=version_lines(context.stores.history.versions(job.job_id, _VERSIONS), now),
         arguments=pretty(redacted({"args": list(job.args), "kwargs": dict(job.kwargs)})),
         overlaps=[overlap.value for overlap in Overlap],

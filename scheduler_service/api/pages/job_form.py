@@ -60,7 +60,7 @@ def filled_form(request: Request, context: Context, job_id: str) -> Response:
 
 
 @router.post("/new-job", dependencies=CHANGER)
-def make(request: Request, context: Context, who: Who, form: FormBody) -> Response:
+def create(request: Request, context: Context, who: Who, form: FormBody) -> Response:
     """Make it; the form again, with what is wrong, where it cannot be made."""
     try:
         body = _checked(form, context.clock())
@@ -93,11 +93,11 @@ def preview(context: Context, form: FormBody) -> Response:
         asked |= {"job_id": job_id} if JOB_ID.fullmatch(job_id) else {}
         found = read_and_preview(asked, now)
     except BadValue as exc:
-        return part("_preview.html", complaints=_named([exc], form), found=None, times=[])
+        return part("_preview.html", errors=_named([exc], form), found=None, times=[])
     except BadValues as exc:
-        return part("_preview.html", complaints=_named(exc.errors, form), found=None, times=[])
+        return part("_preview.html", errors=_named(exc.errors, form), found=None, times=[])
     times = [(moment(parse_instant(item["at"]), now), item) for item in found["occurrences"]]
-    return part("_preview.html", complaints=[], found=found, times=times)
+    return part("_preview.html", errors=[], found=found, times=times)
 
 
 def _named(errors: Sequence[BadValue], form: Form) -> list[str]:
@@ -106,7 +106,7 @@ def _named(errors: Sequence[BadValue], form: Form) -> list[str]:
     return [f"{LABELS.get(name, name)}: {sentence(error)}" for name, error in zip(names, errors, strict=True)]
 
 
-def _checked(form: Form, made_at: int, job: Job | None = None) -> dict[str, Any]:
+def _checked(form: Form, created_at: int, job: Job | None = None) -> dict[str, Any]:
     """The job's JSON; BadValues with everything that is wrong, so that all is told at once."""
     errors: list[BadValue] = []
     if job is None:
@@ -118,7 +118,7 @@ def _checked(form: Form, made_at: int, job: Job | None = None) -> dict[str, Any]
     except BadValue as exc:
         errors.append(exc)
     try:
-        read_job(body, made_at=made_at)
+        read_job(body, created_at=created_at)
     except BadValues as exc:
         known = {error.field.split(".")[0] for error in errors}
         errors += [error for error in exc.errors if error.field not in known]
@@ -128,7 +128,9 @@ def _checked(form: Form, made_at: int, job: Job | None = None) -> dict[str, Any]
 
 
 def _form(request: Request, fields: dict[str, str], job_id: str | None, wrong: Exception | None = None) -> Response:
-    told = NOTHING_WRONG if wrong is None else wrong_of(wrong, LABELS, lambda name: field_in_form(name, fields["kind"]))
+    wrong_fields = (
+        NOTHING_WRONG if wrong is None else wrong_of(wrong, LABELS, lambda name: field_in_form(name, fields["kind"]))
+    )
     if isinstance(wrong, StaleVersion):
-        told = dataclasses.replace(told, status=409)
-    return page(request, "job_form.html", wrong=told, fields=fields, job_id=job_id, labels=LABELS, **_CHOICES)
+        wrong_fields = dataclasses.replace(wrong_fields, status=409)
+    return page(request, "job_form.html", wrong=wrong_fields, fields=fields, job_id=job_id, labels=LABELS, **_CHOICES)

@@ -17,7 +17,7 @@ from scheduler_service.api.pages.charts import RunChart, spark
 from scheduler_service.api.pages.csrf import Form, FormBody
 from scheduler_service.api.pages.moments import SHAPES, Moment, moment, optional_moment
 from scheduler_service.api.pages.shell import CHANGER, READER, PageRoute, go, page
-from scheduler_service.api.pages.totals import total_words
+from scheduler_service.api.pages.totals import total_text
 from scheduler_service.api.pages.wrong import NOTHING_WRONG, Reader, Wrong, or_again
 from scheduler_service.api.routes.jobs import Cursor, pause_job, resume_job
 from scheduler_service.api.services.previews import next_runs
@@ -61,7 +61,7 @@ class JobLine:
     tags: tuple[str, ...]
     schedule: str
     next_run: Moment | None
-    next_words: str
+    next_text: str
     paused: bool
     pause_reason: str | None
     last: LastRun | None
@@ -144,7 +144,7 @@ def _list(
     here = urlencode({**pairs, "cursor": asked.cursor} if asked.cursor else pairs)
     return page(
         request, "jobs.html", wrong=wrong, address=f"/jobs?{here}" if here else "/jobs",
-        jobs=job_lines(context, listed.items), total=total_words(len(listed.items), total, "jobs"),
+        jobs=job_lines(context, listed.items), total=total_text(len(listed.items), total, "jobs"),
         following=urlencode({**pairs, "cursor": listed.next_cursor}) if listed.next_cursor else None, q=asked.q,
         tag=asked.tag, paused=asked.paused, filtered=bool(pairs), first=urlencode(pairs) if asked.cursor else None,
         back=here, ticked=form.all("job") if form else [], reason=form.one("reason") if form else "",

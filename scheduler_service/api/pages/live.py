@@ -45,7 +45,7 @@ class Live:
     other: str | None = None
 
     @property
-    def led(self) -> bool:
+    def has_leader(self) -> bool:
         """Whether somebody leads by the database."""
         return self.lease is not None and self.lease.live
 
@@ -65,9 +65,9 @@ class Live:
         """Since when it leads."""
         return moment(self.lease.acquired_at, now) if self.lease is not None and self.lease.live else None
 
-    def heard(self, now: Instant) -> Moment | None:
+    def last_seen(self, now: Instant) -> Moment | None:
         """When the last leader renewed its lease or gave it up; None where nobody ever led."""
-        return None if self.lease is None else moment(self.lease.heard_at, now)
+        return None if self.lease is None else moment(self.lease.last_seen_at, now)
 
     def lags(self, now: Instant) -> list[Lag]:
         """How far each queue with overdue runs is behind, the furthest first."""
@@ -81,14 +81,14 @@ class Live:
 
 
 @dataclass(frozen=True, slots=True)
-class Complaint:
+class Issue:
     """Something wrong: a sentence, and the page that shows more of it."""
 
-    words: str
+    message: str
     link: str | None = None
 
 
-def look(context: ApiContext) -> Live:
+def read_live(context: ApiContext) -> Live:
     """Ask the database, the leader and Redis, each once."""
     lease, figures = ask_holder(context.stores.leases, context.leader)
     inbox: int | None
@@ -101,28 +101,28 @@ def look(context: ApiContext) -> Live:
     return Live(lease, figures or {}, inbox, other)
 
 
-def complaints(live: Live, troubles: Sequence[Trouble], now: Instant) -> Iterator[Complaint]:
+def issues(live: Live, troubles: Sequence[Trouble], now: Instant) -> Iterator[Issue]:
     """What is wrong now, the gravest first."""
     yield from _of_parts(live, now)
     if any(worker["alive"] for worker in live.workers):  # else that is the one cause, and told already
         yield from _orphans(live, now)
     late = [lag for lag in live.lags(now) if lag.served and lag.behind > _LATE_AFTER]
     for lag in late[:_QUEUES]:
-        yield Complaint(
+        yield Issue(
             f"In queue {lag.queue} a run has been due for {length(lag.behind)} and has not started.",
             f"/runs?{urlencode({'queue': lag.queue, 'state': 'pending'})}",
         )
     if len(late) > _QUEUES:
-        yield Complaint(f"{len(late) - _QUEUES} more queues are behind.", "/workers")
+        yield Issue(f"{len(late) - _QUEUES} more queues are behind.", "/workers")
     recent = [trouble for trouble in troubles if trouble.finished_at > now - HOUR]
-    for state, said in ((RunState.FAILED, "failed for good"), (RunState.MISSED, "missed: too late to start")):
+    for state, text in ((RunState.FAILED, "failed for good"), (RunState.MISSED, "missed: too late to start")):
         count = sum(trouble.state is state for trouble in recent)
         if count:
             more = " or more" if count == TROUBLES else ""
-            yield Complaint(f"{count}{more} {_runs(count)} {said} in the last hour.", "/failures?within=1h")
+            yield Issue(f"{count}{more} {_runs(count)} {text} in the last hour.", "/failures?within=1h")
 
 
-def _orphans(live: Live, now: Instant) -> Iterator[Complaint]:
+def _orphans(live: Live, now: Instant) -> Iterator[Issue]:
     """Each queue with runs that wait and without a living worker, once."""
     waited = {lag.queue: lag.behind for lag in live.lags(now)}
     orphans = [queue for queue in live.queues if not queue["workers"] and (queue["pending"] or queue["name"] in waited)]
@@ -130,31 +130,31 @@ def _orphans(live: Live, now: Instant) -> Iterator[Complaint]:
         name, count = queue["name"], queue["pending"]
         runs = f"{count} {_runs(count)} {'waits' if count == 1 else 'wait'}" if count else "A run waits"
         since = f", the oldest for {length(waited[name])}" if name in waited else ""
-        yield Complaint(
+        yield Issue(
             f"{runs} in queue {name}{since}, and no living worker listens there: start one with "
             f"itinerary worker -Q {name}.",
             "/workers",
         )
     if len(orphans) > _QUEUES:
-        yield Complaint(f"{len(orphans) - _QUEUES} more queues have runs that wait and no living worker.", "/workers")
+        yield Issue(f"{len(orphans) - _QUEUES} more queues have runs that wait and no living worker.", "/workers")
 
 
-def _of_parts(live: Live, now: Instant) -> Iterator[Complaint]:
+def _of_parts(live: Live, now: Instant) -> Iterator[Issue]:
     if live.inbox is None:
-        yield Complaint("Redis does not answer: nothing can be handed to the workers.")
-    heard = live.heard(now)
-    if heard is None:
-        yield Complaint("Nobody leads, and nobody ever did: start a leader with itinerary leader.")
-    elif not live.led:
-        yield Complaint(f"Nobody leads; the last leader was heard {heard.words}: start one with itinerary leader.")
+        yield Issue("Redis does not answer: nothing can be handed to the workers.")
+    last_seen = live.last_seen(now)
+    if last_seen is None:
+        yield Issue("Nobody leads, and nobody ever did: start a leader with itinerary leader.")
+    elif not live.has_leader:
+        yield Issue(f"Nobody leads; the last leader was heard {last_seen.text}: start one with itinerary leader.")
     elif live.other is not None:
-        yield Complaint(f"This API uses {live.other} than the leader: {SAME_REDIS}.")
+        yield Issue(f"This API uses {live.other} than the leader: {SAME_REDIS}.")
     elif live.lease is not None and live.lease.without_redis:
-        yield Complaint("The leader cannot reach Redis or its broker, and dispatches nothing.")
+        yield Issue("The leader cannot reach Redis or its broker, and dispatches nothing.")
     elif not live.figures:
-        yield Complaint(f"The leader does not answer within a second; it was last heard {heard.words}.")
+        yield Issue(f"The leader does not answer within a second; it was last heard {last_seen.text}.")
     elif not any(worker["alive"] for worker in live.workers):
-        yield Complaint(
+        yield Issue(
             "No worker is heard: start one with itinerary worker, or give the workers the Redis of the leader.",
             "/workers",
         )

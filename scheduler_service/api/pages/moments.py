@@ -21,7 +21,7 @@ class Moment:
     """An instant: relative words, and the exact time behind them."""
 
     iso: str
-    words: str
+    text: str
 
     @property
     def clock(self) -> str:

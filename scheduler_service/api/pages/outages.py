@@ -15,14 +15,14 @@ from itinerary.protocol.instants import MICROSECOND, MINUTE, Instant, format_ins
 from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.http.auth import Who
 from scheduler_service.api.pages.csrf import FormBody
-from scheduler_service.api.pages.gaps import GapLine, gap_line
 from scheduler_service.api.pages.live import TROUBLES
+from scheduler_service.api.pages.missed_ranges import MissedRangeLine, missed_range_line
 from scheduler_service.api.pages.moments import Moment, moment
 from scheduler_service.api.pages.shell import CHANGER, READER, PageRoute, go, page
 from scheduler_service.api.pages.wrong import NOTHING_WRONG, Wrong, or_again, wrong_of
 from scheduler_service.api.routes.backfill import backfilled
 from scheduler_service.core.audit import Caller
-from scheduler_service.core.model import Gap
+from scheduler_service.core.model import MissedRange
 
 _TOGETHER: Final = MINUTE
 _LISTED: Final = 200
@@ -42,53 +42,56 @@ class Outage:
     end: str
     runs: int
     jobs: int
-    gaps: list[GapLine]
+    missed_ranges: list[MissedRangeLine]
 
 
 @dataclass(frozen=True, slots=True)
 class ToBackfill:
     """What a backfill of one job's gap would make, or why it cannot."""
 
-    gap: GapLine
+    missed_range: MissedRangeLine
     runs: int
     refused: str | None
 
 
-def outages(gaps: Sequence[Gap], now: Instant) -> list[Outage]:
+def outages(missed_ranges: Sequence[MissedRange], now: Instant) -> list[Outage]:
     """The latest first; gaps less than a minute apart are of one outage."""
-    found: list[list[Gap]] = []
+    found: list[list[MissedRange]] = []
     end: Instant | None = None
-    for gap in sorted(gaps, key=lambda gap: gap.start):
-        if end is not None and gap.start <= end + _TOGETHER:
-            found[-1].append(gap)
-            end = max(end, gap.end)
+    for missed_range in sorted(missed_ranges, key=lambda missed_range: missed_range.start):
+        if end is not None and missed_range.start <= end + _TOGETHER:
+            found[-1].append(missed_range)
+            end = max(end, missed_range.end)
         else:
-            found.append([gap])
-            end = gap.end
+            found.append([missed_range])
+            end = missed_range.end
     return [_outage(together, now) for together in reversed(found)]
 
 
-def _outage(gaps: Sequence[Gap], now: Instant) -> Outage:
-    start, end = min(gap.start for gap in gaps), max(gap.end for gap in gaps)
-    in_order = sorted(gaps, key=lambda gap: gap.count, reverse=True)
+def _outage(missed_ranges: Sequence[MissedRange], now: Instant) -> Outage:
+    start, end = (
+        min(missed_range.start for missed_range in missed_ranges),
+        max(missed_range.end for missed_range in missed_ranges),
+    )
+    in_order = sorted(missed_ranges, key=lambda missed_range: missed_range.count, reverse=True)
     return Outage(
         moment(start, now), moment(end - MICROSECOND, now), format_instant(start), format_instant(end),
-        sum(gap.count for gap in gaps), len({gap.job_id for gap in gaps}),
-        [gap_line(gap, now) for gap in in_order[:_LISTED]],
+        sum(one.count for one in missed_ranges), len({one.job_id for one in missed_ranges}),
+        [missed_range_line(missed_range, now) for missed_range in in_order[:_LISTED]],
     )  # fmt: skip
 
 
 @router.get("/failures/backfill")
-def look_at_outage(
+def show_outage(
     request: Request, context: Context, who: Who,
     start: Annotated[str, Query(alias="from", max_length=40)], end: Annotated[str, Query(alias="to", max_length=40)],
 ) -> Response:  # fmt: skip
     """What backfilling an outage would run; nothing is made."""
     try:
-        gaps = _gaps_of(context, start, end)
+        missed_ranges = _missed_ranges_of(context, start, end)
     except BadValue as exc:
         return _show(request, context, who, [], start, end, wrong_of(exc, _LABELS))
-    return _show(request, context, who, gaps, start, end)
+    return _show(request, context, who, missed_ranges, start, end)
 
 
 @router.post("/failures/backfill", dependencies=CHANGER)
@@ -97,29 +100,31 @@ def backfill_outage(request: Request, context: Context, who: Who, form: FormBody
     start, end = form.one("from"), form.one("to")
 
     def act() -> Response:
-        looked = list(_to_backfill(context, who, _gaps_of(context, start, end)))
-        made = [_made(context, who, item.gap) for item in looked if item.runs]
-        jobs = sum(1 for count in made if count)
+        previews = list(_to_backfill(context, who, _missed_ranges_of(context, start, end)))
+        created = [_created(context, who, item.missed_range) for item in previews if item.runs]
+        jobs = sum(1 for count in created if count)
         back = "/failures?within=7d"
-        return go(back, "all-backfilled", sum(made), jobs) if jobs else go(back, "none-backfilled")
+        return go(back, "all-backfilled", sum(created), jobs) if jobs else go(back, "none-backfilled")
 
     return or_again(act, lambda wrong: _show(request, context, who, [], start, end, wrong), _LABELS)
 
 
-def _gaps_of(context: ApiContext, start: str, end: str) -> list[Gap]:
+def _missed_ranges_of(context: ApiContext, start: str, end: str) -> list[MissedRange]:
     """The gaps that lie between these times."""
     first, after = parse_instant(start, "from"), parse_instant(end, "to")
-    found = context.stores.history.gaps(first, TROUBLES)
-    return [gap for gap in found if gap.start >= first and gap.end <= after]
+    found = context.stores.history.missed_ranges(first, TROUBLES)
+    return [missed_range for missed_range in found if missed_range.start >= first and missed_range.end <= after]
 
 
-def _to_backfill(context: ApiContext, who: Caller, gaps: Sequence[Gap]) -> Iterator[ToBackfill]:
+def _to_backfill(context: ApiContext, who: Caller, missed_ranges: Sequence[MissedRange]) -> Iterator[ToBackfill]:
     """The first jobs that have something to run, and those before them that cannot."""
     now, found = context.clock(), 0
-    for gap in sorted(gaps, key=lambda gap: (gap.job_id, gap.start))[:_LISTED]:
-        line = gap_line(gap, now)
+    for missed_range in sorted(missed_ranges, key=lambda missed_range: (missed_range.job_id, missed_range.start))[
+        :_LISTED
+    ]:
+        line = missed_range_line(missed_range, now)
         try:
-            runs = backfilled(context, who, gap.job_id, _window(line, dry_run=True))["runs"]
+            runs = backfilled(context, who, missed_range.job_id, _window(line, dry_run=True))["runs"]
         except (NotFound, Conflict, BadValue, BadValues) as exc:
             yield ToBackfill(line, 0, str(exc))
             continue
@@ -130,25 +135,25 @@ def _to_backfill(context: ApiContext, who: Caller, gaps: Sequence[Gap]) -> Itera
                 return
 
 
-def _made(context: ApiContext, who: Caller, gap: GapLine) -> int:
+def _created(context: ApiContext, who: Caller, missed_range: MissedRangeLine) -> int:
     try:
-        return len(backfilled(context, who, gap.job_id, _window(gap, dry_run=False))["run_ids"])
+        return len(backfilled(context, who, missed_range.job_id, _window(missed_range, dry_run=False))["run_ids"])
     except (NotFound, Conflict, BadValue, BadValues):
         return 0  # deleted or edited since it was looked at
 
 
-def _window(gap: GapLine, *, dry_run: bool) -> dict[str, Any]:
-    end = format_instant(parse_instant(gap.last.iso) + MICROSECOND)
-    return {"from": gap.first.iso, "to": end, "dry_run": dry_run}
+def _window(missed_range: MissedRangeLine, *, dry_run: bool) -> dict[str, Any]:
+    end = format_instant(parse_instant(missed_range.last.iso) + MICROSECOND)
+    return {"from": missed_range.first.iso, "to": end, "dry_run": dry_run}
 
 
 def _show(
-    request: Request, context: ApiContext, who: Caller, gaps: Sequence[Gap], start: str, end: str,
+    request: Request, context: ApiContext, who: Caller, missed_ranges: Sequence[MissedRange], start: str, end: str,
     wrong: Wrong = NOTHING_WRONG,
 ) -> Response:  # fmt: skip
-    looked = list(_to_backfill(context, who, gaps))
+    previews = list(_to_backfill(context, who, missed_ranges))
     return page(
-        request, "outage.html", wrong=wrong, outage=_outage(gaps, context.clock()) if gaps else None,
-        items=[item for item in looked if item.runs], refused=[item for item in looked if item.refused],
-        runs=sum(item.runs for item in looked), start=start, end=end, at_once=_AT_ONCE,
+        request, "outage.html", wrong=wrong, outage=_outage(missed_ranges, context.clock()) if missed_ranges else None,
+        items=[item for item in previews if item.runs], refused=[item for item in previews if item.refused],
+        runs=sum(item.runs for item in previews), start=start, end=end, at_once=_AT_ONCE,
     )  # fmt: skip

@@ -10,8 +10,8 @@ from itinerary.protocol.errors import StoreUnavailable
 from itinerary.protocol.instants import DAY, HOUR, SECOND, Instant, parse_instant
 from scheduler_service.api.context import ApiContext, Context
 from scheduler_service.api.pages.charts import Health, health
-from scheduler_service.api.pages.gaps import gaps_words
-from scheduler_service.api.pages.live import TROUBLES, Complaint, Live, complaints, look
+from scheduler_service.api.pages.live import TROUBLES, Issue, Live, issues, read_live
+from scheduler_service.api.pages.missed_ranges import missed_ranges_text
 from scheduler_service.api.pages.moments import SHAPES, Moment, RunLine, length, moment, run_line
 from scheduler_service.api.pages.shell import READER, PageRoute, page
 from scheduler_service.api.services.previews import next_runs
@@ -45,7 +45,7 @@ class Overview:
 
     live: Live
     since: Moment | None
-    heard: Moment | None
+    last_seen: Moment | None
     lag: str | None
     lag_note: str
     workers: int | None
@@ -54,7 +54,7 @@ class Overview:
     running: list[RunLine]
     coming: list[Coming]
     runs: list[RunLine]
-    complaints: list[Complaint]
+    issues: list[Issue]
     has_jobs: bool
 
 
@@ -70,7 +70,7 @@ def first_page(request: Request, context: Context) -> Response:
 def overview(context: ApiContext) -> Overview:
     """Everything that the page shows, as of now."""
     now, stores = context.clock(), context.stores
-    live = look(context)
+    live = read_live(context)
     jobs = stores.jobs.list(tag=None, text=None, paused=None, limit=_JOBS, cursor=None)
     all_jobs = jobs.next_cursor is None
     running = stores.runs.list(RunFilter(states=(RunState.RUNNING,)), _RUNNING, None)
@@ -81,8 +81,8 @@ def overview(context: ApiContext) -> Overview:
     return Overview(
         live=live,
         since=live.since(now),
-        heard=live.heard(now),
-        lag=lag_words(live, now),
+        last_seen=live.last_seen(now),
+        lag=lag_text(live, now),
         lag_note=lag_note(live, now),
         workers=sum(worker["alive"] for worker in live.workers) if live.figures else None,
         counts=[(state.value, SHAPES[state], _count(counts[state])) for state in RunState if state in ACTIVE],
@@ -90,17 +90,17 @@ def overview(context: ApiContext) -> Overview:
         running=[run_line(run, now) for run in running.items],
         coming=_coming(planned if all_jobs else {}, live, now),
         runs=[run_line(run, now) for run in latest.items],
-        complaints=[
-            *complaints(live, troubles, now),
+        issues=[
+            *issues(live, troubles, now),
             *_left_out(context, now),
-            *_untold(context),
+            *_unreported(context),
             *_idle(context, jobs.items, planned, now),
         ],
         has_jobs=bool(jobs.items),
     )
 
 
-def lag_words(live: Live, now: Instant) -> str | None:
+def lag_text(live: Live, now: Instant) -> str | None:
     """How far the queues that have workers are behind; a queue without one is told above, and hides nothing."""
     if not live.figures:
         return None
@@ -128,36 +128,36 @@ def _next(job: Job, now: Instant) -> Instant | None:
 
 def _coming(planned: dict[str, Instant | None], live: Live, now: Instant) -> list[Coming]:
     """Which jobs run next within a day: of few jobs each one, of many what the leader's index holds."""
-    told: Sequence[Any] = live.figures.get("upcoming", ())
-    found = {str(run["job_id"]): parse_instant(run["scheduled_at"]) for run in reversed(told)}
+    upcoming: Sequence[Any] = live.figures.get("upcoming", ())
+    found = {str(run["job_id"]): parse_instant(run["scheduled_at"]) for run in reversed(upcoming)}
     found |= {job_id: at for job_id, at in planned.items() if at is not None}
     soon = sorted((at, job_id) for job_id, at in found.items() if now <= at < now + DAY)
     return [Coming(job_id, moment(at, now)) for at, job_id in soon[:_COMING]]
 
 
-def _left_out(context: ApiContext, now: Instant) -> Iterator[Complaint]:
-    gaps = context.stores.history.gaps(now - HOUR, TROUBLES)
-    words = gaps_words(gaps)
-    if words:
-        more = " or more" if len(gaps) == TROUBLES else ""
-        yield Complaint(f"{words}{more} left out in the last hour.", "/failures?within=1h#gaps")
+def _left_out(context: ApiContext, now: Instant) -> Iterator[Issue]:
+    missed_ranges = context.stores.history.missed_ranges(now - HOUR, TROUBLES)
+    message = missed_ranges_text(missed_ranges)
+    if message:
+        more = " or more" if len(missed_ranges) == TROUBLES else ""
+        yield Issue(f"{message}{more} left out in the last hour.", "/failures?within=1h#gaps")
 
 
-def _untold(context: ApiContext) -> Iterator[Complaint]:
+def _unreported(context: ApiContext) -> Iterator[Issue]:
     """Notifications that were given up."""
     backlog = context.stores.outbox.backlog() if context.settings.notify_topics else None
     if backlog is not None and backlog.dead:
         count = f"{backlog.dead} {'notification was' if backlog.dead == 1 else 'notifications were'}"
-        yield Complaint(f"{count} given up, the last for {backlog.last_dead}; then itinerary notify retry.")
+        yield Issue(f"{count} given up, the last for {backlog.last_dead}; then itinerary notify retry.")
 
 
 def _idle(
     context: ApiContext, jobs: Sequence[Job], planned: dict[str, Instant | None], now: Instant
-) -> Iterator[Complaint]:
+) -> Iterator[Issue]:
     """Jobs that have no next run, are not paused, and never ran: what was meant to run once and did is just over."""
     still = [job.job_id for job in jobs if planned[job.job_id] is None and not job.paused and not needs_place(job)]
     ran = context.stores.history.latest_of(still[:_IDLE], now, 1)
     never = [job_id for job_id in still[:_IDLE] if not ran[job_id]]
     if never:
         names = ", ".join(never[:3]) + (f" and {len(never) - 3} more" if len(never) > 3 else "")
-        yield Complaint(f"Never ran, and never will: {names}.", f"/jobs/{never[0]}")
+        yield Issue(f"Never ran, and never will: {names}.", f"/jobs/{never[0]}")

@@ -49,7 +49,7 @@ class Span:
     name: str
     x: int
     width: int
-    says: str
+    text: str
 
 
 @router.get("/runs/{run_id}")

@@ -11,7 +11,7 @@ from scheduler_service.api.context import Context
 from scheduler_service.api.pages.job import read_time
 from scheduler_service.api.pages.moments import SHAPES, run_line
 from scheduler_service.api.pages.shell import READER, PageRoute, page
-from scheduler_service.api.pages.totals import total_words
+from scheduler_service.api.pages.totals import total_text
 from scheduler_service.api.pages.wrong import NOTHING_WRONG, Reader
 from scheduler_service.api.routes.jobs import Cursor
 from scheduler_service.core.contract.fields import read_text
@@ -68,7 +68,7 @@ def list_runs(
         queue=queue, since=since, until=until, states=[(s.value, SHAPES[s], s in states) for s in RunState],
         filtered=bool(asked), first=urlencode(asked) if cursor else None,
         following=urlencode([*asked, ("cursor", listed.next_cursor)]) if listed.next_cursor else None,
-        total=total_words(len(listed.items), total, "runs"),
+        total=total_text(len(listed.items), total, "runs"),
     )  # fmt: skip
 
 

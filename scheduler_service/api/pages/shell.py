@@ -17,7 +17,7 @@ from itinerary.protocol.errors import ItineraryError
 from itinerary.version import VERSION
 from scheduler_service.api.context import ApiContext
 from scheduler_service.api.http.auth import may, require_operator_page, require_page
-from scheduler_service.api.http.problems import Problem, problem_of, words_of
+from scheduler_service.api.http.problems import Problem, messages_of, problem_of
 from scheduler_service.api.pages.csrf import COOKIE, csrf_of, fresh_seed, require_csrf
 from scheduler_service.api.pages.moments import moment
 from scheduler_service.api.pages.templating import part
@@ -70,7 +70,7 @@ class PageRoute(APIRoute):
             except ItineraryError as exc:
                 return trouble(request, problem_of(exc))
             except RequestValidationError as exc:
-                return trouble(request, Problem(422, "; ".join(map(words_of, exc.errors()))))
+                return trouble(request, Problem(422, "; ".join(map(messages_of, exc.errors()))))
             except HTTPException as exc:
                 if exc.status_code == 401:
                     raise
@@ -82,13 +82,13 @@ class PageRoute(APIRoute):
 def trouble(request: Request, problem: HTTPException) -> Response:
     """The page of an error that no page of its own can show; of what is not there it names what was looked for."""
     code, headers = problem.status_code, dict(problem.headers or {})
-    said = "; ".join(error["msg"] for error in getattr(problem, "errors", ())) or str(problem.detail)
-    is_name = code == 404 and said.startswith("no ")
-    title = f"There is {said}" if is_name else "There is no such page" if code == 404 else "That did not work"
+    message = "; ".join(error["msg"] for error in getattr(problem, "errors", ())) or str(problem.detail)
+    is_name = code == 404 and message.startswith("no ")
+    title = f"There is {message}" if is_name else "There is no such page" if code == 404 else "That did not work"
     kept = "Perhaps it was deleted, its history is older than what is kept, or its name is misspelt."
     lists = [(path, name) for path, name in NAVIGATION if path in ("/", "/jobs", "/runs")]
-    shown = kept if is_name else said
-    return page(request, "trouble.html", status=code, headers=headers, title=title, said=shown, lists=lists)
+    shown = kept if is_name else message
+    return page(request, "trouble.html", status=code, headers=headers, title=title, message=shown, lists=lists)
 
 
 def page(
@@ -113,7 +113,7 @@ def page(
         "may_operate": caller is not None and may(caller, "operator"),
         "may_delete": caller is not None and may(caller, "admin"),
         "caller": caller,
-        "done": done_words(request.query_params.get("done", "")),
+        "done": done_text(request.query_params.get("done", "")),
         "version": VERSION,
         "now": moment(context.clock(), context.clock()),
     }
@@ -133,13 +133,13 @@ def address_of(request: Request) -> str:
 
 def go(path: str, done: str, *figures: int) -> Response:
     """To the page that shows what was done; by GET, so that a reload does not do it again."""
-    said = ".".join([done, *map(str, figures)])
-    return RedirectResponse(f"{path}{'&' if '?' in path else '?'}done={said}", 303)
+    message = ".".join([done, *map(str, figures)])
+    return RedirectResponse(f"{path}{'&' if '?' in path else '?'}done={message}", 303)
 
 
-def done_words(said: str) -> str | None:
+def done_text(message: str) -> str | None:
     """The sentence for what was done; figures follow its name, each after a dot. None for what no page of ours says."""
-    name, *figures = said[:60].split(".")
+    name, *figures = message[:60].split(".")
     sentence = _DONE.get(name)
     if sentence is None or sentence.count("{}") != len(figures) or not all(n.isdecimal() for n in figures):
         return None

@@ -3,7 +3,7 @@
 from scheduler_service.ports.history import Total
 
 
-def total_words(shown: int, total: Total, what: str, most: int = 10_000) -> str:
+def total_text(shown: int, total: Total, what: str, most: int = 10_000) -> str:
     """`50 of 4,916 runs`; where counting ended before the list did, `50 of more than 10,000 runs`."""
     number = f"{total.number:,}"
     if not total.more:

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 
 from itinerary.protocol.instants import Instant, parse_instant
 from scheduler_service.api.context import Context
-from scheduler_service.api.pages.live import complaints, look
+from scheduler_service.api.pages.live import issues, read_live
 from scheduler_service.api.pages.moments import Moment, length, moment
 from scheduler_service.api.pages.shell import READER, PageRoute, page
 
@@ -21,7 +21,7 @@ class WorkerLine:
 
     name: str
     alive: bool
-    heard: Moment
+    last_seen: Moment
     places: int
     busy: int
     queues: list[str]
@@ -43,10 +43,10 @@ class QueueLine:
 def show_workers(request: Request, context: Context) -> Response:
     """Who works, on what, and what waits."""
     now = context.clock()
-    live = look(context)
+    live = read_live(context)
     return page(
         request, "workers.html", answers=bool(live.figures), workers=[_worker(w, now) for w in live.workers],
-        queues=[_queue(q, now) for q in live.queues], complaints=list(complaints(live, (), now)),
+        queues=[_queue(q, now) for q in live.queues], issues=list(issues(live, (), now)),
     )  # fmt: skip
 
 

@@ -56,8 +56,8 @@ def wrong_of(error: Exception, labels: Mapping[str, str], field_of: Callable[[st
 
 def sentence(error: BadValue) -> str:
     """The error without its field, which the page names itself."""
-    said = str(error).removeprefix(f"{error.field}: ")
-    return said[:1].upper() + said[1:] + ("" if said.endswith(".") else ".")
+    message = str(error).removeprefix(f"{error.field}: ")
+    return message[:1].upper() + message[1:] + ("" if message.endswith(".") else ".")
 
 
 class Reader:

@@ -43,7 +43,7 @@ def apply_jobs(context: Context, who: Who, body: JsonObject) -> Response:
     else:
         if wanted.prune:
             demand(who, "admin", "deleting jobs")
-        plan = context.stores.job_sets.apply(wanted, plan_version, by=who.deed("job.apply"))
+        plan = context.stores.job_sets.apply(wanted, plan_version, by=who.audited_change("job.apply"))
         for news in plan.news:
             context.leader.tell("job_changed", news)
     return JSONResponse({**plan_body(plan, applied=not dry_run), "warnings": warnings})
@@ -79,12 +79,12 @@ def _read_jobs(value: Any, now: Instant, errors: list[BadValue]) -> tuple[list[J
         return jobs, warnings
     for number, item in enumerate(given[: MOST_JOBS + 1]):
         try:
-            job, told = read_job(unmasked(read_object(item, "")), made_at=now)
+            job, messages = read_job(unmasked(read_object(item, "")), created_at=now)
         except BadValues as exc:
             errors += [error.under(f"jobs.{number}") for error in exc.errors]
         except BadValue as exc:
             errors.append(exc.under(f"jobs.{number}"))
         else:
             jobs.append(job)
-            warnings += [{"job_id": job.job_id, "msg": text} for text in (*told, *job_warnings(job, now))]
+            warnings += [{"job_id": job.job_id, "msg": text} for text in (*messages, *job_warnings(job, now))]
     return jobs, warnings

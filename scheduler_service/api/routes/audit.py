@@ -32,9 +32,9 @@ def list_audit(
     cursor: Cursor = None,
 ) -> Response:
     """Changes, newest first."""
-    for name, said in (("subject", subject), ("actor", actor), ("action", action), ("cursor", cursor)):
-        if said is not None:
-            read_text(said, name)
+    for name, value in (("subject", subject), ("actor", actor), ("action", action), ("cursor", cursor)):
+        if value is not None:
+            read_text(value, name)
     wanted = AuditFilter(
         subject, actor, action,
         None if since is None else parse_instant(since, "since"),

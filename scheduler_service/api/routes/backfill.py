@@ -15,7 +15,7 @@ from scheduler_service.api.openapi import answers as shapes
 from scheduler_service.api.openapi import schemas
 from scheduler_service.api.openapi.documents import answers, body_of
 from scheduler_service.api.routes.jobs import OPERATOR, known_job
-from scheduler_service.core.audit import Caller, Deed
+from scheduler_service.core.audit import AuditedChange, Caller
 from scheduler_service.core.contract.backfill import (
     backfill_body,
     backfill_runs,
@@ -40,8 +40,8 @@ def backfill_job(
     202 where runs were made, 200 where none was: a dry run, or there is nothing to run any more. The same key names the
     runs that were made for it.
     """
-    said = backfilled(context, who, job_id, with_key(body, key), if_match)
-    return JSONResponse(said, 202 if said["run_ids"] else 200)
+    answer = backfilled(context, who, job_id, with_key(body, key), if_match)
+    return JSONResponse(answer, 202 if answer["run_ids"] else 200)
 
 
 def backfilled(
@@ -55,22 +55,22 @@ def backfilled(
     plan = plan_backfill(job, window, times, context.stores.evidence.of_occurrences(job_id, times))
     if window.dry_run:
         return backfill_body(plan, ())
-    deed = _deed(who, body)
-    known = None if deed.key is None else context.stores.audit.of_key(deed, job_id)
+    change = _audited_change(who, body)
+    known = None if change.key is None else context.stores.audit.of_key(change, job_id)
     if known is not None:
         return {**backfill_body(plan, ()), "runs": len(known), "run_ids": list(known)}
     if not plan.wanted:
         return backfill_body(plan, ())
     new = backfill_runs(plan, [str(uuid7()) for _ in plan.wanted])
-    enqueued = context.stores.runs.enqueue(new, by=deed)
-    made = [run.run_id for run, is_new in enqueued if is_new]
-    if made:
-        context.leader.tell("run_enqueued", {"run_ids": made})
-    return backfill_body(plan, made)
+    enqueued = context.stores.runs.enqueue(new, by=change)
+    created = [run.run_id for run, is_new in enqueued if is_new]
+    if created:
+        context.leader.tell("run_enqueued", {"run_ids": created})
+    return backfill_body(plan, created)
 
 
-def _deed(who: Caller, body: dict[str, Any]) -> Deed:
+def _audited_change(who: Caller, body: dict[str, Any]) -> AuditedChange:
     key = body.get(KEY_FIELD)
     if key is None:
-        return who.deed("job.backfill")
+        return who.audited_change("job.backfill")
     return who.keyed("job.backfill", read_key(key), request_hash(body))

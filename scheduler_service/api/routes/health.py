@@ -27,8 +27,12 @@ def healthz() -> Response:
 @router.api_route("/readyz", methods=PROBED, dependencies=PUBLIC)
 def readyz(context: Context) -> Response:
     """Database, the leader's Redis and a live leader; 503 names what is missing."""
-    checks = {"database": _said(_database, context), "redis": _said(_redis, context), "leader": _said(_leader, context)}
-    ready = all(said == "ok" for said in checks.values())
+    checks = {
+        "database": _state(_database, context),
+        "redis": _state(_redis, context),
+        "leader": _state(_leader, context),
+    }
+    ready = all(state == "ok" for state in checks.values())
     headers = {} if ready else {"Retry-After": "2"}
     return JSONResponse({"status": "ready" if ready else "not ready", **checks}, 200 if ready else 503, headers)
 
@@ -57,7 +61,7 @@ def _without_leader(context: ApiContext) -> str:
     )
 
 
-def _said(check: Callable[[ApiContext], str], context: ApiContext) -> str:
+def _state(check: Callable[[ApiContext], str], context: ApiContext) -> str:
     try:
         return check(context)
     except (StoreUnavailable, BrokerUnavailable):

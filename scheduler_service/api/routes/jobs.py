@@ -51,10 +51,10 @@ Count = Annotated[int, Query(ge=1, le=1000, description="How many occurrences.")
 )  # fmt: skip
 def create_job(context: Context, who: Who, body: JsonObject) -> Response:
     """Make a job; 409 where its id is taken."""
-    job, _ = read_job(unmasked(body), made_at=context.clock())
-    made = context.stores.jobs.create(job, by=who.deed("job.create"))
-    context.leader.tell("job_changed", {"job_id": made.job_id, "change": "added"})
-    return _job_answer(context, made, status=201)
+    job, _ = read_job(unmasked(body), created_at=context.clock())
+    created = context.stores.jobs.create(job, by=who.audited_change("job.create"))
+    context.leader.tell("job_changed", {"job_id": created.job_id, "change": "added"})
+    return _job_answer(context, created, status=201)
 
 
 @router.put(
@@ -70,14 +70,14 @@ def put_job(
         raise BadValue("job_id", body["job_id"], "give the id of the address, or none")
     existing = _find(context, job_id)
     body = {**_unmasked(body, existing), "job_id": job_id}
-    job, _ = read_job(body, made_at=existing.created_at if existing else context.clock())
+    job, _ = read_job(body, created_at=existing.created_at if existing else context.clock())
     is_new = must_be_new(if_none_match, existing)
     expected = expected_version(if_match, existing)
     if is_new:
         return _created(context, who, job)
     if if_none_match is not None and existing is not None:
         expected = existing.version  # judged by this one: no other is replaced
-    stored, outcome = context.stores.jobs.replace(job, expected, by=who.deed("job.put"))
+    stored, outcome = context.stores.jobs.replace(job, expected, by=who.audited_change("job.put"))
     if outcome != "unchanged":
         change = "added" if outcome == "made" else "modified"
         context.leader.tell("job_changed", {"job_id": job_id, "change": change})
@@ -86,11 +86,11 @@ def put_job(
 
 def _created(context: ApiContext, who: Caller, job: Job) -> Response:
     try:
-        made = context.stores.jobs.create(job, by=who.deed("job.put"))
+        created = context.stores.jobs.create(job, by=who.audited_change("job.put"))
     except Conflict as exc:
         raise StaleVersion(str(exc)) from exc
-    context.leader.tell("job_changed", {"job_id": made.job_id, "change": "added"})
-    return _job_answer(context, made, status=201)
+    context.leader.tell("job_changed", {"job_id": created.job_id, "change": "added"})
+    return _job_answer(context, created, status=201)
 
 
 @router.patch(
@@ -103,10 +103,12 @@ def patch_job(context: Context, who: Who, job_id: str, body: JsonObject, if_matc
         raise BadValue("job_id", body["job_id"], "a job keeps its id; make another job instead")
     for _ in range(_PATCH_TRIES):
         current = known_job(context, job_id)
-        job, _ = read_job(merged(known_definition(current), _unmasked(body, current)), made_at=current.created_at)
+        job, _ = read_job(merged(known_definition(current), _unmasked(body, current)), created_at=current.created_at)
         expected = expected_version(if_match, current)
         try:
-            stored, outcome = context.stores.jobs.replace(job, expected or current.version, by=who.deed("job.patch"))
+            stored, outcome = context.stores.jobs.replace(
+                job, expected or current.version, by=who.audited_change("job.patch")
+            )
         except StaleVersion:
             if expected is not None:
                 raise
@@ -130,9 +132,9 @@ def list_jobs(
     with_runs: Annotated[bool, Query(description="Each job with its next and its last run.")] = False,
 ) -> Response:
     """Jobs by their id."""
-    for name, said in (("tag", tag), ("q", q), ("cursor", cursor), ("source", source)):
-        if said is not None:
-            read_text(said, name)
+    for name, value in (("tag", tag), ("q", q), ("cursor", cursor), ("source", source)):
+        if value is not None:
+            read_text(value, name)
     page = context.stores.jobs.list(tag=tag, text=q, paused=paused, limit=limit, cursor=cursor, source=source)
     history = context.stores.history
     found = history.count_jobs(tag=tag, text=q, paused=paused, source=source) if total else None
@@ -177,7 +179,7 @@ def get_job(context: Context, job_id: str) -> Response:
 def delete_job(context: Context, who: Who, job_id: str, if_match: IfMatch = None) -> Response:
     """Delete a job; its history stays, its runs that are out end as they will."""
     current = known_job(context, job_id)
-    context.stores.jobs.delete(job_id, expected_version(if_match, current), by=who.deed("job.delete"))
+    context.stores.jobs.delete(job_id, expected_version(if_match, current), by=who.audited_change("job.delete"))
     context.leader.tell("job_changed", {"job_id": job_id, "change": "removed"})
     return Response(status_code=204)
 
@@ -193,7 +195,7 @@ def pause_job(context: Context, who: Who, job_id: str, body: OptionalJsonObject,
     """
     reason, until, skips = _read_pause(body, context.clock())
     expected = expected_version(if_match, known_job(context, job_id))
-    by = who.deed("job.pause")
+    by = who.audited_change("job.pause")
     return _paused(context, context.stores.jobs.set_paused(job_id, True, reason, until, expected, skips=skips, by=by))
 
 
@@ -201,7 +203,7 @@ def pause_job(context: Context, who: Who, job_id: str, body: OptionalJsonObject,
 def resume_job(context: Context, who: Who, job_id: str, if_match: IfMatch = None) -> Response:
     """Let a paused job go on from now."""
     expected = expected_version(if_match, known_job(context, job_id))
-    by = who.deed("job.resume")
+    by = who.audited_change("job.resume")
     return _paused(context, context.stores.jobs.set_paused(job_id, False, None, None, expected, by=by))
 
 
@@ -224,8 +226,8 @@ def triggered(context: ApiContext, who: Caller, job_id: str, body: dict[str, Any
     job = known_job(context, job_id)
     expected_version(if_match, job)
     new = owned(read_trigger(job, _unmasked(body, job), str(uuid7()), context.clock()), who)
-    ((run, made),) = context.stores.runs.enqueue([new], by=who.deed("job.trigger"))
-    if made:
+    ((run, created),) = context.stores.runs.enqueue([new], by=who.audited_change("job.trigger"))
+    if created:
         context.leader.tell("run_enqueued", {"run_ids": [run.run_id]})
     return run
 

@@ -44,10 +44,10 @@ Time = Annotated[str | None, Query(description="An RFC 3339 time.", json_schema_
 def enqueue(context: Context, who: Who, body: JsonObject, key: IdempotencyKey = None) -> Response:
     """Run a task once, now or at `run_at`. The same key and request give the same run again, with 200."""
     wanted = owned(read_run(with_key(unmasked(body), key), str(uuid7()), context.clock()), who)
-    ((run, made),) = context.stores.runs.enqueue([wanted], by=who.deed("run.enqueue"))
-    if made:
+    ((run, created),) = context.stores.runs.enqueue([wanted], by=who.audited_change("run.enqueue"))
+    if created:
         context.leader.tell("run_enqueued", {"run_ids": [run.run_id]})
-    return _run_answer(run, 201 if made else 200)
+    return _run_answer(run, 201 if created else 200)
 
 
 @router.post(
@@ -62,12 +62,12 @@ def enqueue_batch(context: Context, who: Who, body: JsonObject, key: Idempotency
     read = read_batch(with_key(body, key), lambda: str(uuid7()), context.clock())
     wanted = [owned(run, who) for run in read]
     try:
-        enqueued = context.stores.runs.enqueue(wanted, by=who.deed("run.enqueue"))
+        enqueued = context.stores.runs.enqueue(wanted, by=who.audited_change("run.enqueue"))
     except DeadlinesOver as exc:
         raise exc.of_batch() from exc
-    made = [run.run_id for run, is_new in enqueued if is_new]
-    if made:
-        context.leader.tell("run_enqueued", {"run_ids": made})
+    created = [run.run_id for run, is_new in enqueued if is_new]
+    if created:
+        context.leader.tell("run_enqueued", {"run_ids": created})
     return JSONResponse({"runs": [run_body(run) for run, _ in enqueued]}, 201)
 
 
@@ -108,7 +108,7 @@ def get_run(context: Context, run_id: str) -> Response:
 def cancel_run(context: Context, who: Who, run_id: str) -> Response:
     """Ask that a run never starts, or stops; a final run is left as it is."""
     known_run(context, run_id)
-    run = context.stores.runs.request_cancel(run_id, by=who.deed("run.cancel"))
+    run = context.stores.runs.request_cancel(run_id, by=who.audited_change("run.cancel"))
     if run.cancel_requested_at is not None or run.state is RunState.CANCELLED:
         context.leader.tell("cancel_run", {"run_id": run_id})
     return _run_answer(run, 202)
@@ -133,9 +133,9 @@ def retried(context: ApiContext, who: Caller, run_id: str, body: Mapping[str, An
     old = known_run(context, run_id)
     if old.state not in FINAL:
         raise Problem(409, f"run {run_id} is {old.state}; only a final run can be run again", kind="run-not-final")
-    anew = owned(read_retried(old, body or {}, str(uuid7()), context.clock()), who)
-    ((run, made),) = context.stores.runs.enqueue([anew], by=who.deed("run.retry"))
-    if made:
+    new_run = owned(read_retried(old, body or {}, str(uuid7()), context.clock()), who)
+    ((run, created),) = context.stores.runs.enqueue([new_run], by=who.audited_change("run.retry"))
+    if created:
         context.leader.tell("run_enqueued", {"run_ids": [run.run_id]})
     return run
 

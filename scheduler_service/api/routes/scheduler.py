@@ -38,7 +38,7 @@ def status_body(context: ApiContext) -> dict[str, Any]:
         "term": lease.term if lease else None,
         "since": format_instant(leads.acquired_at) if leads else None,
         "last_leader": lease.holder if lease else None,
-        "last_heard_at": format_instant(lease.heard_at) if lease else None,
+        "last_heard_at": format_instant(lease.last_seen_at) if lease else None,
         "leader_answers": None if leads is None else figures is not None,
         "leader_without_redis": leads.without_redis if leads else None,
         "other_than_leaders": None if inbox_depth is None else other_servers(context, lease),

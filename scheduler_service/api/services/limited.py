@@ -11,18 +11,18 @@ from typing import Final, Literal, TypeVar
 from itinerary.protocol.errors import Conflict, NotFound, StaleVersion
 from itinerary.protocol.instants import Instant
 from scheduler_service.api.http.problems import Problem
-from scheduler_service.core.audit import Deed
+from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.contract.job_plan import JobSet, JobSets, JobsPlan
 from scheduler_service.core.model import Job, NewRun, Run
 from scheduler_service.core.token_limits import Limits
 from scheduler_service.ports.stores import JobStore, Page, RunFilter, RunStore
 
 T = TypeVar("T")
-_LOOKED_AT: Final = 10_000
+_CHECKED: Final = 10_000
 _TRIES: Final = 5
 
 
-def outside(what: str) -> Problem:
+def out_of_scope(what: str) -> Problem:
     """403: it is not for this token, whatever its role."""
     return Problem(403, f"{what} lies outside of what this token is limited to", kind="outside-limits")
 
@@ -34,13 +34,13 @@ class LimitedJobs:
         self._jobs = jobs
         self._limits = limits
 
-    def create(self, job: Job, *, by: Deed | None = None) -> Job:
+    def create(self, job: Job, *, by: AuditedChange | None = None) -> Job:
         """See JobStore; that an id is taken is told even where the job is another's."""
         self._check(job)
         return self._jobs.create(job, by=by)
 
     def replace(
-        self, job: Job, if_version: int | None, *, by: Deed | None = None
+        self, job: Job, if_version: int | None, *, by: AuditedChange | None = None
     ) -> tuple[Job, Literal["made", "replaced", "unchanged"]]:
         """See JobStore. Only the very version is replaced that was seen to lie within the limits."""
         self._check(job)
@@ -99,20 +99,20 @@ class LimitedJobs:
         if_version: int | None = None,
         *,
         skips: bool = False,
-        by: Deed | None = None,
+        by: AuditedChange | None = None,
     ) -> Job:
         """See JobStore."""
         version = self.get(job_id).version
         return self._jobs.set_paused(job_id, paused, reason, until, if_version or version, skips=skips, by=by)
 
-    def delete(self, job_id: str, if_version: int | None, *, by: Deed | None = None) -> None:
+    def delete(self, job_id: str, if_version: int | None, *, by: AuditedChange | None = None) -> None:
         """See JobStore."""
         version = self.get(job_id).version
         self._jobs.delete(job_id, if_version or version, by=by)
 
     def _check(self, job: Job) -> None:
         if not self._limits.has_job(job):
-            raise outside(f"job {job.job_id} (task {job.task}, queue {job.queue})")
+            raise out_of_scope(f"job {job.job_id} (task {job.task}, queue {job.queue})")
 
 
 class LimitedRuns:
@@ -122,11 +122,11 @@ class LimitedRuns:
         self._runs = runs
         self._limits = limits
 
-    def enqueue(self, runs: Sequence[NewRun], *, by: Deed | None = None) -> list[tuple[Run, bool]]:
+    def enqueue(self, runs: Sequence[NewRun], *, by: AuditedChange | None = None) -> list[tuple[Run, bool]]:
         """See RunStore."""
         for run in runs:
             if not self._limits.has_run(run, self._limits.owner):
-                raise outside(f"a run of task {run.task} in queue {run.queue}")
+                raise out_of_scope(f"a run of task {run.task} in queue {run.queue}")
         mine = [replace(run, owner=self._limits.owner) for run in runs]
         return self._runs.enqueue(mine, by=by)
 
@@ -145,7 +145,7 @@ class LimitedRuns:
         limited = replace(wanted, queues=queues, owner=self._limits.owner)
         return first_with_some(lambda place: self._runs.list(limited, limit, place), self._has, limit, cursor)
 
-    def request_cancel(self, run_id: str, *, by: Deed | None = None) -> Run:
+    def request_cancel(self, run_id: str, *, by: AuditedChange | None = None) -> Run:
         """See RunStore."""
         self.get(run_id)
         return self._runs.request_cancel(run_id, by=by)
@@ -170,7 +170,7 @@ class LimitedSets:
             self._check(there)
         return replace(plan, left=tuple(job_id for job_id in plan.left if self._limits.jobs and self._may_name(job_id)))
 
-    def apply(self, wanted: JobSet, plan_version: str | None, *, by: Deed | None = None) -> JobsPlan:
+    def apply(self, wanted: JobSet, plan_version: str | None, *, by: AuditedChange | None = None) -> JobsPlan:
         """See JobSets. Only the very plan is carried out that was seen to lie within the limits."""
         plan = self.plan(wanted)
         done = self._sets.apply(wanted, plan.version if plan_version is None else plan_version, by=by)
@@ -178,7 +178,7 @@ class LimitedSets:
 
     def _check(self, job: Job) -> None:
         if not self._limits.has_job(job):
-            raise outside(f"job {job.job_id}")
+            raise out_of_scope(f"job {job.job_id}")
 
     def _may_name(self, job_id: str) -> bool:
         only_jobs = not self._limits.queues and not self._limits.tasks
@@ -190,7 +190,7 @@ def first_with_some(
 ) -> Page[T]:
     """The first page from the cursor on of which something may be seen, or where enough was looked at, an empty one."""
     page: Page[T] = Page([], cursor)
-    for page in _pages(fetch, cursor, max(1, _LOOKED_AT // limit)):
+    for page in _pages(fetch, cursor, max(1, _CHECKED // limit)):
         seen = [item for item in page.items if has(item)]
         if seen:
             return Page(seen, page.next_cursor)

@@ -7,12 +7,12 @@ from typing import Any, Final, cast
 from itinerary.protocol.errors import NotFound
 from itinerary.protocol.instants import Duration, Instant
 from scheduler_service.api.services.leader_line import LeaderLine
-from scheduler_service.api.services.limited import LimitedJobs, LimitedRuns, LimitedSets, outside
+from scheduler_service.api.services.limited import LimitedJobs, LimitedRuns, LimitedSets, out_of_scope
 from scheduler_service.bootstrap.parts import Stores
 from scheduler_service.core.audit import AuditEntry, Caller
 from scheduler_service.core.contract.backfill import Known
 from scheduler_service.core.explain.facts import Facts, Version
-from scheduler_service.core.model import Gap, Run
+from scheduler_service.core.model import MissedRange, Run
 from scheduler_service.core.run_state import ACTIVE, RunState
 from scheduler_service.core.token_limits import Limits
 from scheduler_service.ports.history import HistoryStore, Outcome, Total, Trouble
@@ -111,13 +111,13 @@ class _History:
         wanted = RunFilter(states=(RunState.FAILED, RunState.MISSED), since=since)
         return [_trouble(run) for run in self._runs.list(wanted, min(limit, _MOST), None).items]
 
-    def gaps(self, since: Instant, limit: int) -> list[Gap]:
-        found = self._history.gaps(since, limit)
-        seen = {job_id: self._sees(job_id) for job_id in {gap.job_id for gap in found}}
-        return [gap for gap in found if seen[gap.job_id]]
+    def missed_ranges(self, since: Instant, limit: int) -> list[MissedRange]:
+        found = self._history.missed_ranges(since, limit)
+        seen = {job_id: self._sees(job_id) for job_id in {missed_range.job_id for missed_range in found}}
+        return [missed_range for missed_range in found if seen[missed_range.job_id]]
 
-    def gaps_of(self, job_id: str, limit: int) -> list[Gap]:
-        return self._history.gaps_of(job_id, limit) if self._sees(job_id) else []
+    def missed_ranges_of(self, job_id: str, limit: int) -> list[MissedRange]:
+        return self._history.missed_ranges_of(job_id, limit) if self._sees(job_id) else []
 
     def versions(self, job_id: str, limit: int) -> list[Version]:
         found = self._history.versions(job_id, limit) if self._sees(job_id) else []
@@ -151,7 +151,7 @@ class _NoOutbox:
         return NOTHING
 
     def __getattr__(self, name: str) -> Any:
-        raise outside("the list of notifications")
+        raise out_of_scope("the list of notifications")
 
 
 class LimitedLeader(LeaderLine):
@@ -174,7 +174,7 @@ class LimitedLeader(LeaderLine):
             case "job":
                 return self._leader.ask(what, subject)  # asked for once the job was seen
             case _:
-                raise outside(f"the installation's {what}")
+                raise out_of_scope(f"the installation's {what}")
 
     def statistics_around(self, queue: str) -> Mapping[str, Any]:
         """See LeaderLine; asked for once a row of the queue was seen."""
@@ -182,7 +182,7 @@ class LimitedLeader(LeaderLine):
 
     def request(self, kind: str, body: Mapping[str, Any], within: Duration = 0) -> Mapping[str, Any]:
         """See LeaderLine."""
-        raise outside("what the leader decides for all jobs together")
+        raise out_of_scope("what the leader decides for all jobs together")
 
     def _own(self, seen: Mapping[str, Any], also: str | None = None) -> Mapping[str, Any]:
         queues = [queue for queue in seen["queues"] if self._sees(queue["name"], also)]

@@ -36,7 +36,7 @@ def next_runs(job: Job, now: Instant, count: int = 5) -> list[str]:
 
 def warnings_of(job: Job, now: Instant) -> tuple[str, ...]:
     """What may surprise about the job."""
-    warnings = parse_schedule(job.schedule_spec, job_id=job.job_id, made_at=job.created_at).warnings
+    warnings = parse_schedule(job.schedule_spec, job_id=job.job_id, created_at=job.created_at).warnings
     return warnings + _placing_note(job.schedule) + job_warnings(job, now) + note(job)
 
 
@@ -55,7 +55,7 @@ def read_and_preview(body: Mapping[str, Any], now: Instant) -> dict[str, Any]:
         count = 10 if body.get("count") is None else _count(body["count"])
         job_id = "" if body.get("job_id") is None else check_job_id(body["job_id"])
         spec = read_object(body.get("schedule"), "schedule")
-        parsed = parse_schedule(spec, job_id=job_id, made_at=min(after, END_OF_TIME))
+        parsed = parse_schedule(spec, job_id=job_id, created_at=min(after, END_OF_TIME))
         never = () if is_to_come(parsed.schedule, after) else (NEVER,)
         parsed = replace(parsed, warnings=parsed.warnings + _placing_note(parsed.schedule) + never)
     except BadValue as exc:

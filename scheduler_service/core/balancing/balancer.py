@@ -10,7 +10,7 @@ from typing import assert_never
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.balancing.distribution import Distribution
 from scheduler_service.core.balancing.placements import (
-    BalancerEffect,
+    BalancerCommand,
     Cause,
     FollowJobs,
     Placement,
@@ -43,7 +43,7 @@ class Balancer:
         """The jobs that were told, deleted ones left out."""
         return self._jobs
 
-    def carry_out(self, order: BalancerEffect) -> PlacementFeedback | None:
+    def carry_out(self, order: BalancerCommand) -> PlacementFeedback | None:
         """What came of the order; None where there is nothing to tell."""
         match order:
             case FollowJobs():

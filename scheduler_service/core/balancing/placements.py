@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 from itinerary.protocol.errors import MalformedEntry
 from itinerary.protocol.instants import Instant
-from scheduler_service.core.audit import Deed
+from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.balancing.distribution import Distribution
 from scheduler_service.core.model import Job
 from scheduler_service.core.schedules.schedule import UNPLACED, IntervalSchedule
@@ -95,7 +95,7 @@ class RebalancePlan:
     plan_id: str
     kind: RebalanceKind
     base: int
-    made_at: Instant
+    created_at: Instant
     moves: tuple[Move, ...]
     skips: tuple[Skip, ...]
     slots: tuple[int, ...]
@@ -117,9 +117,9 @@ class RebalanceAsked:
     role: str
 
     @property
-    def deed(self) -> Deed:
+    def audited_change(self) -> AuditedChange:
         """Who does what, for the audit log."""
-        return Deed(self.actor, self.role, f"scheduler.{self.kind}")
+        return AuditedChange(self.actor, self.role, f"scheduler.{self.kind}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class PlaceJobs:
 class JobsPlaced:
     """A PlaceJobs is committed; the guards of `refused` did not match."""
 
-    effect: PlaceJobs
+    command: PlaceJobs
     refused: frozenset[str]
 
 
@@ -242,6 +242,6 @@ class RebalancePlanned:
     plan: RebalancePlan
 
 
-PlacementStoreEffect = PlaceJobs | ReadRebalance
-BalancerEffect = FollowJobs | Survey | PlanRebalance
+PlacementStoreCommand = PlaceJobs | ReadRebalance
+BalancerCommand = FollowJobs | Survey | PlanRebalance
 PlacementFeedback = JobsPlaced | RebalanceRead | PlacesFound | Surveyed | RebalancePlanned

@@ -67,7 +67,7 @@ def plan_rebalance(jobs: Mapping[str, Job], slots: BucketMap, order: PlanRebalan
         after = counts_of_all(_shares_after(moves, shares), base)
     if not _gains(before, after):
         moves, after = (), before
-    moves = _told(moves, before, after, base)
+    moves = _explained(moves, before, after, base)
     stay = sorted((job_id, reason) for job_id, reason in reasons.items() if reason is not None)
     return RebalancePlan(
         _name(order, moves),
@@ -171,7 +171,7 @@ def _shares_after(moves: tuple[Move, ...], shares: Mapping[str, Share]) -> list[
     return list({**shares, **{move.job_id: _share_after(move, shares[move.job_id]) for move in moves}}.values())
 
 
-def _told(moves: tuple[Move, ...], before: Ints, after: Ints, base: int) -> tuple[Move, ...]:
+def _explained(moves: tuple[Move, ...], before: Ints, after: Ints, base: int) -> tuple[Move, ...]:
     """The moves with their reason, in loads that a reader can see: of the slot that the next occurrence leaves, and of
     the one that it goes to."""
     clocks: dict[int, str] = {}

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from itinerary.protocol.instants import DAY, HOUR, Instant
-from scheduler_service.core.index.expansion import Entry, Roster, expand_roster
+from scheduler_service.core.index.expansion import Entry, ScheduleTable, expand_table
 from scheduler_service.core.index.forecast import SLOT
 from scheduler_service.core.model import Job
 from scheduler_service.core.schedules.schedule import IntervalSchedule, OnceSchedule, Schedule, count, occurrences
@@ -85,10 +85,10 @@ def _days_of(endless: Sequence[Schedule], base: int) -> Ints:
     used, distinct = Counter(map(id, endless)), {id(schedule): schedule for schedule in endless}
     weights = np.fromiter(used.values(), dtype=np.int64, count=len(used))
     entries = [Entry(n, f"{n:09}", schedule, start, start + DAY) for n, schedule in enumerate(distinct.values())]
-    roster = Roster.of(entries)
+    table = ScheduleTable.of(entries)
     slots = np.zeros(SLOTS_A_DAY, dtype=np.int64)
     for hour in range(start, start + DAY, HOUR):
-        found = expand_roster(roster, hour, hour + HOUR)
+        found = expand_table(table, hour, hour + HOUR)
         in_slots = np.bincount((found.times - start) // SLOT, weights[found.ordinals], SLOTS_A_DAY)
         slots += in_slots.astype(np.int64)
     return slots

@@ -120,8 +120,8 @@ def occurrences_of(job: Job, window: Window) -> list[Instant]:
     found = upcoming(job.schedule, window.start - 1, _MOST_COUNTED + 1, start_at=job.start_at, end_at=end)
     if len(found) > MOST:
         many = f"{len(found):,}" if len(found) <= _MOST_COUNTED else f"more than {_MOST_COUNTED:,}"
-        words = f"the window holds {many} occurrences, and {MOST:,} is the most at once: end it at "
-        raise BadValue("to", format_instant(window.end), words + format_instant(found[MOST]))
+        text = f"the window holds {many} occurrences, and {MOST:,} is the most at once: end it at "
+        raise BadValue("to", format_instant(window.end), text + format_instant(found[MOST]))
     return found
 
 
@@ -129,8 +129,8 @@ def plan_backfill(job: Job, window: Window, times: Sequence[Instant], known: Kno
     """What becomes of each of `times`; BadValue where nobody can know any more what ran."""
     pruned_until = known.pruned_until
     if pruned_until is not None and any(job.created_at <= at < pruned_until for at in times):
-        words = f"runs of before {format_instant(pruned_until)} were pruned, and which of them completed is not known"
-        raise BadValue("from", format_instant(window.start), f"{words}: begin there")
+        text = f"runs of before {format_instant(pruned_until)} were pruned, and which of them completed is not known"
+        raise BadValue("from", format_instant(window.start), f"{text}: begin there")
     tried = _tried(known)
     wanted: list[Wanted] = []
     left_out: Counter[str] = Counter(completed=0, active=0, planned=0)
@@ -186,9 +186,9 @@ def _run(plan: Backfill, one: Wanted, uuid7: str) -> NewRun:
     )  # fmt: skip
 
 
-def backfill_body(plan: Backfill, made: Sequence[str]) -> dict[str, Any]:
+def backfill_body(plan: Backfill, created: Sequence[str]) -> dict[str, Any]:
     """What was done, or would be, as the outside sees it. What somebody else made meanwhile counts as planned."""
-    runs = len(plan.wanted) if plan.window.dry_run else len(made)
+    runs = len(plan.wanted) if plan.window.dry_run else len(created)
     left_out = Counter(plan.left_out)
     left_out["planned"] += len(plan.wanted) - runs
     return {
@@ -201,7 +201,7 @@ def backfill_body(plan: Backfill, made: Sequence[str]) -> dict[str, Any]:
         "left_out": dict(left_out),
         "runs": runs,
         "first": [format_instant(one.at) for one in plan.wanted[:_SHOWN]],
-        "run_ids": list(made),
+        "run_ids": list(created),
         "warnings": list(_warnings(plan)),
     }
 

@@ -69,7 +69,7 @@ class _Reader:
             return default
 
 
-def read_job(body: Mapping[str, Any], *, made_at: Instant, **stored: Any) -> tuple[Job, tuple[str, ...]]:
+def read_job(body: Mapping[str, Any], *, created_at: Instant, **stored: Any) -> tuple[Job, tuple[str, ...]]:
     """A job from its JSON, with the schedule's warnings. Read-only keys are ignored, unknown ones refused.
 
     `stored`: fields of Job that the JSON does not hold, where they are known.
@@ -80,7 +80,7 @@ def read_job(body: Mapping[str, Any], *, made_at: Instant, **stored: Any) -> tup
         reader.errors.append(BadValue(key, body[key], f"this field is not known; known are {known}"))
     job_id = _required(reader, "job_id", check_job_id)
     task = _required(reader, "task", read_task)
-    parsed = _required(reader, "schedule", lambda v, k: _schedule(v, k, str(job_id), made_at))
+    parsed = _required(reader, "schedule", lambda v, k: _schedule(v, k, str(job_id), created_at))
     args = reader.take("args", _NO_ARGS, read_list) or _NO_ARGS
     kwargs = reader.take("kwargs", _NO_KWARGS, read_object) or _NO_KWARGS
     start_at = reader.take("start_at", None, parse_instant)
@@ -105,23 +105,23 @@ def read_job(body: Mapping[str, Any], *, made_at: Instant, **stored: Any) -> tup
         raise BadValues(reader.errors)
     job = Job(
         job_id=job_id, task=task, schedule=parsed.schedule, schedule_spec=parsed.spec, args=args, kwargs=kwargs,
-        start_at=start_at, end_at=end_at, created_at=made_at, **fields, **stored,
+        start_at=start_at, end_at=end_at, created_at=created_at, **fields, **stored,
     )  # fmt: skip
     return job, parsed.warnings
 
 
-def read_stored_job(definition: Mapping[str, Any], *, made_at: Instant, **stored: Any) -> Job:
+def read_stored_job(definition: Mapping[str, Any], *, created_at: Instant, **stored: Any) -> Job:
     """A job from its stored definition; fields that only a newer release knows are kept as `unknown`.
 
     BadValues where the rest cannot be read either, as with a schedule of a kind that is not known.
     """
     try:
-        return read_job(definition, made_at=made_at, **stored)[0]
+        return read_job(definition, created_at=created_at, **stored)[0]
     except BadValues:
         known, unknown = split(definition, _TAKEN)
         if not unknown:
             raise
-    return read_job(known, made_at=made_at, unknown=unknown, **stored)[0]
+    return read_job(known, created_at=created_at, unknown=unknown, **stored)[0]
 
 
 def definition_of(job: Job) -> dict[str, Any]:
@@ -186,8 +186,8 @@ def _required(reader: _Reader, key: str, read: Callable[[Any, str], Any]) -> Any
     return reader.take(key, None, read)
 
 
-def _schedule(value: Any, field: str, job_id: str, made_at: Instant) -> ParsedSchedule:
-    return parse_schedule(read_object(value, field), job_id=job_id, made_at=made_at)
+def _schedule(value: Any, field: str, job_id: str, created_at: Instant) -> ParsedSchedule:
+    return parse_schedule(read_object(value, field), job_id=job_id, created_at=created_at)
 
 
 def optional_instant(value: Instant | None) -> str | None:

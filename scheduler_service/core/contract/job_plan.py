@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 from itinerary.protocol.errors import BadValue, BadValues, Conflict
 from itinerary.protocol.redaction import hidden, is_hidden, redacted
-from scheduler_service.core.audit import Deed
+from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.contract.job_json import definition_of
 from scheduler_service.core.contract.unknown_fields import carried
 from scheduler_service.core.model import Job
@@ -75,10 +75,10 @@ class JobsPlan:
     @property
     def news(self) -> list[dict[str, str]]:
         """What the leader is to hear of, once the plan is carried out: bodies of `job_changed`."""
-        told = [(job.job_id, "added") for job in self.added]
-        told += [(change.there.job_id, "modified") for change in self.changed if change.of_definition]
-        told += [(job.job_id, "removed") for job in self.removed]
-        return [{"job_id": job_id, "change": change} for job_id, change in told]
+        changes = [(job.job_id, "added") for job in self.added]
+        changes += [(change.there.job_id, "modified") for change in self.changed if change.of_definition]
+        changes += [(job.job_id, "removed") for job in self.removed]
+        return [{"job_id": job_id, "change": change} for job_id, change in changes]
 
 
 class JobSets(Protocol):
@@ -87,7 +87,7 @@ class JobSets(Protocol):
     def plan(self, wanted: JobSet) -> JobsPlan:
         """What `apply` would do now; Conflict where a job is another source's."""
 
-    def apply(self, wanted: JobSet, plan_version: str | None, *, by: Deed | None = None) -> JobsPlan:
+    def apply(self, wanted: JobSet, plan_version: str | None, *, by: AuditedChange | None = None) -> JobsPlan:
         """Plan and carry out, all or nothing; Conflict where `plan_version` is not the version of the plan.
 
         Each change is recorded in the audit log where `by` says who makes it.

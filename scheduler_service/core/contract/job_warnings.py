@@ -20,7 +20,7 @@ def job_warnings(job: Job, now: Instant) -> tuple[str, ...]:
         ended = job.end_at is not None and job.end_at <= now
         found.append("no run is to come: end_at is past" if ended else NEVER)
     if job.misfire.grace < SHORTEST_GRACE:
-        found.append(_grace_words(job.misfire))
+        found.append(_grace_message(job.misfire))
     return tuple(found)
 
 
@@ -38,7 +38,7 @@ def is_to_come(
     return found is not None and found < end
 
 
-def _grace_words(misfire: Misfire) -> str:
+def _grace_message(misfire: Misfire) -> str:
     grace, least = format_duration(misfire.grace), format_duration(SHORTEST_GRACE)
     return (
         f"misfire.grace {grace} is shorter than a leader can hold on every pass: runs that start on time count as "

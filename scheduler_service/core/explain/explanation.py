@@ -10,7 +10,7 @@ from scheduler_service.core.audit import AuditEntry, audit_body
 from scheduler_service.core.contract.job_json import definition_of, optional_instant
 from scheduler_service.core.contract.run_json import run_body
 from scheduler_service.core.explain.facts import Term, Version
-from scheduler_service.core.model import Gap, Run
+from scheduler_service.core.model import MissedRange, Run
 
 
 class Verdict(StrEnum):
@@ -44,7 +44,7 @@ class Verdict(StrEnum):
 class Because:
     """One sentence, and the row that it rests on where it rests on one."""
 
-    words: str
+    message: str
     row: Mapping[str, Any] | None = None
 
 
@@ -68,8 +68,8 @@ def explanation_body(explained: Explanation) -> dict[str, Any]:
         "run_id": explained.run_id,
         "at": optional_instant(explained.at),
         "verdict": explained.verdict.value,
-        "text": " ".join(because.words for because in explained.because),
-        "because": [{"words": because.words, "row": because.row} for because in explained.because],
+        "text": " ".join(because.message for because in explained.because),
+        "because": [{"words": because.message, "row": because.row} for because in explained.because],
         "nearest_before": optional_instant(before),
         "nearest_after": optional_instant(after),
     }
@@ -94,15 +94,15 @@ def version_row(version: Version) -> dict[str, Any]:
     }
 
 
-def gap_row(gap: Gap) -> dict[str, Any]:
-    """The row of `gaps`."""
+def missed_range_row(missed_range: MissedRange) -> dict[str, Any]:
+    """The row of `missed_ranges`."""
     return {
         "table": "gaps",
-        "job_id": gap.job_id,
-        "start_at": format_instant(gap.start),
-        "end_at": format_instant(gap.end),
-        "count": gap.count,
-        "reason": gap.reason,
+        "job_id": missed_range.job_id,
+        "start_at": format_instant(missed_range.start),
+        "end_at": format_instant(missed_range.end),
+        "count": missed_range.count,
+        "reason": missed_range.reason,
     }
 
 
@@ -132,6 +132,6 @@ def attempt_row(run: Run, number: int) -> dict[str, Any]:
     return {"table": "run_attempts", "run_id": run.run_id, "attempt": number, **shown}
 
 
-def deed_row(entry: AuditEntry) -> dict[str, Any]:
+def audit_row(entry: AuditEntry) -> dict[str, Any]:
     """The row of `audit_log`."""
     return {"table": "audit_log", **audit_body(entry)}

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from itinerary.protocol.instants import SECOND, Duration, Instant
 from scheduler_service.core.audit import AuditEntry
-from scheduler_service.core.model import Gap, Job, Run
+from scheduler_service.core.model import Job, MissedRange, Run
 
 _LATE: Final[Duration] = SECOND
 
@@ -62,9 +62,9 @@ class Facts:
     cursor: Instant | None
     versions: tuple[Version, ...] = ()
     run: Run | None = None
-    gap: Gap | None = None
+    missed_range: MissedRange | None = None
     terms: tuple[Term, ...] = ()
-    deeds: tuple[AuditEntry, ...] = ()
+    audit_entries: tuple[AuditEntry, ...] = ()
     live: Live | None = None
     pruned_until: Instant | None = None
     in_queue: int | None = None

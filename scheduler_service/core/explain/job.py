@@ -5,16 +5,23 @@ from dataclasses import replace
 from typing import Final
 
 from itinerary.protocol.instants import DAY, Instant, format_instant
-from scheduler_service.core.explain.explanation import Because, Explanation, Verdict, gap_row, run_row, version_row
+from scheduler_service.core.explain.explanation import (
+    Because,
+    Explanation,
+    Verdict,
+    missed_range_row,
+    run_row,
+    version_row,
+)
 from scheduler_service.core.explain.facts import Facts, Version
 from scheduler_service.core.explain.relative import rough
-from scheduler_service.core.explain.run import explain_run, in_pause, led_or_not, pause_words, somebody, version_at
+from scheduler_service.core.explain.run import explain_run, in_pause, led_or_not, pause_text, somebody, version_at
 from scheduler_service.core.explain.terms import leader_at, unled
-from scheduler_service.core.model import Gap, Job
+from scheduler_service.core.model import Job, MissedRange
 from scheduler_service.core.policies import OVERLAP_WORD
 from scheduler_service.core.schedules.schedule import latest, next_after, occurrences
 
-_LOOK_BACK: Final = 366 * DAY
+_LOOKBACK: Final = 366 * DAY
 _BY_REASON: Final = {"row refused": Verdict.REFUSED, OVERLAP_WORD: Verdict.OVERLAP}
 _Found = tuple[Verdict, list[Because]]
 
@@ -25,8 +32,8 @@ def explain_occurrence(job_id: str, at: Instant, facts: Facts) -> Explanation:
     if facts.backfilled is None:
         return explained
     again = facts.backfilled
-    words = f"It was asked for by hand since, as run {again.run_id}, which is {again.state.value}."
-    return replace(explained, because=(*explained.because, Because(words, run_row(again))))
+    message = f"It was asked for by hand since, as run {again.run_id}, which is {again.state.value}."
+    return replace(explained, because=(*explained.because, Because(message, run_row(again))))
 
 
 def _explained(job_id: str, at: Instant, facts: Facts) -> Explanation:
@@ -36,10 +43,10 @@ def _explained(job_id: str, at: Instant, facts: Facts) -> Explanation:
     if holding is None:
         first = facts.versions[0]
         if first.job.version > 1:
-            words = f"What job {job_id} was before version {first.job.version} was pruned."
-            return Explanation(Verdict.UNKNOWN, (Because(words, version_row(first)),), job_id, None, at)
-        words = f"Job {job_id} was made at {format_instant(first.job.effective_from)}, after this instant."
-        return Explanation(Verdict.NEVER_DUE, (Because(words, version_row(first)),), job_id, None, at)
+            message = f"What job {job_id} was before version {first.job.version} was pruned."
+            return Explanation(Verdict.UNKNOWN, (Because(message, version_row(first)),), job_id, None, at)
+        message = f"Job {job_id} was made at {format_instant(first.job.effective_from)}, after this instant."
+        return Explanation(Verdict.NEVER_DUE, (Because(message, version_row(first)),), job_id, None, at)
     for rule in _RULES:
         found = rule(holding, at, facts)
         if found is not None:
@@ -71,13 +78,13 @@ def _not_named(holding: Version, at: Instant, facts: Facts) -> _Found | None:
     before = next((v for v in reversed(facts.versions[:place]) if not v.job.deleted and fires(v.job, at)), None)
     if before is not None:
         edit = facts.versions[facts.versions.index(before) + 1]
-        words = (
+        message = (
             f"Version {before.job.version} had it, and held until {format_instant(edit.job.effective_from)}; then "
             f"{somebody(edit.actor)} changed the job, and version {holding.job.version}, which held at this instant, "
             "does not fire then."
         )
         return Verdict.EDITED_AWAY, [
-            Because(words, version_row(edit)),
+            Because(message, version_row(edit)),
             Because("This is the version that had it.", version_row(before)),
         ]
     return Verdict.NEVER_DUE, [Because(_never(holding, at), version_row(holding)), *_later(facts, place, at)]
@@ -87,8 +94,8 @@ def _never(holding: Version, at: Instant) -> str:
     before, after = _nearest(holding.job, at)
     around = [f"the one before is {format_instant(before)}"] if before is not None else []
     around += [f"the next is {format_instant(after)}"] if after is not None else []
-    words = f"Version {holding.job.version}, which holds at this instant, does not fire then"
-    return f"{words}: {', '.join(around) if around else 'it has no occurrence near it'}."
+    message = f"Version {holding.job.version}, which holds at this instant, does not fire then"
+    return f"{message}: {', '.join(around) if around else 'it has no occurrence near it'}."
 
 
 def _later(facts: Facts, place: int, at: Instant) -> list[Because]:
@@ -102,7 +109,7 @@ def _later(facts: Facts, place: int, at: Instant) -> list[Because]:
 def _nearest(job: Job, at: Instant) -> tuple[Instant | None, Instant | None]:
     if job.deleted:
         return None, None
-    before = latest(job.schedule, at - _LOOK_BACK, at)
+    before = latest(job.schedule, at - _LOOKBACK, at)
     after = next_after(job.schedule, at, start_at=job.start_at, end_at=job.end_at)
     return before, after
 
@@ -110,40 +117,43 @@ def _nearest(job: Job, at: Instant) -> tuple[Instant | None, Instant | None]:
 def _paused(holding: Version, at: Instant, facts: Facts) -> _Found | None:
     if not in_pause(holding, at):
         return None
-    owed = Because("Nothing is owed for the time of a pause.")
-    return Verdict.PAUSED, [pause_words(facts.versions, holding), owed]
+    nothing_missed = Because("Nothing is owed for the time of a pause.")
+    return Verdict.PAUSED, [pause_text(facts.versions, holding), nothing_missed]
 
 
 def _out_of_bounds(holding: Version, at: Instant, facts: Facts) -> _Found | None:
     job = holding.job
     if job.start_at is not None and at < job.start_at:
-        words = f"The job starts at {format_instant(job.start_at)}, after this instant."
+        message = f"The job starts at {format_instant(job.start_at)}, after this instant."
     elif job.end_at is not None and at >= job.end_at:
-        words = f"The job ended at {format_instant(job.end_at)}, which is not part of it."
+        message = f"The job ended at {format_instant(job.end_at)}, which is not part of it."
     else:
         return None
-    return Verdict.OUT_OF_BOUNDS, [Because(words, version_row(holding))]
+    return Verdict.OUT_OF_BOUNDS, [Because(message, version_row(holding))]
 
 
-def _in_a_gap(holding: Version, at: Instant, facts: Facts) -> _Found | None:
-    if facts.gap is None:
+def _in_missed_range(holding: Version, at: Instant, facts: Facts) -> _Found | None:
+    if facts.missed_range is None:
         return None
-    verdict = next((v for words, v in _BY_REASON.items() if facts.gap.reason.startswith(words)), Verdict.MISFIRE)
+    verdict = next(
+        (v for message, v in _BY_REASON.items() if facts.missed_range.reason.startswith(message)), Verdict.MISFIRE
+    )
     nobody = led_or_not(facts, at) if verdict is Verdict.MISFIRE else []
-    return verdict, [*nobody, Because(_gap_words(facts.gap), gap_row(facts.gap))]
+    return verdict, [*nobody, Because(_missed_range_text(facts.missed_range), missed_range_row(facts.missed_range))]
 
 
-def _gap_words(gap: Gap) -> str:
-    many = "It did not run" if gap.count == 1 else f"It is one of {gap.count} that did not run"
-    return f"{many}, from {format_instant(gap.start)} up to {format_instant(gap.end)}: {gap.reason}."
+def _missed_range_text(missed_range: MissedRange) -> str:
+    many = "It did not run" if missed_range.count == 1 else f"It is one of {missed_range.count} that did not run"
+    start, end = format_instant(missed_range.start), format_instant(missed_range.end)
+    return f"{many}, from {start} up to {end}: {missed_range.reason}."
 
 
 def _to_come(holding: Version, at: Instant, facts: Facts) -> _Found | None:
     if at <= facts.now:
         return None
     left = rough(at - facts.now)
-    words = f"It is an occurrence of version {holding.job.version}, in {left or 'less than a second'}."
-    return Verdict.NOT_YET_DUE, [Because(words, version_row(holding)), Because("Its run is made shortly before.")]
+    message = f"It is an occurrence of version {holding.job.version}, in {left or 'less than a second'}."
+    return Verdict.NOT_YET_DUE, [Because(message, version_row(holding)), Because("Its run is made shortly before.")]
 
 
 def _unplanned(holding: Version, at: Instant, facts: Facts) -> _Found | None:
@@ -158,11 +168,11 @@ def _unplanned(holding: Version, at: Instant, facts: Facts) -> _Found | None:
 
 
 def _not_kept(holding: Version, at: Instant, facts: Facts) -> _Found:
-    words = (
+    message = (
         f"Version {holding.job.version} fires then, and leaders have planned beyond it, but there is neither a run nor "
         "a gap any more."
     )
-    because = [Because(words, version_row(holding))]
+    because = [Because(message, version_row(holding))]
     if facts.pruned_until is not None and at < facts.pruned_until:
         until = format_instant(facts.pruned_until)
         kept = Because(f"Runs of before {until} were pruned.", {"table": "cursors", "pruned_until": until})
@@ -172,5 +182,5 @@ def _not_kept(holding: Version, at: Instant, facts: Facts) -> _Found:
 
 _Rule = Callable[[Version, Instant, Facts], _Found | None]
 _RULES: Final[tuple[_Rule, ...]] = (
-    _deleted, _not_named, _paused, _out_of_bounds, _in_a_gap, _to_come, _unplanned, _not_kept,
+    _deleted, _not_named, _paused, _out_of_bounds, _in_missed_range, _to_come, _unplanned, _not_kept,
 )  # fmt: skip

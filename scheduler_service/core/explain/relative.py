@@ -9,10 +9,10 @@ _UNITS: Final = ((DAY, "d"), (HOUR, "h"), (MINUTE, "min"), (SECOND, "s"))
 
 def relative(instant: Instant, now: Instant) -> str:
     """`in 3 min`, `2 h ago`, `now`: in the largest whole unit."""
-    said = rough(abs(instant - now))
-    if said is None:
+    text = rough(abs(instant - now))
+    if text is None:
         return "now"
-    return f"in {said}" if instant > now else f"{said} ago"
+    return f"in {text}" if instant > now else f"{text} ago"
 
 
 def rough(duration: Duration) -> str | None:

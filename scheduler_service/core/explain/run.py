@@ -10,7 +10,7 @@ from scheduler_service.core.explain.explanation import (
     Explanation,
     Verdict,
     attempt_row,
-    deed_row,
+    audit_row,
     run_row,
     version_row,
 )
@@ -44,7 +44,7 @@ def in_pause(version: Version, at: Instant) -> bool:
     return version.job.paused and (until is None or at < until)
 
 
-def pause_words(versions: Sequence[Version], holding: Version) -> Because:
+def pause_text(versions: Sequence[Version], holding: Version) -> Because:
     """Who paused the job, when, why and for how long."""
     began = holding
     for version in reversed(versions[: versions.index(holding)]):
@@ -52,12 +52,12 @@ def pause_words(versions: Sequence[Version], holding: Version) -> Because:
             break
         began = version
     job = began.job
-    words = f"Job {job.job_id} was paused at {format_instant(job.effective_from)} by {somebody(began.actor)}"
+    message = f"Job {job.job_id} was paused at {format_instant(job.effective_from)} by {somebody(began.actor)}"
     if holding.job.paused_until is not None:
-        words += f" until {format_instant(holding.job.paused_until)}"
+        message += f" until {format_instant(holding.job.paused_until)}"
     if job.pause_reason:
-        words += f': "{job.pause_reason}"'
-    return Because(f"{words}.", version_row(began))
+        message += f': "{job.pause_reason}"'
+    return Because(f"{message}.", version_row(began))
 
 
 def somebody(actor: str | None) -> str:
@@ -68,16 +68,18 @@ def somebody(actor: str | None) -> str:
 def _origin(run: Run) -> str:
     match run.kind:
         case RunKind.OCCURRENCE:
-            words = f"It is planned for {format_instant(run.scheduled_at)} by version {run.job_version} of {run.job_id}"
+            message = (
+                f"It is planned for {format_instant(run.scheduled_at)} by version {run.job_version} of {run.job_id}"
+            )
         case RunKind.MANUAL:
-            words = f"It was asked for by hand, as job {run.job_id}, for {format_instant(run.scheduled_at)}"
+            message = f"It was asked for by hand, as job {run.job_id}, for {format_instant(run.scheduled_at)}"
         case RunKind.ADHOC:
-            words = f"It was enqueued for {format_instant(run.scheduled_at)}"
+            message = f"It was enqueued for {format_instant(run.scheduled_at)}"
         case _:
             assert_never(run.kind)
     if run.retry_of is not None:
-        words += f", to run {run.retry_of} again"
-    return f"{words}; due {format_instant(run.due_at)}."
+        message += f", to run {run.retry_of} again"
+    return f"{message}; due {format_instant(run.due_at)}."
 
 
 def _tries(run: Run) -> Iterator[Because]:
@@ -85,15 +87,17 @@ def _tries(run: Run) -> Iterator[Because]:
         failed = f"{attempt.error.type}: {attempt.error.message}" if attempt.error else None
         why = failed if attempt.reason in (None, attempt.outcome) else attempt.reason
         ended = "" if attempt.finished_at is None else f" at {format_instant(attempt.finished_at)}"
-        said = f": {why}" if why else ""
+        text = f": {why}" if why else ""
         row = attempt_row(run, attempt.attempt)
-        yield Because(f"Attempt {attempt.attempt} ended as {attempt.outcome}{ended}{said}.", row)
+        yield Because(f"Attempt {attempt.attempt} ended as {attempt.outcome}{ended}{text}.", row)
     for number, late in [*((a.attempt, a.late) for a in run.attempts), (run.attempt, run.late)]:
         if late is not None:
             times = "Once" if late.count == 1 else f"{late.count} times"
-            words = f"{times} a report of attempt {number} came after it was over, and changed nothing: the last said "
-            words += f"{late.kind}, by {late.worker} at {format_instant(late.at)}."
-            yield Because(words, attempt_row(run, number))
+            message = (
+                f"{times} a report of attempt {number} came after it was over, and changed nothing: the last said "
+            )
+            message += f"{late.kind}, by {late.worker} at {format_instant(late.at)}."
+            yield Because(message, attempt_row(run, number))
 
 
 def _lateness(run: Run, facts: Facts) -> Iterator[Because]:
@@ -120,7 +124,7 @@ def _pauses(versions: Sequence[Version], since: Instant, until: Instant) -> Iter
         ended_at = min((at for at in (job.paused_until, resumed_at) if at is not None), default=None)
         if ended_at is not None and since < ended_at <= until:
             by = f", when {somebody(after.actor)} resumed it" if after is not None and ended_at == resumed_at else ""
-            yield pause_words(versions, paused)
+            yield pause_text(versions, paused)
             yield Because(f"It was held back until {format_instant(ended_at)}{by}.")
 
 
@@ -133,10 +137,10 @@ def _run_ahead(facts: Facts, since: Instant, until: Instant) -> Iterator[Because
     held = [v.job for v, after in pairs if v.job.effective_from <= until and (not after or _began(after) > since)]
     rules = {facts.own_overlap} if facts.own_overlap is not None else {job.overlap for job in held}
     if rules and Overlap.ALLOW not in rules:
-        words = (
+        message = (
             f"Run {ahead.run_id} of the same job ended at {format_instant(ahead.finished_at)} as {ahead.state.value}"
         )
-        yield Because(f"{words}, and this one had to wait for it.", run_row(ahead))
+        yield Because(f"{message}, and this one had to wait for it.", run_row(ahead))
 
 
 def _began(version: Version) -> Instant:
@@ -159,16 +163,16 @@ def _present(run: Run, facts: Facts) -> _Found:
         case RunState.FAILED:
             return _failed(run)
         case RunState.CANCELLED:
-            why = Because(f"It was cancelled at {_finished(run)}{_said(run.reason)}.")
+            why = Because(f"It was cancelled at {_finished(run)}{_reason_text(run.reason)}.")
             return Verdict.CANCELLED, [*_asked_to_stop(run, facts), why]
         case RunState.SKIPPED:
             return _skipped(run, facts)
         case RunState.MISSED:
             if (run.reason or "").startswith(START_WITHIN):
-                words = f"It was not started in time, and ended at {_finished(run)}: {run.reason}."
-                return Verdict.MISFIRE, [*led_or_not(facts, run.due_at), Because(words)]
-            words = f"When a leader came to it, it was too late: {run.reason}."
-            return Verdict.MISFIRE, [*led_or_not(facts, run.due_at), Because(words)]
+                message = f"It was not started in time, and ended at {_finished(run)}: {run.reason}."
+                return Verdict.MISFIRE, [*led_or_not(facts, run.due_at), Because(message)]
+            message = f"When a leader came to it, it was too late: {run.reason}."
+            return Verdict.MISFIRE, [*led_or_not(facts, run.due_at), Because(message)]
         case _:
             assert_never(run.state)
 
@@ -185,16 +189,16 @@ def _scheduled(run: Run, facts: Facts) -> _Found:
     judged_at = run.scheduled_at if holding is not None and holding.job.pause_skips else facts.now
     if holding is not None and run.kind is RunKind.OCCURRENCE and in_pause(holding, judged_at):
         coming = "It is skipped when it falls due." if holding.job.pause_skips else "It waits until the job is resumed."
-        return Verdict.PAUSED, [pause_words(facts.versions, holding), Because(coming)]
+        return Verdict.PAUSED, [pause_text(facts.versions, holding), Because(coming)]
     waits = holding is not None and holding.job.overlap is not Overlap.ALLOW
     others = [] if facts.live is None else [run_id for run_id in facts.live.job_runs if run_id != run.run_id]
     if waits and run.due_at <= facts.now and others:
-        words = f"Run {others[0]} of the same job is not final; the job's overlap rule lets this one wait for it."
-        return Verdict.OVERLAP, [Because(words, None if holding is None else version_row(holding))]
-    return _overdue(run, facts, Verdict.WAITING, f"{_pending_words(run, facts)} It goes out when there is room.")
+        message = f"Run {others[0]} of the same job is not final; the job's overlap rule lets this one wait for it."
+        return Verdict.OVERLAP, [Because(message, None if holding is None else version_row(holding))]
+    return _overdue(run, facts, Verdict.WAITING, f"{_pending_text(run, facts)} It goes out when there is room.")
 
 
-def _overdue(run: Run, facts: Facts, verdict: Verdict, words: str) -> _Found:
+def _overdue(run: Run, facts: Facts, verdict: Verdict, message: str) -> _Found:
     if run.due_at > facts.now:
         early = verdict if verdict is Verdict.RETRYING else Verdict.NOT_YET_DUE
         left = rough(run.due_at - facts.now)
@@ -203,11 +207,11 @@ def _overdue(run: Run, facts: Facts, verdict: Verdict, words: str) -> _Found:
         return Verdict.NO_LEADER, unled(facts.terms, run.due_at, facts.now)
     if not facts.terms:
         return Verdict.NO_LEADER, [Because("No leader was ever started, so nobody releases it.")]
-    return verdict, [Because(words)]
+    return verdict, [Because(message)]
 
 
 def _pending(run: Run, facts: Facts) -> _Found:
-    sent = _queue_words(run, facts)
+    sent = _queue_text(run, facts)
     if run.published_at is None:
         sent = "Whether the broker has its message is not confirmed yet; it is sent again until it is."
     because = [Because(sent), *_asked_to_stop(run, facts)]
@@ -217,13 +221,13 @@ def _pending(run: Run, facts: Facts) -> _Found:
         return Verdict.WAITING_FOR_WORKER, [*because, *nobody, Because(unheard)]
     listening = facts.live.listening_on(run.queue)
     if not listening:
-        words = f"No living worker listens on queue {run.queue}: start one with `itinerary worker -Q {run.queue}`."
-        return Verdict.NO_WORKER, [*because, Because(words)]
+        message = f"No living worker listens on queue {run.queue}: start one with `itinerary worker -Q {run.queue}`."
+        return Verdict.NO_WORKER, [*because, Because(message)]
     names = ", ".join(sorted(listening)[:5])
-    return Verdict.WAITING_FOR_WORKER, [*because, Because(f"{_pending_words(run, facts)} Listening: {names}.")]
+    return Verdict.WAITING_FOR_WORKER, [*because, Because(f"{_pending_text(run, facts)} Listening: {names}.")]
 
 
-def _queue_words(run: Run, facts: Facts) -> str:
+def _queue_text(run: Run, facts: Facts) -> str:
     """Where its message is, as far as the queue itself was looked at."""
     if facts.in_queue is None:
         return f"A message for it was sent to queue {run.queue}."
@@ -237,11 +241,12 @@ def _queue_words(run: Run, facts: Facts) -> str:
     )
 
 
-def _pending_words(run: Run, facts: Facts) -> str:
+def _pending_text(run: Run, facts: Facts) -> str:
     if facts.live is None:
         return "The leader does not answer."
-    out = facts.live.pending_on(run.queue)
-    return f"{out} run{'' if out == 1 else 's'} of queue {run.queue} {'is' if out == 1 else 'are'} out and not started."
+    in_flight = facts.live.pending_on(run.queue)
+    runs, are = ("run", "is") if in_flight == 1 else ("runs", "are")
+    return f"{in_flight} {runs} of queue {run.queue} {are} out and not started."
 
 
 def _failed(run: Run) -> _Found:
@@ -251,8 +256,8 @@ def _failed(run: Run) -> _Found:
     spent = "its retry policy allows one attempt" if allowed == 1 else f"its retry policy allows {allowed} attempts"
     if run.retry.unread:
         spent = f"{spent}; its stored retry policy cannot be read: {run.retry.unread[:200]}"
-    words = f"Attempt {run.attempt} failed at {_finished(run)}{_said(run.reason)}.{error}"
-    return verdict, [Because(words), Because(f"It is not tried again: {spent}.")]
+    message = f"Attempt {run.attempt} failed at {_finished(run)}{_reason_text(run.reason)}.{error}"
+    return verdict, [Because(message), Because(f"It is not tried again: {spent}.")]
 
 
 def _skipped(run: Run, facts: Facts) -> _Found:
@@ -260,25 +265,25 @@ def _skipped(run: Run, facts: Facts) -> _Found:
         holding = version_at(facts.versions, run.scheduled_at)
         row = None if holding is None else version_row(holding)
         return Verdict.OVERLAP, [Because(f"It was skipped at {_finished(run)}: {run.reason}.", row)]
-    because = [Because(f"It was skipped at {_finished(run)}{_said(run.reason)}.")]
+    because = [Because(f"It was skipped at {_finished(run)}{_reason_text(run.reason)}.")]
     holding = version_at(facts.versions, run.finished_at or facts.now)
     if holding is not None and holding.job.paused:
-        because.insert(0, pause_words(facts.versions, holding))
+        because.insert(0, pause_text(facts.versions, holding))
     return Verdict.PAUSED, because
 
 
 def _asked_to_stop(run: Run, facts: Facts) -> list[Because]:
     if run.cancel_requested_at is None:
         return []
-    deed = next((entry for entry in facts.deeds if entry.action == "run.cancel"), None)
-    by = "" if deed is None else f" by {deed.actor}"
+    change = next((entry for entry in facts.audit_entries if entry.action == "run.cancel"), None)
+    by = "" if change is None else f" by {change.actor}"
     asked = f"Its end was asked for{by} at {format_instant(run.cancel_requested_at)}."
-    return [Because(asked, None if deed is None else deed_row(deed))]
+    return [Because(asked, None if change is None else audit_row(change))]
 
 
 def _finished(run: Run) -> str:
     return "an unknown time" if run.finished_at is None else format_instant(run.finished_at)
 
 
-def _said(reason: str | None) -> str:
+def _reason_text(reason: str | None) -> str:
     return f": {reason}" if reason else ""

@@ -29,14 +29,14 @@ def unled(terms: Sequence[Term], start: Instant, end: Instant) -> list[Because]:
 
 
 def _nobody(before: Term | None, after: Term | None, start: Instant, end: Instant) -> Because:
-    words = f"Nobody led from {format_instant(start)} to {format_instant(end)}"
+    message = f"Nobody led from {format_instant(start)} to {format_instant(end)}"
     if before is not None:
-        words += f": term {before.term} of {before.holder} {_ended(before)}"
+        message += f": term {before.term} of {before.holder} {_ended(before)}"
     if after is not None:
-        words += f"{',' if before is not None else ':'} term {after.term} of {after.holder} began at "
-        words += format_instant(after.began_at)
+        message += f"{',' if before is not None else ':'} term {after.term} of {after.holder} began at "
+        message += format_instant(after.began_at)
     row = before or after
-    return Because(f"{words}.", None if row is None else term_row(row))
+    return Because(f"{message}.", None if row is None else term_row(row))
 
 
 def _ended(term: Term) -> str:

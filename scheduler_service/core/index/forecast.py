@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from itinerary.protocol.instants import MINUTE, Duration, Instant
-from scheduler_service.core.index.expansion import Entry, Roster, expand_roster
+from scheduler_service.core.index.expansion import Entry, ScheduleTable, expand_table
 
 SLOT: Final = 15 * MINUTE
 
@@ -33,10 +33,10 @@ class Forecast:
     failures: tuple[tuple[int, str], ...]
 
 
-def forecast(entries: Sequence[Entry] | Roster, start: Instant, end: Instant) -> Forecast:
+def forecast(entries: Sequence[Entry] | ScheduleTable, start: Instant, end: Instant) -> Forecast:
     """The runs of all entries in [start, end), a minute and a 15-minute slot at a time."""
-    roster = entries if isinstance(entries, Roster) else Roster.of(entries)
-    found = expand_roster(roster, start, end)
+    table = entries if isinstance(entries, ScheduleTable) else ScheduleTable.of(entries)
+    found = expand_table(table, start, end)
     minutes, slots = (_counts(found.times, start, end, width) for width in (MINUTE, SLOT))
     return Forecast(minutes, slots, found.failures)
 

@@ -80,7 +80,7 @@ class HourBits:
         size = self._rows.hours[clock.rows].size
         return np.zeros(size, dtype=np.uint64) if found is None else found
 
-    def owed(self, clock: Clock, gap: CatchUp) -> Flags:
+    def caught_up(self, clock: Clock, gap: CatchUp) -> Flags:
         """For each row of the clock, whether any wall time inside the gap is meant."""
         found = np.zeros(self._rows.hours[clock.rows].size, dtype=np.bool_)
         for low in _hour_starts(gap.local_start, gap.local_end):

@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 
 from itinerary.protocol.instants import MINUTE, Duration, Instant
-from scheduler_service.core.index.expansion import expand_roster
-from scheduler_service.core.index.schedule_table import Draft, Positions, Roster
+from scheduler_service.core.index.expansion import expand_table
+from scheduler_service.core.index.schedule_table import Draft, Positions, ScheduleTable
 from scheduler_service.core.model import JobHistory
 from scheduler_service.core.versions import is_plain, spans
 
@@ -25,11 +25,11 @@ _STRETCH: Final[Duration] = 10 * MINUTE
 _CHANGES: Final = 100
 
 
-class JobRoster:
-    """`roster` and the ids of its ordinals, in order."""
+class JobTable:
+    """`table` and the ids of its ordinals, in order."""
 
     def __init__(self) -> None:
-        self.roster = Roster.of(())
+        self.table = ScheduleTable.of(())
         self.job_ids: Sequence[str] = ()
         self._jobs: tuple[JobHistory, ...] = ()
         self._since: Instant = 0
@@ -53,7 +53,7 @@ class JobRoster:
         """The ids of the jobs that have an occurrence in [start, end); a part at a time, since there may be many."""
         fires = np.zeros(len(self.job_ids), dtype=np.bool_)
         for begin in range(start, end, _STRETCH):
-            fires[expand_roster(self.roster, begin, min(begin + _STRETCH, end)).ordinals] = True
+            fires[expand_table(self.table, begin, min(begin + _STRETCH, end)).ordinals] = True
             if fires.all():  # after a clock that jumped, `end` may be years away
                 break
         return set(compress(self.job_ids, fires))
@@ -61,7 +61,7 @@ class JobRoster:
     def _read(self, jobs: tuple[JobHistory, ...], since: Instant) -> None:
         ordered = sorted(jobs, key=_job_id)
         self.job_ids = [history.versions[-1].job_id for history in ordered]
-        self.roster = _roster_of(ordered, np.arange(len(ordered), dtype=np.int32), since)
+        self.table = _table_of(ordered, np.arange(len(ordered), dtype=np.int32), since)
         self._jobs, self._since, self._spent = jobs, since, 0
 
     def _change(self, gone: Iterable[str], put: Iterable[JobHistory]) -> None:
@@ -84,22 +84,24 @@ class JobRoster:
         numbers = np.arange(len(before), dtype=np.int32) + np.cumsum(shift[:-1], dtype=np.int32)
         numbers[touched] = -1
         ordered = [fresh[job_id] for job_id in sorted(fresh)]
-        changed = _roster_of(ordered, np.asarray(ordinals, dtype=np.int32), self._since)
-        self.roster, self.job_ids = self.roster.changed(numbers, changed), ids
+        changed = _table_of(ordered, np.asarray(ordinals, dtype=np.int32), self._since)
+        self.table, self.job_ids = self.table.changed(numbers, changed), ids
 
 
 def _job_id(history: JobHistory) -> str:
     return history.versions[-1].job_id
 
 
-def _roster_of(histories: Sequence[JobHistory], ordinals: Positions, since: Instant) -> Roster:
+def _table_of(histories: Sequence[JobHistory], ordinals: Positions, since: Instant) -> ScheduleTable:
     draft = Draft()
     for first in range(0, len(histories), _AT_ONCE):
         part, numbers = histories[first : first + _AT_ONCE], ordinals[first : first + _AT_ONCE]
         plain = np.fromiter(map(is_plain, part), dtype=np.bool_, count=len(part))
         jobs = [history.versions[-1] for history in compress(part, plain)]
-        made = np.fromiter([job.effective_from for job in jobs], dtype=np.int64, count=len(jobs))
-        draft.add(numbers[plain], [job.schedule for job in jobs], np.maximum(made, since), np.full(len(jobs), _FOREVER))
+        created = np.fromiter([job.effective_from for job in jobs], dtype=np.int64, count=len(jobs))
+        draft.add(
+            numbers[plain], [job.schedule for job in jobs], np.maximum(created, since), np.full(len(jobs), _FOREVER)
+        )
         others = [
             (number, *span)
             for number, history in compress(zip(numbers.tolist(), part, strict=True), ~plain)

@@ -47,7 +47,7 @@ class Entry(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Roster:
+class ScheduleTable:
     """All that expansion needs to know of the jobs, position by position in order of job id."""
 
     ordinals: Positions
@@ -74,7 +74,7 @@ class Roster:
         return (self.minute_entries, self.minute_rows), (self.second_entries, self.second_rows)
 
     @classmethod
-    def of(cls, entries: Sequence[Entry]) -> "Roster":
+    def of(cls, entries: Sequence[Entry]) -> "ScheduleTable":
         """The roster of these entries; entries that cannot be used are listed in `failures`."""
         ordered = sorted(entries, key=attrgetter("job_id"))
         size = len(ordered)
@@ -92,7 +92,7 @@ class Roster:
             failures=tuple((ordered[position].ordinal, reason) for position, reason in found.failures),
         )
 
-    def changed(self, numbers: Positions, fresh: "Roster") -> "Roster":
+    def changed(self, numbers: Positions, fresh: "ScheduleTable") -> "ScheduleTable":
         """This roster under the ordinals `numbers[old]`, without the entries of negative ones, and `fresh` merged in.
 
         Ordinals ascend in all three. Rows that no entry uses any more stay, and equal ones are not looked for.
@@ -119,7 +119,7 @@ class Roster:
             (mine[self.once_entries], self.once_at), (its[fresh.once_entries], fresh.once_at)
         )
         kept = [(int(numbers[ordinal]), reason) for ordinal, reason in self.failures if numbers[ordinal] >= 0]
-        return Roster(
+        return ScheduleTable(
             ordinals=ordinals,
             starts=starts,
             ends=ends,
@@ -186,7 +186,7 @@ class Draft:
         self._blocks += wall.blocks
         return rows
 
-    def finished(self) -> Roster:
+    def finished(self) -> ScheduleTable:
         """The roster of what was added."""
         numbers, (kinds, first, second, begins) = self._read()
         ordinals, starts, ends, lines = self._in_order(numbers)
@@ -196,7 +196,7 @@ class Draft:
         entries, blocks = _counted_out(walls, first[lines[walls]], second[lines[walls]])
         of_entries = place[blocks]
         on_minute = rows.on_minute[of_entries]
-        return Roster(
+        return ScheduleTable(
             ordinals=ordinals,
             starts=np.maximum(starts, begins[lines]),
             ends=ends,

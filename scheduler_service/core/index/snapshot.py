@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from itinerary.protocol.instants import Instant
-from scheduler_service.core.index.expansion import Entry, Expansion, Roster, expand_roster
+from scheduler_service.core.index.expansion import Entry, Expansion, ScheduleTable, expand_table
 from scheduler_service.core.index.ordering import NO_RUNS, Runs, ordered_runs
 
 Ints = NDArray[np.int64]
@@ -48,7 +48,7 @@ class RunSlice:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Generation:
+class IndexSnapshot:
     """All runs in [start, end) as they were known at `revision`; `job_ids` is indexed by ordinal."""
 
     times: Ints
@@ -71,26 +71,26 @@ class Generation:
         return RunSlice(self.times, self.ordinals, self.job_ids)
 
 
-def _generation(found: Expansion, job_ids: Sequence[str], start: Instant, end: Instant, revision: int) -> Generation:
+def _snapshot(found: Expansion, job_ids: Sequence[str], start: Instant, end: Instant, revision: int) -> IndexSnapshot:
     found.times.flags.writeable = False
     found.ordinals.flags.writeable = False
     first = None
     if found.times.size:
         first = ScheduledRun(job_ids[int(found.ordinals[0])], int(found.times[0]))
-    return Generation(found.times, found.ordinals, job_ids, start, end, revision, first, found.failures)
+    return IndexSnapshot(found.times, found.ordinals, job_ids, start, end, revision, first, found.failures)
 
 
-def build_generation(
-    entries: Sequence[Entry] | Roster, job_ids: Sequence[str], start: Instant, end: Instant, revision: int
-) -> Generation:
+def build_snapshot(
+    entries: Sequence[Entry] | ScheduleTable, job_ids: Sequence[str], start: Instant, end: Instant, revision: int
+) -> IndexSnapshot:
     """The generation of these entries (or of a roster kept since the last) over [start, end)."""
-    roster = entries if isinstance(entries, Roster) else Roster.of(entries)
-    return _generation(expand_roster(roster, start, end), job_ids, start, end, revision)
+    table = entries if isinstance(entries, ScheduleTable) else ScheduleTable.of(entries)
+    return _snapshot(expand_table(table, start, end), job_ids, start, end, revision)
 
 
 def from_unsorted(
     times: Ints, ordinals: Ordinals, job_ids: Sequence[str], start: Instant, end: Instant, revision: int = 0
-) -> Generation:
+) -> IndexSnapshot:
     """The generation of runs in any order; the same run given twice is held once.
 
     `job_ids` is in order, so that ordinals order jobs as their ids do; ValueError where it is not.
@@ -98,40 +98,40 @@ def from_unsorted(
     if not all(map(lt, job_ids, islice(job_ids, 1, None))):
         raise ValueError("the job table is not in order of job ids")
     runs = ordered_runs(Runs(times, ordinals), len(job_ids)) if times.size else NO_RUNS
-    return _generation(Expansion(runs.times, runs.positions, ()), job_ids, start, end, revision)
+    return _snapshot(Expansion(runs.times, runs.positions, ()), job_ids, start, end, revision)
 
 
-EMPTY: Final = Generation(NO_RUNS.times, NO_RUNS.positions, (), 0, 0, 0, None)
+EMPTY: Final = IndexSnapshot(NO_RUNS.times, NO_RUNS.positions, (), 0, 0, 0, None)
 
 
 class ScheduledRunIndex:
     """The index that readers hold; each call works on the one generation that it finds at its start."""
 
-    __slots__ = ("_generation",)
+    __slots__ = ("_snapshot",)
 
-    def __init__(self, generation: Generation = EMPTY) -> None:
-        self._generation = generation
+    def __init__(self, snapshot: IndexSnapshot = EMPTY) -> None:
+        self._snapshot = snapshot
 
     @property
-    def generation(self) -> Generation:
+    def snapshot(self) -> IndexSnapshot:
         """The present generation; hold it to ask several questions of the same one."""
-        return self._generation
+        return self._snapshot
 
-    def swap(self, generation: Generation) -> Generation:
+    def swap(self, snapshot: IndexSnapshot) -> IndexSnapshot:
         """Puts a new generation in place and returns the one before; readers of that one go on with it."""
-        before, self._generation = self._generation, generation
+        before, self._snapshot = self._snapshot, snapshot
         return before
 
     def query(self, start: Instant, end: Instant) -> RunSlice:
         """The runs in [start, end), ordered by (time, job id): views, O(log n)."""
-        return self._generation.query(start, end)
+        return self._snapshot.query(start, end)
 
     def peek(self) -> ScheduledRun | None:
         """The earliest run, or None: O(1)."""
-        return self._generation.first
+        return self._snapshot.first
 
     def __len__(self) -> int:
-        return self._generation.times.size
+        return self._snapshot.times.size
 
     def __iter__(self) -> Iterator[ScheduledRun]:
-        return iter(self._generation.all())
+        return iter(self._snapshot.all())

@@ -14,7 +14,7 @@ from itinerary.protocol.instants import Instant, format_instant
 from scheduler_service.core.invariants.history import ExecutionLog, Finding, History, Rule, RunFacts, Tolerance
 from scheduler_service.core.invariants.jobs import JobCheck
 from scheduler_service.core.invariants.runs import record_findings, run_findings
-from scheduler_service.core.model import Gap, JobHistory, RunKind
+from scheduler_service.core.model import JobHistory, MissedRange, RunKind
 from scheduler_service.core.run_state import WAITING, RunState
 
 _FOREVER: Final[Instant] = 2**62
@@ -27,14 +27,14 @@ def violations(
 ) -> Iterator[Finding]:
     """Every violation in `history`, and in the workers' record of the same time where it is given."""
     jobs = {job.job_id: job for job in history.jobs}
-    gaps: dict[str, list[Gap]] = defaultdict(list)
-    for gap in history.gaps:
-        gaps[gap.job_id].append(gap)
+    missed_ranges: dict[str, list[MissedRange]] = defaultdict(list)
+    for missed_range in history.missed_ranges:
+        missed_ranges[missed_range.job_id].append(missed_range)
     unseen = set(log or ())
     queues = _Queues(history.now, tolerance, {job.job_id: until for job in history.jobs if (until := _kept_until(job))})
     for job_id, runs in groupby(history.runs, key=attrgetter("job_id")):
         job = jobs.pop(job_id, None)
-        check = None if job is None else JobCheck(job, gaps[job.job_id], history, tolerance)
+        check = None if job is None else JobCheck(job, missed_ranges[job.job_id], history, tolerance)
         for run in runs:
             yield from run_findings(run, history.now, tolerance)
             if log is not None:
@@ -45,7 +45,7 @@ def violations(
         if check is not None:
             yield from check.end()
     for job in jobs.values():
-        yield from JobCheck(job, gaps[job.job_id], history, tolerance).end()
+        yield from JobCheck(job, missed_ranges[job.job_id], history, tolerance).end()
     yield from queues.stuck()
     if history.since is None:
         yield from (_unknown(run_id, attempt) for run_id, attempt in sorted(unseen))
@@ -72,7 +72,7 @@ class _Queues:
         self._overdue_before = now - tolerance.stuck_after
         self._waiting: list[tuple[str, str, str | None, Instant]] = []
         self._pending: list[tuple[str, str, Instant]] = []
-        self._out: Counter[str] = Counter()
+        self._in_flight: Counter[str] = Counter()
         self._busy_jobs: set[str] = set()
         self._started_up_to: dict[str, Instant] = {}
 
@@ -83,7 +83,7 @@ class _Queues:
         if run.state in (RunState.PENDING, RunState.RUNNING, RunState.RETRYING) and run.job_id is not None:
             self._busy_jobs.add(run.job_id)
         if run.state is RunState.PENDING:
-            self._out[run.queue] += 1
+            self._in_flight[run.queue] += 1
             if run.pending_at is not None and run.pending_at < self._overdue_before:
                 self._pending.append((run.run_id, run.queue, run.pending_at))
         elif run.state in WAITING and run.due_at < self._overdue_before:
@@ -96,9 +96,9 @@ class _Queues:
     def stuck(self) -> Iterator[Finding]:
         """What nobody works on."""
         for run_id, queue, job_id, due_at in self._waiting:
-            if self._out[queue] < self._tolerance.window and job_id not in self._busy_jobs:
+            if self._in_flight[queue] < self._tolerance.window and job_id not in self._busy_jobs:
                 yield Finding(Rule.STUCK, run_id, f"due since {format_instant(due_at)}, and nothing holds it back")
         for run_id, queue, pending_at in self._pending:
             if self._started_up_to.get(queue, 0) > pending_at + self._tolerance.stuck_after:
-                words = f"pending since {format_instant(pending_at)}, while later runs of its queue were started"
-                yield Finding(Rule.STUCK, run_id, words)
+                message = f"pending since {format_instant(pending_at)}, while later runs of its queue were started"
+                yield Finding(Rule.STUCK, run_id, message)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from itinerary.protocol.instants import MINUTE, SECOND, Duration, Instant
-from scheduler_service.core.model import Attempt, Gap, JobHistory, Overlap, RunKind
+from scheduler_service.core.model import Attempt, JobHistory, MissedRange, Overlap, RunKind
 from scheduler_service.core.run_state import RunState
 
 
@@ -44,7 +44,7 @@ class Finding:
 
     rule: Rule
     subject: str
-    words: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class History:
     cursor: Instant | None
     since: Instant | None
     jobs: Sequence[JobHistory]
-    gaps: Sequence[Gap]
+    missed_ranges: Sequence[MissedRange]
     runs: Iterable[RunFacts]
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from itinerary.protocol.instants import DAY, Instant, format_instant
 from scheduler_service.core.balancing.placements import rhythm_of
 from scheduler_service.core.invariants.history import Finding, History, Rule, RunFacts, Tolerance
-from scheduler_service.core.model import Gap, Job, JobHistory, Overlap, RunKind
+from scheduler_service.core.model import Job, JobHistory, MissedRange, Overlap, RunKind
 from scheduler_service.core.run_state import RunState
 from scheduler_service.core.schedules.schedule import occurrences
 from scheduler_service.core.versions import spans
@@ -27,25 +27,31 @@ class _Ran(NamedTuple):
 class JobCheck:
     """Sees one job's runs in the order of their nominal times, and tells what does not fit its versions and gaps."""
 
-    def __init__(self, job: JobHistory, gaps: Sequence[Gap], history: History, tolerance: Tolerance) -> None:
+    def __init__(
+        self, job: JobHistory, missed_ranges: Sequence[MissedRange], history: History, tolerance: Tolerance
+    ) -> None:
         self._job = job
-        self._gaps = _apart(gaps)
-        self._starts = [gap.start for gap in self._gaps]
+        self._missed_ranges = _apart(missed_ranges)
+        self._starts = [missed_range.start for missed_range in self._missed_ranges]
         self._now = history.now
         self._tolerance = tolerance
         self._since = history.since or 0
         self._until = _judged_until(job, history)
-        self._owed = _owed(job, self._since, self._until)
-        self._next = next(self._owed, None)
+        self._expected = _expected(job, self._since, self._until)
+        self._next = next(self._expected, None)
         self._last_row: Instant | None = None
-        self._unmade = [0] * len(self._gaps)
+        self._unmade = [0] * len(self._missed_ranges)
         # Where the database's clock was set back, a version begins in a past that was judged already; and what was
         # skipped in the instant in which an edit came, the edit takes back.
         begins = [version.effective_from for version in job.versions]
-        self._blurred = {gap for gap in self._gaps if any(gap.start - tolerance.skew <= at < gap.end for at in begins)}
+        self._blurred = {
+            missed_range
+            for missed_range in self._missed_ranges
+            if any(missed_range.start - tolerance.skew <= at < missed_range.end for at in begins)
+        }
         rhythms = filter(None, map(rhythm_of, job.versions))
         placed_at = max((rhythm.first for rhythm in rhythms), default=0)  # where it was before that is not kept
-        self._blurred.update(gap for gap in self._gaps if gap.start < placed_at)
+        self._blurred.update(missed_range for missed_range in self._missed_ranges if missed_range.start < placed_at)
         self._recent: list[_Ran] = []
         self._to_come: list[_Ran] = []  # by their start: what was run long after its time meets few of the runs between
 
@@ -60,15 +66,17 @@ class JobCheck:
         """All runs were seen."""
         while self._next is not None:
             yield from self._unowned(self._next)
-            self._next = next(self._owed, None)
-        for gap, unmade in zip(self._gaps, self._unmade, strict=True):
-            if unmade == gap.count or gap.start < self._since or gap.end > self._until:
+            self._next = next(self._expected, None)
+        for missed_range, unmade in zip(self._missed_ranges, self._unmade, strict=True):
+            if unmade == missed_range.count or missed_range.start < self._since or missed_range.end > self._until:
                 continue
-            words = f"a gap says {gap.count}, but {unmade} occurrences in it have no row ({gap.reason})"
-            if unmade > gap.count:
-                yield Finding(Rule.LOST, self._job.job_id, words)
-            elif gap not in self._blurred:
-                yield Finding(Rule.CONTRADICTION, self._job.job_id, words)
+            message = (
+                f"a gap says {missed_range.count}, but {unmade} occurrences in it have no row ({missed_range.reason})"
+            )
+            if unmade > missed_range.count:
+                yield Finding(Rule.LOST, self._job.job_id, message)
+            elif missed_range not in self._blurred:
+                yield Finding(Rule.CONTRADICTION, self._job.job_id, message)
 
     def _place(self, run: RunFacts) -> Iterator[Finding]:
         at = run.scheduled_at
@@ -77,39 +85,39 @@ class JobCheck:
         self._last_row = at
         while self._next is not None and self._next < at:
             yield from self._unowned(self._next)
-            self._next = next(self._owed, None)
+            self._next = next(self._expected, None)
         if self._next == at:
-            self._next = next(self._owed, None)
+            self._next = next(self._expected, None)
         self._note_foreign(run)
         version = next((job for job in self._job.versions if job.version == run.job_version), None)
         if version is None or not _names(version, at):
-            words = f"version {run.job_version} of the job has no occurrence at {format_instant(at)}"
-            yield Finding(Rule.UNPLANNED, run.run_id, words)
+            message = f"version {run.job_version} of the job has no occurrence at {format_instant(at)}"
+            yield Finding(Rule.UNPLANNED, run.run_id, message)
         elif self._is_superseded(run):
-            words = f"released or waiting, though version {run.job_version} does not hold at {format_instant(at)}"
-            yield Finding(Rule.UNPLANNED, run.run_id, words)
+            message = f"released or waiting, though version {run.job_version} does not hold at {format_instant(at)}"
+            yield Finding(Rule.UNPLANNED, run.run_id, message)
 
     def _note_foreign(self, run: RunFacts) -> None:
         holds = max((job.version for job in self._job.versions if job.effective_from <= run.scheduled_at), default=0)
         if holds != run.job_version:
-            self._blurred.update(self._gaps[n] for n in self._covering(run.scheduled_at))
+            self._blurred.update(self._missed_ranges[n] for n in self._covering(run.scheduled_at))
 
     def _unowned(self, at: Instant) -> Iterator[Finding]:
         covering = self._covering(at)
         for n in covering:
             self._unmade[n] += 1
         if not covering:
-            words = f"the occurrence at {format_instant(at)} has neither a row nor a gap"
-            yield Finding(Rule.LOST, self._job.job_id, words)
+            message = f"the occurrence at {format_instant(at)} has neither a row nor a gap"
+            yield Finding(Rule.LOST, self._job.job_id, message)
 
     def _covering(self, at: Instant) -> list[int]:
         """The number of the gap in which this instant lies, if it does."""
         n = bisect_right(self._starts, at) - 1
-        return [n] if n >= 0 and at < self._gaps[n].end else []
+        return [n] if n >= 0 and at < self._missed_ranges[n].end else []
 
     def _is_superseded(self, run: RunFacts) -> bool:
         """A newer, planned version holds at its time, and it waits still or was released after that one was made."""
-        released_at = run.attempts[0].pending_at if run.attempts else run.pending_at
+        dispatched_at = run.attempts[0].pending_at if run.attempts else run.pending_at
         newer = [
             job.effective_from
             for job in self._job.versions
@@ -118,7 +126,7 @@ class JobCheck:
         ]
         if not newer or run.state is RunState.SCHEDULED:
             return bool(newer)
-        return released_at is not None and released_at > min(newer) + self._tolerance.skew
+        return dispatched_at is not None and dispatched_at > min(newer) + self._tolerance.skew
 
     def _meet(self, run: RunFacts) -> Iterator[Finding]:
         """No run starts before its scheduled time: what was over by then meets none of the runs to come."""
@@ -132,8 +140,8 @@ class JobCheck:
             meet = one.start + skew < other.end and other.start + skew < one.end
             # The one let in first asked nobody, and which one that was is not recorded.
             if meet and not self._may_overlap(run) and not self._may_overlap(other.run):
-                words = f"ran at the same time as {other.run.run_id}, which its job forbids"
-                yield Finding(Rule.OVERLAP, run.run_id, words)
+                message = f"ran at the same time as {other.run.run_id}, which its job forbids"
+                yield Finding(Rule.OVERLAP, run.run_id, message)
         insort(self._to_come, one, key=attrgetter("start"))
 
     def _may_overlap(self, run: RunFacts) -> bool:
@@ -148,15 +156,15 @@ class JobCheck:
         return min(starts, default=run.started_at)
 
 
-def _apart(gaps: Sequence[Gap]) -> list[Gap]:
+def _apart(missed_ranges: Sequence[MissedRange]) -> list[MissedRange]:
     """The gaps in order, those that overlap as one: which of them an occurrence was counted in is not recorded."""
-    apart: list[Gap] = []
-    for gap in sorted(gaps, key=lambda gap: gap.start):
-        if apart and gap.start < apart[-1].end:
+    apart: list[MissedRange] = []
+    for missed_range in sorted(missed_ranges, key=lambda missed_range: missed_range.start):
+        if apart and missed_range.start < apart[-1].end:
             one = apart.pop()
-            count, reason = one.count + gap.count, f"{one.reason}; {gap.reason}"
-            gap = replace(one, end=max(one.end, gap.end), count=count, reason=reason)
-        apart.append(gap)
+            count, reason = one.count + missed_range.count, f"{one.reason}; {missed_range.reason}"
+            missed_range = replace(one, end=max(one.end, missed_range.end), count=count, reason=reason)
+        apart.append(missed_range)
     return apart
 
 
@@ -166,7 +174,7 @@ def _judged_until(job: JobHistory, history: History) -> Instant:
     return min([history.now, history.cursor or 0, *unplanned])
 
 
-def _owed(job: JobHistory, since: Instant, until: Instant) -> Iterator[Instant]:
+def _expected(job: JobHistory, since: Instant, until: Instant) -> Iterator[Instant]:
     for version, first, last in spans(job, since, until):
         for start in range(first, last, DAY):
             yield from occurrences(version.schedule, start, min(start + DAY, last))

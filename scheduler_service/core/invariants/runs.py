@@ -33,10 +33,10 @@ _MUST_NOT_HAVE: Final[dict[RunState, tuple[str, ...]]] = {
 
 def run_findings(run: RunFacts, now: Instant, tolerance: Tolerance) -> Iterator[Finding]:
     """What is wrong with one row by itself."""
-    for words in _contradictions(run, tolerance):
-        yield Finding(Rule.CONTRADICTION, run.run_id, words)
-    for words in _too_early(run, tolerance):
-        yield Finding(Rule.EARLY, run.run_id, words)
+    for message in _contradictions(run, tolerance):
+        yield Finding(Rule.CONTRADICTION, run.run_id, message)
+    for message in _too_early(run, tolerance):
+        yield Finding(Rule.EARLY, run.run_id, message)
     allowed = run.max_attempts + run.retries
     if run.attempt > allowed:
         yield Finding(Rule.ATTEMPTS, run.run_id, f"it is at attempt {run.attempt} of at most {allowed}")
@@ -93,8 +93,8 @@ def record_findings(
         execution = log.get((run.run_id, number))
         if execution is not None:
             unseen.discard((run.run_id, number))
-            for rule, words in _of_attempt(run, number, execution, tolerance):
-                yield Finding(rule, run.run_id, f"attempt {number} {words}")
+            for rule, message in _of_attempt(run, number, execution, tolerance):
+                yield Finding(rule, run.run_id, f"attempt {number} {message}")
     if run.state is RunState.COMPLETED and run.finished_at is not None and run.finished_at < now - tolerance.skew:
         last = log.get((run.run_id, run.attempt))
         if last is None or not last.starts or not last.ends:

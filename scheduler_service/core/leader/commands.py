@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 
 from itinerary.protocol.instants import Instant
-from scheduler_service.core.balancing.placements import BalancerEffect, PlacementStoreEffect
+from scheduler_service.core.balancing.placements import BalancerCommand, PlacementStoreCommand
 from scheduler_service.core.leader.poll_state import ReadCancels, ReadDue, ReadExpired, ReadOverdue
-from scheduler_service.core.model import Gap, JobHistory, NewRun, ReleasedRun
+from scheduler_service.core.model import DispatchedRun, JobHistory, MissedRange, NewRun
 from scheduler_service.core.run_state import Event, RunState
 
 T = TypeVar("T")
@@ -26,7 +26,7 @@ class Retract:
 
 
 @dataclass(frozen=True, slots=True)
-class MakeRuns:
+class CreateRuns:
     """One transaction: retract, insert what is not there, write gaps, mark planned versions, the cursor last.
 
     The cursor never goes back, but where `set_back` says so. Where it is None, more runs follow and it comes with the
@@ -36,12 +36,12 @@ class MakeRuns:
     runs: tuple[NewRun, ...]
     cursor: Instant | None
     retracts: tuple[Retract, ...] = ()
-    gaps: tuple[Gap, ...] = ()
+    missed_ranges: tuple[MissedRange, ...] = ()
     planned: tuple[tuple[str, int], ...] = ()
     set_back: bool = False
 
 
-class Release(NamedTuple):
+class Dispatch(NamedTuple):
     """Move this run to `pending`, if it still waits with this attempt; `seq` is stored before it is published."""
 
     run_id: str
@@ -50,17 +50,17 @@ class Release(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class MoveRuns:
+class DispatchRuns:
     """The two-phase move of one batch of due runs."""
 
-    releases: tuple[Release, ...]
+    dispatches: tuple[Dispatch, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Republish:
+class Redispatch:
     """Give these pending runs a new seq; what is still pending with that attempt is published again."""
 
-    releases: tuple[Release, ...]
+    dispatches: tuple[Dispatch, ...]
     cause: str
 
 
@@ -71,8 +71,8 @@ class Transition(NamedTuple):
     ended attempt as a row of its own; where a cancel was requested meanwhile the run ends `cancelled` instead, with its
     own reason, and the transition counts as refused. None leaves a column.
 
-    `fold`: a skipped occurrence may leave its row for this gap, which goes on where the last one of its reason ended;
-    the row is kept where the job was changed since, or the run's cancel was requested.
+    `coalesce`: a skipped occurrence may leave its row for this gap, which goes on where the last one of its reason
+    ended; the row is kept where the job was changed since, or the run's cancel was requested.
     """
 
     run_id: str
@@ -88,7 +88,7 @@ class Transition(NamedTuple):
     error: Mapping[str, Any] | None = None
     args: list[Any] | None = None
     kwargs: Mapping[str, Any] | None = None
-    fold: Gap | None = None
+    coalesce: MissedRange | None = None
 
 
 class PublishedMark(NamedTuple):
@@ -145,7 +145,7 @@ class ReadJobs:
 class Publish:
     """Send these released runs to the broker."""
 
-    runs: tuple[ReleasedRun, ...]
+    runs: tuple[DispatchedRun, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,10 +170,10 @@ class ForgetResults:
 
 
 @dataclass(frozen=True, slots=True)
-class RaiseFloors:
+class RaiseWatermarks:
     """Messages of these queues below these numbers start nothing any more, nor those of any queue below `lowest`."""
 
-    floors: Mapping[str, int]
+    watermarks: Mapping[str, int]
     lowest: int
 
 
@@ -185,29 +185,29 @@ class ForgetAttempts:
 
 
 @dataclass(frozen=True, slots=True)
-class LookAtGeneration:
+class QueryEpoch:
     """Bring the generation of Redis and of the broker."""
 
 
 @dataclass(frozen=True, slots=True)
-class AcceptGeneration:
-    """Let workers start again: in this generation of Redis, by messages from `floor` on. None: that one is accepted.
+class AcceptEpoch:
+    """Let workers start again: in this generation of Redis, by messages from `watermark` on. None: it is accepted.
 
-    `broker` is the generation of the broker in which everything pending below `floor` is about to be sent again.
+    `broker` is the generation of the broker in which everything pending below `watermark` is about to be sent again.
     """
 
     claims: str | None
     broker: str | None
-    floor: int
+    watermark: int
 
 
 @dataclass(frozen=True, slots=True)
-class ReadInboxAnew:
+class RereadInbox:
     """The stream may be another one: read it from its start."""
 
 
 @dataclass(frozen=True, slots=True)
-class LookUpResults:
+class ReadResults:
     """Before these attempts are called lost: is there a report that the stream did not bring?"""
 
     attempts: tuple[tuple[str, int], ...]
@@ -263,26 +263,26 @@ class RecordStatistics:
     lag: int
 
 
-StoreEffect = (
-    MakeRuns | MoveRuns | Republish | Apply | ReadRuns | ReadDue | ReadOverdue | ReadExpired | ReadCancels | ReadJobs
-    | RecordStatistics | PlacementStoreEffect
+StoreCommand = (
+    CreateRuns | DispatchRuns | Redispatch | Apply | ReadRuns | ReadDue | ReadOverdue | ReadExpired | ReadCancels
+    | ReadJobs | RecordStatistics | PlacementStoreCommand
 )  # fmt: skip
-BrokerEffect = (
+BrokerCommand = (
     Publish
     | TakeClaims
     | StopTasks
     | ForgetResults
-    | RaiseFloors
+    | RaiseWatermarks
     | ForgetAttempts
-    | LookAtGeneration
-    | AcceptGeneration
-    | LookUpResults
+    | QueryEpoch
+    | AcceptEpoch
+    | ReadResults
     | InspectQueues
     | TrimInbox
     | Reply
     | ReplyMetrics
 )
-Effect = StoreEffect | BrokerEffect | BuildIndex | BalancerEffect | ReadInboxAnew
+Command = StoreCommand | BrokerCommand | BuildIndex | BalancerCommand | RereadInbox
 
 
 def in_parts(rows: Sequence[T], size: int) -> list[tuple[T, ...]]:

@@ -20,8 +20,8 @@ class Deadlines:
     """A heap that may hold a run more than once, and runs that started: whoever takes one out looks at the run."""
 
     heap: list[tuple[Instant, str]] = field(default_factory=list)
-    next_look_at: Instant = 0
-    look_after: Place | None = None
+    next_poll_at: Instant = 0
+    poll_after: Place | None = None
 
     def note(self, run: ActiveRun) -> None:
         """Keep the deadline of a run that has one and has not started."""

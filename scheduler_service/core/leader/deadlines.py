@@ -16,7 +16,7 @@ from scheduler_service.core.model import ActiveRun
 from scheduler_service.core.policies import START_WITHIN
 from scheduler_service.core.run_state import Event, RunState
 
-_LOOK_AGAIN: Final = 200 * MILLISECOND
+_POLL_AGAIN: Final = 200 * MILLISECOND
 
 
 def expire(state: SchedulerState, step: Step) -> None:
@@ -26,9 +26,9 @@ def expire(state: SchedulerState, step: Step) -> None:
         run = state.runs.get(run_id)
         if run is None or run.attempt != 1 or run.cancel_requested or run.start_by is None or run.start_by > step.now:
             continue
-        if run_id in state.moving:
+        if run_id in state.dispatching:
             # Its move is under way: it comes back pending, or not moved.
-            state.deadlines.again(step.now + _LOOK_AGAIN, run_id)
+            state.deadlines.again(step.now + _POLL_AGAIN, run_id)
         elif run.state is RunState.SCHEDULED:
             miss(state, step, run, _reason(run, _waited_for(state, run)))
         elif run.state is RunState.PENDING:

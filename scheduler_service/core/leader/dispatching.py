@@ -8,11 +8,11 @@ from collections import deque
 from typing import Final
 
 from itinerary.protocol.instants import MICROSECOND, MILLISECOND, Instant
-from scheduler_service.core.leader.commands import MoveRuns, Release, Transition
+from scheduler_service.core.leader.commands import Dispatch, DispatchRuns, Transition
 from scheduler_service.core.leader.deadlines import expire
 from scheduler_service.core.leader.planning import is_fresh, is_unjudged, miss
 from scheduler_service.core.leader.state import SchedulerState, Step
-from scheduler_service.core.model import ActiveRun, Gap, Overlap, RunKind
+from scheduler_service.core.model import ActiveRun, MissedRange, Overlap, RunKind
 from scheduler_service.core.policies import OVERLAP_WORD, Admission, catches_up, decide_overlap, judge_lateness
 from scheduler_service.core.run_state import WAITING, Event, RunState
 
@@ -20,17 +20,17 @@ from scheduler_service.core.run_state import WAITING, Event, RunState
 _PROMPT: Final = 100 * MILLISECOND
 
 
-def release(state: SchedulerState, step: Step) -> None:
+def dispatch(state: SchedulerState, step: Step) -> None:
     """Admit what has fallen due and move as much as each queue's window lets out; first, what is too late ends."""
     expire(state, step)
     for job_id in state.runs.take_freed():
         state.skipping.pop(job_id, None)
-        let_next_in(state, job_id)
+        admit_next(state, job_id)
     for run in _in_time(state, step, _pop_due(state, step)):
         _admit(state, step, run)
     # The fewest first: a few runs do not wait for the transactions of the thousands of another queue.
     for queue in sorted(state.waiting, key=lambda queue: len(state.waiting[queue])):
-        _let_out(state, step, queue)
+        _dispatch_queue(state, step, queue)
     if state.cursor >= step.now:
         # All that fell due by now was judged; whatever is left waits for the window or for its job's other runs.
         state.judged_until = max(state.judged_until, step.now)
@@ -46,7 +46,7 @@ def _pop_due(state: SchedulerState, step: Step) -> list[ActiveRun]:
     while state.due and state.due[0][0] <= step.now:
         _, run_id = heapq.heappop(state.due)
         run = state.runs.get(run_id)
-        if run is None or run.state not in WAITING or run_id in state.moving or run_id in state.reading:
+        if run is None or run.state not in WAITING or run_id in state.dispatching or run_id in state.reading:
             continue
         if run.due_at <= step.now:
             ripe[run_id] = run
@@ -101,7 +101,7 @@ def _admit(state: SchedulerState, step: Step, run: ActiveRun) -> None:
     if policy is Overlap.ALLOW:  # of such a job thousands may be live: they are not looked at
         _queue_up(state, run)
         return
-    let_next_in(state, run.job_id)
+    admit_next(state, run.job_id)
     live = state.runs.live_of(run.job_id)
     held = [r for i in state.held.get(run.job_id, ()) if (r := state.runs.get(i)) and r.state is RunState.SCHEDULED]
     match decide_overlap(policy, len(live), len(held), sum(map(_is_catch_up, held))):
@@ -159,12 +159,14 @@ def _queue_up(state: SchedulerState, run: ActiveRun) -> None:
 
 def _skip(state: SchedulerState, step: Step, run: ActiveRun, reason: str, in_common: str) -> None:
     state.counts["skip", "overlap"] += 1
-    fold = _fold(state, run, in_common)
-    change = Transition(run.run_id, run.attempt, Event.SKIP, RunState.SKIPPED, step.now, reason=reason, fold=fold)
+    coalesce = _coalesce(state, run, in_common)
+    change = Transition(
+        run.run_id, run.attempt, Event.SKIP, RunState.SKIPPED, step.now, reason=reason, coalesce=coalesce
+    )
     step.transition(state, run._replace(state=RunState.SKIPPED), change)
 
 
-def _fold(state: SchedulerState, run: ActiveRun, reason: str) -> Gap | None:
+def _coalesce(state: SchedulerState, run: ActiveRun, reason: str) -> MissedRange | None:
     """The first of those that are skipped for one reason is seen as a run; the others behind it are one gap."""
     if run.job_id is None or not is_fresh(run):
         return None
@@ -176,7 +178,7 @@ def _fold(state: SchedulerState, run: ActiveRun, reason: str) -> Gap | None:
     if at < end:  # jitter let a later one fall due before it
         return None
     state.skipping[run.job_id] = (reason, at + MICROSECOND)
-    return Gap(run.job_id, end or at, at + MICROSECOND, 1, reason)
+    return MissedRange(run.job_id, end or at, at + MICROSECOND, 1, reason)
 
 
 def _supersede(state: SchedulerState, step: Step, run: ActiveRun, live: list[str]) -> None:
@@ -199,7 +201,7 @@ def _supersede(state: SchedulerState, step: Step, run: ActiveRun, live: list[str
             step.read(state, run_id)
 
 
-def let_next_in(state: SchedulerState, job_id: str) -> None:
+def admit_next(state: SchedulerState, job_id: str) -> None:
     """Where no run of the job is live, what was held back may go, one behind the other."""
     held = state.held.get(job_id)
     while held and not state.runs.has_live(job_id):
@@ -210,25 +212,25 @@ def let_next_in(state: SchedulerState, job_id: str) -> None:
         del state.held[job_id]
 
 
-def _let_out(state: SchedulerState, step: Step, queue: str) -> None:
+def _dispatch_queue(state: SchedulerState, step: Step, queue: str) -> None:
     heap = state.waiting[queue]
-    moving = state.moving_in.get(queue, 0)
-    room = state.settings.publish_window - state.runs.pending[queue] - moving
-    batch: list[Release] = []
+    dispatching = state.dispatching_in.get(queue, 0)
+    room = state.settings.publish_window - state.runs.pending[queue] - dispatching
+    batch: list[Dispatch] = []
     while heap and len(batch) < room:
         for _, _, run_id in _first(heap, room - len(batch)):
             run = state.runs.get(run_id)
-            if run is None or run.state not in WAITING or run_id in state.moving or run.due_at > step.now:
+            if run is None or run.state not in WAITING or run_id in state.dispatching or run.due_at > step.now:
                 continue
             if not state.runs.is_admitted(run_id):  # a pause set it back
                 continue
-            batch.append(Release(run_id, run.attempt, state.next_seq()))
-            state.floors.out(queue, run_id, run.attempt, state.seq)
-            state.moving[run_id] = queue
-    if moving or batch:
-        state.moving_in[queue] = moving + len(batch)
-    size = state.settings.move_batch
-    step.moving += [MoveRuns(tuple(batch[i : i + size])) for i in range(0, len(batch), size)]
+            batch.append(Dispatch(run_id, run.attempt, state.next_seq()))
+            state.watermarks.in_flight(queue, run_id, run.attempt, state.seq)
+            state.dispatching[run_id] = queue
+    if dispatching or batch:
+        state.dispatching_in[queue] = dispatching + len(batch)
+    size = state.settings.dispatch_batch
+    step.dispatching += [DispatchRuns(tuple(batch[i : i + size])) for i in range(0, len(batch), size)]
     if heap:
         state.waits_since = step.now
     else:
@@ -244,10 +246,10 @@ def _first(heap: list[tuple[int, Instant, str]], number: int) -> list[tuple[int,
     return taken
 
 
-def settle_move(state: SchedulerState, run_id: str) -> None:
+def dispatch_answered(state: SchedulerState, run_id: str) -> None:
     """The move of this run came back, whatever its outcome."""
-    queue = state.moving.pop(run_id, None)
+    queue = state.dispatching.pop(run_id, None)
     if queue is not None:
-        state.moving_in[queue] -= 1
-        if not state.moving_in[queue]:
-            del state.moving_in[queue]
+        state.dispatching_in[queue] -= 1
+        if not state.dispatching_in[queue]:
+            del state.dispatching_in[queue]

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.leader.commands import Retract
-from scheduler_service.core.leader.planning import fires, is_fresh, judged, make
+from scheduler_service.core.leader.planning import create_occurrences, fires, is_fresh, judged
 from scheduler_service.core.leader.results import JobsRead
 from scheduler_service.core.leader.state import SchedulerState, Step
-from scheduler_service.core.model import ActiveRun, Gap, Job, JobHistory
+from scheduler_service.core.model import ActiveRun, Job, JobHistory, MissedRange
 
 
 def take_jobs(state: SchedulerState, step: Step, read: JobsRead) -> list[str]:
@@ -27,7 +27,7 @@ def take_jobs(state: SchedulerState, step: Step, read: JobsRead) -> list[str]:
         # Memory has planned what may still be on its way to the database.
         planned = max(history.planned_version, known.planned_version if known is not None else 0)
         if edits.is_full(state.settings.write_batch) or history.job_id in edits.planned:
-            edits.make(state, step)
+            edits.create(state, step)
             edits = _Edits()
         _plan_edit(state, step, history, planned, edits)
         if history.planned_version != history.current.version:
@@ -35,7 +35,7 @@ def take_jobs(state: SchedulerState, step: Step, read: JobsRead) -> list[str]:
         state.jobs[history.job_id] = history
         if len(history.versions) > 1 or history.current.deleted:
             state.aging.add(history.job_id)
-    edits.make(state, step)
+    edits.create(state, step)
     return touched
 
 
@@ -45,16 +45,16 @@ class _Edits:
 
     pairs: list[tuple[Job, Instant]] = field(default_factory=list)
     retracts: list[Retract] = field(default_factory=list)
-    gaps: list[Gap] = field(default_factory=list)
+    missed_ranges: list[MissedRange] = field(default_factory=list)
     planned: dict[str, int] = field(default_factory=dict)
 
     def is_full(self, most: int) -> bool:
         return len(self.pairs) + len(self.planned) >= most
 
-    def make(self, state: SchedulerState, step: Step) -> None:
+    def create(self, state: SchedulerState, step: Step) -> None:
         if self.planned:
             planned = tuple(sorted(self.planned.items()))
-            make(state, step, self.pairs, tuple(self.retracts), tuple(self.gaps), planned)
+            create_occurrences(state, step, self.pairs, tuple(self.retracts), tuple(self.missed_ranges), planned)
 
 
 def _is_no_news(known: JobHistory, read: JobHistory) -> bool:
@@ -76,10 +76,10 @@ def _plan_edit(state: SchedulerState, step: Step, history: JobHistory, planned_v
                 state.reading[run.run_id] = True  # as it was read it is no more
     start = min(job.effective_from for job in fresh)
     pairs = [pair for pair in fires(history, start, state.cursor) if pair[0].version > planned_version]
-    kept, gaps = judged(state, step, pairs)
+    kept, missed_ranges = judged(state, step, pairs)
     edits.pairs += kept
     edits.retracts += retracts
-    edits.gaps += gaps
+    edits.missed_ranges += missed_ranges
     edits.planned[current.job_id] = current.version
 
 

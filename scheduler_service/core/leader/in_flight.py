@@ -10,12 +10,12 @@ from typing import Final
 
 from itinerary.protocol.instants import SECOND, Duration, Instant
 from scheduler_service.core.leader.commands import (
+    Dispatch,
     InspectQueues,
-    LookUpResults,
     Publish,
     PublishedMark,
-    Release,
-    Republish,
+    ReadResults,
+    Redispatch,
     StopTasks,
     TakeClaims,
     Transition,
@@ -24,10 +24,10 @@ from scheduler_service.core.leader.messages import Failed
 from scheduler_service.core.leader.reports import cancel, end, fail, report
 from scheduler_service.core.leader.results import ClaimsTaken, Published, PublishUncertain, QueuesSeen, ResultsFound
 from scheduler_service.core.leader.state import SchedulerState, Step, keep
-from scheduler_service.core.model import ActiveRun, ReleasedRun
+from scheduler_service.core.model import ActiveRun, DispatchedRun
 from scheduler_service.core.policies import START_WITHIN
 from scheduler_service.core.run_state import PENDING, WAITING, Event, RunState
-from scheduler_service.core.sendable import complaint
+from scheduler_service.core.sendable import send_error
 
 _CHECK_EVERY: Final = 5 * SECOND
 _LONGEST_PAUSE: Final = 30 * SECOND
@@ -68,30 +68,32 @@ def resend(state: SchedulerState, step: Step) -> None:
         if run is not None and run_id in state.unsure:
             of_queue[run.queue].append(run_id)
     for run_ids in of_queue.values():
-        republish(state, step, run_ids, "unconfirmed")
+        redispatch(state, step, run_ids, "unconfirmed")
 
 
-def republish(state: SchedulerState, step: Step, run_ids: list[str], cause: str) -> None:
+def redispatch(state: SchedulerState, step: Step, run_ids: list[str], cause: str) -> None:
     """Send pending runs again: same task id, new seq, stored before it is sent."""
-    releases = []
+    dispatches = []
     for run_id in run_ids:
         run = state.runs.get(run_id)
-        if run is not None and run.state is RunState.PENDING and run_id not in state.renewing:
-            state.renewing.add(run_id)
+        if run is not None and run.state is RunState.PENDING and run_id not in state.redispatching:
+            state.redispatching.add(run_id)
             state.published.pop(run_id, None)
             state.counts["republished", cause] += 1
-            releases.append(Release(run_id, run.attempt, state.next_seq()))
-    size = state.settings.move_batch
-    step.moving += [Republish(tuple(releases[i : i + size]), cause) for i in range(0, len(releases), size)]
+            dispatches.append(Dispatch(run_id, run.attempt, state.next_seq()))
+    size = state.settings.dispatch_batch
+    step.dispatching += [Redispatch(tuple(dispatches[i : i + size]), cause) for i in range(0, len(dispatches), size)]
 
 
-def take_released(state: SchedulerState, step: Step, released: tuple[ReleasedRun, ...], *, anew: bool = False) -> None:
+def take_dispatched(
+    state: SchedulerState, step: Step, dispatched: tuple[DispatchedRun, ...], *, redispatched: bool = False
+) -> None:
     """These runs are `pending` in the database, by this leader's hand: publish what has not gone on meanwhile.
 
-    `anew`: they may have started already.
+    `redispatched`: they may have started already.
     """
     wanted, below = [], []
-    for sent in released:
+    for sent in dispatched:
         run = state.runs.get(sent.run_id)
         if run is None:
             # An edit took it out of memory while its move was under way. Sent before it is known again, it could be
@@ -101,20 +103,20 @@ def take_released(state: SchedulerState, step: Step, released: tuple[ReleasedRun
         if run.attempt != sent.attempt or run.state not in _NOT_STARTED:
             continue
         keep(state, run._replace(state=PENDING, seq=sent.seq, pending_at=step.now), step.now)
-        why = complaint(sent)
-        if why is None and not anew and sent.job_id is not None and sent.job_id not in state.jobs:
+        why = send_error(sent)
+        if why is None and not redispatched and sent.job_id is not None and sent.job_id not in state.jobs:
             why = f"there is no job {sent.job_id}"
         if why is not None:
             _give_up(state, step, sent.run_id, why, "malformed")
             continue
-        if sent.seq < state.generation.floor:
+        if sent.seq < state.epoch.watermark:
             below.append(sent.run_id)
             continue
         state.publishing.add(sent.run_id)
         wanted.append(sent)
     if wanted:
         step.others.append(Publish(tuple(wanted)))
-    republish(state, step, below, "generation")
+    redispatch(state, step, below, "generation")
 
 
 def check_queues(state: SchedulerState, step: Step) -> None:
@@ -131,7 +133,7 @@ def _overdue(state: SchedulerState, step: Step, run_id: str) -> ActiveRun | None
     run = state.runs.get(run_id)
     if run is None or run.state is not RunState.PENDING:
         return None
-    patience = state.settings.redispatch_after << min(state.republished.get(run_id, 0), 6)
+    patience = state.settings.redispatch_after << min(state.redispatched.get(run_id, 0), 6)
     received = step.now - state.received.get(run_id, 0) < _RECEIVED_COUNTS_FOR
     return None if received or step.now - state.published[run_id] < patience else run
 
@@ -149,11 +151,11 @@ def take_queues(state: SchedulerState, step: Step, seen: QueuesSeen) -> None:
         elif step.now - state.suspects.setdefault(run_id, step.now) >= _SUSPECT_FOR:
             del state.suspects[run_id]
             gone.append(run_id)
-    spent = [r for r in gone if state.republished.get(r, 0) >= state.settings.max_republish]
-    again = [r for r in gone if state.republished.get(r, 0) < state.settings.max_republish]
+    spent = [r for r in gone if state.redispatched.get(r, 0) >= state.settings.max_redispatch]
+    again = [r for r in gone if state.redispatched.get(r, 0) < state.settings.max_redispatch]
     for run_id in again:
-        state.republished[run_id] = state.republished.get(run_id, 0) + 1
-    republish(state, step, again, "not_received")
+        state.redispatched[run_id] = state.redispatched.get(run_id, 0) + 1
+    redispatch(state, step, again, "not_received")
     take_claims(state, step, spent, "unroutable: no worker took it, however often it was sent")
 
 
@@ -198,12 +200,12 @@ def claims_taken(state: SchedulerState, step: Step, taken: ClaimsTaken) -> None:
         step.others.append(StopTasks(tuple(stop)))
 
 
-def _give_up(state: SchedulerState, step: Step, run_id: str, words: str, reason: str) -> None:
+def _give_up(state: SchedulerState, step: Step, run_id: str, message: str, reason: str) -> None:
     """End a pending run that no other attempt would help."""
     run = state.runs.get(run_id)
     if run is not None:
         spent = run._replace(retry=replace(run.retry, max_attempts=run.attempt))
-        fail(state, step, spent, Event.FAIL, _failure(run, step.now, reason.capitalize(), words, reason))
+        fail(state, step, spent, Event.FAIL, _failure(run, step.now, reason.capitalize(), message, reason))
 
 
 def check_running(state: SchedulerState, step: Step) -> None:
@@ -217,13 +219,13 @@ def check_running(state: SchedulerState, step: Step) -> None:
         if step.now > _time_is_up_at(state, run):
             _time_out(state, step, run)
             continue
-        silence = _silence(state, run, step.now)
-        if silence >= state.settings.lost_after:
+        unreported = _unreported_for(state, run, step.now)
+        if unreported >= state.settings.lost_after:
             doubtful.append((run_id, run.attempt))
         else:
-            state.watch_at(_next_look(state, run, silence, step.now), run_id)
+            state.watch_at(_next_check(state, run, unreported, step.now), run_id)
     if doubtful:
-        step.others.append(LookUpResults(tuple(doubtful)))
+        step.others.append(ReadResults(tuple(doubtful)))
 
 
 def _time_is_up_at(state: SchedulerState, run: ActiveRun) -> Instant:
@@ -237,13 +239,13 @@ def _time_is_up_at(state: SchedulerState, run: ActiveRun) -> Instant:
     return run.started_at + worker.behind + run.timeout + _LIMIT_SLACK
 
 
-def _silence(state: SchedulerState, run: ActiveRun, now: Instant) -> Duration:
-    return state.silence(state.heard.get(run.run_id, now))
+def _unreported_for(state: SchedulerState, run: ActiveRun, now: Instant) -> Duration:
+    return state.unreported_for(state.reported.get(run.run_id, now))
 
 
-def _next_look(state: SchedulerState, run: ActiveRun, silence: Duration, now: Instant) -> Instant:
-    look = min(now + state.settings.lost_after - silence, _time_is_up_at(state, run) + 1)
-    return max(look, now + SECOND)
+def _next_check(state: SchedulerState, run: ActiveRun, unreported: Duration, now: Instant) -> Instant:
+    check_at = min(now + state.settings.lost_after - unreported, _time_is_up_at(state, run) + 1)
+    return max(check_at, now + SECOND)
 
 
 def _time_out(state: SchedulerState, step: Step, run: ActiveRun) -> None:
@@ -262,9 +264,9 @@ def results_found(state: SchedulerState, step: Step, found: ResultsFound) -> Non
         if left is not None:
             report(state, step, left)
             continue
-        silence = _silence(state, run, step.now)
-        if silence < state.settings.lost_after:
-            state.watch_at(_next_look(state, run, silence, step.now), run_id)
+        unreported = _unreported_for(state, run, step.now)
+        if unreported < state.settings.lost_after:
+            state.watch_at(_next_check(state, run, unreported, step.now), run_id)
             continue
         step.others.append(StopTasks(((run_id, attempt),)))
         reason = f"worker {run.worker} was not heard of any more"
@@ -279,6 +281,6 @@ def _failure(run: ActiveRun, now: Instant, kind: str, message: str, reason: str)
 def forget_workers(state: SchedulerState, now: Instant) -> None:
     """Workers that were not heard of for ten minutes, or said goodbye a minute ago, are no longer shown."""
     for name, view in list(state.workers.items()):
-        silent = now - view.last_seen_at
-        if silent > _WORKER_FORGOTTEN_AFTER or (view.left and silent > 60 * SECOND):
+        unseen_for = now - view.last_seen_at
+        if unseen_for > _WORKER_FORGOTTEN_AFTER or (view.left and unseen_for > 60 * SECOND):
             del state.workers[name]

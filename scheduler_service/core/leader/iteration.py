@@ -1,4 +1,4 @@
-"""The leader's step: `iterate(state, messages, now) -> (state, effects)`, pure, in a fixed order.
+"""The leader's step: `iterate(state, messages, now) -> (state, commands)`, pure, in a fixed order.
 
 Take over a rebuilt index and changed jobs; plan and release what is due; process all messages; clean up; statistics.
 It does no I/O, reads no clock and raises for no message: what cannot be used is counted.
@@ -10,8 +10,8 @@ from typing import assert_never
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.balancing.placements import PlacementFeedback, RebalanceAsked, Survey
 from scheduler_service.core.leader import placing, polling, redis_epoch
-from scheduler_service.core.leader.commands import Effect, MakeRuns, ReadJobs, RecordStatistics, Reply, ReplyMetrics
-from scheduler_service.core.leader.dispatching import release, settle_move
+from scheduler_service.core.leader.commands import Command, CreateRuns, ReadJobs, RecordStatistics, Reply, ReplyMetrics
+from scheduler_service.core.leader.dispatching import dispatch, dispatch_answered
 from scheduler_service.core.leader.edits import take_jobs
 from scheduler_service.core.leader.in_flight import (
     check_queues,
@@ -22,8 +22,8 @@ from scheduler_service.core.leader.in_flight import (
     publish_uncertain,
     resend,
     results_found,
+    take_dispatched,
     take_queues,
-    take_released,
 )
 from scheduler_service.core.leader.job_states import follow_edit
 from scheduler_service.core.leader.messages import (
@@ -42,16 +42,15 @@ from scheduler_service.core.leader.planning import plan, without_unfinished
 from scheduler_service.core.leader.poll_state import CancelsRead, DueRead, ExpiredRead, Listened, OverdueRead
 from scheduler_service.core.leader.queries import answer, oldest_due
 from scheduler_service.core.leader.rebuilding import take_index, want_rebuild
-from scheduler_service.core.leader.reconciling import applied, floors_raised, raise_floors, runs_read, settle
+from scheduler_service.core.leader.reconciling import applied, raise_watermarks, reconcile, runs_read, watermarks_raised
 from scheduler_service.core.leader.reports import heartbeat, report
 from scheduler_service.core.leader.results import (
     Applied,
     ClaimsDeferred,
     ClaimsTaken,
+    EpochAccepted,
+    EpochSeen,
     Feedback,
-    FloorsRaised,
-    GenerationAccepted,
-    GenerationSeen,
     InboxRead,
     IndexBuilt,
     JobsRead,
@@ -59,11 +58,12 @@ from scheduler_service.core.leader.results import (
     PublishUncertain,
     QueuesSeen,
     ResultsFound,
-    RunsMade,
-    RunsMoved,
+    RunsCreated,
+    RunsDispatched,
     RunsRead,
-    RunsRenewed,
+    RunsRedispatched,
     Shutdown,
+    WatermarksRaised,
     Woken,
 )
 from scheduler_service.core.leader.state import CoreSettings, SchedulerState, Step
@@ -78,7 +78,7 @@ def take_over(
     jobs: Iterable[JobHistory],
     runs: Iterable[ActiveRun],
     now: Instant,
-) -> tuple[SchedulerState, list[Effect]]:
+) -> tuple[SchedulerState, list[Command]]:
     """A new leader's state from what the last one committed, and the first effects."""
     planned_until = cursor.materialised_until if cursor.materialised_until is not None else now
     went_back = planned_until > now + settings.lookahead_window
@@ -91,7 +91,7 @@ def take_over(
     state.judged_until = state.judged_saved = min(cursor.judged_until or 0, now)
     step = Step(now)
     if went_back:
-        step.making.append(MakeRuns((), planned_until, set_back=True))
+        step.creating.append(CreateRuns((), planned_until, set_back=True))
     found = tuple(runs) if went_back else without_unfinished(step, tuple(runs), planned_until)
     for run in found:
         state.runs.put(run)
@@ -102,12 +102,12 @@ def take_over(
         # What an edit of the leaderless time retracted is gone, what it made anew is newer than its row.
         if state.runs.get(run.run_id) is run:
             state.runs.drop(run.run_id)
-            settle(state, step, run)
+            reconcile(state, step, run)
     want_rebuild(state, step)
     return state, step.finish(state)
 
 
-def iterate(state: SchedulerState, messages: Sequence[Feedback], now: Instant) -> tuple[SchedulerState, list[Effect]]:
+def iterate(state: SchedulerState, messages: Sequence[Feedback], now: Instant) -> tuple[SchedulerState, list[Command]]:
     """One pass over everything; `state` is taken over and must not be used by the caller any more."""
     step, state.last_iteration_at = Step(now), now
     for message in messages:
@@ -118,7 +118,7 @@ def iterate(state: SchedulerState, messages: Sequence[Feedback], now: Instant) -
             _jobs_read(state, step, message)
     if not state.stopping:
         plan(state, step)
-        release(state, step)
+        dispatch(state, step)
     for message in messages:
         _take(state, step, message)
     for message in messages:
@@ -130,12 +130,12 @@ def iterate(state: SchedulerState, messages: Sequence[Feedback], now: Instant) -
         plan(state, step)  # what was put off while runs were released
         check_running(state, step)
         check_queues(state, step)
-        raise_floors(state, step)
+        raise_watermarks(state, step)
         polling.poll(state, step)
         placing.survey(state, step)
         want_rebuild(state, step)
     if not state.stopping or state.draining:  # workers that are to end wait with claims for it
-        redis_epoch.look(state, step)
+        redis_epoch.poll(state, step)
     _clean_up(state, step)
     _statistics(state, step)
     return state, step.finish(state)
@@ -147,9 +147,9 @@ def next_wake(state: SchedulerState, now: Instant) -> Instant:
     for planned in (state.resend,) if state.stopping else (state.due, state.resend, state.deadlines.heap):
         if planned:
             wake = min(wake, planned[0][0])
-    look_at = None if state.stopping else polling.look_at(state)
-    if look_at is not None:
-        wake = min(wake, look_at)
+    next_poll = None if state.stopping else polling.next_poll(state)
+    if next_poll is not None:
+        wake = min(wake, next_poll)
     return max(wake, now)
 
 
@@ -168,13 +168,13 @@ def _take(state: SchedulerState, step: Step, message: Feedback) -> None:
             state.listened = message
         case Woken():
             polling.woken(state)
-        case RunsMoved():
-            _moved(state, step, message)
-        case RunsRenewed():
+        case RunsDispatched():
+            _runs_dispatched(state, step, message)
+        case RunsRedispatched():
             _renewed(state, step, message)
         case Applied():
             applied(state, step, message)
-        case RunsMade():
+        case RunsCreated():
             for run_id in message.existing:
                 step.read(state, run_id)
         case RunsRead():
@@ -193,11 +193,11 @@ def _take(state: SchedulerState, step: Step, message: Feedback) -> None:
             claims_taken(state, step, message)
         case ClaimsDeferred():
             redis_epoch.claims_deferred(state, message)
-        case FloorsRaised():
-            floors_raised(state, step, message)
-        case GenerationSeen():
+        case WatermarksRaised():
+            watermarks_raised(state, step, message)
+        case EpochSeen():
             redis_epoch.seen(state, step, message)
-        case GenerationAccepted():
+        case EpochAccepted():
             redis_epoch.accepted(state, step, message)
         case QueuesSeen():
             take_queues(state, step, message)
@@ -208,11 +208,11 @@ def _take(state: SchedulerState, step: Step, message: Feedback) -> None:
 def _inbox(state: SchedulerState, step: Step, read: InboxRead) -> None:
     redis_epoch.inbox_read(state, step, read)
     for message in read.messages:
-        _hear(state, step, message)
+        _take_message(state, step, message)
     step.again = False
 
 
-def _hear(state: SchedulerState, step: Step, message: InboxMessage) -> None:
+def _take_message(state: SchedulerState, step: Step, message: InboxMessage) -> None:
     match message:
         case Started() | Succeeded() | Failed() | RetryAsked():
             report(state, step, message)
@@ -243,21 +243,21 @@ def _answer(state: SchedulerState, step: Step, query: Query) -> None:
         step.others.append(Reply(query.reply_to, answer(state, query, step.now)))
 
 
-def _moved(state: SchedulerState, step: Step, moved: RunsMoved) -> None:
-    for run in moved.released:
-        settle_move(state, run.run_id)
-    take_released(state, step, moved.released)
-    for run_id in moved.refused:
-        settle_move(state, run_id)
-        state.floors.gone(run_id)
+def _runs_dispatched(state: SchedulerState, step: Step, answer: RunsDispatched) -> None:
+    for run in answer.dispatched:
+        dispatch_answered(state, run.run_id)
+    take_dispatched(state, step, answer.dispatched)
+    for run_id in answer.refused:
+        dispatch_answered(state, run_id)
+        state.watermarks.gone(run_id)
         state.refused.add(run_id)
         step.read(state, run_id)
 
 
-def _renewed(state: SchedulerState, step: Step, renewed: RunsRenewed) -> None:
-    state.renewing.difference_update(run.run_id for run in renewed.released)
-    state.renewing.difference_update(renewed.refused)
-    take_released(state, step, renewed.released, anew=True)
+def _renewed(state: SchedulerState, step: Step, renewed: RunsRedispatched) -> None:
+    state.redispatching.difference_update(run.run_id for run in renewed.dispatched)
+    state.redispatching.difference_update(renewed.refused)
+    take_dispatched(state, step, renewed.dispatched, redispatched=True)
     for run_id in renewed.refused:
         step.read(state, run_id)
 

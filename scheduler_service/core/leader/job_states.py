@@ -57,7 +57,7 @@ def _pause_or_resume(state: SchedulerState, step: Step, job_id: str) -> None:
     if held is not None:
         state.held[job_id] = deque(run_id for run_id in held if run_id not in back)
     for run in waiting:
-        if run.run_id not in state.moving:
+        if run.run_id not in state.dispatching:
             state.runs.set_back(run)
             step.read(state, run.run_id)
 

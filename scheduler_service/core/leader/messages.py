@@ -11,7 +11,7 @@ from typing import Any, Final
 from itinerary.protocol.errors import BadValue, MalformedEntry
 from itinerary.protocol.identity import split_task_id
 from itinerary.protocol.instants import Instant, parse_instant
-from itinerary.protocol.json_text import is_plain, made_storable
+from itinerary.protocol.json_text import is_plain, storable_text
 from itinerary.protocol.wire import ENTRY_VERSION, PROTOCOL_FIELD
 from scheduler_service.core.balancing.placements import RebalanceAsked, read_asked
 
@@ -76,7 +76,7 @@ class RetryAsked:
 class Heartbeat:
     """What one worker process runs and holds; (run_id, attempt) pairs.
 
-    `generation` is the one of Redis in which it has said again what it knows. A long list comes in several entries, in
+    `epoch` is the one of Redis in which it has said again what it knows. A long list comes in several entries, in
     order; `part` counts them from 0. `leaving`: it is the worker's last heartbeat.
     """
 
@@ -86,7 +86,7 @@ class Heartbeat:
     received: tuple[tuple[str, int], ...]
     concurrency: int
     queues: tuple[str, ...]
-    generation: str | None = None
+    epoch: str | None = None
     part: int = 0
     leaving: bool = False
     protocol: int = 1
@@ -146,7 +146,7 @@ def decode(fields: Mapping[str, str]) -> InboxMessage:
     if not isinstance(body, dict):
         raise MalformedEntry("body is not a JSON object")
     try:
-        return decoder(body if is_plain(text) else made_storable(body), parse_instant(fields.get("at"), "at"))
+        return decoder(body if is_plain(text) else storable_text(body), parse_instant(fields.get("at"), "at"))
     except BadValue as exc:
         raise MalformedEntry(str(exc)) from exc
     except RecursionError as exc:

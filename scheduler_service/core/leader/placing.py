@@ -65,7 +65,7 @@ def rebalance_asked(state: SchedulerState, step: Step, asked: RebalanceAsked) ->
         step.others.append(_plan(state, step, asked))
     else:
         plan = state.plans.get(asked.plan_id)
-        if plan is None or step.now - plan.made_at > PLAN_LIVES:
+        if plan is None or step.now - plan.created_at > PLAN_LIVES:
             _refuse(step, asked, "there is no such plan any more; make a preview again")
         else:
             _carry_out(state, step, asked, plan)
@@ -91,8 +91,8 @@ def take(state: SchedulerState, step: Step, message: PlacementFeedback) -> None:
 
 
 def _plan(state: SchedulerState, step: Step, asked: RebalanceAsked) -> PlanRebalance:
-    out = (RunState.PENDING, RunState.RUNNING)
-    busy = frozenset(run.job_id for run in state.runs if run.state in out and run.job_id is not None)
+    in_flight = (RunState.PENDING, RunState.RUNNING)
+    busy = frozenset(run.job_id for run in state.runs if run.state in in_flight and run.job_id is not None)
     return PlanRebalance(asked, step.now, state.cursor, busy)
 
 
@@ -125,7 +125,7 @@ def _places_found(state: SchedulerState, step: Step, found: PlacesFound) -> None
         _know(state, placed(job, placement.anchor, found.at))
         kept.append(placement)
     if kept:
-        step.making.append(PlaceJobs(tuple(kept), found.at))
+        step.creating.append(PlaceJobs(tuple(kept), found.at))
     follow(state, step, late)
 
 
@@ -147,17 +147,17 @@ def _know(state: SchedulerState, job: Job) -> None:
 def _jobs_placed(state: SchedulerState, step: Step, done: JobsPlaced) -> None:
     if done.refused:
         step.others.append(ReadJobs(tuple(sorted(done.refused))))
-    order = done.effect.order
-    for placement in done.effect.placements:
+    order = done.command.order
+    for placement in done.command.placements:
         if placement.job_id not in done.refused:
             state.counts["placed", placement.cause] += 1
     if order is None:
         return
-    moved = [p for p in done.effect.placements if p.job_id not in done.refused]
+    moved = [p for p in done.command.placements if p.job_id not in done.refused]
     for placement in moved:
         job = _as_it_was(state, placement)
         if job is not None:
-            _know(state, placed(job, placement.anchor, done.effect.at))
+            _know(state, placed(job, placement.anchor, done.command.at))
     follow(state, step, [placement.job_id for placement in moved])
     state.plans.pop(order.plan.plan_id, None)
     body = _result_body(order.plan, done.refused)

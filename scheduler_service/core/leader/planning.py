@@ -8,9 +8,9 @@ from collections.abc import Iterable
 
 from itinerary.protocol.identity import occurrence_run_id
 from itinerary.protocol.instants import SECOND, Duration, Instant
-from scheduler_service.core.leader.commands import MakeRuns, Retract, Transition, in_parts
+from scheduler_service.core.leader.commands import CreateRuns, Retract, Transition, in_parts
 from scheduler_service.core.leader.state import SchedulerState, Step, keep
-from scheduler_service.core.model import ActiveRun, Gap, Job, JobHistory, Misfire, NewRun, Overlap, RunKind
+from scheduler_service.core.model import ActiveRun, Job, JobHistory, Misfire, MissedRange, NewRun, Overlap, RunKind
 from scheduler_service.core.policies import catches_up, judge_lateness
 from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.core.schedules.jitter import jitter_of
@@ -27,9 +27,9 @@ _LAG = 12
 def plan(state: SchedulerState, step: Step) -> None:
     """Make the rows of the occurrences up to `pre_schedule_interval` ahead, as far as the index reaches."""
     index = state.index
-    reach = index.generation
+    reach = index.snapshot
     stride = state.settings.pre_schedule_interval // _STRIDES
-    lag = _LAG * stride if is_releasing(state, step.now) else 0
+    lag = _LAG * stride if is_dispatching(state, step.now) else 0
     until = min(step.now + state.settings.pre_schedule_interval - lag, reach.end)
     # An index that ends in the past is left alone: the next one's maker judges all that is owed at once.
     if reach.end < step.now or not reach.start <= state.cursor < until:
@@ -47,17 +47,17 @@ def plan(state: SchedulerState, step: Step) -> None:
             by_job[job_id] += fires(history, state.cursor, until)
     state.cursor = until
     rows: list[tuple[Job, Instant]] = []
-    gaps: list[Gap] = []
+    missed_ranges: list[MissedRange] = []
     for pairs in by_job.values():
         kept, missed = judged(state, step, pairs)
         rows += kept
-        gaps += missed
-    make(state, step, rows, gaps=tuple(gaps))
+        missed_ranges += missed
+    create_occurrences(state, step, rows, missed_ranges=tuple(missed_ranges))
 
 
-def is_releasing(state: SchedulerState, now: Instant) -> bool:
+def is_dispatching(state: SchedulerState, now: Instant) -> bool:
     """Whether runs fall due just now, or are on their way into the broker."""
-    return bool(state.moving or state.publishing or (state.due and state.due[0][0] <= now))
+    return bool(state.dispatching or state.publishing or (state.due and state.due[0][0] <= now))
 
 
 def _version_at(history: JobHistory, at: Instant) -> Job:
@@ -75,7 +75,7 @@ def fires(history: JobHistory, start: Instant, end: Instant) -> list[tuple[Job, 
 
 def judged(
     state: SchedulerState, step: Step, pairs: list[tuple[Job, Instant]]
-) -> tuple[list[tuple[Job, Instant]], list[Gap]]:
+) -> tuple[list[tuple[Job, Instant]], list[MissedRange]]:
     """Of one job's unmade occurrences, those that get a row, and the gap in which the other, late ones lie."""
     if not pairs or pairs[0][1] > step.now:
         return pairs, []
@@ -96,8 +96,8 @@ def judged(
         return pairs, []
     count_missed(state, job.misfire, len(missed))
     dropped = {id(pair) for pair in missed}
-    gap = Gap(job.job_id, missed[0][1], missed[-1][1] + 1, len(missed), judgement.reason)
-    return [pair for pair in pairs if id(pair) not in dropped], [gap]
+    missed_range = MissedRange(job.job_id, missed[0][1], missed[-1][1] + 1, len(missed), judgement.reason)
+    return [pair for pair in pairs if id(pair) not in dropped], [missed_range]
 
 
 def ripe_rows(state: SchedulerState, step: Step, job_id: str) -> list[ActiveRun]:
@@ -133,25 +133,27 @@ def miss(state: SchedulerState, step: Step, run: ActiveRun, misfire: Misfire, re
     step.transition(state, run._replace(state=RunState.MISSED), change)
 
 
-def make(
+def create_occurrences(
     state: SchedulerState,
     step: Step,
     pairs: Iterable[tuple[Job, Instant]],
     retracts: tuple[Retract, ...] = (),
-    gaps: tuple[Gap, ...] = (),
+    missed_ranges: tuple[MissedRange, ...] = (),
     planned: tuple[tuple[str, int], ...] = (),
 ) -> None:
     rows = tuple(new_occurrence(job, at, step.now, state.settings.prompt) for job, at in pairs)
-    for gap in gaps:
-        state.skipping.pop(gap.job_id, None)  # what is skipped from now on does not go on where others went missing
+    for missed_range in missed_ranges:
+        state.skipping.pop(
+            missed_range.job_id, None
+        )  # what is skipped from now on does not go on where others went missing
     stale = step.now - state.cursor_saved_at > _CURSOR_SAVED_EVERY
-    if not (rows or retracts or gaps or planned or stale):
+    if not (rows or retracts or missed_ranges or planned or stale):
         return
     state.cursor_saved_at = step.now
     # An edit is marked as planned in the transaction of its rows.
     *early, last = [rows] if planned else in_parts(rows, state.settings.write_batch)
-    step.making += [MakeRuns(part, None) for part in early]
-    step.making.append(MakeRuns(last, state.cursor, retracts, gaps, planned))
+    step.creating += [CreateRuns(part, None) for part in early]
+    step.creating.append(CreateRuns(last, state.cursor, retracts, missed_ranges, planned))
     for row in rows:
         known = state.runs.get(row.run_id)
         # What was skipped may have left its row for a gap, and then is made anew; where it did not, that comes back.
@@ -170,7 +172,7 @@ def without_unfinished(step: Step, found: tuple[ActiveRun, ...], cursor: Instant
         newest[job_id] = max(newest.get(job_id, 0), run.job_version or 0)
     if newest:
         back = tuple(Retract(job_id, version + 1, cursor) for job_id, version in newest.items())
-        step.making.append(MakeRuns((), cursor, back))
+        step.creating.append(CreateRuns((), cursor, back))
     return tuple(run for run in found if run.run_id not in unfinished or run.cancel_requested)
 
 

@@ -18,7 +18,7 @@ from scheduler_service.core.leader.poll_state import (
     ReadExpired,
     ReadOverdue,
 )
-from scheduler_service.core.leader.reconciling import settle
+from scheduler_service.core.leader.reconciling import reconcile
 from scheduler_service.core.leader.state import SchedulerState, Step
 from scheduler_service.core.model import ActiveRun, RunKind
 from scheduler_service.core.run_state import FINAL, RunState
@@ -46,24 +46,24 @@ def poll(state: SchedulerState, step: Step) -> None:
         step.others.append(ReadOverdue(until, _OVERDUE_LIMIT, state.overdue_after))
         state.overdue_after = None
     deadlines = state.deadlines
-    if step.now >= deadlines.next_look_at:
-        deadlines.next_look_at = step.now + state.settings.due_poll_interval
-        step.others.append(ReadExpired(step.now, _EXPIRED_LIMIT, deadlines.look_after))
-        deadlines.look_after = None
-    if by_time or (state.look_wanted and step.now >= state.next_look_at):
-        state.look_wanted = False
-        state.next_look_at = step.now + SECOND  # sooner, once this look has come back
+    if step.now >= deadlines.next_poll_at:
+        deadlines.next_poll_at = step.now + state.settings.due_poll_interval
+        step.others.append(ReadExpired(step.now, _EXPIRED_LIMIT, deadlines.poll_after))
+        deadlines.poll_after = None
+    if by_time or (state.poll_wanted and step.now >= state.next_poll_at):
+        state.poll_wanted = False
+        state.next_poll_at = step.now + SECOND  # sooner, once this look has come back
         step.others.append(ReadDue(step.now + state.settings.pre_schedule_interval, _DUE_LIMIT))
 
 
 def woken(state: SchedulerState) -> None:
     """Somebody committed runs: look as soon as may be."""
-    state.look_wanted = True
+    state.poll_wanted = True
 
 
-def look_at(state: SchedulerState) -> Instant | None:
+def next_poll(state: SchedulerState) -> Instant | None:
     """When the look that is wanted may be taken."""
-    return state.next_look_at if state.look_wanted else None
+    return state.next_poll_at if state.poll_wanted else None
 
 
 def due_read(state: SchedulerState, step: Step, read: DueRead) -> None:
@@ -72,7 +72,7 @@ def due_read(state: SchedulerState, step: Step, read: DueRead) -> None:
         _take_over(state, step, run)
     if read.full:
         state.next_due_poll_at = min(state.next_due_poll_at, step.now + _GO_ON)
-    state.next_look_at = min(state.next_look_at, step.now + _PAUSE + len(read.runs) * _PAUSE_A_ROW)
+    state.next_poll_at = min(state.next_poll_at, step.now + _PAUSE + len(read.runs) * _PAUSE_A_ROW)
 
 
 def waiting_read(state: SchedulerState, step: Step, read: OverdueRead | ExpiredRead) -> None:
@@ -97,15 +97,15 @@ def _expired_read(state: SchedulerState, step: Step, read: ExpiredRead) -> None:
     """Its deadline is judged by what memory then knows of it."""
     for run in read.runs:
         _take_over(state, step, run)
-    state.deadlines.look_after = read.after
+    state.deadlines.poll_after = read.after
     if read.after is not None:
-        state.deadlines.next_look_at = min(state.deadlines.next_look_at, step.now + _GO_ON)
+        state.deadlines.next_poll_at = min(state.deadlines.next_poll_at, step.now + _GO_ON)
 
 
 def _take_over(state: SchedulerState, step: Step, run: ActiveRun) -> None:
     known = state.runs.get(run.run_id)
     if known is None and run.run_id not in state.reading:
-        settle(state, step, run)
+        reconcile(state, step, run)
     elif known is not None and known.state in FINAL:
         step.read(state, run.run_id)  # its end may be on its way to the database still, or came to nothing
 

@@ -118,7 +118,7 @@ def _queues(state: SchedulerState, oldest_due: Mapping[str, Instant], now: Insta
 
 def upcoming(state: SchedulerState, now: Instant) -> list[dict[str, Any]]:
     """The next planned occurrences, as far as the index reaches."""
-    index = state.index.generation
+    index = state.index.snapshot
     first = int(index.times.searchsorted(now, side="right"))
     part = slice(first, first + _NEXT_LISTED)
     found = RunSlice(index.times[part], index.ordinals[part], index.job_ids)

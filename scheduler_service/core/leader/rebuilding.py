@@ -10,13 +10,13 @@ from functools import cache
 from typing import Any, Final
 
 from itinerary.protocol.instants import HOUR, MICROSECOND, SECOND, Duration, Instant
-from scheduler_service.core.index.job_table import JobRoster
-from scheduler_service.core.index.snapshot import build_generation
+from scheduler_service.core.index.job_table import JobTable
+from scheduler_service.core.index.snapshot import build_snapshot
 from scheduler_service.core.leader.commands import BuildIndex
-from scheduler_service.core.leader.planning import count_missed, make, miss, ripe_rows
-from scheduler_service.core.leader.results import IndexBuilt, Owed
+from scheduler_service.core.leader.planning import count_missed, create_occurrences, miss, ripe_rows
+from scheduler_service.core.leader.results import IndexBuilt, MissedOccurrences
 from scheduler_service.core.leader.state import SchedulerState, Step
-from scheduler_service.core.model import Gap, Job, JobHistory
+from scheduler_service.core.model import Job, JobHistory, MissedRange
 from scheduler_service.core.policies import judge_lateness
 from scheduler_service.core.schedules.jitter import jitter_of
 from scheduler_service.core.schedules.schedule import Schedule, count, occurrences
@@ -32,7 +32,7 @@ def want_rebuild(state: SchedulerState, step: Step) -> None:
         return
     last = state.last_rebuild_at
     overdue = last is None or step.now - last >= state.settings.index_rebuild_interval
-    used_up = state.index.generation.end <= step.now + state.settings.pre_schedule_interval
+    used_up = state.index.snapshot.end <= step.now + state.settings.pre_schedule_interval
     rested = last is None or step.now - last >= max(_REST, 20 * state.rebuild_took)
     if overdue or used_up or (state.changed and rested):
         state.building = True
@@ -46,25 +46,25 @@ class IndexBuilder:
     """Carries out BuildIndex after BuildIndex; long, so it has a thread of its own."""
 
     def __init__(self) -> None:
-        self._known = JobRoster()
+        self._known = JobTable()
 
     def build(self, order: BuildIndex) -> IndexBuilt:
         """The index of the order's jobs, and what is owed before it."""
         known, start = self._known, max(order.cursor, order.now)
         known.follow(order.jobs, min(order.cursor, order.now))
-        owed = self._owed(order) if order.cursor < order.now else ()
-        generation = build_generation(known.roster, known.job_ids, start, order.end, order.revision)
-        failures = tuple((known.job_ids[ordinal], reason) for ordinal, reason in generation.failures)
-        return IndexBuilt(generation, order.revision, order.cursor, owed, failures)
+        missed = self._missed(order) if order.cursor < order.now else ()
+        snapshot = build_snapshot(known.table, known.job_ids, start, order.end, order.revision)
+        failures = tuple((known.job_ids[ordinal], reason) for ordinal, reason in snapshot.failures)
+        return IndexBuilt(snapshot, order.revision, order.cursor, missed, failures)
 
-    def _owed(self, order: BuildIndex) -> tuple[Owed, ...]:
+    def _missed(self, order: BuildIndex) -> tuple[MissedOccurrences, ...]:
         # Few jobs fire in a short time, and many of those alike.
         owing, past = self._known.firing(order.cursor, order.now), cache(_past)
         return tuple(
-            owed
+            missed
             for history in order.jobs
             if history.versions[-1].job_id in owing
-            for owed in _owed(history, order.cursor, order.now, past)
+            for missed in _missed(history, order.cursor, order.now, past)
         )
 
 
@@ -81,13 +81,15 @@ def _past(schedule: Schedule, start: Instant, end: Instant, in_time: Duration, m
     return 0, []
 
 
-def _owed(history: JobHistory, start: Instant, end: Instant, past: Callable[..., Any] = _past) -> list[Owed]:
+def _missed(
+    history: JobHistory, start: Instant, end: Instant, past: Callable[..., Any] = _past
+) -> list[MissedOccurrences]:
     found = []
     for job, since, until in spans(history, start, end):
         misfire = job.misfire
         total, newest = past(job.schedule, since, until, misfire.grace + job.jitter, misfire.max_catch_up)
         if total:
-            found.append(Owed(job.job_id, job.version, since, until, total, tuple(newest)))
+            found.append(MissedOccurrences(job.job_id, job.version, since, until, total, tuple(newest)))
     return found
 
 
@@ -96,39 +98,39 @@ def take_index(state: SchedulerState, step: Step, built: IndexBuilt) -> None:
     state.building = False
     state.rebuild_took = step.now - state.rebuild_asked_at
     state.last_rebuild_at = step.now
-    if state.cursor < built.generation.start:
+    if state.cursor < built.snapshot.start:
         if built.cursor != state.cursor:
             state.last_rebuild_at = None
             return
-        _make_owed(state, step, built)
-    state.index.swap(built.generation)
+        _create_missed(state, step, built)
+    state.index.swap(built.snapshot)
     state.changed = {job_id: rev for job_id, rev in state.changed.items() if rev > built.revision}
     _forget_old_versions(state)
 
 
-def _make_owed(state: SchedulerState, step: Step, built: IndexBuilt) -> None:
+def _create_missed(state: SchedulerState, step: Step, built: IndexBuilt) -> None:
     pairs: list[tuple[Job, Instant]] = []
-    gaps: list[Gap] = []
-    by_job: dict[str, list[Owed]] = defaultdict(list)
-    for owed in built.owed:
-        if owed.job_id not in state.changed:
-            by_job[owed.job_id].append(owed)
+    missed_ranges: list[MissedRange] = []
+    by_job: dict[str, list[MissedOccurrences]] = defaultdict(list)
+    for missed in built.missed:
+        if missed.job_id not in state.changed:
+            by_job[missed.job_id].append(missed)
     for job_id in state.changed:
         if job_id in state.jobs:
-            by_job[job_id] += _owed(state.jobs[job_id], state.cursor, built.generation.start)
+            by_job[job_id] += _missed(state.jobs[job_id], state.cursor, built.snapshot.start)
     for job_id, parts in by_job.items():
         history = state.jobs.get(job_id)
         if history is not None and parts:
-            kept, gap = _judge_owed(state, step, history, parts)
+            kept, ranges = _judge_missed(state, step, history, parts)
             pairs += kept
-            gaps += gap
-    state.cursor = built.generation.start
-    make(state, step, pairs, gaps=tuple(gaps))
+            missed_ranges += ranges
+    state.cursor = built.snapshot.start
+    create_occurrences(state, step, pairs, missed_ranges=tuple(missed_ranges))
 
 
-def _judge_owed(
-    state: SchedulerState, step: Step, history: JobHistory, parts: Sequence[Owed]
-) -> tuple[list[tuple[Job, Instant]], list[Gap]]:
+def _judge_missed(
+    state: SchedulerState, step: Step, history: JobHistory, parts: Sequence[MissedOccurrences]
+) -> tuple[list[tuple[Job, Instant]], list[MissedRange]]:
     """One job's past: its rows that came too late and its unmade occurrences, judged together."""
     version = {job.version: job for job in history.versions}
     pairs = [(version[p.version], at) for p in parts if p.version in version for at in p.newest]
@@ -147,10 +149,10 @@ def _judge_owed(
         return kept, []
     count_missed(state, job.misfire, unmade)
     missed = [at for number, (_, at) in enumerate(pairs, start=len(rows)) if number not in kept_numbers]
-    return kept, [Gap(job.job_id, parts[0].start, _missed_until(parts, missed), unmade, judgement.reason)]
+    return kept, [MissedRange(job.job_id, parts[0].start, _missed_until(parts, missed), unmade, judgement.reason)]
 
 
-def _missed_until(parts: Sequence[Owed], missed: Sequence[Instant]) -> Instant:
+def _missed_until(parts: Sequence[MissedOccurrences], missed: Sequence[Instant]) -> Instant:
     """The end of the missed range: behind its last occurrence, so that what is kept after it lies in no other range."""
     unlisted = [part.newest[0] for part in parts if part.newest and part.count > len(part.newest)]
     return max([*unlisted, *(at + MICROSECOND for at in missed[-1:])], default=parts[-1].end)

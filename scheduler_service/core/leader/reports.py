@@ -10,7 +10,7 @@ from scheduler_service.core.leader.state import SchedulerState, Step
 from scheduler_service.core.leader.worker_view import WorkerView
 from scheduler_service.core.model import ActiveRun
 from scheduler_service.core.policies import after_failure, next_attempt
-from scheduler_service.core.run_state import FINAL, OUT, Event, RunState, can_move
+from scheduler_service.core.run_state import FINAL, IN_FLIGHT, Event, RunState, is_allowed
 
 UNKNOWN_TASK: Final = "unknown_task"
 STOPPED: Final = frozenset({"terminated", "revoked"})
@@ -54,7 +54,7 @@ def _too_late(state: SchedulerState, step: Step, message: Report, cause: str) ->
 
 def start(state: SchedulerState, step: Step, run: ActiveRun, worker: str, at: Instant) -> None:
     """A worker has the attempt; told again, it is only heard of."""
-    state.heard[run.run_id] = step.now
+    state.reported[run.run_id] = step.now
     if run.state is not RunState.PENDING:
         if run.state is not RunState.RUNNING:
             state.ignore("not_released")
@@ -68,7 +68,7 @@ def start(state: SchedulerState, step: Step, run: ActiveRun, worker: str, at: In
 
 
 def _succeed(state: SchedulerState, step: Step, run: ActiveRun, message: Succeeded) -> None:
-    if not can_move(run.state, Event.SUCCEED):
+    if not is_allowed(run.state, Event.SUCCEED):
         state.ignore("not_released")
         return
     change = Transition(
@@ -80,7 +80,7 @@ def _succeed(state: SchedulerState, step: Step, run: ActiveRun, message: Succeed
 
 def fail(state: SchedulerState, step: Step, run: ActiveRun, event: Event, message: Failed) -> None:
     """The attempt ended badly: cancelled where that was asked for, else the next attempt or the end."""
-    if not can_move(run.state, event):
+    if not is_allowed(run.state, event):
         state.ignore("not_released")
         return
     if run.cancel_requested:
@@ -114,7 +114,7 @@ def _with_policy(run: ActiveRun, reason: str | None) -> str | None:
 
 
 def _retry(state: SchedulerState, step: Step, run: ActiveRun, message: RetryAsked) -> None:
-    if not can_move(run.state, Event.RETRY):
+    if not is_allowed(run.state, Event.RETRY):
         state.ignore("not_released")
         return
     if run.cancel_requested:
@@ -151,9 +151,9 @@ def end(state: SchedulerState, step: Step, run: ActiveRun, change: Transition) -
         state.wait_until(after)
     else:
         after = run._replace(state=change.to)
-    if run.state in OUT and change.event not in (Event.LOSE, Event.TIME_OUT):
+    if run.state in IN_FLIGHT and change.event not in (Event.LOSE, Event.TIME_OUT):
         # A worker that was given up may live: its claim and its cancel flag stay for their day.
-        state.floors.ended(run.queue, run.seq, run.run_id, run.attempt)
+        state.watermarks.ended(run.queue, run.seq, run.run_id, run.attempt)
     step.transition(state, after, change)
 
 
@@ -171,7 +171,7 @@ def heartbeat(state: SchedulerState, step: Step, message: Heartbeat) -> None:
             state.received[run_id] = step.now
         elif run.state is RunState.RUNNING and run.worker == message.worker:
             # Another worker may hold a second message of it for hours: that says nothing of the one that runs it.
-            state.heard[run_id] = step.now
+            state.reported[run_id] = step.now
     before = state.workers.get(message.worker)
     running = tuple(run_id for run_id, _ in message.running)
     if message.part and before is not None:
@@ -183,8 +183,8 @@ def heartbeat(state: SchedulerState, step: Step, message: Heartbeat) -> None:
         queues=message.queues,
         running=running,
         left=message.leaving,
-        generation=message.generation,
+        epoch=message.epoch,
         behind=step.now - message.at,
         protocol=message.protocol,
     )
-    state.generation.heard_at = step.now
+    state.epoch.reported_at = step.now

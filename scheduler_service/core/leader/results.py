@@ -5,15 +5,15 @@ from dataclasses import dataclass
 
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.balancing.placements import PlacementFeedback
-from scheduler_service.core.index.snapshot import Generation
+from scheduler_service.core.index.snapshot import IndexSnapshot
 from scheduler_service.core.leader.commands import Apply
 from scheduler_service.core.leader.messages import InboxMessage, Report
 from scheduler_service.core.leader.poll_state import CancelsRead, DueRead, ExpiredRead, Listened, OverdueRead
-from scheduler_service.core.model import ActiveRun, JobHistory, ReleasedRun
+from scheduler_service.core.model import ActiveRun, DispatchedRun, JobHistory
 
 
 @dataclass(frozen=True, slots=True)
-class Owed:
+class MissedOccurrences:
     """Occurrences of one job that fell due while nobody planned: `newest` are the latest of `count` in all.
 
     They lie in [`start`, `end`); `newest` is ascending and bounded by the job's max_catch_up.
@@ -31,10 +31,10 @@ class Owed:
 class IndexBuilt:
     """A new generation of the index, and what is owed between `cursor` and its start."""
 
-    generation: Generation
+    snapshot: IndexSnapshot
     revision: int
     cursor: Instant
-    owed: tuple[Owed, ...]
+    missed: tuple[MissedOccurrences, ...]
     failures: tuple[tuple[str, str], ...]
 
 
@@ -46,25 +46,25 @@ class JobsRead:
 
 
 @dataclass(frozen=True, slots=True)
-class RunsMade:
+class RunsCreated:
     """Of the runs to be made, these were there already."""
 
     existing: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class RunsMoved:
+class RunsDispatched:
     """What came back from the two-phase move."""
 
-    released: tuple[ReleasedRun, ...]
+    dispatched: tuple[DispatchedRun, ...]
     refused: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class RunsRenewed:
+class RunsRedispatched:
     """Pending runs that got a new seq and are to be published again."""
 
-    released: tuple[ReleasedRun, ...]
+    dispatched: tuple[DispatchedRun, ...]
     refused: tuple[str, ...]
     cause: str
 
@@ -89,7 +89,7 @@ class RunsRead:
 class Published:
     """The broker took these."""
 
-    runs: tuple[ReleasedRun, ...]
+    runs: tuple[DispatchedRun, ...]
     at: Instant
 
 
@@ -97,7 +97,7 @@ class Published:
 class PublishUncertain:
     """The broker may or may not have taken these; it answers again."""
 
-    runs: tuple[ReleasedRun, ...]
+    runs: tuple[DispatchedRun, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,37 +115,37 @@ class ClaimsDeferred:
 
 
 @dataclass(frozen=True, slots=True)
-class FloorsRaised:
+class WatermarksRaised:
     """Redis has these floors now, and `lowest` for all queues; empty where it did not answer."""
 
-    floors: Mapping[str, int]
+    watermarks: Mapping[str, int]
     lowest: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class ServerGeneration:
-    """A server process with its data, by a name of its own; `floor` is the one that it was last accepted with."""
+class ServerEpoch:
+    """A server process with its data, by a name of its own; `watermark` is the one that it was last accepted with."""
 
     name: str
     accepted: bool
-    floor: int
+    watermark: int
 
 
 @dataclass(frozen=True, slots=True)
-class GenerationSeen:
+class EpochSeen:
     """The generation of the Redis that holds claims and inbox, and of the broker; None: unknown, or no Redis."""
 
-    claims: ServerGeneration | None
-    broker: ServerGeneration | None
+    claims: ServerEpoch | None
+    broker: ServerEpoch | None
 
 
 @dataclass(frozen=True, slots=True)
-class GenerationAccepted:
+class EpochAccepted:
     """What was accepted with this floor; None where it was not, being another one by now, or away."""
 
     claims: str | None
     broker: str | None
-    floor: int
+    watermark: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,12 +166,12 @@ class QueuesSeen:
 class InboxRead:
     """Messages of the stream up to `position`.
 
-    `anew`: the first since the reader was told to begin anew; `again`: they may have been read before.
+    `restarted`: the first since the reader was told to begin anew; `again`: they may have been read before.
     """
 
     messages: tuple[InboxMessage, ...]
     position: str
-    anew: bool = False
+    restarted: bool = False
     again: bool = False
 
 
@@ -190,9 +190,9 @@ class Woken:
 Feedback = (
     IndexBuilt
     | JobsRead
-    | RunsMade
-    | RunsMoved
-    | RunsRenewed
+    | RunsCreated
+    | RunsDispatched
+    | RunsRedispatched
     | Applied
     | RunsRead
     | DueRead
@@ -203,9 +203,9 @@ Feedback = (
     | PublishUncertain
     | ClaimsTaken
     | ClaimsDeferred
-    | FloorsRaised
-    | GenerationSeen
-    | GenerationAccepted
+    | WatermarksRaised
+    | EpochSeen
+    | EpochAccepted
     | ResultsFound
     | QueuesSeen
     | InboxRead

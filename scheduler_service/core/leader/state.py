@@ -14,7 +14,7 @@ from scheduler_service.core.balancing.placements import RebalancePlan
 from scheduler_service.core.index.snapshot import ScheduledRunIndex
 from scheduler_service.core.leader.commands import (
     Apply,
-    Effect,
+    Command,
     LateReport,
     PublishedMark,
     ReadRuns,
@@ -24,12 +24,12 @@ from scheduler_service.core.leader.commands import (
 from scheduler_service.core.leader.counts import CountName
 from scheduler_service.core.leader.deadline_heap import Deadlines
 from scheduler_service.core.leader.poll_state import NEVER, Listened, Place
-from scheduler_service.core.leader.results import ServerGeneration
+from scheduler_service.core.leader.results import ServerEpoch
 from scheduler_service.core.leader.run_table import RunTable
-from scheduler_service.core.leader.watermarks import Floors
+from scheduler_service.core.leader.watermarks import Watermarks
 from scheduler_service.core.leader.worker_view import WorkerView
 from scheduler_service.core.model import ActiveRun, JobHistory
-from scheduler_service.core.run_state import FINAL, PENDING, Event, RunState, can_move
+from scheduler_service.core.run_state import FINAL, PENDING, Event, RunState, is_allowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class CoreSettings:
     lost_after: Duration = 30 * SECOND
     redispatch_after: Duration = 30 * SECOND
     publish_window: int = 10_000
-    max_republish: int = 5
-    move_batch: int = 500
+    max_redispatch: int = 5
+    dispatch_batch: int = 500
     write_batch: int = 2_000
     due_poll_interval: Duration = 5 * SECOND
     statistics_interval: Duration = 10 * SECOND
@@ -57,24 +57,24 @@ class CoreSettings:
 
 
 @dataclass(slots=True)
-class GenerationState:
-    """What is known of the generation of Redis; the rules are in `generation`.
+class EpochState:
+    """What is known of the generation of Redis; the rules are in `epoch`.
 
-    `floor`: pending runs are sent by messages from there on. `gathering`: the one that is not accepted yet, found at
+    `watermark`: pending runs are sent by messages from there on. `gathering`: the one not accepted yet, found at
     `since`; `positions` of its inbox are on their way to the database, `committed` once one of them is there.
     `reread_at`: since then the inbox is read from its start.
-    `heard_all`: it has listened once for so long that every worker has spoken. `knows_all`: the leader had heard every
+    `all_reported`: it has listened once so long that every worker has spoken. `knows_all`: the leader had heard every
     worker shortly before. `deferred`: claims to take once it is accepted.
     """
 
-    floor: int = 0
-    broker: ServerGeneration | None = None
-    looking: bool = False
-    next_look_at: Instant = 0
-    heard_at: Instant = 0
+    watermark: int = 0
+    broker: ServerEpoch | None = None
+    querying: bool = False
+    next_poll_at: Instant = 0
+    reported_at: Instant = 0
     gathering: str | None = None
     since: Instant = 0
-    heard_all: bool = False
+    all_reported: bool = False
     knows_all: bool = False
     rereading: bool = False
     reread_at: Instant = 0
@@ -126,27 +126,27 @@ class SchedulerState:
     waiting: dict[str, list[tuple[int, Instant, str]]] = field(default_factory=dict)
     held: dict[str, deque[str]] = field(default_factory=dict)
     skipping: dict[str, tuple[str, Instant]] = field(default_factory=dict)
-    moving: dict[str, str] = field(default_factory=dict)
-    moving_in: dict[str, int] = field(default_factory=dict)
+    dispatching: dict[str, str] = field(default_factory=dict)
+    dispatching_in: dict[str, int] = field(default_factory=dict)
     refused: set[str] = field(default_factory=set)
     seq: int = field(init=False)
 
     marks: list[PublishedMark] = field(default_factory=list)
     publishing: set[str] = field(default_factory=set)
     published: dict[str, Instant] = field(default_factory=dict)
-    republished: dict[str, int] = field(default_factory=dict)
+    redispatched: dict[str, int] = field(default_factory=dict)
     suspects: dict[str, Instant] = field(default_factory=dict)
     unsure: dict[str, int] = field(default_factory=dict)
     resend: list[tuple[Instant, str]] = field(default_factory=list)
-    renewing: set[str] = field(default_factory=set)
+    redispatching: set[str] = field(default_factory=set)
     claiming: dict[str, str] = field(default_factory=dict)
     reading: dict[str, bool] = field(default_factory=dict)
     started_seq: dict[str, int] = field(default_factory=dict)
-    floors: Floors = field(default_factory=Floors)
-    next_floors_at: Instant = 0
-    generation: GenerationState = field(default_factory=GenerationState)
+    watermarks: Watermarks = field(default_factory=Watermarks)
+    next_watermarks_at: Instant = 0
+    epoch: EpochState = field(default_factory=EpochState)
 
-    heard: dict[str, Instant] = field(default_factory=dict)
+    reported: dict[str, Instant] = field(default_factory=dict)
     received: dict[str, Instant] = field(default_factory=dict)
     watch: list[tuple[Instant, str]] = field(default_factory=list)
     listened: Listened = NEVER
@@ -166,8 +166,8 @@ class SchedulerState:
     next_overdue_at: Instant = 0
     overdue_after: Place | None = None
     cancels_after: Place | None = None
-    look_wanted: bool = False
-    next_look_at: Instant = 0
+    poll_wanted: bool = False
+    next_poll_at: Instant = 0
     next_check_at: Instant = 0
     next_statistics_at: Instant = 0
 
@@ -183,9 +183,9 @@ class SchedulerState:
         self.seq += 1
         return self.seq
 
-    def silence(self, since: Instant) -> Duration:
+    def unreported_for(self, since: Instant) -> Duration:
         """How long nobody has spoken since then, as far as it would have been heard."""
-        could_speak = max(since, self.listened.since, self.generation.reread_at)
+        could_speak = max(since, self.listened.since, self.epoch.reread_at)
         return max(0, self.listened.until - could_speak)
 
     def wait_until(self, run: ActiveRun, at: Instant | None = None) -> None:
@@ -194,7 +194,7 @@ class SchedulerState:
 
     def attempt_over(self, run_id: str) -> None:
         """Forget what was kept of the run's attempt: the next one begins anew."""
-        for kept in (self.published, self.republished, self.suspects, self.unsure, self.heard, self.received):
+        for kept in (self.published, self.redispatched, self.suspects, self.unsure, self.reported, self.received):
             kept.pop(run_id, None)
 
     def watch_at(self, at: Instant, run_id: str) -> None:
@@ -207,9 +207,9 @@ class Step:
     """What one iteration has decided so far; `finish` gives its effects in the order that they must happen."""
 
     now: Instant
-    making: list[Effect] = field(default_factory=list)
-    moving: list[Effect] = field(default_factory=list)
-    others: list[Effect] = field(default_factory=list)
+    creating: list[Command] = field(default_factory=list)
+    dispatching: list[Command] = field(default_factory=list)
+    others: list[Command] = field(default_factory=list)
     transitions: list[Transition] = field(default_factory=list)
     late: list[LateReport] = field(default_factory=list)
     cancels: list[str] = field(default_factory=list)
@@ -225,7 +225,7 @@ class Step:
         """
         key = (change.run_id, change.attempt)
         started = self._starts.pop(key, None)
-        if started is not None and can_move(RunState.PENDING, change.event):
+        if started is not None and is_allowed(RunState.PENDING, change.event):
             start = self.transitions[started]
             self.transitions[started] = change._replace(
                 started_at=change.started_at or start.started_at, worker=change.worker or start.worker
@@ -242,20 +242,20 @@ class Step:
             state.reading[run_id] = False
             self.reads[run_id] = None
 
-    def finish(self, state: SchedulerState) -> list[Effect]:
+    def finish(self, state: SchedulerState) -> list[Command]:
         """The effects, in order: rows are made, then changed, then moved, then everything else."""
-        effects = list(self.making)
+        commands = list(self.creating)
         if self._worth_applying(state):
-            effects += self._applies(state)
+            commands += self._applies(state)
             state.marks = []
             state.judged_saved = state.judged_until
             state.position_saved, state.position_saved_at = state.position, self.now
-            if state.generation.gathering is not None and not state.generation.rereading:
-                state.generation.positions.add(state.position)
-        effects += self.moving
+            if state.epoch.gathering is not None and not state.epoch.rereading:
+                state.epoch.positions.add(state.position)
+        commands += self.dispatching
         if self.reads:
-            effects.append(ReadRuns(tuple(self.reads)))
-        return effects + self.others
+            commands.append(ReadRuns(tuple(self.reads)))
+        return commands + self.others
 
     def _applies(self, state: SchedulerState) -> list[Apply]:
         """In parts; what says how far was read and judged is committed with the last."""
@@ -266,7 +266,7 @@ class Step:
         return applies
 
     def _worth_applying(self, state: SchedulerState) -> bool:
-        if self.transitions or self.late or self.cancels or state.generation.wants_commit():
+        if self.transitions or self.late or self.cancels or state.epoch.wants_commit():
             return True
         waits_unsaved = min(state.waits_since, state.judged_until) > state.judged_saved
         if state.stopping:
@@ -274,7 +274,9 @@ class Step:
         if waits_unsaved and self.now - state.judged_saved > SECOND:
             return True
         moved_on = state.position != state.position_saved
-        patience = 10 * SECOND if state.moving else SECOND  # nobody waits for the marks, and somebody for the moves
+        patience = (
+            10 * SECOND if state.dispatching else SECOND
+        )  # nobody waits for the marks, and somebody for the moves
         return (bool(state.marks) and self.now - state.marks[0].at > patience) or (
             moved_on and self.now - state.position_saved_at > 10 * SECOND
         )
@@ -288,9 +290,9 @@ def keep(state: SchedulerState, run: ActiveRun, now: Instant) -> None:
     if run.start_by is not None:
         state.deadlines.note(run)
     if run.state is PENDING:
-        state.floors.out(run.queue, run.run_id, run.attempt, run.seq)
-    elif run.run_id not in state.moving:
-        state.floors.gone(run.run_id)
+        state.watermarks.in_flight(run.queue, run.run_id, run.attempt, run.seq)
+    elif run.run_id not in state.dispatching:
+        state.watermarks.gone(run.run_id)
     if run.state in FINAL:
         state.ended.append((now, run.run_id))
         state.attempt_over(run.run_id)

@@ -21,10 +21,10 @@ _RUBBISH: Final = 1_000
 
 
 @dataclass(slots=True)
-class Floors:
+class Watermarks:
     """What is out in each queue, and which ended attempts wait for the floor to pass them."""
 
-    _out: dict[str, tuple[str, int, int]] = field(default_factory=dict)
+    _in_flight: dict[str, tuple[str, int, int]] = field(default_factory=dict)
     _count: Counter[str] = field(default_factory=Counter)
     _seqs: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
     _touched: set[str] = field(default_factory=set)
@@ -33,26 +33,26 @@ class Floors:
     _ended: dict[str, list[tuple[int, str, int]]] = field(default_factory=dict)
     _kept: int = 0
 
-    def out(self, queue: str, run_id: str, attempt: int, seq: int) -> None:
+    def in_flight(self, queue: str, run_id: str, attempt: int, seq: int) -> None:
         """A message with this seq exists or is about to; of several of one attempt the first one counts."""
-        before = self._out.get(run_id)
+        before = self._in_flight.get(run_id)
         if before is not None:
             if before[:2] == (queue, attempt) and before[2] <= seq:
                 return
             self.gone(run_id)
-        self._out[run_id] = (queue, attempt, seq)
+        self._in_flight[run_id] = (queue, attempt, seq)
         self._count[queue] += 1
         heapq.heappush(self._seqs.setdefault(queue, []), (seq, run_id))
         self._touched.add(queue)
 
     def taken_over(self, queue: str, run_id: str, attempt: int) -> None:
         """Another leader sent this one, perhaps more than once; only its last seq is stored."""
-        if run_id not in self._out:
-            self.out(queue, run_id, attempt, 0)
+        if run_id not in self._in_flight:
+            self.in_flight(queue, run_id, attempt, 0)
 
     def gone(self, run_id: str) -> None:
         """No message of this run is to start anything any more."""
-        queue, *_ = self._out.pop(run_id, (None,))
+        queue, *_ = self._in_flight.pop(run_id, (None,))
         if queue is not None:
             self._count[queue] -= 1
             self._touched.add(queue)
@@ -74,7 +74,7 @@ class Floors:
                 self._kept += 1
                 self._touched.add(queue)
 
-    def goes_on(self, run_id: str, attempt: int) -> None:
+    def still_running(self, run_id: str, attempt: int) -> None:
         """The database has the run in this attempt, whatever memory thought: only those before it are over."""
         self.committed(run_id, attempt - 1)
         self._uncommitted.pop(run_id, None)
@@ -97,16 +97,16 @@ class Floors:
         """The low watermark of all queues together, once `to_raise` has given theirs."""
         return min((seqs[0][0] for seqs in self._seqs.values()), default=next_seq)
 
-    def raised(self, floors: Mapping[str, int]) -> list[Attempt]:
+    def raised(self, watermarks: Mapping[str, int]) -> list[Attempt]:
         """Redis has these floors (none, where it did not answer); the attempts that they have passed."""
-        self._touched.update(queue for queue in self._raising if queue not in floors)
+        self._touched.update(queue for queue in self._raising if queue not in watermarks)
         self._raising = {}
-        return [attempt for queue, floor in floors.items() for attempt in self._passed(queue, floor)]
+        return [attempt for queue, watermark in watermarks.items() for attempt in self._passed(queue, watermark)]
 
-    def _passed(self, queue: str, floor: int) -> list[Attempt]:
+    def _passed(self, queue: str, watermark: int) -> list[Attempt]:
         ended = self._ended.get(queue, [])
         passed = []
-        while ended and ended[0][0] < floor:
+        while ended and ended[0][0] < watermark:
             _, run_id, attempt = heapq.heappop(ended)
             passed.append((run_id, attempt))
         self._kept -= len(passed)
@@ -117,9 +117,9 @@ class Floors:
     def _lowest(self, queue: str, next_seq: int) -> int:
         seqs = self._seqs.get(queue, [])
         if len(seqs) > 2 * self._count[queue] + _RUBBISH:
-            seqs = self._seqs[queue] = [one for one in seqs if self._is_out(queue, *one)]
+            seqs = self._seqs[queue] = [one for one in seqs if self._is_in_flight(queue, *one)]
             heapq.heapify(seqs)
-        while seqs and not self._is_out(queue, *seqs[0]):
+        while seqs and not self._is_in_flight(queue, *seqs[0]):
             heapq.heappop(seqs)
         if seqs:
             return seqs[0][0]
@@ -127,6 +127,6 @@ class Floors:
         del self._count[queue]
         return next_seq
 
-    def _is_out(self, queue: str, seq: int, run_id: str) -> bool:
-        out = self._out.get(run_id)
-        return out is not None and out[0] == queue and out[2] == seq
+    def _is_in_flight(self, queue: str, seq: int, run_id: str) -> bool:
+        last = self._in_flight.get(run_id)
+        return last is not None and last[0] == queue and last[2] == seq

@@ -15,6 +15,6 @@ class WorkerView:
     queues: tuple[str, ...]
     running: tuple[str, ...]
     left: bool
-    generation: str | None = None
+    epoch: str | None = None
     behind: Duration = 0
     protocol: int = 1

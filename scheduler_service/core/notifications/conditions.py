@@ -7,7 +7,7 @@ from typing import Any, Final
 from itinerary.protocol.instants import Duration, Instant
 from scheduler_service.core.balancing.balancer import needs_place
 from scheduler_service.core.model import Job
-from scheduler_service.core.notifications.notices import Named, Notice, Topic, folded, run_notice
+from scheduler_service.core.notifications.notices import Named, Notice, Topic, coalesced, run_notice
 from scheduler_service.core.schedules.kinds import OnceSchedule
 from scheduler_service.core.schedules.stepping import next_after
 
@@ -35,14 +35,14 @@ def late(pending: Iterable[Pending], now: Instant, late_after: Duration) -> list
     """Jobs of which a run has been due for longer than `late_after`."""
     overdue = [one for one in pending if now - one.due_at > late_after]
     overdue.sort(key=lambda one: -one.due_at)
-    return folded(run_notice(Topic.RUN_LATE, one.run, one.due_at) for one in overdue)
+    return coalesced(run_notice(Topic.RUN_LATE, one.run, one.due_at) for one in overdue)
 
 
 def overlong(running: Iterable[Running], now: Instant, long_after: Duration) -> list[Notice]:
     """Jobs of which a run has taken four fifths of its timeout, or `long_after` where it has none."""
     long = [one for one in running if now - one.started_at > _allowed(one, long_after)]
     long.sort(key=lambda one: -one.started_at)
-    return folded(run_notice(Topic.RUN_OVERLONG, one.run, one.started_at) for one in long)
+    return coalesced(run_notice(Topic.RUN_OVERLONG, one.run, one.started_at) for one in long)
 
 
 def may_end(definition: Mapping[str, Any]) -> bool:
@@ -70,5 +70,5 @@ def _has_ended(job: Job, now: Instant) -> bool:
 
 
 def _ended_notice(job: Job, now: Instant) -> Notice:
-    said = {"job_id": job.job_id, "task": job.task, "run_id": None}
-    return Notice(Topic.JOB_ENDED, job.job_id, 1, now, now, said)
+    facts = {"job_id": job.job_id, "task": job.task, "run_id": None}
+    return Notice(Topic.JOB_ENDED, job.job_id, 1, now, now, facts)

@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from itinerary.protocol.instants import HOUR, MINUTE, SECOND, Duration, Instant, format_instant
 from scheduler_service.core.leader.commands import Transition
-from scheduler_service.core.model import Gap
+from scheduler_service.core.model import MissedRange
 from scheduler_service.core.notifications.topics import TOPICS as TOPICS
 from scheduler_service.core.notifications.topics import Topic as Topic
 
-TOPIC_GAP: Final = MINUTE
+TOPIC_PAUSE: Final = MINUTE
 """Between two messages of one topic: a thousand jobs that fail one after the other are no thousand mails."""
 
 GIVE_UP_AFTER: Final[Duration] = 24 * HOUR
@@ -24,7 +24,7 @@ _NAMED: Final = 50
 _LETTERS: Final = 500
 
 
-_SAID: Final[Mapping[Topic, tuple[str, str]]] = {
+_TEXTS: Final[Mapping[Topic, tuple[str, str]]] = {
     Topic.RUN_FAILED: ("1 run failed for good", "{} runs failed for good"),
     Topic.RUN_MISSED: ("1 run was missed and will not run", "{} runs were missed and will not run"),
     Topic.RUN_LATE: ("1 run is due and has not started", "{} runs are due and have not started"),
@@ -36,7 +36,7 @@ _SAID: Final[Mapping[Topic, tuple[str, str]]] = {
 }
 
 
-_SAID_OVER: Final[Mapping[Topic, tuple[str, str]]] = {
+_TEXTS_OVER: Final[Mapping[Topic, tuple[str, str]]] = {
     Topic.RUN_LATE: ("1 run was late and is not any more", "{} runs were late and are not any more"),
     Topic.RUN_OVERLONG: ("1 run took too long and is over", "{} runs took too long and are over"),
     Topic.JOB_ENDED: ("a job had no next run for a time", "{} jobs had no next run for a time"),
@@ -46,7 +46,7 @@ _SAID_OVER: Final[Mapping[Topic, tuple[str, str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What happened to one subject, `count` times from `first_at` to `last_at`; `said` is of the latest, as JSON.
+    """What happened to one subject, `count` times from `first_at` to `last_at`; `facts` is of the latest, as JSON.
 
     `over`: a condition that holds no more.
     """
@@ -56,16 +56,16 @@ class Notice:
     count: int
     first_at: Instant
     last_at: Instant
-    said: Mapping[str, Any]
+    facts: Mapping[str, Any]
     over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A notice that was not told yet; `told_at` is when its subject was last told of."""
+    """A notice that was not told yet; `reported_at` is when its subject was last told of."""
 
     notice: Notice
-    told_at: Instant | None
+    reported_at: Instant | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +87,14 @@ class Message:
     notices: tuple[Notice, ...] = ()
 
 
-def run_notice(topic: Topic, run: Named, at: Instant, **said: Any) -> Notice:
+def run_notice(topic: Topic, run: Named, at: Instant, **facts: Any) -> Notice:
     """A notice about a run; its subject is its job, or its task where it has none."""
     subject = run.job_id or f"task:{run.task}"
-    words = {"job_id": run.job_id, "task": run.task, "run_id": run.run_id, **said}
-    return Notice(topic, subject, 1, at, at, words)
+    fields = {"job_id": run.job_id, "task": run.task, "run_id": run.run_id, **facts}
+    return Notice(topic, subject, 1, at, at, fields)
 
 
-def told_of(transitions: Sequence[Transition], topics: frozenset[Topic]) -> list[Transition]:
+def to_report(transitions: Sequence[Transition], topics: frozenset[Topic]) -> list[Transition]:
     """The transitions that somebody wants to be told of."""
     return [t for t in transitions if _TOPIC_OF.get(t.to) in topics]
 
@@ -103,17 +103,17 @@ def ended_notices(ended: Iterable[Transition], runs: Mapping[str, Named]) -> lis
     """Of transitions into `failed` or `missed` that were carried out just now; `runs` names theirs."""
     found = []
     for change in sorted(ended, key=lambda change: change.at):
-        words = {"reason": _short(change.reason), "error": _error(change.error), "attempt": change.attempt}
-        found.append(run_notice(_TOPIC_OF[change.to], runs[change.run_id], change.at, **words))
-    return folded(found)
+        fields = {"reason": _short(change.reason), "error": _error(change.error), "attempt": change.attempt}
+        found.append(run_notice(_TOPIC_OF[change.to], runs[change.run_id], change.at, **fields))
+    return coalesced(found)
 
 
-def gap_notices(gaps: Iterable[Gap]) -> list[Notice]:
+def missed_range_notices(missed_ranges: Iterable[MissedRange]) -> list[Notice]:
     """Occurrences that will not run."""
-    return folded(map(_gap_notice, gaps))
+    return coalesced(map(_missed_range_notice, missed_ranges))
 
 
-def folded(notices: Iterable[Notice]) -> list[Notice]:
+def coalesced(notices: Iterable[Notice]) -> list[Notice]:
     """One notice for each topic and subject, by these."""
     together: dict[tuple[Topic, str], Notice] = {}
     for notice in notices:
@@ -124,17 +124,18 @@ def folded(notices: Iterable[Notice]) -> list[Notice]:
 
 
 def ready(
-    waiting: Sequence[Waiting], last_told: Mapping[Topic, Instant], now: Instant, quiet: Duration
+    waiting: Sequence[Waiting], last_reported: Mapping[Topic, Instant], now: Instant, quiet: Duration
 ) -> list[Notice]:
     """What may be told now: its subject was not told of for `quiet`, its topic not for a minute.
 
     What was told later than `now`, by a clock that ran ahead, counts as never told.
     """
-    just_told = {topic for topic, at in last_told.items() if now - TOPIC_GAP < at <= now}
+    just_reported = {topic for topic, at in last_reported.items() if now - TOPIC_PAUSE < at <= now}
     return [
         one.notice
         for one in waiting
-        if (one.told_at is None or not now - quiet < one.told_at <= now) and one.notice.topic not in just_told
+        if (one.reported_at is None or not now - quiet < one.reported_at <= now)
+        and one.notice.topic not in just_reported
     ]
 
 
@@ -144,11 +145,11 @@ def messages(notices: Sequence[Notice], now: Instant, new_id: Callable[[], str])
     return [_message(topic, tuple(of_topic), now, new_id()) for topic, of_topic in by_topic]
 
 
-def next_try(attempts: int, made_at: Instant, now: Instant) -> Instant | None:
+def next_try(attempts: int, created_at: Instant, now: Instant) -> Instant | None:
     """When a delivery that failed `attempts` times is tried again: after 10 s, thrice that and so on up to an hour;
     None once it is a day old."""
     at = now + min(10 * SECOND * 3 ** min(attempts - 1, 6), LONGEST_PAUSE)
-    return at if at <= made_at + GIVE_UP_AFTER else None
+    return at if at <= created_at + GIVE_UP_AFTER else None
 
 
 def test_message(now: Instant, message_id: str) -> Message:
@@ -160,9 +161,11 @@ def test_message(now: Instant, message_id: str) -> Message:
 _TOPIC_OF: Final = {"failed": Topic.RUN_FAILED, "missed": Topic.RUN_MISSED}
 
 
-def _gap_notice(gap: Gap) -> Notice:
-    said = {"job_id": gap.job_id, "task": None, "run_id": None, "reason": _short(gap.reason)}
-    return Notice(Topic.RUN_MISSED, gap.job_id, gap.count, gap.start, gap.end, said)
+def _missed_range_notice(missed_range: MissedRange) -> Notice:
+    facts = {"job_id": missed_range.job_id, "task": None, "run_id": None, "reason": _short(missed_range.reason)}
+    return Notice(
+        Topic.RUN_MISSED, missed_range.job_id, missed_range.count, missed_range.start, missed_range.end, facts
+    )
 
 
 def _joined(before: Notice, after: Notice) -> Notice:
@@ -172,12 +175,12 @@ def _joined(before: Notice, after: Notice) -> Notice:
 
 def _message(topic: Topic, notices: tuple[Notice, ...], now: Instant, message_id: str) -> Message:
     count = sum(notice.count for notice in notices)
-    names = [name for notice in notices[:3] if (name := notice.said.get("job_id") or notice.said.get("task"))]
+    names = [name for notice in notices[:3] if (name := notice.facts.get("job_id") or notice.facts.get("task"))]
     of_whom = f" ({', '.join(names)}{', ...' if len(notices) > len(names) else ''})" if names else ""
     body = {
         "type": topic.value,
         "timestamp": format_instant(now),
-        "text": f"{_words(topic, notices)}{of_whom}",
+        "text": f"{_text(topic, notices)}{of_whom}",
         "data": {
             "count": count,
             "items": [_item(notice) for notice in notices[:_NAMED]],
@@ -187,20 +190,20 @@ def _message(topic: Topic, notices: tuple[Notice, ...], now: Instant, message_id
     return Message(message_id, topic, body, notices)
 
 
-def _words(topic: Topic, notices: Sequence[Notice]) -> str:
-    said = []
-    for over, words in ((False, _SAID), (True, _SAID_OVER)):
+def _text(topic: Topic, notices: Sequence[Notice]) -> str:
+    facts = []
+    for over, fields in ((False, _TEXTS), (True, _TEXTS_OVER)):
         count = sum(notice.count for notice in notices if notice.over is over)
         if count:
-            one, many = words[topic]
-            said.append(one if count == 1 else many.format(count))
-    return "; ".join(said)
+            one, many = fields[topic]
+            facts.append(one if count == 1 else many.format(count))
+    return "; ".join(facts)
 
 
 def _item(notice: Notice) -> dict[str, Any]:
     times = {"first_at": format_instant(notice.first_at), "last_at": format_instant(notice.last_at)}
     over = {"over": True} if notice.over else {}
-    return {**notice.said, "count": notice.count, **times, **over}
+    return {**notice.facts, "count": notice.count, **times, **over}
 
 
 def _error(error: Mapping[str, Any] | None) -> dict[str, str | None] | None:

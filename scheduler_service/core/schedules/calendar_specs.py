@@ -93,10 +93,10 @@ def _weekdays(spec: Mapping[str, Any], unit: str) -> list[str]:
     return [day for day in _WEEKDAYS if day in {str(d).lower() for d in days}]
 
 
-def parse(spec: Mapping[str, Any], made_at: Instant) -> CalendarSchedule:
-    """The schedule of a canonical spec, for a job made at `made_at`."""
+def parse(spec: Mapping[str, Any], created_at: Instant) -> CalendarSchedule:
+    """The schedule of a canonical spec, for a job made at `created_at`."""
     start, zone = spec["start"], spec["timezone"]
-    first = day_number(start[:10], "start") if start else _made_on(zone, made_at)
+    first = day_number(start[:10], "start") if start else _created_on(zone, created_at)
     days = CalendarDays(
         spec["every"], _UNITS[spec["unit"]], first, _named_days(spec, start), _named_weekdays(spec, first)
     )
@@ -107,8 +107,8 @@ def parse(spec: Mapping[str, Any], made_at: Instant) -> CalendarSchedule:
     return shared_calendar(CalendarSchedule(times, WallTimes(zone, FIXED, days, _blocks(times), begins)))
 
 
-def _made_on(zone: str, made_at: Instant) -> int:
-    second = made_at // SECOND
+def _created_on(zone: str, created_at: Instant) -> int:
+    second = created_at // SECOND
     return (second + offset_at(zone, second)) // DAY_SECONDS
 
 

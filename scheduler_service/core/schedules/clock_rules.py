@@ -72,8 +72,8 @@ def timeline(zone: str, rule: ClockRule, start: int, end: int) -> Timeline:
     spans = _folded(segments, rule.fold)
     if rule.gap == "shift":
         spans += [Span(j.at, j.at + j.local_end - j.local_start, j.local_start - j.at) for j in jumps]
-    owed = jumps if rule.gap == "next_valid" else []
-    return Timeline(_within(spans, start, end), tuple(j for j in owed if start <= j.at < end))
+    caught_up = jumps if rule.gap == "next_valid" else []
+    return Timeline(_within(spans, start, end), tuple(j for j in caught_up if start <= j.at < end))
 
 
 def _segments(zone: str, start: int, end: int) -> list[Span]:

@@ -19,7 +19,7 @@ from cron_descriptor import (  # type: ignore[import-untyped]
 from itinerary.protocol.instants import DAY, HOUR, MINUTE, SECOND, Duration, format_instant
 from scheduler_service.core.schedules.cron import ALIASES, has_hash
 from scheduler_service.core.schedules.days import CalendarDays, DayPattern
-from scheduler_service.core.schedules.describe_masks import line_words, listed, weekday_words
+from scheduler_service.core.schedules.describe_masks import line_text, listed, weekday_text
 from scheduler_service.core.schedules.kinds import (
     UNPLACED,
     CalendarSchedule,
@@ -69,7 +69,7 @@ def _cron(schedule: CronSchedule) -> str:
             return _descriptor(parts)
         except (FormatException, MissingFieldException, IndexError, ValueError):
             pass
-    return line_words(schedule.wall)
+    return line_text(schedule.wall)
 
 
 def _is_told_truly(parts: list[str], days: DayPattern) -> bool:
@@ -127,11 +127,11 @@ def _descriptor(parts: list[str]) -> str:
 
 
 def _interval(schedule: IntervalSchedule) -> str:
-    words = f"Every {_length(schedule.every)}"
+    parts = f"Every {_length(schedule.every)}"
     if schedule.first == UNPLACED:
-        return f"{words}, to be placed by the scheduler"
-    words = f"{words}, counted from {format_instant(schedule.first)}"
-    return f"{words}, placed by the scheduler" if schedule.balanced else words
+        return f"{parts}, to be placed by the scheduler"
+    parts = f"{parts}, counted from {format_instant(schedule.first)}"
+    return f"{parts}, placed by the scheduler" if schedule.balanced else parts
 
 
 def _length(duration: Duration) -> str:
@@ -149,7 +149,7 @@ def _calendar(schedule: CalendarSchedule) -> str:
     rhythm = f"Every {days.unit}" if days.every == 1 else f"Every {days.every} {days.unit}s"
     on = ""
     if days.unit == "week":
-        on = f" on {weekday_words(days.weekdays)}"
+        on = f" on {weekday_text(days.weekdays)}"
     if days.unit == "month":
         on = f" on {listed([_month_day(day) for day in days.month_days])}"
     times = listed([_clock(time) for time in schedule.times])

@@ -28,16 +28,16 @@ _MONTHS: Final = (
 _NTH: Final = ("first", "second", "third", "fourth", "fifth")
 
 
-def line_words(wall: WallTimes) -> str:
+def line_text(wall: WallTimes) -> str:
     """What a cron line's masks mean, in a sentence without a full stop."""
     days = wall.days
     assert isinstance(days, DayPattern)
-    words = [_times(wall), _days(days)]
+    parts = [_times(wall), _days(days)]
     if days.months != _ALL_MONTHS:
-        words.append(f"in {listed([_MONTHS[n - 1] for n in bits_of(days.months)])}")
+        parts.append(f"in {listed([_MONTHS[n - 1] for n in bits_of(days.months)])}")
     if days.years is not None:
-        words.append(f"in {runs_of([1970 + n for n in bits_of(days.years)])}")
-    return ", ".join(words)
+        parts.append(f"in {runs_of([1970 + n for n in bits_of(days.years)])}")
+    return ", ".join(parts)
 
 
 def _times(wall: WallTimes) -> str:
@@ -58,7 +58,7 @@ def _days(days: DayPattern) -> str:
     by_day, by_weekday = _month_days(days), _week_days(days)
     if days.either:
         return f"on {by_day} or on {by_weekday}"
-    named = [words for words in (by_day, by_weekday) if words]
+    named = [parts for parts in (by_day, by_weekday) if parts]
     return "every day" if not named else f"on {' that is also '.join(named)}"
 
 
@@ -80,13 +80,13 @@ def _day_before_end(days: int) -> str:
 
 
 def _week_days(days: DayPattern) -> str:
-    named = [] if days.weekdays in (0, _ALL_WEEKDAYS) else [weekday_words(days.weekdays, "or")]
+    named = [] if days.weekdays in (0, _ALL_WEEKDAYS) else [weekday_text(days.weekdays, "or")]
     named += [f"the {_NTH[n // 7]} {_WEEKDAYS[n % 7]} of the month" for n in bits_of(days.nth)]
     named += [f"the last {_WEEKDAYS[n]} of the month" for n in bits_of(days.last_weekdays)]
     return " or ".join(named)
 
 
-def weekday_words(mask: int, word: str = "and") -> str:
+def weekday_text(mask: int, word: str = "and") -> str:
     """The names of weekdays, bit 0 being Sunday."""
     return listed([_WEEKDAYS[n] for n in bits_of(mask)], word)
 
@@ -96,9 +96,9 @@ def bits_of(mask: int) -> list[int]:
     return [n for n in range(mask.bit_length()) if mask >> n & 1]
 
 
-def listed(words: Sequence[str], word: str = "and") -> str:
+def listed(parts: Sequence[str], word: str = "and") -> str:
     """`a`, `a and b`, `a, b and c`."""
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {word} {words[-1]}"
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} {word} {parts[-1]}"
 
 
 def runs_of(numbers: Sequence[int]) -> str:

@@ -56,13 +56,13 @@ def _offset(spec: Mapping[str, Any], every: Duration) -> Duration:
     return offset
 
 
-def parse(spec: Mapping[str, Any], made_at: Instant) -> IntervalSchedule:
-    """The schedule of a canonical spec, for a job made at `made_at`."""
+def parse(spec: Mapping[str, Any], created_at: Instant) -> IntervalSchedule:
+    """The schedule of a canonical spec, for a job made at `created_at`."""
     every, offset = _every(spec), duration(spec, "offset")
     if spec["balanced"]:
         first = UNPLACED
     elif spec["anchor"] is None:
-        first = midnight(spec["timezone"], made_at) + offset + every
+        first = midnight(spec["timezone"], created_at) + offset + every
     else:
         first = moment(spec["anchor"], "anchor", None) + offset
     return shared_interval(IntervalSchedule(every, first, spec["timezone"], spec["balanced"], spec["pinned"]))

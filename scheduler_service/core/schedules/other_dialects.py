@@ -43,7 +43,7 @@ def means_more_than_a_second(text: str) -> bool:
 
 def advice(text: str, reading: str) -> str:
     """What to say of a line that may have been meant the other way."""
-    words = f"seconds stand last here; did you mean {reading!r}?"
+    parts = f"seconds stand last here; did you mean {reading!r}?"
     if _NUMBERED.search(text.split(" ")[5]):
-        words += " (in Quartz 1 is Sunday, here it is Monday)"
-    return words
+        parts += " (in Quartz 1 is Sunday, here it is Monday)"
+    return parts

@@ -49,14 +49,14 @@ class ParsedSchedule:
     warnings: tuple[str, ...] = ()
 
 
-def parse_schedule(spec: Mapping[str, Any], *, job_id: str, made_at: Instant) -> ParsedSchedule:
+def parse_schedule(spec: Mapping[str, Any], *, job_id: str, created_at: Instant) -> ParsedSchedule:
     """The schedule that a spec means; BadValue names the field (`schedule.expr`) and what is allowed.
 
-    `job_id` resolves `H` (without one, `H` is refused). `made_at` is when the job was made: intervals
+    `job_id` resolves `H` (without one, `H` is refused). `created_at` is when the job was made: intervals
     without an anchor count from 00:00 of that day in the job's zone, calendars from that date.
     """
     try:
-        return _parse(spec, job_id, made_at)
+        return _parse(spec, job_id, created_at)
     except BadValue as refused:
         raise refused.under("schedule") from None
 
@@ -85,20 +85,20 @@ def _kind(spec: object) -> Kind:
     return kind
 
 
-def _parse(spec: Mapping[str, Any], job_id: str, made_at: Instant) -> ParsedSchedule:
+def _parse(spec: Mapping[str, Any], job_id: str, created_at: Instant) -> ParsedSchedule:
     kind = _kind(spec)
     canonical = _canonical(spec, "")
     match kind:
         case "cron":
-            return _cron(canonical, job_id, made_at)
+            return _cron(canonical, job_id, created_at)
         case "hourly":
             return ParsedSchedule(_hourly(canonical["minute"], canonical["timezone"]), canonical)
         case "interval":
-            schedule = interval_specs.parse(canonical, made_at)
-            return ParsedSchedule(schedule, canonical, interval_specs.warnings(schedule, month_start(made_at)))
+            schedule = interval_specs.parse(canonical, created_at)
+            return ParsedSchedule(schedule, canonical, interval_specs.warnings(schedule, month_start(created_at)))
         case "calendar":
-            calendar = calendar_specs.parse(canonical, made_at)
-            return ParsedSchedule(calendar, canonical, clock_warnings(calendar.wall, month_start(made_at)))
+            calendar = calendar_specs.parse(canonical, created_at)
+            return ParsedSchedule(calendar, canonical, clock_warnings(calendar.wall, month_start(created_at)))
         case "once":
             return ParsedSchedule(OnceSchedule(moment(canonical["at"], "at", None)), canonical)
         case _:
@@ -145,10 +145,10 @@ def _canonical_cron(spec: Mapping[str, Any], job_id: str) -> dict[str, Any]:
     }
 
 
-def _cron(spec: Mapping[str, Any], job_id: str, made_at: Instant) -> ParsedSchedule:
+def _cron(spec: Mapping[str, Any], job_id: str, created_at: Instant) -> ParsedSchedule:
     expr = spec["expr"]
     own = job_id if has_hash(expr) else ""
-    rest = (spec["timezone"], spec["day_match"], spec["dst_gap"], spec["dst_fold"], month_start(made_at))
+    rest = (spec["timezone"], spec["day_match"], spec["dst_gap"], spec["dst_fold"], month_start(created_at))
     schedule, notes = _cron_kept(expr, own, *rest)
     return ParsedSchedule(schedule, _canonical(spec, own) if own else spec, notes)
 

@@ -181,8 +181,8 @@ def _on_days(wall: WallTimes, days: Ints, start: int, end: int) -> Ints:
     line = timeline(wall.zone, wall.rule, start, end)
     times = times_of_day(wall.blocks)
     found = [_in_span(days, times, span) for span in line.spans]
-    owed = [c.at for c in line.catch_ups if _owes(days, times, c)]
-    return np.unique(np.concatenate([*found, np.asarray(owed, dtype=np.int64)]))
+    caught_up = [c.at for c in line.catch_ups if _catches_up(days, times, c)]
+    return np.unique(np.concatenate([*found, np.asarray(caught_up, dtype=np.int64)]))
 
 
 def _in_span(days: Ints, times: Ints, span: Span) -> Ints:
@@ -201,5 +201,5 @@ def _local_times(days: Ints, times: Ints, low: int, high: int) -> Ints:
     return local[(local >= low) & (local < high)]
 
 
-def _owes(days: Ints, times: Ints, gap: CatchUp) -> bool:
+def _catches_up(days: Ints, times: Ints, gap: CatchUp) -> bool:
     return _local_times(days, times, gap.local_start, gap.local_end).size > 0

@@ -43,8 +43,8 @@ def _warning(wall: WallTimes, jump: Transition) -> str:
         return ""
     stretch = f"{_clock(low)} to {_clock(high)} on {_date(low)} in {wall.zone}"
     if jump.after > jump.before:
-        return f"the clocks skip {stretch}: a run due then {_gap_words(wall.rule, high)}"
-    return f"the clocks show {stretch} twice: a run due then {_fold_words(wall.rule)}"
+        return f"the clocks skip {stretch}: a run due then {_gap_message(wall.rule, high)}"
+    return f"the clocks show {stretch} twice: a run due then {_fold_message(wall.rule)}"
 
 
 def _skipped_day(wall: WallTimes, jump: Transition) -> str:
@@ -68,7 +68,7 @@ def _meant_between(wall: WallTimes, low: int, high: int) -> bool:
     return bool(((local >= low) & (local < high)).any())
 
 
-def _gap_words(rule: ClockRule, ends: int) -> str:
+def _gap_message(rule: ClockRule, ends: int) -> str:
     match rule.gap:
         case "next_valid":
             return f"starts at {_clock(ends)} instead, once"
@@ -78,7 +78,7 @@ def _gap_words(rule: ClockRule, ends: int) -> str:
             return "is left out"
 
 
-def _fold_words(rule: ClockRule) -> str:
+def _fold_message(rule: ClockRule) -> str:
     match rule.fold:
         case "first":
             return "starts once, the first time"

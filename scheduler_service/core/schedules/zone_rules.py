@@ -31,7 +31,7 @@ class ZoneRules:
     folder: str = ""
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """For people: `2026f of the tzdata package`."""
         where = "of the tzdata package" if self.source == "package" else f"of this host, {self.folder}"
         return f"{self.version} {where}"

@@ -29,7 +29,7 @@ from sqlalchemy import (
 
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.leader.commands import CANCELLED_RUNNING, PublishedMark, Transition
-from scheduler_service.core.run_state import FINAL, MOVES, Event, RunState
+from scheduler_service.core.run_state import FINAL, TRANSITIONS, Event, RunState
 from scheduler_service.sql.batch import Batch, insert_into, judged
 from scheduler_service.sql.column_types import InstantColumn, Payload, dump_json
 from scheduler_service.sql.tables import among, run_attempts, runs
@@ -102,19 +102,19 @@ def _apply_turn(
     connection: Connection, dialect: str, turn: Sequence[Transition], marks: dict[tuple[str, int], Instant]
 ) -> Applied:
     retrying = [t for t in turn if t.to is RunState.RETRYING]
-    moving = [t for t in turn if t.to is not RunState.RETRYING]
-    moved: set[str] = set()
+    others = [t for t in turn if t.to is not RunState.RETRYING]
+    changed: set[str] = set()
     for chunk in _TRANSITIONS.chunks(_rows(retrying, marks)):
         # If we die between the two, both are rolled back; the first locks the rows for the second.
         connection.execute(_keep_attempts(dialect), chunk)
-        moved.update(connection.execute(_retry(dialect), chunk).scalars().all())
+        changed.update(connection.execute(_retry(dialect), chunk).scalars().all())
     # Here, not by a later write: the report that brought the end is read only once.
-    for chunk in _TRANSITIONS.chunks(_rows([_given_up(t) for t in retrying if t.run_id not in moved], marks)):
+    for chunk in _TRANSITIONS.chunks(_rows([_given_up(t) for t in retrying if t.run_id not in changed], marks)):
         connection.execute(_cancel(dialect), chunk)
-    for chunk in _TRANSITIONS.chunks(_rows(moving, marks)):
-        moved.update(connection.execute(_move(dialect), chunk).scalars().all())
-    ended = [t for t in moving if t.to in FINAL and t.run_id in moved]
-    return Applied({t.run_id for t in turn} - moved, ended)
+    for chunk in _TRANSITIONS.chunks(_rows(others, marks)):
+        changed.update(connection.execute(_transition(dialect), chunk).scalars().all())
+    ended = [t for t in others if t.to in FINAL and t.run_id in changed]
+    return Applied({t.run_id for t in turn} - changed, ended)
 
 
 def _given_up(retry: Transition) -> Transition:
@@ -138,8 +138,8 @@ def _json(value: Any) -> str | None:
 def _guard(batch: Subquery, *more: ColumnElement[bool]) -> ColumnElement[bool]:
     """The run, its attempt, and a state from which the transition table lets this event move it."""
     legal = [
-        and_(batch.c.event == literal_column(f"'{event}'"), among(runs.c.state, move.sources))
-        for event, move in MOVES.items()
+        and_(batch.c.event == literal_column(f"'{event}'"), among(runs.c.state, rule.sources))
+        for event, rule in TRANSITIONS.items()
     ]
     as_expected = and_(runs.c.attempt == batch.c.attempt, or_(*legal), *more)
     return and_(runs.c.run_id == batch.c.run_id, judged(batch.c.run_id, as_expected))
@@ -150,18 +150,18 @@ def _retry_guard(batch: Subquery) -> ColumnElement[bool]:
 
 
 @cache
-def _move(dialect: str) -> Update:
+def _transition(dialect: str) -> Update:
     batch = _TRANSITIONS.rows(dialect)
-    return _moving(batch, _guard(batch))
+    return _update(batch, _guard(batch))
 
 
 @cache
 def _cancel(dialect: str) -> Update:
     batch = _TRANSITIONS.rows(dialect)
-    return _moving(batch, _guard(batch, runs.c.cancel_requested_at.is_not(None)))
+    return _update(batch, _guard(batch, runs.c.cancel_requested_at.is_not(None)))
 
 
-def _moving(batch: Subquery, guard: ColumnElement[bool]) -> Update:
+def _update(batch: Subquery, guard: ColumnElement[bool]) -> Update:
     given = ("reason", "due_at", "worker", "result", "error", "args", "kwargs", "published_at")
     values: dict[str, Any] = {name: func.coalesce(batch.c[name], runs.c[name]) for name in given}
     # A report dated by its worker before the request was made ends the run no sooner than that.
@@ -222,9 +222,9 @@ def _retry(dialect: str) -> Update:
 @cache
 def _mark_published(dialect: str) -> Update:
     batch = _MARKS.rows(dialect)
-    is_out_or_over = and_(runs.c.attempt == batch.c.attempt, runs.c.pending_at.is_not(None))
+    is_in_flight_or_over = and_(runs.c.attempt == batch.c.attempt, runs.c.pending_at.is_not(None))
     return (
         update(runs)
-        .where(runs.c.run_id == batch.c.run_id, judged(batch.c.run_id, is_out_or_over))
+        .where(runs.c.run_id == batch.c.run_id, judged(batch.c.run_id, is_in_flight_or_over))
         .values(published_at=batch.c.at)
     )

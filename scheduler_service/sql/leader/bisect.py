@@ -1,6 +1,6 @@
 """Finding the one row that a database will never take, so that it does not keep the others out.
 
-Promises: every item that can be written is written, in order; each that cannot is handed to `set_aside` alone.
+Promises: every item that can be written is written, in order; each that cannot is handed to `quarantine` alone.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,13 +23,13 @@ T = TypeVar("T")
 R = TypeVar("R", bound=Joinable)
 
 
-def write_halving(
+def write_bisecting(
     connection: Connection,
     items: Sequence[T],
     write: Callable[[Sequence[T]], R],
-    set_aside: Callable[[T, RowRefused], R],
+    quarantine: Callable[[T, RowRefused], R],
 ) -> R:
-    """What `write` (and `set_aside`) return for all items together; refused batches are undone and halved."""
+    """What `write` (and `quarantine`) return for all items together; refused batches are undone and halved."""
     if not items:
         return write(items)
     try:
@@ -37,8 +37,8 @@ def write_halving(
             return write(items)
     except RowRefused as refused:
         if len(items) == 1:
-            return set_aside(items[0], refused)
+            return quarantine(items[0], refused)
         middle = len(items) // 2
-        first = write_halving(connection, items[:middle], write, set_aside)
-        both: R = first | write_halving(connection, items[middle:], write, set_aside)
+        first = write_bisecting(connection, items[:middle], write, quarantine)
+        both: R = first | write_bisecting(connection, items[middle:], write, quarantine)
         return both

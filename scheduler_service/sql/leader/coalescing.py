@@ -12,38 +12,44 @@ from typing import Any, Final
 from sqlalchemy import Connection, Text, and_, delete, false, literal_column, select
 
 from scheduler_service.core.leader.commands import Transition
-from scheduler_service.core.model import Gap
+from scheduler_service.core.model import MissedRange
 from scheduler_service.core.run_state import RunState
 from scheduler_service.sql.batch import Batch, judged
-from scheduler_service.sql.leader.planning import add_to_gaps
+from scheduler_service.sql.leader.planning import add_to_missed_ranges
 from scheduler_service.sql.tables import IS_OCCURRENCE, jobs, runs
 
-_FOLDS: Final = Batch(run_id=Text)
+_COALESCED: Final = Batch(run_id=Text)
 
 
-def fold(connection: Connection, dialect: str, transitions: Sequence[Transition]) -> set[str]:
+def coalesce(connection: Connection, dialect: str, transitions: Sequence[Transition]) -> set[str]:
     """Carry out those that may fold and still can; returns their runs. All others are left to be written as rows."""
-    may_go = {t.run_id: t.fold for t in transitions if t.fold is not None}
+    ranges = {t.run_id: t.coalesce for t in transitions if t.coalesce is not None}
     gone: set[str] = set()
-    for chunk in _FOLDS.chunks([(run_id,) for run_id in may_go]):
+    for chunk in _COALESCED.chunks([(run_id,) for run_id in ranges]):
         gone.update(connection.execute(_delete(dialect), chunk).scalars())
-    add_to_gaps(connection, dialect, _joined(gap for run_id, gap in may_go.items() if run_id in gone))
+    add_to_missed_ranges(
+        connection, dialect, _joined(missed_range for run_id, missed_range in ranges.items() if run_id in gone)
+    )
     return gone
 
 
-def _joined(gaps: Iterable[Gap]) -> list[Gap]:
+def _joined(missed_ranges: Iterable[MissedRange]) -> list[MissedRange]:
     """Those that go on where another of their reason ends are one with it."""
-    last: dict[tuple[str, str, int], Gap] = {}
-    for gap in gaps:
-        before = last.pop((gap.job_id, gap.reason, gap.start), None)
-        one = gap if before is None else replace(before, end=gap.end, count=before.count + gap.count)
+    last: dict[tuple[str, str, int], MissedRange] = {}
+    for missed_range in missed_ranges:
+        before = last.pop((missed_range.job_id, missed_range.reason, missed_range.start), None)
+        one = (
+            missed_range
+            if before is None
+            else replace(before, end=missed_range.end, count=before.count + missed_range.count)
+        )
         last[one.job_id, one.reason, one.end] = one
     return list(last.values())
 
 
 @cache
 def _delete(dialect: str) -> Any:
-    batch = _FOLDS.rows(dialect)
+    batch = _COALESCED.rows(dialect)
     untouched = (
         runs.c.state == literal_column(f"'{RunState.SCHEDULED}'"),
         IS_OCCURRENCE,

@@ -31,44 +31,48 @@ from sqlalchemy import (
 )
 
 from itinerary.protocol.instants import Instant
-from scheduler_service.core.leader.commands import Release
-from scheduler_service.core.model import ReleasedRun
+from scheduler_service.core.leader.commands import Dispatch
+from scheduler_service.core.model import DispatchedRun
 from scheduler_service.core.run_state import RunState
-from scheduler_service.ports.stores import Moved
+from scheduler_service.ports.stores import Dispatched
 from scheduler_service.sql.batch import Batch, judged
 from scheduler_service.sql.column_types import InstantColumn
-from scheduler_service.sql.run_rows import RELEASED_COLUMNS, released_run
+from scheduler_service.sql.run_rows import DISPATCHED_COLUMNS, dispatched_run
 from scheduler_service.sql.tables import IS_OCCURRENCE, WAITS, jobs, runs
 
-_RELEASES: Final = Batch(run_id=Text, attempt=Integer, seq=BigInteger)
+_DISPATCHES: Final = Batch(run_id=Text, attempt=Integer, seq=BigInteger)
 _NOW: Final = bindparam("now", type_=InstantColumn)
 _TERM: Final = bindparam("leading_term", type_=BigInteger)
 
 
-def move(connection: Connection, dialect: str, term: int, releases: Sequence[Release], now: Instant) -> Moved:
+def dispatch(
+    connection: Connection, dialect: str, term: int, dispatches: Sequence[Dispatch], now: Instant
+) -> Dispatched:
     """Collect what is still due and unchanged, lock it, then move exactly that."""
-    return _released(connection, _move(dialect), releases, {"leading_term": term, "now": now})
+    return _dispatched(connection, _dispatch(dialect), dispatches, {"leading_term": term, "now": now})
 
 
-def renumber(connection: Connection, dialect: str, term: int, releases: Sequence[Release]) -> Moved:
+def redispatch(connection: Connection, dialect: str, term: int, dispatches: Sequence[Dispatch]) -> Dispatched:
     """Store the seq of the next publish of runs that are still pending and wanted, and not locked by another."""
-    return _released(connection, _renumber(dialect), releases, {"leading_term": term})
+    return _dispatched(connection, _redispatch(dialect), dispatches, {"leading_term": term})
 
 
-def _released(connection: Connection, moving: Update, releases: Sequence[Release], facts: dict[str, Any]) -> Moved:
-    released: dict[str, ReleasedRun] = {}
-    for chunk in _RELEASES.chunks(map(tuple, releases)):
-        for row in connection.execute(moving, {**chunk, **facts}):
-            released[row[0]] = released_run(row)
-    return Moved(
-        tuple(released[r.run_id] for r in releases if r.run_id in released),
-        tuple(r.run_id for r in releases if r.run_id not in released),
+def _dispatched(
+    connection: Connection, update_runs: Update, dispatches: Sequence[Dispatch], facts: dict[str, Any]
+) -> Dispatched:
+    dispatched: dict[str, DispatchedRun] = {}
+    for chunk in _DISPATCHES.chunks(map(tuple, dispatches)):
+        for row in connection.execute(update_runs, {**chunk, **facts}):
+            dispatched[row[0]] = dispatched_run(row)
+    return Dispatched(
+        tuple(dispatched[r.run_id] for r in dispatches if r.run_id in dispatched),
+        tuple(r.run_id for r in dispatches if r.run_id not in dispatched),
     )
 
 
 @cache
-def _move(dialect: str) -> Update:
-    batch = _RELEASES.rows(dialect)
+def _dispatch(dialect: str) -> Update:
+    batch = _DISPATCHES.rows(dialect)
     may_go = (
         WAITS,
         runs.c.attempt == batch.c.attempt,
@@ -87,13 +91,13 @@ def _move(dialect: str) -> Update:
             seq=collected.c.seq,
             reason=null(),
         )
-        .returning(*RELEASED_COLUMNS)
+        .returning(*DISPATCHED_COLUMNS)
     )
 
 
 @cache
-def _renumber(dialect: str) -> Update:
-    batch = _RELEASES.rows(dialect)
+def _redispatch(dialect: str) -> Update:
+    batch = _DISPATCHES.rows(dialect)
     is_pending = runs.c.state == _literal(RunState.PENDING)
     still_wanted = and_(runs.c.attempt == batch.c.attempt, is_pending, runs.c.cancel_requested_at.is_(None))
     # What a report of it has locked is left to be looked at again: two that wait for each other's rows never end.
@@ -102,7 +106,7 @@ def _renumber(dialect: str) -> Update:
         update(runs)
         .where(runs.c.id == collected.c.id, judged(collected.c.id, is_pending))
         .values(term=_TERM, seq=collected.c.seq, published_at=null())
-        .returning(*RELEASED_COLUMNS)
+        .returning(*DISPATCHED_COLUMNS)
     )
 
 

@@ -35,7 +35,7 @@ from scheduler_service.sql.tables import job_versions, jobs
 _PLACES: Final = Batch(
     job_id=Text, version=Integer, replaces=InstantColumn, anchor=InstantColumn, placed_at=InstantColumn
 )
-_LOOKED_AT: Final = 50
+_CHECKED: Final = 50
 
 
 def place_jobs(connection: Connection, dialect: str, batch: PlaceJobs, now: Instant) -> frozenset[str]:
@@ -53,7 +53,7 @@ def place_jobs(connection: Connection, dialect: str, batch: PlaceJobs, now: Inst
     refused = frozenset(p.job_id for p in batch.placements) - done
     if order is not None and not repeated:
         body = record_body(batch, order.plan, refused)
-        record(connection, now, order.asked.deed, order.plan.plan_id, None, body)
+        record(connection, now, order.asked.audited_change, order.plan.plan_id, None, body)
     return refused
 
 
@@ -64,17 +64,17 @@ def last_rebalance(connection: Connection) -> tuple[MovedBefore, ...] | None:
         select(audit_log.c.action, audit_log.c.after, audit_log.c.id)
         .where(audit_log.c.action == action)
         .order_by(audit_log.c.id.desc())
-        .limit(_LOOKED_AT)
+        .limit(_CHECKED)
         .subquery(f"of_{action}")
         for action in (REBALANCE, UNDO)
     ]
     together = union_all(*(select(part) for part in of_each)).subquery("together")
-    newest = select(together).order_by(together.c.id.desc()).limit(_LOOKED_AT)
+    newest = select(together).order_by(together.c.id.desc()).limit(_CHECKED)
     return last_moved((row.action, row.after) for row in connection.execute(newest))
 
 
 def _is_recorded(connection: Connection, order: RebalanceOrder) -> bool:
-    named = and_(audit_log.c.subject == order.plan.plan_id, audit_log.c.action == order.asked.deed.action)
+    named = and_(audit_log.c.subject == order.plan.plan_id, audit_log.c.action == order.asked.audited_change.action)
     return connection.execute(select(audit_log.c.id).where(named).limit(1)).first() is not None
 
 

@@ -1,6 +1,6 @@
 """What the planner wants kept: new runs, retracted ones, gaps, planned versions, and the cursor, in one transaction.
 
-Promises that carrying out the same MakeRuns again changes nothing. Decides nothing.
+Promises that carrying out the same CreateRuns again changes nothing. Decides nothing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,15 +26,15 @@ from sqlalchemy import (
 
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.leader.commands import Retract
-from scheduler_service.core.model import Gap, NewRun
+from scheduler_service.core.model import MissedRange, NewRun
 from scheduler_service.core.run_state import RunState
 from scheduler_service.sql.batch import Batch, insert_into
 from scheduler_service.sql.column_types import InstantColumn
 from scheduler_service.sql.run_rows import NEW_RUNS, new_run_row
-from scheduler_service.sql.tables import IS_LED, IS_OCCURRENCE, cursors, gaps, jobs, runs
+from scheduler_service.sql.tables import IS_OCCURRENCE, IS_TRACKED, cursors, gaps, jobs, runs
 
 _RETRACTS: Final = Batch(job_id=Text, version=Integer, start=InstantColumn)
-_GAPS: Final = Batch(job_id=Text, start_at=InstantColumn, end_at=InstantColumn, count=BigInteger, reason=Text)
+_MISSED_RANGES: Final = Batch(job_id=Text, start_at=InstantColumn, end_at=InstantColumn, count=BigInteger, reason=Text)
 _PLANNED: Final = Batch(job_id=Text, version=Integer)
 _NOW: Final = bindparam("now", type_=InstantColumn)
 
@@ -47,13 +47,13 @@ def retract(connection: Connection, dialect: str, retracts: Sequence[Retract]) -
 
 def insert_missing(connection: Connection, dialect: str, new: Sequence[NewRun], now: Instant) -> set[str]:
     """Insert the runs whose id, occurrence and idempotency key are free; returns the ids that were made."""
-    made: set[str] = set()
+    created: set[str] = set()
     for chunk in NEW_RUNS.chunks(new_run_row(run, now) for run in new):
-        made.update(connection.execute(_insert(dialect), {**chunk, "now": now}).scalars().all())
-    return made
+        created.update(connection.execute(_insert(dialect), {**chunk, "now": now}).scalars().all())
+    return created
 
 
-def keep_gaps(connection: Connection, dialect: str, new: Sequence[Gap]) -> list[Gap]:
+def keep_missed_ranges(connection: Connection, dialect: str, new: Sequence[MissedRange]) -> list[MissedRange]:
     """Record the gaps; one that goes on where a recorded one of the same reason ended makes that one longer.
 
     Returns those that were not recorded before.
@@ -61,21 +61,23 @@ def keep_gaps(connection: Connection, dialect: str, new: Sequence[Gap]) -> list[
     kept: set[tuple[str, Instant]] = set()
     for chunk in _chunks(new):
         kept.update(map(tuple, connection.execute(_lengthen(dialect), chunk)))
-        kept.update(map(tuple, connection.execute(_insert_gaps(dialect), chunk)))
-    return [gap for gap in new if (gap.job_id, gap.end) in kept]
+        kept.update(map(tuple, connection.execute(_insert_missed_ranges(dialect), chunk)))
+    return [missed_range for missed_range in new if (missed_range.job_id, missed_range.end) in kept]
 
 
-def add_to_gaps(connection: Connection, dialect: str, news: Sequence[Gap]) -> None:
+def add_to_missed_ranges(connection: Connection, dialect: str, news: Sequence[MissedRange]) -> None:
     """The same for what is known to be news, wherever other gaps lie."""
     longer: set[tuple[str, Instant]] = set()
     for chunk in _chunks(news):
         longer.update(map(tuple, connection.execute(_lengthen(dialect), chunk)))
-    for chunk in _chunks([gap for gap in news if (gap.job_id, gap.end) not in longer]):
-        connection.execute(_add_gaps(dialect), chunk)
+    for chunk in _chunks(
+        [missed_range for missed_range in news if (missed_range.job_id, missed_range.end) not in longer]
+    ):
+        connection.execute(_add_missed_ranges(dialect), chunk)
 
 
-def _chunks(new: Sequence[Gap]) -> Iterator[dict[str, Any]]:
-    return _GAPS.chunks([(g.job_id, g.start, g.end, g.count, g.reason) for g in new])
+def _chunks(new: Sequence[MissedRange]) -> Iterator[dict[str, Any]]:
+    return _MISSED_RANGES.chunks([(g.job_id, g.start, g.end, g.count, g.reason) for g in new])
 
 
 def mark_planned(connection: Connection, dialect: str, planned: Sequence[tuple[str, int]]) -> None:
@@ -107,7 +109,7 @@ def _retract(dialect: str) -> Delete:
         select(runs.c.id)
         .select_from(batch.join(runs, runs.c.job_id == batch.c.job_id))
         .where(
-            IS_LED,  # implied by the next two, which find the few rows that can be meant in its index
+            IS_TRACKED,  # implied by the next two, which find the few rows that can be meant in its index
             runs.c.state == literal_column(f"'{RunState.SCHEDULED}'"),
             IS_OCCURRENCE,
             runs.c.scheduled_at >= batch.c.start,
@@ -128,7 +130,7 @@ def _insert(dialect: str) -> Any:
 
 @cache
 def _lengthen(dialect: str) -> Update:
-    batch = _GAPS.rows(dialect)
+    batch = _MISSED_RANGES.rows(dialect)
     return (
         update(gaps)
         .where(
@@ -142,8 +144,8 @@ def _lengthen(dialect: str) -> Update:
 
 
 @cache
-def _insert_gaps(dialect: str) -> Any:
-    batch = _GAPS.rows(dialect)
+def _insert_missed_ranges(dialect: str) -> Any:
+    batch = _MISSED_RANGES.rows(dialect)
     covered = exists().where(
         gaps.c.job_id == batch.c.job_id,
         gaps.c.reason == batch.c.reason,
@@ -155,8 +157,8 @@ def _insert_gaps(dialect: str) -> Any:
 
 
 @cache
-def _add_gaps(dialect: str) -> Any:
-    batch = _GAPS.rows(dialect)
+def _add_missed_ranges(dialect: str) -> Any:
+    batch = _MISSED_RANGES.rows(dialect)
     return insert_into(gaps, dialect).from_select(list(batch.c.keys()), select(*batch.c).where(true()))
 
 

@@ -13,41 +13,41 @@ from sqlalchemy import Connection
 from itinerary.protocol.errors import RowRefused
 from itinerary.protocol.instants import MICROSECOND, Instant
 from scheduler_service.core.leader.commands import Apply, LateReport, PublishedMark, Transition
-from scheduler_service.core.model import Gap, NewRun
+from scheduler_service.core.model import MissedRange, NewRun
 from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.sql.leader import apply, coalescing, planning, reports
 from scheduler_service.sql.leader.apply import Applied
-from scheduler_service.sql.leader.bisect import write_halving
+from scheduler_service.sql.leader.bisect import write_bisecting
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Making:
+class Creating:
     """Inserting runs inside one transaction; both ways return the ids that were made.
 
-    `gaps` are those that stand for runs which were set aside.
+    `missed_ranges` are those that stand for runs which were set aside.
     """
 
     connection: Connection
     dialect: str
     now: Instant
-    gaps: list[Gap] = field(default_factory=list)
+    missed_ranges: list[MissedRange] = field(default_factory=list)
 
     def all(self, runs: Sequence[NewRun]) -> set[str]:
         """Insert what is not there."""
         return planning.insert_missing(self.connection, self.dialect, runs, self.now)
 
-    def sparing(self, runs: Sequence[NewRun]) -> set[str]:
+    def row_by_row(self, runs: Sequence[NewRun]) -> set[str]:
         """The same, row by row where it must be."""
-        return write_halving(self.connection, runs, self.all, self._record_gap)
+        return write_bisecting(self.connection, runs, self.all, self._record_missed_range)
 
-    def _record_gap(self, run: NewRun, refused: RowRefused) -> set[str]:
+    def _record_missed_range(self, run: NewRun, refused: RowRefused) -> set[str]:
         log.error("run not made, its row was refused", run_id=run.run_id, reason=str(refused))
         if run.job_id is not None:
             at = run.scheduled_at
-            gap = Gap(run.job_id, at, at + MICROSECOND, 1, f"row refused: {storable(str(refused))}")
-            self.gaps.extend(planning.keep_gaps(self.connection, self.dialect, [gap]))
+            missed_range = MissedRange(run.job_id, at, at + MICROSECOND, 1, f"row refused: {storable(str(refused))}")
+            self.missed_ranges.extend(planning.keep_missed_ranges(self.connection, self.dialect, [missed_range]))
         return set()
 
 
@@ -61,38 +61,38 @@ class Applying:
 
     def all(self, batch: Apply) -> Applied:
         """Write them in few statements."""
-        folded = coalescing.fold(self.connection, self.dialect, batch.transitions)
-        kept = [t for t in batch.transitions if t.run_id not in folded]
+        coalesced = coalescing.coalesce(self.connection, self.dialect, batch.transitions)
+        kept = [t for t in batch.transitions if t.run_id not in coalesced]
         applied = apply.apply_transitions(self.connection, self.dialect, kept, self.published)
         reports.keep_late_reports(self.connection, self.dialect, batch.late)
         return applied
 
-    def sparing(self, batch: Apply) -> Applied:
+    def row_by_row(self, batch: Apply) -> Applied:
         """The same, row by row where it must be; what could fold keeps its row."""
         apply.mark_published(self.connection, self.dialect, self.published)
-        applied = write_halving(self.connection, batch.transitions, self._move, self._move_bare)
-        write_halving(self.connection, batch.late, self._keep, self._keep_bare)
+        applied = write_bisecting(self.connection, batch.transitions, self._write, self._write_bare)
+        write_bisecting(self.connection, batch.late, self._write_late, self._write_late_bare)
         return applied
 
-    def _move(self, transitions: Sequence[Transition]) -> Applied:
+    def _write(self, transitions: Sequence[Transition]) -> Applied:
         return apply.apply_transitions(self.connection, self.dialect, transitions, ())
 
-    def _move_bare(self, transition: Transition, refused: RowRefused) -> Applied:
+    def _write_bare(self, transition: Transition, refused: RowRefused) -> Applied:
         log.error("report set aside, its row was refused", run_id=transition.run_id, reason=str(refused))
-        return write_halving(self.connection, [without_payload(transition, refused)], self._move, self._give_up)
+        return write_bisecting(self.connection, [without_payload(transition, refused)], self._write, self._give_up)
 
     def _give_up(self, transition: Transition, refused: RowRefused) -> Applied:
         log.error("transition given up, even its bare row was refused", run_id=transition.run_id, reason=str(refused))
         return Applied({transition.run_id}, [])
 
-    def _keep(self, late: Sequence[LateReport]) -> set[str]:
+    def _write_late(self, late: Sequence[LateReport]) -> set[str]:
         reports.keep_late_reports(self.connection, self.dialect, late)
         return set()
 
-    def _keep_bare(self, report: LateReport, refused: RowRefused) -> set[str]:
+    def _write_late_bare(self, report: LateReport, refused: RowRefused) -> set[str]:
         log.error("late report set aside, its row was refused", run_id=report.run_id, reason=str(refused))
         bare = replace(report, kind=storable(report.kind), worker=storable(report.worker), error=note(refused))
-        return write_halving(self.connection, [bare], self._keep, self._drop)
+        return write_bisecting(self.connection, [bare], self._write_late, self._drop)
 
     def _drop(self, report: LateReport, refused: RowRefused) -> set[str]:
         log.error("late report dropped, even its bare row was refused", run_id=report.run_id, reason=str(refused))

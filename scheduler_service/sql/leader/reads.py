@@ -32,29 +32,38 @@ from scheduler_service.core.run_state import WAITING, RunState
 from scheduler_service.sql.batch import Batch
 from scheduler_service.sql.column_types import FIRST_INSTANT, InstantColumn
 from scheduler_service.sql.run_rows import ACTIVE_COLUMNS, active_run
-from scheduler_service.sql.tables import HAS_DEADLINE, IS_LED, IS_MANUAL, IS_OUT, LED, WAITS, runs, stands
+from scheduler_service.sql.tables import (
+    HAS_DEADLINE,
+    IS_IN_FLIGHT,
+    IS_MANUAL,
+    IS_TRACKED,
+    TRACKED,
+    WAITS,
+    has_index_state,
+    runs,
+)
 
 PRIORITIES: Final = range(10)
-_Standings: TypeAlias = tuple[str, ...]
+_IndexStates: TypeAlias = tuple[str, ...]
 _ASKED_FOR: Final = tuple(sorted(WAITING))
-_ANY: Final = (LED, *_ASKED_FOR)
+_ANY: Final = (TRACKED, *_ASKED_FOR)
 _FROM_THE_FIRST: Final = {f"due_{n}": FIRST_INSTANT for n in PRIORITIES} | {f"id_{n}": 0 for n in PRIORITIES}
 _IDS: Final = Batch(run_id=Text)
 
 
-def led_runs(connection: Connection) -> list[ActiveRun]:
+def tracked_runs(connection: Connection) -> list[ActiveRun]:
     """All that is out, every waiting run that a schedule made, and retries of its job's other runs."""
-    led = select(*ACTIVE_COLUMNS).where(IS_LED)
-    retrying = select(*ACTIVE_COLUMNS).where(stands(RunState.RETRYING), IS_MANUAL)
-    return _active(connection.execute(led.union_all(retrying)))
+    tracked = select(*ACTIVE_COLUMNS).where(IS_TRACKED)
+    retrying = select(*ACTIVE_COLUMNS).where(has_index_state(RunState.RETRYING), IS_MANUAL)
+    return _active(connection.execute(tracked.union_all(retrying)))
 
 
 def due_runs(connection: Connection, until: Instant, limit: int) -> list[ActiveRun]:
     """Waiting runs that no schedule made, due before `until`, at most `limit` of each queue, by priority and time."""
     found: list[ActiveRun] = []
-    for queue, standings in _queues(connection, _ASKED_FOR):
+    for queue, index_states in _queues(connection, _ASKED_FOR):
         asked = {"queue": queue, "until": until, "limit": limit, **_FROM_THE_FIRST}
-        found += _numbered(connection.execute(_due_of_queue(standings), asked))
+        found += _numbered(connection.execute(_due_of_queue(index_states), asked))
     return found
 
 
@@ -63,12 +72,12 @@ def overdue(
 ) -> tuple[list[ActiveRun], Place | None]:
     """The next `limit` waiting runs due before `until`, by queue, priority and time; and where to go on."""
     found: list[Row[Any]] = []
-    for queue, standings in _queues(connection, _ANY):
+    for queue, index_states in _queues(connection, _ANY):
         if after is not None and queue < after[0]:
             continue
         behind = _behind(after, until) if after is not None and queue == after[0] else _FROM_THE_FIRST
         asked = {"queue": queue, "until": until, "limit": limit - len(found), **behind}
-        found += connection.execute(_due_of_queue(standings), asked)
+        found += connection.execute(_due_of_queue(index_states), asked)
         if len(found) == limit:
             last = found[-1]
             return _numbered(found), (queue, last.priority, last.due_at, last.id)
@@ -88,7 +97,7 @@ def cancel_requests(connection: Connection, limit: int, after: Place | None) -> 
     asked_at = runs.c.cancel_requested_at
     wanted = (
         select(*ACTIVE_COLUMNS, runs.c.id)
-        .where(IS_LED, IS_OUT, asked_at.is_not(None), behind(asked_at, after))
+        .where(IS_TRACKED, IS_IN_FLIGHT, asked_at.is_not(None), behind(asked_at, after))
         .order_by(asked_at, runs.c.id)
         .limit(limit)
     )
@@ -127,20 +136,26 @@ def _numbered(rows: Iterable[Any]) -> list[ActiveRun]:
     return [active_run(row[:-1]) for row in rows]
 
 
-def _queues(connection: Connection, standings: _Standings) -> list[tuple[str, _Standings]]:
+def _queues(connection: Connection, index_states: _IndexStates) -> list[tuple[str, _IndexStates]]:
     """In order, each with those of the standings that are in it: most often one, and each takes ten looks."""
-    found: dict[str, _Standings] = {}
-    for standing in standings:
-        for queue in connection.execute(_queues_of(standing)).scalars():
-            found[queue] = (*found.get(queue, ()), standing)
+    found: dict[str, _IndexStates] = {}
+    for index_state in index_states:
+        for queue in connection.execute(_queues_of(index_state)).scalars():
+            found[queue] = (*found.get(queue, ()), index_state)
     return sorted(found.items())
 
 
 @cache
-def _queues_of(standing: str) -> Select[Any]:
+def _queues_of(index_state: str) -> Select[Any]:
     """One step through the index for each queue, however many runs it has."""
-    first = select(func.min(runs.c.queue).label("queue")).where(stands(standing)).cte("queues", recursive=True)
-    following = select(func.min(runs.c.queue)).where(stands(standing), runs.c.queue > first.c.queue).scalar_subquery()
+    first = (
+        select(func.min(runs.c.queue).label("queue")).where(has_index_state(index_state)).cte("queues", recursive=True)
+    )
+    following = (
+        select(func.min(runs.c.queue))
+        .where(has_index_state(index_state), runs.c.queue > first.c.queue)
+        .scalar_subquery()
+    )
     queues: CTE = first.union_all(select(following).where(first.c.queue.is_not(None)))
     return select(queues.c.queue).where(queues.c.queue.is_not(None))
 
@@ -155,13 +170,13 @@ def _behind(place: Place, until: Instant) -> dict[str, int]:
 
 
 @cache
-def _due_of_queue(standings: _Standings) -> Select[Any]:
+def _due_of_queue(index_states: _IndexStates) -> Select[Any]:
     """Each standing and priority apart: a condition on the time narrows the index only once these are given."""
     limit = bindparam("limit", type_=BigInteger)
     due = [
         select(*ACTIVE_COLUMNS, runs.c.id)
         .where(
-            stands(standing),
+            has_index_state(index_state),
             WAITS,
             runs.c.queue == bindparam("queue", type_=Text),
             runs.c.priority == priority,
@@ -171,8 +186,8 @@ def _due_of_queue(standings: _Standings) -> Select[Any]:
         )
         .order_by(runs.c.due_at, runs.c.id)
         .limit(limit)
-        .subquery(f"{standing}_{priority}")
-        for standing in standings
+        .subquery(f"{index_state}_{priority}")
+        for index_state in index_states
         for priority in PRIORITIES
     ]
     together = union_all(*(select(part) for part in due)).subquery("due")

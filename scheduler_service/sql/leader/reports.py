@@ -26,10 +26,10 @@ _NOW: Final = bindparam("now", type_=InstantColumn)
 def keep_late_reports(connection: Connection, dialect: str, late: Sequence[LateReport]) -> None:
     """Count them on the attempt that they are of, which must be over, and keep the last one's words."""
     counts = Counter((report.run_id, report.attempt, report.at) for report in late)
-    told = {(report.run_id, report.attempt, report.at): report for report in late}
+    by_attempt = {(report.run_id, report.attempt, report.at): report for report in late}
     turns: defaultdict[int, list[LateReport]] = defaultdict(list)
     earlier: Counter[tuple[str, int]] = Counter()
-    for report in told.values():
+    for report in by_attempt.values():
         turns[earlier[report.run_id, report.attempt]].append(report)  # one statement can change an attempt only once
         earlier[report.run_id, report.attempt] += 1
     for reports in turns.values():
@@ -77,10 +77,10 @@ def _keep_late(dialect: str) -> Any:
     rows = select(*columns.values()).where(runs.c.run_id == batch.c.run_id, judged(batch.c.run_id, is_over))
     insert = insert_into(run_attempts, dialect).from_select(list(columns), rows.where(true()))
     new = insert.excluded
-    told = {name: new[name] for name in ("late_kind", "late_at", "late_worker", "late_error")}
+    by_attempt = {name: new[name] for name in ("late_kind", "late_at", "late_worker", "late_error")}
     return insert.on_conflict_do_update(
         index_elements=[run_attempts.c.run_id, run_attempts.c.attempt],
-        set_={"late_reports": run_attempts.c.late_reports + new.late_reports, **told},
+        set_={"late_reports": run_attempts.c.late_reports + new.late_reports, **by_attempt},
         where=run_attempts.c.finished_at.is_distinct_from(new.late_at),
     )
 

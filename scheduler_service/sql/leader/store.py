@@ -15,17 +15,17 @@ from sqlalchemy import Connection, delete, select
 from itinerary.protocol.errors import RowRefused
 from itinerary.protocol.instants import DAY, MINUTE, Instant
 from scheduler_service.core.balancing.placements import MovedBefore, PlaceJobs
-from scheduler_service.core.leader.commands import Apply, MakeRuns, RecordStatistics, Release
+from scheduler_service.core.leader.commands import Apply, CreateRuns, Dispatch, RecordStatistics
 from scheduler_service.core.leader.poll_state import CancelsRead, ExpiredRead, OverdueRead, Place
 from scheduler_service.core.model import ActiveRun, Cursor, JobHistory, Lease
 from scheduler_service.core.notifications.notices import Topic
-from scheduler_service.ports.stores import Moved
+from scheduler_service.ports.stores import Dispatched
 from scheduler_service.sql import job_rows
 from scheduler_service.sql.batch import insert_into
 from scheduler_service.sql.database import Database
 from scheduler_service.sql.fence import fenced
 from scheduler_service.sql.leader import dispatch, placing, planning, reads, reports
-from scheduler_service.sql.leader.quarantine import Applying, Making
+from scheduler_service.sql.leader.quarantine import Applying, Creating
 from scheduler_service.sql.notices import FactNotices
 from scheduler_service.sql.tables import cursors, scheduler_statistics
 
@@ -57,8 +57,8 @@ class SqlLeaderStore:
         with self._database.read() as connection:
             soon = self._database.read_clock(connection) + MINUTE
             waiting = reads.due_runs(connection, soon, _NO_LIMIT)
-            led = reads.led_runs(connection)
-        return list({run.run_id: run for run in (*waiting, *led)}.values())
+            tracked = reads.tracked_runs(connection)
+        return list({run.run_id: run for run in (*waiting, *tracked)}.values())
 
     def job_histories(self, since: Instant | None) -> list[JobHistory]:
         """See LeaderStore."""
@@ -91,34 +91,34 @@ class SqlLeaderStore:
             finally:
                 self._open.connection = None
 
-    def make_runs(self, lease: Lease, batch: MakeRuns) -> tuple[str, ...]:
+    def create_runs(self, lease: Lease, batch: CreateRuns) -> tuple[str, ...]:
         """See LeaderStore. A run whose row is refused counts as not made, and is recorded as a gap."""
         try:
-            made = self._make(lease, batch, sparing=False)
+            created = self._create(lease, batch, row_by_row=False)
         except RowRefused:
             if self._shared is not None:
                 raise
-            made = self._make(lease, batch, sparing=True)
-        return tuple(run.run_id for run in batch.runs if run.run_id not in made)
+            created = self._create(lease, batch, row_by_row=True)
+        return tuple(run.run_id for run in batch.runs if run.run_id not in created)
 
-    def move_runs(self, lease: Lease, releases: Sequence[Release], now: Instant) -> Moved:
+    def dispatch_runs(self, lease: Lease, dispatches: Sequence[Dispatch], now: Instant) -> Dispatched:
         """See LeaderStore."""
         with self._fenced(lease) as connection:
-            return dispatch.move(connection, self._dialect, lease.term, releases, now)
+            return dispatch.dispatch(connection, self._dialect, lease.term, dispatches, now)
 
-    def renew_publish(self, lease: Lease, releases: Sequence[Release]) -> Moved:
+    def redispatch_runs(self, lease: Lease, dispatches: Sequence[Dispatch]) -> Dispatched:
         """See LeaderStore."""
         with self._fenced(lease) as connection:
-            return dispatch.renumber(connection, self._dialect, lease.term, releases)
+            return dispatch.redispatch(connection, self._dialect, lease.term, dispatches)
 
     def apply(self, lease: Lease, batch: Apply) -> tuple[str, ...]:
         """See LeaderStore. A transition whose row is refused is written without what came with it."""
         try:
-            refused = self._apply(lease, batch, sparing=False)
+            refused = self._apply(lease, batch, row_by_row=False)
         except RowRefused:
             if self._shared is not None:
                 raise
-            refused = self._apply(lease, batch, sparing=True)
+            refused = self._apply(lease, batch, row_by_row=True)
         return tuple(dict.fromkeys(t.run_id for t in batch.transitions if t.run_id in refused))
 
     def read_runs(self, run_ids: Sequence[str]) -> list[ActiveRun]:
@@ -178,25 +178,25 @@ class SqlLeaderStore:
         shared = self._shared
         return fenced(self._database, lease) if shared is None else nullcontext(shared)
 
-    def _make(self, lease: Lease, batch: MakeRuns, *, sparing: bool) -> set[str]:
+    def _create(self, lease: Lease, batch: CreateRuns, *, row_by_row: bool) -> set[str]:
         with self._fenced(lease) as connection:
             planning.retract(connection, self._dialect, batch.retracts)
-            making = Making(connection, self._dialect, self._database.read_clock(connection))
-            made = making.sparing(batch.runs) if sparing else making.all(batch.runs)
-            new_gaps = planning.keep_gaps(connection, self._dialect, batch.gaps)
-            self._notices.gaps(connection, [*making.gaps, *new_gaps])
+            creating = Creating(connection, self._dialect, self._database.read_clock(connection))
+            created = creating.row_by_row(batch.runs) if row_by_row else creating.all(batch.runs)
+            new_missed_ranges = planning.keep_missed_ranges(connection, self._dialect, batch.missed_ranges)
+            self._notices.missed_ranges(connection, [*creating.missed_ranges, *new_missed_ranges])
             planning.mark_planned(connection, self._dialect, batch.planned)
             if batch.cursor is not None:
                 planning.advance(connection, lease.shard, batch.cursor, back=batch.set_back)
-        return made
+        return created
 
-    def _apply(self, lease: Lease, batch: Apply, *, sparing: bool) -> set[str]:
+    def _apply(self, lease: Lease, batch: Apply, *, row_by_row: bool) -> set[str]:
         with self._fenced(lease) as connection:
             if batch.cancels:
                 now = self._database.read_clock(connection)
                 reports.request_cancels(connection, self._dialect, batch.cancels, now)
             applying = Applying(connection, self._dialect, batch.published)
-            applied = applying.sparing(batch) if sparing else applying.all(batch)
+            applied = applying.row_by_row(batch) if row_by_row else applying.all(batch)
             self._notices.ended(connection, applied.ended)
             reports.commit_progress(connection, lease.shard, batch)
         return applied.refused

@@ -28,7 +28,7 @@ DAILY = {"kind": "cron", "expr": "0 2 * * *"}
 
 def a_job(schedule: dict[str, Any] = DAILY, **fields: Any) -> Job:
     body = {"job_id": "a.job", "task": "t", "schedule": schedule, **fields}
-    return replace(read_job(body, made_at=MADE)[0], created_at=MADE)
+    return replace(read_job(body, created_at=MADE)[0], created_at=MADE)
 
 
 def window(start: str, end: str) -> Window:

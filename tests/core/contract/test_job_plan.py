@@ -21,7 +21,7 @@ from scheduler_service.core.model import Job
 
 def job(job_id: str = "job", *, source: str | None = None, version: int = 1, **fields: Any) -> Job:
     body = {"job_id": job_id, "task": "pkg.task", "schedule": {"kind": "cron", "expr": "0 2 * * *"}, **fields}
-    made, _ = read_job(body, made_at=1_800_000_000_000_000)
+    made, _ = read_job(body, created_at=1_800_000_000_000_000)
     return replace(made, source=source, version=version)
 
 

@@ -13,7 +13,7 @@ from scheduler_service.core.explain.explanation import Explanation, Verdict, exp
 from scheduler_service.core.explain.facts import Facts, Live, Term, Version
 from scheduler_service.core.explain.job import explain_occurrence
 from scheduler_service.core.explain.run import explain_run
-from scheduler_service.core.model import Attempt, Gap, LateReports, Run, RunKind, TaskError
+from scheduler_service.core.model import Attempt, LateReports, MissedRange, Run, RunKind, TaskError
 from scheduler_service.core.run_state import RunState
 
 MADE = parse_instant("2026-11-27T00:00:00Z")
@@ -30,7 +30,7 @@ def version(number: int = 1, since: Instant = MADE, actor: str | None = "ann", *
         for name in ("paused", "pause_reason", "paused_until", "pause_skips", "deleted")
         if name in fields
     }
-    job, _ = read_job({**body, **fields}, made_at=MADE)
+    job, _ = read_job({**body, **fields}, created_at=MADE)
     return Version(replace(job, version=number, effective_from=since, **state), actor)
 
 
@@ -120,12 +120,12 @@ def test_a_deleted_job_does_not_run() -> None:
 
 
 def test_a_misfire_is_told_with_its_gap_and_with_the_time_that_nobody_led() -> None:
-    gap = Gap("a.job", AT - HOUR, AT + HOUR, 2, "misfire fire_once: later than 30s")
+    missed_range = MissedRange("a.job", AT - HOUR, AT + HOUR, 2, "misfire fire_once: later than 30s")
     terms = (
         Term(2, "leader-a", MADE, AT - 2 * HOUR, AT - 2 * HOUR + 5 * SECOND, "lapsed"),
         Term(3, "leader-b", AT + HOUR, NOW, None, None),
     )
-    explained = asked(facts(gap=gap, terms=terms))
+    explained = asked(facts(missed_range=missed_range, terms=terms))
     assert explained.verdict is Verdict.MISFIRE
     assert "Nobody led from 2026-11-27T10:17:00Z to 2026-11-27T11:17:00Z: term 2 of leader-a lapsed" in words(explained)
     assert "It is one of 2 that did not run" in words(explained)
@@ -133,18 +133,18 @@ def test_a_misfire_is_told_with_its_gap_and_with_the_time_that_nobody_led() -> N
 
 
 def test_a_misfire_while_somebody_led_blames_no_leader() -> None:
-    gap = Gap("a.job", AT, AT + 1, 1, "misfire skip: later than 30s")
-    assert "Nobody led" not in words(asked(facts(gap=gap)))
+    missed_range = MissedRange("a.job", AT, AT + 1, 1, "misfire skip: later than 30s")
+    assert "Nobody led" not in words(asked(facts(missed_range=missed_range)))
 
 
 def test_a_row_that_the_database_refused_is_no_misfire() -> None:
-    gap = Gap("a.job", AT, AT + 1, 1, "row refused: too large")
-    assert asked(facts(gap=gap)).verdict is Verdict.REFUSED
+    missed_range = MissedRange("a.job", AT, AT + 1, 1, "row refused: too large")
+    assert asked(facts(missed_range=missed_range)).verdict is Verdict.REFUSED
 
 
 def test_an_occurrence_that_was_skipped_and_folded_says_behind_whom() -> None:
-    gap = Gap("a.job", AT - HOUR, AT + 1, 9, "overlap skip: a.job_x is not final")
-    explained = asked(facts(gap=gap))
+    missed_range = MissedRange("a.job", AT - HOUR, AT + 1, 9, "overlap skip: a.job_x is not final")
+    explained = asked(facts(missed_range=missed_range))
     assert explained.verdict is Verdict.OVERLAP
     assert "one of 9" in words(explained)
     assert "a.job_x is not final" in words(explained)
@@ -287,9 +287,9 @@ def test_a_failed_run_says_what_became_of_it(reason: str, verdict: Verdict) -> N
 
 
 def test_a_cancelled_run_says_who_asked_for_it() -> None:
-    deed = AuditEntry(9, AT, "bob", "operator", "run.cancel", "x", {"state": "pending"}, {"state": "pending"})
+    change = AuditEntry(9, AT, "bob", "operator", "run.cancel", "x", {"state": "pending"}, {"state": "pending"})
     cancelled = run(RunState.CANCELLED, cancel_requested_at=AT, finished_at=AT + SECOND, reason="cancelled on request")
-    verdict, said = explained_now(cancelled, deeds=(deed,))
+    verdict, said = explained_now(cancelled, audit_entries=(change,))
     assert verdict is Verdict.CANCELLED
     assert "Its end was asked for by bob at 2026-11-27T10:17:00Z." in said
 
@@ -360,7 +360,7 @@ def test_a_run_that_waited_for_its_turn_names_the_run_ahead_of_it() -> None:
     known = facts(queued(), ahead=finished_at(AT + 40 * MINUTE, state=RunState.FAILED))
     explained = explain_run(DISPATCHED, known)
     assert "Run a.job_ahead of the same job ended at 2026-11-27T10:57:00Z as failed, and this one" in words(explained)
-    assert [b.row["run_id"] for b in explained.because if b.row and "had to wait" in b.words] == ["a.job_ahead"]
+    assert [b.row["run_id"] for b in explained.because if b.row and "had to wait" in b.message] == ["a.job_ahead"]
     own = facts(version(overlap="allow"), ahead=finished_at(AT + MINUTE), own_overlap="queue_all")
     assert "had to wait for it" in words(explain_run(DISPATCHED, own))
 
@@ -428,13 +428,13 @@ def test_of_an_occurrence_that_fires_no_others_are_told() -> None:
 
 
 def test_one_that_did_not_run_is_told_alone() -> None:
-    known = facts(gap=Gap("a.job", AT, AT + 1, 1, "misfire skip: later than 30s"))
+    known = facts(missed_range=MissedRange("a.job", AT, AT + 1, 1, "misfire skip: later than 30s"))
     assert "It did not run, from 2026-11-27T10:17:00Z" in words(asked(known))
 
 
 def test_what_was_asked_for_manually_since_is_told() -> None:
     by_hand = run(RunState.COMPLETED, run_id="a.job_by-hand", kind=RunKind.MANUAL, worker="w", finished_at=NOW)
-    explained = asked(facts(gap=Gap("a.job", AT, AT + 1, 1, "misfire skip: late"), backfilled=by_hand))
+    explained = asked(facts(missed_range=MissedRange("a.job", AT, AT + 1, 1, "misfire skip: late"), backfilled=by_hand))
     assert "as run a.job_by-hand, which is completed" in words(explained)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from itinerary.protocol.errors import BadValue
 from itinerary.protocol.instants import DAY, HOUR, MINUTE, SECOND, Instant
-from scheduler_service.core.index.expansion import Entry, Roster, expand, expand_roster
+from scheduler_service.core.index.expansion import Entry, ScheduleTable, expand, expand_table
 from scheduler_service.core.schedules.schedule import IntervalSchedule, Schedule, occurrences, parse_schedule
 from scheduler_service.core.schedules.zones import changes_between
 from tests.support.cron_lines import random_line
@@ -81,16 +81,16 @@ def test_no_jobs_and_empty_windows_give_no_runs() -> None:
 
 def test_equal_schedules_share_one_row() -> None:
     entries = _entries(*[cron("*/5 * * * *", "Europe/Berlin") for _ in range(100)])
-    assert Roster.of(entries).rows.hours.size == 1
+    assert ScheduleTable.of(entries).rows.hours.size == 1
 
 
 def test_a_roster_serves_window_after_window() -> None:
-    roster = Roster.of(_entries(cron("0 0 * * *"), cron("30 2 * * *", "Europe/Berlin"), cron("* * * * * */20")))
-    whole = expand_roster(roster, START, START + 48 * HOUR)
+    table = ScheduleTable.of(_entries(cron("0 0 * * *"), cron("30 2 * * *", "Europe/Berlin"), cron("* * * * * */20")))
+    whole = expand_table(table, START, START + 48 * HOUR)
     for hour in range(48):
         window = (START + hour * HOUR, START + (hour + 1) * HOUR)
         within = (whole.times >= window[0]) & (whole.times < window[1])
-        assert expand_roster(roster, *window).times.tolist() == whole.times[within].tolist()
+        assert expand_table(table, *window).times.tolist() == whole.times[within].tolist()
 
 
 def test_zones_at_rest_and_a_zone_in_its_gap_are_expanded_side_by_side() -> None:
@@ -135,7 +135,7 @@ def _schedules(dice: random.Random, zone: str, start: Instant) -> list[Schedule]
     while len(found) < 12:
         name = dice.choice((zone, zone, "UTC", dice.choice(ZONES)))
         try:
-            found.append(parse_schedule(_spec(dice, name), job_id="job", made_at=start - 3 * DAY).schedule)
+            found.append(parse_schedule(_spec(dice, name), job_id="job", created_at=start - 3 * DAY).schedule)
         except BadValue:
             continue
     return found

@@ -18,9 +18,9 @@ def order(jobs: tuple[JobHistory, ...], now: Instant) -> BuildIndex:
 
 
 def planned(builder: IndexBuilder, jobs: tuple[JobHistory, ...], now: Instant) -> list[tuple[str, Instant]]:
-    generation = builder.build(order(jobs, now)).generation
-    names = [generation.job_ids[ordinal] for ordinal in generation.ordinals]
-    return list(zip(names, generation.times.tolist(), strict=True))
+    snapshot = builder.build(order(jobs, now)).snapshot
+    names = [snapshot.job_ids[ordinal] for ordinal in snapshot.ordinals]
+    return list(zip(names, snapshot.times.tolist(), strict=True))
 
 
 def test_windows_that_follow_each_other_over_the_same_jobs() -> None:

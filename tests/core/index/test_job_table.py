@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from itinerary.protocol.instants import DAY, HOUR, MINUTE, SECOND, Instant, parse_instant
-from scheduler_service.core.index.job_table import JobRoster
+from scheduler_service.core.index.job_table import JobTable
 from scheduler_service.core.leader.commands import BuildIndex
 from scheduler_service.core.leader.rebuilding import IndexBuilder
 from scheduler_service.core.leader.results import IndexBuilt
@@ -74,11 +74,11 @@ def lives(dice: Random, steps: int) -> Iterator[tuple[tuple[JobHistory, ...], In
 
 def told(built: IndexBuilt) -> object:
     """All that is in an index."""
-    found = built.generation
-    return list(found.job_ids), found.times.tolist(), found.ordinals.tolist(), found.failures, built.owed
+    found = built.snapshot
+    return list(found.job_ids), found.times.tolist(), found.ordinals.tolist(), found.failures, built.missed
 
 
-def owed_by_each(order: BuildIndex) -> list[tuple[str, int, Instant, Instant, int]]:
+def missed_by_each(order: BuildIndex) -> list[tuple[str, int, Instant, Instant, int]]:
     """What each job by itself owes."""
     return [
         (job.job_id, job.version, start, end, number)
@@ -97,16 +97,16 @@ def test_an_index_that_follows_changes_is_the_one_made_from_nothing(seed: int) -
         order = BuildIndex(jobs, now - dice.choice((0, 0, HOUR)), now, now + HOUR, 1)
         built = kept.build(order)
         assert told(built) == told(IndexBuilder().build(order))
-        assert [(o.job_id, o.version, o.start, o.end, o.count) for o in built.owed] == owed_by_each(order)
-        assert all(len(o.newest) == min(o.count, 100) for o in built.owed)
+        assert [(o.job_id, o.version, o.start, o.end, o.count) for o in built.missed] == missed_by_each(order)
+        assert all(len(o.newest) == min(o.count, 100) for o in built.missed)
 
 
 def test_a_change_is_read_by_itself_until_all_are_read_anew() -> None:
     # Two jobs of one schedule share a row; a job that is read by itself brings a row of its own.
     jobs = [JobHistory((replace(a_job(f"job{n}"), schedule=SCHEDULES[0], effective_from=MADE),), 1) for n in range(9)]
-    roster, rows = JobRoster(), []
+    table, rows = JobTable(), []
     for planned in range(20):
         jobs[4] = replace(jobs[4], planned_version=planned)
-        roster.follow(tuple(jobs), T0)
-        rows.append(roster.roster.rows.hours.size)
+        table.follow(tuple(jobs), T0)
+        rows.append(table.table.rows.hours.size)
     assert rows == [*range(1, 10), *range(1, 10), 1, 2]

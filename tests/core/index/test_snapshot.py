@@ -8,10 +8,10 @@ import pytest
 from itinerary.protocol.instants import DAY, HOUR, MINUTE, SECOND
 from scheduler_service.core.index.expansion import Entry
 from scheduler_service.core.index.snapshot import (
-    Generation,
+    IndexSnapshot,
     ScheduledRun,
     ScheduledRunIndex,
-    build_generation,
+    build_snapshot,
     from_unsorted,
 )
 from tests.support.moments import at, cron
@@ -106,28 +106,28 @@ def test_a_query_is_a_view_that_nobody_can_write_to() -> None:
 
 
 def test_a_run_takes_twelve_bytes() -> None:
-    generation = build_generation([Entry(0, "a", cron("* * * * * *"), 0, START + DAY)], IDS, START, START + HOUR, 1)
-    assert len(generation.all()) == 3_600
-    assert generation.times.nbytes + generation.ordinals.nbytes == 12 * 3_600
+    snapshot = build_snapshot([Entry(0, "a", cron("* * * * * *"), 0, START + DAY)], IDS, START, START + HOUR, 1)
+    assert len(snapshot.all()) == 3_600
+    assert snapshot.times.nbytes + snapshot.ordinals.nbytes == 12 * 3_600
 
 
 def test_a_generation_knows_its_window_its_revision_and_what_failed() -> None:
     entries = [Entry(0, "a", cron("* * * * *"), 0, START + DAY), Entry(1, "b", None, 0, START)]  # type: ignore[arg-type]
-    generation = build_generation(entries, IDS, START, START + HOUR, 42)
-    assert (generation.start, generation.end, generation.revision) == (START, START + HOUR, 42)
-    assert [ordinal for ordinal, _ in generation.failures] == [1]
+    snapshot = build_snapshot(entries, IDS, START, START + HOUR, 42)
+    assert (snapshot.start, snapshot.end, snapshot.revision) == (START, START + HOUR, 42)
+    assert [ordinal for ordinal, _ in snapshot.failures] == [1]
 
 
 def test_who_holds_the_old_generation_goes_on_with_it_after_a_swap() -> None:
     index = _index((1, 0))
-    held = index.generation
-    before = index.swap(_index((5, 1), (6, 1)).generation)
+    held = index.snapshot
+    before = index.swap(_index((5, 1), (6, 1)).snapshot)
     assert before is held
     assert len(held.all()) == 1
     assert len(index) == 2
 
 
-def _uniform(revision: int) -> Generation:
+def _uniform(revision: int) -> IndexSnapshot:
     """A generation whose every run bears its revision: any mixture would show."""
     times = np.arange(START, START + 500 * SECOND, SECOND, dtype=np.int64)
     ids = [f"{revision:06d}"]
@@ -136,12 +136,12 @@ def _uniform(revision: int) -> Generation:
 
 def test_readers_always_see_one_whole_generation_while_others_are_swapped_in() -> None:
     index = ScheduledRunIndex(_uniform(0))
-    done, torn, looks = threading.Event(), [], [0, 0, 0]
+    done, torn, polls = threading.Event(), [], [0, 0, 0]
 
     def read(reader: int) -> None:
         while not done.is_set():
             found = list(index.query(START, START + HOUR))
-            looks[reader] += 1
+            polls[reader] += 1
             if len(found) != 500 or len({run.job_id for run in found}) != 1:
                 torn.append(found)
 
@@ -149,11 +149,11 @@ def test_readers_always_see_one_whole_generation_while_others_are_swapped_in() -
     for reader in readers:
         reader.start()
     revision = 0
-    while revision == 0 or (min(looks) < 50 and revision < 20_000):
+    while revision == 0 or (min(polls) < 50 and revision < 20_000):
         revision += 1
         index.swap(_uniform(revision))
     done.set()
     for reader in readers:
         reader.join()
     assert not torn
-    assert min(looks) > 0
+    assert min(polls) > 0

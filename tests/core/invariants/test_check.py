@@ -11,7 +11,7 @@ from itinerary.protocol.instants import HOUR, MINUTE, SECOND, Duration, Instant,
 from scheduler_service.core.contract.job_json import read_job
 from scheduler_service.core.invariants.check import violations
 from scheduler_service.core.invariants.history import Execution, ExecutionLog, History, Rule, RunFacts, Tolerance
-from scheduler_service.core.model import Attempt, Gap, JobHistory, Overlap, RunKind
+from scheduler_service.core.model import Attempt, JobHistory, MissedRange, Overlap, RunKind
 from scheduler_service.core.run_state import RunState
 
 T0 = parse_instant("2026-11-30T10:00:00Z")
@@ -21,7 +21,7 @@ NOW = T0 + HOUR
 def job(**more: Any) -> JobHistory:
     """Every ten minutes from T0 on, planned."""
     body = {"job_id": "a", "task": "t", "schedule": {"kind": "interval", "every": "10m"}, **more}
-    made, _ = read_job(body, made_at=T0)
+    made, _ = read_job(body, created_at=T0)
     return JobHistory((replace(made, effective_from=T0 + 1),), 1)
 
 
@@ -40,9 +40,12 @@ WELL = [run(minute) for minute in (10, 20, 30, 40, 50)]
 
 
 def history(
-    runs: Sequence[RunFacts], gaps: Sequence[Gap] = (), jobs: Sequence[JobHistory] | None = None, now: Instant = NOW
+    runs: Sequence[RunFacts],
+    missed_ranges: Sequence[MissedRange] = (),
+    jobs: Sequence[JobHistory] | None = None,
+    now: Instant = NOW,
 ) -> History:
-    return History(now, now, None, [job()] if jobs is None else jobs, gaps, runs)
+    return History(now, now, None, [job()] if jobs is None else jobs, missed_ranges, runs)
 
 
 def rules(judged: History, log: ExecutionLog | None = None, tolerance: Tolerance = Tolerance()) -> list[Rule]:  # noqa: B008
@@ -89,19 +92,19 @@ class TestOccurrences:
         assert rules(history([])) == [Rule.LOST] * 5
 
     def test_one_in_a_gap_is_not_lost(self) -> None:
-        gap = Gap("a", T0 + 25 * MINUTE, T0 + 45 * MINUTE, 2, "misfire")
-        assert rules(history([WELL[0], WELL[1], WELL[4]], [gap])) == []
+        missed_range = MissedRange("a", T0 + 25 * MINUTE, T0 + 45 * MINUTE, 2, "misfire")
+        assert rules(history([WELL[0], WELL[1], WELL[4]], [missed_range])) == []
 
     def test_gaps_that_overlap_are_counted_as_one(self) -> None:
-        wide = Gap("a", T0 + 15 * MINUTE, T0 + 45 * MINUTE, 2, "overlap skip")
-        inner = Gap("a", T0 + 25 * MINUTE, T0 + 35 * MINUTE, 1, "misfire")
+        wide = MissedRange("a", T0 + 15 * MINUTE, T0 + 45 * MINUTE, 2, "overlap skip")
+        inner = MissedRange("a", T0 + 25 * MINUTE, T0 + 35 * MINUTE, 1, "misfire")
         assert rules(history([WELL[0], WELL[4]], [wide, inner])) == []
         assert rules(history([WELL[0], WELL[4]], [wide, replace(inner, count=0)])) == [Rule.LOST]
         assert rules(history([WELL[0], WELL[1], WELL[4]], [wide, inner])) == [Rule.CONTRADICTION]
 
     def test_a_gap_that_counts_too_few_hides_a_loss(self) -> None:
-        gap = Gap("a", T0 + 25 * MINUTE, T0 + 45 * MINUTE, 1, "misfire")
-        assert rules(history([WELL[0], WELL[1], WELL[4]], [gap])) == [Rule.LOST]
+        missed_range = MissedRange("a", T0 + 25 * MINUTE, T0 + 45 * MINUTE, 1, "misfire")
+        assert rules(history([WELL[0], WELL[1], WELL[4]], [missed_range])) == [Rule.LOST]
 
     def test_what_is_not_planned_yet_is_not_judged(self) -> None:
         judged = replace(history(WELL[:2]), cursor=T0 + 25 * MINUTE)

@@ -90,7 +90,7 @@ def test_the_deadline_passes_while_nobody_leads() -> None:
     world = world_without_workers()
     run_id = world.enqueue(after=MINUTE, start_within=MINUTE)
     world.lead(wait=2 * HOUR)
-    world.settle()
+    world.reconcile()
     assert why(world.run(run_id)) == "no leader came to it before"
 
 
@@ -102,7 +102,7 @@ def test_a_leader_that_dies_at_the_deadline_leaves_it_to_the_next(after: str) ->
     if after == "claimed":  # Redis confirmed, and nothing was committed
         assert world.claims.take([attempt_of(run_id)]) == [True]
     world.lead(wait=HOUR)
-    world.settle()
+    world.reconcile()
     world.workers.alive = world.workers.listening = True
     world.advance(MINUTE)
     assert world.run(run_id).state is RunState.MISSED
@@ -115,12 +115,12 @@ def test_a_run_whose_start_is_still_unread_at_its_deadline_is_not_missed() -> No
     world.deaf = True
     run_id = world.enqueue(start_within=10 * SECOND)
     world.deaf = False
-    world.settle()
+    world.reconcile()
     world.deaf = True
     world.advance(20 * SECOND)
     world.deaf = False
     world.workers.beat()
-    world.settle()
+    world.reconcile()
     assert world.run(run_id).state is RunState.RUNNING
     assert len(world.starts(run_id)) == 1
 

@@ -2,11 +2,11 @@
 
 from itinerary.protocol.identity import manual_run_id
 from itinerary.protocol.instants import MINUTE, SECOND
-from scheduler_service.core.leader.commands import Apply, MoveRuns
+from scheduler_service.core.leader.commands import Apply, DispatchRuns
 from scheduler_service.core.leader.state import CoreSettings
 from scheduler_service.core.model import NewRun, Overlap, RetryPolicy, RunKind
 from scheduler_service.core.run_state import RunState
-from scheduler_service.loops.store_writer import Move
+from scheduler_service.loops.store_writer import DispatchCommand
 from tests.support.world import MONDAY, World, attempt_of
 
 FAILED = {"error": {"type": "ValueError", "message": "", "traceback": None}}
@@ -14,11 +14,11 @@ FAILED = {"error": {"type": "ValueError", "message": "", "traceback": None}}
 
 def test_the_window_counts_what_is_on_its_way_to_pending() -> None:
     world = World(settings=CoreSettings(publish_window=3))
-    kept: list[Move] = []
-    world._syncer.move = kept.extend  # type: ignore[method-assign]
+    kept: list[DispatchCommand] = []
+    world._store_writer.dispatch = kept.extend  # type: ignore[method-assign]
     for _ in range(5):
         world.enqueue()
-    assert sum(len(move.releases) for move in kept) == 3
+    assert sum(len(move.dispatches) for move in kept) == 3
 
 
 def test_a_few_runs_go_before_the_many_of_another_queue_that_fall_due_at_the_same_instant() -> None:
@@ -26,11 +26,11 @@ def test_a_few_runs_go_before_the_many_of_another_queue_that_fall_due_at_the_sam
     for number in range(5):
         world.every(f"a-{number}", "1m", queue="many")
     world.every("z", "1m", queue="few")
-    kept: list[Move] = []
-    world._syncer.move = kept.extend  # type: ignore[method-assign]
+    kept: list[DispatchCommand] = []
+    world._store_writer.dispatch = kept.extend  # type: ignore[method-assign]
     world.advance(MINUTE)
-    released = [release.run_id[0] for move in kept for release in move.releases]
-    assert released == ["z", "a", "a", "a", "a", "a"]
+    dispatched = [release.run_id[0] for move in kept for release in move.dispatches]
+    assert dispatched == ["z", "a", "a", "a", "a", "a"]
 
 
 def test_late_rows_wait_for_the_index_to_say_what_was_not_even_made() -> None:
@@ -69,7 +69,7 @@ def test_what_is_skipped_behind_another_run_without_a_free_moment_is_another_gap
     world.advance(5 * SECOND)
     reasons = [f"overlap skip: {run.run_id} is not final" for run in (first, beside)]
     assert [run.reason for run in world.runs("a") if run.state is RunState.SKIPPED] == reasons
-    assert [gap.reason for gap in world.store.tables.gaps] == reasons
+    assert [missed_range.reason for missed_range in world.store.tables.missed_ranges] == reasons
 
 
 def test_cancel_running_asks_a_run_to_stop_once() -> None:
@@ -80,7 +80,7 @@ def test_cancel_running_asks_a_run_to_stop_once() -> None:
         world.advance(10 * SECOND)
         world.workers.beat()
     first, *_ = world.runs("a")
-    asked = [run_id for effect in world.effects if isinstance(effect, Apply) for run_id in effect.cancels]
+    asked = [run_id for command in world.commands if isinstance(command, Apply) for run_id in command.cancels]
     assert asked == [first.run_id]
 
 
@@ -90,7 +90,7 @@ def test_a_run_that_waited_twice_for_the_window_still_waits_out_the_pause_of_its
     world.enqueue()
     run_id = world.enqueue(retry=RetryPolicy(max_attempts=2, initial=5 * MINUTE, jitter=False))
     world.tell("cancel_run", run_id=run_id)  # not so in the database: it is read, and waits again
-    world.settle()
+    world.reconcile()
     world.advance(SECOND)
     assert len(world.state.waiting["default"]) == 2
     world.workers.behave = lambda attempt: ("failed", FAILED)
@@ -100,5 +100,7 @@ def test_a_run_that_waited_twice_for_the_window_still_waits_out_the_pause_of_its
     assert (world.run(run_id).state, len(world.starts(run_id))) == (RunState.RETRYING, 1)
     world.advance(5 * MINUTE)
     assert (world.run(run_id).state, len(world.starts(run_id))) == (RunState.FAILED, 2)
-    moves = [release for effect in world.effects if isinstance(effect, MoveRuns) for release in effect.releases]
+    moves = [
+        release for command in world.commands if isinstance(command, DispatchRuns) for release in command.dispatches
+    ]
     assert [release.attempt for release in moves if release.run_id == run_id] == [1, 2]  # none that is refused

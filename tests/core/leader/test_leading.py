@@ -7,11 +7,11 @@ import pytest
 from itinerary.protocol.identity import occurrence_run_id, split_task_id
 from itinerary.protocol.instants import HOUR, MINUTE, SECOND, Instant
 from scheduler_service.core.contract.job_json import read_job
-from scheduler_service.core.leader.commands import MakeRuns, MoveRuns, Publish
+from scheduler_service.core.leader.commands import CreateRuns, DispatchRuns, Publish
 from scheduler_service.core.leader.messages import Heartbeat
 from scheduler_service.core.leader.results import InboxRead, ResultsFound
 from scheduler_service.core.leader.state import CoreSettings
-from scheduler_service.core.model import Gap, Job, Run
+from scheduler_service.core.model import Job, MissedRange, Run
 from scheduler_service.core.run_state import RunState
 from tests.support.world import MONDAY, World, attempt_of
 
@@ -49,10 +49,10 @@ def test_at_a_full_second_what_is_due_leaves_before_what_comes_into_sight_is_mad
     for number in range(20):
         world.every(f"job{number}", "1s")
     world.advance(3 * SECOND)
-    world.effects.clear()
+    world.commands.clear()
     world.advance(10 * SECOND)
-    kinds = [type(effect) for effect in world.effects if isinstance(effect, MakeRuns | MoveRuns | Publish)]
-    assert kinds == [MoveRuns, Publish, MakeRuns] * 10
+    kinds = [type(command) for command in world.commands if isinstance(command, CreateRuns | DispatchRuns | Publish)]
+    assert kinds == [DispatchRuns, Publish, CreateRuns] * 10
 
 
 def test_five_one_offs_of_which_one_is_due_give_one_start_over_three_passes(world: World) -> None:
@@ -106,7 +106,7 @@ class TestReports:
         run_id = world.enqueue()
         world.tell("succeeded", task_id=attempt_of(run_id), worker="w", result=1)
         world.tell("started", task_id=attempt_of(run_id), worker="w")
-        world.settle()
+        world.reconcile()
         assert world.run(run_id).state is RunState.COMPLETED
 
     def test_every_report_told_twice_changes_nothing(self, world: World) -> None:
@@ -115,7 +115,7 @@ class TestReports:
         before = world.run(run_id)
         for kind, more in (("started", {}), ("succeeded", {"result": 2}), fails("again")):
             world.tell(kind, task_id=attempt_of(run_id), worker="w", **more)
-        world.settle()
+        world.reconcile()
         after = world.run(run_id)
         assert (after.state, after.result, after.finished_at) == (before.state, before.result, before.finished_at)
 
@@ -125,7 +125,7 @@ class TestReports:
         world.advance(HOUR + 5 * SECOND)
         (run, *_) = world.runs("a")
         world.tell("succeeded", task_id=attempt_of(run.run_id), worker="w", result="too late")
-        world.settle()
+        world.reconcile()
         assert world.run(run.run_id).state is RunState.RETRYING
 
     def test_a_report_of_a_run_that_is_final_is_kept_with_it(self, world: World) -> None:
@@ -134,14 +134,14 @@ class TestReports:
         assert world.run(run_id).state is RunState.COMPLETED
         kind, body = fails("too late")
         world.tell(kind, task_id=attempt_of(run_id), worker="w2", **body)
-        world.settle()
+        world.reconcile()
         late = world.run(run_id).late
         assert late is not None
         assert (late.count, late.kind, late.worker) == (1, "failed", "w2")
 
     def test_a_report_of_a_run_that_never_was_is_counted_and_forgotten(self, world: World) -> None:
         world.tell("succeeded", task_id="nobody_2026-11-30T10:00:00Z~1", worker="w", result=1)
-        world.settle()
+        world.reconcile()
         assert 'scheduler_events_ignored_total{cause="unknown"} 1.0' in world.meter.exposition()
 
 
@@ -169,7 +169,7 @@ class TestCancel:
         assert world.run(run_id).state is RunState.RUNNING
         kind, body = fails("Terminated")
         world.tell(kind, task_id=attempt_of(run_id), worker="w1", **body)
-        world.settle()
+        world.reconcile()
         assert world.run(run_id).state is RunState.CANCELLED
 
     def test_pending_whose_claim_a_worker_holds_is_asked_to_stop_and_not_ended(self, world: World) -> None:
@@ -178,7 +178,7 @@ class TestCancel:
         assert world.claims.claim(attempt_of(run_id), "its word is still on its way")
         assert world.cancel(run_id).state is RunState.PENDING
         world.tell("succeeded", task_id=attempt_of(run_id), worker="w", result=1)
-        world.settle()
+        world.reconcile()
         assert world.run(run_id).state is RunState.COMPLETED
 
     def test_running_that_finishes_first_is_completed(self, world: World) -> None:
@@ -196,7 +196,7 @@ class TestCancel:
         world.store.runs.request_cancel(run.run_id)
         kind, body = fails("x")
         world.tell(kind, task_id=attempt_of(run.run_id), worker="w1", **body)
-        world.settle()
+        world.reconcile()
         assert world.run(run.run_id).state is RunState.CANCELLED
 
     def test_a_request_whose_word_was_lost_is_found_in_the_database(self, world: World) -> None:
@@ -376,7 +376,7 @@ class TestPause:
         world.every("a", "10s")
         world.store.jobs.set_paused("a", True, "quiet", MONDAY + MINUTE, skips=True)
         world.tell("job_changed", job_id="a", change="modified")
-        world.settle()
+        world.reconcile()
         world.advance(55 * SECOND)
         world.lead()  # reads the row of the end of the pause
         world.advance(7 * SECOND)
@@ -418,9 +418,9 @@ class TestMisfire:
     def test_fire_once_runs_the_newest_and_records_the_rest_as_one_gap(self, world: World) -> None:
         ran = self.outage(world, 3 * HOUR)
         assert ran == [MONDAY + 3 * HOUR + MINUTE]
-        (gap,) = world.store.tables.gaps
-        assert gap.count == 179
-        assert "fire_once" in gap.reason
+        (missed_range,) = world.store.tables.missed_ranges
+        assert missed_range.count == 179
+        assert "fire_once" in missed_range.reason
 
     def test_fire_all_runs_as_many_as_its_cap(self, world: World) -> None:
         policy = {"policy": "fire_all", "max_catch_up": 10}
@@ -433,7 +433,7 @@ class TestMisfire:
     def test_every_occurrence_of_an_outage_has_a_row_or_lies_in_a_gap(self, world: World) -> None:
         self.outage(world, HOUR, misfire={"policy": "fire_all", "max_catch_up": 7}, overlap="allow")
         rows = {run.scheduled_at for run in world.runs("a")}
-        missed = sum(gap.count for gap in world.store.tables.gaps)
+        missed = sum(missed_range.count for missed_range in world.store.tables.missed_ranges)
         assert len({at for at in rows if at <= world.now}) + missed == (world.now - MONDAY) // MINUTE
 
     def test_a_stall_within_the_grace_runs_everything(self, world: World) -> None:
@@ -474,18 +474,20 @@ class TestOverlap:
             world.workers.beat()
         past = [run for run in world.runs("a") if run.scheduled_at < world.now]
         assert [run.state.value for run in past] == ["running", "skipped"]
-        (gap,) = world.store.tables.gaps
+        (missed_range,) = world.store.tables.missed_ranges
         reason = f"overlap skip: {past[0].run_id} is not final"
         first = past[1].scheduled_at
-        assert gap == Gap("a", first + SECOND, first + gap.count * SECOND + 1, gap.count, reason)
-        assert gap.count > 590
-        assert f'scheduler_skips_total{{reason="overlap"}} {gap.count + 1}.0' in world.meter.exposition()
+        assert missed_range == MissedRange(
+            "a", first + SECOND, first + missed_range.count * SECOND + 1, missed_range.count, reason
+        )
+        assert missed_range.count > 590
+        assert f'scheduler_skips_total{{reason="overlap"}} {missed_range.count + 1}.0' in world.meter.exposition()
 
     def test_another_run_in_the_way_is_another_row_and_another_gap(self, world: World) -> None:
         states = self.long_runs(world, "skip", every="5s")
         assert states[:4] == ["completed", "skipped", "completed", "skipped"]
-        assert [gap.count for gap in world.store.tables.gaps[:2]] == [4, 4]
-        assert len({gap.reason for gap in world.store.tables.gaps[:2]}) == 2
+        assert [missed_range.count for missed_range in world.store.tables.missed_ranges[:2]] == [4, 4]
+        assert len({missed_range.reason for missed_range in world.store.tables.missed_ranges[:2]}) == 2
 
     def test_cancel_running_folds_what_newer_ones_replaced(self, world: World) -> None:
         world.workers.behave = lambda attempt: None
@@ -493,9 +495,9 @@ class TestOverlap:
         world.advance(30 * SECOND)
         past = [run for run in world.runs("a") if run.scheduled_at < world.now - SECOND]
         assert [run.state.value for run in past] == ["running", "skipped"]
-        (gap,) = world.store.tables.gaps
-        assert gap.reason == f"overlap cancel_running: newer ones came while {past[0].run_id} was not final"
-        assert gap.count > 20
+        (missed_range,) = world.store.tables.missed_ranges
+        assert missed_range.reason == f"overlap cancel_running: newer ones came while {past[0].run_id} was not final"
+        assert missed_range.count > 20
 
     def test_allow_runs_them_side_by_side(self, world: World) -> None:
         assert "skipped" not in self.long_runs(world, "allow")
@@ -538,7 +540,7 @@ class TestOverlap:
 class TestTakeOver:
     def test_what_was_moved_but_never_published_goes_out_by_the_next_leader(self, world: World) -> None:
         world.dispatcher.away = True
-        world.keeper.trusted = lambda: False  # type: ignore[method-assign]
+        world.renewer.trusted = lambda: False  # type: ignore[method-assign]
         run_id = _committed_pending(world)
         world.dispatcher.away = False
         world.lead()
@@ -652,7 +654,7 @@ class TestLost:
         world.advance(50 * SECOND)
         world.claims.away = False
         world.mailbox.put(ResultsFound(((run_id, 1, None),)))
-        world.settle()
+        world.reconcile()
         world.deaf = False
         world.workers.beat()
         world.advance(SECOND)
@@ -667,7 +669,7 @@ class TestLost:
         beat = Heartbeat("w", world.now, ((run_id, 1),), (), 1, ("default",), None)
         world.mailbox.put(ResultsFound(((run_id, 1, None),)))
         world.mailbox.put(InboxRead((beat,), world.state.position))
-        world.settle()
+        world.reconcile()
         assert world.run(run_id).state is RunState.RUNNING
 
     def test_a_clock_that_jumps_is_no_silence(self, world: World) -> None:
@@ -714,7 +716,7 @@ class TestLost:
             for _ in range(seconds // 5):
                 world.advance(5 * SECOND)
                 world.workers.beat()
-            world.settle()
+            world.reconcile()
             return world.run(run_id).state
 
         assert run_on(60) is RunState.RUNNING
@@ -809,16 +811,16 @@ class TestWindow:
 def world_job(world: World, job_id: str, schedule: dict[str, object], **more: object) -> Job:
     """A job that is stored without a word to the leader."""
     body = {"job_id": job_id, "task": "demo.task", "schedule": schedule, **more}
-    return read_job(body, made_at=world.now)[0]
+    return read_job(body, created_at=world.now)[0]
 
 
 def _committed_pending(world: World) -> str:
     """A run that is pending in the database and was never published: its leader died in between."""
-    from scheduler_service.core.leader.commands import Release
+    from scheduler_service.core.leader.commands import Dispatch
     from scheduler_service.core.model import NewRun, RunKind
 
     run = NewRun("adhoc_stranded", RunKind.ADHOC, "demo.task", world.now, world.now)
     world.store.runs.enqueue([run])
-    moved = world.store.leader.move_runs(world.keeper.lease, [Release("adhoc_stranded", 1, 1)], world.now)
-    assert len(moved.released) == 1
+    moved = world.store.leader.dispatch_runs(world.renewer.lease, [Dispatch("adhoc_stranded", 1, 1)], world.now)
+    assert len(moved.dispatched) == 1
     return "adhoc_stranded"

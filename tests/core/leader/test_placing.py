@@ -57,7 +57,7 @@ def asks(world: World, kind: str, plan_id: str, *, known: bool = False) -> Any:
     who = {"actor": "ann", "role": "operator"}
     wanted = {"kind": kind, "plan_id": plan_id, "known_plan": known, "reply_to": plan_id}
     world.inbox.send("rebalance", world.now, {**wanted, **who})
-    world.settle()
+    world.reconcile()
     return world.inbox.await_reply(plan_id, 0)
 
 
@@ -68,7 +68,7 @@ def rebalances(world: World) -> list[str]:
 
 def distribution(world: World) -> Any:
     world.tell("query", what="distribution", reply_to="seen")
-    world.settle()
+    world.reconcile()
     return world.inbox.await_reply("seen", 0)
 
 
@@ -304,7 +304,7 @@ def test_a_job_with_a_run_that_is_out_is_not_moved(world: World) -> None:
     world.advance(HOUR)
     ((run, _),) = world.store.runs.enqueue([_manual(world.store.jobs.get("job05"), world.now)])
     world.tell("run_enqueued", run_ids=[run.run_id])
-    world.settle()
+    world.reconcile()
     assert {"job_id": "job05", "reason": "job_running"} in asks(world, "preview", "p1")["skipped"]
 
 
@@ -377,9 +377,9 @@ def test_a_place_that_was_found_for_a_job_without_one_is_not_given_to_a_job_that
     job = balanced(world, "a", "2h")
     assert job.placed_anchor is not None
     found = Placement("a", job.version, None, job.placed_anchor + MINUTE)
-    world.state, effects = iterate(world.state, [PlacesFound((found,), world.now)], world.now)
+    world.state, commands = iterate(world.state, [PlacesFound((found,), world.now)], world.now)
     assert world.state.jobs["a"].current.placed_anchor == job.placed_anchor
-    assert not [one for one in effects if isinstance(one, PlaceJobs)]
+    assert not [one for one in commands if isinstance(one, PlaceJobs)]
 
 
 def test_a_move_that_the_database_refused_is_not_known_as_one(world: World) -> None:
@@ -392,8 +392,8 @@ def test_a_move_that_the_database_refused_is_not_known_as_one(world: World) -> N
         Placement(job_id, 1, before[job_id], MONDAY + 4 * HOUR, cause="rebalance") for job_id in ("job00", "job01")
     )
     done = JobsPlaced(PlaceJobs(moves, world.now, RebalanceOrder(plan, asked)), frozenset({"job00"}))
-    world.state, effects = iterate(world.state, [done], world.now)
+    world.state, commands = iterate(world.state, [done], world.now)
     known = {job_id: world.state.jobs[job_id].current.placed_anchor for job_id in before}
     assert known == {**before, "job01": MONDAY + 4 * HOUR}
-    assert [one.job_ids for one in effects if isinstance(one, ReadJobs)] == [("job00",)]
-    assert [[job.job_id for job in one.jobs] for one in effects if isinstance(one, FollowJobs)] == [["job01"]]
+    assert [one.job_ids for one in commands if isinstance(one, ReadJobs)] == [("job00",)]
+    assert [[job.job_id for job in one.jobs] for one in commands if isinstance(one, FollowJobs)] == [["job01"]]

@@ -1,7 +1,7 @@
 """Looks into the database: at once when woken, and never so often that they are the work."""
 
 from itinerary.protocol.instants import MILLISECOND, SECOND, Instant
-from scheduler_service.core.leader.commands import Effect
+from scheduler_service.core.leader.commands import Command
 from scheduler_service.core.leader.iteration import iterate, next_wake, take_over
 from scheduler_service.core.leader.poll_state import (
     CancelsRead,
@@ -25,13 +25,13 @@ class Looking:
 
     def __init__(self) -> None:
         self.state, _ = take_over(CoreSettings(), 1, Cursor(T0, "0-0"), (), (), T0)
-        assert self.looks(T0)
-        assert not self.looks(T0, DueRead((), full=False))
+        assert self.polls(T0)
+        assert not self.polls(T0, DueRead((), full=False))
 
-    def looks(self, now: Instant, *messages: Feedback) -> bool:
-        effects: list[Effect]
-        self.state, effects = iterate(self.state, messages, now)
-        return any(isinstance(effect, ReadDue) for effect in effects)
+    def polls(self, now: Instant, *messages: Feedback) -> bool:
+        commands: list[Command]
+        self.state, commands = iterate(self.state, messages, now)
+        return any(isinstance(command, ReadDue) for command in commands)
 
     def wake(self, now: Instant) -> Instant:
         state: SchedulerState = self.state
@@ -44,37 +44,37 @@ def far(number: int) -> ActiveRun:
 
 
 def test_a_wakeup_is_looked_after_at_once() -> None:
-    assert Looking().looks(T0 + SECOND, Woken())
+    assert Looking().polls(T0 + SECOND, Woken())
 
 
 def test_a_second_wakeup_waits_until_the_look_in_hand_has_come_back_and_a_moment_longer() -> None:
     leader = Looking()
-    assert leader.looks(T0 + SECOND, Woken())
-    assert not leader.looks(T0 + SECOND + MILLISECOND, Woken())
-    assert not leader.looks(T0 + SECOND + 2 * MILLISECOND, DueRead((), full=False))
+    assert leader.polls(T0 + SECOND, Woken())
+    assert not leader.polls(T0 + SECOND + MILLISECOND, Woken())
+    assert not leader.polls(T0 + SECOND + 2 * MILLISECOND, DueRead((), full=False))
     due = leader.wake(T0 + SECOND + 3 * MILLISECOND)
     assert due == T0 + SECOND + 22 * MILLISECOND
-    assert leader.looks(due), "the wakeup is not forgotten"
+    assert leader.polls(due), "the wakeup is not forgotten"
 
 
 def test_the_pause_grows_with_what_a_look_finds() -> None:
     leader = Looking()
-    assert leader.looks(T0 + SECOND, Woken())
-    assert not leader.looks(T0 + SECOND, DueRead(tuple(far(n) for n in range(5000)), full=False), Woken())
-    assert not leader.looks(T0 + SECOND + 500 * MILLISECOND)
-    assert leader.looks(T0 + SECOND + 520 * MILLISECOND)
+    assert leader.polls(T0 + SECOND, Woken())
+    assert not leader.polls(T0 + SECOND, DueRead(tuple(far(n) for n in range(5000)), full=False), Woken())
+    assert not leader.polls(T0 + SECOND + 500 * MILLISECOND)
+    assert leader.polls(T0 + SECOND + 520 * MILLISECOND)
 
 
 def test_a_look_whose_answer_is_lost_holds_up_nothing_for_long() -> None:
     leader = Looking()
-    assert leader.looks(T0 + SECOND, Woken())
-    assert leader.looks(T0 + 2 * SECOND, Woken())
+    assert leader.polls(T0 + SECOND, Woken())
+    assert leader.polls(T0 + 2 * SECOND, Woken())
 
 
 def test_without_a_wakeup_it_looks_by_its_own_clock() -> None:
     leader = Looking()
-    assert not leader.looks(T0 + 4 * SECOND)
-    assert leader.looks(T0 + 5 * SECOND)
+    assert not leader.polls(T0 + 4 * SECOND)
+    assert leader.polls(T0 + 5 * SECOND)
 
 
 def test_a_planned_run_that_its_jitter_puts_off_beyond_the_window_is_kept_by_the_next_leader() -> None:
@@ -86,10 +86,10 @@ def test_a_planned_run_that_its_jitter_puts_off_beyond_the_window_is_kept_by_the
 
 
 def test_planned_runs_are_looked_for_only_when_they_are_overdue() -> None:
-    state, effects = take_over(CoreSettings(), 1, Cursor(T0, "0-0"), (), (), T0)
-    state, effects = iterate(state, (), T0)
-    assert [look.until for look in effects if isinstance(look, ReadDue)] == [T0 + 10 * SECOND]
-    assert [look.until for look in effects if isinstance(look, ReadOverdue)] == [T0 - 5 * SECOND]
+    state, commands = take_over(CoreSettings(), 1, Cursor(T0, "0-0"), (), (), T0)
+    state, commands = iterate(state, (), T0)
+    assert [look.until for look in commands if isinstance(look, ReadDue)] == [T0 + 10 * SECOND]
+    assert [look.until for look in commands if isinstance(look, ReadOverdue)] == [T0 - 5 * SECOND]
 
 
 def test_a_look_at_what_is_overdue_goes_on_where_the_last_one_stopped_and_then_begins_anew() -> None:
@@ -98,10 +98,10 @@ def test_a_look_at_what_is_overdue_goes_on_where_the_last_one_stopped_and_then_b
     answers = {1: OverdueRead((), ("q", 5)), 2: OverdueRead((), ("q", 9))}
     for second in (0, 1, 2, 8, 15):
         answer = answers.get(second)
-        state, effects = iterate(state, [answer] if answer else [], T0 + second * SECOND)
-        asked += [(second, look.after) for look in effects if isinstance(look, ReadOverdue)]
-        state, effects = iterate(state, [], T0 + second * SECOND + 600 * MILLISECOND)
-        asked += [(second, look.after) for look in effects if isinstance(look, ReadOverdue)]
+        state, commands = iterate(state, [answer] if answer else [], T0 + second * SECOND)
+        asked += [(second, look.after) for look in commands if isinstance(look, ReadOverdue)]
+        state, commands = iterate(state, [], T0 + second * SECOND + 600 * MILLISECOND)
+        asked += [(second, look.after) for look in commands if isinstance(look, ReadOverdue)]
     assert asked == [(0, None), (1, ("q", 5)), (2, ("q", 9)), (8, None), (15, None)]
 
 
@@ -109,8 +109,8 @@ def test_a_look_at_cancel_requests_goes_on_where_the_last_one_stopped() -> None:
     state, _ = take_over(CoreSettings(), 1, Cursor(T0, "0-0"), (), (), T0)
     asked = []
     for second, answer in ((0, None), (1, CancelsRead((), (7,))), (5, None), (10, None)):
-        state, effects = iterate(state, [answer] if answer else [], T0 + second * SECOND)
-        asked += [look.after for look in effects if isinstance(look, ReadCancels)]
+        state, commands = iterate(state, [answer] if answer else [], T0 + second * SECOND)
+        asked += [look.after for look in commands if isinstance(look, ReadCancels)]
     assert asked == [None, (7,), None]
 
 

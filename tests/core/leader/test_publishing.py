@@ -11,9 +11,9 @@ from itinerary.protocol.instants import MINUTE, SECOND
 from itinerary.protocol.run_fields import RetryPolicy, read_queue
 from scheduler_service.core.leader.commands import Publish
 from scheduler_service.core.leader.iteration import iterate
-from scheduler_service.core.leader.results import Published, RunsMoved, RunsRenewed
+from scheduler_service.core.leader.results import Published, RunsDispatched, RunsRedispatched
 from scheduler_service.core.run_state import RunState
-from scheduler_service.loops.store_writer import Move
+from scheduler_service.loops.store_writer import DispatchCommand
 from tests.support.world import World, attempt_of
 
 
@@ -52,7 +52,7 @@ def test_a_queue_that_takes_nothing_keeps_no_other_waiting(world: World) -> None
 def test_the_next_attempt_is_sent_again_as_patiently_as_the_first(world: World) -> None:
     world.workers.listening = False
     run_id = world.enqueue(retry=RetryPolicy(max_attempts=2, initial=SECOND, jitter=False))
-    while world.state.republished.get(run_id, 0) < 3:
+    while world.state.redispatched.get(run_id, 0) < 3:
         world.dispatcher.pop_run("default")  # and lost
         world.advance(5 * SECOND)
     error = {"type": "ValueError", "message": "", "traceback": None}
@@ -90,8 +90,8 @@ def test_no_queue_has_the_name_of_what_redis_keeps_for_others(name: str) -> None
 def test_marks_alone_wait_while_moves_are_under_way_and_not_for_ever(world: World) -> None:
     world.workers.listening = False
     sent = world.enqueue()
-    kept: list[Move] = []
-    world._syncer.move = kept.extend  # type: ignore[method-assign]
+    kept: list[DispatchCommand] = []
+    world._store_writer.dispatch = kept.extend  # type: ignore[method-assign]
     world.enqueue()
     world.advance(5 * SECOND)
     assert kept
@@ -113,14 +113,14 @@ def test_a_publish_of_an_attempt_that_is_over_dates_no_later_one(world: World) -
     assert run_id not in world.state.published  # its silence would be counted from there
 
 
-@pytest.mark.parametrize("answer", [RunsMoved, partial(RunsRenewed, cause="unconfirmed")])
+@pytest.mark.parametrize("answer", [RunsDispatched, partial(RunsRedispatched, cause="unconfirmed")])
 def test_what_ended_while_it_was_moved_or_renewed_is_not_published(world: World, answer: Callable[..., Any]) -> None:
     run_id = world.enqueue()
     world.advance(SECOND)
     (sent,) = world.dispatcher.published
     assert world.run(run_id).state is RunState.COMPLETED
-    world.state, effects = iterate(world.state, [answer((sent,), ())], world.now)
-    assert not [one for one in effects if isinstance(one, Publish)]
+    world.state, commands = iterate(world.state, [answer((sent,), ())], world.now)
+    assert not [one for one in commands if isinstance(one, Publish)]
     known = world.state.runs.get(run_id)
     assert known is not None
     assert known.state is RunState.COMPLETED

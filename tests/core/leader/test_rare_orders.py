@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from itinerary.protocol.instants import SECOND
-from scheduler_service.core.leader.commands import Effect, Publish, ReadRuns, StoreEffect, Transition
+from scheduler_service.core.leader.commands import Command, Publish, ReadRuns, StoreCommand, Transition
 from scheduler_service.core.leader.iteration import iterate
-from scheduler_service.core.leader.results import RunsMoved, RunsRead
+from scheduler_service.core.leader.results import RunsDispatched, RunsRead
 from scheduler_service.core.leader.state import Step
 from scheduler_service.core.run_state import Event, RunState
-from scheduler_service.loops.commit_order import MoveOrder
-from scheduler_service.loops.store_writer import Move
+from scheduler_service.loops.commit_order import CommitOrder
+from scheduler_service.loops.store_writer import DispatchCommand
 from tests.support.world import World
 
 
@@ -28,11 +28,11 @@ def test_a_move_that_comes_back_for_a_run_out_of_memory_is_sent_once_the_run_is_
     world.state.runs.drop(run_id)
     world.state.attempt_over(run_id)
     world.state.marks.clear()
-    world.state, effects = iterate(world.state, [RunsMoved((sent,), ())], world.now)
-    assert not [one for one in effects if isinstance(one, Publish)]
-    assert [one.run_ids for one in effects if isinstance(one, ReadRuns)] == [(run_id,)]
-    world.carry_out(effects)
-    world.settle()
+    world.state, commands = iterate(world.state, [RunsDispatched((sent,), ())], world.now)
+    assert not [one for one in commands if isinstance(one, Publish)]
+    assert [one.run_ids for one in commands if isinstance(one, ReadRuns)] == [(run_id,)]
+    world.carry_out(commands)
+    world.reconcile()
     assert [run.run_id for run in world.dispatcher.published] == [run_id]
 
 
@@ -42,41 +42,41 @@ def test_a_run_that_is_read_while_it_is_moved_or_sent_again_is_read_once_more(wo
     world.workers.listening = False
     run_id = world.enqueue()
     if under_way == "moving":
-        world.state.moving[run_id] = "default"
-        world.state.moving_in["default"] = 1
+        world.state.dispatching[run_id] = "default"
+        world.state.dispatching_in["default"] = 1
     else:
-        world.state.renewing.add(run_id)
+        world.state.redispatching.add(run_id)
     world.store.runs.request_cancel(run_id)
     world.state.reading[run_id] = False
     read = RunsRead((run_id,), tuple(world.store.leader.read_runs([run_id])))
-    world.state, effects = iterate(world.state, [read], world.now)
-    assert [one.run_ids for one in effects if isinstance(one, ReadRuns)] == [(run_id,)]
+    world.state, commands = iterate(world.state, [read], world.now)
+    assert [one.run_ids for one in commands if isinstance(one, ReadRuns)] == [(run_id,)]
 
 
 class _Killed(Exception):
     pass
 
 
-class _DiesOnceItHasMoved(World):
+class _DiesOnceItHasDispatched(World):
     """A leader that is killed, if `doomed`, when it has moved runs and before any write that they may go ahead of."""
 
     doomed = False
 
-    def carry_out(self, effects: list[Effect]) -> None:
-        writes = [one for one in effects if isinstance(one, StoreEffect) and not isinstance(one, Move)]
-        moves = [one for one in effects if isinstance(one, Move)]
+    def carry_out(self, commands: list[Command]) -> None:
+        writes = [one for one in commands if isinstance(one, StoreCommand) and not isinstance(one, DispatchCommand)]
+        moves = [one for one in commands if isinstance(one, DispatchCommand)]
         if not (self.doomed and moves):
-            return super().carry_out(effects)
-        order = MoveOrder()
+            return super().carry_out(commands)
+        order = CommitOrder()
         for write in writes:
-            order.hand(write, done=0)
+            order.take(write, done=0)
         before = max(order.before(move, 0) for move in moves)
         super().carry_out([*writes[:before], *moves])
         raise _Killed
 
 
 def test_what_fires_in_the_place_of_late_runs_is_not_followed_by_another_when_the_leader_dies_at_once() -> None:
-    world = _DiesOnceItHasMoved()
+    world = _DiesOnceItHasDispatched()
     world.every("a", "2s", misfire={"policy": "fire_once", "grace": "1s"}, overlap="allow")
     world.advance(5 * SECOND)
     world.workers.started.clear()
@@ -84,7 +84,7 @@ def test_what_fires_in_the_place_of_late_runs_is_not_followed_by_another_when_th
     with pytest.raises(_Killed):
         world.lead(wait=6 * SECOND)
     world.doomed = False
-    world.store.leases.resign(world.keeper.lease)
+    world.store.leases.resign(world.renewer.lease)
     world.lead()
     assert len(world.workers.started) == 1
     assert world.states("a").count("missed") > 1

@@ -20,8 +20,8 @@ def world() -> World:
 
 def test_the_inbox_is_trimmed_up_to_what_is_committed_and_no_further(world: World) -> None:
     world.state.position, world.state.trimmed_at = "9-0", 0  # read up to there, committed up to 5-0
-    world.state, effects = iterate(world.state, [Applied(Apply((), position="5-0"), ())], world.now)
-    assert [one.position for one in effects if isinstance(one, TrimInbox)] == ["5-0"]
+    world.state, commands = iterate(world.state, [Applied(Apply((), position="5-0"), ())], world.now)
+    assert [one.position for one in commands if isinstance(one, TrimInbox)] == ["5-0"]
 
 
 def test_a_change_that_the_database_refused_is_read_at_once(world: World) -> None:
@@ -29,7 +29,7 @@ def test_a_change_that_the_database_refused_is_read_at_once(world: World) -> Non
     run_id = world.enqueue(retry=RetryPolicy(max_attempts=2, initial=5 * MINUTE, jitter=False))
     world.store.runs.request_cancel(run_id)  # without a word to the leader, which takes the failure for a retry
     world.tell("failed", task_id=attempt_of(run_id), worker="w1", error=ERROR)
-    world.settle()
+    world.reconcile()
     known = world.state.runs.get(run_id)
     assert known is not None
     assert known.state is world.run(run_id).state is RunState.CANCELLED

@@ -6,10 +6,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from itinerary.protocol.instants import MINUTE, SECOND, Instant
-from scheduler_service.core.leader.commands import AcceptGeneration, MoveRuns, TakeClaims
+from scheduler_service.core.leader.commands import AcceptEpoch, DispatchRuns, TakeClaims
 from scheduler_service.core.leader.iteration import iterate
-from scheduler_service.core.leader.redis_epoch import GATHER_AT_MOST, accepted, look
-from scheduler_service.core.leader.results import GenerationAccepted, InboxRead, Shutdown
+from scheduler_service.core.leader.redis_epoch import GATHER_AT_MOST, accepted, poll
+from scheduler_service.core.leader.results import EpochAccepted, InboxRead, Shutdown
 from scheduler_service.core.leader.state import Step
 from scheduler_service.core.run_state import RunState
 from tests.support.world import World, attempt_of
@@ -48,7 +48,7 @@ def forget_what_the_leader_read(world: World) -> None:
 
 def test_a_new_redis_is_accepted_at_once_where_nothing_is_out() -> None:
     world = World()
-    assert world.claims.look().accepted
+    assert world.claims.query_epoch().accepted
     run_id = world.enqueue()
     assert world.starts(run_id) == [world.run(run_id).due_at]
 
@@ -96,7 +96,7 @@ def test_a_draining_leader_still_lets_claims_through_that_wait_for_it(world: Wor
     world.workers.listening = False
     pending = world.enqueue()
     world.mailbox.put(Shutdown(draining=True))
-    world.settle()
+    world.reconcile()
     world.restart_redis()
     world.workers.listening = True
     beats(world, 6)
@@ -110,7 +110,7 @@ def test_a_start_that_redis_lost_before_the_leader_read_it_is_said_by_the_worker
     run_id = world.enqueue()
     del world.inbox.send
     world.tell("run_enqueued", run_ids=[run_id])
-    world.settle()
+    world.reconcile()
     started_unheard(world, run_id)
     world.wipe()
     beats(world, 20)
@@ -153,8 +153,8 @@ def test_nothing_starts_before_the_workers_have_spoken(world: World) -> None:
     world.workers.listening = True
     world.advance(2 * SECOND)
     assert world.starts(run_id) == []
-    assert not world.claims.look().accepted
-    name = world.claims.look().name
+    assert not world.claims.query_epoch().accepted
+    name = world.claims.query_epoch().name
     world.tell("heartbeat", worker="slow", running=[], received=[], concurrency=1, queues=[], generation=name)
     world.advance(SECOND)
     assert len(world.starts(run_id)) == 1
@@ -176,29 +176,29 @@ def test_a_worker_that_does_not_speak_is_waited_for_so_long_and_no_longer(world:
 def test_a_heartbeat_of_the_generation_before_is_not_the_word_that_is_waited_for(world: World) -> None:
     world.workers.listening = False
     world.enqueue()
-    old = world.claims.look().name
+    old = world.claims.query_epoch().name
     world.workers.alive = False
     world.wipe()
     world.advance(SECOND)
     world.tell("heartbeat", worker="w1", running=[], received=[], concurrency=4, queues=["default"], generation=old)
     world.advance(SECOND)
-    assert not world.claims.look().accepted
+    assert not world.claims.query_epoch().accepted
 
 
 def test_a_leader_that_has_just_taken_over_knows_no_worker_and_waits_for_all(world: World) -> None:
     world.workers.behave = lambda attempt: None
     running = world.enqueue()
     world.wipe()
-    world.workers.generation = world.claims.look().name  # it has said nothing of this yet
+    world.workers.epoch = world.claims.query_epoch().name  # it has said nothing of this yet
     world.lead()
     at = world.now
     world.tell("heartbeat", worker="quick", running=[], received=[], concurrency=1, queues=[],
-               generation=world.claims.look().name)  # fmt: skip
+               generation=world.claims.query_epoch().name)  # fmt: skip
     world.advance(4 * SECOND)
-    assert not world.claims.look().accepted
+    assert not world.claims.query_epoch().accepted
     world.workers.beat()
     beats(world, 10)
-    assert world.claims.look().accepted
+    assert world.claims.query_epoch().accepted
     assert world.now - at >= GATHER_AT_MOST
     assert len(world.starts(running)) == 1
 
@@ -211,18 +211,18 @@ def test_a_leader_that_could_not_listen_since_it_took_over_knows_no_worker_and_w
     world.lead()
     quick = {"worker": "quick", "running": [], "received": [], "concurrency": 1, "queues": []}
     world.tell("heartbeat", **quick)
-    world.settle()
+    world.reconcile()
     world.deaf = True
     world.advance(2 * GATHER_AT_MOST)
     world.deaf = False
     world.wipe()
-    world.workers.generation = world.claims.look().name  # it has said nothing of this yet
-    world.tell("heartbeat", **quick, generation=world.claims.look().name)
+    world.workers.epoch = world.claims.query_epoch().name  # it has said nothing of this yet
+    world.tell("heartbeat", **quick, generation=world.claims.query_epoch().name)
     world.advance(3 * SECOND)
-    assert not world.claims.look().accepted
+    assert not world.claims.query_epoch().accepted
     world.workers.beat()
     beats(world, 10)
-    assert world.claims.look().accepted
+    assert world.claims.query_epoch().accepted
     assert len(world.starts(running)) == 1
 
 
@@ -236,10 +236,10 @@ def test_time_in_which_the_inbox_cannot_be_read_is_no_time_to_speak(world: World
     world.advance(20 * SECOND)
     world.deaf = False
     world.advance(GATHER_AT_MOST - SECOND)
-    assert not world.claims.look().accepted
+    assert not world.claims.query_epoch().accepted
     world.workers.alive = True
     world.advance(SECOND)
-    assert world.claims.look().accepted
+    assert world.claims.query_epoch().accepted
 
 
 def test_a_leader_that_stood_still_reads_to_the_end_before_it_accepts(world: World) -> None:
@@ -252,15 +252,15 @@ def test_a_leader_that_stood_still_reads_to_the_end_before_it_accepts(world: Wor
     world.wipe()
     world.advance(SECOND)
     world.now += GATHER_AT_MOST
-    name = world.claims.look().name
+    name = world.claims.query_epoch().name
     world.tell("heartbeat", worker="w1", running=[attempt_of(run_id)], received=[], concurrency=4, queues=[],
                generation=name)  # fmt: skip
-    world.keeper.confirm()
-    world.state, effects = iterate(world.state, [], world.keeper.now())
-    world.carry_out(effects)
-    assert not world.claims.look().accepted
+    world.renewer.confirm()
+    world.state, commands = iterate(world.state, [], world.renewer.now())
+    world.carry_out(commands)
+    assert not world.claims.query_epoch().accepted
     beats(world, 10)
-    assert world.claims.look().accepted
+    assert world.claims.query_epoch().accepted
     assert len(world.starts(run_id)) == 1
 
 
@@ -293,14 +293,14 @@ def test_a_second_loss_while_the_first_is_dealt_with_begins_anew(world: World) -
     world.workers.behave = lambda attempt: None
     running = world.enqueue()
     world.tell("heartbeat", worker="slow", running=[], received=[], concurrency=1, queues=["default"])
-    world.settle()
+    world.reconcile()
     world.wipe()
     world.advance(5 * SECOND)
     world.wipe()
     world.advance(5 * SECOND)
-    assert not world.claims.look().accepted
+    assert not world.claims.query_epoch().accepted
     beats(world, 10)
-    assert world.claims.look().accepted
+    assert world.claims.query_epoch().accepted
     assert len(world.starts(running)) == 1
 
 
@@ -320,7 +320,7 @@ def test_a_leader_that_dies_once_it_has_accepted_leaves_the_sending_to_the_next(
     world.workers.listening = False
     pending = [world.enqueue() for _ in range(3)]
     world.wipe()
-    world.claims.accept(world.claims.look().name, world.state.next_seq())
+    world.claims.accept(world.claims.query_epoch().name, world.state.next_seq())
     world.dispatcher.accept(world.dispatcher.server, world.state.next_seq())
     world.workers.listening = True
     world.lead(wait=2 * SECOND)
@@ -330,13 +330,13 @@ def test_a_leader_that_dies_once_it_has_accepted_leaves_the_sending_to_the_next(
 
 def test_a_move_that_comes_back_after_the_floor_was_set_is_sent_by_a_new_message(world: World) -> None:
     run_id = world.enqueue(after=2 * SECOND)
-    kept: list[MoveRuns] = []
-    do, world._syncer.move = world._syncer.move, kept.extend  # type: ignore[method-assign]
+    kept: list[DispatchRuns] = []
+    do, world._store_writer.dispatch = world._store_writer.dispatch, kept.extend  # type: ignore[method-assign]
     world.advance(2 * SECOND)
-    world._syncer.move = do  # type: ignore[method-assign]
-    world.claims.accept(world.claims.look().name, 1 << 50)
+    world._store_writer.dispatch = do  # type: ignore[method-assign]
+    world.claims.accept(world.claims.query_epoch().name, 1 << 50)
     world.advance(SECOND)
-    world._syncer.move(kept)
+    world._store_writer.dispatch(kept)
     world.advance(3 * SECOND)
     assert world.run(run_id).state is RunState.COMPLETED
     assert len(world.starts(run_id)) == 1
@@ -389,7 +389,7 @@ class TestBrokerOfItsOwn:
         world.claims.wipe()
         world.inbox.wipe()
         world.advance(3 * SECOND)
-        assert world.claims.look().accepted
+        assert world.claims.query_epoch().accepted
 
     def test_what_it_accepted_is_not_sent_again(self, world: World) -> None:
         world.workers.listening = False
@@ -419,7 +419,7 @@ class TestInbox:
         world.store.leader.apply = lambda lease, batch: (  # type: ignore[method-assign]
             order.append(batch.position or ""), apply(lease, batch)
         )[1]  # fmt: skip
-        world.claims.accept = lambda name, floor: order.append("accepted") or accept(name, floor)  # type: ignore[method-assign]
+        world.claims.accept = lambda name, watermark: order.append("accepted") or accept(name, watermark)  # type: ignore[method-assign]
         position = world.state.position
         world.wipe()
         world.advance(2 * SECOND)
@@ -481,7 +481,7 @@ def test_a_redis_that_does_not_answer_is_looked_at_again(world: World) -> None:
     world.claims.away = False
     world.restart_redis()
     world.advance(3 * SECOND)
-    assert world.claims.look().accepted
+    assert world.claims.query_epoch().accepted
 
 
 def test_what_is_read_before_the_inbox_begins_anew_moves_no_position(world: World) -> None:
@@ -489,10 +489,10 @@ def test_what_is_read_before_the_inbox_begins_anew_moves_no_position(world: Worl
     before, world.deaf = world.state.position, True
     world.wipe()
     world.advance(2 * SECOND)
-    assert world.state.generation.rereading
+    assert world.state.epoch.rereading
     world.state, _ = iterate(world.state, [InboxRead((), "99-0")], world.now)
     assert world.state.position == before != "99-0"
-    world.state, _ = iterate(world.state, [InboxRead((), "1-0", anew=True)], world.now)
+    world.state, _ = iterate(world.state, [InboxRead((), "1-0", restarted=True)], world.now)
     assert world.state.position == "1-0"
 
 
@@ -501,7 +501,7 @@ class TestReady:
 
     @pytest.fixture
     def world(self, world: World) -> World:
-        present = world.state.generation
+        present = world.state.epoch
         present.gathering, present.since = "another", world.now
         present.rereading, present.committed, present.knows_all = False, True, True
         return world
@@ -509,12 +509,12 @@ class TestReady:
     @staticmethod
     def accepts(world: World) -> bool:
         step = Step(world.now + MINUTE)
-        world.state.generation.accepting, world.state.generation.next_try_at = False, 0
-        look(world.state, step)
-        return any(isinstance(effect, AcceptGeneration) for effect in step.others)
+        world.state.epoch.accepting, world.state.epoch.next_try_at = False, 0
+        poll(world.state, step)
+        return any(isinstance(command, AcceptEpoch) for command in step.others)
 
     def test_only_once_the_inbox_was_read_anew_and_its_position_is_committed(self, world: World) -> None:
-        present = world.state.generation
+        present = world.state.epoch
         for rereading, committed in ((True, False), (True, True), (False, False)):
             present.rereading, present.committed = rereading, committed
             assert not self.accepts(world)
@@ -522,15 +522,15 @@ class TestReady:
         assert self.accepts(world)
 
     def test_a_run_on_its_way_out_counts_as_out(self, world: World) -> None:
-        world.state.moving["a"] = "default"
+        world.state.dispatching["a"] = "default"
         assert not self.accepts(world)
-        del world.state.moving["a"]
+        del world.state.dispatching["a"]
         assert self.accepts(world)
 
     def test_workers_that_left_are_not_waited_for_and_all_others_are(self, world: World) -> None:
-        world.state.moving["a"] = "default"  # so that the workers' word is wanted
+        world.state.dispatching["a"] = "default"  # so that the workers' word is wanted
         (name, view), *_ = world.state.workers.items()
-        world.state.workers[name] = replace(view, generation="another")
+        world.state.workers[name] = replace(view, epoch="another")
         assert self.accepts(world)
         world.state.workers["gone"] = replace(view, name="gone", left=True)
         assert self.accepts(world)
@@ -538,23 +538,23 @@ class TestReady:
         assert not self.accepts(world)
 
     def test_an_idle_worker_without_a_slot_is_waited_for_until_it_leaves(self, world: World) -> None:
-        world.state.moving["a"] = "default"
+        world.state.dispatching["a"] = "default"
         idle = {"worker": "idle", "running": [], "received": [], "concurrency": 0, "queues": ["default"]}
         for leaving in (False, True):
             world.tell("heartbeat", **idle, leaving=leaving)
-            world.settle()
+            world.reconcile()
             for view in list(world.state.workers.values()):
                 if not view.left:
                     spoken = "another" if view.name != "idle" else None
-                    world.state.workers[view.name] = replace(view, generation=spoken)
+                    world.state.workers[view.name] = replace(view, epoch=spoken)
             assert self.accepts(world) is leaving
 
     def test_deferred_claims_are_asked_for_once(self, world: World) -> None:
-        world.state.generation.deferred += [("a", 1)]
+        world.state.epoch.deferred += [("a", 1)]
         asked = []
         for _ in range(2):
             step = Step(world.now)
-            world.state.generation.gathering = "another"
-            accepted(world.state, step, GenerationAccepted("another", None, 1))
-            asked += [effect for effect in step.others if isinstance(effect, TakeClaims)]
-        assert [effect.attempts for effect in asked] == [(("a", 1),)]
+            world.state.epoch.gathering = "another"
+            accepted(world.state, step, EpochAccepted("another", None, 1))
+            asked += [command for command in step.others if isinstance(command, TakeClaims)]
+        assert [command.attempts for command in asked] == [(("a", 1),)]

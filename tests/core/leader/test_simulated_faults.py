@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from itinerary.protocol.instants import MILLISECOND, MINUTE, SECOND, format_instant
-from scheduler_service.core.leader.commands import Apply, BuildIndex, MakeRuns, MoveRuns
+from scheduler_service.core.leader.commands import Apply, BuildIndex, CreateRuns, DispatchRuns
 from scheduler_service.core.leader.iteration import iterate, take_over
 from scheduler_service.core.leader.messages import decode
 from scheduler_service.core.leader.poll_state import OverdueRead
 from scheduler_service.core.leader.rebuilding import IndexBuilder
-from scheduler_service.core.leader.results import InboxRead, JobsRead, RunsRead, RunsRenewed
+from scheduler_service.core.leader.results import InboxRead, JobsRead, RunsRead, RunsRedispatched
 from scheduler_service.core.leader.state import CoreSettings
-from scheduler_service.core.model import Cursor, ReleasedRun
+from scheduler_service.core.model import Cursor, DispatchedRun
 from scheduler_service.core.run_state import RunState
 from tests.support.world import MONDAY, World, attempt_of
 
@@ -59,10 +59,10 @@ def test_a_second_publish_that_comes_back_late_does_not_take_the_next_attempt_to
     run_id = world.enqueue(retry=_retry(3))
     known = world.state.runs.get(run_id)
     assert known is not None
-    sent = ReleasedRun(run_id, 1, 99, 1, None, "t", (), {}, "default", 5, known.scheduled_at, known.due_at, None)
+    sent = DispatchedRun(run_id, 1, 99, 1, None, "t", (), {}, "default", 5, known.scheduled_at, known.due_at, None)
     world.tell("failed", task_id=attempt_of(run_id), worker="w1", error={"type": "E", "message": "", "traceback": None})
-    world.settle()
-    world.state, _ = iterate(world.state, [RunsRenewed((sent,), (), "unconfirmed")], world.now)
+    world.reconcile()
+    world.state, _ = iterate(world.state, [RunsRedispatched((sent,), (), "unconfirmed")], world.now)
     after = world.state.runs.get(run_id)
     assert after is not None
     assert (after.state, after.attempt) == (RunState.RETRYING, 2)
@@ -75,8 +75,8 @@ def test_an_edit_is_known_before_the_pass_decides_about_its_runs(world: World) -
     world.store.jobs.replace(_job(world, "a", "10s", overlap="skip"), None)
     world.now = MONDAY + 20 * SECOND
     (history,) = world.store.leader.histories_of(["a"], None)
-    world.state, effects = iterate(world.state, [JobsRead((history,))], world.now)
-    assert not [effect for effect in effects if isinstance(effect, MoveRuns)]
+    world.state, commands = iterate(world.state, [JobsRead((history,))], world.now)
+    assert not [command for command in commands if isinstance(command, DispatchRuns)]
 
 
 def test_a_takeover_settles_no_row_that_an_edit_of_the_leaderless_time_replaced(world: World) -> None:
@@ -95,7 +95,7 @@ def test_an_end_that_came_to_nothing_is_forgotten_with_the_row_it_was_meant_for(
     stale = world.store.leader.overdue_runs(world.now + 10 * SECOND, 10, None).runs
     world.pause("a")
     world.mailbox.put(OverdueRead(stale, None))
-    world.settle()
+    world.reconcile()
     world.resume("a")
     world.workers.behave = never
     world.advance(5 * SECOND)
@@ -121,13 +121,13 @@ def test_a_row_that_was_read_before_an_edit_replaced_it_does_not_come_back(world
     read = RunsRead((waiting.run_id,), (waiting,))
     world.state.reading[waiting.run_id] = False
     world.store.jobs.replace(_job(world, "a", every), None)
-    world.state, effects = iterate(
+    world.state, commands = iterate(
         world.state, [JobsRead(tuple(world.store.leader.histories_of(["a"], None)))], world.now
     )
-    world.carry_out(effects)
-    world.state, effects = iterate(world.state, [read], world.now)
-    world.carry_out(effects)
-    world.settle()
+    world.carry_out(commands)
+    world.state, commands = iterate(world.state, [read], world.now)
+    world.carry_out(commands)
+    world.reconcile()
     assert {run.run_id: run.job_version for run in world.state.runs} == {
         run.run_id: run.job_version for run in world.runs("a")
     }
@@ -141,7 +141,7 @@ def test_an_occurrence_that_was_folded_away_and_that_an_edit_of_its_instant_make
     world.every("a", "10s", overlap="skip")
     world.advance(30 * SECOND)  # one runs, one is skipped as a row, the third at this instant leaves its row for a gap
     folded = f"a_{format_instant(world.now // SECOND * SECOND)}"
-    assert [gap.count for gap in world.store.tables.gaps] == [1]
+    assert [missed_range.count for missed_range in world.store.tables.missed_ranges] == [1]
     assert folded not in world.store.tables.runs
     world.now -= MILLISECOND  # the edit is dated into the instant of what was just folded
     world.store.jobs.replace(_job(world, "a", "10s", overlap="allow"), None)
@@ -183,14 +183,14 @@ class TestLatenessIsJudgedOnce:
         store = world.store.leader
         runs, histories = store.active_runs(), store.job_histories(None)
         cursor = Cursor(world.state.cursor, "0-0", world.now)
-        state, effects = take_over(CoreSettings(), 2, cursor, histories, runs, now)
+        state, commands = take_over(CoreSettings(), 2, cursor, histories, runs, now)
         # The builder takes its time: meanwhile a pass goes over the late row and leaves it alone.
         state, early = iterate(state, [], now)
-        (order,) = [effect for effect in effects if isinstance(effect, BuildIndex)]
+        (order,) = [command for command in commands if isinstance(command, BuildIndex)]
         state, late = iterate(state, [IndexBuilder().build(order)], now + SECOND)
         state, later = iterate(state, [], now + 2 * SECOND)
-        moved = [r.run_id for e in (*early, *late, *later) if isinstance(e, MoveRuns) for r in e.releases]
-        made = [run.run_id for effect in late if isinstance(effect, MakeRuns) for run in effect.runs]
+        moved = [r.run_id for e in (*early, *late, *later) if isinstance(e, DispatchRuns) for r in e.dispatches]
+        made = [run.run_id for command in late if isinstance(command, CreateRuns) for run in command.runs]
         assert len(moved) == 1
         assert moved[0] in made
 
@@ -204,18 +204,18 @@ class TestCatchUpInParts:
         _, made = self._catch_up()
         assert [len(part.runs) for part in made] == [2, 2, 2, 1, 2]
         assert [part.cursor is None for part in made] == [True, True, True, False, False]
-        assert [bool(part.gaps) for part in made] == [False, False, False, True, False]
+        assert [bool(part.missed_ranges) for part in made] == [False, False, False, True, False]
 
     @pytest.mark.parametrize("written", [1, 2, 3])
     def test_one_that_dies_between_two_parts_leaves_all_to_the_next_as_if_it_had_not_been(self, written: int) -> None:
         world, made = self._catch_up()
         for part in made[:written]:
-            world.store.leader.make_runs(world.keeper.lease, part)
+            world.store.leader.create_runs(world.renewer.lease, part)
         assert self._left_to_the_next(world) == self._left_to_the_next(self._catch_up()[0])
 
     def test_a_run_that_is_cancelled_between_two_parts_stays_so(self) -> None:
         world, made = self._catch_up()
-        world.store.leader.make_runs(world.keeper.lease, made[0])
+        world.store.leader.create_runs(world.renewer.lease, made[0])
         world.store.runs.request_cancel(made[0].runs[0].run_id)
         world.lead(wait=20 * SECOND)
         world.advance(20 * SECOND)
@@ -226,13 +226,13 @@ class TestCatchUpInParts:
         for number in range(5):
             world.every(f"job{number}", "10s", misfire={"policy": "skip", "grace": "1s"})
         world.advance(5 * SECOND)
-        state, effects = iterate(world.state, [], world.now + 7 * SECOND)
-        missed = [effect for effect in effects if isinstance(effect, Apply)]
+        state, commands = iterate(world.state, [], world.now + 7 * SECOND)
+        missed = [command for command in commands if isinstance(command, Apply)]
         assert [len(apply.transitions) for apply in missed] == [2, 2, 1]
         assert [apply.judged_until for apply in missed] == [None, None, state.judged_until]
         assert [apply.position for apply in missed] == [None, None, state.position]
 
-    def _catch_up(self) -> tuple[World, list[MakeRuns]]:
+    def _catch_up(self) -> tuple[World, list[CreateRuns]]:
         """The world after the outage, and what a leader then wants to be made: what it owes, and what comes next."""
         world = World(settings=self.SETTINGS)
         late = {"grace": "1s", "max_catch_up": 6}
@@ -241,27 +241,27 @@ class TestCatchUpInParts:
         world.advance(15 * SECOND)
         world.now += 2 * MINUTE
         store = world.store.leader
-        cursor, histories, runs = store.cursor(world.keeper.lease), store.job_histories(None), store.active_runs()
-        state, effects = take_over(self.SETTINGS, 2, cursor, histories, runs, world.now)
-        (order,) = [effect for effect in effects if isinstance(effect, BuildIndex)]
-        _, effects = iterate(state, [IndexBuilder().build(order)], world.now)
-        return world, [effect for effect in effects if isinstance(effect, MakeRuns)]
+        cursor, histories, runs = store.cursor(world.renewer.lease), store.job_histories(None), store.active_runs()
+        state, commands = take_over(self.SETTINGS, 2, cursor, histories, runs, world.now)
+        (order,) = [command for command in commands if isinstance(command, BuildIndex)]
+        _, commands = iterate(state, [IndexBuilder().build(order)], world.now)
+        return world, [command for command in commands if isinstance(command, CreateRuns)]
 
     def _left_to_the_next(self, world: World) -> tuple[object, object]:
         world.lead(wait=20 * SECOND)
         world.advance(20 * SECOND)
         runs = {(run.run_id, run.state) for run in (*world.runs("a"), *world.runs("b"))}
-        return runs, set(world.store.tables.gaps)
+        return runs, set(world.store.tables.missed_ranges)
 
 
 def test_a_gap_lies_in_one_transaction_with_the_rows_and_the_cursor_that_pass_it() -> None:
     world = World(settings=CoreSettings(pre_schedule_interval=SECOND))
     world.every("a", "1s", misfire={"policy": "skip", "grace": "2s"})
     world.advance(5 * SECOND)
-    state, effects = iterate(world.state, [], world.now + 10 * SECOND)
-    made = [effect for effect in effects if isinstance(effect, MakeRuns)]
+    state, commands = iterate(world.state, [], world.now + 10 * SECOND)
+    made = [command for command in commands if isinstance(command, CreateRuns)]
     assert len(made) == 1
-    assert made[0].gaps
+    assert made[0].missed_ranges
     assert made[0].cursor == state.cursor
 
 
@@ -270,7 +270,7 @@ def test_no_occurrence_within_the_grace_is_given_up_for_the_cap_of_late_ones(wor
     world.advance(2 * SECOND)
     world.lead(wait=30 * SECOND)
     world.advance(5 * SECOND)
-    assert world.store.tables.gaps == []
+    assert world.store.tables.missed_ranges == []
     assert len([state for state in world.states("a") if state == "completed"]) >= 35
 
 
@@ -298,15 +298,15 @@ def test_the_end_of_an_unwanted_attempt_is_committed_with_the_position_that_brou
     world.workers.behave = never
     run_id = world.enqueue(retry=_retry(3))
     world.store.runs.request_cancel(run_id)
-    world.keeper.confirm()
+    world.renewer.confirm()
     world.tell("failed", task_id=attempt_of(run_id), worker="w1", error={"type": "E", "message": "", "traceback": None})
     batch = world.inbox.read(world.state.position, 10, 0)
     messages = tuple(decode(fields) for _, fields in batch.entries)
-    _, effects = iterate(world.state, [InboxRead(messages, batch.position)], world.now)
+    _, commands = iterate(world.state, [InboxRead(messages, batch.position)], world.now)
     # The leader dies after the first commit: nobody reads this report again.
-    for effect in effects:
-        if isinstance(effect, Apply):
-            world.store.leader.apply(world.keeper.lease, effect)
+    for command in commands:
+        if isinstance(command, Apply):
+            world.store.leader.apply(world.renewer.lease, command)
     assert world.run(run_id).state is RunState.CANCELLED
 
 
@@ -315,8 +315,13 @@ def test_a_job_read_before_its_plan_was_committed_is_not_planned_from_its_beginn
     world.advance(15 * SECOND)
     world.store.jobs.replace(_job(world, "a", "5s", misfire={"policy": "skip", "grace": "1s"}), None)
     (read,) = world.store.leader.histories_of(["a"], None)
-    _, effects = iterate(world.state, [JobsRead((replace(read, planned_version=0),))], world.now)
-    assert not [gap for effect in effects if isinstance(effect, MakeRuns) for gap in effect.gaps]
+    _, commands = iterate(world.state, [JobsRead((replace(read, planned_version=0),))], world.now)
+    assert not [
+        missed_range
+        for command in commands
+        if isinstance(command, CreateRuns)
+        for missed_range in command.missed_ranges
+    ]
 
 
 def _rows(world: World, run_id: str) -> list[Any]:
@@ -327,7 +332,7 @@ def _job(world: World, job_id: str, every: str, **more: Any) -> Any:
     from scheduler_service.core.contract.job_json import read_job
 
     body = {"job_id": job_id, "task": "demo.task", "schedule": {"kind": "interval", "every": every}, **more}
-    return read_job(body, made_at=world.now)[0]
+    return read_job(body, created_at=world.now)[0]
 
 
 def _retry(attempts: int) -> Any:

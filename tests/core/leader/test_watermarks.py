@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from itinerary.protocol.instants import HOUR, MINUTE, SECOND
-from scheduler_service.core.leader.watermarks import Floors
-from scheduler_service.core.model import ReleasedRun
+from scheduler_service.core.leader.watermarks import Watermarks
+from scheduler_service.core.model import DispatchedRun
 from scheduler_service.core.run_state import RunState
 from tests.support.world import World, attempt_of
 
@@ -18,7 +18,7 @@ def world() -> World:
     return World()
 
 
-def message_of(world: World, run_id: str) -> ReleasedRun:
+def message_of(world: World, run_id: str) -> DispatchedRun:
     """The last message that was sent of this run."""
     return next(run for run in reversed(world.dispatcher.published) if run.run_id == run_id)
 
@@ -98,7 +98,7 @@ def test_nothing_pending_is_ever_below_the_floor_of_its_queue(world: World) -> N
         world.advance(SECOND)
         for run in world.state.runs:
             if run.state is RunState.PENDING:
-                assert run.seq >= world.claims.floor_of(run.queue)
+                assert run.seq >= world.claims.watermark_of(run.queue)
     world.workers.listening = True
     world.advance(5 * SECOND)
     assert [len(world.starts(run.run_id)) for run in world.runs("a") if run.due_at < world.now] == [1] * 45
@@ -113,10 +113,10 @@ def test_nothing_is_kept_of_a_queue_once_every_pending_message_is_newer_than_its
     for run_id in runs.values():
         world.cancel(run_id)
     world.advance(3 * SECOND)
-    assert world.claims.floors.keys() == {"one", "two"}  # above the message that is stuck
+    assert world.claims.watermarks.keys() == {"one", "two"}  # above the message that is stuck
     world.cancel(stuck)
     world.advance(3 * SECOND)
-    assert world.claims.floors == {}
+    assert world.claims.watermarks == {}
     assert world.claims.holders == {}
     for queue, run_id in runs.items():
         message = sent[queue]
@@ -142,15 +142,15 @@ def test_a_new_low_watermark_of_all_queues_is_no_reason_to_send_anything_again(w
         world.cancel(world.enqueue(queue=f"q{number}"))
         world.advance(2 * SECOND)
     assert [run.run_id for run in world.dispatcher.published].count(run_id) == 1
-    assert world.state.generation.floor == world.claims.look().floor == message_of(world, run_id).seq
+    assert world.state.epoch.watermark == world.claims.query_epoch().watermark == message_of(world, run_id).seq
 
 
 def test_the_floors_say_no_word_while_nothing_changes(world: World) -> None:
     world.enqueue()
     world.advance(5 * SECOND)
     said: list[object] = []
-    raise_floors = world.claims.raise_floors
-    world.claims.raise_floors = lambda *asked: said.append(asked) or raise_floors(*asked)  # type: ignore[method-assign]
+    raise_watermarks = world.claims.raise_watermarks
+    world.claims.raise_watermarks = lambda *asked: said.append(asked) or raise_watermarks(*asked)  # type: ignore[method-assign]
     world.advance(MINUTE)
     assert said == []
 
@@ -161,7 +161,7 @@ def test_a_floor_that_redis_did_not_take_is_said_again(world: World) -> None:
     world.advance(3 * SECOND)
     world.claims.away = False
     world.advance(3 * SECOND)
-    assert world.claims.floor_of("default") > message_of(world, run_id).seq
+    assert world.claims.watermark_of("default") > message_of(world, run_id).seq
     assert attempt_of(run_id) not in world.claims.holders
 
 
@@ -219,13 +219,13 @@ def test_a_new_leader_takes_the_floor_from_the_pending_rows(world: World) -> Non
     world.advance(5 * SECOND)
     world.lead()
     world.advance(3 * SECOND)
-    assert world.claims.floor_of("default") <= message_of(world, waiting).seq
+    assert world.claims.watermark_of("default") <= message_of(world, waiting).seq
     world.workers.deliver(attempt_of(waiting), message_of(world, waiting).seq)
     assert len(world.starts(waiting)) == 1
 
 
 def test_numbers_go_on_above_the_floors_of_a_database_that_is_no_more(world: World) -> None:
-    world.claims.floors["default"] = 99 << 32
+    world.claims.watermarks["default"] = 99 << 32
     run_id = world.enqueue()
     world.advance(5 * SECOND)
     assert world.run(run_id).state is RunState.COMPLETED
@@ -234,109 +234,109 @@ def test_numbers_go_on_above_the_floors_of_a_database_that_is_no_more(world: Wor
 
 def test_numbers_go_on_above_the_generation_of_a_database_that_is_no_more() -> None:
     world = World()
-    world.claims.accept(world.claims.look().name, 99 << 32)
+    world.claims.accept(world.claims.query_epoch().name, 99 << 32)
     world.lead()
     run_id = world.enqueue()
     world.advance(5 * SECOND)
     assert len(world.starts(run_id)) == 1
 
 
-class TestFloors:
+class TestWatermarks:
     """The structure alone."""
 
     def test_of_several_messages_of_an_attempt_the_first_counts_and_of_the_next_attempt_its_own(self) -> None:
-        floors = Floors()
-        floors.out("q", "a", 1, 5)
-        floors.out("q", "a", 1, 9)
-        assert floors.to_raise(100) == {"q": 5}
-        floors.out("q", "a", 2, 12)
-        assert floors.raised({"q": 5}) == []
-        assert floors.to_raise(100) == {"q": 12}
+        watermarks = Watermarks()
+        watermarks.in_flight("q", "a", 1, 5)
+        watermarks.in_flight("q", "a", 1, 9)
+        assert watermarks.to_raise(100) == {"q": 5}
+        watermarks.in_flight("q", "a", 2, 12)
+        assert watermarks.raised({"q": 5}) == []
+        assert watermarks.to_raise(100) == {"q": 12}
 
     def test_of_what_another_leader_sent_no_message_is_refused(self) -> None:
-        floors = Floors()
-        floors.taken_over("q", "a", 1)
-        floors.out("q", "a", 1, 9)
-        assert floors.to_raise(100) == {"q": 0}
+        watermarks = Watermarks()
+        watermarks.taken_over("q", "a", 1)
+        watermarks.in_flight("q", "a", 1, 9)
+        assert watermarks.to_raise(100) == {"q": 0}
 
     def test_where_nothing_is_out_the_floor_is_the_next_number(self) -> None:
-        floors = Floors()
-        floors.out("q", "a", 1, 5)
-        floors.gone("a")
-        assert floors.to_raise(100) == {"q": 100}
+        watermarks = Watermarks()
+        watermarks.in_flight("q", "a", 1, 5)
+        watermarks.gone("a")
+        assert watermarks.to_raise(100) == {"q": 100}
 
     def test_an_end_that_the_database_refused_is_not_forgotten(self) -> None:
-        floors = Floors()
-        floors.ended("q", 5, "a", 1)
-        floors.goes_on("a", 1)
-        floors.out("q", "b", 1, 9)
-        assert floors.raised(floors.to_raise(100)) == []
+        watermarks = Watermarks()
+        watermarks.ended("q", 5, "a", 1)
+        watermarks.still_running("a", 1)
+        watermarks.in_flight("q", "b", 1, 9)
+        assert watermarks.raised(watermarks.to_raise(100)) == []
 
     def test_a_floor_passes_what_lies_below_it_and_not_what_stands_at_it(self) -> None:
-        floors = Floors()
-        floors.ended("q", 5, "a", 1)
-        floors.committed("a", 1)
-        assert floors.raised({"q": 5}) == []
-        assert floors.raised({"q": 6}) == [("a", 1)]
+        watermarks = Watermarks()
+        watermarks.ended("q", 5, "a", 1)
+        watermarks.committed("a", 1)
+        assert watermarks.raised({"q": 5}) == []
+        assert watermarks.raised({"q": 6}) == [("a", 1)]
 
     def test_the_end_of_a_later_attempt_waits_for_its_own_commit(self) -> None:
-        floors = Floors()
-        floors.ended("q", 5, "a", 1)
-        floors.ended("q", 7, "a", 2)
-        floors.committed("a", 1)
-        assert floors.raised({"q": 9}) == [("a", 1)]
-        floors.committed("a", 2)
-        assert floors.raised({"q": 9}) == [("a", 2)]
+        watermarks = Watermarks()
+        watermarks.ended("q", 5, "a", 1)
+        watermarks.ended("q", 7, "a", 2)
+        watermarks.committed("a", 1)
+        assert watermarks.raised({"q": 9}) == [("a", 1)]
+        watermarks.committed("a", 2)
+        assert watermarks.raised({"q": 9}) == [("a", 2)]
 
     def test_the_lowest_of_all_queues_is_that_of_the_oldest_message_in_any(self) -> None:
-        floors = Floors()
-        floors.out("q", "a", 1, 5)
-        floors.out("p", "b", 1, 6)
-        assert (floors.to_raise(100), floors.lowest(100)) == ({"q": 5, "p": 6}, 5)
-        floors.raised({"q": 5, "p": 6})
-        floors.gone("a")
-        assert (floors.to_raise(100), floors.lowest(100)) == ({"q": 100}, 6)
-        floors.raised({"q": 100})
-        floors.gone("b")
-        floors.taken_over("r", "c", 1)
-        assert (floors.to_raise(100), floors.lowest(100)) == ({"p": 100, "r": 0}, 0)
-        floors.raised({"p": 100, "r": 0})
-        floors.gone("c")
-        assert (floors.to_raise(100), floors.lowest(100)) == ({"r": 100}, 100)
+        watermarks = Watermarks()
+        watermarks.in_flight("q", "a", 1, 5)
+        watermarks.in_flight("p", "b", 1, 6)
+        assert (watermarks.to_raise(100), watermarks.lowest(100)) == ({"q": 5, "p": 6}, 5)
+        watermarks.raised({"q": 5, "p": 6})
+        watermarks.gone("a")
+        assert (watermarks.to_raise(100), watermarks.lowest(100)) == ({"q": 100}, 6)
+        watermarks.raised({"q": 100})
+        watermarks.gone("b")
+        watermarks.taken_over("r", "c", 1)
+        assert (watermarks.to_raise(100), watermarks.lowest(100)) == ({"p": 100, "r": 0}, 0)
+        watermarks.raised({"p": 100, "r": 0})
+        watermarks.gone("c")
+        assert (watermarks.to_raise(100), watermarks.lowest(100)) == ({"r": 100}, 100)
 
     def test_one_question_is_under_way_at_a_time(self) -> None:
-        floors = Floors()
-        floors.out("q", "a", 1, 5)
-        assert floors.to_raise(100) == {"q": 5}
-        floors.out("p", "b", 1, 6)
-        assert floors.to_raise(100) == {}
-        floors.raised({"q": 5})
-        assert floors.to_raise(100) == {"p": 6}
+        watermarks = Watermarks()
+        watermarks.in_flight("q", "a", 1, 5)
+        assert watermarks.to_raise(100) == {"q": 5}
+        watermarks.in_flight("p", "b", 1, 6)
+        assert watermarks.to_raise(100) == {}
+        watermarks.raised({"q": 5})
+        assert watermarks.to_raise(100) == {"p": 6}
 
     def test_memory_is_bounded_by_what_is_out_not_by_what_ever_was(self) -> None:
-        floors = Floors()
-        floors.out("q", "stuck", 1, 1)
+        watermarks = Watermarks()
+        watermarks.in_flight("q", "stuck", 1, 1)
         for seq in range(2, 50_000):
-            floors.out("q", f"r{seq}", 1, seq)
-            floors.gone(f"r{seq}")
+            watermarks.in_flight("q", f"r{seq}", 1, seq)
+            watermarks.gone(f"r{seq}")
             if seq % 1000 == 0:
-                floors.raised(floors.to_raise(seq))
-        assert floors.to_raise(50_000) == {"q": 1}
-        assert len(floors._seqs["q"]) < 4_000
+                watermarks.raised(watermarks.to_raise(seq))
+        assert watermarks.to_raise(50_000) == {"q": 1}
+        assert len(watermarks._seqs["q"]) < 4_000
 
     @given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from(["out", "gone", "end", "commit", "raise"]))))
-    def test_it_agrees_with_a_plain_list_of_all_messages(self, deeds: list[tuple[int, str]]) -> None:
-        floors, plain = Floors(), _Plain()
-        for seq, (number, deed) in enumerate(deeds, start=1):
+    def test_it_agrees_with_a_plain_list_of_all_messages(self, audit_entries: list[tuple[int, str]]) -> None:
+        watermarks, plain = Watermarks(), _Plain()
+        for seq, (number, change) in enumerate(audit_entries, start=1):
             run_id = f"run{number}"
-            calls: dict[str, Callable[[Floors | _Plain], object]] = {
-                "out": lambda one, run_id=run_id, seq=seq: one.out("q", run_id, 1, seq),
+            calls: dict[str, Callable[[Watermarks | _Plain], object]] = {
+                "out": lambda one, run_id=run_id, seq=seq: one.in_flight("q", run_id, 1, seq),
                 "gone": lambda one, run_id=run_id: one.gone(run_id),
                 "end": lambda one, run_id=run_id, seq=seq: one.ended("q", seq - 1, run_id, 1),
                 "commit": lambda one, run_id=run_id: one.committed(run_id, 1),
                 "raise": lambda one, seq=seq: sorted(one.raised(one.to_raise(seq))),
             }
-            assert calls[deed](floors) == calls[deed](plain)
+            assert calls[change](watermarks) == calls[change](plain)
 
 
 class _Plain:
@@ -348,7 +348,7 @@ class _Plain:
         self._committed: list[tuple[int, str]] = []
         self._touched = False
 
-    def out(self, queue: str, run_id: str, attempt: int, seq: int) -> None:
+    def in_flight(self, queue: str, run_id: str, attempt: int, seq: int) -> None:
         if run_id not in self._out:
             self._out[run_id] = seq
             self._touched = True
@@ -369,10 +369,10 @@ class _Plain:
         touched, self._touched = self._touched, False
         return {"q": min(self._out.values(), default=next_seq)} if touched else {}
 
-    def raised(self, floors: dict[str, int]) -> list[tuple[str, int]]:
-        floor = floors.get("q", 0)
-        passed = [(run_id, 1) for seq, run_id in self._committed if seq < floor]
-        self._committed = [one for one in self._committed if one[0] >= floor]
+    def raised(self, watermarks: dict[str, int]) -> list[tuple[str, int]]:
+        watermark = watermarks.get("q", 0)
+        passed = [(run_id, 1) for seq, run_id in self._committed if seq < watermark]
+        self._committed = [one for one in self._committed if one[0] >= watermark]
         return passed
 
 
@@ -382,4 +382,4 @@ def test_an_hour_of_runs_leaves_nothing_behind(world: World) -> None:
     world.advance(HOUR + SECOND)
     assert len([run for run in world.runs("a") if run.state is RunState.COMPLETED]) == 180
     assert world.claims.holders == {}
-    assert world.state.floors._ended == {}
+    assert world.state.watermarks._ended == {}

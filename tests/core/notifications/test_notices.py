@@ -9,7 +9,7 @@ import pytest
 from itinerary.protocol.instants import DAY, HOUR, MINUTE, SECOND, parse_instant
 from scheduler_service.core.contract.job_json import read_job
 from scheduler_service.core.leader.commands import Transition
-from scheduler_service.core.model import Gap, Job
+from scheduler_service.core.model import Job, MissedRange
 from scheduler_service.core.notifications.conditions import Pending, Running, ended, late, may_end, overlong
 from scheduler_service.core.notifications.notices import (
     TOPICS,
@@ -17,13 +17,13 @@ from scheduler_service.core.notifications.notices import (
     Notice,
     Topic,
     Waiting,
+    coalesced,
     ended_notices,
-    folded,
-    gap_notices,
     messages,
+    missed_range_notices,
     next_try,
     ready,
-    told_of,
+    to_report,
 )
 from scheduler_service.core.notifications.topics import CONDITIONS
 from scheduler_service.core.run_state import Event, RunState
@@ -43,15 +43,15 @@ def notice(subject: str = "job", topic: Topic = Topic.RUN_FAILED, number: int = 
 @pytest.mark.parametrize("state", RunState)
 def test_only_failed_and_missed_are_told(state: RunState) -> None:
     wanted = state in (RunState.FAILED, RunState.MISSED)
-    assert bool(told_of([ending(to=state)], TOPICS)) is wanted
-    assert told_of([ending(to=state)], frozenset({Topic.RUN_LATE})) == []
+    assert bool(to_report([ending(to=state)], TOPICS)) is wanted
+    assert to_report([ending(to=state)], frozenset({Topic.RUN_LATE})) == []
 
 
 def test_a_notice_says_which_run_failed_and_why_but_not_its_traceback() -> None:
     change = ending(reason="r" * 1000, error={"type": "E", "message": "m" * 1000, "traceback": "secret"})
     (found,) = ended_notices([change], {"r1": RUN})
     assert (found.topic, found.subject, found.count) == (Topic.RUN_FAILED, "billing.close", 1)
-    assert found.said == {
+    assert found.facts == {
         "job_id": "billing.close", "task": "billing.close_month", "run_id": "r1", "attempt": 1, "reason": "r" * 500,
         "error": {"type": "E", "message": "m" * 500},
     }  # fmt: skip
@@ -65,13 +65,13 @@ def test_a_job_and_a_task_of_one_name_are_two_subjects() -> None:
 
 def test_notices_of_one_subject_become_one_that_spans_them_and_says_the_last() -> None:
     first, last = notice(at=NOW), notice(at=NOW + 5)
-    (one,) = folded([first, last])
-    assert (one.count, one.first_at, one.last_at, one.said) == (2, NOW, NOW + 5, last.said)
-    assert [n.subject for n in folded([notice("b"), notice("a")])] == ["a", "b"]
+    (one,) = coalesced([first, last])
+    assert (one.count, one.first_at, one.last_at, one.facts) == (2, NOW, NOW + 5, last.facts)
+    assert [n.subject for n in coalesced([notice("b"), notice("a")])] == ["a", "b"]
 
 
 def test_a_gap_counts_all_its_occurrences() -> None:
-    (found,) = gap_notices([Gap("job", NOW, NOW + HOUR, 60, "misfire fire_once: later than 30s")])
+    (found,) = missed_range_notices([MissedRange("job", NOW, NOW + HOUR, 60, "misfire fire_once: later than 30s")])
     assert (found.topic, found.count, found.first_at, found.last_at) == (Topic.RUN_MISSED, 60, NOW, NOW + HOUR)
 
 
@@ -148,7 +148,7 @@ def test_tries_come_ever_later_for_a_day_and_then_no_more() -> None:
 
 def test_a_run_is_late_once_it_was_due_for_longer_than_allowed() -> None:
     found = late([Pending(RUN, NOW - MINUTE), Pending(Named("r2", "billing.close", "t"), NOW - HOUR)], NOW, MINUTE)
-    assert [(n.subject, n.count, n.said["run_id"]) for n in found] == [("billing.close", 1, "r2")]
+    assert [(n.subject, n.count, n.facts["run_id"]) for n in found] == [("billing.close", 1, "r2")]
 
 
 def test_a_run_is_overlong_at_four_fifths_of_its_timeout_or_where_it_has_none_after_the_setting() -> None:
@@ -164,7 +164,7 @@ def test_a_run_is_overlong_at_four_fifths_of_its_timeout_or_where_it_has_none_af
 
 def a_job(**fields: Any) -> Job:
     body = {"job_id": "j", "task": "t", "schedule": {"kind": "interval", "every": "25m"}, **fields}
-    return read_job(body, made_at=NOW - DAY)[0]
+    return read_job(body, created_at=NOW - DAY)[0]
 
 
 CRON = {"kind": "cron", "expr": "0 2 * * *"}

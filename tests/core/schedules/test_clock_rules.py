@@ -117,7 +117,7 @@ def alone_and_together(schedule: Schedule, start: Instant, end: Instant) -> list
 def test_what_a_gap_owes_lies_in_exactly_one_window(start: int, end: int, expected: list[Instant]) -> None:
     assert alone_and_together(HALF_PAST_TWO, GAP_END + start, GAP_END + end) == expected
     line = timeline("Europe/Berlin", FIXED, (GAP_END + start) // SECOND, (GAP_END + end) // SECOND)
-    assert [owed.at * SECOND for owed in line.catch_ups] == expected
+    assert [caught_up.at * SECOND for caught_up in line.catch_ups] == expected
 
 
 @pytest.mark.parametrize("expr", ["30 1 * * *", "30 2 * * *", "15 1,2 * * *"])

@@ -42,7 +42,7 @@ def _parsed(row: dict[str, Any]) -> ParsedSchedule:
     spec = {"kind": "cron", "expr": row["expr"], "timezone": row.get("tz") or "UTC"}
     if _options(row).get("day_or") is False:
         spec["day_match"] = "and"
-    return parse_schedule(spec, job_id="", made_at=at("2026-11-27T10:00:00Z"))
+    return parse_schedule(spec, job_id="", created_at=at("2026-11-27T10:00:00Z"))
 
 
 def _next_runs(row: dict[str, Any]) -> list[Instant | None]:

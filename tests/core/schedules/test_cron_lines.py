@@ -15,7 +15,7 @@ MADE = at("2026-11-27T10:00:00Z")
 
 def _parsed(expr: str, timezone: str = "UTC", job_id: str = "", **rules: str) -> ParsedSchedule:
     spec = {"kind": "cron", "expr": expr, "timezone": timezone, **rules}
-    return parse_schedule(spec, job_id=job_id, made_at=MADE)
+    return parse_schedule(spec, job_id=job_id, created_at=MADE)
 
 
 def _refusal(expr: str) -> str:

@@ -60,7 +60,7 @@ def _calendar(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _schedule(row: dict[str, Any]) -> Schedule:
-    return parse_schedule(_spec(row), job_id="job", made_at=at(row["start"])).schedule
+    return parse_schedule(_spec(row), job_id="job", created_at=at(row["start"])).schedule
 
 
 def _begins(row: dict[str, Any]) -> Instant | None:

@@ -49,7 +49,7 @@ def test_an_interval_without_an_anchor_counts_from_midnight_of_the_jobs_own_zone
 
 def test_midnight_that_the_clocks_skip_is_the_first_moment_after_it() -> None:
     spec = {"kind": "interval", "every": "1h", "timezone": "America/Sao_Paulo"}
-    schedule = schedule_of(spec, made_at="2018-11-04T15:00:00Z")
+    schedule = schedule_of(spec, created_at="2018-11-04T15:00:00Z")
     assert isinstance(schedule, IntervalSchedule)
     assert texts([schedule.first - HOUR]) == ["2018-11-04T03:00:00Z"]
 

@@ -86,7 +86,9 @@ def test_a_sentence_claims_the_times_of_day_and_the_weekdays_that_fire(seed: int
         day = month = "*"
     try:
         schedule = parse_schedule(
-            {"kind": "cron", "expr": " ".join([minute, hour, day, month, weekday, *seconds])}, job_id="a", made_at=START
+            {"kind": "cron", "expr": " ".join([minute, hour, day, month, weekday, *seconds])},
+            job_id="a",
+            created_at=START,
         ).schedule
     except BadValue:
         return

@@ -21,7 +21,7 @@ MON, TUE, WED, THU, FRI, SAT, SUN = range(7)
 
 
 def parsed(expr: str, **more: str) -> ParsedSchedule:
-    return parse_schedule({"kind": "cron", "expr": expr, **more}, job_id="a", made_at=NOW)
+    return parse_schedule({"kind": "cron", "expr": expr, **more}, job_id="a", created_at=NOW)
 
 
 def length(day: date) -> int:
@@ -157,7 +157,7 @@ def test_a_wrapping_range_with_a_step_says_what_it_means(expr: str, values: str)
 
 def warned(**body: object) -> tuple[str, ...]:
     given = {"job_id": "a", "task": "t", "schedule": {"kind": "cron", "expr": "* * * * *"}, **body}
-    return job_warnings(read_job(given, made_at=NOW)[0], NOW)
+    return job_warnings(read_job(given, created_at=NOW)[0], NOW)
 
 
 @pytest.mark.parametrize(

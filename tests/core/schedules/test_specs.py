@@ -44,8 +44,8 @@ def test_a_spec_is_stored_with_every_default_and_then_stays_as_it_is(
 ) -> None:
     assert canonical_spec(spec) == stored
     assert canonical_spec(stored) == stored
-    assert parse_schedule(spec, job_id="job", made_at=MADE).spec == stored
-    assert parse_schedule(stored, job_id="job", made_at=MADE).spec == stored
+    assert parse_schedule(spec, job_id="job", created_at=MADE).spec == stored
+    assert parse_schedule(stored, job_id="job", created_at=MADE).spec == stored
 
 
 BAD: list[tuple[Any, str]] = [
@@ -100,21 +100,21 @@ BAD: list[tuple[Any, str]] = [
 @pytest.mark.parametrize(("spec", "field"), BAD, ids=lambda value: str(value)[:60])
 def test_a_bad_value_is_refused_by_its_field_and_says_what_is_allowed(spec: Any, field: str) -> None:
     with pytest.raises(BadValue) as refused:
-        parse_schedule(spec, job_id="job", made_at=MADE)
+        parse_schedule(spec, job_id="job", created_at=MADE)
     assert refused.value.field == field
     assert refused.value.allowed
     with pytest.raises(BadValue):
-        canonical_spec(spec) if field != "schedule.days" else parse_schedule(spec, job_id="job", made_at=MADE)
+        canonical_spec(spec) if field != "schedule.days" else parse_schedule(spec, job_id="job", created_at=MADE)
 
 
 def test_a_key_that_a_kind_does_not_have_is_answered_with_those_that_it_has() -> None:
     with pytest.raises(BadValue, match="a schedule of kind interval has kind, every"):
-        parse_schedule({"kind": "interval", "every": "5m", "minute": 1}, job_id="job", made_at=MADE)
+        parse_schedule({"kind": "interval", "every": "5m", "minute": 1}, job_id="job", created_at=MADE)
 
 
 def test_an_unknown_zone_is_answered_with_the_nearest_names() -> None:
     with pytest.raises(BadValue, match="did you mean Europe/Berlin"):
-        parse_schedule({"kind": "hourly", "minute": 1, "timezone": "berlin"}, job_id="job", made_at=MADE)
+        parse_schedule({"kind": "hourly", "minute": 1, "timezone": "berlin"}, job_id="job", created_at=MADE)
 
 
 def test_a_wall_time_that_comes_twice_is_its_first_pass() -> None:
@@ -127,12 +127,12 @@ def test_an_hour_hashed_by_the_job_id_is_stored_as_what_it_stands_for(expr: str)
     spec = {"kind": "cron", "expr": expr}
     stored = canonical_spec(spec, job_id="billing.close")
     assert "h" not in stored["expr"].lower()
-    parsed = parse_schedule(spec, job_id="billing.close", made_at=MADE)
+    parsed = parse_schedule(spec, job_id="billing.close", created_at=MADE)
     assert parsed.spec == stored
     by_id = parsed.schedule
-    by_text = parse_schedule(stored, job_id="another", made_at=MADE).schedule
+    by_text = parse_schedule(stored, job_id="another", created_at=MADE).schedule
     assert by_id.wall == by_text.wall  # type: ignore[union-attr]
-    assert by_id != parse_schedule(spec, job_id="billing.open", made_at=MADE).schedule
+    assert by_id != parse_schedule(spec, job_id="billing.open", created_at=MADE).schedule
 
 
 JSON = st.recursive(
@@ -152,6 +152,6 @@ def test_any_json_at_all_is_a_schedule_or_a_named_bad_value(kind: str, rest: dic
         stored = canonical_spec(spec)
     except BadValue:
         with pytest.raises(BadValue, match=r"^schedule\."):
-            parse_schedule(spec, job_id="job", made_at=MADE)
+            parse_schedule(spec, job_id="job", created_at=MADE)
     else:
         assert canonical_spec(stored) == stored

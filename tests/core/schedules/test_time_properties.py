@@ -71,7 +71,7 @@ def _moment(dice: Random, near_jumps: float) -> tuple[str, int]:
 def _parsed(line: Line, zone: str, gap: str, fold: str) -> Schedule:
     spec = {"kind": "cron", "expr": line.text, "timezone": zone, "dst_gap": gap, "dst_fold": fold}
     try:
-        return parse_schedule(spec, job_id="", made_at=0).schedule
+        return parse_schedule(spec, job_id="", created_at=0).schedule
     except BadValue as refused:
         assume("never happens" not in str(refused))
         raise

@@ -40,7 +40,7 @@ def test_a_zone_whose_rules_changed_is_told_by_the_newer_rules(name: str, at: st
 def test_a_job_in_winnipeg_runs_at_nine_by_the_rules_of_2026() -> None:
     spec = {"kind": "cron", "expr": "0 9 * * *", "timezone": "America/Winnipeg"}
     now = parse_instant("2026-11-28T16:00:00Z")
-    found = next_after(parse_schedule(spec, job_id="a", made_at=now).schedule, now)
+    found = next_after(parse_schedule(spec, job_id="a", created_at=now).schedule, now)
     assert found is not None
     assert format_instant(found) == "2026-11-29T14:00:00Z"
 
@@ -91,7 +91,7 @@ def test_zoneinfo_of_the_process_is_not_changed() -> None:
     before = zoneinfo.TZPATH
     assert zone("Europe/Berlin") is not zoneinfo.ZoneInfo("Europe/Berlin")
     assert before == zoneinfo.TZPATH
-    assert rules_in_use().version in rules_in_use().words
+    assert rules_in_use().version in rules_in_use().text
 
 
 @pytest.mark.parametrize(

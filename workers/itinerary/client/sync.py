@@ -195,8 +195,8 @@ class Client(Reads):
         """Up to 1,000 runs, all or none of them; the key is for those that have none of their own."""
         wanted, headers = {"runs": list(runs)}, _key(idempotency_key)
         answer = self._api.object("POST", "/runs/batch", again=True, json=wanted, headers=headers)
-        made: list[dict[str, Any]] = answer["runs"]
-        return made
+        created: list[dict[str, Any]] = answer["runs"]
+        return created
 
     def cancel(self, run_id: str) -> dict[str, Any]:
         """Ask that a run ends; the run as it is now."""

@@ -29,8 +29,8 @@ class ApiError(ItineraryError):
     def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
         self.status = status
         self.problem = problem
-        complaints = "; ".join(str(error.get("msg", "")) for error in problem.get("errors") or [])
-        detail = complaints or problem.get("detail") or problem.get("title") or "no explanation"
+        messages = "; ".join(str(error.get("msg", "")) for error in problem.get("errors") or [])
+        detail = messages or problem.get("detail") or problem.get("title") or "no explanation"
         super().__init__(f"{detail} (HTTP {status})")
 
 
@@ -93,8 +93,8 @@ class Transport:
                 answer = self._pool.ask(method, target, body, sent, timeout)
             except (OSError, http.client.HTTPException) as exc:
                 if last or not (repeatable or isinstance(exc, Unsent)):
-                    said = str(exc) or type(exc).__name__
-                    raise NoAnswer(f"no answer from the API at {self.base_url}: {said}") from exc
+                    message = str(exc) or type(exc).__name__
+                    raise NoAnswer(f"no answer from the API at {self.base_url}: {message}") from exc
             else:
                 if 200 <= answer.status < 300:
                     return answer
@@ -146,8 +146,8 @@ def _basic(where: SplitResult) -> str:
 
 def _query(values: Mapping[str, Any]) -> str:
     """The part of an address behind the path; a truth value is written as JSON has it."""
-    words = {name: str(value).lower() if isinstance(value, bool) else value for name, value in values.items()}
-    return f"?{urlencode(words, doseq=True)}" if words else ""
+    parameters = {name: str(value).lower() if isinstance(value, bool) else value for name, value in values.items()}
+    return f"?{urlencode(parameters, doseq=True)}" if parameters else ""
 
 
 def _encoded(value: Any) -> bytes:

@@ -35,12 +35,12 @@ def within(seconds: float, ask: Callable[[], T]) -> T:
 
     threading.Thread(target=wait, name="resolver", daemon=True).start()
     try:
-        said, error = answer.get(timeout=seconds)
+        value, error = answer.get(timeout=seconds)
     except Empty as exc:
         raise TimeoutError("no name was resolved in time") from exc
     if error is not None:
         raise error
-    return cast(T, said)
+    return cast(T, value)
 
 
 def addresses_of(host: str, port: int, deadline: float) -> list[str]:

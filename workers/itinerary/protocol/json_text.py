@@ -25,7 +25,7 @@ def is_plain(text: str) -> bool:
     return text.isascii() and "\\u0000" not in text and "\\ud" not in text and "\\uD" not in text
 
 
-def made_storable(body: dict[str, Any]) -> dict[str, Any]:
+def storable_text(body: dict[str, Any]) -> dict[str, Any]:
     """The body, changed in place. Without recursion, since it may be as deep as its sender likes."""
     holders: list[Any] = [body]
     for holder in holders:

@@ -23,7 +23,7 @@ _REFERENCES: Final = ({"$env"}, {"$secret"})
 _ABSENT: Final[Any] = object()
 
 
-def _words(name: str) -> str:
+def _word_parts(name: str) -> str:
     return _OTHERS.sub("_", _HUMP.sub("_", name).lower()).strip("_")
 
 
@@ -37,14 +37,14 @@ _keys: Final = _Keys()
 
 def use_keys(names: Iterable[str]) -> None:
     """From now on hide the values under these names in this process; none hides nothing."""
-    _keys.ends = tuple(f"_{words}" for name in names if (words := _words(name)))
+    _keys.ends = tuple(f"_{word_parts}" for name in names if (word_parts := _word_parts(name)))
     is_hidden.cache_clear()
 
 
 @lru_cache(maxsize=4096)
 def is_hidden(name: str) -> bool:
     """Whether a value of this name is hidden: `password`, and `dbPassword` and `X-Db-Password` with it."""
-    return len(name) <= 256 and f"_{_words(name)}".endswith(_keys.ends) if _keys.ends else False
+    return len(name) <= 256 and f"_{_word_parts(name)}".endswith(_keys.ends) if _keys.ends else False
 
 
 def hidden(value: Any) -> Any:

@@ -32,11 +32,11 @@ HEADER_TRACE: Final = "traceparent"
 
 # Which data these are: the generation that the leader has accepted ("run id of the server:floor of all queues"), the
 # one that is there ("run id:a name of its own", written by whoever looks first), and the same of the broker's Redis.
-GENERATION: Final = "itinerary:generation"
-GENERATION_SEEN: Final = "itinerary:generation:seen"
-GENERATION_OF_BROKER: Final = "itinerary:generation:broker"
+EPOCH: Final = "itinerary:generation"
+EPOCH_SEEN: Final = "itinerary:generation:seen"
+EPOCH_OF_BROKER: Final = "itinerary:generation:broker"
 # The queues whose low watermark is above that of all queues, so that it is kept for itself.
-FLOORS: Final = "itinerary:floors"
+WATERMARKS: Final = "itinerary:floors"
 HEARTBEAT_SECONDS: Final = 2
 
 # What the leader says of itself, for a minute each time: workers compare their broker with its own. In that broker
@@ -62,7 +62,7 @@ local function below(a, b) return #a < #b or (#a == #b and a < b) end
 """
 
 # KEYS: generation, generation seen. ARGV: a new name. Returns what is there, whether it is accepted, and the floor.
-LOOK: Final = (
+QUERY_EPOCH: Final = (
     LUA_SERVER
     + LUA_ACCEPTED
     + """
@@ -98,7 +98,7 @@ def cancel_key(task_id: str) -> str:
     return f"itinerary:cancel:{task_id}"
 
 
-def floor_key(queue: str) -> str:
+def watermark_key(queue: str) -> str:
     """The lowest number of a message of this queue that may still start something."""
     return f"itinerary:floor:{queue}"
 

@@ -35,7 +35,7 @@ class RunIds(RandomIdGenerator):
         return next_trace_id.get() or super().generate_trace_id()
 
 
-def make_tracer(part: str) -> trace.Tracer:
+def create_tracer(part: str) -> trace.Tracer:
     """A tracer of the provider that the program has set, else of one that becomes the program's; BadValue."""
     if not isinstance(trace.get_tracer_provider(), TracerProvider):
         provider = TracerProvider(resource=_resource(part), id_generator=RunIds())

@@ -50,9 +50,9 @@ def traceparent_of(span: Any) -> str | None:
 def _tracer(part: str, pid: int) -> "Tracer | None":
     if not _is_on():
         return None
-    from itinerary.telemetry.tracer import make_tracer
+    from itinerary.telemetry.tracer import create_tracer
 
-    return make_tracer(part)
+    return create_tracer(part)
 
 
 def _is_on() -> bool:

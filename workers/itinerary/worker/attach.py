@@ -22,7 +22,6 @@ from itinerary.protocol.wire import HEADER_QUEUE, HEADER_SEQ
 from itinerary.telemetry import tracing
 from itinerary.worker import reporting
 from itinerary.worker.beacon import NotComparable, misfit
-from itinerary.worker.board import Board
 from itinerary.worker.claim import Verdict, claim
 from itinerary.worker.claimable import hindrance, refusal
 from itinerary.worker.connection import RedisConnection, usable_url
@@ -30,13 +29,14 @@ from itinerary.worker.current import running
 from itinerary.worker.delivery import TERMINATED, TIMED_OUT, AskedRetry, is_ours
 from itinerary.worker.escapes import learn_escapes
 from itinerary.worker.green import mend_kombu
-from itinerary.worker.heartbeat import Heart, Owed
+from itinerary.worker.heartbeat import Heartbeater, PendingSend
 from itinerary.worker.held import HeldRequests
 from itinerary.worker.hiding import learn_hidden_names
 from itinerary.worker.intake import Intake
 from itinerary.worker.mixin import Claiming, delivery_of, give_claim
+from itinerary.worker.pool_registry import PoolRegistry
 from itinerary.worker.releases import unfit_releases
-from itinerary.worker.reporting import ANY_TOKEN, Told
+from itinerary.worker.reporting import ANY_TOKEN, ReportBuilder
 
 WORKER_LOST: Final = "worker_lost"
 REVOKED: Final = "revoked"
@@ -74,10 +74,10 @@ class Attachment:
         self._unclaimable: dict[str, str] = {}
         self._compared = False
         self._connection: RedisConnection | None = None
-        self._board: Board | None = None
+        self._registry: PoolRegistry | None = None
         self._worker = "celery"
         self._main_pid = 0
-        self._heart: Heart | None = None
+        self._heartbeater: Heartbeater | None = None
         self._received = HeldRequests()
         for signal, receiver in (
             (signals.celeryd_init, self._on_celeryd_init),
@@ -142,7 +142,7 @@ class Attachment:
         """Give every task the claim. A task that runs without one could run twice: then better not at all."""
         try:
             self._connection = self._connection or RedisConnection(self._find_redis())
-            board = self._board = self._board or Board()
+            registry = self._registry = self._registry or PoolRegistry()
             tracing.check()
         except BadValue as exc:
             sys.exit(f"itinerary: {exc}")
@@ -151,25 +151,25 @@ class Attachment:
         learn_hidden_names(os.environ)
         self._worker = worker
         self._main_pid = self._main_pid or os.getpid()
-        refused = self._give_claims(self._connection, board)
+        refused = self._give_claims(self._connection, registry)
         if refused:
             sys.exit("; ".join(f"itinerary: {refusal(name, why)}" for name, why in refused.items()))
 
-    def _give_claims(self, connection: RedisConnection, board: Board) -> dict[str, str]:
+    def _give_claims(self, connection: RedisConnection, registry: PoolRegistry) -> dict[str, str]:
         """Give every task the claim; those that cannot have it, but for what is excluded."""
         for name, task in list(self._app.tasks.items()):
             why = None if isinstance(task, Claiming) else hindrance(task)
             if why is not None:
                 self._unclaimable[name] = why
-            elif give_claim(task, connection, board, self._worker, self.child_lost) and task.__trace__ is not None:
+            elif give_claim(task, connection, registry, self._worker, self.child_lost) and task.__trace__ is not None:
                 task.__trace__ = build_tracer(name, task, self._app.loader, self._worker, app=self._app)
         return {name: why for name, why in self._unclaimable.items() if name not in self._exclude}
 
     def arm_again(self) -> None:
         """The same for tasks that came later; before the worker starts there is nothing to do."""
-        if self._connection is not None and self._board is not None:
+        if self._connection is not None and self._registry is not None:
             known = set(self._unclaimable)
-            for name, why in self._give_claims(self._connection, self._board).items():
+            for name, why in self._give_claims(self._connection, self._registry).items():
                 if name not in known:
                     log.error("runs of this task will fail: %s", refusal(name, why))
 
@@ -195,23 +195,23 @@ class Attachment:
     # In the worker's main process
 
     def _on_ready(self, sender: Any, **_: Any) -> None:
-        if sender.app is not self._app or self._connection is None or self._board is None:
+        if sender.app is not self._app or self._connection is None or self._registry is None:
             return
         pool = type(sender.pool).__module__
         if pool == _UNTRIED_POOL:  # its makers advise against new use
             sys.exit("itinerary: the pool eventlet is not supported; use -P gevent, prefork, threads or solo")
-        self._heart = Heart(self._connection, self._board, self._worker, sender, self._received)
-        self._board.on_waiting = self._heart.beat_soon
+        self._heartbeater = Heartbeater(self._connection, self._registry, self._worker, sender, self._received)
+        self._registry.on_waiting = self._heartbeater.beat_soon
         if not self._compared:
-            self._heart.asks = self._compare_late
+            self._heartbeater.asks = self._compare_late
         if pool == _POOL_OF_PROCESSES:
-            threading.Thread(target=self._board.listen, name="itinerary-board", daemon=True).start()
-        self._heart.start()
+            threading.Thread(target=self._registry.listen, name="itinerary-board", daemon=True).start()
+        self._heartbeater.start()
 
     def _on_shutdown(self, sender: Any, **_: Any) -> None:
-        if sender.app is self._app and self._heart is not None:
-            heart, self._heart = self._heart, None
-            heart.stop()
+        if sender.app is self._app and self._heartbeater is not None:
+            heartbeater, self._heartbeater = self._heartbeater, None
+            heartbeater.stop()
 
     def _on_received(self, sender: Any, request: Any, **_: Any) -> None:
         if sender.app is self._app and is_ours(request.request_dict):
@@ -243,32 +243,43 @@ class Attachment:
 
         A child that did not have its claim yet has begun nothing: the leader will send the attempt again.
         """
-        request, connection, heart, board = self._received.of(task_id), self._connection, self._heart, self._board
-        if request is None or connection is None or heart is None or board is None or os.getpid() != self._main_pid:
+        request, connection, heartbeater, registry = (
+            self._received.of(task_id),
+            self._connection,
+            self._heartbeater,
+            self._registry,
+        )
+        if (
+            request is None
+            or connection is None
+            or heartbeater is None
+            or registry is None
+            or os.getpid() != self._main_pid
+        ):
             return
-        if not board.is_claimed(task_id):
+        if not registry.is_claimed(task_id):
             return
-        told = Told(task_id, self._worker, _started_at(request))
+        builder = ReportBuilder(task_id, self._worker, _started_at(request))
         if retry is None:
-            report = told.failed(exc, reason)
+            report = builder.failed(exc, reason)
         else:
-            report = told.retry(retry.due_at, retry.args, retry.kwargs, retry.retries, exc)
+            report = builder.retry(retry.due_at, retry.args, retry.kwargs, retry.retries, exc)
         pid = request.worker_pid if wait else None
 
         def send() -> None:
             if reporting.send(connection, report, ANY_TOKEN, True):
-                board.told(report, ANY_TOKEN)
+                registry.report_sent(report, ANY_TOKEN)
 
-        heart.enqueue(Owed(task_id, send, pid))
+        heartbeater.enqueue(PendingSend(task_id, send, pid))
 
     def refuse(self, headers: Any, exc: Exception, reason: str) -> None:
         """See Desk. The claim comes first: another copy may run, and what is cancelled stays so."""
-        connection, heart = self._connection, self._heart
-        if connection is None or heart is None:
+        connection, heartbeater = self._connection, self._heartbeater
+        if connection is None or heartbeater is None:
             return
         task_id, seq, queue = headers["id"], headers.get(HEADER_SEQ), headers.get(HEADER_QUEUE)
         token, at = uuid4().hex, reporting.clock()
-        report = Told(task_id, self._worker, None).failed(exc, reason)
+        report = ReportBuilder(task_id, self._worker, None).failed(exc, reason)
 
         def refuse() -> Verdict:
             verdict = claim(connection, task_id, token, self._worker, at, seq, queue)
@@ -276,7 +287,7 @@ class Attachment:
                 reporting.send(connection, report, token, True)
             return verdict
 
-        heart.enqueue(Owed(task_id, refuse))
+        heartbeater.enqueue(PendingSend(task_id, refuse))
 
     # In the process that runs the task
 

@@ -18,7 +18,7 @@ from kombu.serialization import prepare_accept_content
 from itinerary.protocol.wire import (
     BEACON,
     BROKER_MARK,
-    GENERATION,
+    EPOCH,
     PROTOCOL,
     PROTOCOL_FIELD,
     SAMPLE_QUEUE,
@@ -30,7 +30,7 @@ _JSON: Final = "application/json"
 _CONNECT_WITHIN: Final = 5
 # The leader writes its beacon and the mark every ten seconds: a broker may just have lost its data.
 _MARK_WITHIN: Final = 12.0
-_LOOKED_EVERY: Final = 0.5
+_POLLED_EVERY: Final = 0.5
 _DATABASES: Final = 16
 
 log = logging.getLogger("itinerary.worker")
@@ -60,7 +60,7 @@ def misfit(app: Celery, connection: RedisConnection, patience: float = _MARK_WIT
             if error:
                 log.warning("not all of this worker's reports may be understood: %s", error)
             return why
-        time.sleep(_LOOKED_EVERY)
+        time.sleep(_POLLED_EVERY)
 
 
 def _beacon(connection: RedisConnection) -> Mapping[str, Any] | None:
@@ -88,7 +88,7 @@ def _elsewhere(connection: RedisConnection) -> str:
     nobody = "no leader has announced itself in this Redis; if one leads, ITINERARY_REDIS_URL must be its Redis"
     own = connection.client.connection_pool.connection_kwargs.get("db", 0)
     try:
-        if connection.client.exists(GENERATION):
+        if connection.client.exists(EPOCH):
             raise NotComparable(nobody)
         leads_in = _first_with_a_beacon(connection)
     except AWAY as exc:

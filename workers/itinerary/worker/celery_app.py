@@ -56,7 +56,7 @@ _SETTINGS: Final[dict[str, Any]] = {
 }
 
 
-def make_app(broker_url: str, redis_url: str | None = None) -> Celery:
+def create_app(broker_url: str, redis_url: str | None = None) -> Celery:
     """The app on this broker; claims and reports go to `redis_url`, by default the broker."""
     app = Celery("itinerary", broker=broker_url)
     app.conf.update(_SETTINGS)
@@ -75,7 +75,7 @@ def app_of_environment() -> Celery:
     broker_url = os.environ.get(BROKER_VARIABLE) or redis_url
     if not broker_url:
         raise BadValue(REDIS_VARIABLE, redis_url, f"set it, and {BROKER_VARIABLE} where the broker is another")
-    return make_app(broker_url, redis_url)
+    return create_app(broker_url, redis_url)
 
 
 def __getattr__(name: str) -> Celery:

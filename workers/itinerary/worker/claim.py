@@ -11,7 +11,7 @@ from typing import Final
 
 from itinerary.protocol.instants import Instant
 from itinerary.protocol.wire import (
-    GENERATION,
+    EPOCH,
     INBOX,
     LUA_ACCEPTED,
     LUA_BELOW,
@@ -19,7 +19,7 @@ from itinerary.protocol.wire import (
     cancel_key,
     claim_key,
     entry,
-    floor_key,
+    watermark_key,
 )
 from itinerary.worker.connection import RedisConnection
 
@@ -82,6 +82,6 @@ def claim(
     """
     started = entry("started", at, {"task_id": task_id, "worker": worker, "seq": seq})
     fields = [text for pair in started.items() for text in pair]
-    keys = [GENERATION, claim_key(task_id), cancel_key(task_id), INBOX, floor_key(queue or "")]
+    keys = [EPOCH, claim_key(task_id), cancel_key(task_id), INBOX, watermark_key(queue or "")]
     number = "" if seq is None else str(seq)
     return Verdict(connection.run_script(_CLAIM, keys, [token, str(CLAIM_SECONDS), number, *fields]))

@@ -34,14 +34,14 @@ from itinerary.protocol.wire import (
     cancel_key,
 )
 from itinerary.worker import reporting
-from itinerary.worker.board import Board
 from itinerary.worker.claim import Verdict, claim
 from itinerary.worker.connection import AWAY, RedisConnection, patiently
 from itinerary.worker.current import CurrentRun
 from itinerary.worker.green import KILLED, OUT_OF_TIME, SoftLimit
 from itinerary.worker.hiding import AS_IT_IS, Hide, Hiding, hide_in_logs, task_ended, values_by_name
 from itinerary.worker.plain import ARGUMENTS_LIMIT
-from itinerary.worker.reporting import Report, Told
+from itinerary.worker.pool_registry import PoolRegistry
+from itinerary.worker.reporting import Report, ReportBuilder
 from itinerary.worker.secret_arguments import concealed_body, holds_secret, resolve
 from itinerary.worker.tracing import TaskSpan
 
@@ -51,7 +51,7 @@ IGNORED: Final = "ignored"
 REJECTED: Final = "rejected"
 
 # Celery's pool children turn SIGTERM (a revoke, a hard time limit, a cold shutdown) into this exit of the task's code.
-_TOLD_TO_STOP: Final = -(256 - signal.SIGTERM)
+_STOPPED: Final = -(256 - signal.SIGTERM)
 _LIMITS_ARE_ROUGH: Final = 0.5
 _TOO_LATE: Final[tuple[type[BaseException], ...]] = (SoftTimeLimitExceeded, *KILLED, *OUT_OF_TIME)
 _ASKED_AGAIN_AFTER: Final = 0.5
@@ -81,7 +81,7 @@ class Delivery:
     two deliveries of one attempt may meet in one worker."""
 
     connection: RedisConnection
-    board: Board
+    registry: PoolRegistry
     task_id: str
     run: CurrentRun
     worker: str
@@ -101,7 +101,7 @@ class Delivery:
     hide: Hide = field(default=AS_IT_IS, repr=False)
 
     @classmethod
-    def of(cls, request: Any, connection: RedisConnection, board: Board, worker: str) -> "Delivery | None":
+    def of(cls, request: Any, connection: RedisConnection, registry: PoolRegistry, worker: str) -> "Delivery | None":
         """The delivery that this request is, or None for anybody else's message, eager and direct calls."""
         headers = vars(request)
         if request.is_eager or request.called_directly or not is_ours(headers):
@@ -117,20 +117,20 @@ class Delivery:
         )
         hard, soft = headers.get("timelimit") or (None, None)
         seq, queue = headers.get(HEADER_SEQ), headers.get(HEADER_QUEUE)
-        return cls(connection, board, task_id, run, worker, hard, soft, seq, queue)
+        return cls(connection, registry, task_id, run, worker, hard, soft, seq, queue)
 
     def claim(self) -> Verdict:
         """Ask until Redis answers, and the leader has accepted its data; nothing of the task runs before that."""
         verdict = self._ask()
         if verdict is Verdict.WAIT:
             log.warning("%s waits until the leader has found out what runs: redis may have lost data", self.task_id)
-            self.board.waiting()
+            self.registry.waiting()
         while verdict is Verdict.WAIT:
             time.sleep(_ASKED_AGAIN_AFTER)
             verdict = self._ask()
         self.won = verdict is Verdict.WON
         if self.won:
-            self.board.claimed(self.task_id)
+            self.registry.claimed(self.task_id)
             self.timer = SoftLimit(self.soft_limit)
         return verdict
 
@@ -185,35 +185,37 @@ class Delivery:
 
     def _send(self, report: Report) -> None:
         if self.won:
-            self.board.told(report, self.token)
+            self.registry.report_sent(report, self.token)
         patiently(
             lambda: reporting.send(self.connection, report, self.token, self.won),
             f"{self.task_id} reports {report.kind}",
         )
 
     def _report(self, state: str | None, outcome: object) -> Report:
-        told = Told(self.task_id, self.worker, self.started_at, self.hide)
+        builder = ReportBuilder(self.task_id, self.worker, self.started_at, self.hide)
         if self.retry is not None:
             asked = self.retry
-            return told.retry(asked.due_at, asked.args, asked.kwargs, asked.retries, _cause(outcome))
+            return builder.retry(asked.due_at, asked.args, asked.kwargs, asked.retries, _cause(outcome))
         if self.broken_retry is not None:
-            return told.failed(self.broken_retry)
+            return builder.failed(self.broken_retry)
         if state == "SUCCESS":
             unrun = unrun_code(outcome)
-            return told.succeeded(outcome) if unrun is None else told.failed(unrun)
+            return builder.succeeded(outcome) if unrun is None else builder.failed(unrun)
         if isinstance(outcome, Reject) and vars(outcome)["requeue"]:
-            return told.failed(outcome, REJECTED)  # it has been put back as often as it may
+            return builder.failed(outcome, REJECTED)  # it has been put back as often as it may
         if isinstance(outcome, Ignore | Reject):
-            return told.succeeded(None, IGNORED)
+            return builder.succeeded(None, IGNORED)
         if isinstance(outcome, SoftTimeLimitExceeded):
-            return told.failed(outcome, TIMED_OUT)
+            return builder.failed(outcome, TIMED_OUT)
         if isinstance(outcome, OUT_OF_TIME) and self._over_hard_limit():
-            return told.failed(outcome, TIMED_OUT)
+            return builder.failed(outcome, TIMED_OUT)
         if isinstance(outcome, KILLED):
-            return told.failed(outcome, TERMINATED)
-        if isinstance(outcome, SystemExit) and outcome.code == _TOLD_TO_STOP:
-            return told.failed(outcome, TIMED_OUT if self._over_hard_limit() else TERMINATED)
-        return told.failed(outcome if isinstance(outcome, BaseException) else RuntimeError(f"ended in state {state}"))
+            return builder.failed(outcome, TERMINATED)
+        if isinstance(outcome, SystemExit) and outcome.code == _STOPPED:
+            return builder.failed(outcome, TIMED_OUT if self._over_hard_limit() else TERMINATED)
+        return builder.failed(
+            outcome if isinstance(outcome, BaseException) else RuntimeError(f"ended in state {state}")
+        )
 
     def _over_hard_limit(self) -> bool:
         if self.hard_limit is None or self.started_at is None:

@@ -16,7 +16,7 @@ from celery.worker import state
 
 from itinerary.protocol.errors import BadValue, ItineraryError
 from itinerary.worker.attach import attach, attach_new_tasks
-from itinerary.worker.celery_app import app_of_environment, make_app
+from itinerary.worker.celery_app import app_of_environment, create_app
 from itinerary.worker.current import current_run
 from itinerary.worker.tasks import register
 
@@ -53,7 +53,7 @@ class EmbeddedWorker:
     ) -> None:
         self._app = _only(apps)
         if self._app is None:
-            self._app = make_app(broker_url, redis_url)
+            self._app = create_app(broker_url, redis_url)
         else:
             register(self._app)
             attach(self._app, redis_url)

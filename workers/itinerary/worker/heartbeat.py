@@ -20,20 +20,20 @@ from uuid import uuid4
 from celery.worker import state
 
 from itinerary.protocol.wire import (
-    GENERATION,
-    GENERATION_SEEN,
+    EPOCH,
+    EPOCH_SEEN,
     HEARTBEAT_SECONDS,
     INBOX,
-    LOOK,
     PROTOCOL,
     PROTOCOL_FIELD,
+    QUERY_EPOCH,
     entry,
 )
-from itinerary.worker.board import Board
 from itinerary.worker.claim import Verdict
 from itinerary.worker.connection import AWAY, RedisConnection
 from itinerary.worker.delivery import is_ours
 from itinerary.worker.held import HeldRequests
+from itinerary.worker.pool_registry import PoolRegistry
 from itinerary.worker.reporting import clock, is_reported, send
 
 EVERY: Final = float(HEARTBEAT_SECONDS)
@@ -50,7 +50,7 @@ log = logging.getLogger("itinerary.worker")
 
 
 @dataclass(frozen=True, slots=True)
-class Owed:
+class PendingSend:
     """What must reach Redis, and may be done twice; where `pid` is given, not before that process or greenlet is gone.
 
     An action that ends in `Verdict.WAIT` is done again after the next heartbeat.
@@ -61,23 +61,23 @@ class Owed:
     pid: int | None = None
 
 
-class Heart(threading.Thread):
+class Heartbeater(threading.Thread):
     """The thread. `enqueue` takes what is owed; `beat_soon` asks for a heartbeat; `stop` says farewell."""
 
     def __init__(
-        self, connection: RedisConnection, board: Board, worker: str, consumer: Any, received: HeldRequests
+        self, connection: RedisConnection, registry: PoolRegistry, worker: str, consumer: Any, received: HeldRequests
     ) -> None:
         super().__init__(name="itinerary-heart", daemon=True)
         self._connection = connection
-        self._board = board
+        self._registry = registry
         self._worker = worker
         self._consumer = consumer
         self._requests = received
-        self._inbox: queue.SimpleQueue[Owed | None] = queue.SimpleQueue()
-        self._held: list[Owed] = []
-        self._leaving: list[Owed] = []
-        self._not_yet: list[Owed] = []
-        self._generation: str | None = None
+        self._inbox: queue.SimpleQueue[PendingSend | None] = queue.SimpleQueue()
+        self._held: list[PendingSend] = []
+        self._leaving: list[PendingSend] = []
+        self._not_yet: list[PendingSend] = []
+        self._epoch: str | None = None
         self._missing: set[str] = set()
         self._over: set[str] = set()
         self._listed_until = 0
@@ -88,9 +88,9 @@ class Heart(threading.Thread):
         self._asked_at = time.monotonic() - _ASKED_EVERY + _ASKED_FIRST_AFTER
         self.asks: Callable[[], bool] = lambda: True
 
-    def enqueue(self, owed: Owed) -> None:
+    def enqueue(self, pending: PendingSend) -> None:
         """Do it soon, again and again until Redis answers."""
-        self._inbox.put(owed)
+        self._inbox.put(pending)
 
     def beat_soon(self) -> None:
         """Somebody waits for this worker's word."""
@@ -131,22 +131,22 @@ class Heart(threading.Thread):
     def _collect(self, seconds: float) -> None:
         """Take in what is owed, waiting up to `seconds` for the first."""
         try:
-            owed = self._inbox.get(timeout=max(seconds, 0.001))
+            pending = self._inbox.get(timeout=max(seconds, 0.001))
         except queue.Empty:
             return
-        if owed is not None:
-            (self._held if owed.pid is None else self._leaving).append(owed)
+        if pending is not None:
+            (self._held if pending.pid is None else self._leaving).append(pending)
 
     def _deliver(self) -> bool:
         """Do all that is due, oldest first; False where Redis is away."""
         while not self._inbox.empty():
             self._collect(0)
         greenlets = getattr(self._consumer.pool, "_pool_map", {})  # gevent's: what it calls their pid is no process
-        gone = [owed for owed in self._leaving if owed.pid not in greenlets and _is_gone(owed.pid)]
+        gone = [pending for pending in self._leaving if pending.pid not in greenlets and _is_gone(pending.pid)]
         self._held += gone
-        self._leaving = [owed for owed in self._leaving if owed not in gone]
+        self._leaving = [pending for pending in self._leaving if pending not in gone]
         try:
-            self._leaving = [owed for owed in self._leaving if not is_reported(self._connection, owed.task_id)]
+            self._leaving = [pending for pending in self._leaving if not is_reported(self._connection, pending.task_id)]
             while self._held:
                 self._do(self._held[0])
                 del self._held[0]
@@ -155,10 +155,10 @@ class Heart(threading.Thread):
             return False
         return True
 
-    def _do(self, owed: Owed) -> None:
+    def _do(self, pending: PendingSend) -> None:
         try:
-            if owed.action() is Verdict.WAIT:
-                self._not_yet.append(owed)
+            if pending.action() is Verdict.WAIT:
+                self._not_yet.append(pending)
         except AWAY:
             raise
         except Exception:
@@ -168,7 +168,7 @@ class Heart(threading.Thread):
         """One heartbeat; False where Redis is away. Left out where the leader has stopped reading, since nobody would
         learn from it, but for the first of a generation, which it waits for."""
         try:
-            is_first = self._speak_anew()
+            is_first = self._report_again()
             # Listed only now: what was claimed before the data were lost must be in it.
             parts = self._parts(farewell)
             depth: Any = self._connection.client.xlen(INBOX)
@@ -182,19 +182,19 @@ class Heart(threading.Thread):
             return False
         return True
 
-    def _speak_anew(self) -> bool:
+    def _report_again(self) -> bool:
         """Where Redis is another one, or has other data, say again what was reported lately; whether it is."""
-        answer: Any = self._connection.run_script(LOOK, [GENERATION, GENERATION_SEEN], [uuid4().hex])
+        answer: Any = self._connection.run_script(QUERY_EPOCH, [EPOCH, EPOCH_SEEN], [uuid4().hex])
         name = str(answer[0])
-        if name == self._generation:
-            self._board.forget_old()
+        if name == self._epoch:
+            self._registry.forget_old()
             return False
-        kept = self._board.lately_told()
+        kept = self._registry.recent_reports()
         for one in kept:
             send(self._connection, one.report, one.token, claimed=True, again=True)
         if kept:
             log.warning("redis may have lost data, reports are sent again count=%d", len(kept))
-        self._generation = name
+        self._epoch = name
         return True
 
     def _parts(self, farewell: bool) -> list[Any]:
@@ -207,7 +207,7 @@ class Heart(threading.Thread):
             "concurrency": 0 if farewell else self._concurrency(),
             "leaving": farewell,
             "queues": self._queues(),
-            "generation": self._generation,
+            "generation": self._epoch,
         }
         nothing: list[str] = []
         slices = list(zip_longest(_sliced(running), _sliced(received), fillvalue=nothing)) or [(nothing, nothing)]
@@ -218,17 +218,17 @@ class Heart(threading.Thread):
 
     def _listed(self) -> tuple[list[str], list[str]]:
         """(running, received): only what has its claim runs; the rest waits for it, or for its turn."""
-        claimed = self._board.all_claimed()
+        claimed = self._registry.all_claimed()
         ours = [request.id for request in _snapshot(state.requests) if is_ours(request.request_dict)]
         held = set(self._requests.unacknowledged())
         missing = claimed.difference(ours)
         # Not at once: the report of a child that was killed may be about to ask for it.
         over = missing & self._missing
-        self._board.over(over)
+        self._registry.over(over)
         # Of what ran here and is over, a second message may wait here still: that is no sign of life.
         self._over = (self._over | over) & held
         self._missing = missing
-        leaving = [owed.task_id for owed in self._leaving]
+        leaving = [pending.task_id for pending in self._leaving]
         waiting = [t for t in ours if t not in claimed]
         waiting += held.difference(ours, claimed, self._over)
         return [*(t for t in ours if t in claimed), *leaving], self._in_turn(waiting)

@@ -108,11 +108,11 @@ class Intake(bootsteps.StartStopStep):
 
     def _drop(self, message: Any, exc: Exception, reason: str) -> None:
         log.error("a message is dropped: %r reason=%s headers=%.300r", exc, reason, message.headers)
-        self._tell(message, exc, reason)
+        self._report(message, exc, reason)
         if not message.acknowledged:
             message.reject_log_error(log, self._away)
 
-    def _tell(self, message: Any, exc: Exception, reason: str) -> None:
+    def _report(self, message: Any, exc: Exception, reason: str) -> None:
         if isinstance(message.headers, dict) and is_ours(message.headers):
             self.desk.refuse(message.headers, exc, reason)
 

@@ -12,11 +12,11 @@ from celery import Task
 from celery.exceptions import Ignore, WorkerLostError
 from celery.utils.imports import symbol_by_name
 
-from itinerary.worker.board import Board
 from itinerary.worker.claim import Verdict
 from itinerary.worker.connection import RedisConnection
 from itinerary.worker.current import running
 from itinerary.worker.delivery import AskedRetry, Delivery
+from itinerary.worker.pool_registry import PoolRegistry
 from itinerary.worker.request import telling
 from itinerary.worker.tracing import begin
 
@@ -35,13 +35,13 @@ class Claiming(_Task):
     """Mixed in before the user's class, so that the claim comes before the user's own `before_start`."""
 
     itinerary_connection: ClassVar[RedisConnection]
-    itinerary_board: ClassVar[Board]
+    itinerary_registry: ClassVar[PoolRegistry]
     itinerary_worker: ClassVar[str]
     itinerary_lost: ClassVar[Lost]
 
     def before_start(self, task_id: str, args: Any, kwargs: Any) -> None:
         """Claim, or end the task by Ignore: then nothing of it runs."""
-        delivery = Delivery.of(self.request, self.itinerary_connection, self.itinerary_board, self.itinerary_worker)
+        delivery = Delivery.of(self.request, self.itinerary_connection, self.itinerary_registry, self.itinerary_worker)
         if delivery is not None:
             setattr(self.request, _SLOT, delivery)
             verdict = delivery.claim()
@@ -80,7 +80,7 @@ def delivery_of(task: Any) -> Delivery | None:
     return delivery
 
 
-def give_claim(task: Any, connection: RedisConnection, board: Board, worker: str, lost: Lost) -> bool:
+def give_claim(task: Any, connection: RedisConnection, registry: PoolRegistry, worker: str, lost: Lost) -> bool:
     """Put the mixin before the task's class; False where it is there already (its worker's name is set anew).
 
     `lost` is called in the main process with the id of an attempt whose process is gone, and the retry that it wants.
@@ -88,7 +88,7 @@ def give_claim(task: Any, connection: RedisConnection, board: Board, worker: str
     kind = type(task)
     given = {
         "itinerary_connection": connection,
-        "itinerary_board": board,
+        "itinerary_registry": registry,
         "itinerary_worker": worker,
         "itinerary_lost": staticmethod(lost),
     }

@@ -54,7 +54,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ReportBuilder:
     """Of which attempt, by whom, since when; `hide` takes secrets out of texts."""
 
     task_id: str

@@ -11,12 +11,12 @@ import redis
 
 from itinerary.protocol.wire import AGAIN_FIELD, INBOX, result_key
 from itinerary.worker import heartbeat
-from itinerary.worker.board import Board
 from itinerary.worker.claim import Verdict
 from itinerary.worker.connection import RedisConnection
-from itinerary.worker.heartbeat import Heart, Owed
+from itinerary.worker.heartbeat import Heartbeater, PendingSend
 from itinerary.worker.held import HeldRequests
-from itinerary.worker.reporting import Report, Told, send
+from itinerary.worker.pool_registry import PoolRegistry
+from itinerary.worker.reporting import Report, ReportBuilder, send
 from scheduler_service.core.leader.messages import Heartbeat, Succeeded, decode
 from tests.support.processes import wait_until
 from tests.workers.test_parts import FakeConsumer
@@ -27,7 +27,7 @@ AT = 1_800_000_000_000_000
 
 
 def report(name: str, result: object = None) -> Report:
-    return Told(f"{name}~1", "celery@here", AT).succeeded(result)
+    return ReportBuilder(f"{name}~1", "celery@here", AT).succeeded(result)
 
 
 @pytest.fixture
@@ -36,8 +36,8 @@ def clock() -> list[float]:
 
 
 @pytest.fixture
-def board(clock: list[float]) -> Iterator[Board]:
-    with closing(Board(lambda: clock[0])) as opened:
+def registry(clock: list[float]) -> Iterator[PoolRegistry]:
+    with closing(PoolRegistry(lambda: clock[0])) as opened:
         yield opened
 
 
@@ -58,66 +58,68 @@ def in_a_child(action: Callable[[], object]) -> None:
     assert os.waitpid(pid, 0)[1] == 0
 
 
-def test_a_claim_that_a_child_won_is_known_to_the_main_process(board: Board) -> None:
-    in_a_child(lambda: board.claimed("a~1"))
-    assert board.is_claimed("a~1")
-    assert not board.is_claimed("b~1")
+def test_a_claim_that_a_child_won_is_known_to_the_main_process(registry: PoolRegistry) -> None:
+    in_a_child(lambda: registry.claimed("a~1"))
+    assert registry.is_claimed("a~1")
+    assert not registry.is_claimed("b~1")
 
 
-def test_where_children_cannot_speak_every_attempt_may_have_its_claim(board: Board) -> None:
+def test_where_children_cannot_speak_every_attempt_may_have_its_claim(registry: PoolRegistry) -> None:
     """A pool of spawned processes has no way to the main process's board."""
-    assert board.is_claimed("a~1")
-    assert board.all_claimed() == set()
+    assert registry.is_claimed("a~1")
+    assert registry.all_claimed() == set()
 
 
-def test_a_claim_is_known_in_a_pool_without_processes_too(board: Board) -> None:
-    board.claimed("a~1")
-    assert board.all_claimed() == {"a~1"}
-    board.over(["a~1", "b~1"])
-    assert board.all_claimed() == set()
+def test_a_claim_is_known_in_a_pool_without_processes_too(registry: PoolRegistry) -> None:
+    registry.claimed("a~1")
+    assert registry.all_claimed() == {"a~1"}
+    registry.over(["a~1", "b~1"])
+    assert registry.all_claimed() == set()
 
 
-def test_reports_are_kept_in_order_whatever_their_length(board: Board) -> None:
+def test_reports_are_kept_in_order_whatever_their_length(registry: PoolRegistry) -> None:
     long = report("long", {"text": os.urandom(20_000).hex()})
 
     def tell() -> None:
-        board.told(report("first", 1), "token-1")
-        board.told(long, "token-2")
+        registry.report_sent(report("first", 1), "token-1")
+        registry.report_sent(long, "token-2")
 
     in_a_child(tell)
-    board.told(report("last", 3), "token-3")
-    assert [(kept.report.task_id, kept.token) for kept in board.lately_told()] == [
+    registry.report_sent(report("last", 3), "token-3")
+    assert [(kept.report.task_id, kept.token) for kept in registry.recent_reports()] == [
         ("first~1", "token-1"), ("long~1", "token-2"), ("last~1", "token-3"),
     ]  # fmt: skip
-    assert board.lately_told()[1].report == long
+    assert registry.recent_reports()[1].report == long
 
 
-def test_reports_are_kept_for_a_minute_in_which_redis_is_known_to_be_there(board: Board, clock: list[float]) -> None:
-    board.told(report("old"), "token")
+def test_reports_are_kept_for_a_minute_in_which_redis_is_known_to_be_there(
+    registry: PoolRegistry, clock: list[float]
+) -> None:
+    registry.report_sent(report("old"), "token")
     clock[0] += 50
-    board.told(report("new"), "token")
+    registry.report_sent(report("new"), "token")
     clock[0] += 20
-    assert len(board.lately_told()) == 2, "while Redis is away nothing is forgotten"
-    board.forget_old()
-    assert [kept.report.task_id for kept in board.lately_told()] == ["new~1"]
+    assert len(registry.recent_reports()) == 2, "while Redis is away nothing is forgotten"
+    registry.forget_old()
+    assert [kept.report.task_id for kept in registry.recent_reports()] == ["new~1"]
 
 
-def test_what_is_kept_is_bounded(board: Board) -> None:
+def test_what_is_kept_is_bounded(registry: PoolRegistry) -> None:
     for number in range(3_000):
-        board.told(report(f"r{number}", "x" * 30_000), "token")
-    kept = board.lately_told()
+        registry.report_sent(report(f"r{number}", "x" * 30_000), "token")
+    kept = registry.recent_reports()
     assert kept[-1].report.task_id == "r2999~1"
     assert sum(len(str(one.report.body)) for one in kept) <= 32 * 1024 * 1024
 
 
-def test_a_child_that_waits_wakes_the_main_process(board: Board) -> None:
+def test_a_child_that_waits_wakes_the_main_process(registry: PoolRegistry) -> None:
     woken = threading.Event()
-    board.on_waiting = woken.set
-    threading.Thread(target=board.listen, daemon=True).start()
-    in_a_child(board.waiting)
+    registry.on_waiting = woken.set
+    threading.Thread(target=registry.listen, daemon=True).start()
+    in_a_child(registry.waiting)
     assert woken.wait(5)
-    in_a_child(lambda: board.claimed("a~1"))
-    wait_until(lambda: board.is_claimed("a~1"), 5)
+    in_a_child(lambda: registry.claimed("a~1"))
+    wait_until(lambda: registry.is_claimed("a~1"), 5)
 
 
 def entries(connection: RedisConnection) -> list[tuple[object, bool]]:
@@ -132,29 +134,31 @@ def heartbeats(connection: RedisConnection) -> list[Heartbeat]:
 
 @pytest.mark.redis
 def test_in_lost_data_the_heart_says_what_was_reported_before_it_names_the_generation(
-    connection: RedisConnection, board: Board
+    connection: RedisConnection, registry: PoolRegistry
 ) -> None:
-    heart = Heart(connection, board, "celery@here", FakeConsumer(), HeldRequests())
-    heart.start()
+    heartbeater = Heartbeater(connection, registry, "celery@here", FakeConsumer(), HeldRequests())
+    heartbeater.start()
     wait_until(lambda: heartbeats(connection), 5)
     for name in ("a", "b"):
-        board.told(report(name, name), f"token-{name}")
+        registry.report_sent(report(name, name), f"token-{name}")
         assert send(connection, report(name, name), f"token-{name}", claimed=True)
-    before = heartbeats(connection)[-1].generation
+    before = heartbeats(connection)[-1].epoch
     connection.client.flushdb()
-    heart.beat_soon()
+    heartbeater.beat_soon()
     wait_until(lambda: heartbeats(connection), 5)
-    heart.stop()
+    heartbeater.stop()
     said = entries(connection)
     names = [message.run_id for message, again in said if isinstance(message, Succeeded) and again]
     assert names == ["a", "b"]
-    first = next(n for n, (message, _) in enumerate(said) if isinstance(message, Heartbeat) and message.generation)
+    first = next(n for n, (message, _) in enumerate(said) if isinstance(message, Heartbeat) and message.epoch)
     assert first >= 2
-    assert heartbeats(connection)[0].generation not in (None, before)
+    assert heartbeats(connection)[0].epoch not in (None, before)
 
 
 @pytest.mark.redis
-def test_what_is_sent_again_and_is_no_news_is_not_said_twice(connection: RedisConnection, board: Board) -> None:
+def test_what_is_sent_again_and_is_no_news_is_not_said_twice(
+    connection: RedisConnection, registry: PoolRegistry
+) -> None:
     assert send(connection, report("a"), "token", claimed=True)
     assert not send(connection, report("a"), "token", claimed=True, again=True)
     assert len(entries(connection)) == 1
@@ -168,7 +172,7 @@ def test_what_is_sent_again_leaves_no_result_beside_the_stream(connection: Redis
 
 @pytest.mark.redis
 def test_only_what_has_its_claim_is_listed_as_running(
-    connection: RedisConnection, board: Board, monkeypatch: pytest.MonkeyPatch
+    connection: RedisConnection, registry: PoolRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Request:
         def __init__(self, name: str) -> None:
@@ -177,37 +181,41 @@ def test_only_what_has_its_claim_is_listed_as_running(
 
     requests = {name: Request(name) for name in ("runs", "waits")}
     monkeypatch.setattr(heartbeat.state, "requests", requests)
-    board.claimed("runs~1")
-    board.claimed("over~1")
-    heart = Heart(connection, board, "celery@here", FakeConsumer(), HeldRequests())
-    heart.start()
+    registry.claimed("runs~1")
+    registry.claimed("over~1")
+    heartbeater = Heartbeater(connection, registry, "celery@here", FakeConsumer(), HeldRequests())
+    heartbeater.start()
     wait_until(lambda: heartbeats(connection), 5)
     (first, *_) = heartbeats(connection)
     assert (first.running, first.received) == ((("runs", 1),), (("waits", 1),))
-    heart.beat_soon()
-    wait_until(lambda: not board.is_claimed("over~1"), 5)
-    heart.stop()
+    heartbeater.beat_soon()
+    wait_until(lambda: not registry.is_claimed("over~1"), 5)
+    heartbeater.stop()
 
 
 @pytest.mark.redis
-def test_what_may_not_be_claimed_yet_is_done_after_a_later_heartbeat(connection: RedisConnection, board: Board) -> None:
+def test_what_may_not_be_claimed_yet_is_done_after_a_later_heartbeat(
+    connection: RedisConnection, registry: PoolRegistry
+) -> None:
     verdicts = iter([Verdict.WAIT, Verdict.WAIT, Verdict.WON])
     answers: list[Verdict] = []
-    heart = Heart(connection, board, "celery@here", FakeConsumer(), HeldRequests())
+    heartbeater = Heartbeater(connection, registry, "celery@here", FakeConsumer(), HeldRequests())
 
     def action() -> Verdict:
         answers.append(next(verdicts))
-        heart.beat_soon()
+        heartbeater.beat_soon()
         return answers[-1]
 
-    heart.enqueue(Owed("a~1", action))
-    heart.start()
+    heartbeater.enqueue(PendingSend("a~1", action))
+    heartbeater.start()
     wait_until(lambda: answers[-1:] == [Verdict.WON], 10)
-    heart.stop()
+    heartbeater.stop()
     assert len(answers) == 3
 
 
-def test_the_heart_tries_again_soon_while_redis_is_away(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_heart_tries_again_soon_while_redis_is_away(
+    registry: PoolRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
     away = RedisConnection("redis://127.0.0.1:1/0")
     tries: list[str] = []
 
@@ -216,7 +224,7 @@ def test_the_heart_tries_again_soon_while_redis_is_away(board: Board, monkeypatc
         raise redis.ConnectionError("away")
 
     monkeypatch.setattr(away, "run_script", refuse)
-    heart = Heart(away, board, "celery@here", FakeConsumer(), HeldRequests())
-    heart.start()
+    heartbeater = Heartbeater(away, registry, "celery@here", FakeConsumer(), HeldRequests())
+    heartbeater.start()
     wait_until(lambda: len(tries) >= 3, 3)
-    heart.stop()
+    heartbeater.stop()

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from itinerary.protocol.instants import MICROSECOND, Instant
 from scheduler_service.api.pages.moments import Moment, moment
-from scheduler_service.core.model import Gap
+from scheduler_service.core.model import MissedRange
 
 
 @dataclass(frozen=True, slots=True)
-class GapLine:
+class MissedRangeLine:
     """`count` occurrences from `first` to `last`, none of which ran."""
 
     job_id: str
@@ -19,14 +19,23 @@ class GapLine:
     reason: str
 
 
-def gap_line(gap: Gap, now: Instant) -> GapLine:
+def missed_range_line(missed_range: MissedRange, now: Instant) -> MissedRangeLine:
     """A gap as seen from `now`; its end is not part of it."""
-    return GapLine(gap.job_id, gap.count, moment(gap.start, now), moment(gap.end - MICROSECOND, now), gap.reason)
+    return MissedRangeLine(
+        missed_range.job_id,
+        missed_range.count,
+        moment(missed_range.start, now),
+        moment(missed_range.end - MICROSECOND, now),
+        missed_range.reason,
+    )
 
 
-def gaps_words(gaps: Sequence[Gap]) -> str | None:
+def missed_ranges_text(missed_ranges: Sequence[MissedRange]) -> str | None:
     """How many occurrences of how many jobs; None where there are none."""
-    count, jobs = sum(gap.count for gap in gaps), len({gap.job_id for gap in gaps})
+    count, jobs = (
+        sum(missed_range.count for missed_range in missed_ranges),
+        len({missed_range.job_id for missed_range in missed_ranges}),
+    )
     if not count:
         return None
     many = f"{count:,} planned runs" if count > 1 else "1 planned run"

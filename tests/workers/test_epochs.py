@@ -166,7 +166,7 @@ def test_a_leader_without_a_loss_lets_runs_start_at_once(whole: Whole) -> None:
     run_id = whole.enqueue("user.who")
     whole.becomes(run_id, RunState.COMPLETED, timeout=5)
     with closing(RedisClaims(whole.redis.url)) as claims:
-        assert claims.look().accepted
+        assert claims.query_epoch().accepted
 
 
 def test_claims_of_what_is_over_are_gone_within_seconds(whole: Whole) -> None:

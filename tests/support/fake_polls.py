@@ -10,7 +10,7 @@ from scheduler_service.core.run_state import ACTIVE, WAITING, RunState
 from tests.support.fake_rows import RunRow, Tables
 
 
-class FakeLooks:
+class FakePolls:
     """A part of LeaderStore."""
 
     _tables: Tables

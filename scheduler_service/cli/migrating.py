@@ -28,7 +28,7 @@ from scheduler_service.cli.connect import instant_text, open_client, remedy
 from scheduler_service.cli.status import Json
 
 if TYPE_CHECKING:
-    from scheduler_service.migrating.converted import Moved
+    from scheduler_service.migrating.converted import Converted
 
 T = TypeVar("T")
 
@@ -64,7 +64,9 @@ def import_beat(
     read = BeatPlace(place, from_database, from_redbeat, redbeat_prefix, timezone, only_config).read(
         _now(), "jobs import-beat"
     )
-    found = [entry.moved for entry in move_entries(read.entries, read.app, _now(), _tracked, app_known=read.app_known)]
+    found = [
+        entry.converted for entry in move_entries(read.entries, read.app, _now(), _tracked, app_known=read.app_known)
+    ]
     _finish(found, read.notes, source or read.owner, apply, partly, take_over, as_json)
     if read.empty is not None:
         print(f"itinerary: {read.empty}", file=sys.stderr)
@@ -119,7 +121,7 @@ def shadow(
     lines: list[dict[str, Any]] = []
     for each in _tracked(move_entries(read.entries, read.app, begin, clocks=False, app_known=read.app_known)):
         found = compare_entry(each, read.app, begin, end)
-        lines.append(shadow_body(each.entry.name, found, each.moved.refused, each.moved.left_out))
+        lines.append(shadow_body(each.entry.name, found, each.converted.refused, each.converted.left_out))
     if as_json:
         print_json({"items": lines})
     else:
@@ -129,7 +131,7 @@ def shadow(
 
 
 def _finish(
-    found: "Sequence[Moved]",
+    found: "Sequence[Converted]",
     notes: Sequence[str],
     source: str,
     apply: bool,
@@ -137,26 +139,26 @@ def _finish(
     take_over: bool,
     as_json: bool,
 ) -> None:
-    from scheduler_service.cli.output import print_json, say
-    from scheduler_service.cli.shadows import moved_body, print_moved
+    from scheduler_service.cli.output import print_json, print_message
+    from scheduler_service.cli.shadows import converted_body, print_converted
 
     bodies = [dict(each.body) for each in found if each.body is not None and each.left_out is None]
     if not apply:
-        items = [moved_body(each, _now()) for each in found]
+        items = [converted_body(each, _now()) for each in found]
         if not as_json:
-            print_moved(found, notes, _now())
+            print_converted(found, notes, _now())
         plan = _compared(JobsToApply(source, bodies, True, take_over), as_json)
         if as_json:
             print_json({"source": source, "items": items, "notes": list(notes), "plan": plan})
         else:
-            say("nothing was changed; --apply makes these jobs")
+            print_message("nothing was changed; --apply makes these jobs")
         return
     if not as_json:
-        print_moved(found, notes, _now())
+        print_converted(found, notes, _now())
     refused = [each.name for each in found if each.refused]
     if refused and not partly:
-        told = f"{refused[0]}{', ...' if len(refused) > 1 else ''}"
-        raise ItineraryError(f"nothing was applied, {len(refused)} cannot be moved ({told}): --partly to go on")
+        names = f"{refused[0]}{', ...' if len(refused) > 1 else ''}"
+        raise ItineraryError(f"nothing was applied, {len(refused)} cannot be moved ({names}): --partly to go on")
     with open_client() as client:
         carry_out(client, JobsToApply(source, bodies, True, take_over), dry_run=False, yes=True, as_json=as_json)
 
@@ -164,7 +166,7 @@ def _finish(
 def _compared(wanted: JobsToApply, as_json: bool) -> dict[str, Any] | None:
     """What applying would change in what is stored; None where no API answers, which it says."""
     from itinerary.client.transport import NoAnswer
-    from scheduler_service.cli.output import say
+    from scheduler_service.cli.output import print_message
     from scheduler_service.cli.plans import print_plan
 
     try:
@@ -177,7 +179,7 @@ def _compared(wanted: JobsToApply, as_json: bool) -> dict[str, Any] | None:
         print(f"itinerary: applying it would be refused: {exc}", file=sys.stderr)
         return None
     if not as_json:
-        say("compared with what is stored:")
+        print_message("compared with what is stored:")
         print_plan(plan)
     return plan
 

@@ -38,8 +38,8 @@ class Kept:
     size: int
 
 
-class Board:
-    """Made in the main process before its children. They write `claimed`, `waiting` and `told`; all else is its own."""
+class PoolRegistry:
+    """Made in the main process before its children. They write `claimed`, `waiting` and `report_sent`, nothing else."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -52,7 +52,7 @@ class Board:
         self._claimed: set[str] = set()
         self._kept: deque[Kept] = deque()
         self._size = 0
-        self._was_told = False
+        self._has_reported = False
         self._closed = False
         self.on_waiting: Callable[[], None] = lambda: None
 
@@ -64,24 +64,24 @@ class Board:
 
     def claimed(self, task_id: str) -> None:
         """The claim of this attempt was won; said before its first line of user code runs."""
-        self._say({"claimed": task_id})
+        self._send({"claimed": task_id})
 
     def waiting(self) -> None:
         """A claim has to wait, until the leader has this worker's word."""
-        self._say({"waiting": True})
+        self._send({"waiting": True})
 
-    def told(self, report: Report, token: str) -> None:
+    def report_sent(self, report: Report, token: str) -> None:
         """This is about to be sent."""
-        self._say({"report": asdict(report), "token": token})
+        self._send({"report": asdict(report), "token": token})
 
     def is_claimed(self, task_id: str) -> bool:
         """Whether this attempt has its claim; yes as long as no process ever said so, since then none can."""
-        return task_id in self.all_claimed() or not self._was_told
+        return task_id in self.all_claimed() or not self._has_reported
 
     def all_claimed(self) -> set[str]:
         """The attempts that have their claim and are not known to be over."""
         with self._lock:
-            self._hear()
+            self._receive()
             return set(self._claimed)
 
     def over(self, task_ids: Iterable[str]) -> None:
@@ -89,10 +89,10 @@ class Board:
         with self._lock:
             self._claimed.difference_update(task_ids)
 
-    def lately_told(self) -> list[Kept]:
+    def recent_reports(self) -> list[Kept]:
         """The reports that are kept, oldest first."""
         with self._lock:
-            self._hear()
+            self._receive()
             return list(self._kept)
 
     def forget_old(self) -> None:
@@ -107,7 +107,7 @@ class Board:
             try:
                 select.select([self._reading], [], [])
                 with self._lock:
-                    waiting = self._hear()
+                    waiting = self._receive()
             except (OSError, ValueError):
                 if self._closed:
                     return
@@ -115,10 +115,10 @@ class Board:
             if waiting:
                 self.on_waiting()
 
-    def _say(self, word: dict[str, Any]) -> None:
+    def _send(self, word: dict[str, Any]) -> None:
         if os.getpid() == self._pid:
             with self._lock:
-                waiting = self._hear()
+                waiting = self._receive()
                 waiting = self._take_in(word, 0) or waiting
             if waiting:
                 self.on_waiting()
@@ -130,7 +130,7 @@ class Board:
             # The main process is gone, and so are we soon; or this is longer than the system lets through.
             log.warning("the worker's main process could not be told %d bytes: %s", len(text), exc)
 
-    def _hear(self) -> bool:
+    def _receive(self) -> bool:
         """Take in all that was said; whether a claim waits."""
         waiting = False
         while True:
@@ -143,7 +143,7 @@ class Board:
 
     def _take_in(self, word: dict[str, Any], size: int) -> bool:
         if "claimed" in word:
-            self._was_told = True
+            self._has_reported = True
             self._claimed.add(word["claimed"])
         elif "report" in word:
             report = Report(**word["report"])
