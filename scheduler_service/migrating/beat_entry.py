@@ -14,7 +14,7 @@ from scheduler_service.migrating.one_time import Bounded
 class BeatEntry:
     """One entry as beat has it; `schedule` is a Celery schedule object, or None where `refused` says why.
 
-    `zone` is the crontab's own, else the app's holds. `asleep` says why beat sends it no more. `differences` are differences
+    `zone` is the crontab's own, else the app's holds. `asleep` says why beat sends it no more. `differences` are those
     that its source knows of.
     """
 

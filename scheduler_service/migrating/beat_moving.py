@@ -109,7 +109,7 @@ def _anchor(entry: BeatEntry, spec: dict[str, Any], differences: list[str]) -> l
         return []
     anchor = max(anchor, entry.start_at or anchor)
     spec["anchor"] = format_instant(anchor - anchor % SECOND)
-    differences[:] = [lines for lines in differences if not lines.startswith("beat counts from its start")]
+    differences[:] = [text for text in differences if not text.startswith("beat counts from its start")]
     return [f"beat counts from when it last sent, which drifts; here it runs at {spec['anchor']} + k x {spec['every']}"]
 
 
@@ -124,8 +124,8 @@ def _once(entry: BeatEntry, body: dict[str, Any], differences: Sequence[str], no
         raise CannotConvert("it is to be sent once, and its schedule has no time to come")
     body = {**body, "schedule": {"kind": "once", "at": format_instant(at)}}
     body.pop("start_at", None)
-    lines = "one_off: sent once, at the next time of its schedule, and disabled; here that is a job of one time"
-    converted, job = checked(entry.name, body, (*differences, lines), now)
+    note = "one_off: sent once, at the next time of its schedule, and disabled; here that is a job of one time"
+    converted, job = checked(entry.name, body, (*differences, note), now)
     asleep = f"beat would send it at once, since it was due at {format_instant(at)}" if overdue is not None else None
     return ConvertedEntry(entry, replace(converted, left_out=asleep), job)
 
@@ -153,13 +153,11 @@ def _with_clocks(
         ruled = {**body, "schedule": {**body["schedule"], **rule}}
         converted, job = checked(entry.name, ruled, (), now)
         if job is not None:
-            lines = clock_differences(entry.schedule, clock_app(app, entry), job.schedule, now)
-            if best is None or len(lines) < len(best[0]):
-                best = (
-                    lines,
-                    ConvertedEntry(entry, Converted(converted.name, converted.body, (*differences, *lines)), job),
-                )
-            if not lines:
+            by_clock = clock_differences(entry.schedule, clock_app(app, entry), job.schedule, now)
+            if best is None or len(by_clock) < len(best[0]):
+                chosen = Converted(converted.name, converted.body, (*differences, *by_clock))
+                best = by_clock, ConvertedEntry(entry, chosen, job)
+            if not by_clock:
                 break
     assert best is not None  # the first rule is the default, with which the job was accepted
     return best[1]

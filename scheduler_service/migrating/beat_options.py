@@ -57,10 +57,8 @@ def queue_of(app: Celery, entry: BeatEntry) -> str:
 
 def options_of(app: Celery, entry: BeatEntry, body: dict[str, Any], app_known: bool = True) -> list[str]:
     """Lays what the options mean over the body; the differences in words."""
-    options, differences = (
-        entry.options,
-        [f"the entry's {name} is not known to us and left out" for name in entry.unknown],
-    )
+    options = entry.options
+    differences = [f"the entry's {name} is not known to us and left out" for name in entry.unknown]
     if options.get("eta") is not None or options.get("task_id") is not None:
         raise CannotConvert("an entry with an eta or a task_id of its own would run once, whatever its schedule says")
     if app_known and entry.task not in app.tasks:
@@ -93,10 +91,10 @@ def _expires(expires: Any, body: dict[str, Any]) -> Iterator[str]:
         return
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds <= 0:
         raise CannotConvert(f"expires is {expires!r}: give a number of seconds")
-    differences = format_duration(round(seconds * SECOND) * MICROSECOND)
-    body["start_within"] = differences
+    span = format_duration(round(seconds * SECOND) * MICROSECOND)
+    body["start_within"] = span
     yield (
-        f"beat's message is dropped by a worker that gets to it later than {differences}; here the leader withdraws it then, "
+        f"beat's message is dropped by a worker that gets to it later than {span}; here the leader withdraws it then, "
         "and the run is recorded as missed"
     )
 
