@@ -99,11 +99,12 @@ def test_a_late_run_names_the_pause_and_the_run_ahead_that_held_it_back(
 ) -> None:
     made = {"task": "t", "queue": "mail", "schedule": HOURLY, "overlap": "queue_all"}
     assert api.put("/api/v1/jobs/a.job", json=made).status_code == 201
-    now, job = led.lease.now, SqlJobStore(led.database).get("a.job")
+    job = SqlJobStore(led.database).get("a.job")
+    api.post("/api/v1/jobs/a.job/pause", json={"reason": "audit"})
+    now = led.leases.renew(led.lease, MINUTE).now  # within the pause, however slow the machine is
     runs = [occurrence(job, at, queue=queue) for at, queue in ((now - HOUR, "mail"), (now, "post"), (now + 1, "mail"))]
     led.store.create_runs(led.lease, CreateRuns(tuple(runs), cursor=now + MINUTE))
     old, ahead, late = (run.run_id for run in runs)
-    api.post("/api/v1/jobs/a.job/pause", json={"reason": "audit"})
     api.post("/api/v1/jobs/a.job/resume")
     with led.database.write() as connection:
         connection.execute(text("UPDATE jobs SET planned_version = version"))
