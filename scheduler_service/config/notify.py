@@ -16,7 +16,7 @@ from scheduler_service.core.notifications.topics import TOPICS, Topic
 
 _PREFIX: Final = "whsec_"
 _SHORTEST_KEY: Final = 24
-_MAKE_ONE: Final = 'give whsec_ and the base64 of 24 bytes or more, as of: echo "whsec_$(openssl rand -base64 32)"'
+_CREATE_ONE: Final = 'give whsec_ and the base64 of 24 bytes or more, as of: echo "whsec_$(openssl rand -base64 32)"'
 _PORTS: Final = {"smtp": 25, "smtp+starttls": 587, "smtps": 465}
 _ADDRESS: Final = re.compile(r"[^@\s<>,;]{1,64}@[^@\s<>,;]{1,255}", re.ASCII)
 
@@ -58,9 +58,9 @@ def signing_key(secret: str) -> bytes:
     try:
         key = base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
     except (binascii.Error, ValueError) as exc:
-        raise ValueError(_MAKE_ONE) from exc
+        raise ValueError(_CREATE_ONE) from exc
     if not secret.startswith(_PREFIX) or len(key) < _SHORTEST_KEY:
-        raise ValueError(_MAKE_ONE)
+        raise ValueError(_CREATE_ONE)
     return key
 
 

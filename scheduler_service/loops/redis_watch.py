@@ -49,7 +49,7 @@ class RedisWatch:
         self._away_since: Duration | None = None
         self._free_since: Duration | None = None
         self._offer_at: Duration = 0
-        self._told_term = 0
+        self._reported_term = 0
         self._found: Marks | None = None
         self._recorded: tuple[int, Marks] | None = None
         self._differs_since: Duration | None = None
@@ -152,8 +152,8 @@ class RedisWatch:
             self._record(renewer.lease)
             return
         term = renewer.lease.term
-        if term != self._told_term:
-            self._told_term = term
+        if term != self._reported_term:
+            self._reported_term = term
             log.error("no Redis: this leader dispatches nothing", term=term, remedy=_REACH)
         try:
             is_relieved = self._leases.tell_without_redis(renewer.lease)

@@ -87,8 +87,8 @@ def _field(kind: FieldKind, given: Any, values: Iterable[int]) -> str:
         read = read_field(kind, text, "")
     except BadValue:
         return values_text(kind, mask)
-    told_alike = read.mask == mask and not read.special
-    return text if told_alike else values_text(kind, mask)
+    described_alike = read.mask == mask and not read.special
+    return text if described_alike else values_text(kind, mask)
 
 
 def _interval_spec(given: Any, timezone: str) -> tuple[dict[str, Any], list[str]]:

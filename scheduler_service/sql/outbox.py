@@ -158,9 +158,9 @@ class SqlOutbox:
 
 def _ripe(now: Instant, quiet: Duration, last: Mapping[Topic, Instant]) -> ColumnElement[bool]:
     """What `decide` may pick, roughly: in a storm most of what is untold must wait, and is not even read."""
-    just_told = [topic.value for topic, at in last.items() if at + TOPIC_PAUSE > now]
+    just_reported = [topic.value for topic, at in last.items() if at + TOPIC_PAUSE > now]
     may_be = or_(_N.told_at.is_(None), _N.told_at <= now - quiet, _N.told_at > now)
-    return and_(UNREPORTED, may_be, _N.topic.not_in(just_told))
+    return and_(UNREPORTED, may_be, _N.topic.not_in(just_reported))
 
 
 def _unreported(connection: Connection, ripe: ColumnElement[bool]) -> list[Waiting]:

@@ -59,11 +59,11 @@ class IndexBuilder:
 
     def _missed(self, order: BuildIndex) -> tuple[MissedOccurrences, ...]:
         # Few jobs fire in a short time, and many of those alike.
-        owing, past = self._known.firing(order.cursor, order.now), cache(_past)
+        with_missed, past = self._known.firing(order.cursor, order.now), cache(_past)
         return tuple(
             missed
             for history in order.jobs
-            if history.versions[-1].job_id in owing
+            if history.versions[-1].job_id in with_missed
             for missed in _missed(history, order.cursor, order.now, past)
         )
 

@@ -64,7 +64,7 @@ def _cron(schedule: CronSchedule) -> str:
     parts = ALIASES.get(text, text).split()
     days = schedule.wall.days
     assert isinstance(days, DayPattern)
-    if not has_hash(text) and _is_told_truly(parts, days):
+    if not has_hash(text) and _is_described_exactly(parts, days):
         try:
             return _descriptor(parts)
         except (FormatException, MissingFieldException, IndexError, ValueError):
@@ -72,7 +72,7 @@ def _cron(schedule: CronSchedule) -> str:
     return line_text(schedule.wall)
 
 
-def _is_told_truly(parts: list[str], days: DayPattern) -> bool:
+def _is_described_exactly(parts: list[str], days: DayPattern) -> bool:
     """Whether the line is of the few shapes that cron-descriptor is known to tell truly."""
     minute, hour, day, month, weekday = parts[:5]
     if len(parts) == 7 or (len(parts) == 6 and not _ONE.fullmatch(parts[5])):

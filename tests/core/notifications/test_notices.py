@@ -79,9 +79,9 @@ def test_a_subject_is_quiet_for_its_time_and_a_topic_for_a_minute() -> None:
     waiting = [Waiting(notice("new"), None), Waiting(notice("told"), NOW - HOUR + 1)]
     assert [n.subject for n in ready(waiting, {}, NOW, HOUR)] == ["new"]
     assert [n.subject for n in ready(waiting, {}, NOW + 1, HOUR)] == ["new", "told"]
-    just_told = {Topic.RUN_FAILED: NOW - MINUTE + 1}
-    assert ready(waiting, just_told, NOW, HOUR) == []
-    assert len(ready(waiting, just_told, NOW + 1, HOUR)) == 2
+    just_reported = {Topic.RUN_FAILED: NOW - MINUTE + 1}
+    assert ready(waiting, just_reported, NOW, HOUR) == []
+    assert len(ready(waiting, just_reported, NOW + 1, HOUR)) == 2
     assert len(ready(waiting, {Topic.RUN_LATE: NOW}, NOW, HOUR)) == 1
 
 
