@@ -13,6 +13,7 @@ from celery.app.utils import find_app
 from celery.backends.base import DisabledBackend
 from celery.schedules import crontab, maybe_schedule
 
+from itinerary.protocol.app_errors import first_error, renamed_hint
 from itinerary.protocol.errors import BadValue, ItineraryError
 from itinerary.protocol.instants import Instant
 from scheduler_service.migrating.beat_entry import BeatEntry, ConvertedEntry
@@ -35,8 +36,11 @@ def load_app(place: str) -> Celery:
         app.loader.import_default_modules()
         app.finalize()
     except (Exception, SystemExit) as exc:
-        message = " ".join(str(exc).split())
-        raise ItineraryError(f"cannot load the app {place}: {type(exc).__name__}: {message}") from exc
+        cause = first_error(place, exc)
+        message = " ".join(str(cause).split())
+        raise ItineraryError(
+            f"cannot load the app {place}: {type(cause).__name__}: {message}{renamed_hint(message)}"
+        ) from exc
     if not isinstance(app, Celery):
         raise BadValue("MODULE:APP", place, "it must name a Celery app")
     return app

@@ -2,6 +2,7 @@
 
 import copy
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -154,6 +155,24 @@ def test_on_amqp_the_greatest_priority_goes_first() -> None:
 def test_an_app_that_cannot_be_loaded_is_said_in_words(place: str) -> None:
     with pytest.raises(ItineraryError, match=place.partition(":")[0]):
         load_app(place)
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("os.no_such_name", "AttributeError: module 'os' has no attribute 'no_such_name'"),
+        ("import workers_no_more", "ModuleNotFoundError: No module named 'workers_no_more'"),
+        ("from workers import attach", "`import workers` is now `import itinerary`"),
+    ],
+)
+def test_what_is_wrong_within_the_app_s_own_module_is_said(
+    statement: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "app_with_a_fault.py").write_text(f"import os\n{statement}\napp = None\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ItineraryError) as raised:
+        load_app("app_with_a_fault:app")
+    assert message in str(raised.value)
 
 
 # The paper beat itself

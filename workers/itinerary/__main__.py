@@ -15,6 +15,7 @@ from celery import Celery
 from celery.utils.nodenames import default_nodename, host_format
 
 from itinerary.ownership import ownership_error
+from itinerary.protocol.app_errors import first_error, renamed_hint
 from itinerary.protocol.errors import BadValue
 from itinerary.worker.green import AT_WORK
 
@@ -72,21 +73,13 @@ def _load(place: str) -> Celery:
         # A Schedule of plain functions and Celery tasks stands for the app that runs them.
         app: Celery = found if isinstance(found, Celery) else app_for(found.functions, found.celery_apps)
     except (ImportError, AttributeError) as exc:
-        raise _wrong_call(f"cannot load the app {place}: {_why_not(place, exc)}") from exc
+        message = str(first_error(place, exc))
+        raise _wrong_call(f"cannot load the app {place}: {message}{renamed_hint(message)}") from exc
     except BadValue as exc:
         raise _wrong_call(str(exc)) from exc
     attach(app)
     app.set_current()
     return app
-
-
-def _why_not(place: str, error: Exception) -> str:
-    """The first error; Celery imports `module:app` as a module once more when an attribute is missing anywhere."""
-    before = error.__context__
-    message = str(before if ":" in place and isinstance(before, AttributeError) else error)
-    old = ("No module named 'workers'", "module 'workers' has no attribute", "from 'workers'")
-    hint = "; where Itinerary's package is meant, `import workers` is now `import itinerary`"
-    return message + hint if any(text in message for text in old) else message
 
 
 def _be_patched(argv: list[str]) -> None:
