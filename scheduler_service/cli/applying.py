@@ -1,10 +1,8 @@
-"""`itinerary jobs apply FILE` and `jobs export`: jobs as code, planned first, then applied as planned."""
+"""`itinerary jobs apply FILE`: jobs as code, planned first, then applied as planned."""
 
-import json
 import sys
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -48,32 +46,6 @@ def apply(
     wanted = JobsToApply(owner or None, found.jobs, prune is not False and bool(owner), take_over, unsure)
     with open_client() as client:
         carry_out(client, wanted, dry_run=dry_run, yes=yes, as_json=as_json)
-
-
-def export(
-    source: Annotated[str | None, typer.Option(help="Only jobs of this source.", show_default=False)] = None,
-    format: Annotated[Literal["toml", "yaml", "json"], typer.Option(help="toml, yaml or json.")] = "toml",
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file; default standard output.")] = None,
-) -> None:
-    """Write the stored jobs as a file that applies to no change, once its hidden values are put in."""
-    from itinerary.protocol import redaction
-    from scheduler_service.jobs_as_code.texts import write_text_as
-    from scheduler_service.jobs_as_code.writing import short_body
-
-    with open_client() as client:
-        jobs = [short_body(job) for job in client.all_jobs(source=source)]
-    text = write_text_as(format, source or "", jobs)
-    if hiding := [job["job_id"] for job in jobs if redaction.MASK in json.dumps(job)]:
-        named = ", ".join(hiding[:10]) + (f" and {len(hiding) - 10} more" if len(hiding) > 10 else "")
-        advice = 'put the value, or a reference such as {"$secret": "NAME"}, in its place before you apply the file'
-        print(f"itinerary: hidden values stand as {redaction.MASK} in jobs {named}: {advice}", file=sys.stderr)
-    if output is None:
-        print(text, end="")
-        return
-    try:
-        output.write_text(text, "utf-8")
-    except OSError as exc:
-        raise ItineraryError(f"{output} cannot be written: {exc.strerror}") from exc
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,10 @@ import typer
 
 from itinerary.protocol.errors import BadValue, BadValues, ItineraryError
 from itinerary.version import VERSION
-from scheduler_service.cli.applying import apply, export
+from scheduler_service.cli.applying import apply
 from scheduler_service.cli.connect import remedy
 from scheduler_service.cli.enqueueing import enqueue
+from scheduler_service.cli.exporting import export
 from scheduler_service.cli.jobs import jobs
 from scheduler_service.cli.migrating import import_beat, import_crontab, shadow
 from scheduler_service.cli.notify import notify

@@ -131,6 +131,33 @@ def test_the_shadow_lists_what_differs_and_why(itinerary: Itinerary) -> None:
     assert seen["every 30 s"]["beat"] == seen["every 30 s"]["itinerary"]
 
 
+@pytest.mark.slow
+def test_jobs_are_exported_for_other_schedulers_and_what_they_cannot_say_is_named(
+    itinerary: Itinerary, tmp_path: Path
+) -> None:
+    jobs = [
+        {"job_id": "exact", "task": "t", "schedule": {"kind": "cron", "expr": "5 4 * * *"}, "overlap": "allow"},
+        {"job_id": "skips", "task": "t", "schedule": {"kind": "cron", "expr": "5 4 * * *"}},
+    ]
+    file = tmp_path / "jobs.json"
+    file.write_text(json.dumps({"source": "leaving", "jobs": jobs}))
+    itinerary.done("jobs", "apply", str(file), "--yes")
+    words = ("jobs", "export", "--source", "leaving", "--format")
+    beat = itinerary(*words, "beat")
+    assert beat.returncode == 1
+    assert "'exact': {" in beat.stdout
+    assert "'skips': {" not in beat.stdout
+    assert "itinerary: skips is not written: overlap skip" in beat.stderr
+    assert "--nearest" in beat.stderr
+    near = itinerary.done(*words, "beat", "--nearest", "-o", str(tmp_path / "beat.py"))
+    assert near == ""
+    assert "# differs: overlap skip" in (tmp_path / "beat.py").read_text()
+    pods = itinerary.done(*words, "kubernetes", "--image", "shop:1", "--celery-app", "shop:app", "--nearest")
+    assert pods.count("kind: CronJob") == 2
+    cron = itinerary(*words, "crontab")
+    assert (cron.returncode, cron.stderr.count("is given no command alone")) == (1, 2)
+
+
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
@@ -138,6 +165,7 @@ def test_the_shadow_lists_what_differs_and_why(itinerary: Itinerary) -> None:
         (("jobs", "import-crontab", "/nowhere", "--task", "t"), 2, "/nowhere"),
         (("jobs", "import-crontab", "-"), 2, "--task"),
         (("shadow", BEAT_APP, "--hours", "0"), 2, "--hours"),
+        (("jobs", "export", "--format", "kubernetes"), 2, "--image"),
         (("jobs", "import-beat"), 2, "name your Celery app, or --from-database URL"),
         (("jobs", "import-beat", "--from-database", "mysql://u:p@h/d"), 2, "PostgreSQL and SQLite"),
         (("jobs", "import-beat", "--from-database", "sqlite:////x", "--from-redbeat", "redis://h"), 2, "one source"),

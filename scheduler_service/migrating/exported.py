@@ -1,0 +1,91 @@
+"""Jobs as what other schedulers read: the formats' common part. Pure.
+
+Promises: a job is written exactly, or with each difference where the caller takes the nearest, or refused by name.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from itinerary.protocol.instants import Instant, format_instant
+from itinerary.protocol.redaction import MASK
+from scheduler_service.core.contract.job_json import read_job
+from scheduler_service.core.model import Job, MisfirePolicy, Overlap
+from scheduler_service.migrating.cron_lines import CannotSay
+
+_OURS: Final = {'"$type"': "typed values", '"$secret"': "secrets", '"$env"': "environment", MASK: "hidden values"}
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """One job in another's words, what differs, and for the formats that group: a key to group by."""
+
+    job: Job
+    said: Any
+    differences: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A job that is not written, and why."""
+
+    job_id: str
+    why: str
+
+
+def jobs_of(bodies: Sequence[Mapping[str, Any]], now: Instant) -> list[Job]:
+    """Stored jobs, as the API shows them."""
+    return [read_job(body, created_at=now, paused=bool(body.get("paused")))[0] for body in bodies]
+
+
+def export_each(
+    jobs: Sequence[Job], say: Callable[[Job], Exported], *, nearest: bool
+) -> tuple[list[Exported], list[Refused]]:
+    """Every job in the words of `say`, or refused; with `nearest` a difference is no reason to refuse."""
+    done: list[Exported] = []
+    refused = []
+    for job in jobs:
+        try:
+            found = say(job)
+        except CannotSay as exc:
+            refused.append(Refused(job.job_id, str(exc)))
+            continue
+        if found.differences and not nearest:
+            refused.append(Refused(job.job_id, "; ".join(found.differences)))
+        else:
+            done.append(found)
+    return done, refused
+
+
+def check_arguments(job: Job) -> None:
+    """CannotSay where the arguments hold what only this service understands."""
+    text = json.dumps([list(job.args), dict(job.kwargs)])
+    for mark, what in _OURS.items():
+        if mark in text:
+            raise CannotSay(f"its arguments hold {what}, which only Itinerary fills in")
+
+
+def policy_differences(job: Job, now: Instant, *, keeps_one: bool = True) -> list[str]:
+    """The policies that no scheduler of another's has; `keeps_one`: it makes up for one missed time."""
+    told = []
+    if job.retry.max_attempts > 1:
+        told.append(f"retry: {job.retry.max_attempts} attempts, of which there is one there")
+    if job.jitter:
+        told.append("jitter: runs start at the time itself there")
+    if job.misfire.policy is MisfirePolicy.FIRE_ALL:
+        told.append("misfire fire_all: what was missed is not made up for there, or once")
+    if job.misfire.policy is MisfirePolicy.SKIP and keeps_one:
+        told.append("misfire skip: after an outage the newest missed time is made up for there")
+    if job.start_at is not None and job.start_at > now:
+        told.append(f"start_at {format_instant(job.start_at)}: it runs from the start there")
+    if job.end_at is not None:
+        told.append(f"end_at {format_instant(job.end_at)}: it has no end there")
+    return told
+
+
+def overlap_differences(job: Job) -> list[str]:
+    """A job that is not to overlap, where each time starts its own."""
+    if job.overlap is Overlap.ALLOW:
+        return []
+    return [f"overlap {job.overlap.value}: each time is started there, whether or not the last one is over"]
