@@ -13,7 +13,7 @@ from celery import Celery
 from itinerary.protocol.instants import DAY, Instant, parse_instant
 from scheduler_service.core.model import Job
 from scheduler_service.core.schedules.schedule import occurrences
-from scheduler_service.migrating.beat import load_app, move_beat
+from scheduler_service.migrating.beat import load_app, convert_beat
 from scheduler_service.migrating.comparing import compare
 from scheduler_service.migrating.converted import checked
 from scheduler_service.migrating.crontab_file import read_crontab
@@ -53,13 +53,13 @@ def why(refused: list[Refused]) -> dict[str, str]:
 
 
 def test_what_came_from_beat_goes_back_and_comes_again_the_same() -> None:
-    first = {entry.moved.name: entry for entry in move_beat(load_app("tests.migrating.beat_app:app"), NOW)}
+    first = {entry.converted.name: entry for entry in convert_beat(load_app("tests.migrating.beat_app:app"), NOW)}
     names = ("every quarter", "13th and Friday", "odd steps", "in the gap", "every 30 s", "expiring")
     jobs = [job for name in names if (job := first[name].job) is not None]
     text, refused = export_beat(jobs, NOW, nearest=True)
     assert refused == []
     app = configured(text)
-    again = {entry.moved.name: entry for entry in move_beat(app, NOW)}
+    again = {entry.converted.name: entry for entry in convert_beat(app, NOW)}
     for before in jobs:
         after = again[before.job_id].job
         assert after is not None
@@ -100,8 +100,8 @@ def test_beat_is_given_exactly_what_it_can_say_and_the_rest_is_refused_by_name()
     assert told == {}
     app = configured(text)
     assert sorted(app.conf.beat_schedule) == ["calendar", "hourly", "plain"]
-    for entry in move_beat(app, NOW):  # tasks of other apps in this process are known to this one too
-        assert [told for told in entry.moved.differences if "the app has no task" not in told] == []
+    for entry in convert_beat(app, NOW):  # tasks of other apps in this process are known to this one too
+        assert [told for told in entry.converted.differences if "the app has no task" not in told] == []
 
 
 def test_the_exported_crontab_fires_at_the_jobs_own_times() -> None:
