@@ -13,7 +13,7 @@ from celery import Celery
 from itinerary.protocol.instants import DAY, Instant, parse_instant
 from scheduler_service.core.model import Job
 from scheduler_service.core.schedules.schedule import occurrences
-from scheduler_service.migrating.beat import load_app, convert_beat
+from scheduler_service.migrating.beat import convert_beat, load_app
 from scheduler_service.migrating.comparing import compare
 from scheduler_service.migrating.converted import checked
 from scheduler_service.migrating.crontab_file import read_crontab
