@@ -1,1 +1,1 @@
-"""The pure core: what is decided, never how it is done. No I/O, clock, randomness, threads or logging."""
+"""The deterministic core: it decides, and others carry out. No I/O, clock, randomness, threads or logging."""

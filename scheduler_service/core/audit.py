@@ -1,4 +1,4 @@
-"""Who does what: the deed that a change is recorded with, and the record of it. Values only."""
+"""The audit record: who asks for a change, the change, and its stored entry. Values only."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,28 +11,28 @@ from scheduler_service.core.token_limits import NO_LIMITS, Limits
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks: the name and role of a token, and what it is limited to."""
+    """The name and role of a token, and its limits."""
 
     name: str
     role: str
     limits: Limits = NO_LIMITS
 
     def audited_change(self, action: str) -> "AuditedChange":
-        """What the caller is about to do, such as `job.pause`."""
+        """The audited change for this action of the caller, such as `job.pause`."""
         return AuditedChange(self.name, self.role, action)
 
     def keyed(self, action: str, key: str, request_hash: str) -> "AuditedChange":
-        """The same of a request with an idempotency key, which its record is found by."""
+        """The audited change of a request with an idempotency key, by which its entry is found."""
         return AuditedChange(self.name, self.role, action, key, request_hash)
 
 
 THIS_MACHINE: Final = Caller("loopback", "admin")
-"""Whoever asks where no tokens are set: anybody on this machine."""
+"""The caller if no tokens are set: any user of this machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditedChange:
-    """A change that is asked for: by whom, and what."""
+    """A requested change: its actor and its action."""
 
     actor: str
     role: str
@@ -43,7 +43,7 @@ class AuditedChange:
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """One recorded change; `before` and `after` are what it changed, None where there was or is nothing."""
+    """One recorded change; `before` and `after` hold the values, None if there was or is nothing."""
 
     id: int
     at: Instant
@@ -56,7 +56,7 @@ class AuditEntry:
 
 
 def audit_body(entry: AuditEntry) -> Mapping[str, Any]:
-    """The entry as the outside sees it."""
+    """The entry as the API shows it, with secrets redacted."""
     return {
         "id": entry.id,
         "at": format_instant(entry.at),

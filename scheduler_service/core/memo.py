@@ -1,4 +1,4 @@
-"""Reading JSON values once: a hundred thousand jobs have few different schedules and policies."""
+"""Memoised readers of JSON values: a hundred thousand jobs share few distinct schedules and policies."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -9,9 +9,9 @@ _MOST: Final = 65_536
 
 
 def shared(read: Callable[[Any, str], T]) -> Callable[[Any, str], T]:
-    """`read(value, word)` that gives the same object, which nobody may change, for a value that reads the same.
+    """Memoise `read(value, word)`: equal JSON returns one shared, immutable object.
 
-    What it refuses is read, and refused, each time.
+    A refused value is read, and refused, each time.
     """
     kept: dict[tuple[str, str], T] = {}
 

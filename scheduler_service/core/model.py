@@ -1,4 +1,4 @@
-"""What the scheduler speaks of: jobs with their policies, runs, leases. Values only; rules live beside them."""
+"""The scheduler's model: jobs with their policies, runs, leases. Values only; other modules hold the rules."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from scheduler_service.core.schedules.schedule import Schedule
 
 
 class Overlap(StrEnum):
-    """What happens when a run falls due while the job's previous run is not final."""
+    """The rule for a run that falls due while the job's previous run is not final."""
 
     SKIP = "skip"
     ALLOW = "allow"
@@ -22,7 +22,7 @@ class Overlap(StrEnum):
 
 
 class MisfirePolicy(StrEnum):
-    """What happens to occurrences that could not be released within the grace."""
+    """The rule for occurrences that could not be dispatched within the grace."""
 
     FIRE_ONCE = "fire_once"
     FIRE_ALL = "fire_all"
@@ -30,7 +30,7 @@ class MisfirePolicy(StrEnum):
 
 
 class RunKind(StrEnum):
-    """Why a run exists: planned by a schedule, asked for by hand, or enqueued without a job."""
+    """The origin of a run: planned by a schedule, triggered manually, or enqueued without a job."""
 
     OCCURRENCE = "occurrence"
     MANUAL = "manual"
@@ -39,7 +39,7 @@ class RunKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Misfire:
-    """The job's answer to lateness; `grace` is how late an occurrence may be and still run as if on time."""
+    """The job's misfire rule; `grace` is how late an occurrence may be and still run as if on time."""
 
     policy: MisfirePolicy = MisfirePolicy.FIRE_ONCE
     grace: Duration = 30 * SECOND
@@ -50,7 +50,8 @@ class Misfire:
 class Job:
     """One version of a job's definition, from `effective_from` on; `schedule` is the parsed `schedule_spec`.
 
-    `source` is the file that owns it, `unknown` fields of a newer release; unless `pause_skips` what waits is kept.
+    `source` is the file that owns the job; `unknown` holds fields of a newer release. A pause keeps waiting runs unless
+    `pause_skips` is set.
     """
 
     job_id: str
@@ -88,14 +89,14 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class JobHistory:
-    """A job as the planner needs it: versions that still matter, the current one last, and the newest planned one."""
+    """A job as the planner needs it: the versions that still matter (current one last) and the newest planned one."""
 
     versions: tuple[Job, ...]
     planned_version: int
 
     @property
     def current(self) -> Job:
-        """The version that holds from now on."""
+        """The current version."""
         return self.versions[-1]
 
     @property
@@ -128,11 +129,11 @@ class NewRun:
     request_hash: str | None = None
     traceparent: str | None = None
     owner: str | None = None
-    older: tuple[str | None, str | None] = (None, None)  # key and hash, as an older release stored them
+    older: tuple[str | None, str | None] = (None, None)  # key and hash as an older release stored them
 
 
 class ActiveRun(NamedTuple):
-    """What the leader keeps in memory of a run: enough to decide, nothing of its payload.
+    """The fields of a run that the leader keeps in memory: enough to decide, without its payload.
 
     `attempt` is in flight, or comes next in `retrying`. `seq` numbers its last publish (term and counter), 0 before it.
     """
@@ -160,7 +161,7 @@ class ActiveRun(NamedTuple):
 
 
 class DispatchedRun(NamedTuple):
-    """A run that this leader moved to `pending`: all that its message needs. Only such runs are published."""
+    """A run that this leader set `pending`, with all that its message needs. Only such runs are published."""
 
     run_id: str
     attempt: int
@@ -182,7 +183,7 @@ class DispatchedRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TaskError:
-    """Why an attempt failed, cut to size by the worker."""
+    """The error of a failed attempt, truncated by the worker."""
 
     type: str
     message: str
@@ -191,7 +192,7 @@ class TaskError:
 
 @dataclass(frozen=True, slots=True)
 class LateReports:
-    """What was reported of an attempt after it was over; kept, and without effect. `kind` and the rest: of the last."""
+    """Reports that arrived after the attempt was over, kept without effect. All fields but `count` are of the last."""
 
     count: int
     kind: str
@@ -202,7 +203,7 @@ class LateReports:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One finished try of a run that was not its last."""
+    """One finished attempt of a run that was not its last."""
 
     attempt: int
     outcome: str
@@ -218,7 +219,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The whole record of a run, as history shows it; `attempts` are those before the present one, `late` is of it."""
+    """The whole record of a run, as history shows it; `attempts` are the earlier ones, `late` is of the current one."""
 
     run_id: str
     kind: RunKind
@@ -255,7 +256,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class MissedRange:
-    """Occurrences that will not run, folded into one row: `count` of them in [`start`, `end`)."""
+    """Occurrences that will not run, coalesced into one row: `count` of them in [`start`, `end`)."""
 
     job_id: str
     start: Instant
@@ -266,7 +267,7 @@ class MissedRange:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to lead: `term` is the fencing token, `now` the database's time when it was confirmed."""
+    """The right to lead: `term` is the fencing token, `now` the database's time of its confirmation."""
 
     shard: int
     term: int
@@ -276,9 +277,9 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """How far the leaders have come: planned up to `materialised_until`, inbox read up to `inbox_position`.
+    """The progress of the leaders: planned up to `materialised_until`, inbox read up to `inbox_position`.
 
-    Rows that fell due by `judged_until` were found in time: what still waits of them waits for a good reason.
+    A leader found the rows due by `judged_until` in time; those still waiting do so for another reason than lateness.
     """
 
     materialised_until: Instant | None

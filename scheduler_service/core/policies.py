@@ -1,4 +1,4 @@
-"""The menus: lateness, overlap, retries. Decisions as values; nobody here does anything."""
+"""Policy decisions: misfire, overlap, retry. Pure functions; no side effects."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from scheduler_service.core.model import ActiveRun, Misfire, MisfirePolicy, Over
 from scheduler_service.core.run_state import Event, RunState, next_state
 
 OVERLAP_WORD: Final = "overlap"
-"""How every reason of the overlap rule begins."""
+"""The first word of every reason of the overlap rule."""
 START_WITHIN: Final = "start_within"
-"""How every reason of a start deadline begins."""
+"""The first word of every reason of a start deadline."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Which of the owed occurrences run (indexes, ascending), how many are missed, and why."""
+    """The missed occurrences to run (ascending indexes), the number of the others, and the reason."""
 
     keep: tuple[int, ...]
     missed: int
@@ -27,7 +27,7 @@ class Judgement:
 
 
 def judge_lateness(misfire: Misfire, due: Sequence[Instant], count: int, now: Instant) -> Judgement:
-    """What becomes of `count` owed occurrences, of which `due` are the newest, in the order of their nominal times.
+    """Judge `count` occurrences, of which `due` are the newest, in the order of their nominal times.
 
     Late means due more than the grace before `now`. fire_once runs only the newest one, fire_all the newest
     `max_catch_up`, skip none of the late ones; those still within the grace run in any case.
@@ -50,17 +50,17 @@ def judge_lateness(misfire: Misfire, due: Sequence[Instant], count: int, now: In
 
 
 def catches_up(due_at: Instant, misfire: Misfire, overlap: Overlap, now: Instant, prompt: Duration) -> bool:
-    """Whether an occurrence that is to run is caught up on: under fire_all such runs go one behind the other.
+    """Whether the occurrence is a catch-up run: under fire_all such runs wait for each other.
 
-    That is what was found due later than `prompt`, also within the grace: each would have run alone had somebody led.
-    Where runs may overlap (`allow`) these may too.
+    That is an occurrence found due later than `prompt`, also within the grace: each would have run alone had a leader
+    been active. With `allow` they may overlap.
     """
     late = now - due_at > min(prompt, misfire.grace)
     return late and misfire.policy is MisfirePolicy.FIRE_ALL and overlap is not Overlap.ALLOW
 
 
 class Admission(StrEnum):
-    """What a due run may do while other runs of its job are not final."""
+    """The decision about a due run while other runs of its job are not final."""
 
     GO = "go"
     SKIP = "skip"
@@ -69,9 +69,9 @@ class Admission(StrEnum):
 
 
 def decide_overlap(policy: Overlap, live: int, held: int, in_turn: int = 0) -> Admission:
-    """`live` runs of the job are not final, `held` ones wait behind them already.
+    """Decide a due run's admission: `live` runs of its job are not final, and `held` ones wait behind them.
 
-    `in_turn` of those were asked for as queue_all, or are caught up on: they take nobody's place.
+    `in_turn` of the held runs are queue_all or catch-up runs, which do not count against the one place of `queue`.
     """
     if live == 0 and held == 0:
         return Admission.GO
@@ -91,9 +91,9 @@ def decide_overlap(policy: Overlap, live: int, held: int, in_turn: int = 0) -> A
 
 
 def could_go_since(run: ActiveRun) -> Instant | None:
-    """From when on a run that is not started is late; None while it waits for its turn.
+    """The instant from which a run that has not started is late; None while it waits for its turn.
 
-    Whoever asks for a run to go behind its job's other runs, however long they take, calls it due when it is released.
+    A run queued behind others (queue_all) counts as due only once it is dispatched.
     """
     if run.overlap is not Overlap.QUEUE_ALL or run.state is RunState.RETRYING:
         return run.due_at
@@ -101,7 +101,7 @@ def could_go_since(run: ActiveRun) -> Instant | None:
 
 
 def backoff(retry: RetryPolicy, run_id: str, attempt: int) -> Duration:
-    """The pause after `attempt` failed: exponential, capped; with jitter the upper half of it, by a stable hash."""
+    """The pause after `attempt` failed: exponential and capped; jitter picks within its upper half by a stable hash."""
     exponent = min(attempt - 1, 64)
     pause = int(min(retry.max, retry.initial * float(retry.factor) ** exponent))
     if not retry.jitter or pause < 2:
@@ -111,7 +111,7 @@ def backoff(retry: RetryPolicy, run_id: str, attempt: int) -> Duration:
 
 
 def after_failure(run: ActiveRun, event: Event, at: Instant) -> tuple[RunState, Instant | None]:
-    """The state after an attempt ended badly, and when the next attempt is due (None: there is none)."""
+    """The state after a failed attempt, and when the next attempt is due (None if there is none)."""
     left = run.attempt < run.retry.max_attempts
     to = next_state(run.run_id, run.state, event, attempts_left=left)
     return (to, at + backoff(run.retry, run.run_id, run.attempt)) if to is RunState.RETRYING else (to, None)

@@ -1,6 +1,6 @@
-"""Which Redis and which broker a process uses, known by random marks that the leader puts there.
+"""Random marks that identify the Redis and the broker of a process. The leader puts them there.
 
-Owns the comparison and its sentences. A mark holds nothing of an address, so it may be stored and shown.
+Owns the comparison and its texts. A mark reveals nothing of an address, so it may be stored and shown.
 """
 
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ SAME_REDIS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The marks of the Redis with inbox and claims, and of the broker; None where no mark was found."""
+    """The marks of the Redis with inbox and claims, and of the broker; None if no mark was found."""
 
     redis: str | None = None
     broker: str | None = None
 
 
 def differing(leaders: Marks, own: Marks) -> str | None:
-    """Which of the two is another one than the leader's; None where none is, or the leader has recorded nothing."""
+    """The servers of this process that differ from the leader's; None if none does or the leader has recorded none."""
     names = []
     if leaders.redis is not None and own.redis != leaders.redis:
         names.append("another Redis")

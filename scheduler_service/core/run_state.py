@@ -1,6 +1,6 @@
 """The state machine of a run: the one transition table.
 
-The database CHECK, the guards of every UPDATE, the manual's diagram and the tests are made from `TRANSITIONS`.
+The database CHECK, the guards of every UPDATE, the manual's diagram and the tests derive from `TRANSITIONS`.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from itinerary.protocol.errors import IllegalTransition
 
 
 class RunState(StrEnum):
-    """Where a run stands. `lost` and `timed_out` are reasons, not states."""
+    """The state of a run. `lost` and `timed_out` are reasons, not states."""
 
     SCHEDULED = "scheduled"
     PENDING = "pending"
@@ -25,7 +25,7 @@ class RunState(StrEnum):
 
 
 class Event(StrEnum):
-    """What can happen to a run."""
+    """An event in the life of a run."""
 
     DISPATCH = "release"
     START = "start"
@@ -40,7 +40,7 @@ class Event(StrEnum):
     EXPIRE = "expire"
 
 
-# Looked up once: in Python 3.11 a member of an enum is slow to read from its class.
+# Read once: in Python 3.11 reading a member from its enum class is slow.
 PENDING: Final = RunState.PENDING
 
 FINAL: Final = frozenset({RunState.COMPLETED, RunState.FAILED, RunState.CANCELLED, RunState.SKIPPED, RunState.MISSED})
@@ -51,7 +51,7 @@ ACTIVE: Final = frozenset(RunState) - FINAL
 
 @dataclass(frozen=True, slots=True)
 class TransitionRule:
-    """From which states an event moves a run, and to where; `spent` is the target when no attempt is left."""
+    """The states from which an event leads to `target`, or to `spent` when no attempt is left."""
 
     sources: frozenset[RunState]
     target: RunState
@@ -74,7 +74,7 @@ TRANSITIONS: Final[dict[Event, TransitionRule]] = {
 
 
 def next_state(run_id: str, state: RunState, event: Event, *, attempts_left: bool = False) -> RunState:
-    """The state that `event` leads to; raises IllegalTransition where the table has no such move."""
+    """The state that `event` leads to; raises IllegalTransition if the table has no such transition."""
     rule = TRANSITIONS[event]
     if state not in rule.sources:
         raise IllegalTransition(run_id, state, event)
@@ -84,5 +84,5 @@ def next_state(run_id: str, state: RunState, event: Event, *, attempts_left: boo
 
 
 def is_allowed(state: RunState, event: Event) -> bool:
-    """Whether the table lets `event` move a run that is in `state`."""
+    """Whether the table allows `event` for a run in `state`."""
     return state in TRANSITIONS[event].sources

@@ -1,4 +1,4 @@
-"""Whether a run can become a message. The API lets no other in; whoever may insert rows can write anything."""
+"""Whether a run can become a message. The API refuses other runs, but direct INSERTs bypass it."""
 
 from functools import lru_cache
 from typing import Final
@@ -16,7 +16,7 @@ is_known: Final = lru_cache(maxsize=1_024)(is_task_name)
 
 
 def send_error(run: DispatchedRun) -> str | None:
-    """Why no worker could be given this run; None where one could."""
+    """The reason why the run cannot be sent to a worker; None if it can."""
     if not isinstance(run.args, list) or not isinstance(run.kwargs, dict):
         return "args must be a list and kwargs an object"
     if not is_known(run.task):

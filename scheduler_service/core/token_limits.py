@@ -1,6 +1,6 @@
-"""What a token is limited to: queues, tasks, prefixes of job ids, its own runs. Pure.
+"""The limits of a token: queues, tasks, prefixes of job ids, its own runs. Pure.
 
-Each limit that is given must hold. What has no job lies outside of a limit to jobs.
+Every limit that is set must hold. A run without a job is outside any limit to jobs.
 """
 
 import re
@@ -27,9 +27,10 @@ class _Asked(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Empty tuples limit nothing. `tasks` are names or, with a `*` at their end, beginnings; `jobs` are beginnings.
+    """The limits of a token; an empty tuple limits nothing.
 
-    `owner`: only the runs that this token enqueued.
+    `tasks` are names, or prefixes if they end in `*`; `jobs` are prefixes; `owner`: only the runs that this token
+    enqueued.
     """
 
     queues: tuple[str, ...] = ()
@@ -39,29 +40,29 @@ class Limits:
 
     @property
     def none(self) -> bool:
-        """Whether nothing is limited."""
+        """Whether there is no limit."""
         return self == NO_LIMITS
 
     def has_job(self, job: Job) -> bool:
-        """Whether the job lies within."""
+        """Whether the job is within the limits."""
         return self.owner is None and self.has_id(job.job_id) and self._has(job.task, job.queue)
 
     def has_run(self, run: _Asked, owner: str | None) -> bool:
-        """Whether the run lies within, `owner` being whose it is."""
+        """Whether the run, which belongs to `owner`, is within the limits."""
         mine = self.owner is None or owner == self.owner
         of_jobs = not self.jobs or (run.job_id is not None and self.has_id(run.job_id))
         return mine and of_jobs and self._has(run.task, run.queue)
 
     def has_id(self, job_id: str) -> bool:
-        """Whether a job of this id may lie within."""
+        """Whether a job with this id may be within the limits."""
         return not self.jobs or job_id.startswith(self.jobs)
 
     def has_queue(self, queue: str) -> bool:
-        """Whether rows of the queue may lie within."""
+        """Whether rows of the queue may be within the limits."""
         return not self.queues or queue in self.queues
 
     def sees_queue(self, queue: str) -> bool:
-        """Whether figures of the queue may be seen. Other limits do not say whose a queue is: then of none."""
+        """Whether the token may see figures of the queue. A token with other limits sees none: they name no queue."""
         return self.none or queue in self.queues
 
     def _has(self, task: str, queue: str) -> bool:
@@ -76,13 +77,13 @@ def _names(pattern: str, task: str) -> bool:
 
 
 def read_limits(text: str) -> Limits:
-    """`queues=a,b;tasks=shop.*;jobs=shop.`; ValueError saying what is allowed."""
+    """Read `queues=a,b;tasks=shop.*;jobs=shop.`; raises ValueError with the accepted form."""
     found: dict[str, Any] = {}
     for part in text.split(";"):
         name, equals, values = part.strip().partition("=")
         parts = tuple(value.strip() for value in values.split(","))
         if not equals or name not in _NAMES or name in found or not all(_is_one(name, value) for value in parts):
-            raise ValueError("give limits such as queues=a,b;tasks=shop.*;jobs=shop. (each once, none empty)")
+            raise ValueError("invalid limits; write queues=a,b;tasks=shop.*;jobs=shop. (each once, none empty)")
         found[name] = parts
     return Limits(**found)
 

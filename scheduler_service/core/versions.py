@@ -1,4 +1,4 @@
-"""Which version of a job holds when: the parts of time in which each lets its schedule fire. Pure."""
+"""The parts of time in which each version of a job lets its schedule fire. Pure."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from scheduler_service.core.model import Job, JobHistory
 
 
 def is_plain(history: JobHistory) -> bool:
-    """Whether there is one version, whose schedule fires from when it is effective and without an end."""
+    """Whether there is one version, whose schedule fires from its effective time on, without an end."""
     job = history.versions[-1]
     bounded = job.start_at is not None or job.end_at is not None
     return len(history.versions) == 1 and not (job.deleted or job.paused or bounded)

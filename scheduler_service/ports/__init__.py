@@ -1,5 +1,6 @@
-"""What the core needs from outside. Each class states its duties; every implementation passes the same suite.
+"""Ports: the core's interfaces to databases, Redis, brokers and meters.
 
-Errors at every border: StoreUnavailable or BrokerUnavailable when the other side does not answer (the outcome of the
-last call is then unknown), LeaseLost when another term leads, RowRefused for a row that will never be accepted.
+Every implementation of a port passes the same test suite. Errors at every port: StoreUnavailable or BrokerUnavailable
+if the other side does not answer; the outcome of the last call is then unknown. LeaseLost if another term leads,
+RowRefused for a row that will never be accepted.
 """

@@ -1,4 +1,4 @@
-"""Redis and the broker."""
+"""Ports to Redis (inbox, claims, epoch) and to the broker (dispatch, queues)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from scheduler_service.core.redis_marks import Marks
 
 @dataclass(frozen=True, slots=True)
 class InboxBatch:
-    """Entries read, in order, as (id, fields); `position` is the last id; `at_end`: nothing more waits."""
+    """Entries read, in order, as (id, fields); `position` is the last id; `at_end`: no more entries wait."""
 
     entries: tuple[tuple[str, Mapping[str, str]], ...]
     position: str
@@ -20,72 +20,77 @@ class InboxBatch:
 
 
 class Inbox(Protocol):
-    """The leader's inbox, a Redis stream. The position is the caller's."""
+    """The leader's inbox, a Redis stream. The caller keeps the position."""
 
     def read(self, position: str, count: int, block: Duration) -> InboxBatch:
-        """Entries after `position`, waiting up to `block` for the first; empty and at_end after that."""
+        """Read entries after `position`, waiting up to `block` for the first; then empty and at_end."""
 
     def send(self, kind: str, at: Instant, body: Mapping[str, Any]) -> None:
         """Append one entry."""
 
     def dead_letter(self, entry_id: str, fields: Mapping[str, str], reason: str) -> None:
-        """Keep a malformed entry in the dead-letter stream with its reason."""
+        """Store a malformed entry in the dead-letter stream with its reason."""
 
     def trim(self, position: str) -> None:
-        """Drop what lies at or before `position`, which is committed."""
+        """Delete entries at or before `position`, which is committed."""
 
     def depth(self) -> int:
-        """How many entries lie in the stream."""
+        """The number of entries in the stream."""
 
     def reply(self, reply_to: str, body: Mapping[str, Any]) -> None:
-        """Answer one query; the answer lives a minute."""
+        """Answer one query; the answer expires after a minute."""
 
     def await_reply(self, reply_to: str, timeout: Duration) -> Mapping[str, Any] | None:
-        """The asker's side: the answer, or None after `timeout`."""
+        """Wait for the answer, on the querying side; None after `timeout`."""
 
 
 class Claims(Protocol):
     """The leader's side of the claim that every attempt needs before it starts."""
 
     def take(self, task_ids: Sequence[str]) -> list[bool] | None:
-        """Try to claim each for the leader: True where it was won (no worker will ever start it). Told again for
-        an attempt that the leader holds already, the answer is True again. None: this generation is not accepted,
-        claims may be lost, so that nothing was taken, or not everything."""
+        """Try to win each claim for the leader: True if won, so that no worker will ever start the attempt.
+
+        An attempt that the leader holds already is True again. None: the epoch is not accepted and claims may be lost,
+        so nothing was taken, or not everything.
+        """
 
     def flag(self, task_ids: Sequence[str]) -> None:
-        """Set the cooperative cancel flag, a day long."""
+        """Set the cooperative cancel flag, which lasts a day."""
 
     def results(self, task_ids: Sequence[str]) -> list[Mapping[str, str] | None]:
-        """The terminal report that an attempt left beside the stream, as entry fields, or None."""
+        """The terminal report that each attempt stored beside the stream, as entry fields, or None."""
 
     def forget_results(self, task_ids: Sequence[str]) -> None:
-        """Remove the result keys of attempts that are committed as over."""
+        """Delete the result keys of attempts whose ends are committed."""
 
     def forget(self, task_ids: Sequence[str]) -> None:
-        """Remove all that is kept of attempts that are over and below the floor of their queue."""
+        """Delete everything kept of attempts that are over and below the low watermark of their queue."""
 
     def raise_watermarks(self, watermarks: Mapping[str, int], lowest: int) -> dict[str, int]:
-        """Refuse messages of these queues with a lower seq, and below `lowest` those of any queue. Low watermarks
-        never go down; returns them as they are. Nothing is kept of a queue whose watermark `lowest` has reached."""
+        """Refuse messages of these queues with a lower seq, and below `lowest` those of any queue.
+
+        Returns the low watermarks in effect, which never go down. A queue whose watermark `lowest` has reached keeps
+        none.
+        """
 
     def query_epoch(self) -> ServerEpoch:
-        """The generation that is there. Nothing can be claimed while it is not accepted."""
+        """The current epoch. Nothing can be claimed until the leader accepts it."""
 
     def accept(self, name: str, watermark: int) -> bool:
-        """Accept this generation: messages of any queue below `watermark` start nothing. False: it is another one."""
+        """Accept this epoch: messages of any queue below `watermark` start nothing. False: the epoch has changed."""
 
     def announce(self, beacon: Mapping[str, Any]) -> None:
-        """Say this to all workers that look, for a minute."""
+        """Publish this beacon to all workers that poll it, for a minute."""
 
     def eviction_policy(self) -> str:
-        """What the server drops when its memory is full."""
+        """The server's eviction policy when its memory is full."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueHead:
-    """A queue as the broker has it: how many messages, and the seq of the first of ours (None: none was found).
+    """A queue in the broker: its number of messages, and the seq of this service's first one (None if none was found).
 
-    `none_of_ours`: every message was looked at. Else one of ours may wait further behind than was looked.
+    `none_of_ours`: every message was inspected. Otherwise a message of this service may wait beyond those inspected.
     """
 
     length: int
@@ -94,46 +99,48 @@ class QueueHead:
 
 
 class DataMarks(Protocol):
-    """The marks beside inbox and claims, and beside the broker's queues. BrokerUnavailable where one is away."""
+    """The marks beside inbox and claims, and beside the broker's queues. BrokerUnavailable if either is unreachable."""
 
     def put(self) -> Marks:
-        """The leader's side: the marks, put there where there are none."""
+        """Return the marks and create missing ones; the leader's side."""
 
     def read(self) -> Marks:
-        """Everybody else's side."""
+        """Read the marks; the side of every other process."""
 
     def read_redis(self) -> str | None:
-        """That of inbox and claims alone."""
+        """Read only the mark of inbox and claims."""
 
 
 class Queues(Protocol):
-    """The broker's queues, for who only looks."""
+    """The broker's queues, read-only."""
 
     def head(self, queue: str) -> QueueHead | None:
-        """What waits in this queue; None where nobody can say."""
+        """The head of this queue; None if it cannot be determined."""
 
 
 class Dispatcher(Protocol):
-    """Hands released runs to Celery's broker."""
+    """Publishes dispatched runs to Celery's broker."""
 
     def publish(self, runs: Sequence[DispatchedRun]) -> None:
-        """Send all, in order, as Celery tasks. BrokerUnavailable means unknown, never "not sent"."""
+        """Publish all, in order, as Celery tasks. BrokerUnavailable means unknown, never "not sent"."""
 
     def ping(self) -> None:
-        """Return if the broker answers; BrokerUnavailable."""
+        """Return if the broker answers; raises BrokerUnavailable."""
 
     def heads(self, queues: Sequence[str]) -> dict[str, QueueHead]:
-        """Length and head of each queue, all its priority lists taken together."""
+        """The length and head of each queue, over all its priority lists."""
 
     def revoke(self, task_ids: Sequence[str]) -> None:
         """Ask the workers to terminate these tasks."""
 
     def query_epoch(self) -> ServerEpoch | None:
-        """The broker's generation; None where the broker is no Redis, and keeps its messages itself."""
+        """The broker's epoch; None if the broker is not a Redis and keeps its messages itself."""
 
     def mark(self) -> Mapping[str, Any]:
-        """How workers know this broker: `transport`, `where` (no password), and on Redis `prefix`, the `list` of the
-        sample queue, and the `mark` that stands beside the queues."""
+        """The workers' description of this broker: `transport` and `where` (no password).
+
+        On Redis also `prefix`, the `list` of the sample queue, and the `mark` stored beside the queues.
+        """
 
     def accept(self, name: str, watermark: int) -> None:
-        """Remember that in this generation everything pending was sent by messages from `watermark` on."""
+        """Record that in this epoch everything pending was sent by messages at or above `watermark`."""

@@ -1,4 +1,4 @@
-"""What pages read history through: few columns, always bounded."""
+"""The port through which pages read history: few columns, always bounded."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from scheduler_service.ports.stores import RunFilter
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a chart shows of a run."""
+    """The fields of a run that a chart shows."""
 
     run_id: str
     job_id: str | None
@@ -24,7 +24,7 @@ class Outcome:
 
     @property
     def took(self) -> Duration | None:
-        """How long its last attempt ran; None where it did not, or is not over."""
+        """How long the last attempt ran; None if it did not run or is not over."""
         if self.started_at is None or self.finished_at is None:
             return None
         return max(0, self.finished_at - self.started_at)
@@ -32,7 +32,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A run that failed for good or was missed, with the first 200 letters of what was said."""
+    """A run that failed for good or was missed, with the first 200 letters of its error message."""
 
     run_id: str
     job_id: str | None
@@ -46,39 +46,38 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """How many a list holds; `more`: this many or more, as counting ends where it would cost too much."""
+    """The length of a list; `more`: at least this many, since counting stops before it costs too much."""
 
     number: int
     more: bool
 
 
 class HistoryStore(Protocol):
-    """Bounded looks into history, each by an index: none counts or walks all of it."""
+    """Bounded queries of history, each by an index: none counts or scans all of it."""
 
     def count_runs(self, wanted: RunFilter) -> Total:
-        """The length of the list of runs by this filter."""
+        """The number of runs that match this filter."""
 
     def count_jobs(self, *, tag: str | None, text: str | None, paused: bool | None, source: str | None = None) -> Total:
-        """The length of the list of jobs by these filters."""
+        """The number of jobs that match these filters."""
 
     def latest(self, since: Instant, until: Instant, limit: int) -> list[Outcome]:
         """Runs with scheduled_at in [since, until), newest first."""
 
     def latest_of(self, job_ids: Sequence[str], until: Instant, limit: int) -> Mapping[str, list[Outcome]]:
-        """For each of these jobs its newest runs with scheduled_at < until, newest first."""
+        """The newest runs of each of these jobs with scheduled_at < until, newest first."""
 
     def troubles(self, since: Instant, limit: int) -> list[Trouble]:
         """Runs that failed for good or were missed at or after `since`, the latest first."""
 
     def missed_ranges(self, since: Instant, limit: int) -> list[MissedRange]:
-        """Gaps that end at or after `since`, the latest end first; what a job's overlap rule skipped is as it should be
-        and not among them."""
+        """Missed ranges that end at or after `since`, latest end first, without those that an overlap rule skipped."""
 
     def missed_ranges_of(self, job_id: str, limit: int) -> list[MissedRange]:
-        """The newest gaps of a job, by their start; none where it never was."""
+        """The newest missed ranges of a job, by their start; none if the job never existed."""
 
     def versions(self, job_id: str, limit: int) -> list[Version]:
-        """The newest versions of a job, newest first; none where it never was."""
+        """The newest versions of a job, newest first; none if it never existed."""
 
     def active_counts(self, most: int) -> Mapping[RunState, int]:
-        """How many runs are in each state that is not final; `most` stands for that many or more."""
+        """The number of runs in each state that is not final; `most` means that many or more."""

@@ -1,4 +1,4 @@
-"""The lease as leaders, standbys and everybody who asks who leads need it."""
+"""The port to the lease, for leaders, standbys and readers."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -9,41 +9,43 @@ from scheduler_service.core.redis_marks import Marks
 
 
 class LeaseStore(Protocol):
-    """The lease row, judged by the database's clock alone. Has a connection of its own."""
+    """The lease row, judged by the database's clock alone. Uses its own connection."""
 
     def acquire(self, shard: int, holder: str, ttl: Duration, stalled: "LeaseView | None" = None) -> Lease | None:
-        """Take the lease if nobody holds it, its holder resigned or let it lapse; the term grows by one.
+        """Take the lease if it is free, resigned or expired; the term grows by one.
 
-        Taken too where it is still as `stalled` saw it, whatever the database's clock says: whoever asks so has seen
-        for a whole ttl by its own clock that nobody renewed it.
+        Also takes it if it is unchanged since `stalled`, whatever the database's clock says. Such a caller has seen no
+        renewal for a whole ttl by its own clock.
         """
 
     def renew(self, lease: Lease, ttl: Duration) -> Lease:
-        """The same lease, confirmed anew; raises LeaseLost if the row bears another term or holder."""
+        """Renew the lease; raises LeaseLost if the row holds another term or holder."""
 
     def resign(self, lease: Lease) -> None:
-        """Free the lease at once, if it is still this one; a standby needs not wait for the ttl."""
+        """Release the lease at once if it is still this one; a standby need not wait for the ttl."""
 
     def peek(self, shard: int) -> "LeaseView | None":
-        """Who leads, by what term, since when; None before the first leader."""
+        """The leader, its term and its start; None before the first leader."""
 
     def mark_standby(self, shard: int, term: int, zone_rules: str) -> None:
-        """Record beside the lease of `term` that a standby has other zone rules: which, and whose."""
+        """Record beside the lease of `term` that a standby has different zone rules: its version and name."""
 
     def tell_without_redis(self, lease: Lease) -> bool:
-        """Record that this leader cannot reach Redis or the broker; whether a standby said in the last five seconds
-        that it can."""
+        """Record that this leader cannot reach Redis or the broker.
+
+        Return whether a standby reported in the last five seconds that it can.
+        """
 
     def offer_relief(self, shard: int, term: int) -> None:
-        """Record beside the lease of `term` that a standby can reach both."""
+        """Record beside the lease of `term` that a standby can reach both Redis and the broker."""
 
     def record_marks(self, lease: Lease, marks: Marks) -> None:
-        """Record beside the lease which Redis and which broker its leader uses; nothing where the term is over."""
+        """Record beside the lease the marks of its leader's Redis and broker; nothing if the term is over."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseView:
-    """The lease as anybody may read it; `renewals` lets a standby see that a holder stands still."""
+    """The lease as any process may read it; an unchanged `renewals` shows a standby that the holder has stalled."""
 
     term: int
     holder: str
@@ -54,22 +56,22 @@ class LeaseView:
     now: Instant
     resigned: bool = False
     zone_rules: str | None = None
-    """The version of the zone rules that this term plans by; None of a term of an older program."""
+    """The version of the zone rules that this term plans by; None if written by an older release."""
     standby_zone_rules: str | None = None
-    """Those of a standby that has others, and whose, where one said so in the last three minutes."""
+    """The differing zone rules of a standby, and its name, if one reported them in the last three minutes."""
     without_redis: bool = False
-    """Whether its holder said in the last five seconds that it cannot reach Redis or the broker."""
+    """Whether its holder reported in the last five seconds that it cannot reach Redis or the broker."""
     redis_mark: str | None = None
     broker_mark: str | None = None
 
     @property
     def marks(self) -> Marks:
-        """Which Redis and broker its leader uses, as far as it has recorded that."""
+        """The marks of the leader's Redis and broker, as far as it has recorded them."""
         return Marks(self.redis_mark, self.broker_mark)
 
     @property
     def live(self) -> bool:
-        """Whether the database's clock still grants it."""
+        """Whether the lease has not expired by the database's clock."""
         return self.now < self.expires_at
 
     @property
@@ -78,5 +80,5 @@ class LeaseView:
         return self.expires_at if self.resigned else self.expires_at - self.ttl
 
     def is_as(self, earlier: "LeaseView") -> bool:
-        """Whether nobody took or renewed it since."""
+        """Whether the lease was neither taken nor renewed since."""
         return (self.term, self.renewals) == (earlier.term, earlier.renewals)

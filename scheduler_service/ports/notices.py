@@ -1,4 +1,4 @@
-"""Notifications: the outbox, who is told, and what a look finds."""
+"""Ports of notifications: outbox, targets, and the polls that find conditions."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,16 +13,16 @@ from scheduler_service.core.notifications.notices import Message, Notice, Topic,
 
 
 class DeliveryFailed(ItineraryError):
-    """The target did not take it; another try may succeed."""
+    """The target did not accept the delivery; another attempt may succeed."""
 
 
 class DeliveryRefused(ItineraryError):
-    """The target will never take it, or may not be asked; an operator mends the settings or the target."""
+    """The target will never accept the delivery, or must not be contacted: correct the settings or the target."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A message on its way to one target: `body` is the JSON text that every try sends; `attempts` with this one."""
+    """A message for one target: `body` is the JSON text that every attempt sends; `attempts` includes this one."""
 
     message_id: str
     target: str
@@ -34,8 +34,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """How many deliveries wait to be tried (again), how many were given up, and what was said last of those given up
-    and of those that failed and wait."""
+    """The number of waiting and of dead deliveries, and the last error of each kind."""
 
     waiting: int
     dead: int
@@ -48,7 +47,7 @@ NOTHING: Final = Backlog(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Current jobs that could run out of occurrences, of those with an id in (`after`, `until`]; None: no bound."""
+    """Current jobs in (`after`, `until`] of ids that could run out of occurrences; None: no bound."""
 
     jobs: Sequence[Job]
     after: str | None
@@ -56,14 +55,14 @@ class Page:
 
 
 class Target(Protocol):
-    """Somebody who is told. Bounded in time; may be told the same message twice."""
+    """A receiver of notifications. Bounded in time; may receive the same message twice."""
 
     @property
     def name(self) -> str:
         """A stable name that shows no secret."""
 
     def deliver(self, delivery: Delivery) -> str:
-        """What the target said; DeliveryFailed, DeliveryRefused."""
+        """Deliver and return the target's answer; raises DeliveryFailed or DeliveryRefused."""
 
 
 class Outbox(Protocol):
@@ -81,8 +80,10 @@ class Outbox(Protocol):
         *,
         whole: bool = True,
     ) -> None:
-        """These conditions hold, of subjects in (`after`, `until`]: new ones are to be told, others are over, unless
-        these are not the `whole`."""
+        """Record the conditions that hold of subjects in (`after`, `until`]: store new ones as notices.
+
+        Conditions that are not in `found` end, unless it is not the `whole`.
+        """
 
     def seal(
         self,
@@ -90,50 +91,54 @@ class Outbox(Protocol):
         quiet: Duration,
         decide: Callable[[Sequence[Waiting], Mapping[Topic, Instant], Instant], Sequence[Message]],
     ) -> int:
-        """Turn what `decide` picks of the notices whose subjects were quiet for so long into deliveries to each target;
-        returns how many messages that makes."""
+        """Create deliveries to each target from the notices that `decide` picks, of subjects quiet for `quiet`.
+
+        Returns the number of messages.
+        """
 
     def claim(self, targets: Sequence[str], hold: Duration) -> Delivery | None:
-        """The delivery to one of these targets that has been due for longest; nobody else is given it for `hold`."""
+        """The delivery to one of these targets that has been due longest, reserved for the caller during `hold`."""
 
     def sent(self, delivery: Delivery) -> None:
-        """It arrived."""
+        """Record that the delivery arrived."""
 
     def failed(self, delivery: Delivery, answer: str, next_at: Instant | None) -> None:
-        """It did not; tried again at `next_at`, None: given up."""
+        """Record that the delivery failed, to be tried again at `next_at`; None: given up."""
 
     def backlog(self) -> Backlog:
-        """What is not delivered."""
+        """The deliveries not delivered yet."""
 
     def tidy(self, quiet: Duration) -> None:
-        """Give up what nobody tried for a day, forget what is over for long."""
+        """Give up deliveries without an attempt for a day, and delete old records."""
 
     def retry_dead(self) -> int:
-        """Have everything that was given up tried again; returns how many."""
+        """Schedule every delivery that was given up again; return their number."""
 
 
 class Conditions(Protocol):
-    """Bounded looks at what notices are made of: of runs the next `limit` behind `after`, and where to go on, which is
-    None at the end. Only reads."""
+    """Bounded, read-only polls for conditions: the next `limit` runs behind `after`, and the place to resume from.
+
+    The place is None at the end.
+    """
 
     def waiting(self, due_before: Instant, limit: int, after: Place | None) -> tuple[list[Pending], Place | None]:
-        """Runs due before then that wait for their turn."""
+        """Runs due before `due_before` that wait for their turn."""
 
     def in_flight(self, due_before: Instant, limit: int, after: Place | None) -> tuple[list[Pending], Place | None]:
-        """Runs due before then that are published and not started."""
+        """Runs due before `due_before` that are published and have not started."""
 
     def running(self, limit: int, after: Place | None) -> tuple[list[Running], Place | None]:
-        """Runs that were started."""
+        """Running runs."""
 
     def jobs(self, after: str | None, limit: int) -> Page:
         """The next jobs by id."""
 
 
 class NoticeMeter(Protocol):
-    """Never fails, never blocks."""
+    """Notification metrics. Never fails, never blocks."""
 
     def delivered(self, outcome: str) -> None:
-        """A try ended: `sent`, `failed` (to be tried again) or `dead`."""
+        """Count an attempt by its outcome: `sent`, `failed` (to be tried again) or `dead`."""
 
     def backlogged(self, backlog: Backlog) -> None:
-        """What waits and what was given up."""
+        """Record the waiting and the dead deliveries."""

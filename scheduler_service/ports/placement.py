@@ -1,4 +1,4 @@
-"""The part of the leader's store that places balanced jobs, and the meter of it."""
+"""The part of the leader's store that places balanced jobs, and its metrics."""
 
 from typing import Protocol
 
@@ -7,21 +7,21 @@ from scheduler_service.core.model import Lease
 
 
 class PlacementStore(Protocol):
-    """Placements are outside a job's version: they are written where version and anchor are still what was seen."""
+    """Placements are outside a job's version: version and anchor as the balancer saw them guard each write."""
 
     def place_jobs(self, lease: Lease, batch: PlaceJobs) -> frozenset[str]:
-        """Give the jobs their places, in one fenced transaction; returns the ids whose guard did not match.
+        """Store the places of these jobs in one fenced transaction; return the ids whose guard did not match.
 
-        A job that has the place already counts as placed. With an order, it is recorded in the audit log in the same
-        transaction; an order whose plan is recorded writes nothing, and the answer tells who is in place.
+        A job already at its place counts as placed. The same transaction records an order in the audit log. If the
+        order's plan is recorded already, nothing is written, and the answer says which jobs are in place.
         """
 
     def last_rebalance(self) -> tuple[MovedBefore, ...] | None:
-        """What the last rebalance that moved anything moved; None where there is none, or it was undone."""
+        """The moves of the last rebalance that moved any job; None if there is none or it was undone."""
 
 
 class PlacementMeter(Protocol):
-    """Never fails, never blocks."""
+    """Placement metrics. Never fails, never blocks."""
 
     def placed(self, count: int, seconds: float) -> None:
-        """So many places were found, in so much time altogether."""
+        """Count the places found and the total time spent."""

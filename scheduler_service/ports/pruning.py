@@ -1,4 +1,4 @@
-"""What old rows are deleted through: each call is short, whatever there is."""
+"""The port that deletes old rows: each call is short, whatever the amount of rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from scheduler_service.core.contract.pruning import Needs, Past
 from scheduler_service.core.model import Lease
 
 Name = int | str | tuple[str, int]
-"""Of a row: its id; of a job its job_id; of a version both its job_id and its number."""
+"""The key of a row: its id; for a job its job_id, for a version both its job_id and its number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """A step through a table from its oldest row on: what of it may go, and the key that the next step begins after.
+    """One step of a scan from the oldest row on: the rows that may be deleted, and the key to resume after.
 
     `last` is None at the end.
     """
@@ -25,38 +25,38 @@ class Scanned:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Up to where history may be missing, and when the last sweep came to its end."""
+    """The horizon up to which history may be missing, and the end of the last sweep."""
 
     pruned_until: Instant | None
     ended_at: Instant | None
 
 
 class Pruning(Protocol):
-    """Old rows. A write with a lease is fenced by it (LeaseLost); without one, somebody prunes by hand.
+    """Deletes old rows. A write with a lease is fenced by it (LeaseLost); without one it is a manual prune.
 
-    A run may go when it is final, its time and its end lie before the horizon, and it is not the newest of a job that
-    still is; its attempts go with it. A gap when its end does. A version of a job when the next one began before the
-    horizon and is planned, and no run of its time is kept. A deleted job, and all its versions, when no run or gap of
-    it is kept.
+    A run may go when it is final, its time and end precede the horizon, and it is not an existing job's newest. Its
+    attempts go with it. A missed range may go when its end precedes the horizon. A version may go when the next one
+    began before the horizon and is planned, and no run of its time is kept. A deleted job may go with all its versions
+    when no run or missed range of it is kept.
     """
 
     def needs(self) -> Needs:
-        """What planning may still look back to, and where history begins."""
+        """The past times that planning may still need, and the beginning of history."""
 
     def scan(self, past: Past, before: Instant, after: tuple[int | str, ...] | None, limit: int) -> Scanned:
-        """Look at the next `limit` rows whose time lies before the horizon, from the key `after` on."""
+        """Scan the next `limit` rows whose time precedes the horizon, after the key `after`."""
 
     def prune(self, lease: Lease | None, past: Past, ids: Sequence[Name], before: Instant) -> int:
-        """Delete these, where they still may go; returns how many were. Doing it again changes nothing."""
+        """Delete these rows if they may still go; return the number deleted. Idempotent."""
 
     def begin(self, lease: Lease | None, before: Instant) -> None:
-        """Note that runs of before may be missing from now on; committed before the first one is deleted."""
+        """Record that runs before `before` may be missing from now on; committed before the first deletion."""
 
     def end(self, lease: Lease | None) -> None:
-        """Note that a sweep is over."""
+        """Record that a sweep has ended."""
 
     def last_sweep(self) -> Sweep:
-        """What `begin` and `end` noted."""
+        """The values that `begin` and `end` recorded."""
 
     def count(self, past: Past, before: Instant, most: int) -> int:
-        """How many rows may go; `most` stands for that many or more."""
+        """The number of rows that may go; `most` means that many or more."""

@@ -1,4 +1,4 @@
-"""The records that explain what happened, and news of commits."""
+"""Ports to the audit log, to the evidence of explanations, and to wakeups after commits."""
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
@@ -16,7 +16,7 @@ News = Literal["runs", "jobs"]
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """What `GET /audit` may ask for."""
+    """The filters of `GET /audit`."""
 
     subject: str | None = None
     actor: str | None = None
@@ -26,41 +26,43 @@ class AuditFilter:
 
 
 class AuditLog(Protocol):
-    """Who changed what, append-only. Changes of jobs and runs are recorded by their own stores, with the change."""
+    """The append-only record of changes and their actors. The stores of jobs and runs record theirs with the change."""
 
     def record(self, by: AuditedChange, subject: str | None, before: Any, after: Any) -> None:
-        """Note a change that no store of ours carries out in one transaction with it."""
+        """Record a change that no store carries out in one transaction with its entry."""
 
     def list(self, wanted: AuditFilter, limit: int, cursor: str | None) -> Page[AuditEntry]:
-        """Newest first; stable under writes."""
+        """Entries, newest first; stable under writes."""
 
     def of_key(self, change: AuditedChange, subject: str) -> Sequence[str] | None:
-        """The runs that this deed made when its key was first given; None where it was not. Conflict where the request
-        was another one."""
+        """The runs created when this change's key was first used; None if it was not used.
+
+        Raises Conflict if that request was a different one.
+        """
 
 
 class Evidence(Protocol):
     """Everything that the database knows of one occurrence or one run, read for an explanation."""
 
     def of_occurrence(self, job_id: str, at: Instant) -> Facts:
-        """What bears on the job's occurrence at `at`; NotFound where the job never was."""
+        """The facts about the job's occurrence at `at`; NotFound if the job never existed."""
 
     def of_run(self, run_id: str) -> Facts:
-        """What bears on the run; NotFound."""
+        """The facts about the run; NotFound."""
 
     def of_occurrences(self, job_id: str, times: Sequence[Instant]) -> Known:
-        """What is known of the job's occurrences at these times, ascending."""
+        """The facts about the job's occurrences at these ascending times."""
 
 
 class Wakeups(Protocol):
-    """What the database says was committed, so that nobody need wait for the next look. Only hints: may be lost."""
+    """The database's notifications of commits, which save waiting for the next poll. Hints only: they may be lost."""
 
     def wait(self, timeout: Duration) -> AbstractSet[News]:
-        """What is new since the last call, after waiting up to `timeout`; empty where nothing is.
+        """The kinds of commits since the last call, after waiting up to `timeout`; empty if there are none.
 
-        The first answer, and the first after a broken connection, names everything: it may have been missed.
-        StoreUnavailable where the database does not answer; the next call connects anew.
+        The first answer, and the first after a broken connection, names every kind: some may have been missed. Raises
+        StoreUnavailable if the database does not answer; the next call reconnects.
         """
 
     def close(self) -> None:
-        """Give the connection back; a later `wait` opens another."""
+        """Close the connection; a later `wait` opens another."""

@@ -1,4 +1,4 @@
-"""The database as the leader and its users need it: jobs and runs; and the meter that watches the leader."""
+"""Ports to the database, for the leader and its users: jobs and runs; and the meter that observes the leader."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Dispatched:
-    """What came back from a guarded move: only `dispatched` is published; `refused` did not match the guard."""
+    """The answer to a guarded dispatch: only `dispatched` is published; `refused` did not match the guard."""
 
     dispatched: tuple[DispatchedRun, ...]
     refused: tuple[str, ...]
@@ -39,72 +39,77 @@ class LeaderStore(PlacementStore, Protocol):
     """The leader's writes and reads. Every write is one transaction fenced by the lease's term."""
 
     def cursor(self, lease: Lease) -> Cursor:
-        """The cursor of the lease's shard; made empty (inbox position "0-0") on first use."""
+        """The cursor of the lease's shard; created empty (inbox position "0-0") on first use."""
 
     def active_runs(self) -> list[ActiveRun]:
-        """All runs that the leader must know when it takes over: scheduled or retrying and due within
-        a minute or made by a schedule, a job's runs that wait for another attempt, pending, running."""
+        """All runs that the leader must know when it takes over.
+
+        These are pending and running runs, and a job's retrying runs. Also waiting runs that are due within a minute or
+        were created by a schedule.
+        """
 
     def job_histories(self, since: Instant | None) -> list[JobHistory]:
-        """All jobs, each with the versions that hold at or after `since` (all unplanned versions too)."""
+        """All jobs, each with the versions in effect at or after `since` (all unplanned versions too)."""
 
     def histories_of(self, job_ids: Sequence[str], since: Instant | None) -> list[JobHistory]:
-        """The same for some jobs; a job that was deleted has a last version with `deleted` set."""
+        """The histories of some jobs; a deleted job has a last version with `deleted` set."""
 
     def refused_jobs(self) -> int:
-        """How many jobs this program could not read when it last read them: none of their runs is made."""
+        """The number of jobs that this program could not read last time: it creates no runs for them."""
 
     def unplanned_jobs(self, limit: int) -> list[str]:
-        """Ids of jobs whose planned version is not their version."""
+        """Ids of jobs whose current version is not planned yet."""
 
     def together(self, lease: Lease) -> AbstractContextManager[None]:
-        """Runs that this thread makes, moves and applies to in the block are written in one transaction.
+        """Write what this thread creates, dispatches and applies within the block in one transaction.
 
-        Their answers hold when the block has ended well. RowRefused in it: nothing was written; one by one, what can
-        be is.
+        The answers hold once the block has ended well. If it raises RowRefused, nothing was written; separate calls
+        then write what the database accepts.
         """
 
     def create_runs(self, lease: Lease, batch: CreateRuns) -> tuple[str, ...]:
-        """Carry out one CreateRuns; returns the ids that were there already (not made by this call).
+        """Carry out one CreateRuns; return the ids that existed already (not created by this call).
 
-        `planned` is marked where the job has that version, or had it, and none later is marked.
+        `planned` is marked if the job has or had that version and no later one is marked.
         """
 
     def dispatch_runs(self, lease: Lease, dispatches: Sequence[Dispatch], now: Instant) -> Dispatched:
-        """The two-phase, state-guarded move: collect the due ids FOR UPDATE SKIP LOCKED, then UPDATE them.
+        """The two-phase, state-guarded dispatch: collect the due ids FOR UPDATE SKIP LOCKED, then UPDATE them.
 
-        Guard: state scheduled or retrying, the attempt, due_at <= now, no cancel requested, and for a run of a job
-        that the job's planned version is its version, it is not deleted, and not paused:
-        `paused AND (paused_until IS NULL OR now < paused_until)` holds back occurrences in their first
-        attempt; manual runs and retries go on. A pause with `until` ends by itself: no version is made for it. One
-        that skips what waits is judged at the run's scheduled_at in place of `now`: it holds after its end too. What
-        names a job that never was may go, for the leader to end it.
+        Guard: state scheduled or retrying, the attempt, due_at <= now, no cancel requested. A run of a job also
+        requires that the job's current version is planned, not deleted, and not paused. `paused AND (paused_until IS
+        NULL OR now < paused_until)` holds back occurrences in their first attempt; manual runs and retries proceed. A
+        pause with `until` ends by itself, without a new version. A pause that skips waiting runs compares the run's
+        scheduled_at instead of `now`: it applies after its end too. A run of a job that never existed passes, so that
+        the leader can end it.
         """
 
     def redispatch_runs(self, lease: Lease, dispatches: Sequence[Dispatch]) -> Dispatched:
-        """Store a new seq for runs still pending with that attempt and without cancel request, SKIP LOCKED too."""
+        """Store a new seq for runs still pending with that attempt and without a cancel request, also SKIP LOCKED."""
 
     def apply(self, lease: Lease, batch: Apply) -> tuple[str, ...]:
-        """Carry out the transitions in order; returns the ids whose guard did not match (unknown ones too)."""
+        """Carry out the transitions in order; return the ids whose guard did not match (unknown ones too)."""
 
     def read_runs(self, run_ids: Sequence[str]) -> list[ActiveRun]:
-        """These runs as they are now, final ones included; unknown ids are left out."""
+        """The current rows of these runs, final ones included; unknown ids are left out."""
 
     def due_runs(self, until: Instant, limit: int) -> list[ActiveRun]:
-        """Runs that no schedule made, scheduled or retrying with due_at < until, at most `limit` of each queue, most
-        urgent first."""
+        """Runs that no schedule created, scheduled or retrying with due_at < until, at most `limit` of each queue.
+
+        The most urgent come first.
+        """
 
     def overdue_runs(self, until: Instant, limit: int, after: Place | None) -> OverdueRead:
-        """Runs scheduled or retrying with due_at < until, whoever made them, at most `limit` behind `after`."""
+        """Runs scheduled or retrying with due_at < until, whatever created them, at most `limit` behind `after`."""
 
     def expired_runs(self, until: Instant, limit: int, after: Place | None) -> ExpiredRead:
-        """Runs that no schedule made, scheduled, with start_by < until, at most `limit` behind `after`."""
+        """Runs that no schedule created, scheduled, with start_by < until, at most `limit` behind `after`."""
 
     def cancel_requests(self, limit: int, after: Place | None) -> CancelsRead:
         """Pending and running runs whose cancel is requested, at most `limit` behind `after`."""
 
     def record_statistics(self, row: RecordStatistics) -> None:
-        """One row of statistics; old rows are pruned by the same call now and then."""
+        """Insert one row of statistics; some calls also prune old rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,16 +121,18 @@ class Page(Generic[T]):
 
 
 class JobStore(Protocol):
-    """Definitions of jobs, for everybody but the leader. Each change makes a version and its history row, and is
-    recorded in the audit log in the same transaction where `by` says who makes it."""
+    """Definitions of jobs, for every process but the leader. Each change creates a version and its history row.
+
+    If `by` names the actor, the same transaction records the change in the audit log.
+    """
 
     def create(self, job: Job, *, by: AuditedChange | None = None) -> Job:
-        """Insert; Conflict where the id exists. Version, effective_from and created_at are set here."""
+        """Insert the job; Conflict if the id exists. Sets version, effective_from and created_at."""
 
     def replace(
         self, job: Job, if_version: int | None, *, by: AuditedChange | None = None
     ) -> tuple[Job, Literal["made", "replaced", "unchanged"]]:
-        """Make or replace; an equal definition changes no version; StaleVersion where `if_version` is not current.
+        """Create or replace; an equal definition changes no version; StaleVersion if `if_version` is not current.
 
         Pause state is not part of the definition and is kept.
         """
@@ -144,7 +151,7 @@ class JobStore(Protocol):
         source: str | None = None,
         prefixes: tuple[str, ...] = (),
     ) -> Page[Job]:
-        """Jobs by id, filtered; `text` is in id, title or task, `source` owns them, ids begin as `prefixes` do."""
+        """Jobs by id, filtered: `text` in id, title or task, `source` as owner, ids with one of the `prefixes`."""
 
     def set_paused(
         self,
@@ -157,18 +164,18 @@ class JobStore(Protocol):
         skips: bool = False,
         by: AuditedChange | None = None,
     ) -> Job:
-        """Pause or resume; no version is made where nothing changes. StaleVersion as `replace` has it.
+        """Pause or resume; an unchanged state creates no version. StaleVersion as in `replace`.
 
-        A pause keeps what was due before it and had to wait; one that `skips` ends it as skipped.
+        A pause keeps runs that were due before it and had to wait; one that `skips` ends them as skipped.
         """
 
     def delete(self, job_id: str, if_version: int | None, *, by: AuditedChange | None = None) -> None:
-        """Mark deleted, as a last version; history stays; NotFound. Making it again goes on counting versions."""
+        """Mark the job deleted by a last version; history stays. A new job of this id continues the numbers. NotFound."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunFilter:
-    """What `GET /runs` may ask for; `queues` are those that its caller may see, `owner` whose runs alone."""
+    """The filters of `GET /runs`; `queues` are those that the caller may see, `owner` limits to its own runs."""
 
     job_id: str | None = None
     states: tuple[RunState, ...] = ()
@@ -180,29 +187,34 @@ class RunFilter:
 
 
 class RunStore(Protocol):
-    """Runs, for everybody but the leader. Changes are recorded in the audit log where `by` is given."""
+    """Runs, for every process but the leader. If `by` is given, changes are recorded in the audit log."""
 
     def enqueue(self, runs: Sequence[NewRun], *, by: AuditedChange | None = None) -> list[tuple[Run, bool]]:
-        """Insert all or nothing; (run, made). The same idempotency key and request hash gives the run that is
-        there; another hash raises Conflict. `due_at` 0 means now, by the database's clock.
-        DeadlinesOver (core.run_requests) where a new run could only be missed."""
+        """Insert all or nothing; return (run, whether this call created it) for each.
+
+        `due_at` 0 means the database's now. The same idempotency key and request hash return the existing run; another
+        hash raises Conflict. Raises DeadlinesOver (core.run_requests) if a new run could only be missed.
+        """
 
     def get(self, run_id: str) -> Run:
         """The whole record with its attempts; NotFound."""
 
     def list(self, wanted: RunFilter, limit: int, cursor: str | None) -> Page[Run]:
-        """Newest first by scheduled_at, then id; attempts left out."""
+        """Newest first by scheduled_at, then id; without attempts."""
 
     def request_cancel(self, run_id: str, *, by: AuditedChange | None = None) -> Run:
-        """Scheduled and retrying end `cancelled` here; for pending and running cancel_requested_at is committed.
-        A final run is returned as it is. NotFound."""
+        """Cancel the run, or request it.
+
+        Scheduled and retrying runs end `cancelled`; for pending and running ones cancel_requested_at is set. A final
+        run is returned unchanged. NotFound.
+        """
 
 
 class Meter(PlacementMeter, Protocol):
-    """Where the leader's figures go. Never fails, never blocks."""
+    """The leader's metrics. Never fails, never blocks."""
 
     def leading(self, term: int, since_renewal: float | None) -> None:
-        """This process leads from now on, `since_renewal` seconds after the last renewal of the leader before."""
+        """This process has become leader, `since_renewal` seconds after the last renewal of the previous leader."""
 
     def standing_by(self) -> None:
         """This process does not lead."""
@@ -211,31 +223,31 @@ class Meter(PlacementMeter, Protocol):
         """Whether this process leads and has not reached Redis or the broker for three ttls."""
 
     def redis_differs(self, differs: bool) -> None:
-        """Whether this process stands by with another Redis or broker than the leader's."""
+        """Whether this process is a standby with another Redis or broker than the leader's."""
 
     def zone_rules_differ(self, differ: bool) -> None:
-        """Whether this process stands by with other zone rules than the leader's."""
+        """Whether this process is a standby with other zone rules than the leader's."""
 
     def jobs_refused(self, number: int) -> None:
-        """So many jobs cannot be read by this leader, and are not planned."""
+        """The number of jobs that this leader cannot read and does not plan."""
 
     def iterated(self, state: SchedulerState, seconds: float, commands: Sequence[Command]) -> None:
-        """One iteration is over; takes `state.counts` and leaves it empty."""
+        """Record one iteration; takes `state.counts` and leaves it empty."""
 
     def rebuilt(self, seconds: float) -> None:
-        """An index was built."""
+        """Record the build of an index."""
 
     def published(self, runs: Sequence[DispatchedRun], at: Instant) -> None:
-        """The broker took these runs at `at`."""
+        """Record that the broker accepted these runs at `at`."""
 
     def dead_lettered(self) -> None:
-        """An inbox entry was set aside."""
+        """Count a dead-lettered inbox entry."""
 
     def pruned(self, past: Past, rows: int) -> None:
-        """Old rows were deleted."""
+        """Count deleted old rows."""
 
     def swept(self, ended_at: Instant) -> None:
-        """The last sweep that went through to its end, whoever's, ended then."""
+        """Record the end of the last complete sweep, of any process."""
 
     def exposition(self) -> str:
-        """All figures in Prometheus text format."""
+        """All metrics in Prometheus text format."""

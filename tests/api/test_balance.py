@@ -95,7 +95,7 @@ def test_what_a_preview_shows_is_what_its_plan_does_and_an_undo_takes_it_back(
 def test_a_rebalance_needs_no_preview_and_a_plan_that_is_not_known_is_refused(
     api: TestClient, led: LeaderThread
 ) -> None:
-    assert "preview again" in posted(api, "rebalance", {"plan_id": "never-made"}, 409)["detail"]
+    assert "new preview" in posted(api, "rebalance", {"plan_id": "never-made"}, 409)["detail"]
     assert len(posted(api, "rebalance")["moved"]) > 5
     assert posted(api, "rebalance")["moved"] == []
 

@@ -172,7 +172,7 @@ def test_a_run_that_no_worker_begins_in_time_is_withdrawn_from_its_queue_and_mis
         wait_until(lambda: state_of(one, run.run_id)() is RunState.MISSED, 20, "its deadline")
         ended = one.runs.get(run.run_id)
         assert ended.reason is not None
-        assert ended.reason.endswith("it was sent to queue default and no worker began it")
+        assert ended.reason.endswith("it was sent to queue default and no worker started it")
         assert ended.started_at is None
         assert ended.finished_at is not None
         assert run.start_by is not None

@@ -1,9 +1,8 @@
 """Expansion: the occurrences of many jobs in one window, together, ordered by (time, job id).
 
-Walks the window hour by hour and minute by minute over bit masks, so that the runs of cron lines come
-out in order without a sort; what is not on whole minutes (intervals, one-offs, lines with seconds) is
-merged in by one packed sort. Correct across any transition of any zone. A malformed entry is reported
-and left out. Makes no objects per run.
+Steps through the window minute by minute over bit masks, so the runs of cron lines come out in order without a sort.
+Runs off whole minutes (intervals, one-offs, lines with seconds) are merged in by one packed sort. Correct across every
+transition of every zone. Reports a malformed entry and skips it. Creates no object per run.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,7 +28,7 @@ Positions = NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """The runs of a window: microseconds and job ordinals side by side, and what could not be expanded."""
+    """The runs of a window: microseconds and job ordinals side by side, and the entries that could not be expanded."""
 
     times: Ints
     ordinals: Positions
@@ -42,7 +41,7 @@ def expand(entries: Sequence[Entry], window_start: Instant, window_end: Instant)
 
 
 def expand_table(table: ScheduleTable, window_start: Instant, window_end: Instant) -> Expansion:
-    """As `expand`, for a roster kept since an earlier window."""
+    """Expand a schedule table kept from an earlier window, as `expand` does its entries."""
     on_minutes, others = _Stepper(table, window_start, window_end).runs()
     others += [_intervals(table, window_start, window_end), _once(table, window_start, window_end)]
     runs = merged(on_minutes, [r for r in others if r.times.size], table.ordinals.size)
@@ -53,18 +52,18 @@ def expand_table(table: ScheduleTable, window_start: Instant, window_end: Instan
 
 
 class _Stepper:
-    """One pass over a window's hours for the wall-time rows of a roster."""
+    """One pass over a window's hours for the wall-time rows of a schedule table."""
 
     def __init__(self, table: ScheduleTable, start: Instant, end: Instant) -> None:
         self._table, self._start, self._end = table, start, end
         self._low, self._high = -(-start // SECOND), -(-end // SECOND)
         self._clocks, self._odd_rows = clocks_of(table.rows, self._low, self._high)
-        # No zone is a whole day away from UTC, and no gap that owes anything is a whole day long.
+        # No zone is a whole day away from UTC, and no gap with a run to catch up is a whole day long.
         days = (self._low // DAY_SECONDS - 2, self._high // DAY_SECONDS + 1)
         self._bits = HourBits(table.rows, *days)
 
     def runs(self) -> tuple[Runs, list[Runs]]:
-        """The runs on whole minutes, in order; and all others, each part in any order."""
+        """Return the ordered runs on whole minutes, and all others, each part in any order."""
         table = self._table
         on_minutes, with_seconds = _Gathered(table.several_rows), _Gathered(False)
         entry = np.arange(table.second_rows.size, dtype=np.int32)
@@ -85,7 +84,7 @@ class _Stepper:
                 found |= caught_up.astype(np.uint64) << np.uint64((gap.at - hour) // 60)
             bits[clock.rows] = found
         if self._low % 60 and hour <= self._low < hour + HOUR_SECONDS:
-            # The window begins within a minute, whose first second lies before it.
+            # The window begins within a minute: that minute's first second lies before the window.
             begun = np.uint64(1 << (self._low - hour) // 60)
             bits &= ~np.where(rows.on_minute, begun, np.uint64(0))
         return bits
@@ -96,7 +95,7 @@ class _Stepper:
                 yield gap
 
     def _spread(self, minutes: Runs) -> Iterator[Runs]:
-        """From the minutes in which lines with seconds fire, to their seconds within the window."""
+        """Expand the minutes in which lines with seconds fire to their seconds within the window."""
         table = self._table
         if not minutes.times.size:
             return
@@ -107,7 +106,7 @@ class _Stepper:
             yield Runs(at[hit], table.second_entries[minutes.positions[hit]])
 
     def _caught_up_seconds(self) -> Iterator[Runs]:
-        """Lines with seconds that are owed one run at the end of a gap."""
+        """The runs of lines with seconds that catch up one run at the end of a gap."""
         table = self._table
         for clock in self._clocks:
             for gap in clock.line.catch_ups:
@@ -118,7 +117,7 @@ class _Stepper:
                     yield Runs(np.full(chosen.size, gap.at * SECOND, dtype=np.int64), chosen)
 
     def _stepped_alone(self) -> Iterator[Runs]:
-        """Entries of zones whose clocks are not whole minutes from UTC, one by one."""
+        """Expand entries of zones whose offsets are not whole minutes from UTC, one by one."""
         table = self._table
         alone: dict[tuple[int, int], WallTimes] = {}
         for row in self._odd_rows:
@@ -139,14 +138,14 @@ class _Gathered:
         self._positions: list[Positions] = []
 
     def add(self, hour: int, bits: Bits, numbers: Positions) -> None:
-        """For each minute that any mask has, in order: the numbers whose mask has it."""
+        """Add, for each minute in which any mask fires, the numbers whose mask fires, in order."""
         some = np.flatnonzero(bits)
         if some.size < bits.size:
             bits, numbers = bits[some], numbers[some]
         union = int(np.bitwise_or.reduce(bits)) if bits.size else 0
         for minute in range(60):
             if union >> minute & 1:
-                # Flags are searched three times as fast as integers.
+                # numpy searches flags three times as fast as integers.
                 found = numbers.take(np.flatnonzero((bits & np.uint64(1 << minute)) != 0))
                 if self._several_rows:
                     found = found[np.flatnonzero(np.diff(found, prepend=-1))]

@@ -1,6 +1,6 @@
 """Forecast: how many runs a coming window holds, minute by minute and slot by slot.
 
-From the same expansion as the index, so that what is foretold is what will be planned.
+Uses the same expansion as the index, so the forecast equals the later plan.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
-"""Which minutes of one UTC hour each row of a roster fires in, as 64-bit masks, all rows at once.
+"""The minutes of one UTC hour in which each row of a schedule table fires, as 64-bit masks, all rows at once.
 
-The day, hour and minute masks of a row are combined for the wall hours that overlap the UTC hour, and
-shifted onto it by the zone's offset. Zones whose offsets are no whole minutes are not for this; see
-`is_aligned`. Pure bit arithmetic: the clock rules arrive as timelines.
+Combines the day, hour and minute masks of a row for the overlapping wall hours, and shifts them by the zone's offset.
+Excludes zones whose offsets are not whole minutes, see `_is_aligned`. Pure bit arithmetic: the clock rules arrive as
+timelines.
 """
 
 from dataclasses import dataclass
@@ -30,9 +30,9 @@ class Clock:
 
 
 def clocks_of(rows: Rows, low: int, high: int) -> tuple[list[Clock], list[int]]:
-    """The rows by timeline in a window of seconds, and the rows that cannot be told minute by minute.
+    """Group the rows by timeline in a window of seconds, and list the rows that cannot be stepped minute by minute.
 
-    Zones that are at rest throughout the window are taken together by their offset.
+    Zones without a transition in the window are grouped by their offset.
     """
     at_rest: dict[Timeline, list[range]] = {}
     clocks, odd = [], list[int]()
@@ -70,7 +70,7 @@ class HourBits:
         self._meant = _meant_days(rows, np.arange(first_day, last_day + 1))
 
     def of_hour(self, clock: Clock, hour_start: int) -> Bits:
-        """For each row of the clock, the minutes of the UTC hour in which it fires; catch-ups apart."""
+        """The minutes of the UTC hour in which each row of the clock fires, without catch-ups."""
         found = None
         for span in clock.line.spans:
             low, high = max(span.start, hour_start), min(span.end, hour_start + HOUR_SECONDS)
@@ -81,7 +81,7 @@ class HourBits:
         return np.zeros(size, dtype=np.uint64) if found is None else found
 
     def caught_up(self, clock: Clock, gap: CatchUp) -> Flags:
-        """For each row of the clock, whether any wall time inside the gap is meant."""
+        """Whether, for each row of the clock, any wall time inside the gap matches."""
         found = np.zeros(self._rows.hours[clock.rows].size, dtype=np.bool_)
         for low in _hour_starts(gap.local_start, gap.local_end):
             found |= self._local_bits(clock.rows, low, gap.local_start, gap.local_end) != 0
@@ -99,7 +99,7 @@ class HourBits:
         return found
 
     def _local_bits(self, rows: slice | NDArray[np.intp], local_hour: int, low: int, high: int) -> Bits:
-        """The minutes of a wall hour that are meant, those outside wall times [low, high) left out."""
+        """The matching minutes of a wall hour, without those outside the wall times [low, high)."""
         day, hour = divmod(local_hour, DAY_SECONDS)
         meant = self._meant[day - self._first_day][rows]
         meant = meant & ((self._rows.hours[rows] >> np.uint32(hour // HOUR_SECONDS)) & np.uint32(1)).astype(bool)
@@ -114,7 +114,7 @@ def _hour_starts(low: int, high: int) -> range:
 
 
 def _meant_days(rows: Rows, numbers: NDArray[np.int64]) -> list[Flags]:
-    """For each day, which rows mean it."""
+    """For each day, the rows that match it."""
     dates = Dates.of(numbers)
     found = []
     for month, day, weekday in zip(dates.month, dates.day, dates.weekday, strict=True):

@@ -1,7 +1,7 @@
-"""The roster of all jobs, kept in step with them: a few changed jobs cost a few reads, not a reading of all.
+"""The schedule table of all jobs, updated with them: a few changed jobs cost a few reads, not a rebuild.
 
-Promises that what is expanded from it is what a reading from nothing would give. Works some thousands of jobs at a
-time, so that other threads come to work in between.
+Promises that its expansion equals that of a table built from scratch. Works on some thousands of jobs at a time, so
+that other threads get to run in between.
 """
 
 from bisect import bisect_left
@@ -21,12 +21,12 @@ from scheduler_service.core.versions import is_plain, spans
 _FOREVER: Final[Instant] = 2**62
 _AT_ONCE: Final = 10_000
 _STRETCH: Final[Duration] = 10 * MINUTE
-# A change costs a hundredth of a reading at least: the arrays are copied, and unused rows stay in them.
+# A change costs at least a hundredth of a rebuild: the arrays are copied, and unused rows stay in them.
 _CHANGES: Final = 100
 
 
 class JobTable:
-    """`table` and the ids of its ordinals, in order."""
+    """The schedule table (`table`) and the ids of its ordinals, in order."""
 
     def __init__(self) -> None:
         self.table = ScheduleTable.of(())
@@ -36,7 +36,7 @@ class JobTable:
         self._spent = 0
 
     def follow(self, jobs: tuple[JobHistory, ...], since: Instant) -> None:
-        """Be the roster of these jobs, for windows from `since` on."""
+        """Update the table to these jobs, for windows from `since` on."""
         if not self._jobs or since < self._since:
             self._read(jobs, since)
             return
@@ -50,7 +50,7 @@ class JobTable:
         self._jobs = jobs
 
     def firing(self, start: Instant, end: Instant) -> set[str]:
-        """The ids of the jobs that have an occurrence in [start, end); a part at a time, since there may be many."""
+        """The ids of the jobs with an occurrence in [start, end), found in short windows because there may be many."""
         fires = np.zeros(len(self.job_ids), dtype=np.bool_)
         for begin in range(start, end, _STRETCH):
             fires[expand_table(self.table, begin, min(begin + _STRETCH, end)).ordinals] = True
@@ -65,7 +65,7 @@ class JobTable:
         self._jobs, self._since, self._spent = jobs, since, 0
 
     def _change(self, gone: Iterable[str], put: Iterable[JobHistory]) -> None:
-        """Read the histories `put` anew, and leave out the jobs `gone` unless they came back."""
+        """Read the histories `put` again, and remove the jobs `gone` unless they came back."""
         fresh = {history.job_id: history for history in put}
         before, ids, ordinals, touched, last = self.job_ids, list[str](), list[int](), list[int](), 0
         shift = np.zeros(len(before) + 1, dtype=np.int32)
@@ -119,7 +119,7 @@ def _table_of(histories: Sequence[JobHistory], ordinals: Positions, since: Insta
 def _differences(before: Sequence[JobHistory], after: Sequence[JobHistory]) -> tuple[list[str], list[JobHistory]]:
     """The ids of jobs that are gone, and the histories that are not the same objects as before.
 
-    Equal pairs cost next to nothing. Jobs are taken to keep their order; one that does not is both gone and put.
+    Equal pairs cost next to nothing. Jobs are assumed to keep their order; one that does not is both gone and put.
     """
     gone, put = list[str](), list[JobHistory]()
     old, new = iter(before), iter(after)

@@ -1,8 +1,8 @@
-"""Putting runs in order: by time, then by position, several streams into one.
+"""Ordering of runs: several streams merged into one, by time, then by position.
 
-A run is a pair of numbers, its time and its position in the order of job ids. Runs on whole seconds of
-one window are counted into their seconds; all others are packed into one 64-bit key each and sorted.
-Both give the same order, and hold a run that is given twice once.
+A run is a pair of numbers, its time and its position in the order of job ids. Runs on whole seconds of one window are
+counted into their seconds; all others are packed into one 64-bit key each and sorted. Both give the same order and
+remove duplicates.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ NO_RUNS: Final = Runs(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32))
 
 
 def merged(ordered: Runs, others: list[Runs], size: int) -> Runs:
-    """`ordered` and `others` as one ordered stream, each run once; positions are below `size`."""
+    """Merge `ordered` and `others` into one ordered stream without duplicates; positions are below `size`."""
     if not others:
         return ordered
     rest = ordered_runs(
@@ -52,7 +52,7 @@ def merged(ordered: Runs, others: list[Runs], size: int) -> Runs:
 
 
 def ordered_runs(runs: Runs, size: int) -> Runs:
-    """The same runs, at least one, by (time, position), each once."""
+    """Order at least one run by (time, position), without duplicates."""
     base = int(runs.times.min())
     span, bits = int(runs.times.max()) - base, _bits(size)
     if size < _SHORT and span < min(_SHORT, runs.times.size // _CROWDED) * SECOND:
@@ -85,7 +85,7 @@ def _each_once(keys: Ints) -> Ints:
 
 
 def _by_counting(runs: Runs, base: int) -> Runs | None:
-    """Runs counted into their seconds, each second's positions sorted apart; None where that does not pay."""
+    """Count the runs into their seconds and sort each second's positions; None if that does not pay."""
     seconds = _whole_seconds(runs.times - base)
     if seconds is None:
         return None
@@ -106,7 +106,7 @@ def _by_counting(runs: Runs, base: int) -> Runs | None:
 
 
 def _whole_seconds(since: Ints) -> Shorts | None:
-    """Microseconds as seconds, or None where one of them is not whole."""
+    """Convert microseconds to seconds; None if any of them is not whole."""
     # Floats hold these numbers exactly, and multiply much faster than integers divide.
     seconds = (since * (1 / SECOND) + 0.5).astype(np.uint16)
     return seconds if bool((seconds.astype(np.int64) * SECOND == since).all()) else None

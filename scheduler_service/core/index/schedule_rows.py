@@ -1,4 +1,4 @@
-"""The distinct wall-time schedules of a roster as columns: a row is one block of hours and minutes, as masks."""
+"""The distinct wall-time schedules of a schedule table as columns: one row per block of hours and minutes, as masks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from scheduler_service.core.schedules.wall_times import Clockwork, WallTimes
 
 Ints = NDArray[np.int64]
 ON_THE_MINUTE: Final = 1
-# A calendar's days are looked up one by one; this stands in its row.
+# A calendar's days are looked up one by one; its row holds this placeholder.
 _ANY_DAY: Final = DayPattern(days=0, months=0, weekdays=0, either=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The rows [first, last) whose schedules live in one zone under one clock rule."""
+    """The rows [first, last) whose schedules share one zone and one clock rule."""
 
     zone: str
     rule: ClockRule
@@ -29,7 +29,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Distinct wall-time schedules, column by column; text became masks when a job was saved."""
+    """Distinct wall-time schedules, column by column; their text became masks when the job was saved."""
 
     groups: tuple[Group, ...]
     hours: NDArray[np.uint32]
@@ -46,7 +46,7 @@ class Rows:
 
     @classmethod
     def of(cls, walls: Sequence[WallTimes], blocks: Sequence[Clockwork]) -> "Rows":
-        """The rows of these blocks, each with its schedule; those of one clock stand together."""
+        """Build the rows of these blocks, each with its schedule; rows of one clock are adjacent."""
         masks = [w.days if isinstance(w.days, DayPattern) else _ANY_DAY for w in walls]
         return cls(
             groups=_groups(walls),
@@ -63,7 +63,7 @@ class Rows:
         )
 
     def with_more(self, more: "Rows") -> "Rows":
-        """These rows and, after them, more; a clock may then have several groups."""
+        """Append more rows after these; a clock may then have several groups."""
         size = self.hours.size
         return Rows(
             groups=self.groups + tuple(Group(g.zone, g.rule, g.first + size, g.last + size) for g in more.groups),
@@ -81,7 +81,7 @@ class Rows:
 
 
 def clock_key(wall: WallTimes) -> tuple[Any, ...]:
-    """What puts schedules of one clock side by side."""
+    """The sort key that puts schedules of one clock next to each other."""
     return wall.zone, wall.rule.wildcard, wall.rule.gap, wall.rule.fold
 
 

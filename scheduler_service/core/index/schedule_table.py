@@ -1,8 +1,8 @@
-"""A roster: the entries of many jobs as arrays, grouped by clock and by distinct schedule.
+"""A schedule table: the entries of many jobs as arrays, grouped by clock and by distinct schedule.
 
-Made once per set of jobs and used for every window after it; where few jobs change, few entries are read anew.
-Equal schedules share a row. Entries are ordered by job id, so that a walk in time order is already ordered by
-(time, job id). An entry that cannot be used is named in `failures`.
+Built once per set of jobs and used for every window after it; after few changes only few entries are read again. Equal
+schedules share a row. Entries are ordered by job id, so expansion in time order is already ordered by (time, job id).
+`failures` lists entries that cannot be used.
 """
 
 from collections.abc import Sequence
@@ -48,19 +48,19 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ScheduleTable:
-    """All that expansion needs to know of the jobs, position by position in order of job id."""
+    """Everything that expansion needs of the jobs, position by position in order of job id."""
 
     ordinals: Positions
     starts: Ints
     ends: Ints
     rows: Rows
     minute_entries: Positions
-    """Positions of the wall-time entries on whole minutes, and, beside it, the row of each."""
+    """Positions of the wall-time entries on whole minutes; `minute_rows` holds the row of each."""
     minute_rows: Positions
     second_entries: Positions
     second_rows: Positions
     several_rows: bool
-    """Whether an entry has more than one row, so that one instant may be named twice."""
+    """Whether an entry has more than one row, so that one instant may occur twice."""
     interval_entries: Positions
     interval_firsts: Ints
     interval_everys: Ints
@@ -75,7 +75,7 @@ class ScheduleTable:
 
     @classmethod
     def of(cls, entries: Sequence[Entry]) -> "ScheduleTable":
-        """The roster of these entries; entries that cannot be used are listed in `failures`."""
+        """Build the table of these entries; `failures` lists those that cannot be used."""
         ordered = sorted(entries, key=attrgetter("job_id"))
         size = len(ordered)
         draft = Draft()
@@ -93,9 +93,9 @@ class ScheduleTable:
         )
 
     def changed(self, numbers: Positions, fresh: "ScheduleTable") -> "ScheduleTable":
-        """This roster under the ordinals `numbers[old]`, without the entries of negative ones, and `fresh` merged in.
+        """Renumber this table by `numbers[old]`, drop the entries of negative ordinals, and merge in `fresh`.
 
-        Ordinals ascend in all three. Rows that no entry uses any more stay, and equal ones are not looked for.
+        Ordinals ascend in all three. Rows that no entry uses any more stay, and equal rows are not shared.
         """
         renumbered, row = numbers[self.ordinals], np.int32(self.rows.hours.size)
         ordinals, starts, ends, places = _merged(
@@ -139,14 +139,14 @@ class ScheduleTable:
 
 
 def _merged(mine: Sequence[NDArray[Any]], its: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-    """Two tables as one, by their first columns, which ascend; rows of `mine` whose first is negative are left out."""
+    """Merge two tables by their ascending first columns; rows of `mine` whose first is negative are dropped."""
     kept = np.flatnonzero(mine[0] >= 0)
     order = np.insert(kept, np.searchsorted(mine[0][kept], its[0]), np.arange(its[0].size) + mine[0].size)
     return [np.concatenate(columns)[order] for columns in zip(mine, its, strict=True)]
 
 
 class Draft:
-    """A roster while its entries are collected, many at a time; `finished` orders them by ordinal."""
+    """A schedule table while its entries are collected in batches; `finished` orders them by ordinal."""
 
     def __init__(self) -> None:
         self._schedules: list[Schedule] = []
@@ -157,12 +157,12 @@ class Draft:
         self._reasons: list[str] = []
 
     def add(self, ordinals: Positions, schedules: Sequence[Schedule], starts: Ints, ends: Ints) -> None:
-        """Entries as columns; those of one ordinal come together, and in order."""
+        """Add entries as columns; those of one ordinal are adjacent and in order."""
         self._schedules += schedules
         self._columns.append((ordinals, starts, ends))
 
     def _line(self, schedule: Schedule) -> tuple[int, int, int, int]:
-        """The schedule's kind, two numbers that depend on the kind, and the instant before which it is silent."""
+        """The schedule's kind, two numbers that depend on the kind, and the instant before which it does not fire."""
         try:
             match schedule:
                 case CronSchedule() | HourlySchedule() | CalendarSchedule():
@@ -187,7 +187,7 @@ class Draft:
         return rows
 
     def finished(self) -> ScheduleTable:
-        """The roster of what was added."""
+        """Build the table of the added entries."""
         numbers, (kinds, first, second, begins) = self._read()
         ordinals, starts, ends, lines = self._in_order(numbers)
         kind = kinds[lines]
@@ -215,7 +215,7 @@ class Draft:
         )
 
     def _read(self) -> tuple[NDArray[np.intp], Ints]:
-        """For each entry the number of its schedule, each schedule read once, and what was read, side by side."""
+        """Read each distinct schedule once; return each entry's schedule number and the columns read."""
         keys = np.fromiter(map(id, self._schedules), dtype=np.int64, count=len(self._schedules))
         _, firsts, lines = np.unique(keys, return_index=True, return_inverse=True)
         table = chain.from_iterable(self._line(self._schedules[first]) for first in firsts.tolist())
@@ -229,7 +229,7 @@ class Draft:
         return columns
 
     def _rows(self) -> tuple[Rows, Positions]:
-        """The rows, ordered by clock, and where each block went."""
+        """The rows, ordered by clock, and the row of each block."""
         order = sorted(range(len(self._walls)), key=lambda n: clock_key(self._walls[n]))
         place = np.empty(len(order), dtype=np.int32)
         place[order] = np.arange(len(order), dtype=np.int32)
@@ -237,7 +237,7 @@ class Draft:
 
 
 def _counted_out(entries: NDArray[np.intp], firsts: Ints, lasts: Ints) -> tuple[Positions, Ints]:
-    """Each entry once for each number of its range [first, last), and those numbers."""
+    """Repeat each entry for each number of its range [first, last), and return those numbers."""
     counts = lasts - firsts
     begins = np.cumsum(counts) - counts
     numbers = np.arange(counts.sum()) + np.repeat(firsts - begins, counts)

@@ -1,9 +1,8 @@
-"""The scheduled run index: what is due when, for any reader, while a new one is being made.
+"""The scheduled run index: the coming runs by time, for any reader, while a new snapshot is being built.
 
-A generation is immutable: times and job ordinals side by side, ordered by (time, job id), 12 bytes a
-run. Replacing it is one reference assignment, so that readers never lock and always see one whole
-generation. Queries are [start, end): two binary searches and two views, no copy. Holds no definitions
-and decides nothing.
+A snapshot is immutable: times and job ordinals side by side, ordered by (time, job id), 12 bytes a run. Replacing it is
+one reference assignment, so readers never lock and always see one whole snapshot. Queries are [start, end): two binary
+searches and two views, no copy. Holds no definitions and decides nothing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,7 +31,7 @@ class ScheduledRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunSlice:
-    """Consecutive runs of one generation: views into its arrays, and its job table."""
+    """Consecutive runs of one snapshot: views into its arrays, and its job table."""
 
     times: Ints
     ordinals: Ordinals
@@ -49,7 +48,7 @@ class RunSlice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IndexSnapshot:
-    """All runs in [start, end) as they were known at `revision`; `job_ids` is indexed by ordinal."""
+    """All runs in [start, end) as of `revision`; `job_ids` is indexed by ordinal."""
 
     times: Ints
     ordinals: Ordinals
@@ -83,7 +82,7 @@ def _snapshot(found: Expansion, job_ids: Sequence[str], start: Instant, end: Ins
 def build_snapshot(
     entries: Sequence[Entry] | ScheduleTable, job_ids: Sequence[str], start: Instant, end: Instant, revision: int
 ) -> IndexSnapshot:
-    """The generation of these entries (or of a roster kept since the last) over [start, end)."""
+    """Build the snapshot of these entries (or of a kept schedule table) over [start, end)."""
     table = entries if isinstance(entries, ScheduleTable) else ScheduleTable.of(entries)
     return _snapshot(expand_table(table, start, end), job_ids, start, end, revision)
 
@@ -91,9 +90,9 @@ def build_snapshot(
 def from_unsorted(
     times: Ints, ordinals: Ordinals, job_ids: Sequence[str], start: Instant, end: Instant, revision: int = 0
 ) -> IndexSnapshot:
-    """The generation of runs in any order; the same run given twice is held once.
+    """Build the snapshot of runs in any order, without duplicates.
 
-    `job_ids` is in order, so that ordinals order jobs as their ids do; ValueError where it is not.
+    `job_ids` must ascend, so that ordinals order jobs as their ids do; raises ValueError otherwise.
     """
     if not all(map(lt, job_ids, islice(job_ids, 1, None))):
         raise ValueError("the job table is not in order of job ids")
@@ -105,7 +104,7 @@ EMPTY: Final = IndexSnapshot(NO_RUNS.times, NO_RUNS.positions, (), 0, 0, 0, None
 
 
 class ScheduledRunIndex:
-    """The index that readers hold; each call works on the one generation that it finds at its start."""
+    """The index that readers hold; each call works on the snapshot current at its start."""
 
     __slots__ = ("_snapshot",)
 
@@ -114,11 +113,11 @@ class ScheduledRunIndex:
 
     @property
     def snapshot(self) -> IndexSnapshot:
-        """The present generation; hold it to ask several questions of the same one."""
+        """The current snapshot; hold it to run several queries against the same one."""
         return self._snapshot
 
     def swap(self, snapshot: IndexSnapshot) -> IndexSnapshot:
-        """Puts a new generation in place and returns the one before; readers of that one go on with it."""
+        """Install a new snapshot and return the previous one, which its readers keep using."""
         before, self._snapshot = self._snapshot, snapshot
         return before
 

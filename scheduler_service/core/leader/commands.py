@@ -1,4 +1,8 @@
-"""What the pure step wants done. Values only: the loop hands each to the thread that owns the I/O."""
+"""Commands of the leader's step: values that name one piece of I/O each.
+
+The loop hands each to the thread that owns that I/O. Holds no behaviour and does no I/O. The answers to these commands
+are in `results`.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,10 +31,11 @@ class Retract:
 
 @dataclass(frozen=True, slots=True)
 class CreateRuns:
-    """One transaction: retract, insert what is not there, write gaps, mark planned versions, the cursor last.
+    """One transaction: retract, insert missing rows, write missed ranges, mark planned versions; the cursor comes last.
 
-    The cursor never goes back, but where `set_back` says so. Where it is None, more runs follow and it comes with the
-    last of them; none is moved before. If we die in between, the next leader takes back what lies behind the cursor.
+    The cursor never goes back, except with `set_back`. If `cursor` is None, more batches follow and the last one
+    carries it; none of their runs is dispatched before. After a crash in between, the next leader retracts rows behind
+    the cursor.
     """
 
     runs: tuple[NewRun, ...]
@@ -42,7 +47,7 @@ class CreateRuns:
 
 
 class Dispatch(NamedTuple):
-    """Move this run to `pending`, if it still waits with this attempt; `seq` is stored before it is published."""
+    """Dispatch this run: set it `pending` if it still waits with this attempt. `seq` is stored before the publish."""
 
     run_id: str
     attempt: int
@@ -51,14 +56,14 @@ class Dispatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DispatchRuns:
-    """The two-phase move of one batch of due runs."""
+    """The two-phase dispatch of one batch of due runs."""
 
     dispatches: tuple[Dispatch, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Redispatch:
-    """Give these pending runs a new seq; what is still pending with that attempt is published again."""
+    """Give these pending runs a new seq. Runs that are still pending with that attempt are published again."""
 
     dispatches: tuple[Dispatch, ...]
     cause: str
@@ -67,12 +72,12 @@ class Redispatch:
 class Transition(NamedTuple):
     """One guarded write: `event` on `attempt` of a run, leading to `to`.
 
-    The guard is the table's sources of `event` and the attempt. `retrying` raises the attempt by one, keeps the
-    ended attempt as a row of its own; where a cancel was requested meanwhile the run ends `cancelled` instead, with its
-    own reason, and the transition counts as refused. None leaves a column.
+    The guard checks the attempt and that the run's state is a source of `event`. `retrying` raises the attempt by one
+    and keeps the ended attempt as its own row. If a cancel was requested meanwhile, the run ends `cancelled` with its
+    own reason, and the transition counts as refused. None leaves a column unchanged.
 
-    `coalesce`: a skipped occurrence may leave its row for this gap, which goes on where the last one of its reason
-    ended; the row is kept where the job was changed since, or the run's cancel was requested.
+    `coalesce`: a skipped occurrence may replace its row by this missed range, which extends the last one with the same
+    reason. The row is kept if the job changed since, or if a cancel of the run was requested.
     """
 
     run_id: str
@@ -92,7 +97,7 @@ class Transition(NamedTuple):
 
 
 class PublishedMark(NamedTuple):
-    """The broker took this attempt at `at`."""
+    """The time `at` which the broker accepted this attempt."""
 
     run_id: str
     attempt: int
@@ -101,7 +106,7 @@ class PublishedMark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LateReport:
-    """A report of an attempt that is over: kept on that attempt's row, the run is left alone."""
+    """A report of an attempt that is over. The store keeps it with that attempt and leaves the run unchanged."""
 
     run_id: str
     attempt: int
@@ -113,10 +118,10 @@ class LateReport:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """One transaction: the transitions and marks, and the inbox position they were read up to.
+    """One transaction: the transitions, the marks, and the inbox position up to which they were read.
 
-    `cancels` are runs whose cancel the leader itself requests (overlap cancel_running): cancel_requested_at is set
-    where the run is not final and has none. See Cursor for `judged_until`.
+    `cancels` are runs that the leader itself cancels (overlap cancel_running). The store sets cancel_requested_at if
+    the run is not final and has none. See Cursor for `judged_until`.
     """
 
     transitions: tuple[Transition, ...]
@@ -129,21 +134,21 @@ class Apply:
 
 @dataclass(frozen=True, slots=True)
 class ReadRuns:
-    """Bring these runs as the database has them."""
+    """Read these runs from the database."""
 
     run_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ReadJobs:
-    """Bring these jobs as they are now."""
+    """Read the current definitions of these jobs."""
 
     job_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """Send these released runs to the broker."""
+    """Publish these dispatched runs to the broker."""
 
     runs: tuple[DispatchedRun, ...]
 
@@ -157,21 +162,21 @@ class TakeClaims:
 
 @dataclass(frozen=True, slots=True)
 class StopTasks:
-    """Tell the workers that these running attempts are not wanted: flag and revoke."""
+    """Ask the workers to stop these running attempts: set the cancel flag and revoke."""
 
     attempts: tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetResults:
-    """These attempts are committed as over: their result keys may go."""
+    """Delete the result keys of these attempts, whose ends are committed."""
 
     attempts: tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RaiseWatermarks:
-    """Messages of these queues below these numbers start nothing any more, nor those of any queue below `lowest`."""
+    """Refuse messages of each queue below its low watermark, and messages of any queue below `lowest`."""
 
     watermarks: Mapping[str, int]
     lowest: int
@@ -179,21 +184,21 @@ class RaiseWatermarks:
 
 @dataclass(frozen=True, slots=True)
 class ForgetAttempts:
-    """The floor has passed these ended attempts: nothing of them needs to be kept."""
+    """Delete what Redis keeps of these ended attempts: the low watermark has passed them."""
 
     attempts: tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class QueryEpoch:
-    """Bring the generation of Redis and of the broker."""
+    """Query the epochs of Redis and of the broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptEpoch:
-    """Let workers start again: in this generation of Redis, by messages from `watermark` on. None: it is accepted.
+    """Let workers claim again in this epoch of Redis, from messages at or above `watermark`. None: already accepted.
 
-    `broker` is the generation of the broker in which everything pending below `watermark` is about to be sent again.
+    `broker` is the epoch of the broker in which the leader will redispatch every pending run below `watermark`.
     """
 
     claims: str | None
@@ -203,33 +208,33 @@ class AcceptEpoch:
 
 @dataclass(frozen=True, slots=True)
 class RereadInbox:
-    """The stream may be another one: read it from its start."""
+    """Read the inbox stream from its start: it may be a different stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadResults:
-    """Before these attempts are called lost: is there a report that the stream did not bring?"""
+    """Read the stored reports of these attempts: the stream may have lost one. Precedes declaring them lost."""
 
     attempts: tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class InspectQueues:
-    """Bring the length and the head of these queues."""
+    """Query the length and the first message of these queues."""
 
     queues: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class TrimInbox:
-    """Entries at or before `position` are committed and may go."""
+    """Delete inbox entries at or before `position`, which is committed."""
 
     position: str
 
 
 @dataclass(frozen=True, slots=True)
 class BuildIndex:
-    """Expand these jobs: what is owed in [`cursor`, now), and the index from there to `end`."""
+    """Expand these jobs: missed occurrences in [`cursor`, now), and the index from there to `end`."""
 
     jobs: tuple[JobHistory, ...]
     cursor: Instant
@@ -248,14 +253,14 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class ReplyMetrics:
-    """The answer to a query for the leader's metrics, which only the loop's owner can write out."""
+    """The answer to a query for the leader's metrics, which the loop's owner renders."""
 
     reply_to: str
 
 
 @dataclass(frozen=True, slots=True)
 class RecordStatistics:
-    """One row of statistics; dropped when the syncer is behind."""
+    """One row of statistics, dropped if the syncer is behind."""
 
     at: Instant
     active_runs: int
@@ -286,5 +291,5 @@ Command = StoreCommand | BrokerCommand | BuildIndex | BalancerCommand | RereadIn
 
 
 def in_parts(rows: Sequence[T], size: int) -> list[tuple[T, ...]]:
-    """The rows in parts of at most `size`; of none, one empty part."""
+    """Split the rows into parts of at most `size`; no rows give one empty part."""
     return [tuple(rows[i : i + size]) for i in range(0, len(rows), size)] or [()]

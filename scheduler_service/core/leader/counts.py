@@ -1,4 +1,4 @@
-"""The names of what the loop counts for the metrics; mypy finds a name that no metric shows."""
+"""The names of the counters that the loop keeps for the metrics. mypy finds a name that no metric shows."""
 
 from typing import Literal
 

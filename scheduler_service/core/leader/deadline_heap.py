@@ -1,4 +1,4 @@
-"""The start deadlines of what waits in memory, soonest first, and where the look into the database goes on."""
+"""Start deadlines of runs waiting in memory, soonest first, and the position of the database poll for expired runs."""
 
 import heapq
 from collections.abc import Iterable, Iterator
@@ -17,19 +17,19 @@ _SPARE: Final = 4
 
 @dataclass(slots=True)
 class Deadlines:
-    """A heap that may hold a run more than once, and runs that started: whoever takes one out looks at the run."""
+    """A heap of start deadlines. It may hold duplicates and started runs, so callers check the run they take out."""
 
     heap: list[tuple[Instant, str]] = field(default_factory=list)
     next_poll_at: Instant = 0
     poll_after: Place | None = None
 
     def note(self, run: ActiveRun) -> None:
-        """Keep the deadline of a run that has one and has not started."""
+        """Add the run's deadline, if it has one and has not started."""
         if run.start_by is not None and run.attempt == 1 and (run.state is _SCHEDULED or run.state is PENDING):
             heapq.heappush(self.heap, (run.start_by, run.run_id))
 
     def again(self, at: Instant, run_id: str) -> None:
-        """Look at this run at `at`."""
+        """Check this run again at `at`."""
         heapq.heappush(self.heap, (at, run_id))
 
     def passed(self, now: Instant) -> Iterator[str]:
@@ -38,7 +38,7 @@ class Deadlines:
             yield heapq.heappop(self.heap)[1]
 
     def forget_started(self, runs: Iterable[ActiveRun], active: int) -> None:
-        """Most runs start long before their deadline: those must not pile up until it passes."""
+        """Rebuild the heap if started runs fill it: most start long before their deadline and must not pile up."""
         if len(self.heap) > _FEW + _SPARE * active:
             self.heap = []
             for run in runs:

@@ -1,8 +1,8 @@
-"""Start deadlines: a run that waits and is not started by its `start_by` ends `missed`, with what it waited for.
+"""Start deadlines: a run not started by its `start_by` ends `missed`, with a reason that names what it waited for.
 
-Only before the first start: a retry keeps its attempts. Deadlines of what is in memory are a heap; rows beyond memory
-are brought by a read of the database, a part at a time. A pending run is withdrawn first: its claim must be won in
-Redis, so that no worker starts it after it was called missed. Whoever leads next finds the same rows and decides alike.
+Applies only before the first start: a retry keeps its remaining attempts. A heap holds the deadlines of runs in memory;
+a paged database poll finds the other rows. The leader first wins the claim of a pending run in Redis, so no worker
+starts it after it ended `missed`. The next leader finds the same rows and decides the same.
 """
 
 from typing import Final
@@ -20,26 +20,28 @@ _POLL_AGAIN: Final = 200 * MILLISECOND
 
 
 def expire(state: SchedulerState, step: Step) -> None:
-    """End what waits beyond its deadline; withdraw what was sent and not started."""
+    """End waiting runs whose deadline has passed, and withdraw published runs that have not started."""
     withdrawn = []
     for run_id in list(state.deadlines.passed(step.now)):
         run = state.runs.get(run_id)
         if run is None or run.attempt != 1 or run.cancel_requested or run.start_by is None or run.start_by > step.now:
             continue
         if run_id in state.dispatching:
-            # Its move is under way: it comes back pending, or not moved.
+            # Its dispatch is unanswered: the run comes back pending or refused.
             state.deadlines.again(step.now + _POLL_AGAIN, run_id)
         elif run.state is RunState.SCHEDULED:
             miss(state, step, run, _reason(run, _waited_for(state, run)))
         elif run.state is RunState.PENDING:
             withdrawn.append(run)
     for run in withdrawn:
-        take_claims(state, step, [run.run_id], _reason(run, f"it was sent to queue {run.queue} and no worker began it"))
+        take_claims(
+            state, step, [run.run_id], _reason(run, f"it was sent to queue {run.queue} and no worker started it")
+        )
     state.deadlines.forget_started(state.runs, state.runs.active())
 
 
 def miss(state: SchedulerState, step: Step, run: ActiveRun, reason: str) -> None:
-    """End the run: nobody will start it."""
+    """End the run as `missed`: no worker will start it."""
     end(state, step, run, Transition(run.run_id, run.attempt, Event.EXPIRE, RunState.MISSED, step.now, reason=reason))
 
 
@@ -54,4 +56,4 @@ def _waited_for(state: SchedulerState, run: ActiveRun) -> str:
         return f"it waited for run {live[0]} of its job" if live else "it waited for another run of its job"
     if state.runs.is_admitted(run.run_id):
         return f"it waited for room in queue {run.queue}"
-    return "no leader came to it before"
+    return "no leader read it in time"

@@ -1,4 +1,4 @@
-"""From due rows to moves: lateness is judged once, overlap decided, the publish window kept.
+"""Dispatch of due runs: judge lateness once, apply the overlap rule, and keep within each queue's publish window.
 
 A run that waits for its job's other runs or for the window stays `scheduled` in the database.
 """
@@ -16,23 +16,23 @@ from scheduler_service.core.model import ActiveRun, MissedRange, Overlap, RunKin
 from scheduler_service.core.policies import OVERLAP_WORD, Admission, catches_up, decide_overlap, judge_lateness
 from scheduler_service.core.run_state import WAITING, Event, RunState
 
-# What falls due is found sooner where a leader is there: only later ones may have been missed.
+# A present leader finds a due run sooner than this: only later ones may have been missed.
 _PROMPT: Final = 100 * MILLISECOND
 
 
 def dispatch(state: SchedulerState, step: Step) -> None:
-    """Admit what has fallen due and move as much as each queue's window lets out; first, what is too late ends."""
+    """Expire and admit due runs, then dispatch as many as each queue's publish window allows."""
     expire(state, step)
     for job_id in state.runs.take_freed():
         state.skipping.pop(job_id, None)
         admit_next(state, job_id)
     for run in _in_time(state, step, _pop_due(state, step)):
         _admit(state, step, run)
-    # The fewest first: a few runs do not wait for the transactions of the thousands of another queue.
+    # Shortest queue first: a few runs need not wait for transactions with thousands of another queue's runs.
     for queue in sorted(state.waiting, key=lambda queue: len(state.waiting[queue])):
         _dispatch_queue(state, step, queue)
     if state.cursor >= step.now:
-        # All that fell due by now was judged; whatever is left waits for the window or for its job's other runs.
+        # Every run due by now was judged; the rest waits for the window or for its job's other runs.
         state.judged_until = max(state.judged_until, step.now)
 
 
@@ -56,7 +56,7 @@ def _pop_due(state: SchedulerState, step: Step) -> list[ActiveRun]:
 
 
 def _in_time(state: SchedulerState, step: Step, ripe: list[ActiveRun]) -> list[ActiveRun]:
-    """What is left after the misfire rule has judged the late occurrences among `ripe`."""
+    """Return the runs of `ripe` that remain after the misfire rule has judged the late occurrences."""
     late_jobs: dict[str, list[ActiveRun]] = {
         run.job_id: [] for run in ripe if run.job_id and is_to_be_judged(state, run, step.now)
     }
@@ -66,7 +66,7 @@ def _in_time(state: SchedulerState, step: Step, ripe: list[ActiveRun]) -> list[A
         if run.job_id in late_jobs and is_unjudged(state, run):
             late_jobs[run.job_id].append(run)
     if state.cursor < step.now:
-        # Late rows are judged together with what was not even made, once the index brings that; newer ones follow them.
+        # The index will bring missed occurrences without rows: late rows are judged with those, newer ones after them.
         state.put_off.update((run.run_id, None) for run in ripe if run.job_id in late_jobs)
         return [run for run in ripe if run.job_id not in late_jobs]
     put_off: set[str] = set()
@@ -81,7 +81,7 @@ def _in_time(state: SchedulerState, step: Step, ripe: list[ActiveRun]) -> list[A
 
 
 def is_to_be_judged(state: SchedulerState, run: ActiveRun, now: Instant) -> bool:
-    """Whether the misfire rule still has to say what becomes of this run: it is later than the grace."""
+    """Whether the misfire rule must still judge this run: it is later than the grace."""
     history = state.jobs.get(run.job_id or "")
     return history is not None and now - run.due_at > history.current.misfire.grace and is_unjudged(state, run)
 
@@ -92,13 +92,13 @@ def _admit(state: SchedulerState, step: Step, run: ActiveRun) -> None:
         return
     if run.job_id not in state.held and not state.runs.has_live(run.job_id):
         if step.now - run.due_at > _PROMPT:
-            _policy(state, step, run)  # marks what is caught up on: a newer one waits for it
+            _policy(state, step, run)  # marks a catch-up run, so that a newer run waits for it
         _queue_up(state, run)
         return
     if run.run_id in state.held.get(run.job_id, ()):
         return
     policy = _policy(state, step, run)
-    if policy is Overlap.ALLOW:  # of such a job thousands may be live: they are not looked at
+    if policy is Overlap.ALLOW:  # such a job may have thousands of live runs: do not scan them
         _queue_up(state, run)
         return
     admit_next(state, run.job_id)
@@ -119,7 +119,7 @@ def _admit(state: SchedulerState, step: Step, run: ActiveRun) -> None:
 
 
 def _policy(state: SchedulerState, step: Step, run: ActiveRun) -> Overlap:
-    """The overlap rule of the run: its own, or its job's; what is caught up on waits for its turn."""
+    """The overlap rule of the run: its own or its job's. A catch-up run uses queue_all."""
     history = state.jobs.get(run.job_id or "")
     if run.overlap is not None or history is None:
         return run.overlap or Overlap.SKIP
@@ -135,7 +135,7 @@ def _is_catch_up(run: ActiveRun) -> bool:
 
 
 def _hold(state: SchedulerState, step: Step, run: ActiveRun) -> None:
-    """Queue the run behind its job's others; one that was read back late takes its place by time."""
+    """Queue the run behind its job's other runs, ordered by due time even if it was read late."""
     held = state.held.setdefault(run.job_id or "", deque())
     place = len(held)
     while place and (other := state.runs.get(held[place - 1])) and other.due_at > run.due_at:
@@ -145,7 +145,7 @@ def _hold(state: SchedulerState, step: Step, run: ActiveRun) -> None:
 
 
 def _doubt(state: SchedulerState, step: Step, live: list[str]) -> None:
-    """A retry that holds others up may have been cancelled, and the word of it lost."""
+    """Re-read retrying runs that block others: their cancel message may have been lost."""
     for run_id in live:
         run = state.runs.get(run_id)
         if run is not None and run.state is RunState.RETRYING:
@@ -167,7 +167,7 @@ def _skip(state: SchedulerState, step: Step, run: ActiveRun, reason: str, in_com
 
 
 def _coalesce(state: SchedulerState, run: ActiveRun, reason: str) -> MissedRange | None:
-    """The first of those that are skipped for one reason is seen as a run; the others behind it are one gap."""
+    """Return the missed range of a skipped run, or None for the first one with this reason, which keeps its row."""
     if run.job_id is None or not is_fresh(run):
         return None
     at = run.scheduled_at
@@ -182,7 +182,7 @@ def _coalesce(state: SchedulerState, run: ActiveRun, reason: str) -> MissedRange
 
 
 def _supersede(state: SchedulerState, step: Step, run: ActiveRun, live: list[str]) -> None:
-    """cancel_running: skip what waited, ask what is in flight to stop; the newest waits. Catch-up runs go first."""
+    """Apply cancel_running: skip waiting runs and cancel live ones; the newest waits. Catch-up runs keep their turn."""
     held = state.held.setdefault(run.job_id or "", deque())
     for run_id in list(held):
         older = state.runs.get(run_id)
@@ -202,7 +202,7 @@ def _supersede(state: SchedulerState, step: Step, run: ActiveRun, live: list[str
 
 
 def admit_next(state: SchedulerState, job_id: str) -> None:
-    """Where no run of the job is live, what was held back may go, one behind the other."""
+    """Admit the next queued run of the job if none of its runs is live."""
     held = state.held.get(job_id)
     while held and not state.runs.has_live(job_id):
         run = state.runs.get(held.popleft())
@@ -238,7 +238,7 @@ def _dispatch_queue(state: SchedulerState, step: Step, queue: str) -> None:
 
 
 def _first(heap: list[tuple[int, Instant, str]], number: int) -> list[tuple[int, Instant, str]]:
-    """Take the smallest out, in order; all of them by one sort."""
+    """Remove and return the smallest entries in order; one sort if all are taken."""
     if number < len(heap):
         return [heapq.heappop(heap) for _ in range(number)]
     taken = sorted(heap)
@@ -247,7 +247,7 @@ def _first(heap: list[tuple[int, Instant, str]], number: int) -> list[tuple[int,
 
 
 def dispatch_answered(state: SchedulerState, run_id: str) -> None:
-    """The move of this run came back, whatever its outcome."""
+    """Record that the dispatch of this run was answered, whatever the outcome."""
     queue = state.dispatching.pop(run_id, None)
     if queue is not None:
         state.dispatching_in[queue] -= 1

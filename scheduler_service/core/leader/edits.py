@@ -1,6 +1,6 @@
-"""Edits taken over by the leader: memory follows the database, and what an edit changes of the plan is made at once.
+"""Edits of jobs: update memory from the database and plan the new versions up to the cursor at once.
 
-Promises: an edit is marked as planned in the transaction of its rows; many edits share one. Decides no lateness itself.
+Promises that an edit is marked as planned in the transaction of its rows; many edits share one. Never judges lateness.
 """
 
 from dataclasses import dataclass, field, replace
@@ -14,7 +14,7 @@ from scheduler_service.core.model import ActiveRun, Job, JobHistory, MissedRange
 
 
 def take_jobs(state: SchedulerState, step: Step, read: JobsRead) -> list[str]:
-    """Take over changed jobs and plan their unplanned versions up to the cursor; returns the changed ids."""
+    """Apply changed jobs to memory and plan their unplanned versions up to the cursor; returns the changed ids."""
     touched = []
     edits = _Edits()
     for history in read.histories:
@@ -24,7 +24,7 @@ def take_jobs(state: SchedulerState, step: Step, read: JobsRead) -> list[str]:
         touched.append(history.job_id)
         state.revision += 1
         state.changed[history.job_id] = state.revision
-        # Memory has planned what may still be on its way to the database.
+        # Memory may have planned a version whose mark has not reached the database yet.
         planned = max(history.planned_version, known.planned_version if known is not None else 0)
         if edits.is_full(state.settings.write_batch) or history.job_id in edits.planned:
             edits.create(state, step)
@@ -41,7 +41,7 @@ def take_jobs(state: SchedulerState, step: Step, read: JobsRead) -> list[str]:
 
 @dataclass(slots=True)
 class _Edits:
-    """What becomes of several edited jobs, written together: a transaction costs as much for one edit as for many."""
+    """Rows and retractions of several edited jobs, written in one transaction: it costs the same for one edit."""
 
     pairs: list[tuple[Job, Instant]] = field(default_factory=list)
     retracts: list[Retract] = field(default_factory=list)
@@ -73,7 +73,7 @@ def _plan_edit(state: SchedulerState, step: Step, history: JobHistory, planned_v
         if is_fresh(run) and any(_retracted(run, r) for r in retracts):
             state.runs.drop(run.run_id)
             if run.run_id in state.reading:
-                state.reading[run.run_id] = True  # as it was read it is no more
+                state.reading[run.run_id] = True  # the row being read was retracted
     start = min(job.effective_from for job in fresh)
     pairs = [pair for pair in fires(history, start, state.cursor) if pair[0].version > planned_version]
     kept, missed_ranges = judged(state, step, pairs)

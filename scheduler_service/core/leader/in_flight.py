@@ -1,6 +1,7 @@
-"""Runs that are out: is the message still there, does the worker still live, is the time up?
+"""Runs in flight: republish lost messages, claim withdrawn runs, time out long ones, and detect lost workers.
 
-Silence counts only as far as the inbox is known to have been read; a publish error means unknown; a backlog is no loss.
+Promises that time without a report counts only up to the last confirmed inbox read. A failed publish means unknown; a
+backlog is never taken for a loss.
 """
 
 import heapq
@@ -40,7 +41,7 @@ _WORKER_FORGOTTEN_AFTER: Final = 600 * SECOND
 
 
 def note_published(state: SchedulerState, published: Published) -> None:
-    """The broker took these; the mark rides along on a later write."""
+    """Record that the broker accepted these runs; a later write stores the marks."""
     for sent in published.runs:
         state.publishing.discard(sent.run_id)
         state.unsure.pop(sent.run_id, None)
@@ -51,7 +52,7 @@ def note_published(state: SchedulerState, published: Published) -> None:
 
 
 def publish_uncertain(state: SchedulerState, step: Step, uncertain: PublishUncertain) -> None:
-    """Nobody knows whether these were sent: they are sent again, the first time at once, then after growing pauses."""
+    """Schedule runs whose publish is unconfirmed to be sent again: at once the first time, then after longer pauses."""
     for sent in uncertain.runs:
         times = state.unsure[sent.run_id] = state.unsure.get(sent.run_id, 0) + 1
         pause = 0 if times == 1 else min(SECOND << min(times - 2, 10), _LONGEST_PAUSE)
@@ -59,7 +60,7 @@ def publish_uncertain(state: SchedulerState, step: Step, uncertain: PublishUncer
 
 
 def resend(state: SchedulerState, step: Step) -> None:
-    """Send again what is still unsure, each queue by itself: one that takes nothing keeps no other waiting."""
+    """Redispatch the runs whose publish is still unconfirmed, by queue: a blocked queue does not delay the others."""
     of_queue: dict[str, list[str]] = defaultdict(list)
     while state.resend and state.resend[0][0] <= step.now:
         _, run_id = heapq.heappop(state.resend)
@@ -72,7 +73,7 @@ def resend(state: SchedulerState, step: Step) -> None:
 
 
 def redispatch(state: SchedulerState, step: Step, run_ids: list[str], cause: str) -> None:
-    """Send pending runs again: same task id, new seq, stored before it is sent."""
+    """Redispatch pending runs with the same task id and a new seq, which is stored before the publish."""
     dispatches = []
     for run_id in run_ids:
         run = state.runs.get(run_id)
@@ -88,7 +89,7 @@ def redispatch(state: SchedulerState, step: Step, run_ids: list[str], cause: str
 def take_dispatched(
     state: SchedulerState, step: Step, dispatched: tuple[DispatchedRun, ...], *, redispatched: bool = False
 ) -> None:
-    """These runs are `pending` in the database, by this leader's hand: publish what has not gone on meanwhile.
+    """Publish the runs that this leader has committed as `pending`, unless their state has changed meanwhile.
 
     `redispatched`: they may have started already.
     """
@@ -96,8 +97,8 @@ def take_dispatched(
     for sent in dispatched:
         run = state.runs.get(sent.run_id)
         if run is None:
-            # An edit took it out of memory while its move was under way. Sent before it is known again, it could be
-            # reported by then, and nobody would know of what.
+            # An edit dropped it from memory during its dispatch. Re-read it before the publish: otherwise a report
+            # could arrive for a run that memory does not know.
             step.read(state, sent.run_id)
             continue
         if run.attempt != sent.attempt or run.state not in _NOT_STARTED:
@@ -120,7 +121,7 @@ def take_dispatched(
 
 
 def check_queues(state: SchedulerState, step: Step) -> None:
-    """Look at the queues of runs that were taken by the broker long ago and are received by nobody."""
+    """Query the queues of runs that the broker accepted long ago and no worker has received."""
     if step.now < state.next_check_at:
         return
     state.next_check_at = step.now + _CHECK_EVERY
@@ -139,9 +140,9 @@ def _overdue(state: SchedulerState, step: Step, run_id: str) -> ActiveRun | None
 
 
 def take_queues(state: SchedulerState, step: Step, seen: QueuesSeen) -> None:
-    """Republish what waited long and is shown to be gone: its queue is empty or has moved past it.
+    """Redispatch runs that waited long and whose message is gone: their queue is empty or past it.
 
-    It must look so for longer than a worker takes to tell what it received: a message popped this moment is not gone.
+    The evidence must hold for longer than a worker takes to report a message as received: one just popped is not gone.
     """
     gone = []
     for run_id in list(state.published):
@@ -166,7 +167,7 @@ def _has_left_its_queue(state: SchedulerState, run: ActiveRun, seen: QueuesSeen)
 
 
 def take_claims(state: SchedulerState, step: Step, run_ids: list[str], reason: str) -> None:
-    """Ask for the claims of pending runs; where they are won, nobody will start them."""
+    """Try to win the claims of pending runs; once the leader holds a claim, no worker can start the run."""
     wanted = []
     for run_id in run_ids:
         run = state.runs.get(run_id)
@@ -178,7 +179,7 @@ def take_claims(state: SchedulerState, step: Step, run_ids: list[str], reason: s
 
 
 def claims_taken(state: SchedulerState, step: Step, taken: ClaimsTaken) -> None:
-    """A claim won ends the run; a claim that a worker holds means that it runs, and is asked to stop."""
+    """End each run whose claim the leader won; ask the worker to stop if it holds the claim."""
     stop = []
     for run_id, attempt, won in taken.outcomes:
         reason = state.claiming.pop(run_id, "cancelled before it started")
@@ -201,7 +202,7 @@ def claims_taken(state: SchedulerState, step: Step, taken: ClaimsTaken) -> None:
 
 
 def _give_up(state: SchedulerState, step: Step, run_id: str, message: str, reason: str) -> None:
-    """End a pending run that no other attempt would help."""
+    """End a pending run that another attempt would not help."""
     run = state.runs.get(run_id)
     if run is not None:
         spent = run._replace(retry=replace(run.retry, max_attempts=run.attempt))
@@ -209,7 +210,7 @@ def _give_up(state: SchedulerState, step: Step, run_id: str, message: str, reaso
 
 
 def check_running(state: SchedulerState, step: Step) -> None:
-    """Running runs whose time is up, and those that no worker has listed for `lost_after`."""
+    """Time out running runs that exceeded their limit, and question those without a report for `lost_after`."""
     doubtful = []
     while state.watch and state.watch[0][0] <= step.now:
         _, run_id = heapq.heappop(state.watch)
@@ -229,9 +230,9 @@ def check_running(state: SchedulerState, step: Step) -> None:
 
 
 def _time_is_up_at(state: SchedulerState, run: ActiveRun) -> Instant:
-    """When a running run has had its time. It is dated by its worker's clock, which may be hours off.
+    """The instant at which a running run has exceeded its limit, corrected by the offset of its worker's clock.
 
-    What a worker runs that is not heard of is lost in any case.
+    Never, if the worker is unknown: the run is then declared lost anyway.
     """
     worker = state.workers.get(run.worker or "")
     if run.timeout is None or run.started_at is None or worker is None:
@@ -249,14 +250,14 @@ def _next_check(state: SchedulerState, run: ActiveRun, unreported: Duration, now
 
 
 def _time_out(state: SchedulerState, step: Step, run: ActiveRun) -> None:
-    # The worker enforces the limit; this is for one that cannot: a pool of threads, a task that ignores its signals.
+    # The worker enforces the limit; this is for one that cannot: a thread pool, or a task that ignores signals.
     step.others.append(StopTasks(((run.run_id, run.attempt),)))
     reason = "timed out: it ran longer than its timeout"
     fail(state, step, run, Event.TIME_OUT, _failure(run, step.now, "TimedOut", reason, "timed_out"))
 
 
 def results_found(state: SchedulerState, step: Step, found: ResultsFound) -> None:
-    """The last look before a run is called lost; an attempt that is lost is told to stop, should it live."""
+    """Apply the reports found, or declare the attempt lost; a lost attempt is asked to stop, in case it still runs."""
     for run_id, attempt, left in found.outcomes:
         run = state.runs.get(run_id)
         if run is None or run.attempt != attempt or run.state is not RunState.RUNNING:
@@ -269,7 +270,7 @@ def results_found(state: SchedulerState, step: Step, found: ResultsFound) -> Non
             state.watch_at(_next_check(state, run, unreported, step.now), run_id)
             continue
         step.others.append(StopTasks(((run_id, attempt),)))
-        reason = f"worker {run.worker} was not heard of any more"
+        reason = f"no heartbeat from worker {run.worker} lists it any more"
         fail(state, step, run, Event.LOSE, _failure(run, step.now, "Lost", reason, "lost"))
 
 
@@ -279,7 +280,7 @@ def _failure(run: ActiveRun, now: Instant, kind: str, message: str, reason: str)
 
 
 def forget_workers(state: SchedulerState, now: Instant) -> None:
-    """Workers that were not heard of for ten minutes, or said goodbye a minute ago, are no longer shown."""
+    """Forget workers last seen more than ten minutes ago, or whose last heartbeat was a farewell a minute ago."""
     for name, view in list(state.workers.items()):
         unseen_for = now - view.last_seen_at
         if unseen_for > _WORKER_FORGOTTEN_AFTER or (view.left and unseen_for > 60 * SECOND):

@@ -1,7 +1,7 @@
-"""The leader's step: `iterate(state, messages, now) -> (state, commands)`, pure, in a fixed order.
+"""The leader's step: `iterate(state, messages, now) -> (state, commands)`, deterministic, in a fixed order.
 
-Take over a rebuilt index and changed jobs; plan and release what is due; process all messages; clean up; statistics.
-It does no I/O, reads no clock and raises for no message: what cannot be used is counted.
+Apply a rebuilt index and changed jobs; plan and dispatch due runs; process all messages; clean up; record statistics.
+It does no I/O, reads no clock and raises for no message: it counts the messages that it cannot use.
 """
 
 from collections.abc import Iterable, Sequence
@@ -79,11 +79,11 @@ def take_over(
     runs: Iterable[ActiveRun],
     now: Instant,
 ) -> tuple[SchedulerState, list[Command]]:
-    """A new leader's state from what the last one committed, and the first effects."""
+    """Build a new leader's state from what the last leader committed, and its first commands."""
     planned_until = cursor.materialised_until if cursor.materialised_until is not None else now
     went_back = planned_until > now + settings.lookahead_window
     if went_back:
-        # The database's clock was ahead when this was written. What is planned beyond stays; the rest is planned anew.
+        # The database's clock was ahead at that write. Rows planned beyond `now` stay; planning restarts from `now`.
         planned_until = now
     state = SchedulerState(settings, term, planned_until, cursor.inbox_position, since=now)
     state.position_saved = cursor.inbox_position
@@ -99,7 +99,7 @@ def take_over(
     state.changed.clear()
     placing.follow(state, step, state.jobs)
     for run in found:
-        # What an edit of the leaderless time retracted is gone, what it made anew is newer than its row.
+        # Edits without a leader retracted some of these runs and replaced others by newer ones.
         if state.runs.get(run.run_id) is run:
             state.runs.drop(run.run_id)
             reconcile(state, step, run)
@@ -108,13 +108,13 @@ def take_over(
 
 
 def iterate(state: SchedulerState, messages: Sequence[Feedback], now: Instant) -> tuple[SchedulerState, list[Command]]:
-    """One pass over everything; `state` is taken over and must not be used by the caller any more."""
+    """Run one pass. It takes ownership of `state`: the caller must not use the object that it passed in again."""
     step, state.last_iteration_at = Step(now), now
     for message in messages:
         if isinstance(message, IndexBuilt):
             take_index(state, step, message)
         elif isinstance(message, JobsRead):
-            # Before anything is decided about their runs: an edit replaces runs under the same id.
+            # Before any decision about their runs: an edit replaces runs under the same id.
             _jobs_read(state, step, message)
     if not state.stopping:
         plan(state, step)
@@ -123,18 +123,18 @@ def iterate(state: SchedulerState, messages: Sequence[Feedback], now: Instant) -
         _take(state, step, message)
     for message in messages:
         if isinstance(message, ResultsFound):
-            # Last, since nobody is lost who was heard in this very pass.
+            # Last: an attempt that was reported in this pass is not lost.
             results_found(state, step, message)
     resend(state, step)
     if not state.stopping:
-        plan(state, step)  # what was put off while runs were released
+        plan(state, step)  # planning was deferred while runs were being dispatched
         check_running(state, step)
         check_queues(state, step)
         raise_watermarks(state, step)
         polling.poll(state, step)
         placing.survey(state, step)
         want_rebuild(state, step)
-    if not state.stopping or state.draining:  # workers that are to end wait with claims for it
+    if not state.stopping or state.draining:  # draining workers may need an accepted epoch to claim
         redis_epoch.poll(state, step)
     _clean_up(state, step)
     _statistics(state, step)
@@ -142,7 +142,7 @@ def iterate(state: SchedulerState, messages: Sequence[Feedback], now: Instant) -
 
 
 def next_wake(state: SchedulerState, now: Instant) -> Instant:
-    """When the loop must look again, if no message comes before: the next due time, `loop_interval` at most."""
+    """The next time at which the loop must run if no message arrives: the next due time, within `loop_interval`."""
     wake = now + state.settings.loop_interval
     for planned in (state.resend,) if state.stopping else (state.due, state.resend, state.deadlines.heap):
         if planned:
@@ -270,11 +270,11 @@ def _jobs_read(state: SchedulerState, step: Step, read: JobsRead) -> None:
 
 
 def _clean_up(state: SchedulerState, step: Step) -> None:
-    """Finished runs are forgotten after the grace period (in memory only)."""
+    """Forget finished runs after the grace period (in memory only), and workers that are gone."""
     while state.ended and state.ended[0][0] + state.settings.grace_period <= step.now:
         _, run_id = state.ended.popleft()
         run = state.runs.get(run_id)
-        # An edit may have made the same occurrence anew meanwhile.
+        # An edit may have created the same occurrence again meanwhile.
         is_over = run is not None and run.state in FINAL
         if is_over and run_id not in state.reading:
             state.runs.drop(run_id)

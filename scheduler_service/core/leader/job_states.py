@@ -1,6 +1,6 @@
-"""What a pause, a resume and a deletion of a job do with its runs.
+"""Effects of pausing, resuming and deleting a job on its runs.
 
-Occurrences that were due before a pause and had to wait are kept for the resume, or skipped. Those that fall due
+Occurrences that were due before a pause and had to wait are kept for the resume, or skipped. Occurrences that fall due
 within a pause have no rows, see planning.py.
 """
 
@@ -17,7 +17,7 @@ from scheduler_service.core.run_state import Event, RunState
 
 
 def is_paused(state: SchedulerState, run: ActiveRun, now: Instant) -> bool:
-    """Whether a pause of its job holds this planned occurrence back; one that skips does so after its end too."""
+    """Whether a pause of its job holds this planned occurrence back; a pause that skips does so after its end too."""
     history = state.jobs.get(run.job_id or "")
     if history is None or not history.current.paused or not is_fresh(run):
         return False
@@ -26,7 +26,7 @@ def is_paused(state: SchedulerState, run: ActiveRun, now: Instant) -> bool:
 
 
 def hold_back(state: SchedulerState, step: Step, run: ActiveRun, job: Job) -> None:
-    """Let the run of a paused job wait for the resume, or end it where the pause skips what waited."""
+    """Keep the run of a paused job until the resume, or skip it if the pause skips waiting runs."""
     if job.pause_skips:
         change = Transition(run.run_id, run.attempt, Event.SKIP, RunState.SKIPPED, step.now, reason="its job is paused")
         end(state, step, run, change)
@@ -38,7 +38,7 @@ def hold_back(state: SchedulerState, step: Step, run: ActiveRun, job: Job) -> No
 
 
 def follow_edit(state: SchedulerState, step: Step, job_id: str) -> None:
-    """Make the runs of an edited job follow it where it was paused, resumed or deleted."""
+    """Apply a pause, resume or deletion of an edited job to its runs."""
     history = state.jobs[job_id]
     if history.current.deleted:
         _end_with_job(state, step, job_id)
@@ -47,7 +47,7 @@ def follow_edit(state: SchedulerState, step: Step, job_id: str) -> None:
 
 
 def _pause_or_resume(state: SchedulerState, step: Step, job_id: str) -> None:
-    """Hold back the waiting occurrences of a job that was paused; let them go on where it was resumed."""
+    """Hold back the waiting occurrences of a paused job; let those of a resumed one proceed."""
     waiting = [run for run in state.runs.of_job(job_id) if is_fresh(run) and run.due_at <= step.now]
     if not state.jobs[job_id].current.paused:
         for run in waiting:
@@ -63,7 +63,7 @@ def _pause_or_resume(state: SchedulerState, step: Step, job_id: str) -> None:
 
 
 def _end_with_job(state: SchedulerState, step: Step, job_id: str) -> None:
-    """The job is deleted: what waits is cancelled, what is pending if nobody has it yet, what runs may finish."""
+    """End the runs of a deleted job: cancel waiting ones and unclaimed pending ones; let running ones finish."""
     ours = state.runs.of_job(job_id)
     for run in ours:
         if run.state in (RunState.SCHEDULED, RunState.RETRYING):

@@ -1,4 +1,4 @@
-"""What the loop is told: reports of workers, requests of the API, and what the I/O threads bring back.
+"""Inbox messages of the leader: reports of workers, requests of the API, and queries.
 
 `decode` turns one inbox entry into a message or raises MalformedEntry with the reason; it never guesses.
 """
@@ -22,7 +22,7 @@ _MAX_LISTED: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A worker claimed the attempt and goes on to the user's code; `seq` numbers the message that brought it."""
+    """A worker claimed the attempt and proceeds to the user's code; `seq` is that of the message it received."""
 
     run_id: str
     attempt: int
@@ -33,7 +33,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Succeeded:
-    """The attempt ended well; `reason` is set where it did so without a result (Celery's IGNORED)."""
+    """The attempt succeeded; `reason` is set if it did so without a result (Celery's IGNORED)."""
 
     run_id: str
     attempt: int
@@ -59,7 +59,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class RetryAsked:
-    """The task asked to be tried again at `due_at`, with these arguments, as Celery's `retry()` would."""
+    """The task asked for a retry at `due_at` with these arguments, as by Celery's `retry()`."""
 
     run_id: str
     attempt: int
@@ -74,10 +74,10 @@ class RetryAsked:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """What one worker process runs and holds; (run_id, attempt) pairs.
+    """The (run_id, attempt) pairs that one worker process runs and holds.
 
-    `epoch` is the one of Redis in which it has said again what it knows. A long list comes in several entries, in
-    order; `part` counts them from 0. `leaving`: it is the worker's last heartbeat.
+    `epoch` is the epoch of Redis in which the worker has resent its reports. A long list spans several entries in
+    order; `part` counts them from 0. `leaving`: this is the worker's last heartbeat.
     """
 
     worker: str
@@ -94,7 +94,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class JobChanged:
-    """A job was added, removed or modified; the watcher reads what it is now."""
+    """A job was added, removed or modified; the leader reads its current definition."""
 
     job_id: str
     change: str
@@ -109,14 +109,14 @@ class CancelRun:
 
 @dataclass(frozen=True, slots=True)
 class RunEnqueued:
-    """These runs were committed by somebody else and may be due at once."""
+    """Another process committed these runs, which may be due at once."""
 
     run_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Somebody waits at `reply_to` for the leader's live state; `what`: run, active_runs, job, statistics."""
+    """A client waits at `reply_to` for the leader's live state; `what`: run, active_runs, job, statistics."""
 
     what: str
     subject: str | None
@@ -128,7 +128,7 @@ InboxMessage = Report | Heartbeat | JobChanged | CancelRun | RunEnqueued | Query
 
 
 def decode(fields: Mapping[str, str]) -> InboxMessage:
-    """One inbox entry as a message; unknown extra body keys are ignored, so that newer senders are understood."""
+    """Decode one inbox entry. Unknown body keys are ignored, so that newer senders are understood."""
     version = fields.get("v")
     if version != ENTRY_VERSION:
         raise MalformedEntry(f"entry version {str(version)[:20]!r} is not understood")
@@ -248,7 +248,7 @@ def _retry(body: dict[str, Any], at: Instant) -> RetryAsked:
 
 def _heartbeat(body: dict[str, Any], at: Instant) -> Heartbeat:
     concurrency = _whole(body, "concurrency", 0, below=1_000_000)
-    # Workers of the release before have no such field and report a concurrency of 0 instead.
+    # Workers of the previous release lack this field and report a concurrency of 0 instead.
     leaving = body.get("leaving", concurrency == 0)
     if not isinstance(leaving, bool):
         raise MalformedEntry("leaving must be true or false")

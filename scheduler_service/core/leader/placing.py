@@ -1,7 +1,7 @@
-"""The loop's side of balanced placement: which jobs are to be placed, and what is done with the places found.
+"""Balanced placement in the leader: choose the jobs to place, and apply the places that the balancer found.
 
-A place is known to the loop before it is committed: rows made from it are written after it, by the same thread. Places
-of a rebalance are known only once they are committed, since they may be refused job by job.
+The leader applies a place before it is committed: rows created from it are written later, by the same thread. Places of
+a rebalance apply only once committed, since the database may refuse single jobs.
 """
 
 from collections.abc import Iterable
@@ -43,7 +43,7 @@ _PLANS_KEPT: Final = 8
 
 
 def follow(state: SchedulerState, step: Step, job_ids: Iterable[str]) -> None:
-    """Tell the balancer what these jobs are now; those without a place get one, ahead of what is planned already."""
+    """Send these jobs to the balancer; jobs without a place get one, later than everything planned already."""
     jobs = [state.jobs[job_id].current for job_id in job_ids if job_id in state.jobs]
     earliest = max(state.cursor, step.now + state.settings.pre_schedule_interval) + _MARGIN
     for start in range(0, len(jobs), _AT_ONCE):
@@ -51,14 +51,14 @@ def follow(state: SchedulerState, step: Step, job_ids: Iterable[str]) -> None:
 
 
 def survey(state: SchedulerState, step: Step) -> None:
-    """Look at the distribution once a minute, for the metrics."""
+    """Measure the distribution once a minute, for the metrics."""
     if step.now >= state.next_survey_at:
         state.next_survey_at = step.now + SURVEY_EVERY
         step.others.append(Survey(step.now))
 
 
 def rebalance_asked(state: SchedulerState, step: Step, asked: RebalanceAsked) -> None:
-    """A preview, a rebalance or an undo is wanted."""
+    """Start the requested preview, rebalance or undo."""
     if asked.kind == "undo":
         step.others.append(ReadRebalance(asked))
     elif not asked.known_plan:
@@ -66,13 +66,13 @@ def rebalance_asked(state: SchedulerState, step: Step, asked: RebalanceAsked) ->
     else:
         plan = state.plans.get(asked.plan_id)
         if plan is None or step.now - plan.created_at > PLAN_LIVES:
-            _refuse(step, asked, "there is no such plan any more; make a preview again")
+            _refuse(step, asked, "the plan is unknown or has expired; request a new preview")
         else:
             _carry_out(state, step, asked, plan)
 
 
 def take(state: SchedulerState, step: Step, message: PlacementFeedback) -> None:
-    """What the balancer or the store brings."""
+    """Apply an answer of the balancer or the store."""
     match message:
         case PlacesFound():
             _places_found(state, step, message)
@@ -130,7 +130,7 @@ def _places_found(state: SchedulerState, step: Step, found: PlacesFound) -> None
 
 
 def _as_it_was(state: SchedulerState, placement: Placement) -> Job | None:
-    """The job, if it still is what was looked at."""
+    """The job, if its version and place are still those that the balancer saw."""
     history = state.jobs.get(placement.job_id)
     if history is None or history.current.version != placement.version:
         return None
@@ -178,7 +178,7 @@ def _surveyed(state: SchedulerState, step: Step, message: Surveyed) -> None:
 
 
 def preview_body(plan: RebalancePlan) -> dict[str, Any]:
-    """A plan as the outside sees it; beyond the contract: the skips, and the loads before and after."""
+    """The plan as the API shows it; beyond the contract: the skipped jobs and the loads before and after."""
     return {
         "plan_id": plan.plan_id,
         "would_move": len(plan.moves),

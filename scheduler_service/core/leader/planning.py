@@ -1,6 +1,7 @@
-"""From jobs to run rows: which occurrences are made when, version by version.
+"""Planning: create the rows of coming occurrences, version by version, and advance the cursor.
 
-Owns the cursor's advance. Every occurrence before the cursor has a row or lies in a gap; nothing asks "is it now?".
+Owns the cursor. Promises that each occurrence before the cursor has a row or lies in a missed range. Planning never
+depends on being awake at the moment an occurrence falls due.
 """
 
 from collections import defaultdict
@@ -18,20 +19,20 @@ from scheduler_service.core.schedules.schedule import occurrences
 from scheduler_service.core.versions import spans
 
 _CURSOR_SAVED_EVERY = 10 * SECOND
-# Rows are made for a hundredth of the interval at a time: many by one transaction, and the index is asked seldom.
+# Create rows for a hundredth of the interval at a time: many in a transaction, with few index queries.
 _STRIDES = 100
-# Behind by so many of these while runs are released: at a full second many are due, and as many come into sight.
+# Lag by this many strides while dispatching: at a full second many runs fall due, and as many become plannable.
 _LAG = 12
 
 
 def plan(state: SchedulerState, step: Step) -> None:
-    """Make the rows of the occurrences up to `pre_schedule_interval` ahead, as far as the index reaches."""
+    """Create the rows of the occurrences up to `pre_schedule_interval` ahead, as far as the index reaches."""
     index = state.index
     reach = index.snapshot
     stride = state.settings.pre_schedule_interval // _STRIDES
     lag = _LAG * stride if is_dispatching(state, step.now) else 0
     until = min(step.now + state.settings.pre_schedule_interval - lag, reach.end)
-    # An index that ends in the past is left alone: the next one's maker judges all that is owed at once.
+    # Ignore an index that ends in the past: the next build judges all missed occurrences at once.
     if reach.end < step.now or not reach.start <= state.cursor < until:
         return
     if step.now < state.cursor > until - stride:
@@ -56,7 +57,7 @@ def plan(state: SchedulerState, step: Step) -> None:
 
 
 def is_dispatching(state: SchedulerState, now: Instant) -> bool:
-    """Whether runs fall due just now, or are on their way into the broker."""
+    """Whether runs are due now, or are being dispatched or published."""
     return bool(state.dispatching or state.publishing or (state.due and state.due[0][0] <= now))
 
 
@@ -67,7 +68,7 @@ def _version_at(history: JobHistory, at: Instant) -> Job:
 
 
 def fires(history: JobHistory, start: Instant, end: Instant) -> list[tuple[Job, Instant]]:
-    """The occurrences of [start, end), each with the version it is of."""
+    """The occurrences of [start, end), each with its version of the job."""
     return [
         (job, at) for job, since, until in spans(history, start, end) for at in occurrences(job.schedule, since, until)
     ]
@@ -76,7 +77,7 @@ def fires(history: JobHistory, start: Instant, end: Instant) -> list[tuple[Job, 
 def judged(
     state: SchedulerState, step: Step, pairs: list[tuple[Job, Instant]]
 ) -> tuple[list[tuple[Job, Instant]], list[MissedRange]]:
-    """Of one job's unmade occurrences, those that get a row, and the gap in which the other, late ones lie."""
+    """Split one job's occurrences without rows into those that get a row and the missed range of the late others."""
     if not pairs or pairs[0][1] > step.now:
         return pairs, []
     job = pairs[-1][0]
@@ -101,7 +102,7 @@ def judged(
 
 
 def ripe_rows(state: SchedulerState, step: Step, job_id: str) -> list[ActiveRun]:
-    """Rows of the job that wait unadmitted though their time has come: they are judged with the unmade ones."""
+    """The job's due rows that are not admitted yet: the misfire rule judges them with occurrences that have no row."""
     if step.ripe is None:
         step.ripe = defaultdict(list)
         for run_id in {run_id for due_at, run_id in state.due if due_at <= step.now} | state.put_off.keys():
@@ -112,22 +113,22 @@ def ripe_rows(state: SchedulerState, step: Step, job_id: str) -> list[ActiveRun]
 
 
 def is_fresh(run: ActiveRun) -> bool:
-    """A planned occurrence that was never released."""
+    """Whether the run is a planned occurrence that was never dispatched."""
     return run.state is RunState.SCHEDULED and run.kind is RunKind.OCCURRENCE
 
 
 def count_missed(state: SchedulerState, misfire: Misfire, number: int) -> None:
-    """Occurrences that a job's policy does not run any more, as rows or in a gap."""
+    """Count occurrences that a job's misfire policy drops, as rows or in a missed range."""
     state.counts["misfire", misfire.policy.value] += number
 
 
 def is_unjudged(state: SchedulerState, run: ActiveRun) -> bool:
-    """A planned occurrence whose lateness is still to be judged: no leader has found it due so far."""
+    """Whether the run is a planned occurrence whose lateness no leader has judged yet."""
     return is_fresh(run) and run.due_at > state.judged_until and not state.runs.is_admitted(run.run_id)
 
 
 def miss(state: SchedulerState, step: Step, run: ActiveRun, misfire: Misfire, reason: str | None) -> None:
-    """End a row that is too late to run."""
+    """End the row of an occurrence that is too late to run."""
     count_missed(state, misfire, 1)
     change = Transition(run.run_id, run.attempt, Event.MISS, RunState.MISSED, step.now, reason=reason)
     step.transition(state, run._replace(state=RunState.MISSED), change)
@@ -145,7 +146,7 @@ def create_occurrences(
     for missed_range in missed_ranges:
         state.skipping.pop(
             missed_range.job_id, None
-        )  # what is skipped from now on does not go on where others went missing
+        )  # runs skipped later do not extend a missed range that ends before these occurrences
     stale = step.now - state.cursor_saved_at > _CURSOR_SAVED_EVERY
     if not (rows or retracts or missed_ranges or planned or stale):
         return
@@ -156,7 +157,7 @@ def create_occurrences(
     step.creating.append(CreateRuns(last, state.cursor, retracts, missed_ranges, planned))
     for row in rows:
         known = state.runs.get(row.run_id)
-        # What was skipped may have left its row for a gap, and then is made anew; where it did not, that comes back.
+        # A skipped run may have been coalesced and is then created again; otherwise the store reports the existing row.
         if known is None or known.state is RunState.SKIPPED:
             run = _active(row)
             keep(state, run, step.now)
@@ -164,7 +165,7 @@ def create_occurrences(
 
 
 def without_unfinished(step: Step, found: tuple[ActiveRun, ...], cursor: Instant) -> tuple[ActiveRun, ...]:
-    """All but what a leader made before it died with the rest: that is taken back, to be judged anew."""
+    """Return the runs without those of an unfinished batch of the last leader, which are retracted and judged again."""
     unfinished = {run.run_id: run for run in found if is_fresh(run) and run.scheduled_at >= cursor}
     newest: dict[str, int] = {}
     for run in unfinished.values():
@@ -177,7 +178,7 @@ def without_unfinished(step: Step, found: tuple[ActiveRun, ...], cursor: Instant
 
 
 def new_occurrence(job: Job, at: Instant, now: Instant, prompt: Duration) -> NewRun:
-    """The row of one occurrence, with its definition as of now; a missed one goes behind its job's other runs."""
+    """Build the row of one occurrence with its current definition; a missed one queues behind its job's other runs."""
     due_at = at + jitter_of(job.job_id, at, job.jitter)
     return NewRun(
         run_id=occurrence_run_id(job.job_id, at),

@@ -1,10 +1,7 @@
-"""Between which instants the inbox is known to have been read to its end, without a pause.
+"""Polls of the database for rows that other processes wrote, and the confirmed interval of inbox reads.
 
-A read that has not come back tells nothing: a worker is silent only up to where reads of its words are confirmed.
-
-Looks into the database for what others wrote there: the questions, and what they found.
-
-A long list is looked at a part at a time; the next look goes on behind the place where the last one stopped.
+Promises: a worker's time without a report counts only up to the last confirmed inbox read. A long list is read a page
+at a time; the next poll resumes behind the place at which the last one stopped.
 """
 
 from dataclasses import dataclass
@@ -13,19 +10,19 @@ from typing import Any, Final, TypeAlias
 from itinerary.protocol.instants import SECOND, Instant
 from scheduler_service.core.model import ActiveRun
 
-# Confirmed more rarely than that, workers may have had no way to speak: their time begins anew.
+# After a longer pause between confirmed reads, workers may have been unable to report: their time starts again.
 PAUSE: Final = 2 * SECOND
 
 
 @dataclass(frozen=True, slots=True)
 class Listened:
-    """All that was said until `until` is read, and could be said at any time from `since` on."""
+    """The interval of inbox reads without a pause: complete up to `until`, open to workers from `since` on."""
 
     since: Instant
     until: Instant
 
     def confirmed(self, asked_at: Instant) -> "Listened":
-        """A read that was asked for then stood at the stream's end."""
+        """Extend the interval by a read requested at `asked_at` that reached the end of the stream."""
         return Listened(self.since if asked_at - self.until <= PAUSE else asked_at, asked_at)
 
 
@@ -33,12 +30,12 @@ NEVER: Final = Listened(0, 0)
 
 
 Place: TypeAlias = tuple[Any, ...]
-"""Where a look stopped; only who looked can read it."""
+"""The position at which a poll stopped; only the store that returned it can read it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadDue:
-    """Bring runs that no schedule made, wait in the database and are due before `until`, `limit` of each queue."""
+    """Poll waiting runs that no schedule created and that are due before `until`, at most `limit` of each queue."""
 
     until: Instant
     limit: int
@@ -46,7 +43,7 @@ class ReadDue:
 
 @dataclass(frozen=True, slots=True)
 class DueRead:
-    """Runs that wait in the database and fall due soon; `full`: there may be more."""
+    """Waiting runs of the database that fall due soon; `full`: there may be more."""
 
     runs: tuple[ActiveRun, ...]
     full: bool
@@ -54,7 +51,7 @@ class DueRead:
 
 @dataclass(frozen=True, slots=True)
 class ReadOverdue:
-    """Bring the next `limit` runs that wait in the database and were due before `until`, whoever made them."""
+    """Poll the next `limit` waiting runs that were due before `until`, whatever created them."""
 
     until: Instant
     limit: int
@@ -63,7 +60,7 @@ class ReadOverdue:
 
 @dataclass(frozen=True, slots=True)
 class OverdueRead:
-    """Overdue runs; `after`: where to go on, None at the end."""
+    """Overdue runs; `after`: the place to resume from, None at the end."""
 
     runs: tuple[ActiveRun, ...]
     after: Place | None
@@ -71,7 +68,7 @@ class OverdueRead:
 
 @dataclass(frozen=True, slots=True)
 class ReadCancels:
-    """Bring the next `limit` runs that are out and whose cancel is requested, in case the word of it was lost."""
+    """Poll the next `limit` runs in flight whose cancel is requested, in case the cancel message was lost."""
 
     limit: int
     after: Place | None
@@ -79,7 +76,7 @@ class ReadCancels:
 
 @dataclass(frozen=True, slots=True)
 class CancelsRead:
-    """Runs that are out and whose cancel is requested; `after`: where to go on, None at the end."""
+    """Runs in flight whose cancel is requested; `after`: the place to resume from, None at the end."""
 
     runs: tuple[ActiveRun, ...]
     after: Place | None
@@ -87,7 +84,7 @@ class CancelsRead:
 
 @dataclass(frozen=True, slots=True)
 class ReadExpired:
-    """Bring the next `limit` runs that no schedule made, wait, and should have started before `until`."""
+    """Poll the next `limit` waiting runs that no schedule created and that should have started before `until`."""
 
     until: Instant
     limit: int
@@ -96,7 +93,7 @@ class ReadExpired:
 
 @dataclass(frozen=True, slots=True)
 class ExpiredRead:
-    """Waiting runs beyond their start deadline; `after`: where to go on, None at the end."""
+    """Waiting runs past their start deadline; `after`: the place to resume from, None at the end."""
 
     runs: tuple[ActiveRun, ...]
     after: Place | None

@@ -1,8 +1,7 @@
-"""When to look into the database for what others wrote there: runs to come, cancel requests.
+"""Polls of the database for rows that others wrote: new runs, overdue runs, expired runs, cancel requests.
 
-A look costs what it finds, and what does not fit into one is found by the next. One that a wakeup asks for is taken
-at once, and the next one not before a pause in proportion to what the last one found, so that a flood of wakeups or a
-long backlog is looked at now and then only.
+The cost of a poll is proportional to what it finds; the next poll brings what did not fit. A wakeup polls at once, but
+the next poll waits in proportion to the last result. So a flood of wakeups or a long backlog causes few polls.
 """
 
 from typing import Final
@@ -33,14 +32,14 @@ _PAUSE_A_ROW: Final = 100 * MICROSECOND
 
 
 def poll(state: SchedulerState, step: Step) -> None:
-    """Rows that others made, and words that were lost on their way, are found in the database itself."""
+    """Poll the database for rows that other processes wrote and for cancel requests whose message was lost."""
     by_time = step.now >= state.next_due_poll_at
     if by_time:
         state.next_due_poll_at = step.now + state.settings.due_poll_interval
         step.others.append(ReadCancels(_CANCEL_LIMIT, state.cancels_after))
         state.cancels_after = None
     if step.now >= state.next_overdue_at:
-        # Planned runs are known to who planned them: one that is overdue and is not was lost from memory.
+        # Memory holds every planned run: an overdue one that it does not hold was lost from it.
         state.next_overdue_at = step.now + state.settings.due_poll_interval
         until = step.now - state.settings.due_poll_interval
         step.others.append(ReadOverdue(until, _OVERDUE_LIMIT, state.overdue_after))
@@ -52,22 +51,22 @@ def poll(state: SchedulerState, step: Step) -> None:
         deadlines.poll_after = None
     if by_time or (state.poll_wanted and step.now >= state.next_poll_at):
         state.poll_wanted = False
-        state.next_poll_at = step.now + SECOND  # sooner, once this look has come back
+        state.next_poll_at = step.now + SECOND  # sooner, once this poll is answered
         step.others.append(ReadDue(step.now + state.settings.pre_schedule_interval, _DUE_LIMIT))
 
 
 def woken(state: SchedulerState) -> None:
-    """Somebody committed runs: look as soon as may be."""
+    """Request a poll as soon as possible: another process committed runs."""
     state.poll_wanted = True
 
 
 def next_poll(state: SchedulerState) -> Instant | None:
-    """When the look that is wanted may be taken."""
+    """The time of the requested poll, or None if none is requested."""
     return state.next_poll_at if state.poll_wanted else None
 
 
 def due_read(state: SchedulerState, step: Step, read: DueRead) -> None:
-    """Take over what memory does not have yet."""
+    """Take over runs that memory does not hold yet."""
     for run in read.runs:
         _take_over(state, step, run)
     if read.full:
@@ -76,7 +75,7 @@ def due_read(state: SchedulerState, step: Step, read: DueRead) -> None:
 
 
 def waiting_read(state: SchedulerState, step: Step, read: OverdueRead | ExpiredRead) -> None:
-    """Take over what memory lost, or what should have started and is only in the database."""
+    """Take over runs that memory lost, and expired runs that only the database holds."""
     if isinstance(read, ExpiredRead):
         _expired_read(state, step, read)
     else:
@@ -84,7 +83,7 @@ def waiting_read(state: SchedulerState, step: Step, read: OverdueRead | ExpiredR
 
 
 def _overdue_read(state: SchedulerState, step: Step, read: OverdueRead) -> None:
-    """What was asked for is taken only as far as its queue has not enough of it that waits."""
+    """Take over overdue runs; requested (not planned) ones only while their queue has too few waiting."""
     for run in read.runs:
         if run.kind is RunKind.OCCURRENCE or len(state.waiting.get(run.queue, ())) < _DUE_LIMIT:
             _take_over(state, step, run)
@@ -94,7 +93,7 @@ def _overdue_read(state: SchedulerState, step: Step, read: OverdueRead) -> None:
 
 
 def _expired_read(state: SchedulerState, step: Step, read: ExpiredRead) -> None:
-    """Its deadline is judged by what memory then knows of it."""
+    """Take over expired runs; their deadline is judged later, against memory."""
     for run in read.runs:
         _take_over(state, step, run)
     state.deadlines.poll_after = read.after
@@ -107,11 +106,11 @@ def _take_over(state: SchedulerState, step: Step, run: ActiveRun) -> None:
     if known is None and run.run_id not in state.reading:
         reconcile(state, step, run)
     elif known is not None and known.state in FINAL:
-        step.read(state, run.run_id)  # its end may be on its way to the database still, or came to nothing
+        step.read(state, run.run_id)  # its end may not be committed yet, or was refused
 
 
 def cancels_read(state: SchedulerState, step: Step, read: CancelsRead) -> None:
-    """Read anew what memory does not know to be cancelled."""
+    """Re-read runs that memory does not know to be cancelled."""
     for row in read.runs:
         run = state.runs.get(row.run_id)
         if run is None or (not run.cancel_requested and run.state in (RunState.PENDING, RunState.RUNNING)):

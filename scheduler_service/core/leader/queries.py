@@ -27,7 +27,7 @@ _NEXT_LISTED: Final = 20
 
 
 def answer(state: SchedulerState, query: Query, now: Instant) -> dict[str, Any]:
-    """The body of the reply; an unknown question is answered as such."""
+    """The body of the reply; an unknown query gets an error."""
     match query.what:
         case "run":
             run = state.runs.get(query.subject or "")
@@ -42,22 +42,22 @@ def answer(state: SchedulerState, query: Query, now: Instant) -> dict[str, Any]:
             return {**statistics(state, now), "upcoming": upcoming(state, now)}
         case _:
             return {
-                "error": f"no question {query.what[:40]!r}; "
+                "error": f"unknown query {query.what[:40]!r}; "
                 "ask run, active_runs, job, statistics, distribution or metrics"
             }
 
 
 def oldest_due(state: SchedulerState, now: Instant) -> Instant | None:
-    """The due time of the run that waits longest beyond its time, in the database or in the broker's queue.
+    """The due time of the run that has waited longest beyond it, in the database or in the broker's queue.
 
-    What was asked for to go behind its job's other runs has no such time, nor has what a pause holds back.
+    Excludes paused runs, and runs requested to queue behind their job's other runs.
     """
     waiting = (could_go_since(run) for run in state.runs if run.due_at <= now and _is_waiting(state, run, now))
     return min((since for since in waiting if since is not None and since <= now), default=None)
 
 
 def oldest_due_of_queues(state: SchedulerState, now: Instant) -> dict[str, Instant]:
-    """The same for each queue that has such a run."""
+    """The oldest due time by queue, for each queue that has one."""
     oldest: dict[str, Instant] = {}
     for run in state.runs:
         if run.due_at <= now and _is_waiting(state, run, now):
@@ -68,7 +68,7 @@ def oldest_due_of_queues(state: SchedulerState, now: Instant) -> dict[str, Insta
 
 
 def alive_workers(state: SchedulerState, now: Instant) -> int:
-    """How many worker processes were heard of lately."""
+    """The number of worker processes with a recent heartbeat."""
     return sum(_alive(view, now) for view in state.workers.values())
 
 
@@ -94,7 +94,7 @@ def statistics(state: SchedulerState, now: Instant) -> dict[str, Any]:
 
 
 def _queues(state: SchedulerState, oldest_due: Mapping[str, Instant], now: Instant) -> list[dict[str, Any]]:
-    """Queues that have workers, pending runs, or runs whose time has come."""
+    """Queues that have workers, pending runs or due runs."""
     listening: dict[str, int] = {}
     for view in state.workers.values():
         for name in view.queues:

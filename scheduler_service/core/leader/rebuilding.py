@@ -1,6 +1,6 @@
-"""The index and what was owed before it: built from a snapshot in a thread of its own, taken over by the loop.
+"""The index and the missed occurrences before it: built from a snapshot in a thread of its own, applied by the loop.
 
-A rebuild never delays dispatch. Occurrences that fell due while nobody planned are judged by the misfire rule once.
+A rebuild never delays dispatch. Occurrences that fell due without a leader are judged by the misfire rule, once.
 """
 
 from bisect import bisect_left
@@ -22,12 +22,12 @@ from scheduler_service.core.schedules.jitter import jitter_of
 from scheduler_service.core.schedules.schedule import Schedule, count, occurrences
 from scheduler_service.core.versions import spans
 
-# Edits do not wait for a rebuild, they are expanded by themselves: it only keeps that work small.
+# Edits do not wait for a rebuild: the loop expands changed jobs itself, and a rebuild keeps their number small.
 _REST: Final = 5 * SECOND
 
 
 def want_rebuild(state: SchedulerState, step: Step) -> None:
-    """Ask for a new index when the old one is due, used up, or jobs were changed since and the builder has rested."""
+    """Request a new index if the old one is due or used up, or if jobs changed since and the builder has rested."""
     if state.building:
         return
     last = state.last_rebuild_at
@@ -43,13 +43,13 @@ def want_rebuild(state: SchedulerState, step: Step) -> None:
 
 
 class IndexBuilder:
-    """Carries out BuildIndex after BuildIndex; long, so it has a thread of its own."""
+    """Carries out one BuildIndex after another, in a thread of its own because a build is long."""
 
     def __init__(self) -> None:
         self._known = JobTable()
 
     def build(self, order: BuildIndex) -> IndexBuilt:
-        """The index of the order's jobs, and what is owed before it."""
+        """Build the index of the order's jobs and collect the missed occurrences before it."""
         known, start = self._known, max(order.cursor, order.now)
         known.follow(order.jobs, min(order.cursor, order.now))
         missed = self._missed(order) if order.cursor < order.now else ()
@@ -58,7 +58,7 @@ class IndexBuilder:
         return IndexBuilt(snapshot, order.revision, order.cursor, missed, failures)
 
     def _missed(self, order: BuildIndex) -> tuple[MissedOccurrences, ...]:
-        # Few jobs fire in a short time, and many of those alike.
+        # Few jobs fire within a short time, and many of those have equal schedules.
         with_missed, past = self._known.firing(order.cursor, order.now), cache(_past)
         return tuple(
             missed
@@ -69,7 +69,7 @@ class IndexBuilder:
 
 
 def _past(schedule: Schedule, start: Instant, end: Instant, in_time: Duration, most: int) -> tuple[int, list[Instant]]:
-    """How many occurrences [start, end) holds, and the newest: all of the last `in_time`, and `most` at least."""
+    """Count the occurrences in [start, end) and list the newest: all within the last `in_time`, and at least `most`."""
     total, since, width = count(schedule, start, end), max(start, end - in_time), HOUR
     while total:
         begin = max(start, end - width)
@@ -94,7 +94,7 @@ def _missed(
 
 
 def take_index(state: SchedulerState, step: Step, built: IndexBuilt) -> None:
-    """Swap in a new index; what was owed before its start is judged and made first."""
+    """Swap in a new index; first judge the missed occurrences before its start and create their rows."""
     state.building = False
     state.rebuild_took = step.now - state.rebuild_asked_at
     state.last_rebuild_at = step.now
@@ -131,7 +131,7 @@ def _create_missed(state: SchedulerState, step: Step, built: IndexBuilt) -> None
 def _judge_missed(
     state: SchedulerState, step: Step, history: JobHistory, parts: Sequence[MissedOccurrences]
 ) -> tuple[list[tuple[Job, Instant]], list[MissedRange]]:
-    """One job's past: its rows that came too late and its unmade occurrences, judged together."""
+    """Judge one job's late rows together with its missed occurrences that have no row."""
     version = {job.version: job for job in history.versions}
     pairs = [(version[p.version], at) for p in parts if p.version in version for at in p.newest]
     job = history.current
@@ -153,13 +153,13 @@ def _judge_missed(
 
 
 def _missed_until(parts: Sequence[MissedOccurrences], missed: Sequence[Instant]) -> Instant:
-    """The end of the missed range: behind its last occurrence, so that what is kept after it lies in no other range."""
+    """The end of the missed range: just after its last occurrence, so that no kept occurrence lies in another range."""
     unlisted = [part.newest[0] for part in parts if part.newest and part.count > len(part.newest)]
     return max([*unlisted, *(at + MICROSECOND for at in missed[-1:])], default=parts[-1].end)
 
 
 def _forget_old_versions(state: SchedulerState) -> None:
-    """Versions that ended before the cursor hold nothing to plan; a deleted job goes altogether."""
+    """Forget versions that ended before the cursor, and deleted jobs without live runs."""
     for job_id in list(state.aging):
         history = state.jobs[job_id]
         if history.current.effective_from > state.cursor:

@@ -1,4 +1,7 @@
-"""What the database says of a run, against what memory holds: the database wins, unless memory is newer."""
+"""Reconciles a run in memory with its row in the database: the database wins, unless memory is newer.
+
+Also applies the answers to writes: refused runs are read again, committed ends are forgotten, watermarks raised.
+"""
 
 from typing import Final
 
@@ -25,7 +28,7 @@ _TRIM_EVERY: Final = 10 * SECOND
 
 
 def applied(state: SchedulerState, step: Step, done: Applied) -> None:
-    """An Apply is committed: what did not match its guard is read anew; result keys of the rest may go."""
+    """Handle a committed Apply: re-read runs whose guard did not match, forget the results of the others."""
     refused = set(done.refused)
     over = [(report.run_id, report.attempt) for report in done.batch.late]
     for change in done.batch.transitions:
@@ -45,34 +48,34 @@ def applied(state: SchedulerState, step: Step, done: Applied) -> None:
 
 
 def raise_watermarks(state: SchedulerState, step: Step) -> None:
-    """Once a second, the floors of queues in which something changed."""
+    """Raise the low watermarks of queues that changed, once a second."""
     if step.now < state.next_watermarks_at:
         return
     state.next_watermarks_at = step.now + SECOND
     watermarks = state.watermarks.to_raise(state.seq + 1)
     for queue in watermarks:
         if queue not in state.runs.pending:
-            state.started_seq.pop(queue, None)  # asked of pending runs only
+            state.started_seq.pop(queue, None)  # needed for pending runs only
     if watermarks:
         step.others.append(RaiseWatermarks(watermarks, state.watermarks.lowest(state.seq + 1)))
 
 
 def watermarks_raised(state: SchedulerState, step: Step, raised: WatermarksRaised) -> None:
-    """Ended attempts below the floors can be forgotten: whatever is still delivered of them starts nothing."""
+    """Forget ended attempts below the low watermarks: a message of them that is still delivered starts nothing."""
     passed = state.watermarks.raised(raised.watermarks)
     if passed:
         step.others.append(ForgetAttempts(tuple(passed)))
-    # Nothing pending is below it; known here, the next look at the generation has nothing to do.
+    # No pending run is below it; recorded here, the next poll of the epoch has nothing to do.
     state.epoch.watermark = max(state.epoch.watermark, raised.lowest)
     highest = max(raised.watermarks.values(), default=0)
     if highest > state.seq + 1:
-        # Redis remembers a database that is no more: go on above its numbers.
+        # Redis remembers numbers of a database that no longer exists: continue above them.
         state.seq = highest
         redispatch(state, step, [run.run_id for run in state.runs if run.seq < highest], "floor")
 
 
 def runs_read(state: SchedulerState, step: Step, read: RunsRead) -> None:
-    """Settle what was asked for; a run that was moved meanwhile, or is being moved or sent, is read once more."""
+    """Reconcile the runs that were read; read again those dispatched or redispatched meanwhile."""
     rows = {row.run_id: row for row in read.runs}
     for run_id in read.asked:
         memory_is_newer = (
@@ -91,7 +94,7 @@ def runs_read(state: SchedulerState, step: Step, read: RunsRead) -> None:
 
 
 def _stale_because(row: ActiveRun | None) -> str:
-    """Why a due row could not be moved: its job held it back, or it was somewhere else already."""
+    """The reason why a due row could not be dispatched: its job held it back, or its state had changed already."""
     if row is None:
         return "gone"
     if row.state in WAITING:
@@ -100,7 +103,7 @@ def _stale_because(row: ActiveRun | None) -> str:
 
 
 def reconcile(state: SchedulerState, step: Step, row: ActiveRun) -> None:
-    """Make memory agree with this row and go on from there."""
+    """Update memory to agree with this row and continue from there."""
     if row.run_id in state.dispatching or row.run_id in state.redispatching:
         return
     known = state.runs.get(row.run_id)
@@ -118,7 +121,7 @@ def reconcile(state: SchedulerState, step: Step, row: ActiveRun) -> None:
 
 
 def _reconcile_waiting(state: SchedulerState, step: Step, row: ActiveRun, *, again: bool) -> None:
-    # A retry, however far away, is live: its job's overlap rule asks for it. What a schedule made is found only here.
+    # A retry is live however far away, for its job's overlap rule. Planned runs are loaded only here.
     is_tracked = row.kind is RunKind.OCCURRENCE or (row.state is RunState.RETRYING and row.job_id is not None)
     if row.due_at > step.now + state.settings.lookahead_window and not (is_tracked or row.cancel_requested):
         state.runs.drop(row.run_id)
@@ -141,7 +144,7 @@ def _reconcile_waiting(state: SchedulerState, step: Step, row: ActiveRun, *, aga
     ):
         hold_back(state, step, row, job)
         return
-    # A refused row is not looked at again at once: an edit not yet planned, or another's lock, needs a moment.
+    # Wait before trying a refused row again: an unplanned edit or another transaction's lock needs a moment.
     state.wait_until(row, max(row.due_at, step.now + _POLL_AGAIN) if again else None)
 
 
@@ -169,6 +172,6 @@ def _reconcile_pending(state: SchedulerState, step: Step, row: ActiveRun) -> Non
     elif row.published_at is not None:
         state.published.setdefault(row.run_id, row.published_at)
     elif row.run_id not in state.published and row.run_id not in state.publishing:
-        # Its leader may have died between commit and publish; a second message finds the claim.
+        # Its leader may have died between commit and publish; a duplicate message finds the claim taken.
         redispatch(state, step, [row.run_id], "unconfirmed")
     return

@@ -1,10 +1,10 @@
-"""When Redis may have lost data: nothing starts until everybody has said what runs, then all that is pending goes out.
+"""Epochs: block claims until every worker has reported its running attempts, then redispatch everything pending.
 
-A generation is a server process with its data; another one is there after a restart, a failover or a wipe, and workers
-are told to wait until it is accepted. It is accepted once the inbox is read from its start, that position is committed,
-and the workers have spoken, or had the time to. Accepting it sets a floor above every message that was ever sent: what
-runs, what is over and what is pending can be started by none of them. Then whatever is pending gets a new message.
-A broker with a Redis of its own has its own generation, for which only the last step is due.
+An epoch is a Redis server process with its data. A restart, a failover or a wipe begins a new one, in which workers
+cannot claim until the leader accepts it. The leader accepts it once three things hold: the inbox was read from its
+start, that position is committed, and every worker has reported or had the time to. Accepting sets a low watermark
+above every message ever sent, so none of them starts a run again. Then the leader redispatches every pending run. A
+broker with a Redis of its own has its own epoch, for which only the redispatch is needed.
 """
 
 from dataclasses import replace
@@ -31,13 +31,13 @@ from scheduler_service.core.leader.state import SchedulerState, Step
 from scheduler_service.core.run_state import RunState
 
 POLL_EVERY: Final = SECOND
-# Two heartbeats, and time for a worker to find out that its connection is dead.
+# Two heartbeats, plus the time in which a worker notices a dead connection.
 GATHER_AT_MOST: Final = (2 * HEARTBEAT_SECONDS + 4) * SECOND
 _REPORTED_LATELY: Final = 60 * SECOND
 
 
 def poll(state: SchedulerState, step: Step) -> None:
-    """Look at the generation once a second, and accept a new one as soon as everybody has spoken."""
+    """Query the epoch once a second, and accept a new one as soon as every worker has reported."""
     present = state.epoch
     if not present.all_reported:
         present.all_reported = state.unreported_for(state.since) >= GATHER_AT_MOST
@@ -56,7 +56,7 @@ def poll(state: SchedulerState, step: Step) -> None:
 
 
 def seen(state: SchedulerState, step: Step, message: EpochSeen) -> None:
-    """What the servers hold now; None tells nothing."""
+    """Apply the epochs that the servers report; None is unknown."""
     present = state.epoch
     present.querying = False
     claims, present.broker = message.claims, message.broker
@@ -71,7 +71,7 @@ def seen(state: SchedulerState, step: Step, message: EpochSeen) -> None:
 
 
 def accepted(state: SchedulerState, step: Step, message: EpochAccepted) -> None:
-    """The floor is set (or was not: the generation is another one by now, or Redis is away)."""
+    """Continue after an AcceptEpoch: the watermark is set, or the epoch has changed again, or Redis is unreachable."""
     present = state.epoch
     present.accepting = False
     if message.broker is not None and present.broker is not None:
@@ -84,18 +84,18 @@ def accepted(state: SchedulerState, step: Step, message: EpochAccepted) -> None:
     _ask_deferred(state, step)
     unwanted = [run for run in state.runs if run.state is RunState.RUNNING and run.cancel_requested]
     if unwanted:
-        # Their flags may be lost.
+        # Redis may have lost their cancel flags.
         step.others.append(StopTasks(tuple((run.run_id, run.attempt) for run in unwanted)))
 
 
 def claims_deferred(state: SchedulerState, message: ClaimsDeferred) -> None:
-    """Claims cannot be taken before the generation is accepted: a worker may hold what is not there any more."""
+    """Keep these claims until the epoch is accepted: a worker may hold a claim that Redis has lost."""
     state.epoch.deferred += message.attempts
     state.epoch.next_poll_at = 0
 
 
 def inbox_read(state: SchedulerState, step: Step, read: InboxRead) -> None:
-    """Move the position, unless it is still that of the generation before."""
+    """Advance the position, unless it still belongs to the previous epoch."""
     if read.restarted:
         state.epoch.rereading = False
         state.epoch.reread_at = step.now
@@ -110,7 +110,7 @@ def _gather(state: SchedulerState, step: Step, name: str) -> None:
     present.knows_all = present.all_reported and step.now - present.reported_at < _REPORTED_LATELY
     present.committed = False
     present.positions.clear()
-    # Until then words are read that another stream held, or none.
+    # Until the reread begins, reads may return entries of the previous stream, or none.
     present.rereading, present.reread_at = True, step.now
     step.others.append(RereadInbox())
 
@@ -139,12 +139,12 @@ def _broker_to_accept(state: SchedulerState) -> str | None:
 
 
 def _refuse_below(state: SchedulerState, step: Step, watermark: int) -> None:
-    """Messages below this floor start nothing, or are lost: what is pending by them is sent again."""
+    """Redispatch pending runs below this watermark: their messages are refused or lost."""
     if watermark <= state.epoch.watermark:
         return
-    # Where the database is not the one whose messages Redis remembers, numbers go on above those.
+    # If Redis remembers messages of another database, continue above their numbers.
     state.seq = max(state.seq, watermark)
-    # If we die here, the next leader sees this floor and finds the same runs below it.
+    # If we crash here, the next leader sees this watermark and finds the same runs below it.
     state.epoch.watermark = watermark
     below = [run.run_id for run in state.runs if run.state is RunState.PENDING and run.seq < watermark]
     redispatch(state, step, below, "generation")

@@ -1,4 +1,4 @@
-"""What workers report, applied to the runs: late, twice and out of order, yet always to the same end."""
+"""Worker reports applied to runs. Late, duplicate and reordered reports always lead to the same final state."""
 
 from collections.abc import Mapping
 from typing import Any, Final, assert_never
@@ -14,12 +14,12 @@ from scheduler_service.core.run_state import FINAL, IN_FLIGHT, Event, RunState, 
 
 UNKNOWN_TASK: Final = "unknown_task"
 STOPPED: Final = frozenset({"terminated", "revoked"})
-"""Reasons by which a worker says that it ended a task because it was told to."""
+"""Reasons with which a worker reports a task that it stopped on request."""
 _KIND = {Started: "started", Succeeded: "succeeded", Failed: "failed", RetryAsked: "retry"}
 
 
 def report(state: SchedulerState, step: Step, message: Report) -> None:
-    """Apply one report to its run, or keep it on its attempt where the run is past it."""
+    """Apply one report to its run, or keep it with its attempt if the run is past that attempt."""
     run = state.runs.get(message.run_id)
     if run is None or run.state in FINAL or message.attempt != run.attempt:
         _too_late(
@@ -53,7 +53,7 @@ def _too_late(state: SchedulerState, step: Step, message: Report, cause: str) ->
 
 
 def start(state: SchedulerState, step: Step, run: ActiveRun, worker: str, at: Instant) -> None:
-    """A worker has the attempt; told again, it is only heard of."""
+    """Record that a worker runs the attempt; a duplicate only renews the time of the last report."""
     state.reported[run.run_id] = step.now
     if run.state is not RunState.PENDING:
         if run.state is not RunState.RUNNING:
@@ -79,7 +79,7 @@ def _succeed(state: SchedulerState, step: Step, run: ActiveRun, message: Succeed
 
 
 def fail(state: SchedulerState, step: Step, run: ActiveRun, event: Event, message: Failed) -> None:
-    """The attempt ended badly: cancelled where that was asked for, else the next attempt or the end."""
+    """Apply a failed attempt: cancel the run if that was requested, otherwise schedule the next attempt or end it."""
     if not is_allowed(run.state, event):
         state.ignore("not_released")
         return
@@ -97,7 +97,7 @@ def fail(state: SchedulerState, step: Step, run: ActiveRun, event: Event, messag
 
 
 def reason_of(run: ActiveRun, message: Failed) -> str | None:
-    """The reason as people read it; that of an unknown task names the task and where it was looked for."""
+    """The human-readable reason; that of an unknown task names the task and the queue."""
     if message.reason != UNKNOWN_TASK:
         return message.reason
     name = str(message.error.get("message") or "").strip("'\"")
@@ -106,7 +106,7 @@ def reason_of(run: ActiveRun, message: Failed) -> str | None:
 
 
 def _with_policy(run: ActiveRun, reason: str | None) -> str | None:
-    """The reason, and beside it that the policy which decided could not be read."""
+    """Add to the reason that the run's stored retry policy could not be read."""
     if not run.retry.unread:
         return reason
     unread = f"its stored retry policy cannot be read: {run.retry.unread[:200]}"
@@ -133,7 +133,7 @@ def cancel(
     state: SchedulerState, step: Step, run: ActiveRun, reason: str, message: Failed | RetryAsked | None = None
 ) -> None:
     """End the run as cancelled."""
-    # That the worker stopped it, as was asked, is no error of the task.
+    # A worker that stopped the task on request reports an error, which is not the task's.
     stopped = isinstance(message, Failed) and message.reason in STOPPED
     error: Mapping[str, Any] | None = message.error if message is not None and not stopped else None
     change = Transition(
@@ -144,7 +144,7 @@ def cancel(
 
 
 def end(state: SchedulerState, step: Step, run: ActiveRun, change: Transition) -> None:
-    """Write the end of an attempt, and go on from there."""
+    """Write the end of an attempt and prepare the next one, if any."""
     if change.to is RunState.RETRYING and change.due_at is not None:
         after = next_attempt(run, change.due_at)
         state.attempt_over(run.run_id)
@@ -152,13 +152,13 @@ def end(state: SchedulerState, step: Step, run: ActiveRun, change: Transition) -
     else:
         after = run._replace(state=change.to)
     if run.state in IN_FLIGHT and change.event not in (Event.LOSE, Event.TIME_OUT):
-        # A worker that was given up may live: its claim and its cancel flag stay for their day.
+        # A worker declared lost may be alive: its claim and cancel flag stay until they expire.
         state.watermarks.ended(run.queue, run.seq, run.run_id, run.attempt)
     step.transition(state, after, change)
 
 
 def heartbeat(state: SchedulerState, step: Step, message: Heartbeat) -> None:
-    """A worker lists what it runs and holds: that is how its runs are known to live."""
+    """Apply the list of attempts that a worker runs and holds: it proves that they are alive."""
     for run_id, attempt in message.running:
         run = state.runs.get(run_id)
         if run is not None and run.attempt == attempt and run.state in (RunState.PENDING, RunState.RUNNING):
@@ -170,7 +170,7 @@ def heartbeat(state: SchedulerState, step: Step, message: Heartbeat) -> None:
         if run.state is RunState.PENDING:
             state.received[run_id] = step.now
         elif run.state is RunState.RUNNING and run.worker == message.worker:
-            # Another worker may hold a second message of it for hours: that says nothing of the one that runs it.
+            # Another worker may hold a duplicate message for hours, which proves nothing about the one that runs it.
             state.reported[run_id] = step.now
     before = state.workers.get(message.worker)
     running = tuple(run_id for run_id, _ in message.running)

@@ -1,4 +1,4 @@
-"""What the I/O threads tell the loop about effects that they carried out."""
+"""Results of commands, as the I/O threads report them to the loop. Values only."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from scheduler_service.core.model import ActiveRun, DispatchedRun, JobHistory
 
 @dataclass(frozen=True, slots=True)
 class MissedOccurrences:
-    """Occurrences of one job that fell due while nobody planned: `newest` are the latest of `count` in all.
+    """Occurrences of one job that fell due without a leader: `newest` are the latest of `count` in all.
 
     They lie in [`start`, `end`); `newest` is ascending and bounded by the job's max_catch_up.
     """
@@ -29,7 +29,7 @@ class MissedOccurrences:
 
 @dataclass(frozen=True, slots=True)
 class IndexBuilt:
-    """A new generation of the index, and what is owed between `cursor` and its start."""
+    """A new index snapshot, and the missed occurrences between `cursor` and its start."""
 
     snapshot: IndexSnapshot
     revision: int
@@ -40,21 +40,21 @@ class IndexBuilt:
 
 @dataclass(frozen=True, slots=True)
 class JobsRead:
-    """Jobs as the database has them now."""
+    """The current definitions of these jobs in the database."""
 
     histories: tuple[JobHistory, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RunsCreated:
-    """Of the runs to be made, these were there already."""
+    """The runs of a CreateRuns that existed already."""
 
     existing: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RunsDispatched:
-    """What came back from the two-phase move."""
+    """The answer to a DispatchRuns."""
 
     dispatched: tuple[DispatchedRun, ...]
     refused: tuple[str, ...]
@@ -71,7 +71,7 @@ class RunsRedispatched:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """An Apply is committed; the guards of `refused` did not match."""
+    """A committed Apply; the guards of `refused` did not match."""
 
     batch: Apply
     refused: tuple[str, ...]
@@ -79,7 +79,7 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class RunsRead:
-    """Runs as the database has them; an id that was asked for and is not here does not exist."""
+    """Runs read from the database; an id of `asked` that is not in `runs` does not exist."""
 
     asked: tuple[str, ...]
     runs: tuple[ActiveRun, ...]
@@ -87,7 +87,7 @@ class RunsRead:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The broker took these."""
+    """Runs that the broker accepted at `at`."""
 
     runs: tuple[DispatchedRun, ...]
     at: Instant
@@ -95,28 +95,28 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class PublishUncertain:
-    """The broker may or may not have taken these; it answers again."""
+    """Runs that the broker may or may not have accepted; it is reachable again."""
 
     runs: tuple[DispatchedRun, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimsTaken:
-    """(run_id, attempt, won): won means that no worker will ever start this attempt."""
+    """(run_id, attempt, won) of each claim; won means that no worker will ever start this attempt."""
 
     outcomes: tuple[tuple[str, int, bool], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimsDeferred:
-    """These claims cannot be taken before the generation is accepted."""
+    """Claims that cannot be taken before the leader accepts the epoch."""
 
     attempts: tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class WatermarksRaised:
-    """Redis has these floors now, and `lowest` for all queues; empty where it did not answer."""
+    """The low watermarks that Redis now holds, and `lowest` for all queues; empty if Redis did not answer."""
 
     watermarks: Mapping[str, int]
     lowest: int = 0
@@ -124,7 +124,7 @@ class WatermarksRaised:
 
 @dataclass(frozen=True, slots=True)
 class ServerEpoch:
-    """A server process with its data, by a name of its own; `watermark` is the one that it was last accepted with."""
+    """A server process with its data, by a unique name; `watermark` is that of its last acceptance."""
 
     name: str
     accepted: bool
@@ -133,7 +133,7 @@ class ServerEpoch:
 
 @dataclass(frozen=True, slots=True)
 class EpochSeen:
-    """The generation of the Redis that holds claims and inbox, and of the broker; None: unknown, or no Redis."""
+    """The epochs of the Redis that holds claims and inbox, and of the broker. None: unknown, or not a Redis."""
 
     claims: ServerEpoch | None
     broker: ServerEpoch | None
@@ -141,7 +141,7 @@ class EpochSeen:
 
 @dataclass(frozen=True, slots=True)
 class EpochAccepted:
-    """What was accepted with this floor; None where it was not, being another one by now, or away."""
+    """The epochs accepted with this watermark; None if refused, since the epoch changed or Redis is unreachable."""
 
     claims: str | None
     broker: str | None
@@ -150,14 +150,14 @@ class EpochAccepted:
 
 @dataclass(frozen=True, slots=True)
 class ResultsFound:
-    """(run_id, attempt, report): the terminal report found beside the stream, or None."""
+    """(run_id, attempt, report) of each attempt; report is the stored terminal report, or None."""
 
     outcomes: tuple[tuple[str, int, Report | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class QueuesSeen:
-    """Queue name -> (length, seq of the first message of ours or None)."""
+    """Queue name -> (length, seq of the first message of this service or None)."""
 
     heads: Mapping[str, tuple[int, int | None]]
 
@@ -166,7 +166,7 @@ class QueuesSeen:
 class InboxRead:
     """Messages of the stream up to `position`.
 
-    `restarted`: the first since the reader was told to begin anew; `again`: they may have been read before.
+    `restarted`: the first read since the reader began again at the start; `again`: they may have been read before.
     """
 
     messages: tuple[InboxMessage, ...]
@@ -177,14 +177,14 @@ class InboxRead:
 
 @dataclass(frozen=True, slots=True)
 class Shutdown:
-    """Begin nothing new; what is in hand is brought to its end. While `draining` workers too end what they have."""
+    """Start nothing new and finish what is in progress. While `draining`, workers finish their tasks too."""
 
     draining: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Woken:
-    """Somebody says that runs were committed; which ones, a look at the database tells."""
+    """Another process reported committed runs; a poll of the database finds which."""
 
 
 Feedback = (

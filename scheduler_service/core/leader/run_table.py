@@ -1,4 +1,4 @@
-"""The runs that the leader knows, with the counts that its rules ask for. Owned by the loop, never shared."""
+"""The runs that the leader knows, with the counts that its rules need. Owned by the loop, never shared."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -11,9 +11,9 @@ _LIVE: Final = frozenset({RunState.PENDING, RunState.RUNNING, RunState.RETRYING}
 
 
 class RunTable:
-    """Runs by id; kept beside them: pending per queue, runs per state, and the live runs of each job.
+    """Runs by id, with pending runs by queue, runs by state, and the live runs of each job.
 
-    Live is a run that was admitted (it passed its overlap rule) and is not final.
+    A live run has been admitted (its overlap rule let it pass) and is not final.
     """
 
     def __init__(self) -> None:
@@ -30,15 +30,15 @@ class RunTable:
         return len(self._runs) + len(self._ended)
 
     def __iter__(self) -> Iterator[ActiveRun]:
-        """Those that are not final."""
+        """Iterate over the runs that are not final."""
         return iter(list(self._runs.values()))
 
     def get(self, run_id: str) -> ActiveRun | None:
-        """The run, or None where it is not known."""
+        """The run, or None if it is unknown."""
         return self._runs.get(run_id) or self._ended.get(run_id)
 
     def put(self, run: ActiveRun) -> None:
-        """Keep `run` in place of what was known of it."""
+        """Store `run` in place of its previous version."""
         old = self.get(run.run_id)
         if old is None or old.state is not run.state or old.queue != run.queue:
             self._count(old, -1)
@@ -62,7 +62,7 @@ class RunTable:
             _remove(self._of_job, run)
 
     def admit(self, run: ActiveRun) -> None:
-        """From now on the run counts as live for its job."""
+        """Count the run as live for its job from now on."""
         if run.run_id in self._admitted:
             return
         self._admitted.add(run.run_id)
@@ -70,7 +70,7 @@ class RunTable:
             self._live.setdefault(run.job_id, {})[run.run_id] = None
 
     def set_back(self, run: ActiveRun) -> None:
-        """The run does not count as live any more: it has to pass its overlap rule once more."""
+        """Stop counting the run as live: the overlap rule must admit it again."""
         self._retire(run)
 
     def is_admitted(self, run_id: str) -> bool:
@@ -90,12 +90,12 @@ class RunTable:
         return [run for run_id in self._of_job.get(job_id, ()) if (run := self.get(run_id)) is not None]
 
     def take_freed(self) -> set[str]:
-        """Jobs of which the last live run ended or was forgotten since this was last asked."""
+        """Return and reset the jobs whose last live run ended or was forgotten since the last call."""
         freed, self._freed = self._freed, set()
         return freed
 
     def active(self) -> int:
-        """How many known runs are not final."""
+        """The number of known runs that are not final."""
         return sum(count for state, count in self.states.items() if state not in FINAL)
 
     def _count(self, run: ActiveRun | None, step: int) -> None:
@@ -105,7 +105,7 @@ class RunTable:
         if run.state is PENDING:
             self.pending[run.queue] += step
             if not self.pending[run.queue]:
-                del self.pending[run.queue]  # names of queues come and go
+                del self.pending[run.queue]  # queue names come and go: keep no zero counts
 
     def _retire(self, run: ActiveRun) -> None:
         self._admitted.discard(run.run_id)
@@ -114,7 +114,7 @@ class RunTable:
 
 
 def _remove(by_job: dict[str, dict[str, None]], run: ActiveRun) -> bool:
-    """Whether it was the last of its job."""
+    """Remove the run and return whether it was the last of its job."""
     ids = by_job.get(run.job_id or "")
     if ids is None:
         return False

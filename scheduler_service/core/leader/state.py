@@ -1,7 +1,7 @@
-"""The loop's whole state, and the step that collects what one iteration decided.
+"""The loop's whole state, and the step that collects the decisions of one iteration.
 
-`iterate` takes the state over: the caller never touches what it passed in again. Inside, it is changed in place,
-since a hundred thousand runs cannot be copied a thousand times a second.
+`iterate` takes ownership of the state: the caller never touches the object that it passed in again. It is changed in
+place, since a hundred thousand runs cannot be copied a thousand times a second.
 """
 
 import heapq
@@ -52,19 +52,18 @@ class CoreSettings:
 
     @property
     def prompt(self) -> Duration:
-        """How late a leader that is there finds what falls due, at most, on a busy machine."""
+        """The longest delay with which an active leader finds a due run on a busy machine."""
         return 2 * self.loop_interval
 
 
 @dataclass(slots=True)
 class EpochState:
-    """What is known of the generation of Redis; the rules are in `epoch`.
+    """The epoch of Redis as far as the leader knows it; `redis_epoch` holds the rules.
 
-    `watermark`: pending runs are sent by messages from there on. `gathering`: the one not accepted yet, found at
-    `since`; `positions` of its inbox are on their way to the database, `committed` once one of them is there.
-    `reread_at`: since then the inbox is read from its start.
-    `all_reported`: it has listened once so long that every worker has spoken. `knows_all`: the leader had heard every
-    worker shortly before. `deferred`: claims to take once it is accepted.
+    `watermark`: pending runs below it are redispatched. `gathering`: the epoch not accepted yet, found at `since`.
+    `positions` of its inbox are being written; `committed`: one of them is in the database. `reread_at`: the inbox is
+    being read from its start since then. `all_reported`: the leader has listened once for so long that every worker has
+    reported. `knows_all`: that was so shortly before this epoch. `deferred`: claims to take once it is accepted.
     """
 
     watermark: int = 0
@@ -85,15 +84,16 @@ class EpochState:
     deferred: list[tuple[str, int]] = field(default_factory=list)
 
     def wants_commit(self) -> bool:
-        """Whether a position of the new inbox must be committed for itself."""
+        """Whether a position of the new inbox must be committed by itself."""
         return self.gathering is not None and not self.rereading and not self.positions
 
 
 @dataclass(slots=True)
 class SchedulerState:
-    """Everything the leader knows: planned up to `cursor`, inbox read up to `position`; `aging` jobs lose versions.
+    """Everything the leader knows: planned up to `cursor`, inbox read up to `position`.
 
-    `put_off`: due occurrences of jobs whose missed ones are still unknown, in the order in which they fell due.
+    `aging`: jobs with old versions (or deleted) to drop once the cursor has passed them. `put_off`: due occurrences of
+    jobs whose missed occurrences are still unknown, in due order.
     """
 
     settings: CoreSettings
@@ -179,32 +179,32 @@ class SchedulerState:
         self.counts["ignored", cause] += 1
 
     def next_seq(self) -> int:
-        """The number of the next publish: the term above, a counter below; it grows over all leaders."""
+        """The number of the next publish: term in the high bits, a counter in the low ones. It grows across leaders."""
         self.seq += 1
         return self.seq
 
     def unreported_for(self, since: Instant) -> Duration:
-        """How long nobody has spoken since then, as far as it would have been heard."""
+        """The time since `since` without a report, as far as a report would have been received."""
         could_speak = max(since, self.listened.since, self.epoch.reread_at)
         return max(0, self.listened.until - could_speak)
 
     def wait_until(self, run: ActiveRun, at: Instant | None = None) -> None:
-        """Look at this waiting run again at its due time, or at `at`."""
+        """Check this waiting run again at its due time, or at `at`."""
         heapq.heappush(self.due, (run.due_at if at is None else at, run.run_id))
 
     def attempt_over(self, run_id: str) -> None:
-        """Forget what was kept of the run's attempt: the next one begins anew."""
+        """Forget the state of the run's attempt: the next one starts fresh."""
         for kept in (self.published, self.redispatched, self.suspects, self.unsure, self.reported, self.received):
             kept.pop(run_id, None)
 
     def watch_at(self, at: Instant, run_id: str) -> None:
-        """Look at `at` whether this running run is still heard of."""
+        """Check at `at` whether this running run is still reported."""
         heapq.heappush(self.watch, (at, run_id))
 
 
 @dataclass(slots=True)
 class Step:
-    """What one iteration has decided so far; `finish` gives its effects in the order that they must happen."""
+    """The decisions of one iteration so far; `finish` returns its commands in the order in which they must happen."""
 
     now: Instant
     creating: list[Command] = field(default_factory=list)
@@ -219,7 +219,7 @@ class Step:
     _starts: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def transition(self, state: SchedulerState, run: ActiveRun, change: Transition) -> None:
-        """Record one guarded write that leaves the run as `run`, in memory at once.
+        """Record one guarded write that leaves the run as `run`, applied to memory at once.
 
         A start and the end of the same attempt within one iteration become one write, if a pending run may end so.
         """
@@ -237,13 +237,13 @@ class Step:
         keep(state, run, self.now)
 
     def read(self, state: SchedulerState, run_id: str) -> None:
-        """Ask for the run as the database has it."""
+        """Request the run's row from the database."""
         if run_id not in state.reading:
             state.reading[run_id] = False
             self.reads[run_id] = None
 
     def finish(self, state: SchedulerState) -> list[Command]:
-        """The effects, in order: rows are made, then changed, then moved, then everything else."""
+        """The commands in order: create rows, change them, dispatch them, then everything else."""
         commands = list(self.creating)
         if self._worth_applying(state):
             commands += self._applies(state)
@@ -258,7 +258,7 @@ class Step:
         return commands + self.others
 
     def _applies(self, state: SchedulerState) -> list[Apply]:
-        """In parts; what says how far was read and judged is committed with the last."""
+        """The writes in parts; the last one commits the positions up to which was read and judged."""
         *early, last = in_parts(self.transitions, state.settings.write_batch)
         applies = [Apply(part) for part in early]
         applies.append(Apply(last, (), tuple(self.late), (), state.position, state.judged_until))
@@ -274,16 +274,14 @@ class Step:
         if waits_unsaved and self.now - state.judged_saved > SECOND:
             return True
         moved_on = state.position != state.position_saved
-        patience = (
-            10 * SECOND if state.dispatching else SECOND
-        )  # nobody waits for the marks, and somebody for the moves
+        patience = 10 * SECOND if state.dispatching else SECOND  # the marks are not urgent, the dispatches are
         return (bool(state.marks) and self.now - state.marks[0].at > patience) or (
             moved_on and self.now - state.position_saved_at > 10 * SECOND
         )
 
 
 def keep(state: SchedulerState, run: ActiveRun, now: Instant) -> None:
-    """Put the run into memory; whatever is read of it from now on is older than this."""
+    """Put the run into memory and mark a read of it in progress as outdated."""
     if run.run_id in state.reading:
         state.reading[run.run_id] = True
     state.runs.put(run)

@@ -1,10 +1,10 @@
-"""The low watermark (floor) of each queue: the lowest seq of its messages that may still start something.
+"""The low watermark of each queue: the lowest seq of its messages that may still start an attempt.
 
-Claims of ended attempts are kept until the floor in Redis has passed their seq: removed sooner, a second message of the
-same attempt would start it again. Promises that a floor passes no message of a run that is pending or on its way there:
-neither the last one, nor one before it, which a worker may have held all the time.
-The lowest of all queues refuses everywhere what it has passed, so that Redis keeps no watermark of a queue below it:
-names of queues come and go, and none stays for ever.
+The leader keeps the claims of ended attempts until the watermark in Redis has passed their seq. Removed sooner, a
+duplicate message of the attempt would start it again. Promises that a watermark passes no message of a run that is
+pending or being dispatched: neither its last one nor an earlier one, which a worker may have held all along. The lowest
+watermark applies to every queue, so Redis keeps none for a queue below it. Queue names come and go, and no watermark
+stays forever.
 """
 
 import heapq
@@ -15,14 +15,14 @@ from typing import Final
 
 Attempt = tuple[str, int]
 
-# Beyond it, claims of ended attempts are left to expire.
+# Beyond this number, claims of ended attempts are left to expire.
 _MOST_KEPT: Final = 200_000
 _RUBBISH: Final = 1_000
 
 
 @dataclass(slots=True)
 class Watermarks:
-    """What is out in each queue, and which ended attempts wait for the floor to pass them."""
+    """Attempts in flight by queue, and ended attempts waiting for the watermark to pass them."""
 
     _in_flight: dict[str, tuple[str, int, int]] = field(default_factory=dict)
     _count: Counter[str] = field(default_factory=Counter)
@@ -34,7 +34,7 @@ class Watermarks:
     _kept: int = 0
 
     def in_flight(self, queue: str, run_id: str, attempt: int, seq: int) -> None:
-        """A message with this seq exists or is about to; of several of one attempt the first one counts."""
+        """Record that a message with this seq exists or is about to; the first one of an attempt counts."""
         before = self._in_flight.get(run_id)
         if before is not None:
             if before[:2] == (queue, attempt) and before[2] <= seq:
@@ -46,24 +46,24 @@ class Watermarks:
         self._touched.add(queue)
 
     def taken_over(self, queue: str, run_id: str, attempt: int) -> None:
-        """Another leader sent this one, perhaps more than once; only its last seq is stored."""
+        """Record an attempt that another leader sent, perhaps more than once; only its last seq is stored."""
         if run_id not in self._in_flight:
             self.in_flight(queue, run_id, attempt, 0)
 
     def gone(self, run_id: str) -> None:
-        """No message of this run is to start anything any more."""
+        """Record that no message of this run may start an attempt from now on."""
         queue, *_ = self._in_flight.pop(run_id, (None,))
         if queue is not None:
             self._count[queue] -= 1
             self._touched.add(queue)
 
     def ended(self, queue: str, seq: int, run_id: str, attempt: int) -> None:
-        """An attempt that was out is over, in memory so far; `seq` is that of its last message."""
+        """Record that an attempt in flight ended, in memory so far; `seq` is that of its last message."""
         others = [one for one in self._uncommitted.get(run_id, ()) if one[0] != attempt]
         self._uncommitted[run_id] = [*others, (attempt, queue, seq)]
 
     def committed(self, run_id: str, attempt: int) -> None:
-        """The database has the end of this attempt of the run, and so of all before it."""
+        """Record that the database holds the end of this attempt, and so of all earlier ones."""
         waiting = self._uncommitted.pop(run_id, ())
         later = [one for one in waiting if one[0] > attempt]
         if later:
@@ -75,18 +75,18 @@ class Watermarks:
                 self._touched.add(queue)
 
     def still_running(self, run_id: str, attempt: int) -> None:
-        """The database has the run in this attempt, whatever memory thought: only those before it are over."""
+        """Record that the database holds the run in this attempt: only earlier ones are over, whatever memory holds."""
         self.committed(run_id, attempt - 1)
         self._uncommitted.pop(run_id, None)
 
     def dropped(self, run_id: str) -> None:
-        """The database does not have the run any more."""
+        """Record that the run no longer exists in the database."""
         self.gone(run_id)
         for attempt, _, _ in list(self._uncommitted.get(run_id, ())):
             self.committed(run_id, attempt)
 
     def to_raise(self, next_seq: int) -> dict[str, int]:
-        """The floors of queues that changed since, one question at a time; `next_seq` is where nothing is out."""
+        """The new watermarks of queues that changed, one request at a time; `next_seq` if nothing is in flight."""
         if self._raising:
             return {}
         self._raising = {queue: self._lowest(queue, next_seq) for queue in self._touched}
@@ -94,11 +94,11 @@ class Watermarks:
         return dict(self._raising)
 
     def lowest(self, next_seq: int) -> int:
-        """The low watermark of all queues together, once `to_raise` has given theirs."""
+        """The low watermark across all queues; call it after `to_raise`."""
         return min((seqs[0][0] for seqs in self._seqs.values()), default=next_seq)
 
     def raised(self, watermarks: Mapping[str, int]) -> list[Attempt]:
-        """Redis has these floors (none, where it did not answer); the attempts that they have passed."""
+        """Apply the watermarks that Redis confirmed (none if it did not answer); return the attempts they passed."""
         self._touched.update(queue for queue in self._raising if queue not in watermarks)
         self._raising = {}
         return [attempt for queue, watermark in watermarks.items() for attempt in self._passed(queue, watermark)]

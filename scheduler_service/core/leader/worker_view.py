@@ -1,4 +1,4 @@
-"""A worker as the leader knows it."""
+"""The leader's view of a worker. Values only."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from itinerary.protocol.instants import Duration, Instant
 
 @dataclass(frozen=True, slots=True)
 class WorkerView:
-    """A worker process as its last heartbeat showed it; `left`: it said goodbye. Its clock is so far `behind` ours."""
+    """A worker process as of its last heartbeat; `left`: that was a farewell. `behind`: how far its clock lags ours."""
 
     name: str
     last_seen_at: Instant

@@ -34,7 +34,7 @@ def test_a_run_that_no_worker_begins_is_withdrawn_at_its_deadline_and_missed() -
     world.advance(2 * SECOND)
     run = world.run(run_id)
     assert (run.state, run.attempt, run.started_at) == (RunState.MISSED, 1, None)
-    assert why(run) == "it was sent to queue default and no worker began it"
+    assert why(run) == "it was sent to queue default and no worker started it"
     # A worker that comes now finds the message, and is refused.
     world.workers.alive = world.workers.listening = True
     world.advance(MINUTE)
@@ -91,7 +91,7 @@ def test_the_deadline_passes_while_nobody_leads() -> None:
     run_id = world.enqueue(after=MINUTE, start_within=MINUTE)
     world.lead(wait=2 * HOUR)
     world.reconcile()
-    assert why(world.run(run_id)) == "no leader came to it before"
+    assert why(world.run(run_id)) == "no leader read it in time"
 
 
 @pytest.mark.parametrize("after", ["claimed", "nothing"])

@@ -235,11 +235,11 @@ def test_a_plan_is_forgotten_after_ten_minutes_and_by_another_leader(world: Worl
     clustered(world)
     plan = asks(world, "preview", "p1")
     world.advance(11 * MINUTE)
-    assert "preview again" in asks(world, "rebalance", plan["plan_id"], known=True)["error"]
+    assert "new preview" in asks(world, "rebalance", plan["plan_id"], known=True)["error"]
     plan = asks(world, "preview", "p2")
     world.advance(15 * SECOND)
     world.lead()
-    assert "preview again" in asks(world, "rebalance", plan["plan_id"], known=True)["error"]
+    assert "new preview" in asks(world, "rebalance", plan["plan_id"], known=True)["error"]
 
 
 def test_a_plan_is_carried_out_once_and_only_the_newest_eight_are_kept(world: World) -> None:
@@ -249,7 +249,7 @@ def test_a_plan_is_carried_out_once_and_only_the_newest_eight_are_kept(world: Wo
     assert list(world.state.plans) == plans[1:]
     assert asks(world, "rebalance", plans[8], known=True)["moved"]
     for plan_id in (plans[0], plans[8]):
-        assert "preview again" in asks(world, "rebalance", plan_id, known=True)["error"]
+        assert "new preview" in asks(world, "rebalance", plan_id, known=True)["error"]
 
 
 def test_a_rebalance_is_undone_once_and_recorded_with_who_asked_for_it(world: World) -> None:
