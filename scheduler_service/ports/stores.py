@@ -170,7 +170,7 @@ class JobStore(Protocol):
         """
 
     def delete(self, job_id: str, if_version: int | None, *, by: AuditedChange | None = None) -> None:
-        """Mark the job deleted by a last version; history stays. A new job of this id continues the numbers. NotFound."""
+        """Mark the job deleted by a last version; history stays. Creating it again continues the numbers. NotFound."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,10 @@
 """Epochs: block claims until every worker has reported its running attempts, then redispatch everything pending.
 
 An epoch is a Redis server process with its data. A restart, a failover or a wipe begins a new one, in which workers
-cannot claim until the leader accepts it. The leader accepts it once three things hold: the inbox was read from its
-start, that position is committed, and every worker has reported or had the time to. Accepting sets a low watermark
-above every message ever sent, so none of them starts a run again. Then the leader redispatches every pending run. A
-broker with a Redis of its own has its own epoch, for which only the redispatch is needed.
+cannot claim until the leader accepts it. Acceptance needs three things. The inbox was read from its start, that
+position is committed, and every worker has reported or had the time to. Accepting sets a low watermark above every
+message ever sent, so none of them starts a run again. Then the leader redispatches every pending run. A broker with a
+Redis of its own has its own epoch, for which only the redispatch is needed.
 """
 
 from dataclasses import replace

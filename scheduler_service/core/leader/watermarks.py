@@ -1,10 +1,9 @@
 """The low watermark of each queue: the lowest seq of its messages that may still start an attempt.
 
 The leader keeps the claims of ended attempts until the watermark in Redis has passed their seq. Removed sooner, a
-duplicate message of the attempt would start it again. Promises that a watermark passes no message of a run that is
-pending or being dispatched: neither its last one nor an earlier one, which a worker may have held all along. The lowest
-watermark applies to every queue, so Redis keeps none for a queue below it. Queue names come and go, and no watermark
-stays forever.
+duplicate message of the attempt would start it again. A watermark never passes a message of a run that is pending or
+being dispatched. That includes earlier messages, which a worker may have held all along. The lowest watermark applies
+to every queue, so Redis keeps none for a queue below it. Queue names come and go, and no watermark stays forever.
 """
 
 import heapq
