@@ -24,7 +24,7 @@ from itinerary.worker import reporting
 from itinerary.worker.beacon import NotComparable, misfit
 from itinerary.worker.claim import Verdict, claim
 from itinerary.worker.claimable import hindrance, refusal
-from itinerary.worker.connection import RedisConnection, usable_url
+from itinerary.worker.connection import RedisConnection, redis_of, usable_url
 from itinerary.worker.current import running
 from itinerary.worker.delivery import TERMINATED, TIMED_OUT, AskedRetry, is_ours
 from itinerary.worker.escapes import learn_escapes
@@ -40,7 +40,6 @@ from itinerary.worker.reporting import ANY_TOKEN, ReportBuilder
 
 WORKER_LOST: Final = "worker_lost"
 REVOKED: Final = "revoked"
-REDIS_VARIABLE: Final = "ITINERARY_REDIS_URL"
 _POOL_OF_PROCESSES: Final = "celery.concurrency.prefork"
 _UNTRIED_POOL: Final = "celery.concurrency.eventlet"
 
@@ -141,7 +140,7 @@ class Attachment:
     def _arm(self, worker: str) -> None:
         """Give every task the claim. A task that runs without one could run twice: then better not at all."""
         try:
-            self._connection = self._connection or RedisConnection(self._find_redis())
+            self._connection = self._connection or RedisConnection(redis_of(self._redis_url, self._app.conf.broker_url))
             registry = self._registry = self._registry or PoolRegistry()
             tracing.check()
         except BadValue as exc:
@@ -180,17 +179,6 @@ class Attachment:
     def unclaimable(self, task: str) -> str | None:
         """See Desk."""
         return self._unclaimable.get(task)
-
-    def _find_redis(self) -> str:
-        wanted = self._redis_url or os.environ.get(REDIS_VARIABLE) or self._app.conf.broker_url
-        url = usable_url(wanted)
-        if url is None:
-            raise BadValue(
-                "redis_url",
-                None,
-                f"set {REDIS_VARIABLE}, or give attach() a redis_url: the broker is not Redis",
-            )
-        return url
 
     # In the worker's main process
 

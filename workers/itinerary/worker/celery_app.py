@@ -11,7 +11,8 @@ from typing import Any, Final
 from celery import Celery
 
 from itinerary.protocol.errors import BadValue
-from itinerary.worker.attach import REDIS_VARIABLE, attach
+from itinerary.worker.attach import attach
+from itinerary.worker.connection import REDIS_VARIABLE
 from itinerary.worker.tasks import register
 
 BROKER_VARIABLE: Final = "ITINERARY_BROKER_URL"

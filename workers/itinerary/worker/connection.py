@@ -17,6 +17,7 @@ from itinerary.protocol.service_urls import redis_url
 
 T = TypeVar("T")
 
+REDIS_VARIABLE: Final = "ITINERARY_REDIS_URL"
 AWAY: Final = (redis.RedisError, OSError)
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 2.0
@@ -56,6 +57,15 @@ def patiently(action: Callable[[], T], doing: str) -> T:
                 log.warning("redis is away while %s, trying on: %s", doing, exc)
             time.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
+
+
+def redis_of(given: str | None, broker: object) -> str:
+    """The Redis for claims and reports: the one given to attach(), the setting's, or the broker; BadValue for none."""
+    url = usable_url(given or os.environ.get(REDIS_VARIABLE) or broker)
+    if url is None:
+        problem = f"set {REDIS_VARIABLE}, or give attach() a redis_url: the broker is not Redis"
+        raise BadValue("redis_url", None, problem)
+    return url
 
 
 def usable_url(url: object) -> str | None:
