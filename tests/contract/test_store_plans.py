@@ -231,7 +231,7 @@ def test_growing_tables_are_asked_by_their_indexes(own_stores: StoreBed) -> None
     values = f"{_PAST[own_stores.kind]}, 'actor' || (n % 2), 'admin', 'enqueue_run'"
     _execute(own_stores, f"INSERT INTO audit_log (at, actor, role, action) SELECT {values} FROM {numbers}")
     row = f"'m' || n, 't', 'x', '', {_PAST[own_stores.kind]}, 1, NULL, {_PAST[own_stores.kind]}, 'sent'"
-    columns = "message_id, target, topic, body, created_at, attempts, next_at, ended_at, state"
+    columns = "message_id, target, topic, body, made_at, attempts, next_at, ended_at, state"
     _execute(own_stores, f"INSERT INTO deliveries ({columns}) SELECT {row} FROM {numbers}")
     _execute(own_stores, "ANALYZE")
     log, outbox = SqlAuditLog(own_stores.database), SqlOutbox(own_stores.database)
