@@ -28,7 +28,7 @@ class LeaseStore(Protocol):
         """The leader, its term and its start; None before the first leader."""
 
     def mark_standby(self, shard: int, term: int, zone_rules: str) -> None:
-        """Record beside the lease of `term` that a standby has different zone rules: its version and name."""
+        """Record beside the lease of `term` the differing zone rules of a standby: their version and its name."""
 
     def tell_without_redis(self, lease: Lease) -> bool:
         """Record that this leader cannot reach Redis or the broker.

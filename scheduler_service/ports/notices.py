@@ -47,7 +47,7 @@ NOTHING: Final = Backlog(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Current jobs in (`after`, `until`] of ids that could run out of occurrences; None: no bound."""
+    """Current jobs with an id in (`after`, `until`] that could run out of occurrences; None: no bound."""
 
     jobs: Sequence[Job]
     after: str | None
@@ -82,7 +82,7 @@ class Outbox(Protocol):
     ) -> None:
         """Record the conditions that hold of subjects in (`after`, `until`]: store new ones as notices.
 
-        Conditions that are not in `found` end, unless it is not the `whole`.
+        The other conditions end, if `found` is the `whole`.
         """
 
     def seal(
@@ -112,7 +112,7 @@ class Outbox(Protocol):
         """Give up deliveries without an attempt for a day, and delete old records."""
 
     def retry_dead(self) -> int:
-        """Schedule every delivery that was given up again; return their number."""
+        """Schedule the deliveries that were given up for new attempts; return their number."""
 
 
 class Conditions(Protocol):

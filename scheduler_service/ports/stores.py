@@ -203,7 +203,7 @@ class RunStore(Protocol):
         """Newest first by scheduled_at, then id; without attempts."""
 
     def request_cancel(self, run_id: str, *, by: AuditedChange | None = None) -> Run:
-        """Cancel the run, or request it.
+        """Cancel the run, or request its cancellation.
 
         Scheduled and retrying runs end `cancelled`; for pending and running ones cancel_requested_at is set. A final
         run is returned unchanged. NotFound.

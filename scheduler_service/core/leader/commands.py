@@ -34,8 +34,8 @@ class CreateRuns:
     """One transaction: retract, insert missing rows, write missed ranges, mark planned versions; the cursor comes last.
 
     The cursor never goes back, except with `set_back`. If `cursor` is None, more batches follow and the last one
-    carries it; none of their runs is dispatched before. After a crash in between, the next leader retracts rows behind
-    the cursor.
+    carries it; none of their runs is dispatched before. After a crash in between, the next leader retracts the rows at
+    or after the stored cursor.
     """
 
     runs: tuple[NewRun, ...]

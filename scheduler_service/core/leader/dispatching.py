@@ -175,7 +175,7 @@ def _coalesce(state: SchedulerState, run: ActiveRun, reason: str) -> MissedRange
     if known != reason:
         state.skipping[run.job_id] = (reason, 0)
         return None
-    if at < end:  # jitter let a later one fall due before it
+    if at < end:  # jitter made a later occurrence due first
         return None
     state.skipping[run.job_id] = (reason, at + MICROSECOND)
     return MissedRange(run.job_id, end or at, at + MICROSECOND, 1, reason)
@@ -222,7 +222,7 @@ def _dispatch_queue(state: SchedulerState, step: Step, queue: str) -> None:
             run = state.runs.get(run_id)
             if run is None or run.state not in WAITING or run_id in state.dispatching or run.due_at > step.now:
                 continue
-            if not state.runs.is_admitted(run_id):  # a pause set it back
+            if not state.runs.is_admitted(run_id):  # a pause revoked its admission
                 continue
             batch.append(Dispatch(run_id, run.attempt, state.next_seq()))
             state.watermarks.in_flight(queue, run_id, run.attempt, state.seq)

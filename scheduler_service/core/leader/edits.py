@@ -41,7 +41,7 @@ def take_jobs(state: SchedulerState, step: Step, read: JobsRead) -> list[str]:
 
 @dataclass(slots=True)
 class _Edits:
-    """Rows and retractions of several edited jobs, written in one transaction: it costs the same for one edit."""
+    """Rows and retractions of several edited jobs for one transaction: one for each edit would cost many times more."""
 
     pairs: list[tuple[Job, Instant]] = field(default_factory=list)
     retracts: list[Retract] = field(default_factory=list)
