@@ -1,1 +1,1 @@
-"""Redis and Celery as the leader uses them: messages, queues, claims, the inbox."""
+"""Redis and Celery for the leader: messages, queues, claims, and the inbox."""

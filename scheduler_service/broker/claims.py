@@ -1,8 +1,9 @@
-"""The leader's side of the claim: taking it, flagging attempts as unwanted, and the reports left beside the stream.
+"""The leader's half of the claim: taking claims, flagging cancelled attempts, and reading reports left beside the
+stream.
 
-Owns the floors and the generation, by which claims of ended attempts can be forgotten and lost ones do no harm.
-Promises that an attempt whose claim was taken here is never started by a worker that asks afterwards (its half of the
-script is itinerary.worker.claim). Never decides which attempts are unwanted. Needs the right to INFO.
+Owns the low watermarks and the accepted epoch, which make it safe to forget old claims and to lose them. Promises that
+no worker starts an attempt after its claim was taken here; the workers' half is itinerary.worker.claim. Never decides
+which attempts to cancel. Needs permission for INFO.
 """
 
 import json
@@ -33,8 +34,8 @@ _BATCH: Final = 500
 _A_DAY: Final = 24 * 3600
 _LEADERS_TOKEN: Final = "leader"
 
-# KEYS: generation, then the claim of each attempt. ARGV: token, seconds. Our own token is told yes again: if we die
-# after the script ran, the next leader takes the same claims and hears the same answer.
+# KEYS: epoch, then the claim of each attempt. ARGV: token, seconds. The leader's own token wins again: if we die after
+# the script ran, the next leader takes the same claims and gets the same answer.
 _TAKE: Final = (
     LUA_SERVER
     + LUA_ACCEPTED
@@ -53,7 +54,7 @@ return won
 """
 )
 
-# KEYS: generation, generation seen. ARGV: the name of the generation, the floor.
+# KEYS: accepted epoch, current epoch. ARGV: name of the epoch, low watermark.
 _ACCEPT: Final = (
     LUA_SERVER
     + LUA_ACCEPTED
@@ -67,9 +68,10 @@ return 1
 """
 )
 
-# KEYS: generation, names of the queues that have a low watermark of their own, then these. ARGV: the low watermark
-# of all queues, then name and new value of each. A queue's own is dropped once that of all queues has reached it: then
-# both refuse the same messages. Before the generation is accepted, only those of single queues are kept.
+# KEYS: epoch, names of the queues that have a low watermark of their own, then these watermarks. ARGV: the low
+# watermark of all queues, then name and new value of each queue's own. A queue's own is dropped once that of all queues
+# has reached it: both then refuse the same messages. Before the epoch is accepted, only those of single queues are
+# kept.
 _RAISE: Final = (
     LUA_SERVER
     + LUA_ACCEPTED
@@ -115,11 +117,11 @@ class RedisClaims:
         self._kept_from = 0
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Close the connection."""
         self._client.close()
 
     def take(self, task_ids: Sequence[str]) -> list[bool] | None:
-        """One script a batch; asking again gives the same answers."""
+        """Take the claims with one script per batch; a repeated call gives the same answers."""
         won: list[bool] = []
         for batch in _batches(task_ids):
             keys = [EPOCH, *(claim_key(task_id) for task_id in batch)]
@@ -131,7 +133,7 @@ class RedisClaims:
         return won
 
     def flag(self, task_ids: Sequence[str]) -> None:
-        """SET, a day long."""
+        """SET the cancel flags for a day."""
         for batch in _batches(task_ids):
             with redis_errors(), self._client.pipeline(transaction=False) as pipe:
                 for task_id in batch:
@@ -139,7 +141,7 @@ class RedisClaims:
                 pipe.execute()
 
     def results(self, task_ids: Sequence[str]) -> list[Mapping[str, str] | None]:
-        """The hashes that the workers wrote in one MULTI with their stream entries."""
+        """Read the hashes that workers wrote in the same MULTI as their stream entries."""
         found: list[Mapping[str, str] | None] = []
         for batch in _batches(task_ids):
             with redis_errors(), self._client.pipeline(transaction=False) as pipe:
@@ -149,20 +151,20 @@ class RedisClaims:
         return found
 
     def forget_results(self, task_ids: Sequence[str]) -> None:
-        """UNLINK."""
+        """UNLINK the result keys."""
         for batch in _batches(task_ids):
             with redis_errors():
                 self._client.unlink(*(result_key(task_id) for task_id in batch))
 
     def forget(self, task_ids: Sequence[str]) -> None:
-        """UNLINK of all three keys."""
+        """UNLINK all three keys of each attempt."""
         for batch in _batches(task_ids):
             keys = [key(task_id) for task_id in batch for key in (claim_key, cancel_key, result_key)]
             with redis_errors():
                 self._client.unlink(*keys)
 
     def raise_watermarks(self, watermarks: Mapping[str, int], lowest: int) -> dict[str, int]:
-        """One script a batch. Each call also judges some of the queues that are kept, all of them in turn."""
+        """Raise the watermarks with one script per batch; each call also checks some other queues, all in turn."""
         raised: dict[str, int] = {}
         for batch in _batches([*watermarks, *(queue for queue in self._some_kept() if queue not in watermarks)]):
             keys = [EPOCH, WATERMARKS, *(watermark_key(queue) for queue in batch)]
@@ -181,24 +183,24 @@ class RedisClaims:
         return list(names)
 
     def query_epoch(self) -> ServerEpoch:
-        """Whoever looks first at a generation gives it its name."""
+        """Read the current epoch; the first process to query it names it."""
         with redis_errors():
             answer: Any = self._query_epoch(keys=[EPOCH, EPOCH_SEEN], args=[str(uuid7())])
         name, accepted, watermark = answer
         return ServerEpoch(name, bool(accepted), int(watermark))
 
     def accept(self, name: str, watermark: int) -> bool:
-        """All or nothing, in one script: a wipe in between leaves nothing accepted."""
+        """Accept the epoch in one script, all or nothing: a wipe in between leaves nothing accepted."""
         with redis_errors():
             return bool(self._accept(keys=[EPOCH, EPOCH_SEEN], args=[name, watermark]))
 
     def announce(self, beacon: Mapping[str, Any]) -> None:
-        """SET, a minute long."""
+        """SET the beacon for a minute."""
         with redis_errors():
             self._client.set(BEACON, json.dumps(dict(beacon)), ex=BEACON_SECONDS)
 
     def eviction_policy(self) -> str:
-        """INFO, since CONFIG is often forbidden."""
+        """Read the policy from INFO, since CONFIG is often forbidden."""
         with redis_errors():
             memory: Any = self._client.info("memory")
         return str(memory.get("maxmemory_policy", "unknown"))

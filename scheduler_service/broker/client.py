@@ -1,6 +1,6 @@
-"""The one place where the scheduler's own Redis clients are made, and where their errors become ours.
+"""The scheduler's Redis clients: how they are created, and how their errors become ours.
 
-Promises: no command is ever sent twice by the client itself (redis-py would retry ten times), no call outlives its
+Promises that the client never repeats a command by itself (redis-py would retry ten times). No call outlives its
 timeout, and text that is not UTF-8 never raises. Never holds keys or commands: those belong to the adapters.
 """
 
@@ -21,7 +21,7 @@ _HEALTH_CHECK: Final = 15
 
 
 def connect(url: str, *, answer_timeout: float = ANSWER_TIMEOUT) -> redis.Redis:
-    """A client for `url`, connected when first used; seconds until a silent server counts as away.
+    """Create a client for `url` that connects at its first use; `answer_timeout` is in seconds.
 
     A client that waits in BLOCK or BLPOP needs a longer `answer_timeout` than it waits.
     """
@@ -43,7 +43,7 @@ def connect(url: str, *, answer_timeout: float = ANSWER_TIMEOUT) -> redis.Redis:
 
 @contextmanager
 def redis_errors() -> Iterator[None]:
-    """Inside, every error of Redis or its socket becomes BrokerUnavailable: the outcome is unknown."""
+    """Turn every error of Redis or its socket in the block into BrokerUnavailable: the outcome is unknown."""
     try:
         yield
     except (redis.RedisError, OSError) as exc:

@@ -1,8 +1,8 @@
-"""Hands released runs to Celery's broker, and reads what waits there.
+"""Publishes dispatched runs to Celery's broker, and reads the heads of its queues.
 
-Promises that every message is one that Celery itself would have sent: on Redis the first run of a kind (task, queue,
-time limit) is sent through Celery into a recorder, and later ones fill that template; other brokers get Celery's own
-publish in kombu's batches. Never retries: an error means that the outcome is unknown. One thread at a time.
+Promises that every message is one that Celery itself would have sent. On Redis, Celery sends the first run of a kind
+(task, queue, time limit) into a recorder, and later runs fill that template. Other brokers get Celery's own publish in
+kombu's batches. Never retries: an error means that the outcome is unknown. Used by one thread at a time.
 """
 
 import os
@@ -35,7 +35,7 @@ _TAG_BYTES: Final = 16
 
 
 def publishing_app(broker_url: str, transport_options: Mapping[str, Any] | None = None) -> Celery:
-    """A Celery app that only publishes; `transport_options` (a key prefix, priority steps) as the workers have them."""
+    """Create a Celery app that only publishes; its `transport_options` (key prefix, ...) must equal the workers'."""
     app = Celery("itinerary", broker=broker_url, set_as_current=False)
     app.conf.update(
         task_serializer="json",
@@ -72,12 +72,12 @@ class CeleryDispatcher:
         self._templates: dict[tuple[str, str, Duration | None], Template] = {}
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self._drop()
         self._app.close()
 
     def publish(self, runs: Sequence[DispatchedRun]) -> None:
-        """In order within each queue; after an error any part of them may have been sent."""
+        """Publish in order within each queue; after an error any part of the runs may have been sent."""
         with self._broker() as channel:
             if is_redis(channel):
                 self._push(channel, runs)
@@ -85,22 +85,22 @@ class CeleryDispatcher:
                 self._send(channel, runs)
 
     def ping(self) -> None:
-        """One round trip."""
+        """Make one round trip to the broker."""
         with self._broker() as channel:
             if is_redis(channel):
                 client_of(channel).ping()
             else:
-                with channel.connection.client.channel():  # a broker that died is noticed only by asking it
+                with channel.connection.client.channel():  # only a request shows that a broker died
                     pass
 
     def heads(self, queues: Sequence[str]) -> dict[str, QueueHead]:
-        """The first of ours is looked for among the fifty messages that will be consumed next, then among 5,000."""
+        """Read each queue's head: our first message among the next fifty to be consumed, or else among 5,000."""
         with self._broker() as channel:
             head_of: Callable[[Any, str], QueueHead] = redis_head if is_redis(channel) else _declared_head
             return {queue: head_of(channel, queue) for queue in queues}
 
     def revoke(self, task_ids: Sequence[str]) -> None:
-        """Celery's `revoke` with terminate, as its remote control sends it, but without its endless retries."""
+        """Send Celery's `revoke` with terminate, as its remote control does, but without its endless retries."""
         with self._broker() as channel:
             control: Any = self._app.control
             mailbox = control.mailbox(self._connection)
@@ -116,7 +116,7 @@ class CeleryDispatcher:
                 )
 
     def query_epoch(self) -> ServerEpoch | None:
-        """The run id of its Redis, beside the one that was accepted last."""
+        """Read the run id of the broker's Redis, and the one that was accepted last."""
         with self._broker() as channel:
             if not is_redis(channel):
                 return None
@@ -128,7 +128,7 @@ class CeleryDispatcher:
         return ServerEpoch(name, accepted == name, int(watermark or 0))
 
     def mark(self) -> dict[str, Any]:
-        """The mark is written once, by whoever looks first; it goes when the queues go."""
+        """Read the broker's mark, creating it if it is missing; it disappears together with the queues."""
         with self._broker() as channel:
             assert self._connection is not None
             known = {"transport": self._connection.transport.driver_type, "where": self._connection.as_uri()}
@@ -143,7 +143,7 @@ class CeleryDispatcher:
             return known | {"prefix": channel.global_keyprefix, "list": taken, "mark": mark.decode()}
 
     def accept(self, name: str, watermark: int) -> None:
-        """A marker beside the queues: it goes when they go."""
+        """Write the accepted epoch beside the queues, so that it disappears together with them."""
         with self._broker() as channel:
             client_of(channel).set(prefixed(channel, EPOCH_OF_BROKER), f"{name}:{watermark}")
 
@@ -177,7 +177,7 @@ class CeleryDispatcher:
 
     @contextmanager
     def _broker(self) -> Iterator[Any]:
-        """A live channel; whatever goes wrong inside becomes BrokerUnavailable, and the next call connects anew."""
+        """Yield a live channel; every error inside becomes BrokerUnavailable, and the next call connects again."""
         try:
             yield self._open()
         except self._errors() as exc:
@@ -189,7 +189,7 @@ class CeleryDispatcher:
             self._connection = self._app.connection_for_write()
             self._connection.ensure_connection(max_retries=0, reraise_as_library_errors=False)
             self._channel = self._connection.channel()
-            # Celery wants one for whatever it sends, and looks through every installed package for it.
+            # Celery asks for a result backend at each send, and searches all installed packages for it.
             _ = self._app.backend
         return self._channel
 
@@ -208,7 +208,7 @@ class CeleryDispatcher:
 
 
 def _bounded(messages: Sequence[bytes]) -> Iterator[list[bytes]]:
-    """The messages in parts that one command may carry."""
+    """Split the messages into parts that one command may carry."""
     part: list[bytes] = []
     size = 0
     for message in messages:

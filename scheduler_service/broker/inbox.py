@@ -1,7 +1,7 @@
-"""The leader's inbox: a Redis stream, read from a position that its reader keeps.
+"""The leader's inbox: a Redis stream, read from a position that the caller keeps.
 
-Owns the stream, its dead-letter stream and the reply lists. Promises that nothing unread is ever trimmed (MINID of a
-committed position, never MAXLEN). Never knows what an entry means.
+Owns the stream, its dead-letter stream and the reply lists. Promises that no unread entry is ever trimmed (MINID of a
+committed position, never MAXLEN). Never interprets an entry.
 """
 
 import json
@@ -32,12 +32,12 @@ class RedisInbox:
         self._waiting_client = connect(redis_url, answer_timeout=_LONGEST_WAIT / SECOND + ANSWER_TIMEOUT)
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self._client.close()
         self._waiting_client.close()
 
     def read(self, position: str, count: int, block: Duration) -> InboxBatch:
-        """Entries after `position`; one call waits five seconds at most, whatever `block` says."""
+        """Read entries after `position`; one call waits at most five seconds, even if `block` is longer."""
         wait_ms = max(1, min(block, _LONGEST_WAIT) // MILLISECOND) if block > 0 else None
         with redis_errors():
             answer: Any = self._waiting_client.xread({INBOX: position}, count=count, block=wait_ms)
@@ -45,34 +45,34 @@ class RedisInbox:
         return InboxBatch(entries, entries[-1][0] if entries else position, len(entries) < count)
 
     def send(self, kind: str, at: Instant, body: Mapping[str, Any]) -> None:
-        """XADD; a second copy after an unknown outcome does no harm, so the caller may send again."""
+        """XADD the entry; a second copy after an unknown outcome does no harm, so the caller may send again."""
         fields: Any = entry(kind, at, dict(body))
         with redis_errors():
             self._client.xadd(INBOX, fields)
 
     def dead_letter(self, entry_id: str, fields: Mapping[str, str], reason: str) -> None:
-        """The newest malformed entries are kept, each cut to 64 KiB: ten thousand of them, or fewer large ones."""
+        """Keep the newest malformed entries, each cut to 64 KiB: ten thousand of them, or fewer if they are large."""
         text = json.dumps(dict(fields), ensure_ascii=True)[:_DEAD_FIELDS]
         dead: Any = {"entry_id": entry_id, "reason": _storable(reason)[:_DEAD_REASON], "fields": text}
-        # No more than would be so many bytes if all were like this one: whatever comes, that is ten times as much.
+        # The bound assumes that all entries are as long as this one, which limits the stream to ten times these bytes.
         most = min(_DEAD_KEPT, _DEAD_BYTES // (len(text) + _DEAD_REASON))
         with redis_errors():
             self._client.xadd(INBOX_DEAD, dead, maxlen=most, approximate=True)
 
     def trim(self, position: str) -> None:
-        """XTRIM MINID with the id after `position`."""
+        """XTRIM by MINID, with the id that follows `position`."""
         milliseconds, _, sequence = position.partition("-")
         with redis_errors():
             self._client.xtrim(INBOX, minid=f"{milliseconds}-{int(sequence or 0) + 1}", approximate=False)
 
     def depth(self) -> int:
-        """XLEN."""
+        """Count the entries with XLEN."""
         with redis_errors():
             length: Any = self._client.xlen(INBOX)
         return int(length)
 
     def reply(self, reply_to: str, body: Mapping[str, Any]) -> None:
-        """Push the answer onto the asker's list, in one MULTI with its end of life."""
+        """Push the answer onto the asker's list and set its expiry, in one MULTI."""
         key = reply_key(reply_to)
         with redis_errors(), self._client.pipeline(transaction=True) as pipe:
             pipe.lpush(key, json.dumps(dict(body), allow_nan=False))
@@ -80,7 +80,7 @@ class RedisInbox:
             pipe.execute()
 
     def await_reply(self, reply_to: str, timeout: Duration) -> Mapping[str, Any] | None:
-        """BLPOP in pieces, so that no single wait outlives the socket's patience."""
+        """BLPOP in pieces, so that no single wait outlasts the socket's timeout."""
         deadline = time.monotonic() + timeout / SECOND
         while True:
             left = deadline - time.monotonic()

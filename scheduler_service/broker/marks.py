@@ -1,6 +1,7 @@
-"""The marks by which processes know that they use the same Redis and the same broker.
+"""The marks that show whether two processes use the same Redis and the same broker.
 
-Promises that only a leader puts marks; who compares only reads. A broker that is no Redis has its kind for a mark.
+Promises that only a leader writes marks; all others only read them. For a broker other than Redis, its kind is the
+mark.
 """
 
 from collections.abc import Callable
@@ -18,7 +19,7 @@ _ANSWERS_WITHIN: Final = 2.0
 
 
 class RedisMarks:
-    """The DataMarks port. `ping_broker` asks a broker that is no Redis whether it answers."""
+    """The DataMarks port. `ping_broker` checks that a broker other than Redis answers."""
 
     def __init__(
         self,
@@ -37,21 +38,21 @@ class RedisMarks:
         self._ping_broker = ping_broker
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self._client.close()
         if self._broker is not None:
             self._broker.close()
 
     def put(self) -> Marks:
-        """GET, and SET NX where there is none: a wipe takes the mark with the data."""
+        """GET both marks, and SET NX those that are missing: a wipe removes a mark together with the data."""
         return Marks(_put(self._client, REDIS_MARK), self._of_broker(_put))
 
     def read(self) -> Marks:
-        """GET of both."""
+        """GET both marks."""
         return Marks(self.read_redis(), self._of_broker(_read))
 
     def read_redis(self) -> str | None:
-        """GET."""
+        """GET the mark beside inbox and claims."""
         return _read(self._client, REDIS_MARK)
 
     def _of_broker(self, ask: Callable[[redis.Redis, str], str | None]) -> str | None:
@@ -63,7 +64,7 @@ class RedisMarks:
 
 
 def reads_marks(broker_url: str) -> bool:
-    """Whether the broker is a Redis that redis-py reaches without a sentinel."""
+    """Whether redis-py reaches the broker directly: it is a Redis and has no sentinel."""
     return broker_url.startswith(("redis://", "rediss://", "unix://", "redis+socket://"))
 
 
@@ -77,6 +78,6 @@ def _put(client: redis.Redis, key: str) -> str | None:
     mark = _read(client, key)
     if mark is not None:
         return mark
-    with redis_errors(), suppress(redis.ResponseError):  # full or read-only: it does answer, and has no mark
+    with redis_errors(), suppress(redis.ResponseError):  # a full or read-only Redis answers, but has no mark
         client.set(key, str(uuid7()), nx=True)
     return _read(client, key)

@@ -1,7 +1,7 @@
-"""The Celery message of one run: what is asked of Celery, and the template that later runs of the kind fill.
+"""The Celery message of one run: the options of its kind, and the template that later runs of the kind fill.
 
-Promises that a filled template equals, field by field, what Celery 5.7 would have sent (protocol 2, JSON). Never talks
-to a broker by itself.
+Promises that a filled template equals, field by field, the message that Celery 5.7 would have sent (protocol 2, JSON).
+Never talks to a broker.
 """
 
 import base64
@@ -37,13 +37,13 @@ from scheduler_service.core.model import DispatchedRun
 _Holes: TypeAlias = Callable[[Mapping[str, bytes]], tuple[bytes, ...]]
 _HARD_AFTER_SOFT: Final = 10.0
 SHOWN: Final = 200
-# Names that no message has, as JSON writes them; a hole that is a name stands for whole members.
+# Names that no message has, as JSON writes them; a hole used as a member's name stands for several members.
 _HOLE: Final = re.compile(rb'"\\u0000(\w+)\\u0000"(?::null)?')
 
 
 @dataclass(frozen=True, slots=True)
 class SendOptions:
-    """All that distinguishes the messages of one kind from another kind's; limits in seconds."""
+    """The options that distinguish one kind of message from another; limits in seconds."""
 
     task: str
     queue: str
@@ -56,12 +56,12 @@ class SendOptions:
 
     @property
     def hard_limit(self) -> float | None:
-        """A task that ignores its soft limit is killed ten seconds later."""
+        """Seconds until a task is killed: ten after its soft limit, in case it ignores that."""
         return None if self.soft_limit is None else self.soft_limit + _HARD_AFTER_SOFT
 
     def send(self, app: Celery, producer: Any, run: DispatchedRun) -> None:
-        """Send the run by Celery's own means, through `producer`."""
-        celery: Any = app  # its published types know whole seconds only
+        """Send the run with Celery's own `send_task`, through `producer`."""
+        celery: Any = app  # its type stubs allow whole seconds only
         args, kwargs = careful(run.args, run.kwargs, json.dumps([list(run.args), dict(run.kwargs)]))
         celery.send_task(
             self.task,
@@ -82,7 +82,7 @@ class SendOptions:
 
 
 def headers_of(run: DispatchedRun) -> dict[str, Any]:
-    """Our headers of this run; that of the protocol is every run's."""
+    """The run's Itinerary headers, except the protocol header, which is the same for all runs."""
     due_at = format_instant(run.due_at)
     headers = {
         HEADER_RUN_ID: run.run_id,
@@ -101,14 +101,14 @@ def headers_of(run: DispatchedRun) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """One message as kombu would have pushed it, with holes where runs differ, and the list that it goes to."""
+    """One message as kombu would push it, with holes for the values of a run, and the key of its list."""
 
     key: str
     pattern: bytes
     holes: _Holes
 
     def fill(self, run: DispatchedRun, delivery_tag: str) -> bytes:
-        """The message of another run of the same kind; no other message may have this tag."""
+        """The message of another run of the same kind; `delivery_tag` must be unique."""
         return self.pattern % self.holes(
             {
                 "id": orjson.dumps(task_id(run.run_id, run.attempt)),
@@ -134,13 +134,13 @@ def _arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, byte
 
 
 def _hiding(args: Any, kwargs: Any) -> dict[str, str]:
-    """The short texts in place of Celery's own, where they would show a hidden value."""
+    """Short texts to send instead of Celery's own, if those would show a hidden value."""
     shown = {"argsrepr": (args, redacted(args)), "kwargsrepr": (kwargs, redacted(kwargs))}
     return {name: _shown(new) for name, (old, new) in shown.items() if new is not old}
 
 
 def _shown(value: Sequence[Any] | Mapping[str, Any]) -> str:
-    """The short text by which Flower and logs show arguments."""
+    """The short text with which Flower and logs show arguments."""
     text = repr(redacted(value))
     return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
 
@@ -149,10 +149,10 @@ _NO_ARGUMENTS: Final = _arguments((), {})
 
 
 def record_template(app: Celery, channel: Any, run: DispatchedRun) -> Template:
-    """Let Celery and kombu send `run` over this Redis channel, up to the one command that they would give Redis."""
+    """Record the message that Celery and kombu would push to Redis for `run` over this channel."""
     producer: Any = app.amqp.Producer(channel, auto_declare=False)
     recorder = _Recorder()
-    producer._batch_local.current = recorder  # where Producer.batch() keeps the batch that publish() goes into
+    producer._batch_local.current = recorder  # Producer.batch() keeps the batch of publish() here
     SendOptions.of(run).send(app, producer, run)
     [(key, text)] = recorder.pushed
     return Template(key, *_with_holes(json.loads(text), headers_of(run)))
@@ -174,7 +174,7 @@ def _hole(name: str) -> str:
 
 
 class _Recorder:
-    """Stands where kombu has its publish batch, and keeps the pushes instead of sending them."""
+    """A stand-in for kombu's publish batch that keeps the pushes instead of sending them."""
 
     def __init__(self) -> None:
         self.pushed: list[tuple[str, str]] = []

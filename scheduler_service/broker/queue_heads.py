@@ -1,6 +1,6 @@
-"""What waits in a queue of kombu's Redis transport: how much, and the first message of ours among others'.
+"""The heads of queues on kombu's Redis transport: their lengths, and our first message among those of others.
 
-Reads only, and a bounded part of what is there. Keys are those that workers with the same options read.
+Only reads, and reads a bounded part. Uses the same keys as workers with the same options.
 """
 
 import json
@@ -21,28 +21,28 @@ _SEARCHED_AT_ONCE: Final = 200
 
 
 def is_redis(channel: Any) -> bool:
-    """Whether it is a channel of kombu's Redis transport."""
+    """Whether the channel belongs to kombu's Redis transport."""
     return hasattr(channel, "global_keyprefix") and hasattr(channel, "priority_steps")
 
 
 def client_of(channel: Any) -> redis.Redis:
-    """A client on kombu's own pool; keys are prefixed here, since kombu prefixes only the commands it uses."""
+    """A client on kombu's own pool; the caller prefixes its keys, since kombu prefixes only the commands it uses."""
     return redis.Redis(connection_pool=channel.pool)
 
 
 def prefixed(channel: Any, key: str) -> str:
-    """The key as the broker has it."""
+    """The key with the prefix that the broker uses."""
     return f"{channel.global_keyprefix}{key}"
 
 
 def redis_head(channel: Any, queue: str) -> QueueHead:
-    """Length and first message of ours, over all priority lists of a queue."""
+    """Length of a queue and our first message, over all its priority lists."""
     keys = [prefixed(channel, channel._q_for_pri(queue, step)) for step in channel.priority_steps]
     return _head(client_of(channel), keys)
 
 
 class RedisQueues:
-    """The queues of a Redis broker, looked at without Celery. Connected when first asked."""
+    """The queues of a Redis broker, read without Celery. Connects at the first query."""
 
     def __init__(self, broker_url: str, key_prefix: str | None) -> None:
         self._url = broker_url
@@ -50,12 +50,12 @@ class RedisQueues:
         self._client: redis.Redis | None = None
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Close the connection."""
         if self._client is not None:
             self._client.close()
 
     def head(self, queue: str) -> QueueHead | None:
-        """What waits in the list that our messages go to; None for another broker, or one that does not answer."""
+        """Head of the list that our messages are pushed to; None for another broker, or one that does not answer."""
         if not self._url.startswith(("redis://", "rediss://", "unix://", "redis+socket://")):
             return None
         client = self._client = self._client or connect(self._url, answer_timeout=_ANSWERS_WITHIN)
@@ -66,7 +66,7 @@ class RedisQueues:
 
 
 def _head(client: redis.Redis, keys: Sequence[str]) -> QueueHead:
-    """Workers pop from the right, the list of the smallest priority number first."""
+    """Read the head. Workers pop from the right, starting with the list of the smallest priority number."""
     with client.pipeline(transaction=False) as pipe:
         for key in keys:
             pipe.llen(key)
@@ -83,9 +83,9 @@ def _head(client: redis.Redis, keys: Sequence[str]) -> QueueHead:
 
 
 def _searched(client: redis.Redis, keys: Sequence[str], length: int) -> QueueHead:
-    """All messages are looked at, if there are not too many.
+    """Search all messages for ours, unless there are too many.
 
-    From the newest on: what is added meanwhile is read twice, and what is taken meanwhile was the oldest.
+    Reads from the newest on: messages added meanwhile are read twice, and messages taken meanwhile were the oldest.
     """
     count = size = 0
     for key in keys:
@@ -117,7 +117,7 @@ def _first_seq(client: redis.Redis, keys: Sequence[str]) -> int | None:
 
 
 def _seq_of(message: bytes | str) -> int | None:
-    """The seq in a raw message of ours; None for anybody else's."""
+    """The seq in one of our raw messages; None for any other message."""
     try:
         seq = json.loads(message)["headers"][HEADER_SEQ]
     except (ValueError, TypeError, KeyError, RecursionError):

@@ -1,1 +1,1 @@
-"""The leader's threads: one loop that decides, and around it the threads that do the I/O."""
+"""The leader's threads: one loop that decides, and the threads around it that do the I/O."""

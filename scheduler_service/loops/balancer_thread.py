@@ -1,4 +1,4 @@
-"""The balancer's thread: finds places, plans rebalances, looks at the distribution, while the loop goes on."""
+"""The balancer's thread: places jobs, plans rebalances and measures the distribution while the loop continues."""
 
 import time
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from scheduler_service.ports.stores import Meter
 
 
 class BalancerThread:
-    """One term's balancer: it is told all jobs when the term begins."""
+    """One term's balancer; it receives all jobs when the term begins."""
 
     def __init__(self, mailbox: Mailbox, meter: Meter, on_crash: Callable[[BaseException], None]) -> None:
         self._balancer = Balancer()
@@ -22,7 +22,7 @@ class BalancerThread:
         self.thread: CommandThread[BalancerCommand] = CommandThread("balancer", self.carry_out, on_crash)
 
     def carry_out(self, orders: list[BalancerCommand]) -> None:
-        """Do these, in order, and report what came of them."""
+        """Execute these commands in order, and report their results."""
         for order in orders:
             began = time.perf_counter()
             found = self._balancer.carry_out(order)

@@ -1,6 +1,7 @@
-"""The dispatcher thread: everything that the leader says to Redis, in order, but what only tidies up when idle.
+"""The dispatcher thread: everything that the leader sends to Redis, in order, with clean-up postponed while it is busy.
 
-A publish that failed is unknown, never "not sent": it waits until the broker answers and then says so.
+Treats a failed publish as unknown, never as "not sent": it waits until the broker answers, then reports the publish as
+uncertain.
 """
 
 import threading
@@ -60,7 +61,7 @@ _Tidying: TypeAlias = ForgetResults | RaiseWatermarks | ForgetAttempts | Inspect
 
 
 class BrokerThread:
-    """Carries out BrokerEffects and reports what came of them."""
+    """Executes BrokerCommands and reports their results."""
 
     def __init__(
         self,
@@ -87,9 +88,9 @@ class BrokerThread:
         self.thread: CommandThread[BrokerCommand] = CommandThread("dispatcher", self.carry_out, on_crash)
 
     def carry_out(self, commands: list[BrokerCommand]) -> None:
-        """Do these, in order; returns when all are done or known to be unknown.
+        """Execute these commands in order; return when each is done or its outcome is known to be unknown.
 
-        What only tidies up is left for later calls where more has been queued, for two seconds: no run waits for it.
+        Clean-up is left for later calls while more commands are queued, for up to two seconds: no run waits for it.
         """
         for command in commands:
             self._renewer.check()
@@ -111,7 +112,7 @@ class BrokerThread:
         self._tidy_up()
 
     def _tidy_up(self) -> None:
-        """While nothing else is queued; what has waited for seconds in any case, or it would grow without end."""
+        """Clean up while nothing else is queued, or after two seconds in any case, so that the queue stays short."""
         began = time.monotonic()
         while self._tidying:
             queued_at, command = self._tidying[0]
@@ -145,9 +146,10 @@ class BrokerThread:
         return None
 
     def _ask_all(self) -> None:
-        """What must be answered, one after the other; after a failure again with the next look, a second later.
+        """Send the requests that need an answer, one by one; after a failure, retry at the next epoch query, a second
+        later.
 
-        It keeps nothing else waiting: a Redis that is full takes it only when what is over was removed.
+        They hold up no other command: a full Redis may accept them only after clean-up has freed memory.
         """
         while self._put_off:
             command = self._put_off.popleft()
@@ -198,7 +200,7 @@ class BrokerThread:
 
     def _accept(self, command: AcceptEpoch) -> None:
         claims = self._answer(lambda: self._accept_claims(command))
-        # If we die here, the next leader sees the floor, and that the broker's generation is not accepted.
+        # If we die here, the next leader sees the watermark, and that the broker's epoch is not accepted.
         broker = self._answer(lambda: self._accept_broker(command)) if claims == command.claims else None
         if claims or broker:
             log.info("generation accepted", claims=claims, broker=broker, floor=command.watermark)
@@ -215,7 +217,7 @@ class BrokerThread:
         return command.broker
 
     def _answer(self, ask: Callable[[], T]) -> T | None:
-        """None where Redis does not answer."""
+        """The answer, or None if Redis does not answer."""
         try:
             return ask()
         except BrokerUnavailable as exc:
@@ -223,7 +225,7 @@ class BrokerThread:
             return None
 
     def _try(self, command: _Tidying | TrimInbox | Reply | ReplyMetrics) -> None:
-        """What may fail without harm: it is asked for again, or its asker no longer waits."""
+        """Execute a command that may fail without harm: it is repeated later, or its asker no longer waits."""
         try:
             match command:
                 case ForgetResults(attempts=attempts):
@@ -238,7 +240,7 @@ class BrokerThread:
                     left = {name: 0 if head.none_of_ours else head.length for name, head in heads.items()}
                     self._mailbox.put(QueuesSeen({name: (left[name], head.seq) for name, head in heads.items()}))
                 case TrimInbox(position=position):
-                    # In a stream that began anew, what lies before this position may not be read yet.
+                    # In a stream that began again, entries before this position may not have been read.
                     if self._claims.query_epoch().accepted:
                         self._inbox.trim(position)
                 case Reply(reply_to=reply_to, body=body):
@@ -252,7 +254,7 @@ class BrokerThread:
 
 
 def _report(fields: object) -> Report | None:
-    """The terminal report that a worker left beside the stream; what is not one counts as none."""
+    """The terminal report that a worker left beside the stream; None if it cannot be decoded as one."""
     if not isinstance(fields, dict):
         return None
     try:

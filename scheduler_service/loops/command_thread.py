@@ -1,4 +1,4 @@
-"""A thread that carries out effects one after the other, in the order in which the loop decided them."""
+"""A thread that executes commands one after the other, in the order in which the loop decided them."""
 
 import queue
 import threading
@@ -16,9 +16,10 @@ _RESTS, _LONGEST_REST_SECONDS = 3, 0.05
 
 
 class CommandThread(Generic[E]):
-    """First in, first out; an error that `carry_out` lets through ends the leadership by `on_crash`.
+    """A first-in, first-out worker; an error that `carry_out` lets through ends the leadership through `on_crash`.
 
-    What `may_wait` for more is carried out after a rest in proportion to what the last took, so that it is shared.
+    A batch that `may_wait` is executed after a rest, as long as the last batch took times three, so that others join
+    it.
     """
 
     def __init__(
@@ -39,31 +40,31 @@ class CommandThread(Generic[E]):
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin to work."""
+        """Start the thread."""
         self._thread.start()
 
     def put(self, command: E) -> None:
-        """Queue one effect; only one thread may."""
+        """Queue one command; only one thread may call this."""
         self._handed += 1
         self._queue.put(command)
 
     def backlog(self) -> int:
-        """How many effects are queued or in hand."""
+        """The number of commands that are queued or being executed."""
         return self._handed - self.done
 
     def has_more(self) -> bool:
-        """Whether effects are queued behind those in hand."""
+        """Whether commands are queued behind those being executed."""
         return not self._queue.empty()
 
     def wait_until_done(self, number: int, timeout: float) -> bool:
-        """Wait up to `timeout` seconds until the first `number` effects are done; whether they are."""
+        """Wait up to `timeout` seconds for the first `number` commands; return whether they are done."""
         if self.done >= number:
             return True
         with self._finished:
             return self._finished.wait_for(lambda: self.done >= number, timeout)
 
     def stop(self, timeout: float) -> None:
-        """End after what is in hand; queued effects that were not begun are dropped."""
+        """Stop after the commands being executed; queued commands are dropped."""
         self._queue.put(None)
         self._thread.join(timeout)
 

@@ -1,8 +1,8 @@
-"""What a move of due runs must come after: moves go ahead of every other write that does not concern them.
+"""The writes that a dispatch of due runs must wait for; dispatches overtake all writes that do not concern their runs.
 
-Numbers count the other effects that were handed out. The guards of the database hold without it: a move that comes too
-early is refused, and tried again only a moment later. Not so with what a job's other runs gave way to it for: if we die
-between the two, the next leader would let another of them go.
+Owns the numbering of the commands taken so far. The database's guards make it safe to dispatch too early: the dispatch
+is refused and retried a moment later. The exception: skips and misses caused by this run must be committed first. If we
+crash in between, the next leader could dispatch one of the skipped runs as well.
 """
 
 from collections import deque
@@ -29,7 +29,7 @@ _GIVES_WAY = (Event.MISS, Event.SKIP, Event.EXPIRE)
 
 @dataclass(slots=True)
 class CommitOrder:
-    """Which runs and jobs the effects that are not done yet name, and the last of them that all moves wait for."""
+    """The runs and jobs that unfinished commands name, and the last of those commands that all dispatches wait for."""
 
     taken: int = 0
     _all_wait_for: int = 0
@@ -38,7 +38,7 @@ class CommitOrder:
     _names: deque[tuple[int, list[str]]] = field(default_factory=deque)
 
     def take(self, command: StoreCommand, done: int) -> None:
-        """One more effect is handed out; of those before, the first `done` are done."""
+        """Number one more command; the first `done` of the earlier ones are done."""
         self.taken += 1
         match command:
             case Apply():
@@ -53,7 +53,7 @@ class CommitOrder:
         self._forget(done)
 
     def before(self, command: DispatchRuns | Redispatch, done: int) -> int:
-        """How many effects must be done before this move; the first `done` are."""
+        """The number of commands that must be done before this dispatch; the first `done` are."""
         self._forget(done)
         if not self._named:
             return self._all_wait_for
@@ -73,7 +73,7 @@ class CommitOrder:
 
 
 def _named_by_creating(command: CreateRuns) -> list[str]:
-    """Its rows, and the jobs whose occurrences it takes back, plans anew or records as missed."""
+    """The runs that the command creates, and the jobs whose occurrences it retracts, plans or records as missed."""
     jobs = {retract.job_id for retract in command.retracts} | {job_id for job_id, _ in command.planned}
     return [
         *(run.run_id for run in command.runs),

@@ -1,7 +1,7 @@
-"""The courier: turns untold notices into deliveries and tries each until it arrives or is given up.
+"""The delivery worker: seals notices into messages, and retries each delivery until it succeeds or is given up.
 
-Promises: at least once, in whatever process; a target that fails is not asked again in the same round, so that it
-keeps no other waiting for long. If we die between sending and noting it, the target gets the same id again.
+Promises at-least-once delivery, whichever process delivers. A target that fails is skipped for the rest of the round,
+so that it delays no other for long. If we die after sending and before recording it, the target gets the same id again.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,13 +23,13 @@ from scheduler_service.ports.notices import (
 
 log = structlog.get_logger(__name__)
 
-# Longer than a try takes: when a claim ends, its delivery is tried again, by whoever comes first.
+# Longer than a try takes: when a claim ends, any process may try its delivery again.
 CLAIM: Final[Duration] = 30 * SECOND
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryWorker:
-    """Works for one process; `quiet` as in the settings."""
+    """Delivers for one process; `quiet` as in the settings."""
 
     outbox: Outbox
     targets: Sequence[Target]
@@ -38,7 +38,7 @@ class DeliveryWorker:
     new_id: Callable[[], str]
 
     def round(self) -> None:
-        """Seal what may be told, try what is due."""
+        """Seal the notices that are ready, then try the deliveries that are due."""
         names = [target.name for target in self.targets]
         sealed = self.outbox.seal(names, self.quiet, self._decide)
         if sealed:
@@ -49,7 +49,7 @@ class DeliveryWorker:
                 del asked[delivery.target]
 
     def tidy(self) -> None:
-        """Give up and forget what is old; show what is not delivered."""
+        """Give up and delete old deliveries, and report the backlog."""
         self.outbox.tidy(self.quiet)
         self.meter.backlogged(self.outbox.backlog())
 
@@ -64,7 +64,7 @@ class DeliveryWorker:
             return self._failed(delivery, str(exc), next_try(delivery.attempts, delivery.created_at, self.outbox.now()))
         except DeliveryRefused as exc:
             return self._failed(delivery, str(exc), None)
-        except Exception as exc:  # whatever it is, the others are told
+        except Exception as exc:  # whatever it is, the other targets still get theirs
             log.exception("notification failed unforeseen", **about)
             following = next_try(delivery.attempts, delivery.created_at, self.outbox.now())
             return self._failed(delivery, type(exc).__name__, following)

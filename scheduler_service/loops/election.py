@@ -1,6 +1,6 @@
-"""From standby to leader and back: one process's part in the election.
+"""One process's part in the election: from standby to leader and back.
 
-Promises that at most one process acts by a term, and that a process which cannot confirm its lease stops at once.
+Promises that at most one process acts in a term, and that a process which cannot confirm its lease stops at once.
 """
 
 import threading
@@ -27,7 +27,7 @@ _SHARD = 0
 
 
 class Leader:
-    """Stands by until the lease is free, leads while it is confirmed, and begins anew."""
+    """A standby until the lease is free, a leader while the lease is confirmed, then a standby again."""
 
     def __init__(
         self,
@@ -56,22 +56,23 @@ class Leader:
         self._zones = ZoneWatch(leases, adapters.meter, holder)
 
     def stop(self) -> None:
-        """Finish what is in hand, resign and return from `run`. Not for a signal handler: it takes locks."""
+        """Finish the work in progress, resign and return from `run`. Not for a signal handler: it takes locks."""
         self._stopped.set()
         if self._loop is not None:
             self._loop.stop()
 
     def pause(self) -> None:
-        """Dispatch nothing more and take no lease; what workers report is still applied. Not for a signal handler."""
+        """Dispatch nothing more and take no lease; workers' reports are still applied. Not for a signal handler."""
         self._paused.set()
         if self._loop is not None:
             log.info("told that the stop is near, dispatching nothing more")
             self._loop.pause()
 
     def stalled_for(self) -> Duration:
-        """Since when this process shows no sign of progress: a question for the lease, answered or not, or a pass.
+        """The time since this process last showed progress: a request for the lease, answered or not, or a pass of the
+        loop.
 
-        A takeover reads all jobs, a million perhaps, before its first pass: its silence counts for a tenth.
+        A takeover reads all jobs, perhaps a million, before its first pass, so that time counts for a tenth.
         """
         renewer = self._renewer
         if renewer is None:
@@ -111,16 +112,16 @@ class Leader:
             return None
 
     def _stalled(self) -> LeaseView | None:
-        """The lease, where it has not been renewed for a ttl by this process's own clock.
+        """The lease, if by this process's own clock nobody has renewed it for a ttl.
 
-        The database's clock may have been ahead when a leader died: then the lease would be held for ever.
+        The database's clock may have been ahead when a leader died; without this, its lease would be held forever.
         """
         view, now = self._leases.peek(_SHARD), monotonic()
         self._zones.compare(view, now)
         if view is None or self._seen is None or not view.is_as(self._seen[0]):
             self._seen = None if view is None else (view, now)
             return None
-        self._seen = (view, self._seen[1])  # what is said beside the lease is news, its renewal is not
+        self._seen = (view, self._seen[1])  # only the facts beside the lease changed, it was not renewed
         return view if now - self._seen[1] > max(self._ttl, view.ttl) else None
 
     def _lead(self, lease: Lease, asked_at: Duration) -> None:
@@ -132,7 +133,7 @@ class Leader:
         if self._stopped.is_set():
             self._loop.stop()
         renewer.start()
-        # From the last sign of life of the leader before, as this process saw it.
+        # Counted from the previous leader's last renewal, as this process saw it.
         since_renewal = None if self._seen is None else (monotonic() - self._seen[1]) / SECOND
         self._adapters.meter.leading(lease.term, since_renewal)
         log.info("leading", term=lease.term, holder=lease.holder, zone_rules=rules_in_use().text)
@@ -151,6 +152,6 @@ class Leader:
         finally:
             self._adapters.meter.standing_by()
             self._loop = None
-            # Whatever ended the loop, its threads are done: a standby need not wait for the ttl.
+            # The loop's threads have ended, whatever the cause: a standby need not wait for the ttl.
             renewer.stop(resign=True)
             log.info("left the lead", term=lease.term)

@@ -1,4 +1,4 @@
-"""Reads the inbox ahead of the loop, and stops reading while the loop has enough. Drops nothing."""
+"""Reads the inbox ahead of the loop, and stops reading while the loop has enough. Drops no entry."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -22,13 +22,13 @@ log = structlog.get_logger(__name__)
 
 
 BEGINNING = "0-0"
-# Short, since a leader that is told to stop waits for the read in hand before it resigns.
+# Short, since a stopping leader waits for this read before it resigns.
 _WAIT = 2 * SECOND // 5
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Entries up to `position` that may have been heard before (`again`), or entries that were not."""
+    """Entries up to `position`: either all may have been read before (`again`), or none was."""
 
     entries: tuple[tuple[str, Mapping[str, str]], ...]
     position: str
@@ -36,9 +36,9 @@ class Part:
 
 
 class InboxReader(Repeating):
-    """One thread; from `position` on, `most` entries at a time, pausing while `enough()` says so.
+    """A thread that reads on from `position`, `most` entries at a time, and pauses while `enough()` is true.
 
-    `listened` tells how far reads are confirmed, by the leader's clock `now`; it is set after what was read is told.
+    `listened` is how far reads are confirmed, by the leader's clock `now`; it is set after the entries were passed on.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class InboxReader(Repeating):
         self._read_to = BEGINNING
 
     def reread(self) -> None:
-        """After the read in hand, read from the start of the stream: it may be another one."""
+        """Read from the start of the stream after the current read: it may be another stream."""
         self._reread_asked.set()
 
     def _once(self) -> None:
@@ -102,14 +102,14 @@ class InboxReader(Repeating):
                 messages.append(decode(fields))
             except MalformedEntry as exc:
                 log.warning("inbox entry set aside", entry_id=entry_id, reason=str(exc))
-                # If we die here, the entry is read and set aside once more: twice in the dead letters, lost never.
+                # If we die here, the entry is read and dead-lettered again: two copies, never none.
                 self._inbox.dead_letter(entry_id, fields, str(exc))
                 self._meter.dead_lettered()
         return messages
 
 
 def parts(batch: InboxBatch, read_to: str) -> Iterator[Part]:
-    """The batch cut where entries that may have been read before, or were sent again, meet others; never nothing."""
+    """Split the batch between entries that may be repeats and entries that are new; yield at least one part."""
     limit = _numbers(read_to)
     all_new = not batch.entries or _numbers(batch.entries[0][0]) > limit
 

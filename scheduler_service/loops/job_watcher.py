@@ -1,4 +1,4 @@
-"""Finds jobs whose newest version is not planned, whether or not somebody told the leader about them."""
+"""Finds jobs whose newest version is not planned, whether or not the leader was notified of them."""
 
 import threading
 import time
@@ -20,9 +20,9 @@ _RESTS = 3
 
 
 class JobWatcher:
-    """Asks the database every two seconds, or when told, by a partial index that is empty when nothing was changed.
+    """Queries the database every two seconds, or on request, by a partial index that is empty while no job is edited.
 
-    It rests in proportion to what it found: many edits, one by one, do not keep it busy.
+    It rests three times as long as a query took, so that many single edits do not keep it busy.
     """
 
     def __init__(
@@ -41,15 +41,15 @@ class JobWatcher:
         self._thread = threading.Thread(target=self._run, name="job-watcher", daemon=True)
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Start the thread."""
         self._thread.start()
 
     def poll_now(self) -> None:
-        """Ask without waiting for the next time."""
+        """Query without waiting for the interval to end."""
         self._poll_now.set()
 
     def stop(self, timeout: float) -> None:
-        """End after the question in hand."""
+        """Stop after the current query."""
         self._stopped = True
         self._rest.set()
         self._poll_now.set()
@@ -63,9 +63,9 @@ class JobWatcher:
                 if not self._stopped:
                     began = time.monotonic()
                     self._query_epoch()
-                    # What is edited meanwhile shares the next one.
+                    # Edits made during the rest share the next query.
                     self._rest.wait(_RESTS * (time.monotonic() - began))
-        except BaseException as exc:  # noqa: BLE001 - whatever it is, the leader must not go on blind
+        except BaseException as exc:  # noqa: BLE001 - whatever it is, a leader that misses edits must not go on
             self._on_crash(exc)
 
     def _query_epoch(self) -> None:

@@ -1,7 +1,7 @@
 """Keeps the lease confirmed, and tells the time by the database's clock.
 
-Owns one thread and, through its store, one connection. The leader trusts the lease only within `ttl - margin` of its
-own monotonic clock, measured from before it asked; unconfirmed means not leader.
+Owns one thread and, through its store, one connection. Promises that the leader trusts the lease only for `ttl -
+margin` of its own monotonic clock, counted from before the request. Without confirmation it is not the leader.
 """
 
 import threading
@@ -18,21 +18,21 @@ from scheduler_service.ports.leases import LeaseStore
 
 log = structlog.get_logger(__name__)
 
-# More than this between two renewals is no drift: somebody set the database's clock.
+# A larger difference between two renewals is not drift: somebody set the database's clock.
 _JUMP: Final = 2 * SECOND
-# A host whose clock is faster than the database's loses what it is ahead at a five-hundredth of the speed of time.
+# A clock that runs ahead of the database's is slowed by a five-hundredth until it agrees.
 _SLEW: Final = 500
-# A loop that has not come round for so long is stuck: better a standby than a leader who only keeps the lease.
+# A loop without a pass for so long is stuck: a standby should replace a leader that only keeps the lease.
 _STUCK_AFTER: Final = 60 * SECOND
 
 
 def renewed_every(ttl: Duration) -> Duration:
-    """How often a lease is renewed: three tenths of its ttl, 1.5 s of 5 s."""
+    """The interval between renewals: three tenths of the ttl, 1.5 s of 5 s."""
     return ttl * 3 // 10
 
 
 class LeaseRenewer:
-    """Renews one lease from a thread of its own until it is stopped or lost."""
+    """Renews one lease from its own thread until stopped or lost."""
 
     def __init__(
         self,
@@ -53,8 +53,8 @@ class LeaseRenewer:
         self._stopped = threading.Event()
         self._passed_at: Duration | None = None
         self._writer_stuck_for: Callable[[], Duration] = lambda: 0
-        # (monotonic time before the last successful question, and of its answer; the database's time, and how far
-        # ahead of that this leader was)
+        # (Monotonic time before the last successful request, and of its answer; the database's time, and how far ahead
+        # of it this leader was.)
         self._confirmed = (asked_at, clock(), lease.now, 0)
         self._jumped: Duration = 0
         self._behind = False
@@ -62,11 +62,11 @@ class LeaseRenewer:
 
     @property
     def lease(self) -> Lease:
-        """The lease that is kept."""
+        """The lease that is being renewed."""
         return self._lease
 
     def start(self) -> None:
-        """Begin to renew."""
+        """Start renewing."""
         self._thread.start()
 
     def trusted(self) -> bool:
@@ -74,12 +74,12 @@ class LeaseRenewer:
         return not self._lost.is_set() and self._clock() < self._confirmed[0] + self._ttl - self._margin
 
     def check(self) -> None:
-        """Return where this process may still act as the leader; LeaseLost where it may not."""
+        """Raise LeaseLost unless this process may still act as the leader."""
         if not self.trusted():
             raise LeaseLost(f"term {self.lease.term} is not confirmed any more")
 
     def now(self) -> Instant:
-        """The database's time at the last renewal plus monotonic time since; it never runs backwards."""
+        """The database's time at the last renewal plus the monotonic time since; it never runs backwards."""
         return self._now_at(self._clock())
 
     def _now_at(self, clock: Duration) -> Instant:
@@ -89,30 +89,30 @@ class LeaseRenewer:
 
     @property
     def passed_at(self) -> Duration | None:
-        """When the loop last came round, by the monotonic clock; None before its first time."""
+        """The monotonic time of the loop's last pass; None before the first."""
         return self._passed_at
 
     def loop_passed(self) -> None:
-        """The loop came round; from the first time on it must do so again within a minute."""
+        """Note a pass of the loop; after the first one, another must follow within a minute."""
         self._passed_at = self._clock()
 
     def give_up(self, why: str) -> None:
-        """Trust the lease no more, and let it lapse."""
+        """Stop trusting the lease, and let it lapse."""
         log.error("lease given up", term=self._lease.term, why=why)
         self._give_up()
 
     def watch_writer(self, stuck_for: Callable[[], Duration]) -> None:
-        """Give the lease up too where the leader has tried one write or read for a minute."""
+        """Give up the lease also when the leader has tried one write or read for a minute."""
         self._writer_stuck_for = stuck_for
 
     def stop(self, *, resign: bool) -> None:
-        """Stop renewing; with `resign` a standby may take over at once. Nobody here acts by the lease from now on."""
+        """Stop renewing; with `resign`, end all trust in the lease, so that a standby may take over at once."""
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join(timeout=self._ttl / SECOND)
         may_resign = self.trusted()
         if resign:
-            # A thread that outlives the loop must not go on while another leads.
+            # A thread that outlives the loop must not act while another process leads.
             self._lost.set()
         if resign and may_resign:
             try:
@@ -130,9 +130,9 @@ class LeaseRenewer:
         self._confirmed = (asked_at, answered_at, lease.now, max(0, ahead))
 
     def _follow(self, ahead: Duration) -> None:
-        """A clock that is set back is not followed, unless that takes back a jump ahead: then a new term begins.
+        """Ignore a clock that is set back, unless that undoes a jump ahead: then a new term begins.
 
-        Hours that were lived through are not lived again, hours that were jumped over are.
+        Occurrences of hours that the clock repeats do not run twice; those of hours that it jumped over do run.
         """
         if ahead > _JUMP:
             log.warning("the database's clock jumped ahead", seconds=ahead // SECOND)

@@ -1,4 +1,4 @@
-"""Where every thread drops what the loop must hear. One reader, many writers, never full."""
+"""The mailbox through which all threads report to the loop. One reader, many writers, unbounded."""
 
 import queue
 import time
@@ -14,15 +14,15 @@ class Mailbox:
         self._queue: queue.SimpleQueue[Feedback | None] = queue.SimpleQueue()
 
     def put(self, message: Feedback) -> None:
-        """Leave a message; never blocks."""
+        """Add a message; never blocks."""
         self._queue.put(message)
 
     def wake(self) -> None:
-        """Let the reader look around without a message."""
+        """Wake the reader without a message."""
         self._queue.put(None)
 
     def drain(self, wait: Duration) -> list[Feedback]:
-        """All messages there are, after waiting up to `wait` for the first."""
+        """Take all messages, waiting up to `wait` for the first."""
         found: list[Feedback] = []
         try:
             first = self._queue.get(timeout=max(0, wait) / SECOND) if wait > 0 else self._queue.get_nowait()

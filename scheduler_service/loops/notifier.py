@@ -1,6 +1,6 @@
-"""The threads that notify: a leader's, while it leads; an API's, which tells that nobody leads, as long as nobody does.
+"""The threads that notify: the leader's while it leads, and an API's, which reports that no leader is active.
 
-Promises: nothing that goes wrong here stops a leader or an API; it is logged and tried again.
+Promises: a failure here never stops a leader or an API; it is logged and retried.
 """
 
 from abc import abstractmethod
@@ -36,7 +36,7 @@ _SHARD: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What is looked for, and from when on it is so."""
+    """The topics to report, and the limit after which each condition holds."""
 
     topics: frozenset[Topic]
     late_after: Duration
@@ -48,8 +48,10 @@ Found: TypeAlias = tuple[list[Notice], Place | None]
 
 
 class ConditionScan:
-    """Looks through the runs of one topic, part by part, some pages a look; not before all are seen, what was not found
-    is over. A page that fails is looked at again."""
+    """A scan of one topic's runs, part by part, a few pages at a time; a page that fails is read again.
+
+    A condition ends only after a full scan did not find it.
+    """
 
     def __init__(self, topic: Topic, outbox: Outbox, *parts: Callable[[Instant, Place | None], Found]) -> None:
         self._topic = topic
@@ -63,10 +65,10 @@ class ConditionScan:
         self._found: list[Notice] = []
 
     def __call__(self, now: Instant) -> None:
-        """One look."""
+        """Read the next pages."""
         for _ in range(_PAGES_A_POLL):
             found, self._after = self._parts[self._part](now, self._after)
-            self._found = coalesced([*found, *self._found])  # what is said is of the first
+            self._found = coalesced([*found, *self._found])  # the first notice of a subject gives the details
             self._part += self._after is None
             if self._part == len(self._parts):
                 all_found = self._found
@@ -76,7 +78,7 @@ class ConditionScan:
 
 
 class Notifying(Repeating):
-    """A round each two seconds; never ends by itself."""
+    """A round every two seconds; it never ends by itself."""
 
     def __init__(self, name: str, leases: LeaseStore, delivery_worker: DeliveryWorker, rules: Rules) -> None:
         super().__init__(name, on_crash=_log_end)
@@ -92,14 +94,14 @@ class Notifying(Repeating):
         except StoreUnavailable as exc:
             log.warning("notifications wait, the database is away", error=str(exc))
             pause = _EVERY_SECONDS
-        except Exception:  # whatever it is, runs go on
+        except Exception:  # whatever it is, runs continue
             log.exception("notifications failed")
             pause = _AFTER_AN_ERROR
         self._stopped.wait(pause)
 
     @abstractmethod
     def round(self, lease: LeaseView | None) -> None:
-        """One round, by the lease as it is now."""
+        """Do one round, given the current lease."""
 
     def _deliver(self) -> None:
         self._delivery_worker.round()
@@ -109,7 +111,7 @@ class Notifying(Repeating):
 
 
 class LeadersNotifier(Notifying):
-    """Looks for what is late, too long or over, and delivers, while `holder` leads."""
+    """Reports late runs, overlong runs and ended jobs, and delivers, while `holder` leads."""
 
     def __init__(
         self, leases: LeaseStore, delivery_worker: DeliveryWorker, rules: Rules, conditions: Conditions, holder: str
@@ -129,7 +131,7 @@ class LeadersNotifier(Notifying):
 
     def round(self, lease: LeaseView | None) -> None:
         if lease is None or not lease.live or lease.holder != self._holder:
-            self._delivery_worker.meter.backlogged(NOTHING)  # what is not delivered is another's to show
+            self._delivery_worker.meter.backlogged(NOTHING)  # the backlog is the leader's to report
             self._tidied_at = None
             return
         self._deliver()
@@ -144,7 +146,7 @@ class LeadersNotifier(Notifying):
             poll(now)
         except StoreUnavailable as exc:
             log.warning("a look for what to tell waits, the database is away", topic=topic.value, error=str(exc))
-        except Exception:  # whatever it is, the others are looked for
+        except Exception:  # whatever it is, the other topics are still checked
             log.exception("a look for what to tell failed", topic=topic.value)
 
     def _late_waiting(self, now: Instant, after: Place | None) -> Found:
@@ -161,12 +163,12 @@ class LeadersNotifier(Notifying):
 
     def _poll_ended(self, now: Instant) -> None:
         page = self._conditions.jobs(self._job, _JOBS_A_POLL)
-        self._job = page.until  # first: a page that cannot be judged keeps no other from it
+        self._job = page.until  # first: a page that cannot be judged must not block the next one
         self._delivery_worker.outbox.hold(Topic.JOB_ENDED, ended(page.jobs, now), page.after, page.until)
 
 
 class AbsenceMonitor(Notifying):
-    """Tells that nobody leads; as long as that is so, it delivers in the leader's stead."""
+    """Reports that no leader is active, and delivers in the leader's place meanwhile."""
 
     def __init__(self, leases: LeaseStore, delivery_worker: DeliveryWorker, rules: Rules) -> None:
         super().__init__("watchman", leases, delivery_worker, rules)
@@ -176,7 +178,7 @@ class AbsenceMonitor(Notifying):
     def round(self, lease: LeaseView | None) -> None:
         if lease is not None and lease.live:
             self._absent_since = None
-            if self._is_reported is not False:  # also after a start: who told of it may be gone
+            if self._is_reported is not False:  # also after a start: the process that reported it may be gone
                 self._report_absence([])
                 self._is_reported = False
             return

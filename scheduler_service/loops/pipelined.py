@@ -1,4 +1,4 @@
-"""Work that may be done two at a time, told in its order."""
+"""Two items of work at a time, with results in the order of the items."""
 
 import queue
 import threading
@@ -10,9 +10,9 @@ R = TypeVar("R")
 
 
 def side_by_side(work: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
-    """As `map`, but a second thread works out every other item; what it raises is raised in its place.
+    """Work like `map`, with a second thread for every other item; its error is raised at that item's turn.
 
-    After an error here the second thread goes on to the end of its items.
+    After an error in this thread, the second thread still works to the end of its items.
     """
     answers: queue.SimpleQueue[R | BaseException] = queue.SimpleQueue()
 
@@ -20,7 +20,7 @@ def side_by_side(work: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
         for item in items[1::2]:
             try:
                 answers.put(work(item))
-            except BaseException as exc:  # noqa: BLE001 - raised where it is waited for
+            except BaseException as exc:  # noqa: BLE001 - raised in the thread that waits for it
                 answers.put(exc)
                 return
 

@@ -1,4 +1,4 @@
-"""What the log says of placements: each job that gets a place, and each rebalance with what it left alone and why."""
+"""Log lines about placement: each job placed, and each rebalance with the jobs that it skipped and why."""
 
 from collections import Counter
 from typing import Final
@@ -16,7 +16,7 @@ _NAMED: Final = 20
 
 
 def log_placed(done: JobsPlaced) -> None:
-    """A PlaceJobs is committed."""
+    """Log a committed PlaceJobs."""
     placed = [p for p in done.command.placements if p.job_id not in done.refused]
     if done.command.order is not None:
         _log_rebalance(done, done.command.order, len(placed))
@@ -31,7 +31,7 @@ def log_placed(done: JobsPlaced) -> None:
 
 
 def log_survey(seen: Surveyed) -> None:
-    """The bucket map of a new term is there."""
+    """Log that a new term's bucket map is ready."""
     log.info("bucket map rebuilt", job_count=seen.seen.jobs, distribution_score=round(seen.seen.score, 4))
 
 

@@ -1,8 +1,8 @@
-"""The pruner's thread: now and then it deletes what is older than `kept`, a little at a time, while all else goes on.
+"""The pruner's thread: at intervals it deletes rows older than `kept`, in small steps, while everything else continues.
 
-Nobody waits for it: it never speaks to the loop, its transactions are short, and it rests in between. A sweep goes at
-most a day further than the one before: after a long rest it catches up day by day.
-Killed anywhere, the next sweep goes on: what is gone is gone, and what is left is old still.
+Nothing waits for it: it never talks to the loop, its transactions are short, and it rests between them. A sweep goes at
+most a day further than the one before, so after a long pause it catches up day by day. After a kill, the next sweep
+continues with the rows that are left.
 """
 
 from collections import Counter
@@ -24,13 +24,13 @@ from scheduler_service.ports.stores import Meter
 
 log = structlog.get_logger(__name__)
 
-_FIRST: Final = MINUTE  # a takeover has its hands full
+_FIRST: Final = MINUTE  # a takeover is busy enough
 _EVERY: Final = 10 * MINUTE
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What prunes, for how long finished runs are kept, the host's clock, and when it is looked."""
+    """The pruning adapter, how long finished runs are kept, the host's clock, and the interval between sweeps."""
 
     store: Pruning
     kept: Duration
@@ -40,7 +40,7 @@ class Retention:
 
 
 class Pruner(Repeating):
-    """One term's pruning; a sweep ends early when the leader stops or is not trusted any more."""
+    """One term's pruning; a sweep ends early when the leader stops or is no longer trusted."""
 
     def __init__(
         self, retention: Retention, renewer: LeaseRenewer, meter: Meter, on_crash: Callable[[BaseException], None]
@@ -59,7 +59,7 @@ class Pruner(Repeating):
             self._show_last()
             self._sweep()
             self._show_last()
-        except (StoreUnavailable, RowRefused) as exc:  # refused: by a clock that went back, the row is too young now
+        except (StoreUnavailable, RowRefused) as exc:  # refused if the clock went back and the row is too young now
             log.warning("pruning put off", error=str(exc))
 
     def _show_last(self) -> None:
@@ -87,11 +87,11 @@ class Pruner(Repeating):
 def sweep(
     store: Pruning, lease: Lease | None, before: Instant, kept: Duration, go_on: Callable[[Duration], bool]
 ) -> Iterator[tuple[Past, int]]:
-    """Delete what was over `before`, the table and number of rows of each transaction as it is committed.
+    """Delete rows that ended before `before`; yield the table and the number of rows of each committed transaction.
 
-    `go_on` waits so long and says whether to go on; where not, the sweep ends unfinished.
+    `go_on` waits for the given time and returns whether to continue; otherwise the sweep ends unfinished.
     """
-    store.begin(lease, before)  # though nothing may be found: the next one goes on from there
+    store.begin(lease, before)  # even if nothing is found: the next sweep starts there
     for past in Past:
         of_past = horizon_of(past, before, kept)
         after, pace = None, Pace()

@@ -1,8 +1,9 @@
-"""Whether this process reaches Redis and the broker, asked each second, and what follows for its part in the election.
+"""Checks each second whether this process reaches Redis and the broker, and draws the consequences for the election.
 
-A leader without one of them for three ttls says so beside its lease, and gives it up if a standby says that it reaches
-both; else it keeps it, since another would do no better. The leader records by marks which Redis and broker it uses; a
-standby with others reports that. A standby without, or with others, leaves a free lease to the right ones for a ttl.
+A leader that lost one of them for three ttls notes that beside its lease. It gives the lease up if a standby notes that
+it reaches both; otherwise it stays, since another leader would do no better. The leader records by marks which Redis
+and broker it uses; a standby with others logs that. A standby that reaches none, or others, leaves a free lease to
+better ones for a ttl.
 """
 
 import threading
@@ -25,13 +26,13 @@ log = structlog.get_logger(__name__)
 
 _EVERY_SECONDS: Final = 1.0
 _REACH: Final = "check ITINERARY_REDIS_URL and ITINERARY_BROKER_URL, and the network between"
-# A wipe takes the marks, and the leader puts others a second later.
+# A wipe removes the marks, and the leader writes new ones a second later.
 _DIFFERS_AFTER: Final = 5 * SECOND
 _FIRST_ANSWER_SECONDS: Final = 0.25
 
 
 class RedisWatch:
-    """One thread of a leader's process, leading or standing by."""
+    """One thread of a leader process, leading or standing by."""
 
     def __init__(
         self,
@@ -60,18 +61,19 @@ class RedisWatch:
         self._thread = threading.Thread(target=self._run, name="redis-watch", daemon=True)
 
     def start(self) -> None:
-        """Begin to ask."""
+        """Start checking."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End; a question that hangs is not waited for."""
+        """Stop, without waiting for a check that hangs."""
         self._stopped.set()
         self._thread.join(_EVERY_SECONDS)
 
     def leaves_it_to_others(self, view: LeaseView | None, stalled: bool = False) -> bool:
         """Whether this standby does not take the lease, as it was just read, though it may be free or `stalled`.
 
-        Without Redis, or with other servers than the leader before, it gives a ttl to standbys that workers hear.
+        Without Redis, or with other servers than the previous leader, it leaves the lease for a ttl to standbys that
+        workers reach.
         """
         self._asked.wait(_FIRST_ANSWER_SECONDS)
         now = monotonic()
@@ -91,7 +93,7 @@ class RedisWatch:
         return self._free_since is None or now - self._free_since < self._ttl
 
     def leading(self, term: int) -> None:
-        """Report that this process took the lease with other servers than the leader before; nobody better did."""
+        """Log that this process leads with other servers than the previous leader: no better standby did."""
         if self._other is not None:
             log.error(
                 f"leading with {self._other} than the leader before, or its data are lost: "
@@ -100,7 +102,7 @@ class RedisWatch:
             )  # fmt: skip
 
     def _offer(self, view: LeaseView | None, now: Duration) -> None:
-        """Offer relief, but not with the data of another leader; where there is no mark, the data may be lost."""
+        """Offer relief, unless this Redis holds another leader's data; without a mark, the data may only be lost."""
         if view is None or not view.live or not view.without_redis or now < self._offer_at:
             return
         found = self._found or Marks()
@@ -109,7 +111,7 @@ class RedisWatch:
             self._leases.offer_relief(0, view.term)
 
     def _compare(self, view: LeaseView | None, now: Duration) -> None:
-        """Report a difference from the leader's Redis or broker once it has lasted."""
+        """Log a difference from the leader's Redis or broker once it has lasted."""
         found = self._found
         if view is None or not view.live or found is None:
             return
@@ -136,7 +138,7 @@ class RedisWatch:
                 self._away_since = None
             except BrokerUnavailable:
                 self._away_since = monotonic() if self._away_since is None else self._away_since
-            except Exception:  # leading goes on without this thread's word, and nobody would hear that it died
+            except Exception:  # the leader continues without this check, and nothing would notice that the thread died
                 log.exception("Redis was not asked")
             self._asked.set()
             self._judge()

@@ -1,4 +1,4 @@
-"""A thread that does one thing again and again until it is stopped, and never dies in silence."""
+"""A thread that repeats one thing until it is stopped, and never dies unnoticed."""
 
 import threading
 from abc import ABC, abstractmethod
@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 
 class Repeating(ABC):
-    """`_once` is called until `stop`; an error that it lets through ends the leadership by `on_crash`.
+    """Calls `_once` until `stop`; an error that `_once` lets through ends the leadership through `on_crash`.
 
-    `_once` waits by `_stopped.wait`, so that a stop is heard. `at_end` gives back what the thread holds.
+    `_once` waits with `_stopped.wait`, so that a stop interrupts it. `at_end` releases the thread's resources.
     """
 
     def __init__(
@@ -20,17 +20,17 @@ class Repeating(ABC):
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self, timeout: float) -> None:
-        """End after what is in hand."""
+        """Stop after the current round."""
         self._stopped.set()
         self._thread.join(timeout)
 
     @abstractmethod
     def _once(self) -> None:
-        """One round."""
+        """Do one round."""
 
     def _run(self) -> None:
         try:

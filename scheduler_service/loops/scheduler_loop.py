@@ -1,7 +1,7 @@
-"""The loop of one term of leadership: it alone owns the scheduling state, and does no I/O itself.
+"""The loop of one term of leadership: the only owner of the scheduling state. Does no I/O itself.
 
-It sleeps until the next due instant, a message, or `loop_interval`, whichever is first; each pass runs the pure step
-and hands its effects to the threads around it.
+It sleeps until the next due instant, a message, or `loop_interval`, whichever is first. Each pass runs the pure step
+and hands its commands to the threads around it.
 """
 
 import gc
@@ -36,8 +36,8 @@ from scheduler_service.ports.stores import LeaderStore, Meter
 
 log = structlog.get_logger(__name__)
 
-# The loop rests after a pass, longer after a long one, so that the threads beside it come to work, and what comes
-# meanwhile shares a pass and a transaction.
+# The loop rests after a pass, longer after a long one, so that the other threads get to work, and messages that arrive
+# meanwhile share a pass and a transaction.
 _REST_SECONDS, _LONGEST_REST_SECONDS = 0.005, 0.03
 _FLUSH_SECONDS = 8.0
 _JOIN_SECONDS = 2.0
@@ -58,7 +58,7 @@ class Adapters:
 
 
 class SchedulerLoop:
-    """One term: take over what was committed, lead until stopped or not trusted any more."""
+    """One term: take over the committed state, then lead until stopped or no longer trusted."""
 
     def __init__(
         self, settings: CoreSettings, adapters: Adapters, renewer: LeaseRenewer, mailbox: Mailbox, inbox_buffer: int
@@ -74,7 +74,7 @@ class SchedulerLoop:
         self._crash: BaseException | None = None
 
     def stop(self) -> None:
-        """Finish what is in hand and return from `run`."""
+        """Finish the work in progress and return from `run`."""
         self._stopping.set()
         self._mailbox.wake()
 
@@ -83,9 +83,9 @@ class SchedulerLoop:
         self._mailbox.put(Shutdown(draining=True))
 
     def run(self) -> None:
-        """Lead; returns after `stop`, raises LeaseLost when the lease is not confirmed, or what broke a thread."""
+        """Lead until `stop`; raises LeaseLost if the lease is not confirmed, or the error that broke a thread."""
         state = self._take_over()
-        # All threads stand still while garbage is looked for among all jobs: a second for a million, again and again.
+        # The garbage collector would stop all threads to scan all jobs: a second for a million, again and again.
         gc.freeze()
         try:
             while not self._stopping.is_set():
@@ -136,7 +136,7 @@ class SchedulerLoop:
         return state
 
     def _besides_the_loop(self) -> list[Repeating]:
-        """What a leader does without where it is not given it."""
+        """Create the optional background threads."""
         found: list[Repeating] = []
         if self._adapters.wakeups is not None:
             found.append(WakeupListener(self._adapters.wakeups, self._mailbox, self._watcher.poll_now, self._broke))
@@ -147,7 +147,7 @@ class SchedulerLoop:
     def _pass(self, state: SchedulerState, wake_at: int) -> SchedulerState:
         self._stopping.wait(max(0.0, self._rests_until - time.monotonic()))
         messages = self._mailbox.drain(wake_at - self._renewer.now())
-        listened = self._reader.listened  # before the mailbox is emptied: all that was read by then lies in it
+        listened = self._reader.listened  # before emptying the mailbox: all that was read by then is in it
         messages += [*self._mailbox.drain(0), listened]
         if self._crash is not None:
             raise self._crash
@@ -185,9 +185,9 @@ class SchedulerLoop:
             self._mailbox.put(built)
 
     def _flush(self, state: SchedulerState) -> None:
-        """Bring what is in hand to its end: moved runs are published, what was read is committed."""
+        """Finish the work in progress: publish the dispatched runs, and commit what was read."""
         log.info("told to stop, finishing what is in hand", term=self._renewer.lease.term)
-        self._reader.stop(0)  # it has heard it while the others are waited for
+        self._reader.stop(0)  # it stops while the others are being waited for
         self._stop_besides()
         self._reader.stop(_JOIN_SECONDS)
         self._mailbox.put(Shutdown())

@@ -1,8 +1,7 @@
-"""The leader's writes: what will be published is moved by one thread, everything else is done by another.
+"""The leader's writes: one thread dispatches runs, another does everything else.
 
-Each goes in the loop's order: what is sent later than another message of its queue bears a greater number.
-
-A database that is away is waited for as long as the lease is trusted; a row that it will never take is set aside.
+Each thread keeps the loop's order, so that of two messages in a queue the later has the greater number. While the
+database is away, both retry as long as the lease is trusted; a row that the database will never take is quarantined.
 """
 
 import threading
@@ -50,7 +49,7 @@ _FIRST_MOVES, _MOST_MOVES = 250, 500
 _CHECK_LEASE = 0.2
 _FEW = 100
 
-# Reads that are asked again by time, or whose asker has gone by then: none keeps the writes behind it waiting.
+# Reads that are repeated by time, or whose asker has gone by then: they must not block the writes behind them.
 _GIVEN_UP = (ReadDue, ReadOverdue, ReadExpired, ReadCancels, ReadRebalance)
 
 DispatchCommand = DispatchRuns | Redispatch
@@ -58,7 +57,7 @@ Answers = list[Feedback]
 
 
 class StoreWriter:
-    """Carries out StoreEffects and reports what came of them."""
+    """Executes StoreCommands and reports their results."""
 
     def __init__(
         self,
@@ -85,7 +84,7 @@ class StoreWriter:
         self.threads = (self._writer, self._dispatcher)
 
     def put(self, command: StoreCommand) -> None:
-        """Queue one effect; only the loop's thread may."""
+        """Queue one command; only the loop's thread may call this."""
         if isinstance(command, DispatchCommand):
             self._dispatcher.put((self._order.before(command, self._writer.done), command))
         else:
@@ -93,16 +92,16 @@ class StoreWriter:
             self._writer.put(command)
 
     def backlog(self) -> int:
-        """How many effects are queued or in hand."""
+        """The number of commands that are queued or being executed."""
         return self._writer.backlog() + self._dispatcher.backlog()
 
     def carry_out(self, commands: list[StoreCommand]) -> None:
-        """Do these, in order, and say what came of them; returns when all are done."""
+        """Execute these commands in order and report their results; return when all are done."""
         for group in grouped(merged(commands)):
             self._put_answers(self._until_done(group))
 
     def dispatch(self, commands: Sequence[DispatchCommand]) -> None:
-        """Move these runs and say so in order; where many fall due at once, those that go first soon."""
+        """Dispatch these runs and report in order, the first ones early if many are due at once."""
         for answers in self._at_once(self._until_done, [[command] for command in in_growing_parts(commands)]):
             self._put_answers(answers)
 
@@ -120,7 +119,7 @@ class StoreWriter:
             self._mailbox.put(answer)
 
     def stuck_for(self) -> Duration:
-        """How long the oldest group in hand has been tried."""
+        """How long the oldest unfinished group has been tried."""
         return max((monotonic() - begun for begun in list(self._begun.values())), default=0)
 
     def _until_done(self, group: Group) -> Answers:
@@ -146,7 +145,7 @@ class StoreWriter:
                 if self._gives_up(group[0], exc):
                     return []
             if self._stopping.wait(delay):
-                time.sleep(delay)  # told to stop, it has until the lease ends, and must not ask without a rest
+                time.sleep(delay)  # while stopping it retries until the lease ends, but not without a pause
             delay = min(delay * 2, 1.0)
 
     @staticmethod
@@ -179,7 +178,7 @@ class StoreWriter:
                 log_placed(answer)
 
     def _done(self, command: StoreCommand) -> Feedback | None:
-        """What came of it, where the loop must know."""
+        """Execute the command; return its result if the loop needs it."""
         store, lease = self._store, self._renewer.lease
         match command:
             case CreateRuns():
@@ -221,13 +220,13 @@ class StoreWriter:
 
 
 def are_few(commands: list[StoreCommand]) -> bool:
-    """Whether these are few reports, for which nobody waits: a transaction costs as much for one as for many."""
+    """Whether these are few reports, which can wait for more: a transaction costs the same for one as for many."""
     reports = [command for command in commands if isinstance(command, Apply)]
     return len(reports) == len(commands) and sum(len(one.transitions) for one in reports) < _FEW
 
 
 def in_growing_parts(commands: Sequence[DispatchCommand]) -> list[DispatchCommand]:
-    """The same moves in transactions that are small at first, so that the first messages need not wait for all."""
+    """Split the dispatches into transactions that are small at first, so that the first messages go early."""
     parts: list[DispatchCommand] = []
     for kind, neighbours in groupby(commands, type):
         if kind is Redispatch:
@@ -236,7 +235,7 @@ def in_growing_parts(commands: Sequence[DispatchCommand]) -> list[DispatchComman
         dispatches = [dispatch for command in neighbours for dispatch in command.dispatches]
         at = 0
         while at < len(dispatches):
-            size = min(_FIRST_MOVES << len(parts) // 2, _MOST_MOVES)  # they are carried out two at a time
+            size = min(_FIRST_MOVES << len(parts) // 2, _MOST_MOVES)  # two are executed at a time
             parts.append(DispatchRuns(tuple(dispatches[at : at + size])))
             at += size
     return parts

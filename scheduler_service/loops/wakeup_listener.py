@@ -1,6 +1,6 @@
-"""Passes on what the database says was committed, so that the loop looks at once. Only makes things sooner.
+"""Passes on the database's notices of commits, so that the loop polls at once. Only makes things sooner.
 
-What it misses is found by the looks that the leader takes anyway: it ends nothing and stops nothing.
+The leader's regular polls find everything that it misses, so its failures end and stop nothing.
 """
 
 from collections.abc import Callable
@@ -17,12 +17,12 @@ from scheduler_service.ports.records import Wakeups
 log = structlog.get_logger(__name__)
 
 _AGAIN_SECONDS = 1.0
-# Short, since a leader that is told to stop waits for it before it resigns.
+# Short, since a stopping leader waits for it before it resigns.
 _WAIT = 2 * SECOND // 5
 
 
 class WakeupListener(Repeating):
-    """One thread over `wakeups`; `on_jobs` is called when definitions were changed."""
+    """A thread over `wakeups`; it calls `on_jobs` when definitions were changed."""
 
     def __init__(
         self,

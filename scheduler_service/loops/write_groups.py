@@ -1,4 +1,4 @@
-"""Which of the leader's writes share a transaction. Owns the order in which they may; carries nothing out."""
+"""The grouping of the leader's writes into transactions. Owns their order; executes nothing."""
 
 from itertools import groupby
 from typing import Any
@@ -14,9 +14,9 @@ Group = list[StoreCommand]
 
 
 def grouped(commands: list[StoreCommand]) -> list[Group]:
-    """Neighbouring writes of many rows together, as far as a transaction bears it; everything else by itself.
+    """Group neighbouring writes of many rows, as far as one transaction should hold; all others stay alone.
 
-    What few rows are waited for is told sooner without the others.
+    Small batches commit alone, so their result is reported sooner.
     """
     groups: list[Group] = []
     for may_share, run in groupby(commands, lambda command: isinstance(command, _SHARING)):
@@ -35,10 +35,11 @@ def grouped(commands: list[StoreCommand]) -> list[Group]:
 def _may_join(group: Group, command: StoreCommand) -> bool:
     if sum(map(_rows, group)) + _rows(command) > _SHARED_TO:
         return False
-    # Jobs are locked in the order of their ids; those of two edits would come in any order, as others lock them.
+    # Jobs must be locked in the order of their ids, as everywhere; two edits in one transaction would mix that order.
     if _edits(command) and any(map(_edits, group)):
         return False
-    # Done again after a lost answer, a row that was made and folded away together would be made and counted once more.
+    # If a lost answer made us repeat both in one transaction, a row would be created and coalesced again, and counted
+    # twice.
     coalesces = isinstance(command, Apply) and any(change.coalesce is not None for change in command.transitions)
     return not (coalesces and any(isinstance(one, CreateRuns) for one in group))
 
@@ -52,7 +53,7 @@ def _rows(command: Any) -> int:
 
 
 def merged(commands: list[StoreCommand]) -> list[StoreCommand]:
-    """The same effects in fewer transactions: neighbouring Applies are one, and so are ReadJobs, and edits."""
+    """Merge neighbouring Applies, ReadJobs and edits, for fewer transactions with the same meaning."""
     out: list[StoreCommand] = []
     for command in commands:
         match out[-1] if out else None, command:
@@ -81,7 +82,7 @@ def merged(commands: list[StoreCommand]) -> list[StoreCommand]:
 
 
 def _may_be_one(first: CreateRuns, second: CreateRuns) -> bool:
-    """Whether both plan edits, of different jobs: an edit takes back what an earlier one of its job made."""
+    """Whether both plan edits, of different jobs: an edit retracts what an earlier edit of its job created."""
     if not (first.planned and second.planned) or first.set_back or second.set_back:
         return False
     both = [job_id for job_id, _ in (*first.planned, *second.planned)]

@@ -1,6 +1,6 @@
 """A standby's comparison of its zone rules with those that the leader plans by.
 
-With other rules a takeover plans the same job at other instants: whoever runs the standby must hear of it before.
+With other rules, a takeover would plan the same job at other instants: operators must learn of it beforehand.
 """
 
 from typing import Final
@@ -19,7 +19,7 @@ _MARKED_EVERY: Final = MINUTE
 
 
 class ZoneWatch:
-    """Compares each ten seconds; a difference is a log line a term, a metric, and a mark beside the lease."""
+    """Compares every ten seconds; a difference is logged once a term, shown as a metric and marked beside the lease."""
 
     def __init__(self, leases: LeaseStore, meter: Meter, holder: str) -> None:
         self._leases = leases
@@ -30,7 +30,7 @@ class ZoneWatch:
         self._logged_term = 0
 
     def compare(self, view: LeaseView | None, now: Duration) -> None:
-        """Compare with the lease as it was read at `now`, by the monotonic clock; seldom costs a write."""
+        """Compare with the lease as read at `now`, by the monotonic clock; rarely costs a write."""
         if view is None or not view.live or now < self._next_at:
             return
         self._next_at = now + _EVERY
@@ -51,7 +51,7 @@ class ZoneWatch:
             self._leases.mark_standby(0, view.term, f"{own.version} on {self._holder}")
 
     def leading(self, term: int, before: LeaseView | None) -> None:
-        """This process leads now; `before` is the lease as it saw it last."""
+        """Note that this process leads now; `before` is the lease as it last saw it."""
         own = rules_in_use()
         self._meter.zone_rules_differ(False)
         self._next_at = 0

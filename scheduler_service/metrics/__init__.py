@@ -1,1 +1,1 @@
-"""What Prometheus is shown."""
+"""The metrics that the leader exports to Prometheus."""

@@ -1,4 +1,4 @@
-"""A histogram that takes many values at a time: the client library's takes one, under locks of its own."""
+"""A histogram that takes many values at a time; the client library's takes one at a time, under a lock each."""
 
 import threading
 from bisect import bisect_left
@@ -13,7 +13,7 @@ from prometheus_client.utils import floatToGoString
 
 
 class BulkHistogram(Collector):
-    """Shown as a `prometheus_client.Histogram` of the same `buckets` (upper bounds, ascending) would be."""
+    """A collector that exports like a `prometheus_client.Histogram` of these `buckets` (ascending upper bounds)."""
 
     def __init__(self, name: str, text: str, buckets: Sequence[float], registry: CollectorRegistry) -> None:
         self._name, self._text = name, text
@@ -24,14 +24,14 @@ class BulkHistogram(Collector):
         registry.register(self)
 
     def observe(self, values: Iterable[float]) -> None:
-        """Count each of them."""
+        """Count each of the values."""
         with self._lock:
             for value in values:
                 self._counts[bisect_left(self._bounds, value)] += 1
                 self._sum += value
 
     def collect(self) -> Iterator[HistogramMetricFamily]:
-        """What the library asks for."""
+        """Yield the metric family for the library."""
         with self._lock:
             cumulative, total = list(accumulate(self._counts)), self._sum
         buckets = list(zip(map(floatToGoString, self._bounds), cumulative, strict=True))

@@ -1,4 +1,4 @@
-"""The leader's figures for Prometheus, by the names of the outside contract. No label holds a run id."""
+"""The leader's Prometheus metrics, under their public names. No label holds a run id."""
 
 from collections import Counter as CountOf
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ _LONG: Final = (0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 4 * 
 
 
 class PrometheusMeter:
-    """One registry of its own, so that several leaders in one process (tests) do not meet."""
+    """The Meter port on a registry of its own, so that several leaders in one process (tests) do not collide."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -80,7 +80,7 @@ class PrometheusMeter:
         self._placement = PlacementMetrics(self._registry)
         self.notices = NoticeMetrics(self._registry)
         self._oldest_at = 0
-        # A counter that first shows itself at 1 has never grown, to whoever asks for its rate.
+        # Export each counter at 0: a rate over one that first appears at 1 would miss that step.
         for state in sorted(FINAL):
             self._runs.labels(state.value)
         for policy in MisfirePolicy:
@@ -110,7 +110,7 @@ class PrometheusMeter:
     def standing_by(self) -> None:
         """See Meter."""
         self._is_leader.set(0)
-        # What this process knew as the leader is another's to tell now.
+        # The next leader reports these now.
         for gauge in (self._index_runs, self._oldest, self._active, self._workers, self._inbox_lag):
             gauge.set(0)
         self._pending.clear()
@@ -191,7 +191,7 @@ class PrometheusMeter:
         self._rebuild.observe(seconds)
 
     def published(self, runs: Sequence[DispatchedRun], at: Instant) -> None:
-        """See Meter. What was asked for to wait behind other runs is not late when it goes out."""
+        """See Meter. A run that was asked to wait behind other runs is not late when it is dispatched."""
         self._delay.observe(max(0, at - run.due_at) / SECOND for run in runs if run.overlap != Overlap.QUEUE_ALL)
 
     def dead_lettered(self) -> None:
@@ -212,7 +212,7 @@ class PrometheusMeter:
 
 
 def _inbox_lag(state: SchedulerState, now: Instant) -> Duration:
-    """How far the reading is behind, by the time in an entry's id: 0 at the end, growing while Redis is away."""
+    """How far reading lags behind, by the time in an entry's id: 0 at the end, growing while Redis is away."""
     milliseconds = int(state.position.partition("-")[0] or 0)
     behind = now - max(state.since, state.listened.until, milliseconds * MILLISECOND)
     return behind if behind > PAUSE else 0

@@ -1,4 +1,4 @@
-"""The figures of notifications for Prometheus."""
+"""The Prometheus metrics of notifications."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
@@ -6,7 +6,7 @@ from scheduler_service.ports.notices import Backlog
 
 
 class NoticeMetrics:
-    """NoticeMeter on a registry; made once for each."""
+    """The NoticeMeter port on a registry; created once per registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._tries = Counter(

@@ -1,4 +1,4 @@
-"""The figures of balanced placement for Prometheus, by the names of the outside contract."""
+"""The Prometheus metrics of balanced placement, under their public names."""
 
 from typing import Final, Literal, assert_never
 
@@ -11,7 +11,7 @@ _FINE: Final = (0.00001, 0.00002, 0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.01, 
 
 
 class PlacementMetrics:
-    """Made once for each registry; `count` is told what the loop counted, `show` what it last saw."""
+    """Placement metrics, created once per registry; `count` takes the loop's counts, `show` its last distribution."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._score = Gauge("scheduler_distribution_score", "Evenness of the coming day", registry=registry)
@@ -34,7 +34,7 @@ class PlacementMetrics:
             self._duration.observe(seconds / count)
 
     def count(self, name: Literal["placed", "rebalanced"], label: str, number: int) -> None:
-        """One of the loop's counts about placement; an undo is no rebalance."""
+        """Add one of the loop's counts about placement; an undo is not a rebalance."""
         match name:
             case "placed":
                 self._placements.labels(label).inc(number)
@@ -44,14 +44,14 @@ class PlacementMetrics:
                 assert_never(name)
 
     def forget(self) -> None:
-        """The distribution is another leader's to show."""
+        """Reset the distribution: another leader reports it now."""
         self._score.set(0)
         self._peak.set(0)
         self._hours.clear()
         self._shown = None
 
     def show(self, state: SchedulerState) -> None:
-        """What the loop saw last."""
+        """Show the distribution that the loop saw last."""
         if state.rebalanced is not None:
             self._moved.set(state.rebalanced[0])
             self._skipped.set(state.rebalanced[1])

@@ -1,1 +1,1 @@
-"""The ways to people: mail and webhooks."""
+"""Targets of notifications: mail and webhooks."""

@@ -1,7 +1,7 @@
 """E-mail as a Target: one plain-text message to all addresses through one SMTP server.
 
-Promises: every try of a message bears the same Message-ID; TLS is checked against the host's name; a server that drips
-is cut off.
+Promises that every try of a message has the same Message-ID, and that TLS is checked against the host's name. A server
+that sends slowly is cut off at the deadline.
 """
 
 import json
@@ -29,7 +29,7 @@ _PERMANENT: Final = 500
 
 
 class Mail:
-    """The addresses that are told by mail."""
+    """The mail target: a server, a sender, and the addresses to notify."""
 
     def __init__(self, server: SmtpServer, sender: str, to: Sequence[str]) -> None:
         self._server = server
@@ -42,12 +42,12 @@ class Mail:
         return f"mail by {self._server.host}"
 
     def deliver(self, delivery: Delivery) -> str:
-        """See Target. Addresses that the server refuses while it takes others are named in the answer."""
+        """See Target. The answer names addresses that the server refused while it accepted others."""
         message = mail_of(delivery, self._sender, self._to)
         try:
             with closing(self._connection()) as smtp:
                 refused = smtp.send_message(message, self._sender, self._to)
-                with suppress(OSError, smtplib.SMTPException):  # it was taken
+                with suppress(OSError, smtplib.SMTPException):  # the message was accepted already
                     smtp.quit()
         except smtplib.SMTPRecipientsRefused as exc:
             for_good = all(code >= _PERMANENT for code, _ in exc.recipients.values())
@@ -77,7 +77,7 @@ class Mail:
 
 
 def _own_name() -> str:
-    """As which it greets; smtplib would ask the resolver for it, however long that takes."""
+    """The name for the greeting; smtplib would ask the resolver for it, however long that takes."""
     try:
         name = within(_OWN_NAME, socket.getfqdn)
     except TimeoutError:
@@ -86,7 +86,7 @@ def _own_name() -> str:
 
 
 class _Bounded(smtplib.SMTP):
-    """Over when its time is over: the timeout of smtplib is that of one address, and of one read."""
+    """An SMTP connection with one deadline; smtplib's timeout holds for a single address and a single read."""
 
     _fuse: Fuse | None = None
 
@@ -126,7 +126,7 @@ class _BoundedTls(smtplib.SMTP_SSL, _Bounded):
 
 
 def mail_of(delivery: Delivery, sender: str, to: Sequence[str]) -> EmailMessage:
-    """The mail that a delivery is."""
+    """The mail message of a delivery."""
     body = json.loads(delivery.body)
     message = EmailMessage()
     message["Subject"] = f"[Itinerary] {body['text']}"

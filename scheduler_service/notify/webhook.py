@@ -1,6 +1,6 @@
 """A webhook as a Target: one signed POST by the Standard Webhooks convention, to a checked address, never redirected.
 
-Signed is `id.timestamp.body` with HMAC-SHA256; the receiver tells repetitions by `webhook-id`, which every try bears.
+Signs `id.timestamp.body` with HMAC-SHA256; every try has the same `webhook-id`, by which the receiver detects repeats.
 """
 
 import base64
@@ -24,7 +24,7 @@ _TELLING: Final = 5
 
 
 class Webhook:
-    """A URL that takes notifications."""
+    """The target of one webhook URL."""
 
     def __init__(self, url: str, key: bytes, *, private: bool, clock: Callable[[], Instant]) -> None:
         self._url = url
@@ -34,7 +34,7 @@ class Webhook:
 
     @property
     def name(self) -> str:
-        """The host, and which of its URLs: a path or query may be a secret."""
+        """The host and a digest of the URL, whose path or query may be a secret."""
         return f"{urlsplit(self._url).hostname}#{hashlib.sha256(self._url.encode()).hexdigest()[:8]}"
 
     def deliver(self, delivery: Delivery) -> str:
@@ -56,7 +56,7 @@ class Webhook:
         return f"answered {answer['status']}"
 
     def _bare(self, text: str) -> str:
-        """What came back, without the path and the query that many a server repeats: they may be secrets."""
+        """The error without the URL's path and query, which many servers repeat: they may be secrets."""
         parts = urlsplit(self._url)
         pieces = {piece for piece in re.split("[/?&=]", f"{parts.path}?{parts.query}") if len(piece) >= _TELLING}
         for piece in sorted({*pieces, *map(unquote, pieces)}, key=len, reverse=True):

@@ -1,1 +1,1 @@
-"""Logs, traces and the port of the leader."""
+"""Logs, traces, and the leader's HTTP port."""

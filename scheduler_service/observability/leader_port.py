@@ -1,7 +1,7 @@
-"""A leader's own small HTTP port: whether the process makes progress, and its figures. Off unless a port is set.
+"""The leader's small HTTP port: whether the process makes progress, and its metrics. Off unless a port is set.
 
-Promises: `/healthz` says 503 once a leader or standby has shown no sign of progress for STALLED_AFTER, so that whoever
-started it may start it anew; a database or Redis that is away is no reason for that. Reads only, keeps no state.
+Promises that `/healthz` answers 503 once a leader or standby made no progress for STALLED_AFTER, so that its supervisor
+can restart it. A database or Redis that is away is no reason for that. Only reads, and keeps no state.
 """
 
 import json
@@ -25,7 +25,7 @@ _METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 def leader_port(
     host: str, port: int, stalled_for: Callable[[], Duration], exposition: Callable[[], str]
 ) -> Iterator[int]:
-    """Answer on host:port (0: any free one, given back) inside the block; ItineraryError where it is taken."""
+    """Serve on host:port (0: any free one) inside the block and yield the port; ItineraryError if it is taken."""
     try:
         server = _server(host)((host, port), _handler(stalled_for, exposition))
     except OSError as exc:
@@ -52,7 +52,7 @@ def _server(host: str) -> type[ThreadingHTTPServer]:
 
 def _handler(stalled_for: Callable[[], Duration], exposition: Callable[[], str]) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
-        timeout = 5  # for a client that says nothing
+        timeout = 5  # for a client that sends nothing
         server_version = sys_version = ""
 
         def do_GET(self) -> None:

@@ -1,7 +1,7 @@
-"""Structured logs: one line an event, for people or as JSON, from our own code and from every library.
+"""Structured logs: one line per event, for people or as JSON, from our own code and from every library.
 
-Promises: no line break, terminal escape or bidirectional mark of somebody's text reaches a line unescaped; no
-password in an address and no value named like a secret is written. Owns nothing else of the process.
+Promises that no line break, terminal escape or bidirectional mark of foreign text reaches a line unescaped. No password
+in an address and no value named like a secret is written. Owns nothing else of the process.
 """
 
 import logging
@@ -23,7 +23,7 @@ _COLOURS: Final = {"debug": "2", "info": "32", "warning": "33", "error": "31", "
 
 
 def configure_logs(log_format: LogFormat = "auto", level: str = "info", stream: TextIO | None = None) -> None:
-    """Send every event of this process to `stream` (stderr). `auto` is for people on a terminal, else JSON."""
+    """Send every event of this process to `stream` (stderr). `auto` means readable text on a terminal, else JSON."""
     out = stream or sys.stderr
     for_people = log_format == "console" or (log_format == "auto" and out.isatty())
     shared: list[Processor] = [
@@ -58,7 +58,7 @@ def configure_logs(log_format: LogFormat = "auto", level: str = "info", stream: 
 
 
 def escaped(text: str) -> str:
-    """The text with everything that is not a printable character written as an escape: safe in one line."""
+    """The text with every unprintable character escaped, so that it is safe in one line."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

@@ -1,4 +1,4 @@
-"""Events that come in floods: counted each, logged once in a while with their count."""
+"""Events that may come in floods: each is counted, and logged at intervals with its count."""
 
 import threading
 import time
@@ -10,7 +10,7 @@ _MOST_KEPT: Final = 1_000
 
 
 class Seldom:
-    """For each name, when it was last let through and how often it came since. Safe for several threads."""
+    """For each name, the time it last passed and its count since then. Safe to use from several threads."""
 
     def __init__(self, every: float = _EVERY, clock: Callable[[], float] = time.monotonic) -> None:
         self._every = every
@@ -19,7 +19,7 @@ class Seldom:
         self._seen: dict[str, tuple[float, int]] = {}
 
     def count(self, name: str) -> int:
-        """How often it came since the last time that this was not 0; 0 while that is not long ago."""
+        """Count the event; return the count since it last passed if it passes now, else 0."""
         with self._lock:
             now = self._clock()
             at, count = self._seen.get(name, (-self._every, 0))

@@ -1,7 +1,6 @@
-"""Spans of what happens to a run before a worker has it: enqueued by the API, dispatched by the leader.
+"""Spans of a run before a worker has it: enqueued by the API, dispatched by the leader.
 
-Stands before a RunStore and a Dispatcher, and changes nothing but the trace context that a run bears. Imported only
-where tracing is on.
+Wraps a RunStore and a Dispatcher, and changes only the trace context of a run. Imported only where tracing is on.
 """
 
 import time
@@ -30,7 +29,7 @@ _W3C: Final = TraceContextTextMapPropagator()
 
 
 class TracedRuns:
-    """A RunStore; each run that is enqueued gets a span, which its trace goes on from."""
+    """A RunStore that creates a span for each enqueued run, from which the run's trace continues."""
 
     def __init__(self, runs: RunStore, tracer: Tracer) -> None:
         self._runs = runs
@@ -40,7 +39,7 @@ class TracedRuns:
         self.request_cancel = runs.request_cancel
 
     def enqueue(self, runs: Sequence[NewRun], *, by: AuditedChange | None = None) -> list[tuple[Run, bool]]:
-        """See RunStore. The span of a run that was there already names that one."""
+        """See RunStore. The span of a repeated request names the existing run."""
         spans = [self._start(run) for run in runs]
         with _ended(spans):
             marked = [replace(run, traceparent=traceparent_of(span)) for run, span in zip(runs, spans, strict=True)]
@@ -54,7 +53,7 @@ class TracedRuns:
 
 
 class TracedDispatcher:
-    """A Dispatcher; each run that is published gets a span from when it was due until the broker has it."""
+    """A Dispatcher that creates a span for each published run, from its due time until the broker has it."""
 
     def __init__(self, dispatcher: Dispatcher, tracer: Tracer) -> None:
         self._dispatcher = dispatcher
@@ -75,7 +74,7 @@ class TracedDispatcher:
             self._dispatcher.publish(marked)
 
     def _start(self, run: DispatchedRun, now: int) -> Span:
-        """The hosts of database and leader may differ in their time; no span ends before it began."""
+        """Start the span; the clocks of database and leader may differ, but no span may end before it began."""
         own_trace = next_trace_id.set(int(trace_id_of(run.run_id, None), 16))
         try:
             span = self._tracer.start_span(

@@ -1,1 +1,1 @@
-"""Processes: supervision, children, console, addresses, the run file."""
+"""Processes: supervision, children, console, addresses, and the run file."""

@@ -1,4 +1,4 @@
-"""Ports of this machine: which are free, and for whom; whether HTTP is answered; addresses as they may be shown."""
+"""Ports and addresses of this machine: free ports, HTTP checks, and addresses in a form safe to show."""
 
 import errno
 import http.client
@@ -11,7 +11,7 @@ from typing import Final
 from itinerary.protocol.errors import ItineraryError
 
 _NEAR: Final = 20
-# Of a web address everything behind a `/` is its path; in others that may be part of a password.
+# Everything after a `/` is the path of a web address; in other addresses it may be part of a password.
 _BEFORE_HOST: Final = re.compile(
     r"(\bhttps?://[^/@:\s]*):[^/@\s]*@|(\b(?!https?:)[a-z][a-z0-9+.-]*://[^/@:\s]*):\S*@", re.I
 )
@@ -21,15 +21,15 @@ _NAMED: Final = re.compile(
 
 
 def is_free(port: int, host: str) -> bool:
-    """Whether `port` can be listened on just now."""
+    """Whether `port` can be listened on now."""
     return _bound(port, host) is not None
 
 
 class Ports:
-    """The ports that this process chose and that its parts will listen on, kept from others who choose like this.
+    """Ports that this process chose for its parts, reserved against other processes that choose in the same way.
 
-    What is held is the UDP port of the same number: whoever was chosen for it opens the TCP port itself, and whatever
-    becomes of this process, nothing is left to clear away.
+    A reservation is the UDP port of the same number, so the part can open the TCP port itself. The system removes the
+    reservation with the process.
     """
 
     def __init__(self) -> None:
@@ -44,14 +44,14 @@ class Ports:
         self._held.clear()
 
     def take(self, port: int, host: str) -> bool:
-        """Take just this one, whoever holds its number; whether it is free."""
+        """Reserve exactly this port, even if another process reserved its number; return whether it is free."""
         if port in self._held or not is_free(port, host):
             return False
         self._hold(port)
         return True
 
     def take_from(self, first: int, host: str) -> int:
-        """Take the first from `first` on that is free and that nobody holds; any free one where none is near."""
+        """Reserve the first free port from `first` on that nobody reserved; any free one if none is near."""
         near = range(first, min(first + _NEAR, 65536))
         found = next((port for port in near if is_free(port, host) and self._hold(port)), None) or _bound(0, host)
         if found is None:
@@ -59,7 +59,7 @@ class Ports:
         return found
 
     def _hold(self, port: int) -> bool:
-        """Whether nobody else held it; where this cannot be known, nobody did."""
+        """Reserve the number; return whether nobody else had, which is assumed where it cannot be checked."""
         holder = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
             holder.bind(("127.0.0.1", port))
@@ -71,7 +71,7 @@ class Ports:
 
 
 def answers(host: str, port: int, path: str) -> Callable[[], bool]:
-    """A question, answered within about a second: does an HTTP server there answer without an error of its own."""
+    """A check, which takes about a second at most, whether an HTTP server answers there without an error of its own."""
 
     def ask() -> bool:
         connection = http.client.HTTPConnection(reachable(host), port, timeout=1)
@@ -87,13 +87,13 @@ def answers(host: str, port: int, path: str) -> Callable[[], bool]:
 
 
 def http_url(host: str, port: int) -> str:
-    """The address of an HTTP server that listens on `host`, as this machine reaches it."""
+    """The URL of an HTTP server that listens on `host`, as reached from this machine."""
     name = reachable(host)
     return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address or name of the Host header means this machine."""
+    """Whether an address or name in the Host header means this machine."""
     name = host.strip("[]").lower()
     parts = name.split(".")
     dotted = len(parts) == 4 and parts[0] == "127" and all(part.isdigit() for part in parts)
@@ -101,7 +101,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_address(host: str) -> bool:
-    """Whether a name of the Host header is an IP address, which no foreign name server can choose."""
+    """Whether a name in the Host header is an IP address, which no foreign name server can choose."""
     try:
         ipaddress.ip_address(host.strip("[]"))
     except ValueError:
@@ -110,20 +110,20 @@ def is_address(host: str) -> bool:
 
 
 def reachable(host: str) -> str:
-    """Where to connect to a server that listens on `host`."""
+    """The host to connect to for a server that listens on `host`."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
 
 
 def shown_url(text: str) -> str:
     """An address, or a text with addresses in it, without their passwords: for people and logs.
 
-    Addresses of settings were read by itinerary/protocol/service_urls.py, which leaves no odd letter in a password.
+    Addresses in settings were read by itinerary/protocol/service_urls.py, which leaves no special letter in a password.
     """
     return _NAMED.sub(r"\1***", _BEFORE_HOST.sub(r"\1\2:***@", text))
 
 
 def _bound(port: int, host: str) -> int | None:
-    """The port that could be listened on, or None; it is given back at once."""
+    """The port if it could be listened on, else None; it is released at once."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         with socket.create_server((host, port), family=family) as probe:

@@ -1,16 +1,16 @@
 """Commands whose processes cannot outlive the process that started them.
 
-Owns the one trick this needs: the child asks the kernel to be signalled when its parent dies, before it
-becomes the real program (same pid). Linux only; elsewhere the command just runs. The kernel watches the
-THREAD that forked, so start such children from a thread that lives as long as they should: the main one.
+Owns the one trick for this: the child asks the kernel for a signal when its parent dies, then becomes the real program
+(same pid). Linux only; elsewhere the command just runs. The kernel watches the THREAD that forked, so start such
+children from a thread that lives as long as they should: the main one.
 """
 
 import os
 import signal
 import sys
 
-# The imports come while root may still read them, and giving up root before the death signal, which it clears.
-# A child born after its parent died would never be signalled, so it looks once itself.
+# Import first, while root may still read the modules, and drop root before setting the death signal, which that would
+# clear. A child whose parent died before this would never be signalled, so it checks once itself.
 _TETHER = """\
 import ctypes, os, sys
 parent, number, user, program = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
@@ -35,7 +35,7 @@ except OSError as exc:
 def tethered(argv: list[str], death_signal: signal.Signals = signal.SIGKILL, user: str | None = None) -> list[str]:
     """The command that runs `argv` under the same pid and dies by `death_signal` with this process.
 
-    `user` is whom a process of root becomes first.
+    `user` is the account that a root process changes to first.
     """
     tether = [sys.executable, "-I", "-S", "-c", _TETHER]
     return [*tether, str(os.getpid()), str(int(death_signal)), user or "", *argv]

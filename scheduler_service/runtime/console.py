@@ -1,8 +1,8 @@
-"""What several processes print, merged into one stream of whole lines with their names.
+"""The console: the output of several processes, merged into one stream of whole lines with their names.
 
-Promises that no part's text steers the terminal or passes for another part's line. Owns a thread that writes, so that
-a terminal somebody has paused never stops the processes: past a bound, lines are dropped and counted. Colours only on
-a terminal, and never with NO_COLOR.
+Promises that no part's text controls the terminal or passes for another part's line. Owns a thread that writes, so that
+a paused terminal never stops the processes: past a bound, lines are dropped and counted. Colours only on a terminal,
+and never with NO_COLOR.
 """
 
 import os
@@ -17,7 +17,7 @@ BOUND: Final = 10_000
 
 
 class Console:
-    """Prints lines as `name | text`; `broken` is set once nobody reads the stream any more."""
+    """Prints lines as `name | text`; sets `broken` once nobody reads the stream any more."""
 
     def __init__(self, names: list[str], stream: TextIO | None = None) -> None:
         self.broken = threading.Event()
@@ -31,16 +31,16 @@ class Console:
         self._writer.start()
 
     def line(self, name: str, text: str) -> None:
-        """One line that the part `name` printed; what would steer a terminal is shown, not done."""
+        """Print a line of the part `name`; control characters are shown, not obeyed."""
         self._labelled(name, harmless(text))
 
     def status(self, name: str, text: str) -> None:
-        """One line about the part `name`."""
+        """Print a line about the part `name`."""
         shown = harmless(text)
         self._labelled(name, f"\033[1m* {shown}\033[0m" if self._colour else f"* {shown}")
 
     def plain(self, text: str) -> None:
-        """Lines of nobody in particular."""
+        """Print lines without a name."""
         self._put(text)
 
     def _labelled(self, name: str, text: str) -> None:
@@ -49,11 +49,11 @@ class Console:
         self._put(f"\033[{colour}m{prefix}\033[0m {text}" if colour else f"{prefix} {text}")
 
     def close(self, timeout: float = 2) -> None:
-        """Write what is left, as long as somebody reads it."""
+        """Write the remaining lines, as long as somebody reads them."""
         try:
             self._lines.put(None, timeout=timeout)
         except queue.Full:
-            return  # the terminal is paused: what is left stays unwritten
+            return  # the terminal is paused: the rest stays unwritten
         self._writer.join(timeout)
 
     def _put(self, text: str) -> None:
@@ -78,13 +78,13 @@ class Console:
                 self._let_go()
 
     def _let_go(self) -> None:
-        """Point the stream nowhere, so that what it still holds does not fail once more when the process ends."""
+        """Point the stream at nothing, so that its buffer does not fail again when the process ends."""
         with suppress(OSError, ValueError), open(os.devnull, "w") as nowhere:
             os.dup2(nowhere.fileno(), self._stream.fileno())
 
 
 def harmless(text: str) -> str:
-    """The text on one line, with each control, line-breaking or direction-changing character written as an escape."""
+    """The text on one line, with each control, line-breaking or direction-changing character escaped."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\t" else c.encode("unicode_escape").decode("ascii") for c in text)

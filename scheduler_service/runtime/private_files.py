@@ -1,7 +1,7 @@
-"""Files that only the account that runs `itinerary up` may read: passwords, the database, what Redis keeps.
+"""Files that only the account that runs `itinerary up` may read: passwords, the database, the data of Redis.
 
-Owns their modes: 0700 for folders and 0600 for files, also where an earlier version left them wider. Never touches a
-file that is not ours, and never the mode of a folder that holds other people's files too.
+Owns their modes: 0700 for folders and 0600 for files, also where an earlier version left them wider. Never touches
+another account's file, nor the mode of a folder that also holds other people's files.
 """
 
 import os
@@ -21,7 +21,7 @@ _OURS: Final = (
 
 
 def private_folder(folder: Path) -> None:
-    """Create the folder, and close it and all of our files in it to other accounts."""
+    """Create the folder, and close it and our files in it to other accounts."""
     folder.mkdir(parents=True, exist_ok=True, mode=FOLDER)
     ours = {path for pattern in _OURS for path in folder.glob(pattern)}
     for path in ours:
@@ -32,7 +32,7 @@ def private_folder(folder: Path) -> None:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Replace a file, so that a reader sees the old or the new whole and no other account sees either."""
+    """Replace a file, so that a reader sees the old or the new one whole and no other account sees either."""
     fresh = path.with_name(f"{path.name}.new")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, FILE)
     with os.fdopen(descriptor, "w", encoding="utf-8") as written:
@@ -42,7 +42,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def private_opener(path: str, flags: int) -> int:
-    """For `open`: a file that is created is private."""
+    """An opener for `open` that creates files as private."""
     return os.open(path, flags, FILE)
 
 
@@ -61,7 +61,7 @@ def kept_password(path: Path) -> tuple[str, bool]:
 
 @contextmanager
 def private_umask() -> Iterator[int]:
-    """Inside, what this process and its children create is private; gives the umask of before."""
+    """Create files as private inside the block, in this process and its children; yields the previous umask."""
     before = os.umask(PRIVATE_UMASK)
     try:
         yield before
@@ -70,7 +70,7 @@ def private_umask() -> Iterator[int]:
 
 
 def new_password() -> str:
-    """A random password of letters, digits, `-` and `_`: it stands in an address as it is."""
+    """A random password of letters, digits, `-` and `_`, which needs no encoding in an address."""
     return secrets.token_urlsafe(24)
 
 
@@ -79,7 +79,7 @@ def _below(path: Path) -> Iterator[Path]:
 
 
 def _close(path: Path) -> None:
-    """Take the rights of group and others; what another account owns stays as its owner wants it."""
+    """Remove the rights of group and others, unless another account owns the file."""
     try:
         found = path.lstat()
     except FileNotFoundError:

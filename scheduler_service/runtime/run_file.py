@@ -1,4 +1,4 @@
-"""What `itinerary up` writes down about itself in the data folder, and the lock that makes it the only one there.
+"""The record of a running `itinerary up` in its data folder, and the lock that makes it the only one there.
 
 Owns `run.json` (addresses, ports, pids; for other commands and for the next start) and `up.lock`. Never holds a
 password.
@@ -22,12 +22,12 @@ REDIS_FILE: Final = "redis.url"
 
 
 class AlreadyUp(ItineraryError):
-    """Another `itinerary up` uses the data folder; its owner stops it or chooses another folder."""
+    """Another `itinerary up` uses the data folder; the user stops it or chooses another folder."""
 
 
 @contextmanager
 def only_one(data_dir: Path) -> Iterator[None]:
-    """Inside, no other `up` runs on `data_dir`; AlreadyUp where one does. The lock goes with the process."""
+    """Hold the lock on `data_dir` inside the block; AlreadyUp if another `up` has it. It ends with the process."""
     private_folder(data_dir)
     with open(data_dir / LOCK_FILE, "a+", opener=private_opener) as held:
         try:
@@ -45,7 +45,7 @@ def only_one(data_dir: Path) -> Iterator[None]:
 
 
 def read_run(data_dir: Path) -> dict[str, Any]:
-    """What the last `up` wrote; empty where there is nothing readable."""
+    """The record of the last `up`; empty if there is none that can be read."""
     try:
         written = json.loads((data_dir / RUN_FILE).read_text("utf-8"))
     except (OSError, ValueError):
@@ -54,5 +54,5 @@ def read_run(data_dir: Path) -> dict[str, Any]:
 
 
 def write_run(data_dir: Path, content: Mapping[str, Any]) -> None:
-    """Replace what is written, so that a reader sees the old or the new whole."""
+    """Replace the record, so that a reader sees the old or the new one whole."""
     write_private(data_dir / RUN_FILE, json.dumps(content, indent=2) + "\n")

@@ -1,4 +1,4 @@
-"""What a signal's handler may do: nearly nothing, since the code that it interrupts may hold the lock that it needs."""
+"""Actions of signal handlers, run in a thread: the code that a handler interrupts may hold the lock that it needs."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -8,8 +8,8 @@ from queue import SimpleQueue
 
 @contextmanager
 def from_signals(action: Callable[[], None]) -> Iterator[Callable[[], None]]:
-    """Inside, what is given back may be called by a handler: it has a thread of its own carry `action` out, once."""
-    calls: SimpleQueue[bool] = SimpleQueue()  # its `put` is one that a handler may call
+    """Yield a function that a handler may call inside the block: a thread of its own then runs `action`, once."""
+    calls: SimpleQueue[bool] = SimpleQueue()  # a handler may call its `put`
 
     def wait() -> None:
         if calls.get():

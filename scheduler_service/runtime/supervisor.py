@@ -1,9 +1,9 @@
 """Keeps a fixed list of programs running on this machine: ordered start, restart, ordered stop.
 
-Owns their processes and their output, and knows nothing of what they do. Promises: a part is never started twice
-at once; what dies is started again, after 0.2 s doubling to 10 s; every change of a part is one line; on the first
-SIGINT, SIGTERM or SIGHUP all stop in reverse order, on the next they are killed; no process is left behind, on
-Linux not even when this one is killed. One thread does it all, the main one (signals and `children` ask for that).
+Owns their processes and their output, and knows nothing of their work. Promises that a part never runs twice at once. A
+part that dies is restarted, after 0.2 s doubling to 10 s; every change of a part is one line. The first SIGINT, SIGTERM
+or SIGHUP stops all parts in reverse order, the next kills them. No process is left behind, on Linux not even when this
+one is killed. One thread does it all, the main one, as signals and `children` require.
 """
 
 import os
@@ -33,9 +33,11 @@ STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A program to keep running. The next one first starts when `ready` says yes, asked often: it answers within
-    a second. A part that runs `once` is finished when it exits with 0, and started again otherwise. `pause_signal` asks
-    it to begin nothing new, as soon as a stop is asked for and before any part is stopped.
+    """A program to keep running. The next part first starts once `ready` returns true.
+
+    `ready` is called often and must answer within a second. A part that runs `once` is finished when it exits with 0,
+    and restarted otherwise. `pause_signal` asks it to begin nothing new, as soon as a stop is requested and before any
+    part is stopped.
     """
 
     name: str
@@ -51,7 +53,7 @@ class Part:
 
 @dataclass(slots=True)
 class _Kept:
-    """A part and what is known of its present process."""
+    """A part and the state of its present process."""
 
     part: Part
     state: State = "idle"
@@ -64,13 +66,13 @@ class _Kept:
 
 
 def next_delay(delay: float, lived: float) -> tuple[float, float]:
-    """(how long to wait now, the delay after another death) for a part that lived `lived` seconds."""
+    """The delays before this restart and after the next death, for a part that lived `lived` seconds."""
     now = FIRST_DELAY if lived >= PROVEN_AFTER else delay
     return now, min(LONGEST_DELAY, now * 2)
 
 
 class Supervisor:
-    """Runs its parts until a signal; `on_change(name, state, pid)` is told of every change."""
+    """Runs its parts until a signal; calls `on_change(name, state, pid)` at every change."""
 
     def __init__(
         self,
@@ -85,14 +87,14 @@ class Supervisor:
         self._stop_asked_at: float | None = None
 
     def run(self) -> None:
-        """Start everything and return when everything has stopped."""
+        """Start everything; return when everything has stopped."""
         with self._signals():
             while not self._step(time.monotonic()):
                 self._listen(self._pause(time.monotonic()))
         self._selector.close()
 
     def stop(self) -> None:
-        """Stop all in reverse order; asked again a moment later, kill all."""
+        """Stop all parts in reverse order; kill them all if called again a moment later."""
         now = time.monotonic()
         if self._stop_asked_at is None:
             self._stop_asked_at = now
@@ -110,7 +112,7 @@ class Supervisor:
                     _kill_group(kept.process)
 
     def _step(self, now: float) -> bool:
-        """Do all that is due; whether everything has stopped."""
+        """Do all that is due; return whether everything has stopped."""
         self._reap(now)
         if self._stop_asked_at is None:
             self._ask_ready(now)
@@ -157,7 +159,7 @@ class Supervisor:
             process = kept.process
             if process is None or process.poll() is None:
                 continue
-            _kill_group(process)  # what it had started itself does not outlive it
+            _kill_group(process)  # processes that it started must not outlive it
             self._drain(kept, process)
             kept.process = None
             how = _how_it_ended(process.returncode)
@@ -191,7 +193,7 @@ class Supervisor:
             _kill_group(kept.process)
 
     def _pause(self, now: float) -> float:
-        """How long nothing needs doing unless something is heard."""
+        """The time until something is due, unless a signal or output comes first."""
         if any(kept.state == "starting" for kept in self._kept):
             return READY_POLL
         timed = [kept.deadline - now for kept in self._kept if kept.state in ("waiting", "stopping")]
@@ -204,7 +206,7 @@ class Supervisor:
             else:
                 self._hear_signals(key.data)
         if self._console.broken.is_set() and self._stop_asked_at is None:
-            self.stop()  # whoever watched us is gone
+            self.stop()  # the process that reads our output is gone
 
     def _hear_signals(self, ear: socket.socket) -> None:
         for number in ear.recv(4096):
@@ -212,7 +214,7 @@ class Supervisor:
                 self.stop()
 
     def _read(self, kept: _Kept, fd: int) -> bool:
-        """Pass on what a part printed; whether there may be more now."""
+        """Pass on a part's output; return whether there may be more now."""
         try:
             chunk = os.read(fd, 65_536)
         except BlockingIOError:
@@ -246,7 +248,7 @@ class Supervisor:
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """Hear signals, a child's death among them, as bytes of a socket that the loop waits on."""
+        """Receive signals, including a child's death, as bytes of a socket that the loop waits on."""
         mouth, ear = socket.socketpair()
         mouth.setblocking(False)
         numbers = [n for n in STOP_SIGNALS if signal.getsignal(n) != signal.SIG_IGN]
@@ -265,7 +267,7 @@ class Supervisor:
             self._kill_all()
 
     def _kill_all(self) -> None:
-        """The last word where the loop itself failed: nothing survives it."""
+        """Kill everything that is left, in case the loop itself failed."""
         for kept in self._kept:
             if kept.process is not None:
                 _kill_group(kept.process)

@@ -1,1 +1,1 @@
-"""The database: engine, tables, rows, and every store but what only the leader writes."""
+"""The database: engine, tables, rows, and all stores except those that only the leader writes."""

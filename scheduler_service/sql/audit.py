@@ -1,6 +1,6 @@
-"""The audit log in SQL: a row for each change, in the transaction of the change itself.
+"""The audit log in SQL: one row per change, in the transaction of the change itself.
 
-Promises: what was rolled back has no row, what was committed has one. Never changes or deletes a row.
+Promises: a change has a row if, and only if, it is committed. Never changes or deletes a row.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ AUDIT_COLUMNS: Final = (_A.id, _A.at, _A.actor, _A.role, _A.action, _A.subject, 
 def record(
     connection: Connection, now: Instant, by: AuditedChange | None, subject: str | None, before: Any, after: Any
 ) -> None:
-    """Note the change in the open transaction; nothing where nobody in particular makes it."""
+    """Record the change in the open transaction, unless it has no author."""
     if by is None:
         return
     row = {"at": now, "actor": by.actor, "role": by.role, "action": by.action, "subject": subject}
@@ -37,7 +37,7 @@ def record(
 def record_all(
     connection: Connection, now: Instant, by: AuditedChange | None, changes: Sequence[tuple[str, Any, Any]]
 ) -> None:
-    """Note many changes of one deed: subject, before, after."""
+    """Record many changes of one request: subject, before, after."""
     if by is None or not changes:
         return
     head = {"at": now, "actor": by.actor, "role": by.role, "action": by.action}
@@ -46,8 +46,7 @@ def record_all(
 
 
 def record_enqueue(connection: Connection, now: Instant, by: AuditedChange | None, created: Sequence[NewRun]) -> None:
-    """Note new runs: one by what was asked for, many by their ids (and the job where it is one's); their rows have the
-    rest."""
+    """Record new runs: a single one with its request, several with their ids and their job if they share one."""
     keyed = {} if by is None or by.key is None else {"key": by.key, "request_hash": by.request_hash}
     if len(created) == 1 and not keyed:
         record(connection, now, by, created[0].job_id or created[0].run_id, None, _asked(created[0]))
@@ -82,7 +81,7 @@ class SqlAuditLog:
         if not can_hold(f"{wanted.subject}{wanted.actor}{wanted.action}"):
             return Page([], None)
         by_time = wanted.since is not None or wanted.until is not None
-        # By id, a time long past would be found behind all that happened since.
+        # Ordered by id, an old time would be found only after everything that happened since.
         order = (_A.at.desc(), _A.id.desc()) if by_time else (_A.id.desc(),)
         newest_first = select(*AUDIT_COLUMNS).order_by(*order).limit(limit + 1)
         for column, value in ((_A.subject, wanted.subject), (_A.actor, wanted.actor), (_A.action, wanted.action)):
@@ -99,7 +98,7 @@ class SqlAuditLog:
         return page_of(rows, limit, lambda row: AuditEntry(*row), lambda row: [row.at, row.id] if by_time else [row.id])
 
     def of_key(self, change: AuditedChange, subject: str) -> Sequence[str] | None:
-        """See AuditLog. The newest of the subject are looked at: a key is promised to be known for a day."""
+        """See AuditLog. Reads only the subject's newest rows: a key need only be known for a day."""
         newest_first = (
             select(_A.actor, _A.action, _A.after)
             .where(_A.subject == subject)

@@ -1,6 +1,6 @@
-"""What is known of a job's past occurrences, for whoever wants to run them by hand: a step through an index for each.
+"""The database's knowledge of a job's past occurrences, for backfills: one index step per occurrence.
 
-Only reads, the cursor first: rows of what it has passed are seen then.
+Only reads, the cursor first, so that rows which it has passed are seen afterwards.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ _COLUMNS: Final = (runs.c.run_id, runs.c.scheduled_at, runs.c.state, runs.c.retr
 
 
 def known_of(connection: Connection, dialect: str, job_id: str, times: Sequence[Instant]) -> Known:
-    """What the database knows of the job's occurrences at `times`, ascending."""
+    """Read what the database knows of the job's occurrences at `times`, ascending."""
     progress = select(cursors.c.materialised_until, cursors.c.pruned_until).where(cursors.c.shard == _SHARD)
     cursor, pruned_until = connection.execute(progress).first() or (None, None)
     unplanned_since = connection.execute(_unplanned_since(), {"job_id": job_id}).scalar()
@@ -61,7 +61,7 @@ def _at_times(dialect: str) -> Select[Any]:
 
 @cache
 def _retries() -> Select[Any]:
-    """What was run again by hand bears the time at which that was asked for."""
+    """Runs that were retried manually; such a run bears the time of its request."""
     since = bindparam("since", type_=InstantColumn)
     again = (runs.c.job_id == _JOB_ID, runs.c.scheduled_at >= since, runs.c.retry_of.is_not(None))
     return select(*_COLUMNS).where(*again).order_by(runs.c.id)

@@ -1,7 +1,7 @@
-"""Rows handed to a statement as one JSON text.
+"""Rows passed to a statement as one JSON text.
 
-Promises that a statement's text and its number of parameters do not depend on how many rows there are, on either
-database, so that it is compiled and prepared once. A row that cannot be text in a database raises RowRefused.
+Promises that a statement's text and its number of parameters do not depend on the number of rows, on either database.
+So it is compiled and prepared once. Raises RowRefused for a row that cannot be text in a database.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -37,12 +37,12 @@ from scheduler_service.sql.column_types import FIRST_INSTANT, LAST_INSTANT, Inst
 PARAMETER: Final = "batch"
 MAX_ROWS: Final = 5_000
 MAX_BYTES: Final = 16 * 1024 * 1024
-# Rows dumped together cost a tenth of one by one; so many of the largest payloads are still bearable.
+# Dumping rows together costs a tenth of dumping them one by one; this many of the largest payloads still fit in memory.
 _AT_ONCE: Final = 100
 
 
 class Batch:
-    """The columns of rows to come; `rows` is what a statement selects from, `chunks` what it is executed with.
+    """The columns of the rows to pass; a statement selects from `rows` and is executed with each of `chunks`.
 
     A JSON column is given as JSON text already dumped; instants as integers.
     """
@@ -53,13 +53,13 @@ class Batch:
         self._instants = [place for place, kind in enumerate(kinds) if isinstance(kind, InstantColumn)]
 
     def rows(self, dialect: str) -> Subquery:
-        """A subquery named `batch` with one row for each given one."""
+        """A subquery named `batch` with one row for each row given."""
         source, value = _POSTGRES if dialect == "postgresql" else _SQLITE
         columns = [value(place, kind).label(name) for place, (name, kind) in enumerate(self._columns.items())]
         return select(*columns).select_from(source()).subquery(PARAMETER)
 
     def chunks(self, rows: Iterable[Sequence[Any]]) -> Iterator[dict[str, str]]:
-        """The parameters of one execution after the other, in order, each of a bearable size."""
+        """Yield the parameters of one execution after the other, in order, each of bounded size."""
         rest = iter(rows)
         texts: list[bytes] = []
         size = number = 0
@@ -82,7 +82,7 @@ class Batch:
 
 
 def _dumped(rows: Sequence[Sequence[Any]]) -> Iterator[tuple[int, bytes]]:
-    """How many rows, and their text."""
+    """Yield numbers of rows with their JSON text."""
     try:
         text = orjson.dumps(rows)
     except TypeError as error:
@@ -103,16 +103,16 @@ def _parameters(texts: Sequence[bytes]) -> dict[str, str]:
 
 
 def judged(found_by: ColumnElement[Any], guard: ColumnElement[bool]) -> ColumnElement[bool]:
-    """The guard of rows that are found by a key of the batch, said so that no planner starts from it.
+    """Wrap the guard in CASE so that the planner uses the key lookup, not the guard, as access path.
 
-    Planners guess how many rows pass a guard, wrongly before the statistics know of a million new ones; then they
-    would rather read all rows that pass than look up the few named. What mentions both sides is judged on the pair.
+    Planners underestimate how many rows pass a guard until the statistics know of a million new ones. They would then
+    read all these rows instead of the few named. A condition on both tables is evaluated on the joined rows.
     """
     return case((found_by.is_not(None), guard), else_=false())
 
 
 def insert_into(table: Table, dialect: str) -> Any:
-    """This database's own INSERT, which knows ON CONFLICT."""
+    """This database's own INSERT, with ON CONFLICT."""
     return postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
 
 
@@ -132,7 +132,7 @@ def _postgres_source() -> Any:
 def _postgres_value(place: int, kind: TypeEngine[Any]) -> ColumnElement[Any]:
     value = f"(element.value ->> {place})"
     match kind:
-        case InstantColumn():  # in two exact steps: one product of microseconds loses some beyond the year 2255
+        case InstantColumn():  # two exact steps: a single product loses microseconds beyond the year 2255
             return literal_column(
                 f"(TIMESTAMPTZ 'epoch' + {value}::bigint / 1000000 * INTERVAL '1 second'"
                 f" + {value}::bigint % 1000000 * INTERVAL '1 microsecond')",

@@ -1,4 +1,4 @@
-"""How instants and payloads are kept in a column, and what a database could keep at all.
+"""Column types for instants and payloads, and the limits of the values that a database can keep.
 
 Promises that core code only ever sees instants as integers, and that a payload comes back as it was given.
 """
@@ -15,7 +15,7 @@ from sqlalchemy.types import TypeDecorator, TypeEngine
 from itinerary.protocol.errors import RowRefused
 from itinerary.protocol.instants import Instant, from_datetime, to_datetime
 
-# The years 1 to 9999: a later time could be written to some databases, and then no driver could read the row.
+# The years 1 to 9999: some databases would store a later time, and then no driver could read the row.
 FIRST_INSTANT: Final = from_datetime(datetime.min.replace(tzinfo=UTC))
 LAST_INSTANT: Final = from_datetime(datetime.max.replace(tzinfo=UTC))
 
@@ -27,16 +27,16 @@ class InstantColumn(TypeDecorator[int]):
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        """The column type of this database."""
+        """Choose the column type of this database."""
         native = postgresql.TIMESTAMP(timezone=True) if dialect.name == "postgresql" else BigInteger()
         return dialect.type_descriptor(native)
 
     def process_bind_param(self, value: Instant | None, dialect: Dialect) -> Any:
-        """What the driver takes."""
+        """Convert the value for the driver."""
         return to_datetime(value) if value is not None and dialect.name == "postgresql" else value
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Instant | None] | None:
-        """How the core sees it; called once a column, not once a value."""
+        """Choose the conversion for the core; called once per column, not once per value."""
         return _instant if dialect.name == "postgresql" else None
 
 
@@ -51,26 +51,26 @@ class Payload(TypeDecorator[Any]):
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        """The column type of this database."""
+        """Choose the column type of this database."""
         return dialect.type_descriptor(Text() if dialect.name == "sqlite" else JSON(none_as_null=True))
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
-        """What the driver takes."""
+        """Convert the value for the driver."""
         return dump_json(value) if value is not None and dialect.name == "sqlite" else value
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any] | None:
-        """How the core sees it; PostgreSQL's driver has read it already."""
+        """Choose the conversion for the core; PostgreSQL's driver has already parsed the value."""
         return load_json if dialect.name == "sqlite" else None
 
 
 class PayloadText(TypeDecorator[Any]):
-    """A Payload that was cast: where many are read, the driver's own reading takes longer than all other columns."""
+    """A Payload cast to text: in large reads, the driver's own parsing takes longer than all other columns."""
 
     impl = Text
     cache_ok = True
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any]:
-        """How the core sees it."""
+        """Choose the conversion for the core."""
         return load_json
 
 
@@ -78,7 +78,7 @@ _JSON: Final = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(
 
 
 def dump_json(value: Any) -> str:
-    """JSON that every database can keep: plain ASCII, no NaN; RowRefused for a value that has none."""
+    """JSON that every database can keep: plain ASCII, no NaN; RowRefused for a value that has no such JSON."""
     try:
         return _JSON.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
@@ -86,7 +86,7 @@ def dump_json(value: Any) -> str:
 
 
 def load_json(text: str | bytes | None) -> Any:
-    """What `dump_json` wrote, None where nothing was; most runs have no arguments."""
+    """Parse the output of `dump_json`; None if there is none, since most runs have no arguments."""
     match text:
         case "[]" | b"[]":
             return []

@@ -1,4 +1,4 @@
-"""Conditions in SQL: few rows by partial indexes, however long the history is. Only reads."""
+"""Conditions in SQL: few rows found by partial indexes, however long the history is. Only reads."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -56,7 +56,7 @@ class SqlConditions:
     def _in_state(
         self, state: RunState, since: Any, wanted: ColumnElement[bool], limit: int, after: Place | None
     ) -> tuple[list[tuple[Named, Instant, Duration | None]], Place | None]:
-        """The oldest first."""
+        """Read the runs in a state, oldest first."""
         found = (
             select(_R.run_id, _R.job_id, _R.task, since.label("since"), _R.timeout, _R.id)
             .where(IS_TRACKED, _R.state == literal_column(f"'{state}'"), wanted, reads.behind(since, after))
@@ -69,7 +69,7 @@ class SqlConditions:
         return [(Named(row.run_id, row.job_id, row.task), row.since, row.timeout) for row in rows], place
 
     def jobs(self, after: str | None, limit: int) -> Page:
-        """See Conditions. Only what could end is parsed."""
+        """See Conditions. Parses only jobs that could end."""
         following = [] if after is None else [jobs.c.job_id > after]
         wanted = (
             select(*JOB_COLUMNS, jobs.c.job_id)
@@ -84,7 +84,7 @@ class SqlConditions:
 
 
 def _paused(connection: Connection, job_ids: Iterable[str | None]) -> set[str]:
-    """Those of the jobs that are paused: what waits for a resume is not late."""
+    """Select the paused jobs: a run that waits for a resume is not late."""
     named = sorted(job_id for job_id in job_ids if job_id is not None)
     return set(connection.execute(select(jobs.c.job_id).where(jobs.c.paused, jobs.c.job_id.in_(named))).scalars())
 
@@ -92,5 +92,5 @@ def _paused(connection: Connection, job_ids: Iterable[str | None]) -> set[str]:
 def _job(row: Any) -> Job | None:
     try:
         return current_job_of(row)
-    except (BadValue, BadValues):  # the leader says so itself, and plans nothing for it
+    except (BadValue, BadValues):  # the leader logs that itself, and plans nothing for it
         return None

@@ -1,7 +1,7 @@
-"""Totals of lists in SQL: exact while a walk of MOST rows through an index ends, else "more than". Only reads.
+"""Totals of lists in SQL: exact while an index scan of at most MOST rows ends, else "more than". Only reads.
 
-Promises: a count reads at most MOST + 1 rows of each state asked for, however long the history. Each walk is narrowed
-by one index alone; what else the filter asks is judged on the rows of that walk.
+Promises that a count reads at most MOST + 1 rows of each state asked for, however long the history. A single index
+narrows each scan; the rest of the filter is applied to the scanned rows.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ _BY_QUEUE: Final = (_R.standing, _R.queue, _R.priority, _R.due_at, _R.id)
 
 
 def runs_total(wanted: RunFilter) -> list[Select[Any]]:
-    """One statement for each index to walk; each gives (rows walked, rows that match)."""
+    """One statement for each index to scan; each gives (rows scanned, rows that match)."""
     states = frozenset(wanted.states)
     if not states:
         return [_scan(_by_time(wanted), true(), wanted)]
@@ -40,14 +40,14 @@ def runs_total(wanted: RunFilter) -> list[Select[Any]]:
 
 
 def jobs_total(tag: str | None, text: str | None, paused: bool | None, source: str | None) -> Select[Any]:
-    """The same of jobs."""
+    """The statement that counts jobs in the same way."""
     matches = job_conditions(tag, text, paused, source)
     first = select(and_(~jobs.c.deleted, *matches).label("matches")).select_from(jobs).limit(MOST + 1).subquery("walk")
     return _counted(first)
 
 
 def total_of(counted: Sequence[tuple[int, int | None]]) -> Total:
-    """The sum; `more` where a walk did not come to its end, or where there are more than MOST."""
+    """The sum; `more` if a scan did not reach its end, or if there are more than MOST."""
     found = sum(matching or 0 for _, matching in counted)
     return Total(min(found, MOST), found > MOST or any(scanned > MOST for scanned, _ in counted))
 
@@ -77,7 +77,7 @@ def _scan(
     wanted: RunFilter,
     order: Sequence[ColumnElement[Any]] = _BY_TIME,
 ) -> Select[Any]:
-    # In the order of the index, so that no planner takes the limit for a reason to scan the table.
+    # Ordered as the index, so that no planner scans the table because of the limit.
     of_job = [_R.job_id == wanted.job_id] if wanted.job_id is not None else []
     of_queue = [_R.queue == wanted.queue] if wanted.queue is not None else []
     matches = and_(judged, *of_job, *of_queue, *_window(wanted)).label("matches")
@@ -93,7 +93,7 @@ def _counted(scan: Any) -> Select[Any]:
 
 
 def jobs_of_queues(dialect: Dialect, most: int) -> Select[Any]:
-    """Each queue with how many jobs that are not paused name it: one walk of the jobs, for whoever asks by hand."""
+    """Count for each queue the unpaused jobs that name it, in one scan of the jobs, for manual requests only."""
     path: ColumnElement[Any]
     if dialect == "sqlite":
         path = func.json_extract(jobs.c.definition, literal_column("'$.queue'"), type_=Text)

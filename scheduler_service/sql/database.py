@@ -1,8 +1,8 @@
-"""The one way to the database: engine, transactions, its clock, and its errors in our words.
+"""The only way to the database: engine, transactions, its clock, and its errors as ours.
 
-Promises: a driver's error never passes the border (StoreUnavailable or RowRefused instead); on SQLite writers of this
-process take turns in the order they came and begin with BEGIN IMMEDIATE; on PostgreSQL no statement, lock or idle
-transaction outlives its bound. Never retries: after StoreUnavailable the outcome of a write is unknown.
+Promises that no driver's error leaves this module: StoreUnavailable or RowRefused replace it. On SQLite, writers of
+this process take turns in order of arrival and begin with BEGIN IMMEDIATE. On PostgreSQL, no statement, lock or idle
+transaction exceeds its bound. Never retries: after StoreUnavailable the outcome of a write is unknown.
 """
 
 import random
@@ -49,12 +49,12 @@ _PAUSES: Final = (0.02, 0.1)
 
 
 def host_now() -> Instant:
-    """This host's clock: what SQLite goes by, since the file lives here."""
+    """This host's clock, which is the database's clock for SQLite, since the file is on this host."""
     return time.time_ns() // 1_000
 
 
 def again_when_busy(write: Callable[P, T]) -> Callable[P, T]:
-    """A whole write, done again after a deadlock: PostgreSQL has undone it then."""
+    """Repeat a whole write after a deadlock, which PostgreSQL has rolled back."""
 
     @wraps(write)
     def patiently(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -71,7 +71,7 @@ def again_when_busy(write: Callable[P, T]) -> Callable[P, T]:
 class Database:
     """A pool of connections to one database. Threads may share it.
 
-    On SQLite, the writes of one that `goes_first` come before those of other processes that wait.
+    On SQLite, the writes of a pool that `goes_first` come before those of other waiting processes.
     """
 
     def __init__(
@@ -97,9 +97,9 @@ class Database:
         )
 
     def beside(self, *, bounds: Bounds | None = None) -> "Database":
-        """The same database through one connection of its own, for what must never wait for the pool.
+        """The same database through one connection of its own, for calls that must never wait for the pool.
 
-        It is closed with this one.
+        Closing this one closes it too.
         """
         other = Database(
             self.url,
@@ -114,7 +114,7 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A connection for reading; each statement sees the newest committed state."""
+        """Yield a connection for reading; each statement sees the newest committed state."""
         with _our_errors(), self.engine.connect() as connection:
             if self.dialect == "postgresql" and is_direct(connection):
                 connection.execution_options(isolation_level="AUTOCOMMIT")
@@ -122,7 +122,7 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """One write transaction, committed at the end of the block."""
+        """Yield the connection of one write transaction, committed at the end of the block."""
         with self._turn(), _our_errors(), self.engine.connect() as connection:
             connection.execution_options(**{WRITES: True})
             with connection.begin():
@@ -130,7 +130,7 @@ class Database:
 
     @contextmanager
     def session(self) -> Iterator[Connection]:
-        """A connection of which the caller begins and ends the transactions."""
+        """Yield a connection whose transactions the caller begins and ends."""
         with _our_errors(), self.engine.connect() as connection:
             yield connection
 
@@ -144,19 +144,19 @@ class Database:
         return clock.op("+", return_type=InstantColumn())(literal(timedelta(microseconds=plus)))
 
     def read_clock(self, connection: Connection) -> Instant:
-        """The database's clock, read."""
+        """Read the database's clock."""
         if self.dialect == "sqlite":
             return self._clock()
         now: Instant = connection.execute(select(self.now())).scalar_one()
         return now
 
     def ping(self) -> None:
-        """Return where the database answers."""
+        """Return if the database answers; raise otherwise."""
         with self.read() as connection:
             self.read_clock(connection)
 
     def close(self) -> None:
-        """Close every connection, those beside too."""
+        """Close every connection, including those of `beside`."""
         for other in self._beside:
             other.close()
         self.engine.dispose()
@@ -166,7 +166,7 @@ class Database:
 
 
 class WriterQueue:
-    """SQLite has one writer: threads of this process take turns, first come, first served."""
+    """SQLite's single writer: threads of this process take turns, first come, first served."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -174,7 +174,7 @@ class WriterQueue:
 
     @property
     def waiting(self) -> int:
-        """How many wait behind the one whose turn it is."""
+        """The number of threads that wait behind the current writer."""
         return max(0, len(self._waiting) - 1)
 
     @contextmanager
@@ -196,18 +196,19 @@ class WriterQueue:
 
 
 def can_hold(name: str) -> bool:
-    """Whether a database could hold this text at all; what it cannot hold names nothing in it."""
+    """Whether a database could store this text at all; a text that it cannot store names nothing in it."""
     return "\x00" not in name and not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 @contextmanager
 def savepoint(connection: Connection) -> Iterator[None]:
-    """A part of a write transaction that can be refused and undone by itself."""
+    """Run the block as a part of a write transaction that can be undone by itself."""
     with _our_errors(), connection.begin_nested():
         yield
 
 
-# How PostgreSQL and libpq refuse what no waiting mends. A host name may come: a container's is known once it runs.
+# Refusals of PostgreSQL and libpq that waiting does not cure. An unknown host name is not among them: a container's
+# name resolves once it runs.
 _NEVER_LET_IN: Final = (
     "authentication failed",
     "no password supplied",
@@ -228,20 +229,20 @@ def _our_errors() -> Iterator[None]:
     except exc.DBAPIError as error:
         state = getattr(error.orig, "sqlstate", None) or ""
         raise _kind_of(state, str(error.orig))(_message(error)) from error
-    except exc.StatementError as error:  # a parameter that the driver was not even given
+    except exc.StatementError as error:  # the parameter never reached the driver
         raise RowRefused(_message(error)) from error
     except exc.TimeoutError as error:
         raise StoreUnavailable("every connection to the database is in use") from error
 
 
 def _kind_of(state: str, message: str) -> type[ItineraryError]:
-    if state.startswith("54"):  # a limit of the program: this row will never fit
+    if state.startswith("54"):  # a program limit: this row will never fit
         return RowRefused
     if state in _UNDONE:
         return StoreBusy
     if state == "57014":
         return StatementTimedOut
-    # What refuses a connection brings no code.
+    # A refused connection has no code.
     return StoreRefused if not state and any(text in message for text in _NEVER_LET_IN) else StoreUnavailable
 
 

@@ -1,4 +1,4 @@
-"""A database's URL as SQLAlchemy and libpq want it, read by itinerary/protocol/service_urls.py."""
+"""Database URLs in the form that SQLAlchemy and libpq need, read by itinerary/protocol/service_urls.py."""
 
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -14,9 +14,9 @@ _POSTGRES: Final = ("postgresql", "postgres", "postgresql+psycopg")
 
 
 def read_url(text: str) -> URL:
-    """`postgresql://`, `postgres://` or `sqlite:///path` as SQLAlchemy's URL with our drivers; else BadValue.
+    """Read `postgresql://`, `postgres://` or `sqlite:///path` as SQLAlchemy's URL with our drivers; else BadValue.
 
-    Several hosts are as many `host` values of its query, each with its port.
+    Several hosts become several `host` values of its query, each with its port.
     """
     scheme, colon, path = text.partition(":///")
     if colon and scheme in ("sqlite", "sqlite+pysqlite"):
@@ -40,7 +40,7 @@ def read_url(text: str) -> URL:
 
 
 def libpq_options(url: URL) -> dict[str, Any]:
-    """What psycopg connects with by itself, as it is given by SQLAlchemy."""
+    """The options with which psycopg connects by itself, as SQLAlchemy derives them."""
     dialect: Any = PGDialect_psycopg  # SQLAlchemy leaves its methods untyped
     return dict(dialect().create_connect_args(url)[1])
 

@@ -1,4 +1,4 @@
-"""Evidence in SQL: the rows that bear on one occurrence or one run, each found by an index. Only reads."""
+"""Evidence in SQL: the rows that explain one occurrence or one run, each found by an index. Only reads."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -56,7 +56,7 @@ class SqlEvidence:
             raise NotFound(f"no run {run_id!r}")
         with self._database.read() as connection:
             run = read_whole(connection, run_id)
-            # A run for a time long past was asked for, and fell due, long after it.
+            # A run that was requested for a past time fell due long after that time.
             at = run.scheduled_at if run.kind is RunKind.OCCURRENCE else run.due_at
             versions = () if run.job_id is None else _versions(connection, run.job_id, at)
             return self._facts(connection, at, run.job_id, versions, run)
@@ -89,7 +89,7 @@ class SqlEvidence:
 
 
 def _newest(connection: Connection, job_id: str, at: Instant, of_kind: ColumnElement[bool]) -> Run | None:
-    """The newest run of this kind that the job has for an instant."""
+    """Read the job's newest run of this kind for an instant."""
     found_by = (runs.c.job_id == job_id, runs.c.scheduled_at == at, of_kind)
     newest = select(runs.c.run_id).where(*found_by).order_by(runs.c.id.desc()).limit(1)
     run_id = connection.execute(newest).scalar()
@@ -102,7 +102,7 @@ def _own_overlap(connection: Connection, run_id: str) -> str | None:
 
 
 def _ahead(connection: Connection, run: Run) -> Run | None:
-    """Of the runs of its job that come next before it in time: the one that ended last while it waited."""
+    """Among the job's earlier runs, read the one that ended last while this run waited."""
     span = waited(run)
     if span is None or run.job_id is None:
         return None
@@ -120,7 +120,7 @@ def _ahead(connection: Connection, run: Run) -> Run | None:
 
 
 def _versions(connection: Connection, job_id: str, at: Instant) -> tuple[Version, ...]:
-    """Those that hold around an instant, oldest first."""
+    """Read the versions valid around an instant, oldest first."""
     columns = (*VERSION_COLUMNS, job_versions.c.actor)
     of_job = select(*columns).where(job_versions.c.job_id == job_id)
     since, number = job_versions.c.effective_from, job_versions.c.version
@@ -137,7 +137,7 @@ def _missed_range(connection: Connection, job_id: str, at: Instant) -> MissedRan
 
 
 def _terms(connection: Connection, since: Instant, now: Instant) -> tuple[Term, ...]:
-    """The last term before an instant, those that follow it, and the present one."""
+    """Read the last term before an instant, all later terms, and the present one."""
     columns = (_T.term, _T.holder, _T.began_at, _T.confirmed_at, _T.ended_at, _T.ending)
     ended = select(*columns).where(_T.shard == _SHARD)
     before = connection.execute(ended.where(_T.ended_at < since).order_by(_T.term.desc()).limit(1)).all()

@@ -1,7 +1,7 @@
 """Write transactions that only the present leader can commit.
 
-Promises: while such a transaction is open no other term begins (PostgreSQL: the lease row is locked FOR KEY SHARE,
-which a takeover waits for and a renewal does not; SQLite: BEGIN IMMEDIATE), and none commits for a lease that is gone.
+Promises that none commits for a lost lease, and that no other term begins while one is open. On PostgreSQL it locks the
+lease row FOR KEY SHARE, which a takeover waits for and a renewal does not. On SQLite it begins with BEGIN IMMEDIATE.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from scheduler_service.sql.tables import leases
 
 @contextmanager
 def fenced(database: Database, lease: Lease) -> Iterator[Connection]:
-    """One write transaction of the leader; LeaseLost before anything is written if the lease is no longer this one."""
+    """Run one write transaction of the leader; LeaseLost, before any write, if the lease is no longer this one."""
     with database.write() as connection:
         if not _hold(database, connection, lease):
             raise LeaseLost(f"term {lease.term} of shard {lease.shard} is over")
@@ -28,7 +28,7 @@ def fenced(database: Database, lease: Lease) -> Iterator[Connection]:
 
 
 def is_still(lease: Lease) -> ColumnElement[bool]:
-    """The lease row bears this term and holder, and was not resigned."""
+    """Whether the lease row has this term and holder, and was not resigned."""
     return and_(
         leases.c.shard == lease.shard,
         leases.c.term == lease.term,
@@ -45,9 +45,9 @@ def _hold(database: Database, connection: Connection, lease: Lease) -> bool:
 
 @lru_cache(maxsize=8)
 def _lock(shard: int, term: int, holder: str) -> Select[Any]:
-    """Locks the lease row, and keeps the transaction's statements to the keys of the rows that they name.
+    """Lock the lease row, and make the planner find rows by their keys during the transaction.
 
-    Before the statistics know of the newest rows, a planner would rather read the whole table for every batch.
+    Until the statistics know of the newest rows, a planner would read the whole table for every batch.
     """
     by_keys = func.set_config("enable_seqscan", "off", True)
     held = is_still(Lease(shard, term, holder, now=0))
@@ -55,7 +55,7 @@ def _lock(shard: int, term: int, holder: str) -> Select[Any]:
 
 
 def _renew_along(connection: Connection, lease: Lease, now: Instant) -> bool:
-    """SQLite has one writer, so a busy leader could not renew in time: each of its commits renews."""
+    """Renew with each commit: SQLite has one writer, so a busy leader could not renew in time otherwise."""
     expires_at = now + leases.c.ttl
     renewed = (
         update(leases)

@@ -1,7 +1,7 @@
-"""The whole history, read as the invariants want it.
+"""The whole history, in the form that the invariants check.
 
-Promises one snapshot of the database, streamed: a million runs need no memory, and whoever writes meanwhile neither
-waits nor shows up half. Only reads.
+Promises one snapshot of the database, streamed: a million runs need little memory, and concurrent writers neither wait
+nor appear half. Only reads.
 """
 
 from collections.abc import Iterator
@@ -19,17 +19,16 @@ from scheduler_service.sql.database import Bounds, Database
 from scheduler_service.sql.run_rows import ATTEMPT_COLUMNS, RUN_COLUMNS, ended_attempt, overlap_of, whole_run
 from scheduler_service.sql.tables import cursors, gaps, run_attempts, runs
 
-# Reading everything takes its time, and the connection idles while what was read is judged.
+# Reading everything takes long, and the connection is idle while the rows read are checked.
 HISTORY_BOUNDS: Final = Bounds(statement=60 * MINUTE, idle=60 * MINUTE)
 _AT_ONCE: Final = 1_000
 
 
 @contextmanager
 def read_history(database: Database, since: Instant | None = None, shard: int = 0) -> Iterator[History]:
-    """The history, runs before `since` and before what was pruned left out; its runs can be gone through once, in
-    the block.
+    """Yield the history, without runs before `since` and before the pruning limit; its runs can be iterated once.
 
-    `database` needs HISTORY_BOUNDS where there is much to read.
+    `database` needs HISTORY_BOUNDS if there is much to read.
     """
     with database.read() as connection:
         _take_snapshot(connection, database.dialect)

@@ -1,4 +1,4 @@
-"""Jobs as the database's rows, and back: a version is stored as its definition's JSON and parsed when it is read."""
+"""Jobs as database rows and back: a version is stored as its definition's JSON and parsed when it is read."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -44,7 +44,7 @@ def job_of(row: Sequence[Any]) -> Job:
         paused=paused,
         pause_reason=pause_reason,
         paused_until=paused_until,
-        # Of a job that was never edited these are equal, and in memory one number then.
+        # Equal for a job that was never edited; sharing one integer saves memory.
         effective_from=created_at if effective_from == created_at else effective_from,
         deleted=deleted,
         pause_skips=row[10],
@@ -53,12 +53,12 @@ def job_of(row: Sequence[Any]) -> Job:
 
 
 def current_job_of(row: Sequence[Any]) -> Job:
-    """The job as it is now, from JOB_COLUMNS."""
+    """The current job, from JOB_COLUMNS."""
     return replace(job_of(row), source=row[11])
 
 
 def named_job_of(row: Sequence[Any]) -> Job:
-    """The same of a job that somebody named; Conflict where this program refuses what is stored of it."""
+    """The current job, for a request that named it; Conflict if this program rejects its stored definition."""
     try:
         return current_job_of(row)
     except (BadValue, BadValues) as error:
@@ -67,7 +67,7 @@ def named_job_of(row: Sequence[Any]) -> Job:
 
 
 def listed_job_of(row: Sequence[Any]) -> Job | None:
-    """The same of one of many: one that a newer program made must not hide the others."""
+    """The current job, for a list; None if a newer program created it, so that it does not hide the others."""
     try:
         return named_job_of(row)
     except Conflict as error:
@@ -76,7 +76,7 @@ def listed_job_of(row: Sequence[Any]) -> Job | None:
 
 
 def version_of(job_id: str, row: Sequence[Any]) -> Version | None:
-    """A version and who made it, from VERSION_COLUMNS and the actor; None of one that a newer program made."""
+    """A version and its author, from VERSION_COLUMNS and the actor; None if a newer program created it."""
     try:
         return Version(job_of(row), row[-1])
     except (BadValue, BadValues) as error:
@@ -85,7 +85,7 @@ def version_of(job_id: str, row: Sequence[Any]) -> Version | None:
 
 
 def search_columns(job: Job) -> dict[str, str]:
-    """What `list` looks into: every tag on a line of its own as JSON, and the words in one case."""
+    """The texts that `list` searches: each tag as JSON on its own line, and the text in one case."""
     return {
         "tags": "".join(f"\n{tag_line(tag)}\n" for tag in job.tags),
         "search_text": "\n".join((job.job_id, job.title, job.task)).casefold(),
@@ -104,10 +104,10 @@ def histories(
     job_ids: Sequence[str] | None = None,
     refused: set[str] | None = None,
 ) -> list[JobHistory]:
-    """Versions that hold at or after `since` or are not planned, of all jobs or of these, oldest first.
+    """The versions of these jobs, or of all, that hold at or after `since` or are not planned, oldest first.
 
-    Of all jobs, those that were deleted, planned as such, before `since` are left out. `refused` is kept as the ids of
-    those that this program cannot read.
+    Of all jobs, those deleted before `since`, and planned as deleted, are left out. `refused` collects the ids of jobs
+    that this program cannot read.
     """
     asked = _versions(since)
     if job_ids is None:
@@ -120,7 +120,7 @@ def histories(
 
 
 def unplanned(connection: Connection, limit: int) -> list[str]:
-    """Ids of jobs of which the newest version is not planned."""
+    """Ids of jobs whose newest version is not planned."""
     return list(connection.execute(select(jobs.c.job_id).where(IS_UNPLANNED).limit(limit)).scalars())
 
 
@@ -144,9 +144,9 @@ def _gone_before(since: Instant) -> ColumnElement[bool]:
 
 
 def _all_grouped(connection: Connection, asked: Select[Any], refused: set[str] | None) -> list[JobHistory]:
-    """A part at a time: the rows of all jobs at once take more memory than the jobs.
+    """Group in parts, since the rows of all jobs at once take more memory than the jobs.
 
-    What is edited or made between two parts is unplanned, and found by whoever looks for that.
+    Jobs edited or created between two parts are unplanned, so the job watcher finds them.
     """
     found: list[JobHistory] = []
     after = ""
@@ -160,14 +160,14 @@ def _all_grouped(connection: Connection, asked: Select[Any], refused: set[str] |
 
 
 def _grouped(rows: Iterable[Any], refused: set[str] | None = None) -> list[JobHistory]:
-    """The histories; ids of jobs that are read are taken out of `refused`, those that are not are put in."""
+    """Group rows into histories; remove the ids of jobs that were read from `refused`, and add those that were not."""
     found: list[JobHistory] = []
     refused = set() if refused is None else refused
     for job_id, of_job in groupby(rows, key=lambda row: row.job_id):
         versions = list(of_job)
         try:
             history = JobHistory(tuple(job_of(row) for row in versions), versions[-1].planned_version)
-        except (BadValue, BadValues) as error:  # one job that a newer program refuses must not stop the others
+        except (BadValue, BadValues) as error:  # a single unreadable job must not stop the others
             if job_id not in refused:
                 log.error("job left out, its stored definition is refused", job_id=job_id, error=str(error))
             refused.add(job_id)
@@ -180,7 +180,7 @@ def _grouped(rows: Iterable[Any], refused: set[str] | None = None) -> list[JobHi
 
 
 def _log_once(unknown: Mapping[str, Any], job_id: str) -> None:
-    """Log each field that only a newer release knows once in the life of this process."""
+    """Log each field that only a newer release knows, once in the life of this process."""
     for field in names(unknown):
         if field not in _REPORTED and len(_REPORTED) < _MOST_REPORTED:
             _REPORTED.add(field)

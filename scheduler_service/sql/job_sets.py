@@ -1,7 +1,7 @@
 """JobSets in SQL: all jobs of one source, planned and applied in one transaction.
 
-Promises: what is carried out was planned from exactly the rows that are there then, and applies come one after the
-other; all of it is stored or nothing. What changes is core.job_plan's decision.
+Promises that an apply executes a plan of exactly the rows that are there then, and stores all of it or nothing. Applies
+never overlap. core's job_plan decides the changes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ _STATE: Final = (jobs.c.job_id, jobs.c.version, jobs.c.source, jobs.c.placed_anc
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """The rows that an apply looks at, deleted ones too: an id that comes back goes on counting versions."""
+    """The rows that an apply reads, deleted ones included: an id created again continues its version numbers."""
 
     rows: Mapping[str, Job]
 
@@ -41,7 +41,7 @@ class _Stored:
 
     @property
     def states(self) -> set[tuple[Any, ...]]:
-        """What changes with every change of a row: a new place is no new version."""
+        """The values that change with every change of a row; a new place is not a new version."""
         return {(job.job_id, job.version, job.source, job.placed_anchor, job.placed_at) for job in self.rows.values()}
 
 
@@ -57,7 +57,7 @@ class SqlJobSets:
 
     @again_when_busy
     def apply(self, wanted: JobSet, plan_version: str | None, *, by: AuditedChange | None = None) -> JobsPlan:
-        """See JobSets. Reading and planning thousands of jobs takes its time: the lock is held only to write them."""
+        """See JobSets. Planning thousands of jobs takes long, so the rows are locked only while they are written."""
         for _ in range(_TRIES):
             stored = self._read(wanted)
             plan = plan_jobs(stored.present, wanted)
@@ -77,7 +77,7 @@ class SqlJobSets:
             return _Stored({job.job_id: job for job in map(named_job_of, rows)})
 
     def _is_still(self, connection: Connection, wanted: JobSet, stored: _Stored) -> bool:
-        """Whether nothing of what was read has changed; from here on nobody else changes it."""
+        """Whether the rows are as they were read; locks them until the transaction ends."""
         if self._database.dialect == "postgresql":
             connection.execute(select(func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
         asked = self._asked(wanted, *_STATE)
@@ -85,7 +85,7 @@ class SqlJobSets:
         return {tuple(row) for row in locked} == stored.states
 
     def _asked(self, wanted: JobSet, *columns: ColumnElement[Any]) -> Select[Any]:
-        """Of the jobs that are named or owned; by id, so that two who lock several do not wait for each other."""
+        """Select the named or owned jobs by id, so that two transactions that lock several do not deadlock."""
         named = jobs.c.job_id.in_(select(_IDS.rows(self._database.dialect).c.job_id))
         found_by = named if wanted.source is None else or_(named, jobs.c.source == wanted.source)
         return select(*columns).where(found_by).order_by(jobs.c.job_id)
@@ -117,7 +117,7 @@ class SqlJobSets:
 
 
 def _ids_of(wanted: JobSet) -> dict[str, str]:
-    # Even where no job is named, the statement wants its parameter.
+    # The statement needs its parameter even if no job is named.
     (ids,) = _IDS.chunks([(job.job_id,) for job in wanted.jobs] or [("",)])
     return ids
 
@@ -166,7 +166,7 @@ def _write_versions(connection: Connection, written: Sequence[Job], by: AuditedC
 
 
 def _own(connection: Connection, taken: Sequence[Job], source: str | None) -> None:
-    """Only the owner changes, which is no version: a set without a source never comes to this."""
+    """Change only the owner, which makes no new version; sets without a source never reach this."""
     if taken:
         owned = update(jobs).where(jobs.c.job_id == bindparam("named")).values(source=source)
         connection.execute(owned, [{"named": job.job_id} for job in taken])

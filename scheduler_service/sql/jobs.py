@@ -1,7 +1,7 @@
 """JobStore in SQL: every change of a job is a new version and its history row, in one transaction.
 
-Promises: of two changes made at once one comes after the other, or is told so; a version's effective_from is the
-database's time, later than the one before it. Never plans anything: the leader sees that a version is not planned.
+Promises that of two concurrent changes one follows the other or is rejected. A version's effective_from is the
+database's time, later than that of the version before. Never plans: the leader finds unplanned versions.
 """
 
 from collections.abc import Mapping
@@ -27,11 +27,11 @@ from scheduler_service.sql.job_rows import JOB_COLUMNS, job_of, listed_job_of, n
 from scheduler_service.sql.paging import page_of, read_cursor
 from scheduler_service.sql.tables import job_versions, jobs
 
-_LAST: Final = "\x7f"  # behind every character of an id
+_LAST: Final = "\x7f"  # sorts after every character of an id
 
 
 class _CreatedMeanwhile(Conflict):
-    """Somebody else made the job between our look and our insert; a second look shows it."""
+    """Another request created the job between our read and our insert; a second read finds it."""
 
 
 class SqlJobStore:
@@ -150,7 +150,7 @@ class SqlJobStore:
             self._next_version(connection, replace(there, deleted=True), there, by)
 
     def _locked(self, connection: Connection, job_id: str) -> Job | None:
-        """The job as it is, deleted ones too; until the end of the transaction nobody else changes it."""
+        """The job, even if deleted, locked against other changes until the transaction ends."""
         row = connection.execute(select(*JOB_COLUMNS).where(jobs.c.job_id == job_id).with_for_update()).first()
         return None if row is None else named_job_of(row)
 
@@ -185,7 +185,7 @@ class SqlJobStore:
 
 
 class _Holds(FunctionElement[bool]):
-    """Whether a text holds another one, letter by letter, as LIKE does not on every database."""
+    """Whether a text contains another one, letter by letter, which LIKE does not do on every database."""
 
     inherit_cache = True
 
@@ -207,7 +207,7 @@ def _holds(column: ColumnElement[str], part: str) -> ColumnElement[bool]:
 def job_conditions(
     tag: str | None, text: str | None, paused: bool | None, source: str | None
 ) -> list[ColumnElement[bool]]:
-    """The conditions that a list of jobs is filtered by."""
+    """The conditions that filter a list of jobs."""
     conditions: list[ColumnElement[bool]] = []
     if tag is not None:
         conditions.append(_holds(jobs.c.tags, f"\n{tag_line(tag)}\n"))
@@ -223,14 +223,14 @@ def job_conditions(
 def keep_version(
     connection: Connection, created: Job, before: Job | None, now: Instant, by: AuditedChange | None
 ) -> None:
-    """The history row of a version that was just made, and what the audit log says of it."""
+    """Write the history row of a new version, and its audit row."""
     actor = None if by is None else by.actor
     connection.execute(insert(job_versions).values(**version_row(created), actor=actor))
     record(connection, now, by, created.job_id, audited(before), audited(created))
 
 
 def audited(job: Job | None) -> Mapping[str, Any] | None:
-    """What the audit log shows of a job; nothing of one that is not there."""
+    """The fields of a job that the audit log shows; None for a job that does not exist."""
     return None if job is None or job.deleted else job_body(job)
 
 
@@ -246,7 +246,7 @@ def _check_version(job_id: str, there: Job | None, if_version: int | None) -> No
 
 
 def _as_kept(job: Job) -> Job:
-    """The job as reading it back gives it: its schedule's defaults hang on when it was made."""
+    """The job as it is read back: its schedule's defaults depend on its creation time."""
     kept = job_of(
         (
             definition_of(job), job.created_at, job.version, job.paused, job.pause_reason, job.paused_until,
@@ -275,5 +275,5 @@ def version_row(job: Job) -> Mapping[str, Any]:
 
 
 def job_row(job: Job) -> Mapping[str, Any]:
-    """The row of `jobs`, but for what only the store or the leader writes."""
+    """The row of `jobs`, without the columns that only the store or the leader writes."""
     return {**version_row(job), **search_columns(job), "source": job.source}

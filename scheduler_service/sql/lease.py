@@ -1,7 +1,7 @@
 """The lease row in SQL: one guarded UPDATE for each duty, judged by the database's clock alone.
 
-Promises: of any number of processes that ask at once, one gets each term, and the term that it ends is recorded with
-it. Never decides whether to lead: a standby asks again, a leader that could not renew stops.
+Promises: of any number of concurrent requests, exactly one gets each term, and the term that it ends is recorded in the
+same transaction. Never decides whether to lead: a standby asks again, and a leader that could not renew stops.
 """
 
 from typing import Any, Final
@@ -24,14 +24,14 @@ from scheduler_service.sql.tables import leases
 
 # A takeover may have to wait until the database ends a frozen leader's idle transaction (Bounds.idle).
 LEASE_BOUNDS: Final = Bounds(statement=4_000 * MILLISECOND, lock=3_500 * MILLISECOND)
-# A standby marks each minute that its zone rules are others; one that is gone marks nothing.
+# A standby renews the mark of its different zone rules each minute, so a stopped standby's mark expires.
 _MARK_HOLDS: Final = 3 * MINUTE
-# What leader and standbys say of Redis is said again each second.
+# Leader and standbys renew their notes about Redis each second.
 _WORD_HOLDS: Final = 5 * SECOND
 
 
 class SqlLeaseStore:
-    """LeaseStore on a connection of its own, so that no pool and no long write keeps a renewal waiting."""
+    """LeaseStore on a connection of its own, so that no pool and no long write delays a renewal."""
 
     def __init__(self, database: Database, topics: frozenset[Topic] = frozenset()) -> None:
         self._database = database.beside(bounds=LEASE_BOUNDS)
@@ -121,7 +121,7 @@ class SqlLeaseStore:
         return LeaseView(*row) if row else None
 
     def _first_row(self, shard: int) -> Executable:
-        """Term 0 belongs to nobody: it makes every takeover, the first too, the same UPDATE of one row."""
+        """Insert term 0, which belongs to nobody, so that every takeover is the same UPDATE of one row."""
         now = self._database.now()
         row = insert_into(leases, self._database.dialect).values(
             shard=shard, term=0, holder="", acquired_at=now, expires_at=now, ttl=0, renewals=0, resigned=True
@@ -130,7 +130,7 @@ class SqlLeaseStore:
         return insert
 
     def _free(self, shard: int, stalled: LeaseView | None) -> Select[Any]:
-        """The lease as it is, locked, where it may be taken; waits for the open writes of its holder."""
+        """Select and lock the lease if it may be taken; waits for the open writes of its holder."""
         is_free = or_(leases.c.resigned == true(), leases.c.expires_at <= self._database.now())
         if stalled is not None:
             is_free = or_(is_free, and_(leases.c.term == stalled.term, leases.c.renewals == stalled.renewals))
@@ -161,7 +161,7 @@ class SqlLeaseStore:
         )
 
     def _ended(self, shard: int, before: Row[Any], now: Instant) -> Executable:
-        """The record of the term that this takeover ends."""
+        """Record the term that this takeover ends."""
         ended_at = min(before.expires_at, now)
         lapsed = "lapsed" if before.expires_at <= now else "stood still"
         row = insert_into(leaderships, self._database.dialect).values(

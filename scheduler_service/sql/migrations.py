@@ -1,9 +1,9 @@
-"""Bringing the database's schema to what this program needs, by Alembic, and telling whether it is that.
+"""Migrates the database's schema to this program's version with Alembic, and checks that version.
 
-Promises: several processes may migrate at once (one does, the others wait and find it done); a version that was cut off
-is begun anew (on PostgreSQL each is a transaction, on SQLite all together are one); a schema that a newer program made
-is never touched; and nobody else waits long for it: a version that finds a table in use (by a backup, say) steps back
-after a second and tries again. Never run by the leader itself: it only asks.
+Promises: several processes may migrate at once (one does, the others wait and find it done). An interrupted version
+starts again from its beginning: on PostgreSQL each is a transaction, on SQLite all together are one. A schema of a
+newer program is never touched. Nobody else waits long: a version that finds a table in use (by a backup, say) steps
+back after a second and retries. The leader only checks the version and never migrates.
 """
 
 import time
@@ -23,11 +23,11 @@ from itinerary.protocol.errors import BadValue, StoreUnavailable
 from itinerary.protocol.instants import MILLISECOND, MINUTE, SECOND
 from scheduler_service.sql.database import Bounds, Database
 
-# Rewriting a table may take long, and so may waiting for another process that does it.
+# Rewriting a table may take long, and so may waiting for another process that does so.
 MIGRATION_BOUNDS: Final = Bounds(statement=60 * MINUTE, lock=60 * MINUTE, idle=60 * MINUTE)
 _ASKED_EVERY_SECONDS: Final = 0.1
-# Behind a statement that waits for a whole table everybody waits: for less than a leader's own bound, and then none for
-# a while. CREATE INDEX CONCURRENTLY, outside of transactions, holds up nobody and waits as long as it must.
+# Everybody waits behind a statement that waits for a whole table, so it waits less than a leader's own bound, then
+# pauses. CREATE INDEX CONCURRENTLY runs outside transactions, holds up nobody, and may wait as long as it must.
 _IN_LINE: Final = SECOND
 _OUT_OF_LINE_SECONDS: Final = 2
 _LOCK_NOT_AVAILABLE: Final = "55P03"
@@ -35,12 +35,12 @@ _ADVISORY_LOCK: Final = 0x17_1EAA_2D
 
 
 def upgrade(database_url: str, report: Callable[[str], None] = lambda line: None) -> None:
-    """Migrate to this program's schema; `report` is given one line for each version and wait, and one at the end."""
+    """Migrate to this program's schema; `report` gets one line for each version and wait, and one at the end."""
     migrate_to(database_url, ScriptDirectory.from_config(alembic_config()).get_current_head() or "base", report)
 
 
 def migrate_to(database_url: str, wanted: str, report: Callable[[str], None] = lambda line: None) -> None:
-    """Migrate up or down to a version, "base" being none at all. Down loses what only the newer versions keep."""
+    """Migrate up or down to a version; "base" is an empty schema. Down loses the data of newer versions."""
     known = ["base", *reversed([script.revision for script in _scripts()])]
     if wanted not in known:
         raise BadValue("version", wanted, f"known are {', '.join(known)}")
@@ -51,7 +51,7 @@ def migrate_to(database_url: str, wanted: str, report: Callable[[str], None] = l
         current, _ = _revisions(connection)
         _refuse_newer(current)
         if database.dialect == "postgresql":
-            connection.commit()  # Alembic must begin its transactions itself to leave them where a version asks for it
+            connection.commit()  # Alembic must begin its transactions itself, so that a version can leave them
             event.listen(connection, "begin", _wait_in_line_briefly)
         move = command.upgrade if known.index(wanted) >= known.index(current or "base") else command.downgrade
         config = alembic_config(connection=connection, on_version_apply=_teller(report))
@@ -65,7 +65,7 @@ def _wait_in_line_briefly(connection: Connection) -> None:
 
 
 def _until_nothing_is_in_use(connection: Connection, move: Callable[[], None], report: Callable[[str], None]) -> None:
-    """Go on from the version that could not have a lock, again and again; what was done before it stays done."""
+    """Retry from the version that could not get a lock; versions done before it stay done."""
     gives_up_at = time.monotonic() + MIGRATION_BOUNDS.lock / SECOND
     last_reported = ""
     while True:
@@ -84,17 +84,17 @@ def _until_nothing_is_in_use(connection: Connection, move: Callable[[], None], r
 
 @contextmanager
 def alone(database: Database) -> Iterator[Connection]:
-    """A connection that nobody else migrates beside. On SQLite it is in a transaction, on PostgreSQL in none.
+    """Yield a connection while no other process migrates; on SQLite it is in a transaction, on PostgreSQL in none.
 
-    Who waits asks again and again: inside of a statement that waits, it would hold up CREATE INDEX CONCURRENTLY. The
-    lock is that of a transaction which stays open beside: a pooler would give a session's lock to somebody else.
+    Waiting processes poll: a statement that waits would hold up CREATE INDEX CONCURRENTLY. The lock belongs to a
+    transaction that stays open on another connection: a pooler would give a session's lock to another client.
     """
     if database.dialect == "sqlite":
         with database.write() as connection:
             yield connection
         return
     with database.beside(bounds=MIGRATION_BOUNDS).session() as guard, database.session() as connection:
-        # With a parameter it would hold a snapshot, for which CREATE INDEX CONCURRENTLY waits.
+        # With a parameter it would hold a snapshot, which CREATE INDEX CONCURRENTLY waits for.
         while not guard.exec_driver_sql(f"SELECT pg_try_advisory_xact_lock({_ADVISORY_LOCK})").scalar_one():
             guard.rollback()
             time.sleep(_ASKED_EVERY_SECONDS)
@@ -102,7 +102,7 @@ def alone(database: Database) -> Iterator[Connection]:
 
 
 def check_schema(database: Database) -> None:
-    """Return if the schema is this program's, neither an older nor a newer one; StoreUnavailable saying what to do."""
+    """Return if the schema is exactly this program's; else StoreUnavailable, saying what to do."""
     with database.read() as connection:
         current, newest = _revisions(connection)
     _refuse_newer(current)
@@ -121,7 +121,7 @@ def alembic_config(**attributes: Any) -> Config:
 
 
 def _scripts() -> Iterator[Script]:
-    """The versions that this program knows, the newest first."""
+    """The versions that this program knows, newest first."""
     return ScriptDirectory.from_config(alembic_config()).walk_revisions()
 
 
@@ -144,7 +144,7 @@ def _teller(report: Callable[[str], None]) -> Callable[..., None]:
 
 
 def _script_location() -> Path:
-    """The installed package carries the versions inside it; a checkout has them beside it."""
+    """The folder of versions: inside an installed package, beside the package in a checkout."""
     package = Path(scheduler_service.__file__).parent
     inside = package / "migrations"
     return inside if inside.is_dir() else package.parent / "alembic"

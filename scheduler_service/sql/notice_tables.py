@@ -1,4 +1,4 @@
-"""Tables of notifications: what there is to tell, and what is on its way. The metadata has all tables."""
+"""Tables of notifications: notices to report, and deliveries in progress. The metadata holds all tables."""
 
 from typing import Final
 
@@ -10,7 +10,8 @@ from scheduler_service.sql.tables import KEY, PAYLOAD, partial_index
 
 metadata: Final = leaderships.metadata
 
-# One row for each topic and subject, `count` of it not told yet. `holds`: a condition that was so at the last look.
+# One row for each topic and subject, with the `count` not yet reported. `holds`: a condition that held at the last
+# poll.
 notices: Final = Table(
     "notices",
     metadata,
@@ -24,7 +25,7 @@ notices: Final = Table(
     Column("told_at", InstantColumn),
 )
 
-# One row for each message and target. `next_at` is when it is tried (again); none once it is over.
+# One row for each message and target. `next_at`: the time of the next try; none once it is over.
 deliveries: Final = Table(
     "deliveries",
     metadata,

@@ -1,7 +1,7 @@
-"""Notices written along with the facts that they tell of, in the transaction of those.
+"""Notices written together with the facts that they report, in the same transaction.
 
-Promises: whoever sees the fact committed sees its notice committed; a notice that cannot be written is logged and
-never keeps the fact out. With no topic wanted nothing is read, computed or written.
+Promises: a committed fact has its notice committed; a notice that cannot be written is logged and never keeps the fact
+out. If no topic is wanted, nothing is read, computed or written.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,7 +39,7 @@ _NAMED: Final = (runs.c.run_id, runs.c.job_id, runs.c.task)
 
 
 class FactNotices:
-    """What the leader's own writes give rise to, of the topics that somebody wants to be told of."""
+    """Notices about the leader's own writes, limited to the wanted topics."""
 
     def __init__(self, dialect: str, topics: frozenset[Topic] = frozenset()) -> None:
         self._dialect = dialect
@@ -47,23 +47,23 @@ class FactNotices:
 
     @property
     def of_missed_ranges(self) -> bool:
-        """Whether gaps are told of at all."""
+        """Whether missed ranges are reported at all."""
         return Topic.RUN_MISSED in self._topics
 
     def ended(self, connection: Connection, transitions: Sequence[Transition]) -> None:
-        """Runs that failed for good or were missed, of transitions that were carried out."""
+        """Note the runs that failed finally or were missed, from transitions that were applied."""
         ended = to_report(transitions, self._topics) if self._topics else []
         if ended:
             runs_of = named_runs(connection, self._dialect, [change.run_id for change in ended])
             self._add(connection, ended_notices(ended, runs_of))
 
     def missed_ranges(self, connection: Connection, new: Sequence[MissedRange]) -> None:
-        """Occurrences that will not run."""
+        """Note occurrences that will not run."""
         if new and self.of_missed_ranges:
             self._add(connection, missed_range_notices(new))
 
     def leader_lost(self, connection: Connection, notice: Notice) -> None:
-        """A term that did not end by its holder's will."""
+        """Note a term that its holder did not end itself."""
         if notice.topic in self._topics:
             self._add(connection, [notice])
 
@@ -76,7 +76,7 @@ class FactNotices:
 
 
 def named_runs(connection: Connection, dialect: str, run_ids: Iterable[str]) -> dict[str, Named]:
-    """These runs, as notices name them."""
+    """The fields by which notices name these runs."""
     found: dict[str, Named] = {}
     for chunk in _IDS.chunks([(run_id,) for run_id in dict.fromkeys(run_ids)]):
         found |= {row[0]: Named(*row) for row in connection.execute(_by_id(dialect), chunk)}
@@ -84,14 +84,16 @@ def named_runs(connection: Connection, dialect: str, run_ids: Iterable[str]) -> 
 
 
 def add(connection: Connection, dialect: str, found: Sequence[Notice], *, holds: bool = False) -> None:
-    """Count these in. With `holds` they are conditions: one that held before is not told again, and of one that comes
-    back before it was told only what holds now is."""
+    """Add these notices to the counts; with `holds` they are conditions.
+
+    A condition that already held is not reported again; one that returns before its report is reported as it is now.
+    """
     for chunk in _NOTICES.chunks(_rows(found, holds)):
         connection.execute(_add(dialect, holds), chunk)
 
 
 def _rows(found: Sequence[Notice], holds: bool) -> Iterable[tuple[Any, ...]]:
-    for n in found:  # by their key, so that two writers never wait for each other
+    for n in found:  # by their key, so that two writers never deadlock
         yield n.topic.value, n.subject, n.count, n.first_at, n.last_at, dump_json(_plain(n.facts)), holds
 
 

@@ -1,7 +1,7 @@
-"""Outbox in SQL: notices become deliveries, deliveries are claimed, tried, and end as sent or dead.
+"""Outbox in SQL: notices become deliveries; deliveries are claimed and tried, and end as sent or dead.
 
-Promises: a message exists exactly when its notices were marked as told; of several processes each delivery is given
-to one for the time of its claim. If we die after a claim, its delivery is due again when the claim ends.
+Promises: a message exists exactly if its notices are marked as reported; each delivery belongs to one process for the
+time of its claim. If we die after a claim, its delivery is due again when the claim ends.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -60,7 +60,7 @@ class SqlOutbox:
         *,
         whole: bool = True,
     ) -> None:
-        """See Outbox. Where nothing changed, one read."""
+        """See Outbox. One read if nothing changed."""
         held_now = and_(_N.topic == topic.value, _N.holds, _within(after, until))
         with self._database.read() as connection:
             held = set(connection.execute(select(_N.subject).where(held_now)).scalars())
@@ -74,7 +74,7 @@ class SqlOutbox:
             sql_notices.add(connection, self._dialect, new, holds=True)
 
     def seal(self, targets: Sequence[str], quiet: Duration, decide: Decide) -> int:
-        """See Outbox. Locks nothing while nothing may be told: the leader counts on meanwhile."""
+        """See Outbox. Locks nothing while nothing may be reported, so that the leader can go on counting."""
         with self._database.read() as connection:
             now = self._database.read_clock(connection)
             ripe = _ripe(now, quiet, _last_reported(connection, now))
@@ -87,7 +87,7 @@ class SqlOutbox:
         return len(messages)
 
     def claim(self, targets: Sequence[str], hold: Duration) -> Delivery | None:
-        """See Outbox. The claim is the time of the next try; one beyond any pause is from a clock that ran ahead."""
+        """See Outbox. The claim is the time of the next try; one beyond any pause came from a clock that ran ahead."""
         is_time = or_(_D.next_at <= self._database.now(), _D.next_at > self._database.now(LONGEST_PAUSE))
         due = and_(is_time, _D.target.in_(targets))
         keys = select(_D.message_id, _D.target).where(due).order_by(_D.next_at, _D.message_id).limit(1)
@@ -157,14 +157,14 @@ class SqlOutbox:
 
 
 def _ripe(now: Instant, quiet: Duration, last: Mapping[Topic, Instant]) -> ColumnElement[bool]:
-    """What `decide` may pick, roughly: in a storm most of what is untold must wait, and is not even read."""
+    """Preselect roughly for `decide`: in a storm most unreported notices must wait, and are not even read."""
     just_reported = [topic.value for topic, at in last.items() if at + TOPIC_PAUSE > now]
     may_be = or_(_N.told_at.is_(None), _N.told_at <= now - quiet, _N.told_at > now)
     return and_(UNREPORTED, may_be, _N.topic.not_in(just_reported))
 
 
 def _unreported(connection: Connection, ripe: ColumnElement[bool]) -> list[Waiting]:
-    """Locked; what another process is just sealing is left to it."""
+    """Read and lock unreported notices, skipping those that another process is sealing."""
     found = (
         select(*_NOTICE, _N.told_at).where(ripe).order_by(_N.first_at).limit(_MOST_NOTICES)
         .with_for_update(skip_locked=True)
@@ -173,7 +173,7 @@ def _unreported(connection: Connection, ripe: ColumnElement[bool]) -> list[Waiti
 
 
 def _last_reported(connection: Connection, now: Instant) -> dict[Topic, Instant]:
-    """What was told later than now, by a clock that ran ahead, is none of it."""
+    """The last report of each topic, ignoring times after now, which a clock that ran ahead left."""
     last = select(_N.topic, func.max(_N.told_at)).where(_N.told_at <= now).group_by(_N.topic)
     return {Topic(topic): at for topic, at in connection.execute(last)}
 
@@ -204,7 +204,7 @@ def _within(after: str | None, until: str | None) -> ColumnElement[bool]:
 
 
 def _is(delivery: Delivery) -> ColumnElement[bool]:
-    """This try of it: what was claimed again meanwhile is another's."""
+    """Whether the row is still this try: a delivery claimed again since belongs to another process."""
     key = and_(_D.message_id == delivery.message_id, _D.target == delivery.target)
     return and_(key, _D.attempts == delivery.attempts, _D.state == "waiting")
 

@@ -1,6 +1,6 @@
-"""Pages of a list: what lies after a key, and the opaque text that a caller brings back to go on.
+"""Pages of a list: the rows after a key, and the opaque cursor with which a caller continues.
 
-Promises pages that neither repeat nor miss a row that was there all the time, whatever is written meanwhile.
+Promises pages that neither repeat nor miss a row that exists throughout, whatever is written meanwhile.
 """
 
 import binascii
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def page_of(rows: Sequence[Any], limit: int, read: Callable[[Any], T], key: Callable[[Any], list[Any]]) -> Page[T]:
-    """The first `limit` of `rows`; where there are more, the cursor is the key of the last one shown."""
+    """The first `limit` of `rows`; if there are more, the cursor is the key of the last one shown."""
     shown = rows[:limit]
     more = len(rows) > limit
     return Page([read(row) for row in shown], write_cursor(key(shown[-1])) if more else None)
@@ -30,7 +30,7 @@ def write_cursor(key: Sequence[Any]) -> str:
 
 
 def read_cursor(text: str, *kinds: type) -> list[Any]:
-    """The key again, its parts of these kinds; BadValue for a text that no page gave."""
+    """The key from a cursor, with parts of these kinds; BadValue for a text that is no cursor."""
     try:
         key = json.loads(urlsafe_b64decode(text.encode() + b"=" * (-len(text) % 4)))
     except (binascii.Error, ValueError) as error:

@@ -1,7 +1,8 @@
-"""PostgreSQL's connections: directly, and through a pooler that hands a server's connection to others in between.
+"""PostgreSQL's connections: direct ones, and those through a pooler that shares a server's connection between clients.
 
-Promises: on a connection that is proven direct, statements are prepared and the bounds hold for the session. On every
-other one nothing outlives a transaction: none is prepared by name, and each transaction begins by setting its bounds.
+Promises: on a connection proven to be direct, statements are prepared and the bounds hold for the session. On any
+other, nothing outlives a transaction: no statement is prepared by name, and each transaction begins by setting its
+bounds.
 """
 
 from dataclasses import dataclass
@@ -17,19 +18,19 @@ WRITES: Final = "itinerary_writes"
 PLANNED_EACH_TIME: Final = "itinerary_planned_each_time"
 """An execution option of statements whose best plan depends on the values: PostgreSQL prepares none for all of them."""
 _KEEPALIVES: Final = {"keepalives": 1, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
-# Statements are short, and compiling one takes longer than any of them. Rows that are looked for together lie together,
-# in memory: a planner that counts on a disk's head for each would rather read all history.
+# JIT compilation takes longer than any of these short statements. Rows that are read together lie together, in memory;
+# a planner that assumes slow random reads would rather read all history.
 _ALWAYS: Final = {"timezone": "UTC", "jit": "off", "random_page_cost": "1.1"}
 _MARK: Final = "itinerary.direct"
 _DIRECT: Final = "itinerary_direct"
 _REFUSED: Final = "unsupported startup parameter"
-# A transaction that only reads holds up nobody, and what it read is worked through meanwhile.
+# A transaction that only reads blocks nobody, and its caller works through the rows while it is open.
 _IDLE_READING: Final = MINUTE
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How long the database may keep us waiting; `idle` bounds how long a frozen leader blocks a takeover."""
+    """Limits on waiting for the database; `idle` bounds how long a frozen leader blocks a takeover."""
 
     connect: Duration = 5 * SECOND
     statement: Duration = 10 * SECOND
@@ -37,7 +38,7 @@ class Bounds:
     idle: Duration = 2_500 * MILLISECOND
 
     def settings(self, *, reading: bool = False) -> dict[str, str]:
-        """PostgreSQL's settings of a session or transaction of ours."""
+        """PostgreSQL's settings for one of our sessions or transactions."""
         idle = max(self.idle, _IDLE_READING) if reading else self.idle
         bounds = {
             "statement_timeout": self.statement, "lock_timeout": self.lock, "idle_in_transaction_session_timeout": idle
@@ -49,12 +50,12 @@ BOUNDS: Final = Bounds()
 
 
 def is_direct(connection: Connection) -> bool:
-    """Whether this connection was proven to be one with PostgreSQL itself."""
+    """Whether this connection was proven to reach PostgreSQL itself."""
     return bool(connection.info.get(_DIRECT))
 
 
 def postgres_engine(url: URL, pool_size: int, bounds: Bounds) -> Engine:
-    """An engine whose connections keep the promises of this module."""
+    """An engine whose connections keep this module's promises."""
     asked = url.query.get("options", "")
     settings = {**bounds.settings(), _MARK: "on"}
     options = [asked if isinstance(asked, str) else " ".join(asked)]
@@ -82,7 +83,7 @@ def postgres_engine(url: URL, pool_size: int, bounds: Bounds) -> Engine:
 
 
 def is_direct_to_server(connection: "psycopg.Connection[Any]") -> bool:
-    """Whether the server itself answers: a pooler gives each client a process id of its own making."""
+    """Whether the server itself answers: a pooler invents a process id for each client."""
     pid = connection.execute("SELECT pg_backend_pid()", prepare=False).fetchone()
     return pid is not None and pid[0] == connection.info.backend_pid
 
@@ -114,7 +115,7 @@ def _is_proven_direct(connection: "psycopg.Connection[Any]") -> bool:
 
 
 class _Setting:
-    """Begins the transactions of connections that are not direct with the settings of direct sessions."""
+    """Begins each transaction of a connection that is not direct with the settings of a direct session."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._reading, self._writing = (_local(bounds.settings(reading=reading)) for reading in (True, False))

@@ -1,7 +1,7 @@
-"""Pruning in SQL: old rows found by walking an index from its old end, and deleted by their ids.
+"""Pruning in SQL: finds old rows by scanning an index from its old end, and deletes them by their ids.
 
-Promises: a step reads so many rows and no more, outside of any transaction; a write transaction deletes so many and no
-more. A row that must stay is stepped over and never locked. Never decides how old is old.
+Promises: each step reads a bounded number of rows outside any transaction; each write transaction deletes a bounded
+number. A row that must stay is skipped and never locked. Never decides which age is old.
 """
 
 from collections.abc import Callable, Sequence
@@ -46,9 +46,9 @@ _JOBS: Final = Batch(job_id=Text)
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A table, walked in the order of `key`, of which the last part names the row, as far as `within`.
+    """A table, scanned in the order of `key`, whose last part names the row, up to `within`.
 
-    Without `within`, a key that `grows` does so about as time does: a step that finds nothing ends the walk.
+    Without `within`, a key that `grows` grows roughly with time: a step that finds nothing ends the scan.
     """
 
     table: Table
@@ -114,7 +114,7 @@ _SOURCES: Final = {
 
 
 class SqlPruning:
-    """Pruning on SQLite and PostgreSQL. `database` is best one of its own: then nobody waits for its connection."""
+    """Pruning on SQLite and PostgreSQL. Give it a `database` of its own, so that nothing waits for its connection."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -163,7 +163,7 @@ class SqlPruning:
         return number
 
     def _prune_jobs(self, lease: Lease | None, ids: Sequence[Name], before: Instant) -> int:
-        """Locked first, in the order of ids as everybody locks jobs: one that comes back just now stays whole."""
+        """Delete jobs, locked first in the order of ids, as everywhere; a job created again just now stays whole."""
         over = judged(jobs.c.job_id, _job_is_over(before))
         named = jobs.c.job_id.in_(select(_JOBS.rows(self._database.dialect).c.job_id))
         locked = select(jobs.c.job_id).where(named, over).order_by(jobs.c.job_id).with_for_update()

@@ -1,6 +1,6 @@
-"""Tables that only record: who changed what, and who led when. They belong to the metadata of tables.py.
+"""Tables that only record: the audit log, and past terms. They belong to the metadata of tables.py.
 
-A row of `audit_log` is never changed, and not deleted for 90 days: triggers of the migration refuse it.
+A row of `audit_log` is never changed, and not deleted for 90 days: triggers of the migration enforce it.
 """
 
 from typing import Final
@@ -27,7 +27,7 @@ Index("ix_audit_log_at", audit_log.c.at)
 Index("ix_audit_log_action", audit_log.c.action, audit_log.c.id)
 Index("ix_audit_log_actor", audit_log.c.actor, audit_log.c.id)
 
-# A term that is over, written by the takeover that ended it; the present one is the row of `leases`.
+# A past term, written by the takeover that ended it; the present one is the row of `leases`.
 leaderships: Final = Table(
     "leaderships",
     metadata,

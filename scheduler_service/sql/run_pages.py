@@ -1,4 +1,4 @@
-"""HistoryStore in SQL: what pages show of history. Each statement is bounded and has an index to walk. Only reads."""
+"""HistoryStore in SQL: the history that pages show. Each statement is bounded and has an index to scan. Only reads."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -141,7 +141,7 @@ def _latest() -> Select[Any]:
 
 @cache
 def _latest_of() -> CompoundSelect[Any]:
-    """Each job apart: one short walk through the index for each."""
+    """Select the latest runs of each job separately, in one short index scan each."""
     of_jobs = [
         select(*_BONES)
         .where(_R.job_id == bindparam(f"job_{place}", type_=Text), _R.scheduled_at < _UNTIL)
@@ -174,7 +174,7 @@ def _of_error(dialect: Dialect, name: str) -> ColumnElement[Any]:
 
 @cache
 def _counts() -> CompoundSelect[Any]:
-    """All that the leader keeps in one walk, which tells its states apart; of the rest each part by its index."""
+    """Count the tracked runs by state in one scan, and each other group by its own index."""
     tracked = select(_R.state, func.count()).where(IS_TRACKED).group_by(_R.state)
     asked_for = []
     for state in sorted(WAITING):

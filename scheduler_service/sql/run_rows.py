@@ -1,4 +1,4 @@
-"""Runs as the database's rows, and back. Owns which columns are read for what; never talks to the database."""
+"""Runs as database rows and back. Owns which columns each read takes; never talks to the database."""
 
 import json
 from collections.abc import Sequence
@@ -76,7 +76,7 @@ def new_run_row(run: NewRun, now: Instant) -> tuple[Any, ...]:
 
 
 def active_run(row: Sequence[Any]) -> ActiveRun:
-    """What the leader keeps, from ACTIVE_COLUMNS."""
+    """The leader's record of a run, from ACTIVE_COLUMNS."""
     (
         run_id, kind, job_id, job_version, queue, priority, scheduled_at, due_at, state, attempt, retry, timeout,
         overlap, cancel_requested_at, seq, pending_at, published_at, started_at, worker, start_by,
@@ -89,12 +89,12 @@ def active_run(row: Sequence[Any]) -> ActiveRun:
 
 
 def dispatched_run(row: Sequence[Any]) -> DispatchedRun:
-    """What a message needs, from DISPATCHED_COLUMNS."""
+    """The values for a message, from DISPATCHED_COLUMNS."""
     return DispatchedRun._make(row)
 
 
 def whole_run(row: Sequence[Any], attempts: tuple[Attempt, ...] = ()) -> Run:
-    """The record, from RUN_COLUMNS."""
+    """The full record, from RUN_COLUMNS."""
     (
         run_id, kind, job_id, job_version, task, args, kwargs, queue, priority, retry_of, scheduled_at, due_at, state,
         attempt, retry, timeout, reason, cancel_requested_at, pending_at, published_at, started_at, finished_at,
@@ -109,7 +109,7 @@ def whole_run(row: Sequence[Any], attempts: tuple[Attempt, ...] = ()) -> Run:
 
 
 def ended_attempt(row: Sequence[Any]) -> Attempt:
-    """One ended try, from ATTEMPT_COLUMNS."""
+    """An ended attempt, from ATTEMPT_COLUMNS."""
     attempt, outcome, reason, pending_at, published_at, started_at, finished_at, worker, error, *late = row
     return Attempt(
         attempt, outcome, reason, pending_at, published_at, started_at, finished_at, worker, _task_error(error),
@@ -143,7 +143,7 @@ def _retry_text(retry: RetryPolicy) -> str | None:
 
 
 def _retry(text: str | None) -> RetryPolicy:
-    """The policy of a row. One that this program refuses keeps its attempts and its text; the run's end names it."""
+    """The policy of a row. One that this program rejects keeps its attempts and its text; the run's end names it."""
     if text is None:
         return _NO_RETRY
     try:
@@ -163,9 +163,9 @@ def _read_retry(text: str) -> RetryPolicy:
 
 
 def overlap_of(text: str | None) -> Overlap | None:
-    """A run's own overlap policy; None where it has none.
+    """A run's own overlap policy; None if it has none.
 
-    A run with one that this program cannot read waits for its turn: it is not skipped, and stops and overtakes nobody.
+    A run whose policy this program cannot read waits for its turn: it is not skipped, and cancels and overtakes no run.
     """
     try:
         return Overlap(text) if text else None

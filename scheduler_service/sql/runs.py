@@ -1,7 +1,7 @@
-"""RunStore in SQL: runs enqueued, read and cancelled by everybody but the leader.
+"""RunStore in SQL: enqueues, reads and cancels runs for all callers except the leader.
 
-Promises: an idempotency key names one run for ever, whoever asks at the same time; a cancel request is never lost
-between two states. Never moves a run except to `cancelled`.
+Promises: an idempotency key names one run forever, even under concurrent requests; a cancel request is never lost
+between two states. Never changes a run's state except to `cancelled`.
 """
 
 from collections.abc import Sequence
@@ -93,7 +93,7 @@ class SqlRunStore:
             at, row_id = read_cursor(cursor, int, int)
             last = row_of(literal(at, InstantColumn), literal(row_id))
             conditions.append(row_of(runs.c.scheduled_at, runs.c.id) < last)
-        # Each standing apart: rare and common ones are found by different indexes.
+        # Each index state separately: rare and common ones are found by different indexes.
         states = [[*conditions, part] for part in in_states(wanted.states)] or [conditions]
         queues = [[runs.c.queue == queue] for queue in wanted.queues] or [[]]
         newest_first = _newest_of_each([[*state, *queue] for state in states for queue in queues], limit + 1)
@@ -103,7 +103,7 @@ class SqlRunStore:
 
     @again_when_busy
     def request_cancel(self, run_id: str, *, by: AuditedChange | None = None) -> Run:
-        """See RunStore. The row is locked first, so no move slips in between."""
+        """See RunStore. The row is locked first, so that no other transition comes in between."""
         _check_name(run_id)
         with self._database.write() as connection:
             now = self._database.read_clock(connection)
@@ -121,9 +121,10 @@ class SqlRunStore:
         return found
 
     def _by_older_key(self, connection: Connection, by: AuditedChange | None, new: Sequence[NewRun]) -> dict[str, Run]:
-        """By the new runs' ids, what an older release made for this caller under the same key, which it stored bare.
+        """Runs that an older release created for this caller under the same keys, which it stored bare, by the new
+        runs' ids.
 
-        Whose it is says the audit log: the row of its enqueueing bears the very time of its run.
+        The audit log identifies the caller: the row of its request has exactly the time of its run.
         """
         asked = {run.older[0]: run for run in new if run.older[0] is not None}
         found: dict[str, Run] = {}
@@ -136,7 +137,7 @@ class SqlRunStore:
         return found
 
     def _by_key(self, connection: Connection, new: Sequence[NewRun]) -> dict[str, Run]:
-        """The runs that have these keys already; Conflict where one was asked for otherwise, or an id is taken."""
+        """The existing runs with these keys; Conflict if one came from another request, or an id is taken."""
         keys = {run.idempotency_key for run in new if run.idempotency_key is not None}
         found: dict[str, tuple[Run, str | None]] = {}
         for chunk in _NAMES.chunks([(key,) for key in keys]):
@@ -146,7 +147,7 @@ class SqlRunStore:
         for run in new:
             if run.idempotency_key is None:
                 raise Conflict(f"run {run.run_id} exists", "run-exists")
-            if run.idempotency_key not in found:  # its run was pruned since the insert met it
+            if run.idempotency_key not in found:  # its run was pruned after the insert conflicted with it
                 raise StoreUnavailable(f"{_key_text(run)} is just becoming free, ask again")
             _check_request(run, found[run.idempotency_key][1])
         return {key: run for key, (run, _) in found.items()}
@@ -206,7 +207,7 @@ def _newest_of_each(parts: Sequence[Sequence[ColumnElement[bool]]], limit: int) 
 
 @cache
 def _cancel() -> Update:
-    """Waiting runs end here; of those that are out the leader must take the claim or stop the task."""
+    """Cancel waiting runs; for runs in flight the leader must take the claim or stop the task."""
     ends = {"state": RunState.CANCELLED.value, "reason": CANCELLED_EARLY, "finished_at": _NOW}
     values: dict[str, Any] = {name: case((WAITS, value), else_=runs.c[name]) for name, value in ends.items()}
     values["cancel_requested_at"] = func.coalesce(runs.c.cancel_requested_at, _NOW)

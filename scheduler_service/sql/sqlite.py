@@ -1,7 +1,7 @@
-"""Engines for SQLite files, and who writes next: it has one writer, and its own waiting is neither fair nor short.
+"""Engines for SQLite files, and the order of their writers: SQLite's own waiting is neither fair nor short.
 
-Who `goes_first` holds the gate while it waits for the writer in hand; the others stop at the gate before they ask. The
-gate is courtesy: it keeps nobody waiting longer than its patience, and no write is safe by it.
+A process that `goes_first` holds the gate while it waits for the current writer; the others stop at the gate before
+they ask. The gate only gives way: it delays nobody beyond its patience, and no write depends on it for safety.
 """
 
 import fcntl
@@ -21,32 +21,32 @@ _ASKS_EVERY, _PATIENCE = 0.001, 0.5
 
 
 class Gate:
-    """A lock of the file's folder, which needs no file of its own, and which the end of a process undoes."""
+    """A lock on the file's folder, which needs no file of its own and ends with the process."""
 
     def __init__(self, database: str | None) -> None:
         self._folder = None if database in (None, "", ":memory:") else str(Path(str(database)).absolute().parent)
         self._held: int | None = None
 
     def pass_by(self) -> None:
-        """Wait while somebody goes first."""
+        """Wait while another process goes first."""
         deadline = time.monotonic() + _PATIENCE
         while not self.hold() and time.monotonic() < deadline:
             time.sleep(_ASKS_EVERY)
         self.let_go()
 
     def hold(self) -> bool:
-        """Close the gate behind us; False where another has it."""
+        """Close the gate behind us; False if another process holds it."""
         if self._held is None and self._folder is not None:
             try:
                 self._held = _locked(self._folder)
             except BlockingIOError:
                 return False
-            except OSError:  # no folder, or none that can be locked: SQLite itself says what is wrong
+            except OSError:  # no folder, or one that cannot be locked: SQLite itself reports the error
                 self._folder = None
         return True
 
     def let_go(self) -> None:
-        """Open it again."""
+        """Open the gate again."""
         if self._held is not None:
             os.close(self._held)
             self._held = None
@@ -63,7 +63,7 @@ def _locked(folder: str) -> int:
 
 
 def sqlite_engine(url: URL, pool_size: int, bounds: Bounds, goes_first: bool) -> Engine:
-    """An engine whose transactions begin as writers where they write."""
+    """An engine whose write transactions begin as writers."""
     engine = create_engine(
         url,
         pool_size=pool_size,
@@ -73,7 +73,7 @@ def sqlite_engine(url: URL, pool_size: int, bounds: Bounds, goes_first: bool) ->
     )
 
     def begin(connection: Connection) -> None:
-        """A deferred one that turns to writing fails at once when another wrote meanwhile; ours never is one."""
+        """Begin as a writer: a deferred transaction that turns to writing fails at once if another wrote meanwhile."""
         if not connection.get_execution_options().get(WRITES):
             return
         gate = Gate(url.database)
@@ -96,7 +96,7 @@ def _prepare(connection: Any, _: Any) -> None:
 
 
 def _begin_first(connection: Connection, gate: Gate, bounds: Bounds) -> None:
-    """Ask at short intervals, the gate closed to others that come meanwhile."""
+    """Ask at short intervals, with the gate closed to processes that arrive meanwhile."""
     driver: Any = connection.connection.driver_connection
     driver.execute("PRAGMA busy_timeout=0")
     deadline = time.monotonic() + bounds.connect / SECOND
@@ -108,7 +108,7 @@ def _begin_first(connection: Connection, gate: Gate, bounds: Bounds) -> None:
                 return
             except sqlite3.OperationalError as error:
                 if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
-                    break  # asked once more below, where it gets our words
+                    break  # asked again below, where its error becomes ours
             time.sleep(_ASKS_EVERY)
         connection.exec_driver_sql("BEGIN IMMEDIATE")
     finally:

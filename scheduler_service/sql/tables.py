@@ -42,7 +42,7 @@ NAMES: Final = {
 }
 metadata: Final = MetaData(naming_convention=NAMES)
 
-# Ids are ordered by code point in every database, as Python orders them.
+# Every database orders ids by code point, as Python does.
 KEY: Final = Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")
 ROW_ID: Final = BigInteger().with_variant(Integer(), "sqlite")
 PAYLOAD: Final = Payload()
@@ -88,9 +88,9 @@ job_versions: Final = Table(
 )
 
 TRACKED: Final = "led"
-# What a run is looked for as: `led` where the leader keeps it in memory, the state it waits in where it was asked for,
-# the state it ended in, NULL where that is `completed`. Indexes ask for this and not for `state`, so that PostgreSQL
-# writes nothing into them when an occurrence is released or starts (a heap-only update, half the cost).
+# Index state of a run: `led` if the leader tracks it, the state that it waits in if it was requested, the state that it
+# ended in, NULL if that is `completed`. Indexes use this and not `state`, so that PostgreSQL writes nothing into them
+# when an occurrence is dispatched or starts (a heap-only update, half the cost).
 _INDEX_STATE: Final = """
 CASE WHEN state = 'completed' THEN NULL
 WHEN state IN ('pending', 'running') OR (kind = 'occurrence' AND state IN ('retrying', 'scheduled')) THEN 'led'
@@ -172,8 +172,8 @@ gaps: Final = Table(
     Column("reason", Text, nullable=False),
 )
 
-# One row a shard (the unique key). The term is in the primary key so that a takeover, which changes it, must wait
-# for whoever holds the row FOR KEY SHARE, while a renewal, which does not, never waits.
+# One row per shard (the unique key). The term is in the primary key so that a takeover, which changes it, must wait for
+# transactions that hold the row FOR KEY SHARE, while a renewal, which does not change it, never waits.
 leases: Final = Table(
     "leases",
     metadata,
@@ -217,17 +217,17 @@ scheduler_statistics: Final = Table(
 
 
 def among(column: ColumnElement[Any], values: frozenset[Any]) -> ColumnElement[bool]:
-    """`column IN (...)` in literals and in one order, so that partial indexes are recognised under prepared plans."""
+    """`column IN (...)` in literals and in one order, so that prepared plans recognise partial indexes."""
     return column.in_([literal_column(f"'{value}'") for value in sorted(v.value for v in values)])
 
 
 def has_index_state(index_state: str) -> ColumnElement[bool]:
-    """Runs of this standing, in a literal, as partial indexes want it."""
+    """Runs in this index state, as a literal, as partial indexes need it."""
     return runs.c.standing == literal_column(f"'{index_state}'")
 
 
 def in_states(states: Iterable[RunState]) -> list[ColumnElement[bool]]:
-    """Runs in one of these states, in parts that an index finds each; none where no state is given."""
+    """Runs in these states, as parts that an index finds each; empty if no state is given."""
     wanted = frozenset(states)
     tracked = [and_(IS_TRACKED, among(runs.c.state, wanted & ACTIVE))] if wanted & ACTIVE else []
     completed = [among(runs.c.state, wanted & {RunState.COMPLETED})] if RunState.COMPLETED in wanted else []
@@ -246,7 +246,7 @@ IS_MANUAL: Final = runs.c.kind == literal_column(f"'{RunKind.MANUAL}'")
 IS_ACTIVE: Final = among(runs.c.state, ACTIVE)
 IS_TROUBLE: Final = among(runs.c.standing, frozenset({RunState.FAILED, RunState.MISSED}))
 IS_FINAL: Final = among(runs.c.state, FINAL)
-# Asks for the standing and not for the state, as all indexes of runs do: a release writes nothing into it.
+# Tests the index state and not the state, as all indexes of runs do: a dispatch writes nothing into it.
 HAS_DEADLINE: Final = and_(runs.c.start_by.is_not(None), has_index_state(RunState.SCHEDULED))
 ENDED_OTHERWISE: Final = among(runs.c.standing, FINAL - {RunState.COMPLETED})
 IS_UNPLANNED: Final = jobs.c.planned_version != jobs.c.version
@@ -272,7 +272,7 @@ Index("ix_runs_newest", runs.c.scheduled_at, runs.c.id)
 Index("ix_runs_of_job", runs.c.job_id, runs.c.scheduled_at, runs.c.id)
 partial_index("ix_runs_of_owner", runs.c.owner, runs.c.scheduled_at, runs.c.id, where=runs.c.owner.is_not(None))
 Index("ix_runs_of_queue", runs.c.queue, runs.c.scheduled_at, runs.c.id)
-# Few runs are or end so: each of these costs nothing where all goes well.
+# Few runs are or end in these states, so these indexes cost nothing as long as runs succeed.
 partial_index(
     "ix_runs_unwanted",
     runs.c.cancel_requested_at,

@@ -1,8 +1,8 @@
 """Wakeups by PostgreSQL's LISTEN, on a connection of its own.
 
-Promises: after a broken connection the first answer names everything, since what was said meanwhile is lost. Reads no
-rows and trusts no payload but the two words that the triggers send. Through a pooler nothing can be heard for certain,
-and a LISTEN would stay behind for somebody else: there it names everything once a second instead.
+Promises: after a broken connection the first answer names everything, since notices sent meanwhile are lost. Reads no
+rows, and trusts no payload except the two words that the triggers send. Through a pooler, notices are unreliable and a
+LISTEN would stay behind for another client, so there it names everything once a second instead.
 """
 
 import time
@@ -51,7 +51,7 @@ class PgWakeups:
                 return _ALL
             until = time.monotonic() + timeout / SECOND
             received: set[str] = set()
-            # The driver's own waiting wakes ten times a second.
+            # The driver's own wait wakes ten times a second.
             while not received and wait_for([self._connection.fileno()], max(0.0, until - time.monotonic())):
                 received = {notify.payload for notify in self._connection.notifies(timeout=0)}
             self._check_life(bool(received), timeout)
@@ -83,7 +83,7 @@ class PgWakeups:
         return _ALL
 
     def _check_life(self, received: bool, waited: Duration) -> None:
-        """A peer that is gone without a word is found by asking it now and then."""
+        """Query the server now and then, to notice a connection that broke silently."""
         self._without_notice = 0 if received else self._without_notice + waited
         if self._without_notice >= _REPLACED_AFTER and self._connection is not None:
             self._without_notice = 0

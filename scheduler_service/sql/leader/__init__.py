@@ -1,1 +1,1 @@
-"""What only the leader reads and writes in the database, each statement guarded by its lease."""
+"""The leader's own reads and writes in the database; its lease guards each write."""

@@ -1,8 +1,8 @@
-"""Transitions of runs as guarded UPDATEs, many runs to a statement.
+"""Transitions of runs as guarded UPDATEs, many runs per statement.
 
-Promises: transitions of one run are carried out in their order, each only from the states that the transition table
-names and only on its attempt; an attempt that ends in a retry is kept as a row of its own before it is overwritten.
-Never decides what a report means.
+Promises to apply a run's transitions in their order, each only to its attempt and only from the states that the
+transition table names. An attempt that ends in a retry is kept as a row of its own before it is overwritten. Never
+interprets a report.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -50,7 +50,7 @@ _OUTCOMES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """Runs of which a transition did not match its guard, and the transitions that ended theirs."""
+    """Runs with a transition that did not match its guard, and the transitions that ended their runs."""
 
     refused: set[str]
     ended: list[Transition]
@@ -65,9 +65,9 @@ def apply_transitions(
     transitions: Sequence[Transition],
     published: Sequence[PublishedMark],
 ) -> Applied:
-    """Carry them out, the marks first.
+    """Apply the transitions, after the published marks.
 
-    A mark of an attempt that a transition names is written along with that one.
+    A mark of an attempt that has a transition is written in the same UPDATE.
     """
     marks = {(mark.run_id, mark.attempt): mark.at for mark in published}
     named = {(t.run_id, t.attempt) for t in transitions}
@@ -80,13 +80,13 @@ def apply_transitions(
 
 
 def mark_published(connection: Connection, dialect: str, marks: Sequence[PublishedMark]) -> None:
-    """Note when the broker took these attempts, where they are still the runs' own."""
+    """Note when the broker took these attempts, if they are still the runs' current ones."""
     for chunk in _MARKS.chunks([(mark.run_id, mark.attempt, mark.at) for mark in marks]):
         connection.execute(_mark_published(dialect), chunk)
 
 
 def _turns(transitions: Sequence[Transition]) -> Iterator[list[Transition]]:
-    """The first transition of each run, then the second of those that have one, and so on."""
+    """Yield the first transition of each run, then the second of those that have one, and so on."""
     turns: list[list[Transition]] = []
     seen: dict[str, int] = {}
     for transition in transitions:
@@ -105,10 +105,10 @@ def _apply_turn(
     others = [t for t in turn if t.to is not RunState.RETRYING]
     changed: set[str] = set()
     for chunk in _TRANSITIONS.chunks(_rows(retrying, marks)):
-        # If we die between the two, both are rolled back; the first locks the rows for the second.
+        # If we die in between, both are rolled back; the first locks the rows for the second.
         connection.execute(_keep_attempts(dialect), chunk)
         changed.update(connection.execute(_retry(dialect), chunk).scalars().all())
-    # Here, not by a later write: the report that brought the end is read only once.
+    # Not in a later write: the report that ended the attempt is read only once.
     for chunk in _TRANSITIONS.chunks(_rows([_given_up(t) for t in retrying if t.run_id not in changed], marks)):
         connection.execute(_cancel(dialect), chunk)
     for chunk in _TRANSITIONS.chunks(_rows(others, marks)):
@@ -136,7 +136,7 @@ def _json(value: Any) -> str | None:
 
 
 def _guard(batch: Subquery, *more: ColumnElement[bool]) -> ColumnElement[bool]:
-    """The run, its attempt, and a state from which the transition table lets this event move it."""
+    """Match the run, its attempt, and a state from which the transition table allows this event."""
     legal = [
         and_(batch.c.event == literal_column(f"'{event}'"), among(runs.c.state, rule.sources))
         for event, rule in TRANSITIONS.items()
@@ -164,7 +164,7 @@ def _cancel(dialect: str) -> Update:
 def _update(batch: Subquery, guard: ColumnElement[bool]) -> Update:
     given = ("reason", "due_at", "worker", "result", "error", "args", "kwargs", "published_at")
     values: dict[str, Any] = {name: func.coalesce(batch.c[name], runs.c[name]) for name in given}
-    # A report dated by its worker before the request was made ends the run no sooner than that.
+    # A worker's clock may date the report before the cancel request: the run ends no earlier than the request.
     is_cancel = batch.c.to == literal_column(f"'{RunState.CANCELLED}'")
     asked_later = and_(is_cancel, runs.c.cancel_requested_at > batch.c.finished_at)
     ended_at = case((asked_later, runs.c.cancel_requested_at), else_=batch.c.finished_at)

@@ -1,6 +1,6 @@
-"""Finding the one row that a database will never take, so that it does not keep the others out.
+"""Finds the single row that a database will never take by bisection, so that it does not block the others.
 
-Promises: every item that can be written is written, in order; each that cannot is handed to `quarantine` alone.
+Promises: every item that can be written is written, in order; each one that cannot is passed to `quarantine` alone.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,10 +13,10 @@ from scheduler_service.sql.database import savepoint
 
 
 class Joinable(Protocol):
-    """What two halves did, joined by `|`."""
+    """The result of two halves, joined by `|`."""
 
     def __or__(self, other: Any, /) -> Any:
-        """What both did."""
+        """The joined result."""
 
 
 T = TypeVar("T")
@@ -29,7 +29,7 @@ def write_bisecting(
     write: Callable[[Sequence[T]], R],
     quarantine: Callable[[T, RowRefused], R],
 ) -> R:
-    """What `write` (and `quarantine`) return for all items together; refused batches are undone and halved."""
+    """Write all items, bisecting refused batches; return the joined results of `write` and `quarantine`."""
     if not items:
         return write(items)
     try:

@@ -1,7 +1,7 @@
-"""Occurrences that are skipped one behind the other leave their rows for one gap.
+"""Coalesces occurrences that are skipped one after the other: their rows become one missed range.
 
-Promises that a row goes and the gap grows in one transaction, and that only a row goes that nobody has changed, asked
-to cancel, or planned anew. Decides nothing: which may fold, and into which gap, the transitions say.
+Promises that a row is deleted and its range grows in one transaction. Never deletes a row that somebody changed, asked
+to cancel, or planned again. Decides nothing: the transitions say which occurrences coalesce, and into which range.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ _COALESCED: Final = Batch(run_id=Text)
 
 
 def coalesce(connection: Connection, dialect: str, transitions: Sequence[Transition]) -> set[str]:
-    """Carry out those that may fold and still can; returns their runs. All others are left to be written as rows."""
+    """Apply the transitions that may coalesce and still can, and return their runs; the others keep their rows."""
     ranges = {t.run_id: t.coalesce for t in transitions if t.coalesce is not None}
     gone: set[str] = set()
     for chunk in _COALESCED.chunks([(run_id,) for run_id in ranges]):
@@ -34,7 +34,7 @@ def coalesce(connection: Connection, dialect: str, transitions: Sequence[Transit
 
 
 def _joined(missed_ranges: Iterable[MissedRange]) -> list[MissedRange]:
-    """Those that go on where another of their reason ends are one with it."""
+    """Join each range to the one of the same reason that ends where it begins."""
     last: dict[tuple[str, str, int], MissedRange] = {}
     for missed_range in missed_ranges:
         before = last.pop((missed_range.job_id, missed_range.reason, missed_range.start), None)

@@ -1,7 +1,7 @@
-"""The move of due runs to `pending`, and the new number of a run that is published again.
+"""Dispatch of due runs to `pending`, and the new message number of a run that is published again.
 
-Promises: a run is moved by one caller only, however many ask at once; what is returned as released is committed with
-its `seq` when the transaction is. Never publishes.
+Promises: only one caller dispatches a run, however many ask at once; runs returned as dispatched are committed with
+their `seq` when the transaction is. Never publishes.
 """
 
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ _TERM: Final = bindparam("leading_term", type_=BigInteger)
 def dispatch(
     connection: Connection, dialect: str, term: int, dispatches: Sequence[Dispatch], now: Instant
 ) -> Dispatched:
-    """Collect what is still due and unchanged, lock it, then move exactly that."""
+    """Collect the runs that are still due and unchanged, lock them, then dispatch exactly these."""
     return _dispatched(connection, _dispatch(dialect), dispatches, {"leading_term": term, "now": now})
 
 
@@ -100,7 +100,8 @@ def _redispatch(dialect: str) -> Update:
     batch = _DISPATCHES.rows(dialect)
     is_pending = runs.c.state == _literal(RunState.PENDING)
     still_wanted = and_(runs.c.attempt == batch.c.attempt, is_pending, runs.c.cancel_requested_at.is_(None))
-    # What a report of it has locked is left to be looked at again: two that wait for each other's rows never end.
+    # Skip rows that a report has locked, for a later poll: two transactions that wait for each other's rows would
+    # deadlock.
     collected = _collected(batch, batch.join(runs, runs.c.run_id == batch.c.run_id), still_wanted)
     return (
         update(runs)
@@ -111,7 +112,7 @@ def _redispatch(dialect: str) -> Update:
 
 
 def _collected(batch: Subquery, named: FromClause, guard: ColumnElement[bool]) -> CTE:
-    """The first phase: the rows of `named` that pass the guard, locked, but for those that another has locked."""
+    """The first phase: select and lock the rows of `named` that pass the guard, except rows locked by others."""
     return (
         select(runs.c.id, batch.c.seq)
         .select_from(named)
@@ -122,11 +123,11 @@ def _collected(batch: Subquery, named: FromClause, guard: ColumnElement[bool]) -
 
 
 def _job_allows() -> ColumnElement[bool]:
-    """No job, or one that is planned as it stands, there, and not paused for this run.
+    """Whether the run has no job, or its job exists, is planned at its version, and is not paused for this run.
 
-    What names a job that never was may go: the leader ends it then.
+    A run of a job that never existed may be dispatched: the leader ends it then.
     """
-    # A pause that skips what waited does so after its end too, where no leader was there before.
+    # A pause that skips waiting runs also does so after its end, if no leader was active before.
     before_its_end = case((jobs.c.pause_skips, runs.c.scheduled_at), else_=_NOW) < jobs.c.paused_until
     in_pause = and_(jobs.c.paused, or_(jobs.c.paused_until.is_(None), before_its_end))
     held_back = and_(in_pause, IS_OCCURRENCE, runs.c.attempt == 1)

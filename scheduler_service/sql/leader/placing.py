@@ -1,6 +1,6 @@
-"""Places of balanced jobs in SQL: guarded UPDATEs of the job and of the version that the place holds for.
+"""Places of balanced jobs in SQL: guarded UPDATEs of the job, and of the version that the place belongs to.
 
-Promises: no version is made; carrying out the same PlaceJobs again changes nothing and gives the same answer; a
+Promises: a place makes no new version; repeating the same PlaceJobs changes nothing and gives the same answer. A
 rebalance is in the audit log exactly if its places are committed.
 """
 
@@ -39,7 +39,7 @@ _CHECKED: Final = 50
 
 
 def place_jobs(connection: Connection, dialect: str, batch: PlaceJobs, now: Instant) -> frozenset[str]:
-    """See PlacementStore; in the open transaction."""
+    """See PlacementStore; runs in the open transaction."""
     order = batch.order
     repeated = order is not None and _is_recorded(connection, order)
     done: set[str] = set()
@@ -48,7 +48,7 @@ def place_jobs(connection: Connection, dialect: str, batch: PlaceJobs, now: Inst
             done.update(connection.execute(_in_place(dialect), chunk).scalars())
         else:
             done.update(connection.execute(_place(dialect), chunk).scalars())
-            # If we die here, both are rolled back: a version never has a place that its job has not.
+            # If we die here, both are rolled back: a version never has a place that its job lacks.
             connection.execute(_place_versions(dialect), chunk)
     refused = frozenset(p.job_id for p in batch.placements) - done
     if order is not None and not repeated:
@@ -58,8 +58,8 @@ def place_jobs(connection: Connection, dialect: str, batch: PlaceJobs, now: Inst
 
 
 def last_rebalance(connection: Connection) -> tuple[MovedBefore, ...] | None:
-    """See PlacementStore; the newest 50 records are looked at."""
-    # Each action apart: a step through the index for each record.
+    """See PlacementStore; reads the newest 50 records."""
+    # Each action separately, so that each record is one index step.
     of_each = [
         select(audit_log.c.action, audit_log.c.after, audit_log.c.id)
         .where(audit_log.c.action == action)

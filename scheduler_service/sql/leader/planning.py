@@ -1,6 +1,6 @@
-"""What the planner wants kept: new runs, retracted ones, gaps, planned versions, and the cursor, in one transaction.
+"""The planner's writes: new and retracted runs, missed ranges, planned versions, and the cursor, in one transaction.
 
-Promises that carrying out the same CreateRuns again changes nothing. Decides nothing.
+Promises that repeating the same CreateRuns changes nothing. Decides nothing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,13 +40,13 @@ _NOW: Final = bindparam("now", type_=InstantColumn)
 
 
 def retract(connection: Connection, dialect: str, retracts: Sequence[Retract]) -> None:
-    """Delete occurrences of older versions that were not released yet, and that nobody asked to cancel."""
+    """Delete occurrences of older versions that are not dispatched and that nobody asked to cancel."""
     for chunk in _RETRACTS.chunks([(r.job_id, r.version, r.start) for r in retracts]):
         connection.execute(_retract(dialect), chunk)
 
 
 def insert_missing(connection: Connection, dialect: str, new: Sequence[NewRun], now: Instant) -> set[str]:
-    """Insert the runs whose id, occurrence and idempotency key are free; returns the ids that were made."""
+    """Insert the runs whose id, occurrence and idempotency key are free; return the ids of those created."""
     created: set[str] = set()
     for chunk in NEW_RUNS.chunks(new_run_row(run, now) for run in new):
         created.update(connection.execute(_insert(dialect), {**chunk, "now": now}).scalars().all())
@@ -54,9 +54,9 @@ def insert_missing(connection: Connection, dialect: str, new: Sequence[NewRun], 
 
 
 def keep_missed_ranges(connection: Connection, dialect: str, new: Sequence[MissedRange]) -> list[MissedRange]:
-    """Record the gaps; one that goes on where a recorded one of the same reason ended makes that one longer.
+    """Record the missed ranges; one that continues a recorded range of the same reason extends it.
 
-    Returns those that were not recorded before.
+    Returns the ranges that were not recorded before.
     """
     kept: set[tuple[str, Instant]] = set()
     for chunk in _chunks(new):
@@ -66,7 +66,7 @@ def keep_missed_ranges(connection: Connection, dialect: str, new: Sequence[Misse
 
 
 def add_to_missed_ranges(connection: Connection, dialect: str, news: Sequence[MissedRange]) -> None:
-    """The same for what is known to be news, wherever other gaps lie."""
+    """Like keep_missed_ranges, but the caller guarantees the ranges are new."""
     longer: set[tuple[str, Instant]] = set()
     for chunk in _chunks(news):
         longer.update(map(tuple, connection.execute(_lengthen(dialect), chunk)))
@@ -81,19 +81,19 @@ def _chunks(new: Sequence[MissedRange]) -> Iterator[dict[str, Any]]:
 
 
 def mark_planned(connection: Connection, dialect: str, planned: Sequence[tuple[str, int]]) -> None:
-    """Note the version that is planned, be it not the job's version any more: it is not planned once more.
+    """Record the planned version, even if the job has a newer one, so it is not planned twice.
 
-    In the order of ids, as everybody locks jobs.
+    Locks jobs in the order of their ids, as everywhere.
     """
     for chunk in _PLANNED.chunks(sorted(planned)):
         connection.execute(_mark_planned(dialect), chunk)
 
 
 def advance(connection: Connection, shard: int, cursor: Instant, *, back: bool) -> None:
-    """Move the cursor of this shard; it never goes back unless that is what is asked for.
+    """Advance the shard's cursor; it goes back only if `back` asks for that.
 
-    Where it does, its clock had jumped ahead: what was pruned by that clock ends there too, since what is planned from
-    now on is not pruned.
+    It goes back after the clock had jumped ahead. The pruning limit then goes back too, since rows planned from now on
+    are not pruned.
     """
     behind = cursors.c.materialised_until.is_(None) | (cursors.c.materialised_until < cursor) | literal(back)
     connection.execute(update(cursors).where(cursors.c.shard == shard, behind).values(materialised_until=cursor))
@@ -109,7 +109,7 @@ def _retract(dialect: str) -> Delete:
         select(runs.c.id)
         .select_from(batch.join(runs, runs.c.job_id == batch.c.job_id))
         .where(
-            IS_TRACKED,  # implied by the next two, which find the few rows that can be meant in its index
+            IS_TRACKED,  # implied by the next two; names the index that finds these few rows
             runs.c.state == literal_column(f"'{RunState.SCHEDULED}'"),
             IS_OCCURRENCE,
             runs.c.scheduled_at >= batch.c.start,

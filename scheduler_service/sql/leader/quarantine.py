@@ -1,7 +1,8 @@
-"""A leader's batch written whole, or, where the database refuses a row of it, with just that row set aside.
+"""Writes a leader's batch whole or, if the database refuses a row of it, with only that row quarantined.
 
-Promises that what is set aside is written as a note in its place, logged, and never lost without a trace: a run that
-cannot be made is a gap, a transition loses what came with it but not its state, a late report loses its error.
+Promises that each quarantined row is logged and leaves a note in its place, so that none is lost without a trace. A run
+that cannot be created becomes a missed range; a transition loses its payload but not its state; a late report loses its
+error.
 """
 
 from collections.abc import Sequence
@@ -24,9 +25,9 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Creating:
-    """Inserting runs inside one transaction; both ways return the ids that were made.
+    """Inserts runs inside one transaction; both methods return the ids of the runs created.
 
-    `missed_ranges` are those that stand for runs which were set aside.
+    `missed_ranges` stand for runs that were quarantined.
     """
 
     connection: Connection
@@ -35,11 +36,11 @@ class Creating:
     missed_ranges: list[MissedRange] = field(default_factory=list)
 
     def all(self, runs: Sequence[NewRun]) -> set[str]:
-        """Insert what is not there."""
+        """Insert the runs that do not exist."""
         return planning.insert_missing(self.connection, self.dialect, runs, self.now)
 
     def row_by_row(self, runs: Sequence[NewRun]) -> set[str]:
-        """The same, row by row where it must be."""
+        """The same, row by row as far as needed."""
         return write_bisecting(self.connection, runs, self.all, self._record_missed_range)
 
     def _record_missed_range(self, run: NewRun, refused: RowRefused) -> set[str]:
@@ -53,14 +54,14 @@ class Creating:
 
 @dataclass(frozen=True, slots=True)
 class Applying:
-    """Transitions and late reports inside one transaction; both ways return what became of them."""
+    """Writes transitions and late reports inside one transaction; both methods return the results."""
 
     connection: Connection
     dialect: str
     published: Sequence[PublishedMark]
 
     def all(self, batch: Apply) -> Applied:
-        """Write them in few statements."""
+        """Write the batch in few statements."""
         coalesced = coalescing.coalesce(self.connection, self.dialect, batch.transitions)
         kept = [t for t in batch.transitions if t.run_id not in coalesced]
         applied = apply.apply_transitions(self.connection, self.dialect, kept, self.published)
@@ -68,7 +69,7 @@ class Applying:
         return applied
 
     def row_by_row(self, batch: Apply) -> Applied:
-        """The same, row by row where it must be; what could fold keeps its row."""
+        """The same, row by row as far as needed; occurrences that could coalesce keep their rows."""
         apply.mark_published(self.connection, self.dialect, self.published)
         applied = write_bisecting(self.connection, batch.transitions, self._write, self._write_bare)
         write_bisecting(self.connection, batch.late, self._write_late, self._write_late_bare)
@@ -100,7 +101,7 @@ class Applying:
 
 
 def without_payload(transition: Transition, refused: RowRefused) -> Transition:
-    """The transition with a note in place of what came with it; new arguments lost end the run as failed."""
+    """The transition with a note in place of its payload; a run that loses its new arguments ends as failed."""
     bare = transition._replace(
         reason=None if transition.reason is None else storable(transition.reason),
         worker=None if transition.worker is None else storable(transition.worker),
@@ -115,7 +116,7 @@ def without_payload(transition: Transition, refused: RowRefused) -> Transition:
 
 
 def note(refused: RowRefused) -> dict[str, str]:
-    """The error that stands in for what could not be stored."""
+    """The error that replaces the value that could not be stored."""
     return {"type": "RowRefused", "message": storable(str(refused))}
 
 

@@ -1,7 +1,7 @@
-"""What the leader reads of runs: what it must know when it takes over, and what falls due.
+"""The leader's reads of runs: its takeover, and the runs that fall due.
 
-Promises that a million runs of the far future cost nothing: due ones are found queue by queue and priority by
-priority in the index of what they stand as; and that whoever looks for what was asked for walks past no planned run.
+Promises that a million runs of the far future cost nothing. Due ones are found by queue and priority in the index of
+their state, and a poll for requested runs passes no planned run.
 """
 
 from collections.abc import Iterable, Sequence
@@ -52,14 +52,14 @@ _IDS: Final = Batch(run_id=Text)
 
 
 def tracked_runs(connection: Connection) -> list[ActiveRun]:
-    """All that is out, every waiting run that a schedule made, and retries of its job's other runs."""
+    """All runs in flight, every waiting run that a schedule created, and retries of the other runs of its job."""
     tracked = select(*ACTIVE_COLUMNS).where(IS_TRACKED)
     retrying = select(*ACTIVE_COLUMNS).where(has_index_state(RunState.RETRYING), IS_MANUAL)
     return _active(connection.execute(tracked.union_all(retrying)))
 
 
 def due_runs(connection: Connection, until: Instant, limit: int) -> list[ActiveRun]:
-    """Waiting runs that no schedule made, due before `until`, at most `limit` of each queue, by priority and time."""
+    """Waiting runs that no schedule created, due before `until`, at most `limit` per queue, by priority and time."""
     found: list[ActiveRun] = []
     for queue, index_states in _queues(connection, _ASKED_FOR):
         asked = {"queue": queue, "until": until, "limit": limit, **_FROM_THE_FIRST}
@@ -70,7 +70,7 @@ def due_runs(connection: Connection, until: Instant, limit: int) -> list[ActiveR
 def overdue(
     connection: Connection, until: Instant, limit: int, after: Place | None
 ) -> tuple[list[ActiveRun], Place | None]:
-    """The next `limit` waiting runs due before `until`, by queue, priority and time; and where to go on."""
+    """The next `limit` waiting runs due before `until`, by queue, priority and time; and the place to continue."""
     found: list[Row[Any]] = []
     for queue, index_states in _queues(connection, _ANY):
         if after is not None and queue < after[0]:
@@ -85,7 +85,7 @@ def overdue(
 
 
 def runs_by_id(connection: Connection, dialect: str, run_ids: Sequence[str]) -> list[ActiveRun]:
-    """These runs, final ones too."""
+    """These runs, including final ones."""
     found: list[ActiveRun] = []
     for chunk in _IDS.chunks([(run_id,) for run_id in run_ids]):
         found += _active(connection.execute(_by_id(dialect), chunk))
@@ -93,7 +93,7 @@ def runs_by_id(connection: Connection, dialect: str, run_ids: Sequence[str]) -> 
 
 
 def cancel_requests(connection: Connection, limit: int, after: Place | None) -> tuple[list[ActiveRun], Place | None]:
-    """The next `limit` runs that are out and not wanted any more; and where to go on."""
+    """The next `limit` runs in flight with a cancel request; and the place to continue."""
     asked_at = runs.c.cancel_requested_at
     wanted = (
         select(*ACTIVE_COLUMNS, runs.c.id)
@@ -108,7 +108,7 @@ def cancel_requests(connection: Connection, limit: int, after: Place | None) -> 
 def expired(
     connection: Connection, until: Instant, limit: int, after: Place | None
 ) -> tuple[list[ActiveRun], Place | None]:
-    """The next `limit` waiting runs that should have started before `until`; and where to go on."""
+    """The next `limit` waiting runs that should have started before `until`; and the place to continue."""
     by = runs.c.start_by
     wanted = (
         select(*ACTIVE_COLUMNS, runs.c.id)
@@ -121,7 +121,7 @@ def expired(
 
 
 def behind(since: ColumnElement[Any], place: Place | None) -> ColumnElement[bool]:
-    """What follows this place of (`since`, id)."""
+    """Rows after this place, in the order of (`since`, id)."""
     if place is None:
         return true()
     return row_of(since, runs.c.id) > row_of(literal(place[0], InstantColumn), literal(place[1], BigInteger))
@@ -132,12 +132,12 @@ def _active(rows: Iterable[Any]) -> list[ActiveRun]:
 
 
 def _numbered(rows: Iterable[Any]) -> list[ActiveRun]:
-    """Of rows with their `id` behind the run."""
+    """Read runs from rows that end with their `id`."""
     return [active_run(row[:-1]) for row in rows]
 
 
 def _queues(connection: Connection, index_states: _IndexStates) -> list[tuple[str, _IndexStates]]:
-    """In order, each with those of the standings that are in it: most often one, and each takes ten looks."""
+    """All queues in order, each with its index states: most often one, and each state takes ten index steps."""
     found: dict[str, _IndexStates] = {}
     for index_state in index_states:
         for queue in connection.execute(_queues_of(index_state)).scalars():
@@ -147,7 +147,7 @@ def _queues(connection: Connection, index_states: _IndexStates) -> list[tuple[st
 
 @cache
 def _queues_of(index_state: str) -> Select[Any]:
-    """One step through the index for each queue, however many runs it has."""
+    """Select the queues with one index step each, however many runs they have."""
     first = (
         select(func.min(runs.c.queue).label("queue")).where(has_index_state(index_state)).cte("queues", recursive=True)
     )
@@ -161,7 +161,7 @@ def _queues_of(index_state: str) -> Select[Any]:
 
 
 def _behind(place: Place, until: Instant) -> dict[str, int]:
-    """Where the runs of each priority begin that lie behind this place of their queue."""
+    """For each priority, the place from which the queue's remaining runs are read."""
     _, priority, due_at, row_id = place
     firsts = dict(_FROM_THE_FIRST)
     for passed in range(priority):
@@ -171,7 +171,7 @@ def _behind(place: Place, until: Instant) -> dict[str, int]:
 
 @cache
 def _due_of_queue(index_states: _IndexStates) -> Select[Any]:
-    """Each standing and priority apart: a condition on the time narrows the index only once these are given."""
+    """Select each index state and priority separately: a condition on time narrows the index only if both are fixed."""
     limit = bindparam("limit", type_=BigInteger)
     due = [
         select(*ACTIVE_COLUMNS, runs.c.id)

@@ -1,4 +1,4 @@
-"""What an Apply keeps beside transitions: reports that came too late, the leader's own cancel requests, the position.
+"""The other writes of an Apply: late reports, the leader's own cancel requests, and the inbox position.
 
 Promises that none of these changes the state of a run.
 """
@@ -24,13 +24,13 @@ _NOW: Final = bindparam("now", type_=InstantColumn)
 
 
 def keep_late_reports(connection: Connection, dialect: str, late: Sequence[LateReport]) -> None:
-    """Count them on the attempt that they are of, which must be over, and keep the last one's words."""
+    """Count the reports on their attempts, which must be over, and keep the error of the last one."""
     counts = Counter((report.run_id, report.attempt, report.at) for report in late)
     by_attempt = {(report.run_id, report.attempt, report.at): report for report in late}
     turns: defaultdict[int, list[LateReport]] = defaultdict(list)
     earlier: Counter[tuple[str, int]] = Counter()
     for report in by_attempt.values():
-        turns[earlier[report.run_id, report.attempt]].append(report)  # one statement can change an attempt only once
+        turns[earlier[report.run_id, report.attempt]].append(report)  # a statement can change an attempt only once
         earlier[report.run_id, report.attempt] += 1
     for reports in turns.values():
         rows = [
@@ -46,13 +46,13 @@ def _as_text(error: Mapping[str, Any] | None) -> str | None:
 
 
 def request_cancels(connection: Connection, dialect: str, run_ids: Sequence[str], now: Any) -> None:
-    """Note that these runs are not wanted any more, where they are not final and it is not noted yet."""
+    """Note a cancel request for these runs, unless they are final or have one."""
     for chunk in _CANCELS.chunks([(run_id,) for run_id in run_ids]):
         connection.execute(_request_cancels(dialect), {**chunk, "now": now})
 
 
 def commit_progress(connection: Connection, shard: int, batch: Apply) -> None:
-    """The inbox is read, and due runs are judged, up to here."""
+    """Commit how far the inbox is read and due runs are judged."""
     come_to = {"inbox_position": batch.position, "judged_until": batch.judged_until}
     known = {name: value for name, value in come_to.items() if value is not None}
     if known:
@@ -61,9 +61,9 @@ def commit_progress(connection: Connection, shard: int, batch: Apply) -> None:
 
 @cache
 def _keep_late(dialect: str) -> Any:
-    """A final run's last attempt has no row of its own: it gets one, as the run has it.
+    """Insert the final run's last attempt, which has no row of its own, as the run has it.
 
-    The report that ended the attempt, told once more, is known by its time and is not late.
+    A repeat of the report that ended the attempt is recognised by its time and is not late.
     """
     batch = _LATE.rows(dialect)
     is_other = runs.c.finished_at.is_distinct_from(batch.c.late_at)

@@ -1,8 +1,8 @@
-"""LeaderStore in SQL: each duty is one fenced transaction put together from the files beside this one.
+"""LeaderStore in SQL: each duty is one fenced transaction, composed from the files beside this one.
 
-Promises: what a call returns is committed; LeaseLost or StoreUnavailable mean nothing was (StoreUnavailable: or it
-was, and carrying it out again changes nothing). A row that the database will never take is set aside with its reason
-and keeps no other row out.
+Promises that a call's results are committed. After LeaseLost nothing was; after StoreUnavailable it may have been, and
+repeating the call then changes nothing more. A row that the database will never take is quarantined with its reason and
+blocks no other row.
 """
 
 import threading
@@ -34,7 +34,7 @@ _NO_LIMIT: Final = 2**31 - 1
 
 
 class SqlLeaderStore:
-    """LeaderStore on SQLite and PostgreSQL; runs of which `topics` tell have their notices committed with them."""
+    """LeaderStore on SQLite and PostgreSQL; commits the notices of the given `topics` together with their runs."""
 
     def __init__(self, database: Database, topics: frozenset[Topic] = frozenset()) -> None:
         self._database = database
@@ -53,7 +53,7 @@ class SqlLeaderStore:
             return Cursor(*connection.execute(kept).one())
 
     def active_runs(self) -> list[ActiveRun]:
-        """See LeaderStore. What moves meanwhile is seen in its later state."""
+        """See LeaderStore. A run that changes during the read appears in its later state."""
         with self._database.read() as connection:
             soon = self._database.read_clock(connection) + MINUTE
             waiting = reads.due_runs(connection, soon, _NO_LIMIT)
@@ -78,7 +78,7 @@ class SqlLeaderStore:
         """See LeaderStore."""
         with self._database.read() as connection:
             found = job_rows.unplanned(connection, limit + len(self._refused))
-        # Those that cannot be read stay unplanned: however many they are, they keep no other from being planned.
+        # Jobs that cannot be read stay unplanned: they sort last, so that they block no other job.
         return sorted(found, key=lambda job_id: job_id in self._refused)[:limit]
 
     @contextmanager
@@ -92,7 +92,7 @@ class SqlLeaderStore:
                 self._open.connection = None
 
     def create_runs(self, lease: Lease, batch: CreateRuns) -> tuple[str, ...]:
-        """See LeaderStore. A run whose row is refused counts as not made, and is recorded as a gap."""
+        """See LeaderStore. A run whose row is refused counts as not created, and is recorded as a missed range."""
         try:
             created = self._create(lease, batch, row_by_row=False)
         except RowRefused:
@@ -112,7 +112,7 @@ class SqlLeaderStore:
             return dispatch.redispatch(connection, self._dialect, lease.term, dispatches)
 
     def apply(self, lease: Lease, batch: Apply) -> tuple[str, ...]:
-        """See LeaderStore. A transition whose row is refused is written without what came with it."""
+        """See LeaderStore. A transition whose row is refused is written without its payload."""
         try:
             refused = self._apply(lease, batch, row_by_row=False)
         except RowRefused:
@@ -150,7 +150,7 @@ class SqlLeaderStore:
         return CancelsRead(tuple(found), place)
 
     def record_statistics(self, row: RecordStatistics) -> None:
-        """See LeaderStore. Rows older than a week go."""
+        """See LeaderStore. Deletes rows older than a week."""
         new = insert_into(scheduler_statistics, self._dialect).values(
             at=row.at, active_runs=row.active_runs, index_runs=row.index_runs, lag=row.lag
         )
@@ -171,7 +171,7 @@ class SqlLeaderStore:
 
     @property
     def _shared(self) -> Connection | None:
-        """The transaction of this thread's `together`."""
+        """The transaction of this thread's `together`, if any."""
         return getattr(self._open, "connection", None)
 
     def _fenced(self, lease: Lease) -> AbstractContextManager[Connection]:
