@@ -1,5 +1,4 @@
-"""The leader's half of the claim: taking claims, flagging cancelled attempts, and reading reports left beside the
-stream.
+"""The leader's half of the claim: takes claims, flags cancelled attempts, reads reports left beside the stream.
 
 Owns the low watermarks and the accepted epoch, which make it safe to forget old claims and to lose them. Promises that
 no worker starts an attempt after its claim was taken here; the workers' half is itinerary.worker.claim. Never decides

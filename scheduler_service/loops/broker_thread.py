@@ -146,8 +146,7 @@ class BrokerThread:
         return None
 
     def _ask_all(self) -> None:
-        """Send the requests that need an answer, one by one; after a failure, retry at the next epoch query, a second
-        later.
+        """Send the requests that need an answer, one by one; after a failure, retry with the next epoch query.
 
         They hold up no other command: a full Redis may accept them only after clean-up has freed memory.
         """

@@ -69,8 +69,7 @@ class Leader:
             self._loop.pause()
 
     def stalled_for(self) -> Duration:
-        """The time since this process last showed progress: a request for the lease, answered or not, or a pass of the
-        loop.
+        """The time since this process last progressed: asked for the lease, answered or not, or passed the loop.
 
         A takeover reads all jobs, perhaps a million, before its first pass, so that time counts for a tenth.
         """

@@ -121,8 +121,7 @@ class SqlRunStore:
         return found
 
     def _by_older_key(self, connection: Connection, by: AuditedChange | None, new: Sequence[NewRun]) -> dict[str, Run]:
-        """Runs that an older release created for this caller under the same keys, which it stored bare, by the new
-        runs' ids.
+        """Find, by the new runs' ids, runs that an older release stored for this caller under the bare keys.
 
         The audit log identifies the caller: the row of its request has exactly the time of its run.
         """

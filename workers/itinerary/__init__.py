@@ -1,8 +1,8 @@
-"""The public face of Itinerary: for apps `attach` and `current_run`; for programs that enqueue, the clients.
+"""The public names of Itinerary: `attach` and `current_run` for apps, the clients for programs that enqueue.
 
-Importing it loads nothing else: each name is loaded when it is first used. `attach` needs Celery and Redis, the clients
-the standard library alone. No module beside this one bears a public name, since importing a module sets it as an
-attribute here.
+Importing it loads nothing else: each name is loaded at its first use. `attach` needs Celery and Redis, the clients only
+the standard library. No module beside this one has a public name, since importing a module sets it as an attribute
+here.
 """
 
 from importlib import import_module

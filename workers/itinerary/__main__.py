@@ -1,7 +1,7 @@
-"""`python -m itinerary`: one Celery worker in this process, with the switches that the product needs.
+"""`python -m itinerary`: one Celery worker in this process, with the options that Itinerary needs.
 
-With `--app module:celery_app` it runs somebody's own app, attached here if it is not yet. Exit status 2 for a wrong
-call, else Celery's own. Results of tasks never reach the log.
+With `--app module:celery_app` it runs that app, and attaches it if it is not yet. Exit status 2 for a wrong call, else
+Celery's own. Results of tasks never reach the log.
 """
 
 import argparse
@@ -25,7 +25,7 @@ _SUCCEEDED: Final = "Task %(name)s[%(id)s] succeeded in %(runtime)ss"
 
 
 def main(argv: list[str]) -> int:
-    """Run until stopped; the worker's exit status."""
+    """Run the worker until it is stopped; return its exit status."""
     asked = _parser().parse_args(argv)
     if error := ownership_error():
         raise _wrong_call(error)
@@ -61,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _load(place: str) -> Celery:
-    """The app, attached. Modules are looked for in the working directory too, as Celery's own command does."""
+    """Load the app and attach it. Modules in the working directory are found too, as by Celery's own command."""
     from celery.app.utils import find_app
 
     from itinerary.worker.attach import attach
@@ -83,11 +83,11 @@ def _load(place: str) -> Celery:
 
 
 def _be_patched(argv: list[str]) -> None:
-    """gevent must replace the blocking calls before anything is imported: begin anew as a program that it starts."""
+    """Restart as a program that gevent starts: it must replace the blocking calls before anything is imported."""
     if find_spec("gevent") is None:
         raise _wrong_call("the pool gevent needs the package gevent beside Celery")
     if not AT_WORK:
-        safe = ["-P"] if getattr(sys.flags, "safe_path", False) else []  # there is no such flag before Python 3.11
+        safe = ["-P"] if getattr(sys.flags, "safe_path", False) else []  # Python 3.10 has no such flag
         os.execv(sys.executable, [sys.executable, *safe, "-m", "gevent.monkey", "--module", "itinerary", *argv])
 
 
@@ -97,7 +97,7 @@ def _wrong_call(message: str) -> SystemExit:
 
 
 def _queues_of(app: Celery) -> str:
-    """The app's own queues, and the one that jobs go to unless they say otherwise."""
+    """The app's own queues, and the default queue of jobs."""
     names = list(app.amqp.queues)
     return ",".join(names if DEFAULT_QUEUE in names else [*names, DEFAULT_QUEUE])
 

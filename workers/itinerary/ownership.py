@@ -1,6 +1,6 @@
-"""The owner of the package `itinerary` here: celery-itinerary or a checkout, or the unrelated distribution `itinerary`.
+"""The owner of the installed package `itinerary`: we (celery-itinerary or a checkout), or an unrelated distribution.
 
-PyPI has one of that name, which installs a package of that name: the installer overwrites our files without a word.
+PyPI has an unrelated distribution `itinerary`; installing it silently overwrites our files.
 """
 
 from importlib.metadata import PackageNotFoundError, distribution
@@ -16,7 +16,7 @@ _REMEDY: Final = (
 
 
 def ownership_error() -> str | None:
-    """A sentence where files of another distribution stand in place of ours, or soon will; else None."""
+    """A sentence if another distribution's files are in place of ours, or soon will be; else None."""
     place = Path(itinerary.__file__)
     if "attach" not in itinerary.__all__:
         return f"{place} is not of celery-itinerary; {_REMEDY}"
@@ -25,5 +25,5 @@ def ownership_error() -> str | None:
     except PackageNotFoundError:
         return None
     if Path(str(stranger.locate_file("itinerary/__init__.py"))).resolve() != place.resolve():
-        return None  # a checkout stands before it
+        return None  # a checkout comes first
     return f"itinerary {stranger.version} is installed over celery-itinerary; {_REMEDY}"

@@ -1,1 +1,1 @@
-"""The client: over HTTP, and within a PostgreSQL transaction of the caller."""
+"""The client: over HTTP, and within the caller's own PostgreSQL transaction."""

@@ -1,7 +1,8 @@
-"""The client for asyncio: the methods of `Client`, each awaited while a thread carries it out.
+"""The client for asyncio: the methods of `Client`, each awaited while a thread runs it.
 
-Promises: the event loop is never blocked; the threads are this client's own, `at_once` of them at most; contextvars go
-along, so that a trace goes on. Adds no request of its own: a method takes and gives what the one of `Client` does.
+Promises that the event loop is never blocked. The threads belong to this client, at most `at_once` of them; contextvars
+are passed on, so that traces continue. Adds no request of its own: each method has the arguments and result of
+`Client`'s.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ _Client = TypeVar("_Client", bound="AsyncClient")
 def _awaited(
     method: Callable[Concatenate[Client, _P], _T],
 ) -> "Callable[Concatenate[AsyncClient, _P], Coroutine[Any, Any, _T]]":
-    """The method of `Client` as a coroutine function of the same arguments."""
+    """The method of `Client` as a coroutine function with the same arguments."""
 
     @wraps(method)
     async def call(self: "AsyncClient", /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -36,7 +37,7 @@ def _awaited(
 def _page_by_page(
     method: Callable[Concatenate[Client, _P], Iterator[_T]],
 ) -> "Callable[Concatenate[AsyncClient, _P], AsyncIterator[_T]]":
-    """The same for a method that gives one item after another; each page is one request."""
+    """A method that yields items, as an asynchronous generator; each page is one request."""
 
     @wraps(method)
     async def call(self: "AsyncClient", /, *args: _P.args, **kwargs: _P.kwargs) -> AsyncIterator[_T]:
@@ -51,8 +52,8 @@ def _page_by_page(
 class AsyncClient:
     """One API at `base_url`, for `async with`; the arguments are those of `Client`.
 
-    `at_once` is how many requests are under way at most; others wait for their turn. A cancelled request may be carried
-    out nevertheless. Event loops may share it, processes may not.
+    At most `at_once` requests are in progress; others wait for their turn. A cancelled request may still be carried
+    out. Event loops may share the client, processes may not.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class AsyncClient:
         self.base_url = self._client.base_url
 
     async def close(self) -> None:
-        """Give the connections back, each once its request is over; what waits for its turn is not sent."""
+        """Close the connections, each once its request is over; waiting requests are not sent."""
         self._client.close()
         self._threads.shutdown(wait=False)
 

@@ -1,7 +1,7 @@
 """The connections of one client to one server: kept between requests, each used by one request at a time.
 
-Promises: connecting takes no longer than its timeout, whatever addresses the name has; a connection that the server
-has closed meanwhile is not used; an error says whether anything was sent. Standard library alone.
+Promises that connecting takes no longer than its timeout, whatever addresses the name has. A connection that the server
+has closed is not used again; an error says whether anything was sent. Standard library only.
 """
 
 import http.client
@@ -19,17 +19,17 @@ from itinerary.net.bounded import addresses_of, connected
 
 _MOST_AT_ONCE: Final = 100
 _MOST_IDLE: Final = 20
-# No longer than the API keeps an idle connection.
+# Not longer than the API keeps an idle connection.
 _IDLE_SECONDS: Final = 5.0
 
 
 class Unsent(OSError):
-    """Nothing of the request was sent."""
+    """No part of the request was sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What an HTTP server answered; `reason` is the status in words."""
+    """An HTTP server's answer; `reason` is the status as text."""
 
     status: int
     reason: str
@@ -48,7 +48,7 @@ class _Connection(http.client.HTTPConnection):
         self._seconds = timeout
 
     def connect(self) -> None:
-        """Resolve and connect, or Unsent."""
+        """Resolve and connect, or raise Unsent."""
         deadline = time.monotonic() + self._seconds
         try:
             self.sock = connected(addresses_of(self.host, self.port, deadline), self.port, deadline)
@@ -60,7 +60,7 @@ class _Connection(http.client.HTTPConnection):
             raise Unsent(str(exc) or type(exc).__name__) from exc
 
     def ask(self, method: str, target: str, body: bytes | None, headers: Mapping[str, str], timeout: float) -> Answer:
-        """One request and its whole answer."""
+        """Send one request and read its whole answer."""
         self._seconds = timeout
         if self.sock is None:
             self.connect()
@@ -71,7 +71,7 @@ class _Connection(http.client.HTTPConnection):
         return Answer(response.status, response.reason, found, response.read())
 
     def is_usable(self) -> bool:
-        """Whether a request may be sent on it: the server has neither closed it nor spoken unasked."""
+        """Whether a request may be sent on it: the server has neither closed it nor sent anything unasked."""
         if self.sock is None or time.monotonic() - self.used_at > _IDLE_SECONDS:
             return False
         with selectors.DefaultSelector() as selector:
@@ -80,7 +80,7 @@ class _Connection(http.client.HTTPConnection):
 
 
 class Pool:
-    """The connections to one server, for any number of threads; the one used last is used again first."""
+    """The connections to one server, for any number of threads; the last one used is used first."""
 
     def __init__(self, where: SplitResult, timeout: float) -> None:
         self._where = where
@@ -94,7 +94,7 @@ class Pool:
     def ask(
         self, method: str, target: str, body: bytes | None, headers: Mapping[str, str], timeout: float | None
     ) -> Answer:
-        """One request; OSError or HTTPException where no whole answer came, Unsent where the server has none of it."""
+        """Send one request; OSError or HTTPException without a whole answer, Unsent if the server got none of it."""
         seconds = self._timeout if timeout is None else timeout
         if not self._places.acquire(timeout=seconds):
             raise Unsent(f"{_MOST_AT_ONCE} requests were under way for {seconds:g} s")
@@ -111,7 +111,7 @@ class Pool:
             self._places.release()
 
     def close(self) -> None:
-        """Close what is idle; what is in use is closed once its request is over."""
+        """Close the idle connections; those in use are closed once their request is over."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []

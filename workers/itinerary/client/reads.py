@@ -1,6 +1,6 @@
 """The reading half of the client: lists with their filters, single jobs and runs, explanations, the scheduler.
 
-Promises: each filter is a named argument, so that a misspelt one is an error and never a list of everything.
+Promises that each filter is a named argument, so that a misspelt one is an error and never a list of everything.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ PLANNED_WITHIN: Final = 40.0
 
 
 class Reads:
-    """What a client may ask for without changing anything."""
+    """The requests of a client that change nothing."""
 
     def __init__(self, api: Transport) -> None:
         self._api = api
@@ -48,7 +48,7 @@ class Reads:
         source: str | None = None,
         with_runs: bool | None = None,
     ) -> Iterator[dict[str, Any]]:
-        """Every job that the filters of `jobs` let through, page by page."""
+        """Every job that passes the filters of `jobs`, page by page."""
         return _pages(partial(self.jobs, tag=tag, q=q, paused=paused, source=source, with_runs=with_runs))
 
     def job(self, job_id: str) -> dict[str, Any]:
@@ -85,7 +85,7 @@ class Reads:
         since: str | None = None,
         until: str | None = None,
     ) -> Iterator[dict[str, Any]]:
-        """Every run that the filters of `runs` let through, newest first, page by page."""
+        """Every run that passes the filters of `runs`, newest first, page by page."""
         return _pages(partial(self.runs, job_id=job_id, state=state, queue=queue, since=since, until=until))
 
     def run(self, run_id: str) -> dict[str, Any]:
@@ -93,11 +93,11 @@ class Reads:
         return self._api.object("GET", f"/runs/{segment(run_id)}")
 
     def explain_job(self, job_id: str, at: str) -> dict[str, Any]:
-        """What was decided for the job at an instant (RFC 3339), and why."""
+        """The decision about the job at an instant (RFC 3339), and its reasons."""
         return self._api.object("GET", f"/jobs/{segment(job_id)}/explain", params={"at": at})
 
     def explain_run(self, run_id: str) -> dict[str, Any]:
-        """Why a run is where it is."""
+        """The reasons for the run's state."""
         return self._api.object("GET", f"/runs/{segment(run_id)}/explain")
 
     def audit(
@@ -111,32 +111,32 @@ class Reads:
         limit: int | None = None,
         cursor: str | None = None,
     ) -> dict[str, Any]:
-        """One page of who changed what, newest first; `subject` is a job's or a run's id."""
+        """One page of the audit log, newest first; `subject` is a job's or a run's id."""
         asked = given(
             subject=subject, actor=actor, action=action, since=since, until=until, limit=limit, cursor=cursor
         )  # fmt: skip
         return self._api.object("GET", "/audit", params=asked)
 
     def status(self) -> dict[str, Any]:
-        """Who leads since when, and what the leader sees."""
+        """The leader, since when it leads, and its view of the scheduler."""
         return self._api.object("GET", "/scheduler/status")
 
     def distribution(self) -> dict[str, Any]:
-        """How the coming 24 hours are filled."""
+        """The load of the coming 24 hours."""
         return self._api.object("GET", "/scheduler/distribution", timeout=PLANNED_WITHIN)
 
     def workers(self) -> list[dict[str, Any]]:
-        """The workers that the leader hears."""
+        """The workers whose heartbeats the leader receives."""
         items: list[dict[str, Any]] = self._api.object("GET", "/workers")["items"]
         return items
 
     def queues(self) -> list[dict[str, Any]]:
-        """The queues that the leader feeds."""
+        """The queues that the leader dispatches to."""
         items: list[dict[str, Any]] = self._api.object("GET", "/queues")["items"]
         return items
 
     def preview_job(self, job_id: str, count: int = 10, start: str | None = None) -> dict[str, Any]:
-        """The next `count` occurrences of a job after `start` (now)."""
+        """The next `count` occurrences of a job after `start` (default: now)."""
         return self._api.object("GET", f"/jobs/{segment(job_id)}/preview", params=given(count=count, **{"from": start}))
 
     def preview(self, schedule: Mapping[str, Any], count: int = 10, start: str | None = None) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """The Python client of the REST API: plain values in, the API's own JSON out.
 
-Promises: light to import, a timeout on every call, errors as ItineraryError with what the API said. Sends a request
-again only where that does no more than sending it once: an enqueue bears an idempotency key for that. Threads may
-share a client, processes may not. `enqueue_in` is for callers with a transaction of their own.
+Promises a light import, a timeout on every call, and errors as ItineraryError with the API's message. Repeats a request
+only if that has no more effect than sending it once; enqueues carry an idempotency key for that. Threads may share a
+client, processes may not. `enqueue_in` is for callers with a transaction of their own.
 """
 
 import time
@@ -24,11 +24,11 @@ _Client = TypeVar("_Client", bound="Client")
 
 
 class WaitTimeout(ItineraryError):
-    """The run was not final when the time was up; it goes on."""
+    """The run was not final in time; it continues."""
 
 
 class Patience:
-    """How long to wait for a run, and how long until it is queried next."""
+    """The time limit for a run's end, and the pauses between queries."""
 
     def __init__(self, timeout: float, every: float) -> None:
         self.timeout = timeout
@@ -50,7 +50,7 @@ class Patience:
 class Client(Reads):
     """One API at `base_url`; `token` is sent as a bearer token. Close it, or use it in a `with` block.
 
-    `timeout` in seconds holds for each request, `retries` is how often one that failed is sent again where it is safe.
+    `timeout` in seconds applies to each request; `retries` is how often a failed one is repeated if that is safe.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Client(Reads):
         self.base_url = self._api.base_url
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self._api.close()
 
     def __enter__(self: "_Client") -> "_Client":
@@ -76,13 +76,13 @@ class Client(Reads):
         self.close()
 
     def create_job(self, job: Mapping[str, Any]) -> dict[str, Any]:
-        """Make a job; ApiError 409 where it exists."""
+        """Create a job; ApiError 409 if it exists."""
         return self._api.object("POST", "/jobs", json=job)
 
     def put_job(
         self, job_id: str, job: Mapping[str, Any], if_version: int | None = None, *, only_new: bool = False
     ) -> dict[str, Any]:
-        """Make or replace a job; ApiError 412 where `if_version` is not the current one, or it is not new."""
+        """Create or replace a job; ApiError 412 if `if_version` is not the current one, or the job is not new."""
         again, headers = if_version is None and not only_new, _if_match(if_version)
         headers |= {"If-None-Match": "*"} if only_new else {}
         return self._api.object("PUT", f"/jobs/{segment(job_id)}", again=again, json=job, headers=headers)
@@ -103,16 +103,16 @@ class Client(Reads):
         take_over: bool = False,
         plan_version: str | None = None,
     ) -> dict[str, Any]:
-        """Make the jobs of `source` as given, all or nothing; the plan that was carried out, or would be.
+        """Make the jobs of `source` as given, all or nothing; returns the plan that was or would be executed.
 
-        ApiError 409 where `plan_version` is of an older state, or a job belongs to another source.
+        ApiError 409 if `plan_version` is of an older state, or a job belongs to another source.
         """
         wanted = given(source=source, plan_version=plan_version)
         flags = {"prune": prune, "dry_run": dry_run, "take_over": take_over}
         return self._api.object("POST", "/jobs/apply", json={**wanted, **flags, "jobs": list(jobs)})
 
     def delete_job(self, job_id: str, if_version: int | None = None) -> None:
-        """Delete a job; its history stays. ApiError 412 where `if_version` is not the current one."""
+        """Delete a job; its history stays. ApiError 412 if `if_version` is not the current one."""
         self._api.send("DELETE", f"/jobs/{segment(job_id)}", headers=_if_match(if_version))
 
     def pause_job(
@@ -124,13 +124,13 @@ class Client(Reads):
         *,
         waiting: str | None = None,
     ) -> dict[str, Any]:
-        """Pause a job, for good or `until` an RFC 3339 time; `waiting="skip"` ends what was due before and waits."""
+        """Pause a job, indefinitely or `until` an RFC 3339 time; `waiting="skip"` ends runs that already wait."""
         wanted, headers = given(reason=reason, until=until, waiting=waiting), _if_match(if_version)
         path = f"/jobs/{segment(job_id)}/pause"
         return self._api.object("POST", path, again=if_version is None, json=wanted, headers=headers)
 
     def resume_job(self, job_id: str, if_version: int | None = None) -> dict[str, Any]:
-        """Let a paused job go on."""
+        """Resume a paused job."""
         path = f"/jobs/{segment(job_id)}/resume"
         return self._api.object("POST", path, again=if_version is None, headers=_if_match(if_version))
 
@@ -143,7 +143,7 @@ class Client(Reads):
         if_version: int | None = None,
         idempotency_key: str | None = None,
     ) -> dict[str, Any]:
-        """Run a job now; the new run. The same key and request give the same run again."""
+        """Run a job now; returns the new run. The same key and request return the same run again."""
         wanted, path = given(kwargs=kwargs, overlap=overlap), f"/jobs/{segment(job_id)}/trigger"
         headers = {**_if_match(if_version), **_key(idempotency_key)}
         return self._api.object("POST", path, again=if_version is None, json=wanted, headers=headers)
@@ -158,10 +158,10 @@ class Client(Reads):
         dry_run: bool = False,
         idempotency_key: str | None = None,
     ) -> dict[str, Any]:
-        """Run the job's occurrences in [start, end) that did not complete, each with its own time; what was made.
+        """Run the job's occurrences in [start, end) that did not complete, at their own times; returns the new runs.
 
-        `overlap` is queue_all (one after the other, the default) or allow. A `dry_run` makes nothing. Asking again
-        makes no second run of what is under way; with the same key, none of what ended in vain either.
+        `overlap` is queue_all (one after the other, the default) or allow. A `dry_run` creates nothing. A repeated
+        request creates no second run of an occurrence in progress; with the same key, none of a failed one either.
         """
         window = {"from": start, "to": end, "dry_run": dry_run}
         path = f"/jobs/{segment(job_id)}/backfill"
@@ -182,7 +182,7 @@ class Client(Reads):
         retry: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
     ) -> dict[str, Any]:
-        """Run a task once, now or at `run_at`; the same key and body give the same run again."""
+        """Run a task once, now or at `run_at`; the same key and body return the same run again."""
         wanted = given(
             task=task, args=args, kwargs=kwargs, run_at=run_at, queue=queue, priority=priority, timeout=timeout,
             start_within=start_within, retry=retry, idempotency_key=idempotency_key,
@@ -192,22 +192,22 @@ class Client(Reads):
     def enqueue_batch(
         self, runs: Sequence[Mapping[str, Any]], *, idempotency_key: str | None = None
     ) -> list[dict[str, Any]]:
-        """Up to 1,000 runs, all or none of them; the key is for those that have none of their own."""
+        """Enqueue up to 1,000 runs, all or none; the key is for those that have none of their own."""
         wanted, headers = {"runs": list(runs)}, _key(idempotency_key)
         answer = self._api.object("POST", "/runs/batch", again=True, json=wanted, headers=headers)
         created: list[dict[str, Any]] = answer["runs"]
         return created
 
     def cancel(self, run_id: str) -> dict[str, Any]:
-        """Ask that a run ends; the run as it is now."""
+        """Request that a run ends; returns the run as it is now."""
         return self._api.object("POST", f"/runs/{segment(run_id)}/cancel", again=True)
 
     def retry(self, run_id: str, *, idempotency_key: str | None = None) -> dict[str, Any]:
-        """Run a final run's task again; the new run."""
+        """Run a final run's task again; returns the new run."""
         return self._api.object("POST", f"/runs/{segment(run_id)}/retry", again=True, headers=_key(idempotency_key))
 
     def wait(self, run_id: str, timeout: float = 60, every: float = 0.2) -> dict[str, Any]:
-        """The run once it is final, queried every so many seconds, more often at first.
+        """Wait until the run is final and return it; `every` is the seconds between queries, fewer at first.
 
         WaitTimeout after `timeout` seconds; an API that is away meanwhile is waited for too.
         """
@@ -241,25 +241,25 @@ class Client(Reads):
             return None
 
     def preview_rebalance(self) -> dict[str, Any]:
-        """What a rebalance would move; its `plan_id` can be carried out within ten minutes."""
+        """Plan a rebalance without moving a job; its `plan_id` can be carried out within ten minutes."""
         return self._api.object("POST", "/scheduler/rebalance/preview", timeout=PLANNED_WITHIN)
 
     def rebalance(self, plan_id: str | None = None) -> dict[str, Any]:
-        """Carry out the plan of a preview, or one that is made now; ApiError 409 where the plan is too old."""
+        """Carry out the plan of a preview, or a new one; ApiError 409 if the plan is too old."""
         return self._api.object("POST", "/scheduler/rebalance", json=given(plan_id=plan_id), timeout=PLANNED_WITHIN)
 
     def undo_rebalance(self) -> dict[str, Any]:
-        """Take the last rebalance back; ApiError 409 where there is none."""
+        """Undo the last rebalance; ApiError 409 if there is none."""
         return self._api.object("POST", "/scheduler/rebalance/undo", timeout=PLANNED_WITHIN)
 
 
 def _key(given_key: str | None) -> dict[str, str]:
-    """A key in any case, so that sending the request again makes nothing a second time."""
+    """The given key, or a new one, so that repeating the request creates nothing a second time."""
     return {"Idempotency-Key": f"client-{uuid4().hex}" if given_key is None else given_key}
 
 
 def _keyed(run: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The run with a key, so that sending it again enqueues it no second time."""
+    """The run with a key, so that repeating the request does not enqueue it twice."""
     return run if run.get("idempotency_key") is not None else {**run, "idempotency_key": f"client-{uuid4().hex}"}
 
 

@@ -1,7 +1,7 @@
-"""Enqueueing in the caller's own PostgreSQL transaction: the run goes out if, and only if, that commits.
+"""Enqueueing in the caller's own PostgreSQL transaction: the run is dispatched if, and only if, that commits.
 
-Owns one INSERT. Promises never to commit, roll back or open a transaction, and to need no more than the right to
-insert (with an idempotency key also to read three columns). Light to import. A trigger tells the leader at commit.
+Owns one INSERT. Never commits, rolls back or opens a transaction. Needs only the right to insert, and with an
+idempotency key also to read three columns. Light to import. A trigger notifies the leader at commit.
 """
 
 import json
@@ -57,12 +57,12 @@ def enqueue_in(
     idempotency_key: str | None = None,
     schema: str | None = None,
 ) -> str:
-    """The id of a new run of `task`, inserted in the open transaction of the connection or session given.
+    """Insert a new run of `task` in the open transaction of this connection or session; returns its id.
 
-    It goes out when that transaction commits, and never if it does not. `run_at` is an aware datetime or an RFC 3339
-    text, `timeout` such as "5m"; `schema` names the one of Itinerary's tables where the search path does not. The same
-    key and request gives the id of the run that is there. BadValues for what cannot be enqueued, Conflict for a key
-    that was used for another request, and the driver's own errors.
+    The run is dispatched when that transaction commits, and never if it does not. `run_at` is an aware datetime or an
+    RFC 3339 text, `timeout` a text such as "5m". `schema` names the schema of Itinerary's tables if the search path
+    does not contain it. The same key and request return the id of the existing run. Raises BadValues for values that
+    cannot be enqueued, Conflict for a key of another request, and the driver's own errors.
     """
     body = {
         "task": task, "args": None if args is None else list(args), "kwargs": None if kwargs is None else dict(kwargs),
@@ -87,14 +87,14 @@ def enqueue_in(
 
 
 def _insert_of(values: Mapping[str, Any]) -> str:
-    """With the columns of later versions only where they are needed: an older schema has none."""
+    """The INSERT, with columns of later versions only if they are needed: an older schema lacks them."""
     later = [column for name, column in _LATER.items() if name in values]
     columns = ", ".join([*ENQUEUED, *(name for name, _ in later)])
     return f"INSERT INTO {{runs}} ({columns})" + ", ".join([_VALUES, *(value for _, value in later)]) + _FROM
 
 
 def _deadline_over(run: RunRequest, target: "_DbApi | _SqlAlchemy") -> BadValues | None:
-    """Why the run could only be missed, by the database's clock; asked only where that can be."""
+    """The error if the run could only be missed, by the database's clock; asks it only if that is possible."""
     if not run.run_at or run.start_within is None:
         return None
     now = target.first(_CLOCK, {})
@@ -104,7 +104,7 @@ def _deadline_over(run: RunRequest, target: "_DbApi | _SqlAlchemy") -> BadValues
 
 
 def _uuid7() -> UUID:
-    """An id that sorts by the time it was created (RFC 9562, to 0.25 microseconds); Python's own begins with 3.14."""
+    """An id that sorts by its creation time (RFC 9562, to 0.25 microseconds); Python has one from 3.14 on."""
     milliseconds, rest = divmod(time.time_ns(), 1_000_000)
     return UUID(int=milliseconds << 80 | 7 << 76 | rest * 4096 // 1_000_000 << 64 | 2 << 62 | secrets.randbits(62))
 
@@ -121,7 +121,7 @@ def _values_of(run: RunRequest) -> dict[str, Any]:
 
 
 def _plain(body: dict[str, Any]) -> dict[str, Any]:
-    """The request as JSON brings it back, so that its hash is that of the same request over HTTP."""
+    """The request as JSON returns it, so that it has the same hash as over HTTP."""
     try:
         plain: dict[str, Any] = json.loads(json.dumps(body, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as exc:
@@ -150,7 +150,7 @@ class _DbApi:
 
     @property
     def _unnamed(self) -> dict[str, bool]:
-        """psycopg prepares by name what is executed often; a pooler would hand that name to somebody else."""
+        """Keep psycopg from preparing frequent statements by name, which a pooler would give to other clients."""
         return {"prepare": False} if type(self.connection).__module__.partition(".")[0] == "psycopg" else {}
 
     def execute(self, statement: str, values: Mapping[str, Any]) -> int:
@@ -167,7 +167,7 @@ class _DbApi:
 
 @dataclass(frozen=True, slots=True)
 class _SqlAlchemy:
-    """A Connection of SQLAlchemy, whatever its driver."""
+    """A Connection of SQLAlchemy with any driver."""
 
     connection: Any
     runs: str

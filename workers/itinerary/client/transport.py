@@ -1,7 +1,7 @@
-"""Requests to the API and what came of them, for the client: what may be sent again, when, and its errors.
+"""Requests to the API for the client: which may be repeated, when, and the errors they end in.
 
-Promises: a request that the API may have carried out is sent again only where that changes nothing; between tries it
-waits as long as the API asks for. Standard library alone; light to import.
+Promises that a request which the API may have carried out is repeated only if that changes nothing. Between tries it
+waits as long as the API asks for. Standard library only; light to import.
 """
 
 import http.client
@@ -35,11 +35,11 @@ class ApiError(ItineraryError):
 
 
 class NoAnswer(ItineraryError):
-    """The API did not answer; whether it carried out the request is unknown."""
+    """The API did not answer; it may or may not have carried out the request."""
 
 
 class Transport:
-    """One API; `retries` is how often a request may be sent again. Threads may share it."""
+    """One API; `retries` is how often a request may be repeated. Threads may share it."""
 
     def __init__(self, base_url: str, token: str | None, timeout: float, retries: int) -> None:
         if token and not (token.isascii() and token.isprintable()):
@@ -54,11 +54,11 @@ class Transport:
         self._pool = Pool(where, timeout)
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self._pool.close()
 
     def object(self, method: str, path: str, *, again: bool = False, **request: Any) -> dict[str, Any]:
-        """The JSON object that the API answers with."""
+        """The JSON object in the API's answer."""
         answer = _object(self.send(method, path, again=again, **request))
         if answer is None:
             raise NoAnswer(f"what answers at {self.base_url} is not Itinerary's API")
@@ -75,7 +75,7 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> Answer:
-        """The API's answer; `again`: sending this twice does no more than once. Reading always may be repeated.
+        """Send a request and return the answer; `again`: repeating it has no more effect. Reads may always be repeated.
 
         NoAnswer or ApiError once no try is left.
         """
@@ -110,7 +110,7 @@ class Transport:
 
 
 def _may_succeed_later(status: int, repeatable: bool) -> bool:
-    """429 is said before anything is done, 503 perhaps after it."""
+    """Whether to retry: the API answers 429 before it does anything, 503 perhaps after."""
     return status == 429 or (status == 503 and repeatable)
 
 
@@ -120,7 +120,7 @@ def given(**values: Any) -> dict[str, Any]:
 
 
 def segment(text: str) -> str:
-    """A text as one part of an address."""
+    """The text, encoded as one segment of a path."""
     return quote(text, safe="")
 
 
@@ -145,7 +145,7 @@ def _basic(where: SplitResult) -> str:
 
 
 def _query(values: Mapping[str, Any]) -> str:
-    """The part of an address behind the path; a truth value is written as JSON has it."""
+    """The query of an address; booleans are written as in JSON."""
     parameters = {name: str(value).lower() if isinstance(value, bool) else value for name, value in values.items()}
     return f"?{urlencode(parameters, doseq=True)}" if parameters else ""
 

@@ -1,1 +1,1 @@
-"""HTTP to addresses that users name: bounded in time and size, never to places that are closed."""
+"""HTTP to addresses that users name: bounded in time and size, never to private addresses unless allowed."""

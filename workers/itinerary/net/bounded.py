@@ -1,7 +1,7 @@
-"""Connections that are over when their time is over, whatever the other side does; standard library alone.
+"""Connections with a deadline, whatever the other side does; standard library only.
 
-A timeout of a socket is that of one address and of one read: a name with many dead addresses, or a server that drips,
-would take for ever.
+A socket's timeout applies to one address and one read. A name with many dead addresses, or a server that sends slowly,
+would take forever.
 """
 
 import socket
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def left(deadline: float) -> float:
-    """Seconds until then, by the monotonic clock; TimeoutError where there are none."""
+    """The seconds until the deadline, by the monotonic clock; TimeoutError if none are left."""
     seconds = deadline - time.monotonic()
     if seconds <= 0:
         raise TimeoutError("out of time")
@@ -24,7 +24,7 @@ def left(deadline: float) -> float:
 
 
 def within(seconds: float, ask: Callable[[], T]) -> T:
-    """What the resolver says, which knows no timeout; OSError, UnicodeError, TimeoutError: it is left behind."""
+    """Resolve a name in a thread, since the resolver has no timeout; OSError, UnicodeError, TimeoutError."""
     answer: SimpleQueue[tuple[T | None, Exception | None]] = SimpleQueue()
 
     def wait() -> None:
@@ -50,7 +50,7 @@ def addresses_of(host: str, port: int, deadline: float) -> list[str]:
 
 
 def connected(addresses: Sequence[str], port: int, deadline: float) -> socket.socket:
-    """Connected to the first that answers; each has its share of the time that is left."""
+    """A connection to the first address that answers; each gets a share of the time left."""
     refused: OSError | None = None
     for number, address in enumerate(addresses):
         try:
@@ -61,21 +61,21 @@ def connected(addresses: Sequence[str], port: int, deadline: float) -> socket.so
 
 
 class Fuse:
-    """Cuts a connection off at its deadline, in the middle of a TLS handshake too; `stand_down` once it is over."""
+    """Cuts a connection off at its deadline, even during a TLS handshake; call `stand_down` once it is over."""
 
     def __init__(self, connection: socket.socket, deadline: float) -> None:
         self.blown = False
         self._timer = threading.Timer(left(deadline), self._blow)
-        self._line = connection.dup()  # what TLS wraps is another object
+        self._line = connection.dup()  # TLS wraps another object
         self._timer.daemon = True
         self._timer.start()
 
     def stand_down(self) -> None:
-        """Everything was said, or nothing will be."""
+        """Disarm: the exchange is over."""
         self._timer.cancel()
         self._line.close()
 
     def _blow(self) -> None:
         self.blown = True
-        with suppress(OSError):  # closed in the same moment
+        with suppress(OSError):  # closed at the same moment
             self._line.shutdown(socket.SHUT_RDWR)

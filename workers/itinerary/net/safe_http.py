@@ -1,8 +1,8 @@
 """One HTTP call that cannot be turned against the network it is made from.
 
-Promises: http and https only; the name is resolved once, every address of it is checked, and the connection goes to a
-checked address; each redirect is checked anew; time and size are bounded. Never uses proxies of the environment, never
-puts a URL's path or query into an error. Shared by the workers' HTTP task and by webhooks; standard library alone.
+Promises http and https only. The name is resolved once, all its addresses are checked, and the connection goes to a
+checked one. Each redirect is checked again; time and size are bounded. Never uses proxies of the environment, never
+puts a URL's path or query into an error. Shared by the workers' HTTP task and by webhooks; standard library only.
 """
 
 import http.client
@@ -23,24 +23,24 @@ _BODY_LIMIT: Final = 32 * 1024
 _LONGEST: Final = 3600.0
 _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _OURS: Final = {"host", "content-length", "transfer-encoding", "connection", "expect", "upgrade"}
-# All that a redirect to another host is given: which of a caller's other headers are secret, nobody can tell.
+# Headers kept on a redirect to another host: nobody can tell which of a caller's other headers are secret.
 _HARMLESS: Final = {"accept", "accept-encoding", "accept-language", "content-language", "content-type", "user-agent"}
 PRINTABLE: Final = re.compile(r"[!-~]+")
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE: Final = re.compile("[\t -~\u00a0-\u00ff]*")
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
-# Reserved, but public by the tables of older Pythons: documentation (RFC 9637) and the former 6to4 relays.
+# Reserved, but public in the tables of older Pythons: documentation (RFC 9637) and the former 6to4 relays.
 _RESERVED: Final = (ipaddress.ip_network("3fff::/20"), ipaddress.ip_network("192.88.99.0/24"))
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class CallRefused(ValueError):
-    """The call is not allowed as asked; whoever wrote the job can mend it."""
+    """The call is not allowed as requested; the job's author can correct it."""
 
 
 class CallFailed(Exception):
-    """The other side answered with an error (`status`), too slowly, or sent one redirect too many."""
+    """The other side answered with an error (`status`), answered too slowly, or redirected too often."""
 
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
@@ -49,7 +49,7 @@ class CallFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far a call may go; `allowed_by` names the setting that allows addresses that are not public."""
+    """Limits of a call; `allowed_by` names the setting that allows addresses that are not public."""
 
     private: bool
     allowed_by: str
@@ -71,7 +71,7 @@ class _Request:
 
 
 def call(url: str, method: str, headers: Mapping[str, str], body: Any, timeout: float, reach: Reach) -> dict[str, Any]:
-    """Status, headers and text of the answer; `timeout` seconds for all of it, redirects too."""
+    """Status, headers and text of the answer; `timeout` in seconds covers all of it, redirects too."""
     if not 0 < timeout <= _LONGEST:
         raise CallRefused(f"timeout must be over 0 and at most {_LONGEST:g} seconds")
     request = _checked(url, method, headers, body, reach)
@@ -104,7 +104,7 @@ def _checked(url: str, method: str, headers: Mapping[str, str], body: Any, reach
 
 
 def checked_url(url: str) -> SplitResult:
-    """The parts of a URL that may be called; CallRefused."""
+    """The parts of a URL that may be called; CallRefused otherwise."""
     if not PRINTABLE.fullmatch(url):
         raise CallRefused("url must be printable ASCII without spaces; write anything else as %XX")
     try:
@@ -157,7 +157,7 @@ def _accepted(request: _Request, answer: dict[str, Any]) -> dict[str, Any]:
 def _redirected(request: _Request, status: int, location: str) -> _Request:
     try:
         target = checked_url(urljoin(request.url.geturl(), location))
-    except ValueError as exc:  # CallRefused too: it is the other side's to mend
+    except ValueError as exc:  # CallRefused too: only the other side can correct it
         why = exc if isinstance(exc, CallRefused) else "url cannot be read"
         raise CallFailed(f"{request.where} redirected to what cannot be called: {why}", status) from exc
     elsewhere = (target.scheme, target.netloc) != (request.url.scheme, request.url.netloc)
@@ -169,8 +169,7 @@ def _redirected(request: _Request, status: int, location: str) -> _Request:
 
 
 class _Connection(http.client.HTTPConnection):
-    """Connects to an address that was checked, speaks TLS for the name that was asked for, and is cut off at the
-    deadline."""
+    """A connection to a checked address, with TLS for the requested name, cut off at the deadline."""
 
     def __init__(self, url: SplitResult, deadline: float, reach: Reach) -> None:
         self._tls = url.scheme == "https"
@@ -181,11 +180,11 @@ class _Connection(http.client.HTTPConnection):
 
     @property
     def cut_off(self) -> bool:
-        """Whether its time was over before it was."""
+        """Whether the deadline came before the end."""
         return self._fuse is not None and self._fuse.blown
 
     def connect(self) -> None:
-        """Resolve, check all, connect to the first that answers."""
+        """Resolve, check all addresses, connect to the first that answers."""
         addresses = checked_addresses(self.host, self.port, self._reach, self._deadline)
         self.sock = connected(addresses, self.port, self._deadline)
         self._fuse = Fuse(self.sock, self._deadline)
@@ -195,14 +194,14 @@ class _Connection(http.client.HTTPConnection):
             self.sock = ssl.create_default_context().wrap_socket(self.sock, server_hostname=self.host)
 
     def stand_down(self) -> None:
-        """Everything was read, or nothing will be."""
+        """Disarm the deadline: the exchange is over."""
         if self._fuse is not None:
             self._fuse.stand_down()
         self.close()
 
 
 def checked_addresses(host: str, port: int, reach: Reach, deadline: float) -> list[str]:
-    """All addresses of `host`; CallRefused where one of them is not public and may not be called."""
+    """All addresses of `host`; CallRefused if one of them is not public and may not be called."""
     try:
         addresses = addresses_of(host, port, deadline)
     except TimeoutError:
@@ -217,7 +216,7 @@ def checked_addresses(host: str, port: int, reach: Reach, deadline: float) -> li
 
 
 def is_public(text: str) -> bool:
-    """Whether an address, and any address wrapped in it, is one of the open internet."""
+    """Whether an address, and any address wrapped in it, belongs to the public internet."""
     address = ipaddress.ip_address(text.partition("%")[0])
     return all(map(_is_public, _unwrapped(address)))
 

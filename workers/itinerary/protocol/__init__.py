@@ -1,1 +1,1 @@
-"""What server, workers and clients agree on. Standard library only."""
+"""The agreements between server, workers and clients. Standard library only."""

@@ -1,4 +1,4 @@
-"""Why an app cannot be loaded, where Celery's own words hide it; standard library only."""
+"""The reason why an app cannot be loaded, if Celery's own error hides it; standard library only."""
 
 from typing import Final
 
@@ -9,12 +9,13 @@ _HINT: Final = "; where Itinerary's package is meant, `import workers` is now `i
 def first_error(place: str, error: BaseException) -> BaseException:
     """The error of the app's own module at `place`.
 
-    Where an attribute is missing anywhere in it, Celery imports `module:app` as a module once more, which is none.
+    If an attribute is missing anywhere in it, Celery tries to import `module:app` as a module, which fails and hides
+    it.
     """
     before = error.__context__
     return before if ":" in place and isinstance(before, AttributeError) else error
 
 
 def renamed_hint(message: str) -> str:
-    """What to write in place of the name that this package once had; empty where it is not about that."""
+    """A hint at the package's new name; empty if the message is not about the old one."""
     return _HINT if any(text in message for text in _RENAMED) else ""

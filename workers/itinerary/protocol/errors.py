@@ -1,4 +1,4 @@
-"""The one exception tree. Each class says who can mend it."""
+"""The one exception tree. Each class says who can correct it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +9,7 @@ class ItineraryError(Exception):
 
 
 class BadValue(ItineraryError):
-    """A value that its sender can correct: names the field, the value and what is allowed."""
+    """A value that its sender can correct: names the field, the value and the allowed values."""
 
     def __init__(self, field: str, value: Any, allowed: str) -> None:
         self.field = field
@@ -18,11 +18,11 @@ class BadValue(ItineraryError):
         shown = repr(value)
         if len(shown) > 80:
             shown = shown[:77] + "..."
-        # What is not there at all needs no showing.
+        # A missing value is not shown.
         super().__init__(f"{field}: {allowed}" if value is None else f"{field}: {shown} is not accepted; {allowed}")
 
     def under(self, prefix: str) -> "BadValue":
-        """The same complaint, its field named from one level further out."""
+        """The same error, with its field named from one level further out."""
         return type(self)(f"{prefix}.{self.field}" if self.field else prefix, self.value, self.allowed)
 
 
@@ -43,7 +43,7 @@ class NotFound(ItineraryError):
 
 
 class Conflict(ItineraryError):
-    """The request contradicts what is stored; the caller decides anew from the present state.
+    """The request contradicts the stored state; the caller reads that and decides again.
 
     `kind` is the last part of the problem's type over HTTP.
     """
@@ -62,7 +62,7 @@ class StaleVersion(Conflict):
 
 
 class IllegalTransition(ItineraryError):
-    """A move that the state machine does not have: a programming error of ours."""
+    """A transition that the state machine does not have: a programming error of ours."""
 
     def __init__(self, run_id: str, state: str, event: str) -> None:
         self.run_id, self.state, self.event = run_id, state, event
@@ -70,31 +70,31 @@ class IllegalTransition(ItineraryError):
 
 
 class MalformedEntry(ItineraryError):
-    """An inbox entry that cannot be understood; it is set aside with this reason, its sender can mend it."""
+    """An inbox entry that cannot be decoded; it is dead-lettered with this reason, and its sender can correct it."""
 
 
 class StoreUnavailable(ItineraryError):
-    """The database does not answer or refuses service for now; waiting or the operator mends it."""
+    """The database does not answer or refuses service for now; waiting or the operator helps."""
 
 
 class StatementTimedOut(StoreUnavailable):
-    """The database answers, but ended this statement at its time limit; the same statement may end so each time."""
+    """The database answers, but ended this statement at its time limit; a repeated statement may end the same way."""
 
 
 class StoreRefused(StoreUnavailable):
-    """The database does not let this program in, whenever it is asked: only the operator mends it."""
+    """The database does not let this program connect, however often it asks; only the operator can correct that."""
 
 
 class StoreBusy(StoreUnavailable):
-    """Others change the same rows just now (a deadlock); nothing of this was stored, and asking again mends it."""
+    """Others are changing the same rows (a deadlock); nothing of this was stored, and a repeat should succeed."""
 
 
 class RowRefused(ItineraryError):
-    """The database will never take this row as it is; it is set aside with the reason."""
+    """The database will never take this row as it is; it is quarantined with the reason."""
 
 
 class BrokerUnavailable(ItineraryError):
-    """Redis does not answer; whether the last command was carried out is unknown. Waiting mends it."""
+    """Redis does not answer; the last command may or may not have been carried out. Waiting helps."""
 
 
 class LeaseLost(ItineraryError):

@@ -1,4 +1,4 @@
-"""The names that everything is found by: job ids, run ids, Celery task ids. Pure functions of what they name."""
+"""The identifiers: job ids, run ids, Celery task ids. Pure functions of what they identify."""
 
 import re
 from typing import Final, TypeGuard
@@ -17,24 +17,24 @@ JOB_ID_RULE: Final = "start with a letter or digit, then letters, digits, '.', '
 
 
 def is_task_name(name: object) -> TypeGuard[str]:
-    """Whether a task of Celery's may be called so here: any letters, blanks and slashes too, but nothing unseen."""
+    """Whether a Celery task may have this name here: any letters, blanks and slashes too, but nothing invisible."""
     return isinstance(name, str) and 0 < len(name) <= _LONGEST_TASK and name.isprintable() and name == name.strip()
 
 
 def check_job_id(job_id: object, field: str = "job_id") -> str:
-    """The job id itself, or BadValue saying what an id may hold."""
+    """Return the job id, or raise BadValue saying which characters an id may have."""
     if not isinstance(job_id, str) or not JOB_ID.fullmatch(job_id):
         raise BadValue(field, job_id, JOB_ID_RULE)
     return job_id
 
 
 def occurrence_run_id(job_id: str, scheduled_at: Instant) -> str:
-    """`billing.close_2026-12-01T01:00:00Z`: the same for everyone who works out this occurrence."""
+    """`billing.close_2026-12-01T01:00:00Z`: the same for every process that computes this occurrence."""
     return f"{job_id}_{format_instant(scheduled_at)}"
 
 
 def manual_run_id(job_id: str, uuid7: str) -> str:
-    """The id of a run asked for by hand."""
+    """The id of a run that was triggered manually."""
     return f"{job_id}_manual-{uuid7}"
 
 
@@ -54,7 +54,7 @@ def task_id(run_id: str, attempt: int) -> str:
 
 
 def split_task_id(text: object) -> tuple[str, int]:
-    """(run_id, attempt) of a task id of ours; anything else raises MalformedEntry."""
+    """The run id and attempt of one of our task ids; anything else raises MalformedEntry."""
     if isinstance(text, str) and len(text) <= 300:
         run_id, tilde, attempt = text.rpartition("~")
         if tilde and run_id and attempt.isascii() and attempt.isdigit() and 0 < len(attempt) < 9:

@@ -78,13 +78,13 @@ def parse_instant(text: object, field: str = "at") -> Instant:
         instant = from_datetime(datetime.fromisoformat(f"{second}{micros}{offset or '+00:00'}"))
     except (ValueError, OverflowError) as exc:
         raise BadValue(field, text, f"{allowed} ({exc})") from exc
-    if not _FIRST <= instant <= _LAST:  # its offset leads out of the years that it names
+    if not _FIRST <= instant <= _LAST:  # its offset moves it outside the years 1 to 9999
         raise BadValue(field, text, f"{allowed} (out of range: in UTC it lies outside of the years 1 to 9999)")
     return instant
 
 
 def spelt_out(text: str) -> str:
-    """An ISO 8601 time with colons as Python 3.10 reads it: six digits after a point, and +00:00 in place of Z."""
+    """An ISO 8601 time with colons, as Python 3.10 reads it: six digits after a point, and +00:00 in place of Z."""
     return _CLOCK_END.sub(_as_before_3_11, text)
 
 
@@ -95,10 +95,10 @@ def _as_before_3_11(found: re.Match[str]) -> str:
 
 
 def format_duration(duration: Duration) -> str:
-    """The exact text in one unit, `90s`, `25m`, `2h`, `1d`, `1500ms`, `0.25s`; `parse_duration` reads every one."""
+    """The exact text in one unit, `90s`, `25m`, `2h`, `1d`, `1500ms`, `0.25s`; `parse_duration` reads each of them."""
     for unit in ("d", "h", "m", "s", "ms"):
         size = _UNITS[unit]
-        # The release before reads nine digits and no more.
+        # The previous release reads at most nine digits.
         if duration and duration % size == 0 and (unit != "ms" or duration < _MANY_MILLISECONDS):
             return f"{duration // size}{unit}"
     seconds, micros = divmod(duration, SECOND)

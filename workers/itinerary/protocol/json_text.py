@@ -1,6 +1,6 @@
-"""How deep JSON may nest: what one part writes the others must be able to read, and most readers of JSON recurse.
+"""Limits on JSON texts: how deep they nest, since most readers recurse, and characters that every database takes.
 
-Text that every database takes: no NUL, no lone surrogates.
+Promises that one part never writes JSON that another cannot read. A storable text has no NUL and no lone surrogates.
 """
 
 import re
@@ -13,7 +13,7 @@ _BRACKET: Final = re.compile(r"[\[{\]}]")
 
 
 def is_deep(text: str) -> bool:
-    """Whether lists and objects of this JSON lie more than MOST_LEVELS within one another."""
+    """Whether lists and objects of this JSON nest more than MOST_LEVELS deep."""
     if text.count("[") + text.count("{") <= MOST_LEVELS:
         return False
     steps = (1 if bracket in "[{" else -1 for bracket in _BRACKET.findall(_STRING.sub("", text)))
@@ -26,7 +26,7 @@ def is_plain(text: str) -> bool:
 
 
 def storable_text(body: dict[str, Any]) -> dict[str, Any]:
-    """The body, changed in place. Without recursion, since it may be as deep as its sender likes."""
+    """The body, changed in place, without recursion, since it may be as deep as its sender likes."""
     holders: list[Any] = [body]
     for holder in holders:
         if isinstance(holder, dict):

@@ -1,8 +1,8 @@
-"""Values that nobody is shown: those under names such as `password`, at any depth of arguments and results.
+"""Values that are never shown: those under names such as `password`, at any depth of arguments and results.
 
-Owns the names (setting `redact_keys`), one set for each process; a process that sets none hides the default ones.
-Promises that what holds no such name comes back as the same object, and that a mask sent back is never taken for a
-value. What is stored and sent to workers stays as it was given.
+Owns the names (setting `redact_keys`), one set per process; a process that sets none hides the default ones. Promises
+that a value without such a name comes back as the same object. A mask sent back is never taken for a value. Never
+changes the values that are stored or sent to workers.
 """
 
 import re
@@ -36,26 +36,26 @@ _keys: Final = _Keys()
 
 
 def use_keys(names: Iterable[str]) -> None:
-    """From now on hide the values under these names in this process; none hides nothing."""
+    """Hide the values under these names in this process from now on; without names, hide nothing."""
     _keys.ends = tuple(f"_{word_parts}" for name in names if (word_parts := _word_parts(name)))
     is_hidden.cache_clear()
 
 
 @lru_cache(maxsize=4096)
 def is_hidden(name: str) -> bool:
-    """Whether a value of this name is hidden: `password`, and `dbPassword` and `X-Db-Password` with it."""
+    """Whether a value of this name is hidden: `password`, and with it `dbPassword` and `X-Db-Password`."""
     return len(name) <= 256 and f"_{_word_parts(name)}".endswith(_keys.ends) if _keys.ends else False
 
 
 def hidden(value: Any) -> Any:
-    """The mask, for a value of a hidden name; what gives nothing away (none, empty, a reference) stays."""
+    """The mask for a value of a hidden name; a value that reveals nothing (none, empty, a reference) stays."""
     if value is None or isinstance(value, bool) or value in ("", [], {}):
         return value
     return value if isinstance(value, dict) and value.keys() in _REFERENCES else MASK
 
 
 def redacted(value: Any) -> Any:
-    """The value as it may be shown; the very same object where nothing is hidden."""
+    """The value as it may be shown; the same object if nothing is hidden."""
     if isinstance(value, dict):
         changed: dict[str, Any] = {}
         for name, inner in value.items():
@@ -79,9 +79,9 @@ _LISTS: Final = (list, tuple)
 
 
 def restored(given: Any, stored: Any, field: str) -> Any:
-    """What was sent, with what is stored in the place of each mask; BadValue where nothing stands for one.
+    """The given value, with each mask replaced by the stored value; BadValue for a mask without one.
 
-    In a list, a masked value is known only by its place and by all that stands beside it.
+    In a list, a masked value is identified only by its position and by everything beside it.
     """
     if redacted(given) is given and not _holds_mask(given):
         return given
@@ -105,7 +105,7 @@ def restored(given: Any, stored: Any, field: str) -> Any:
 
 
 def unmasked(body: Mapping[str, Any], args: Any = None, kwargs: Any = None) -> dict[str, Any]:
-    """A request's body, its masks replaced by what the stored arguments hold; BadValue names the first that cannot."""
+    """A request's body, with masks replaced by stored arguments; BadValue names the first without one."""
     changed = dict(body)
     for name, stored in (("args", args), ("kwargs", kwargs)):
         if isinstance(body.get(name), dict | list):

@@ -1,4 +1,4 @@
-"""The columns of the table `runs` that an app fills by `enqueue_in`.
+"""The columns of the table `runs` that an app fills through `enqueue_in`.
 
 Frozen: apps keep their release of this package while the service and its schema are upgraded. A migration may add
 columns that can stay empty; it never renames, drops or newly requires one of these.
@@ -10,6 +10,6 @@ ENQUEUED: Final = (
     "run_id", "kind", "task", "args", "kwargs", "queue", "priority", "scheduled_at", "due_at", "retry", "timeout",
     "created_at", "idempotency_key", "request_hash",
 )  # fmt: skip
-# Filled only where a run asks for it, since an older schema has none: 0020 and 0009 are the first that do.
+# Filled only if a run needs it, since an older schema lacks them: migrations 0020 and 0009 add them.
 START_BY: Final = "start_by"
 TRACEPARENT: Final = "traceparent"

@@ -1,6 +1,6 @@
-"""The fields that every run has, read one by one from JSON: what each may hold, and the error where it does not.
+"""The fields that every run has, read one by one from JSON: their allowed values, and their errors.
 
-Shared by the API, by jobs and by `enqueue_in`, so that all three refuse the same with the same words.
+Shared by the API, by jobs and by `enqueue_in`, so that all three reject the same values with the same messages.
 """
 
 import json
@@ -21,9 +21,10 @@ DEFAULT_PRIORITY: Final = 5
 MAX_PAYLOAD: Final = 256 * 1024
 MOST_ATTEMPTS: Final = 1000
 RETRY_FIELDS: Final = frozenset({"max_attempts", "initial", "factor", "max", "jitter"})
-# A queue is a key of its name, beside our own keys and those in which kombu keeps bindings and what is unacknowledged.
+# A queue is a Redis key of its name, beside our keys and those in which kombu keeps bindings and unacknowledged
+# messages.
 _TAKEN: Final = re.compile(r"itinerary:.*|_kombu\..*|unacked(_index|_mutex)?", re.DOTALL)
-# As JSON writes a NUL; an even number of backslashes before it is text that only looks like one.
+# JSON's escape of a NUL; an even number of backslashes before it is text that only looks like one.
 _NUL: Final = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
@@ -92,7 +93,7 @@ def read_queue(value: Any, field: str) -> str:
 
 @lru_cache(maxsize=1_024)
 def is_taken(queue: str) -> bool:
-    """Whether Redis keeps something else under a queue's name."""
+    """Whether Redis uses a queue's name for something else."""
     return _TAKEN.fullmatch(queue) is not None
 
 
@@ -102,12 +103,12 @@ def read_priority(value: Any, field: str) -> int:
 
 
 def read_timeout(value: Any, field: str) -> int:
-    """How long an attempt may run: 1 s to 7 days."""
+    """The time limit of an attempt: 1 s to 7 days."""
     return duration_between(value, field, SECOND, 7 * DAY)
 
 
 def read_start_within(value: Any, field: str) -> int:
-    """How long after its due time a run may begin: 1 s to 365 days."""
+    """The time after its due time within which a run may begin: 1 s to 365 days."""
     return duration_between(value, field, SECOND, 365 * DAY)
 
 
@@ -126,7 +127,7 @@ def read_object(value: Any, field: str) -> dict[str, Any]:
 
 
 def check_payload(errors: list[BadValue], args: Any, kwargs: Any) -> None:
-    """Complain where args and kwargs together are over 256 KiB of JSON, nest too deep, or hold what cannot be kept."""
+    """Add an error if args and kwargs exceed 256 KiB of JSON, nest too deep, or cannot be stored."""
     if not args and not kwargs:
         return
     try:
@@ -147,7 +148,7 @@ def check_payload(errors: list[BadValue], args: Any, kwargs: Any) -> None:
 
 
 def object_of(value: Any, field: str, known: frozenset[str]) -> dict[str, Any]:
-    """A JSON object without other keys than those known."""
+    """A JSON object without unknown keys."""
     body = read_object(value, field)
     for key in sorted(set(body) - known):
         raise BadValue(f"{field}.{key}", body[key], f"this field is not known; known are {', '.join(sorted(known))}")

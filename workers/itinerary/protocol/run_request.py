@@ -1,4 +1,4 @@
-"""A request for a one-off run: what `POST /runs` and `enqueue_in` may say, and when two requests are the same. Pure.
+"""A request for a one-off run: the fields of `POST /runs` and `enqueue_in`, and when two requests are the same. Pure.
 
 Promises that a request means the same run, and has the same hash, whichever way it comes.
 """
@@ -36,12 +36,12 @@ from itinerary.protocol.run_fields import (
 
 KEY_FIELD: Final = "idempotency_key"
 _LONGEST_KEY: Final = 255
-_LAST: Final = parse_instant("9999-12-31T23:59:59.999999Z")  # no driver reads a later time
+_LAST: Final = parse_instant("9999-12-31T23:59:59.999999Z")  # drivers cannot read a later time
 
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """A one-off run that was asked for; without `run_at` it is due at once."""
+    """A requested one-off run; without `run_at` it is due at once."""
 
     task: str
     args: list[Any]
@@ -101,13 +101,13 @@ def read_key(value: Any, field: str = KEY_FIELD) -> str:
 
 
 def request_hash(body: Mapping[str, Any]) -> str:
-    """The same for the same request: in whatever order, however it writes an instant or a duration; null is absent."""
+    """A hash of the request that ignores order, spellings of instants and durations, and nulls."""
     given = _given(body)
     return hash_of({**given, **_canonical(given)})
 
 
 def older_hash(body: Mapping[str, Any]) -> str:
-    """The hash that an older release stored for the request: of the texts as they were written."""
+    """The hash that an older release stored for the request: that of the texts as written."""
     return hash_of(_given(body))
 
 
@@ -132,7 +132,7 @@ def read_field(
 
 
 def refuse_unknown(body: Mapping[str, Any], known: set[str], errors: list[BadValue]) -> None:
-    """Add an error for each field that is not known."""
+    """Add an error for each unknown field."""
     for name in sorted(set(body) - known):
         errors.append(BadValue(name, body[name], f"this field is not known; known are {', '.join(sorted(known))}"))
 

@@ -1,7 +1,7 @@
-"""URLs of databases, Redis and brokers: the one reader, for connecting and for showing.
+"""URLs of databases, Redis and brokers: the only reader, for connecting and for showing.
 
-Promises: what is shown holds no password, whatever letters that has, percent-encoded or not; `text` reads back as the
-same everywhere. Never knows a driver.
+Promises that a shown URL holds no password, whatever letters that has, percent-encoded or not; every reader reads
+`text` as the same URL. Knows no driver.
 """
 
 import re
@@ -23,7 +23,7 @@ HIDDEN: Final = "***"
 
 @dataclass(frozen=True, slots=True)
 class ServiceUrl:
-    """A URL in its parts, decoded but for `path`; `hosts` are as written, host and port."""
+    """A URL in its parts, decoded except `path`; `hosts` are as written, host and port."""
 
     scheme: str
     hosts: tuple[str, ...]
@@ -34,7 +34,7 @@ class ServiceUrl:
 
     @property
     def database(self) -> str:
-        """The name behind the hosts, decoded."""
+        """The name after the hosts, decoded."""
         return unquote(self.path.removeprefix("/"))
 
     @property
@@ -61,9 +61,9 @@ class ServiceUrl:
 
 
 def read_service_url(text: str, name: str) -> ServiceUrl:
-    """The parts of a URL; BadValue for `name`, which shows nothing of it, where it has none.
+    """The parts of a URL; BadValue for `name`, which shows nothing of it, if it has none.
 
-    A password may hold any letters as they are: it ends at the first `@` with hosts, a path and a query behind it.
+    A password may hold any letters unencoded: it ends at the first `@` with hosts, a path and a query behind it.
     """
     found = _SCHEME.fullmatch(text)
     if found is None:
@@ -85,7 +85,7 @@ def read_service_url(text: str, name: str) -> ServiceUrl:
 
 
 def redis_url(text: str, name: str = "redis_url") -> str:
-    """The URL as redis-py reads it: Celery's spelling of a unix socket is not its own."""
+    """The URL as redis-py reads it: Celery spells unix sockets differently."""
     if not text.startswith("redis+socket://"):
         return read_service_url(text, name).text
     url = read_service_url("unix://" + text.removeprefix("redis+socket://"), name)
@@ -94,7 +94,7 @@ def redis_url(text: str, name: str = "redis_url") -> str:
 
 
 def _places(rest: str) -> Iterator[int]:
-    """Where the user and password may end: nowhere, then at each `@`."""
+    """The positions where user and password may end: none, then each `@`."""
     yield -1
     yield from (found.start() for found in re.finditer("@", rest))
 

@@ -1,8 +1,8 @@
-"""Arguments that JSON has no word for, and how arguments travel: stored as plain JSON, decoded by kombu in the worker.
+"""Arguments of types that JSON lacks: stored as plain JSON, decoded by kombu in the worker.
 
-A stored object with the keys `$type` and `$value` alone stands for a value of Python's. Everything else arrives as it
-was stored, also an object with kombu's own keys, which kombu would turn into something else. Light: workers and
-programs that enqueue read it too.
+A stored object with the keys `$type` and `$value` alone stands for a Python value. Everything else arrives as it was
+stored, even an object with kombu's own keys, which kombu would otherwise convert. Light: workers and programs that
+enqueue import it too.
 """
 
 import base64
@@ -19,7 +19,7 @@ TYPE: Final = "$type"
 VALUE: Final = "$value"
 PLAIN: Final = "plain"
 KOMBU: Final = "kombu"
-# kombu's type of our own, with [type, value]: the object that has kombu's keys and is meant as it stands.
+# Our own type for kombu, with [type, value]: an object that has kombu's keys and is meant literally.
 ESCAPED: Final = "itinerary"
 _TYPED: Final = {TYPE, VALUE}
 _KOMBUS: Final = {"__type__", "__value__"}
@@ -27,19 +27,19 @@ _MARKS: Final = ('"__type__"', f'"{TYPE}"')
 
 
 def may_need_care(text: str) -> bool:
-    """Whether these arguments, as JSON, may be other ones in a message; nearly always not."""
+    """Whether these arguments, as JSON, might change in a message; nearly always not."""
     return any(mark in text for mark in _MARKS)
 
 
 def careful(args: Any, kwargs: Any, text: str) -> tuple[Any, Any]:
-    """Both as kombu decodes them, given their JSON; what nests deeper than any API lets in travels as it stands."""
+    """Both as kombu decodes them, given their JSON; values deeper than any API accepts travel unchanged."""
     if not may_need_care(text) or is_deep(text):
         return list(args), dict(kwargs)
     return to_message(list(args)), _escaped({key: to_message(value) for key, value in kwargs.items()})
 
 
 def to_message(value: Any) -> Any:
-    """Stored arguments as the JSON that kombu decodes; what is not well-formed travels as it stands."""
+    """Stored arguments as the JSON that kombu decodes; malformed typed values travel unchanged."""
     if isinstance(value, list | tuple):
         return [to_message(one) for one in value]
     if not isinstance(value, dict):
@@ -53,7 +53,7 @@ def to_message(value: Any) -> Any:
 
 
 def flaw(value: Any) -> str | None:
-    """What is wrong with the first typed value that cannot be one."""
+    """The error of the first invalid typed value."""
     if isinstance(value, list | tuple):
         return next((why for one in value if (why := flaw(one)) is not None), None)
     if not isinstance(value, dict):
@@ -71,7 +71,7 @@ def flaw(value: Any) -> str | None:
 
 
 def from_python(value: Any, encode: Callable[[Any], Any]) -> Any:
-    """Python's values as they are stored; `encode` gives kombu's JSON of others, or raises TypeError."""
+    """Python values in their stored form; `encode` gives kombu's JSON of others, or raises TypeError."""
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, Mapping):
@@ -88,7 +88,7 @@ def from_python(value: Any, encode: Callable[[Any], Any]) -> Any:
 
 
 def unescaped(pair: Any) -> dict[str, Any]:
-    """What kombu decodes ESCAPED to."""
+    """Decode ESCAPED for kombu."""
     kind, value = pair
     return {"__type__": kind, "__value__": value}
 
@@ -102,7 +102,7 @@ def _kombus(kind: str, value: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Nothing in it stands for something else."""
+    """The literal value: objects that kombu would convert are escaped."""
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
     return _escaped({key: _plain(one) for key, one in value.items()}) if isinstance(value, dict) else value
@@ -140,7 +140,7 @@ _GIVE: Final = {
     PLAIN: "any JSON",
     KOMBU: "a list of a type that the worker has registered with kombu, and its value",
 }
-# A datetime is a date too: in this order.
+# A datetime is also a date, so the order matters.
 _STORED: Final[dict[type, tuple[str, Callable[[Any], str]]]] = {
     datetime: ("datetime", datetime.isoformat),
     date: ("date", date.isoformat),

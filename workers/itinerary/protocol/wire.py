@@ -11,11 +11,11 @@ from itinerary.protocol.instants import Instant, format_instant
 INBOX: Final = "itinerary:inbox"
 INBOX_DEAD: Final = "itinerary:inbox:dead"
 ENTRY_VERSION: Final = "1"
-# Raised by a change of messages or reports that the release before does not understand: a service understands its own
-# and the one before. In headers, heartbeats and the beacon; what names none is of protocol 1.
+# Raised by a change of messages or reports that the previous release does not understand: a service understands its own
+# and the previous one. Sent in headers, heartbeats and the beacon; a message without it is of protocol 1.
 PROTOCOL: Final = 1
 PROTOCOL_FIELD: Final = "protocol"
-# Stands in entries that a worker sends once more, since Redis may have lost the first: no news where it has not.
+# Marks entries that a worker sends again, since Redis may have lost the first; they are news only if it did.
 AGAIN_FIELD: Final = "again"
 
 HEADER_RUN_ID: Final = "itinerary_run_id"
@@ -27,41 +27,43 @@ HEADER_TERM: Final = "itinerary_term"
 HEADER_SEQ: Final = "itinerary_seq"
 HEADER_QUEUE: Final = "itinerary_queue"
 HEADER_PROTOCOL: Final = "itinerary_protocol"
-# W3C's own name: what looks for a trace in a Celery message finds it.
+# W3C's name, so that any tracing tool finds the trace in a Celery message.
 HEADER_TRACE: Final = "traceparent"
 
-# Which data these are: the generation that the leader has accepted ("run id of the server:floor of all queues"), the
-# one that is there ("run id:a name of its own", written by whoever looks first), and the same of the broker's Redis.
+# The epoch of these data: the one that the leader accepted ("run id of the server:watermark of all queues"), the
+# current one ("run id:its own name", written by the first process to query it), and the same of the broker's Redis.
 EPOCH: Final = "itinerary:generation"
 EPOCH_SEEN: Final = "itinerary:generation:seen"
 EPOCH_OF_BROKER: Final = "itinerary:generation:broker"
-# The queues whose low watermark is above that of all queues, so that it is kept for itself.
+# The queues whose own low watermark is above that of all queues.
 WATERMARKS: Final = "itinerary:floors"
 HEARTBEAT_SECONDS: Final = 2
 
-# What the leader says of itself, for a minute each time: workers compare their broker with its own. In that broker
-# stands a mark beside the queues, by which the same server, database and prefix are known, whatever they are called.
+# The leader's beacon, valid for a minute: workers compare their broker with the leader's. A mark beside the queues of
+# that broker identifies the same server, database and prefix under any name.
 BEACON: Final = "itinerary:beacon"
 BEACON_SECONDS: Final = 60
 BROKER_MARK: Final = "itinerary:broker"
-# The same beside inbox and claims; the leader records both in the database, for whoever has other settings.
+# The same mark beside inbox and claims; the leader records both in the database, to detect processes with other
+# settings.
 REDIS_MARK: Final = "itinerary:redis"
-# The queue of which the beacon names the list.
+# The queue whose list the beacon names.
 SAMPLE_QUEUE: Final = "default"
 
-# A Redis that does not tell its run id is known by its data alone: a restart that kept them goes unnoticed.
+# A Redis that hides its run id is identified by its data alone: a restart that kept them goes unnoticed.
 LUA_SERVER: Final = """
 local server = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or 'unnamed'
 """
 LUA_ACCEPTED: Final = """
 local accepted, bottom = string.match(redis.call('GET', KEYS[1]) or '', '^(%w+):(%d+)$')
 """
-# Numbers of messages are longer than Lua's own numbers are exact.
+# Message numbers exceed the range in which Lua's numbers are exact.
 LUA_BELOW: Final = """
 local function below(a, b) return #a < #b or (#a == #b and a < b) end
 """
 
-# KEYS: generation, generation seen. ARGV: a new name. Returns what is there, whether it is accepted, and the floor.
+# KEYS: accepted epoch, current epoch. ARGV: a new name. Returns the current epoch, whether it is accepted, and the
+# watermark.
 QUERY_EPOCH: Final = (
     LUA_SERVER
     + LUA_ACCEPTED
@@ -80,7 +82,7 @@ _JSON: Final = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_
 
 
 def protocol_error(workers: int, services: int) -> str | None:
-    """A sentence where a worker of this protocol and a service of that one do not understand each other."""
+    """A sentence if a worker and a service of these protocols do not understand each other; else None."""
     if workers > services:
         return f"the worker's protocol {workers} is newer than the service's {services}: upgrade leader and API first"
     if workers < services - 1:
@@ -89,22 +91,22 @@ def protocol_error(workers: int, services: int) -> str | None:
 
 
 def claim_key(task_id: str) -> str:
-    """Holds the token of whoever claimed this attempt."""
+    """The key with the token of the process that claimed this attempt."""
     return f"itinerary:claim:{task_id}"
 
 
 def cancel_key(task_id: str) -> str:
-    """Present while this attempt is not wanted any more: refused at the claim, seen by `cancelled()`."""
+    """The key that exists while this attempt is cancelled: the claim refuses it, `cancelled()` sees it."""
     return f"itinerary:cancel:{task_id}"
 
 
 def watermark_key(queue: str) -> str:
-    """The lowest number of a message of this queue that may still start something."""
+    """The key with the lowest number of a message of this queue that may still start something."""
     return f"itinerary:floor:{queue}"
 
 
 def result_key(task_id: str) -> str:
-    """Holds the terminal report of this attempt until the leader has committed it."""
+    """The key with this attempt's terminal report, until the leader has committed it."""
     return f"itinerary:result:{task_id}"
 
 

@@ -1,1 +1,1 @@
-"""OpenTelemetry, where it is installed and asked for."""
+"""OpenTelemetry, if it is installed and configured."""

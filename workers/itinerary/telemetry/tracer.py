@@ -1,7 +1,7 @@
-"""The tracer of a process in which tracing is on: of the program's own provider, or of one made from OTEL_* variables.
+"""The tracer of a process with tracing on: from the program's own provider, or from one created by OTEL_* variables.
 
-Promises that a run which nobody's trace led to has the trace of its id: whoever sends it again, another leader too,
-goes on with that one. Imported only where OpenTelemetry is installed.
+Promises that a run without a caller's trace has the trace of its id, so that any later sender, even another leader,
+continues that trace. Imported only if OpenTelemetry is installed.
 """
 
 import os
@@ -23,20 +23,20 @@ _PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_P
 _HTTP: Final = "http/protobuf"
 _EXPORTERS: Final[dict[str, Callable[[], SpanExporter]]] = {"otlp": OTLPSpanExporter, "console": ConsoleSpanExporter}
 
-# The trace of the next span without a parent, where it has to be a certain one.
+# The trace id for the next span without a parent, if it is prescribed.
 next_trace_id: Final[ContextVar[int | None]] = ContextVar("itinerary_next_trace_id", default=None)
 
 
 class RunIds(RandomIdGenerator):
-    """Random ids, but for a trace that was asked for."""
+    """Random ids, except for prescribed trace ids."""
 
     def generate_trace_id(self) -> int:
-        """The one that was asked for, else a random one."""
+        """The prescribed trace id, or else a random one."""
         return next_trace_id.get() or super().generate_trace_id()
 
 
 def create_tracer(part: str) -> trace.Tracer:
-    """A tracer of the provider that the program has set, else of one that becomes the program's; BadValue."""
+    """A tracer of the provider that the program has set, or of one that becomes the program's; BadValue."""
     if not isinstance(trace.get_tracer_provider(), TracerProvider):
         provider = TracerProvider(resource=_resource(part), id_generator=RunIds())
         provider.add_span_processor(BatchSpanProcessor(_EXPORTERS[exporter_name()]()))
@@ -45,7 +45,7 @@ def create_tracer(part: str) -> trace.Tracer:
 
 
 def shut_down() -> None:
-    """Send what is not sent yet; for processes that end without Python's exit functions."""
+    """Send the remaining spans; for processes that end without Python's exit functions."""
     provider = trace.get_tracer_provider()
     if isinstance(provider, TracerProvider):
         provider.shutdown()
@@ -56,7 +56,7 @@ def _resource(part: str) -> Resource:
 
 
 def exporter_name() -> str:
-    """The exporter that the environment asks for; BadValue for one that is not there."""
+    """The exporter that the environment asks for; BadValue for an unknown one."""
     name = os.environ.get("OTEL_TRACES_EXPORTER", "").strip().lower() or "otlp"
     if name not in _EXPORTERS:
         raise BadValue("OTEL_TRACES_EXPORTER", name, "otlp, console or none")

@@ -1,7 +1,7 @@
-"""OpenTelemetry, where the extra `otel` is installed and an exporter is configured by the standard OTEL_* variables.
+"""OpenTelemetry, if the extra `otel` is installed and the standard OTEL_* variables configure an exporter.
 
-Owns the choice whether this process traces, and the context of a caller. Light to import: OpenTelemetry itself is only
-imported where tracing is on. Each process has a tracer of its own, made at its first use, never handed over a fork.
+Owns the decision whether this process traces, and the context of a caller. Light: it imports OpenTelemetry only if
+tracing is on. Each process has its own tracer, created at its first use and never passed over a fork.
 """
 
 import logging
@@ -20,12 +20,12 @@ log = logging.getLogger("itinerary.tracing")
 
 
 def tracer(part: str) -> "Tracer | None":
-    """This process's tracer, or None where tracing is off; `part` is the service's name where none is configured."""
+    """This process's tracer, or None if tracing is off; `part` is the service's name if none is configured."""
     return _tracer(part, os.getpid())
 
 
 def check() -> None:
-    """BadValue where OTEL_* asks for an exporter that is not there. What is imported here, children need not."""
+    """Raise BadValue if OTEL_* asks for a missing exporter; children inherit the modules imported here."""
     if _is_on():
         from itinerary.telemetry.tracer import exporter_name
 
@@ -33,13 +33,13 @@ def check() -> None:
 
 
 def caller_traceparent() -> str | None:
-    """The W3C trace context of the present code, where it is in a span; who is in one has imported OpenTelemetry."""
+    """The W3C trace context of the calling code if it is in a span, which implies that OpenTelemetry is imported."""
     api = sys.modules.get("opentelemetry.trace")
     return None if api is None else traceparent_of(api.get_current_span())
 
 
 def traceparent_of(span: Any) -> str | None:
-    """The context of an OpenTelemetry span as W3C's header has it; None for the span that stands for none."""
+    """The context of an OpenTelemetry span as W3C's header; None for an invalid span."""
     context = span.get_span_context()
     if not context.is_valid:
         return None
@@ -72,6 +72,6 @@ def _exporter_is_configured() -> bool:
 
 
 def _program_has_provider() -> bool:
-    """Whether this program has set OpenTelemetry up by itself, as a worker with an app of its own may."""
+    """Whether this program has configured OpenTelemetry itself, as a worker with its own app may."""
     sdk = sys.modules.get("opentelemetry.sdk.trace")
     return sdk is not None and isinstance(sys.modules["opentelemetry.trace"].get_tracer_provider(), sdk.TracerProvider)

@@ -1,7 +1,7 @@
-"""Whether this worker would get the runs that the leader sends: the app's real configuration against the leader's word.
+"""Checks whether this worker would get the leader's runs: the app's real configuration against the leader's beacon.
 
-Promises a sentence that says what to change, before the worker takes anything. Where nobody leads, or Redis or the
-broker is away, nothing can be compared, and nothing is refused.
+Promises a sentence that says what to change, before the worker takes any message. If no leader is active, or Redis or
+the broker is away, it compares nothing and refuses nothing.
 """
 
 import json
@@ -37,11 +37,11 @@ log = logging.getLogger("itinerary.worker")
 
 
 class NotComparable(Exception):
-    """Nobody leads in this Redis, or something does not answer."""
+    """No leader is active in this Redis, or a server does not answer."""
 
 
 def misfit(app: Celery, connection: RedisConnection, patience: float = _MARK_WITHIN) -> str | None:
-    """Why no run would ever come to this worker, and what to change; None where they come. NotComparable."""
+    """Why no run would ever reach this worker, and what to change; None if runs do. Raises NotComparable."""
     accepted = prepare_accept_content(app.conf.accept_content or []) or set()
     if _JSON not in accepted:
         return (
@@ -84,7 +84,7 @@ def _beacon(connection: RedisConnection) -> Mapping[str, Any] | None:
 
 
 def _elsewhere(connection: RedisConnection) -> str:
-    """Where nobody ever led in this database and somebody does in another one, the worker was given the wrong one."""
+    """The error if another database of this Redis had a leader and this one never had one: a wrong setting."""
     nobody = "no leader has announced itself in this Redis; if one leads, ITINERARY_REDIS_URL must be its Redis"
     own = connection.client.connection_pool.connection_kwargs.get("db", 0)
     try:
@@ -103,13 +103,13 @@ def _elsewhere(connection: RedisConnection) -> str:
 
 def _first_with_a_beacon(connection: RedisConnection) -> int | None:
     client: Any = connection.client
-    one = client.client()  # a connection of its own, which is closed with the wrong database selected
+    one = client.client()  # its own connection, closed afterwards, since it selects other databases
     try:
         for database in range(_DATABASES):
             one.execute_command("SELECT", database)
             if one.get(BEACON) is not None:
                 return database
-    except redis.ResponseError:  # fewer databases, or no right to select one
+    except redis.ResponseError:  # fewer databases, or no permission to select one
         return None
     finally:
         one.connection.disconnect()

@@ -1,6 +1,6 @@
-"""The product's own worker app: the built-in tasks, and the settings under which nothing runs twice.
+"""Itinerary's own worker app: the built-in tasks, and the settings under which nothing runs twice.
 
-Reads ITINERARY_BROKER_URL and ITINERARY_REDIS_URL, each of which stands in for the other, and
+Reads ITINERARY_BROKER_URL and ITINERARY_REDIS_URL, each of which is the default of the other, and
 ITINERARY_BROKER_KEY_PREFIX. Needs no database.
 """
 
@@ -18,8 +18,8 @@ from itinerary.worker.tasks import register
 BROKER_VARIABLE: Final = "ITINERARY_BROKER_URL"
 PREFIX_VARIABLE: Final = "ITINERARY_BROKER_KEY_PREFIX"
 
-# A message is acknowledged before it starts, so that nothing is ever redelivered by the broker: the claim and the
-# leader's republishing do what acknowledgements cannot do on Redis. Silence for 10 s counts as a dead connection.
+# A message is acknowledged before it starts, so that the broker never redelivers it: the claim and the leader's
+# redispatch do what acknowledgements cannot do on Redis. A connection without an answer for 10 s counts as dead.
 _SETTINGS: Final[dict[str, Any]] = {
     "task_acks_late": False,
     "task_reject_on_worker_lost": False,
@@ -71,7 +71,7 @@ def create_app(broker_url: str, redis_url: str | None = None) -> Celery:
 
 @cache
 def app_of_environment() -> Celery:
-    """The app that this process's environment asks for; BadValue where it names no broker."""
+    """The app that this process's environment describes; BadValue if it names no broker."""
     redis_url = os.environ.get(REDIS_VARIABLE)
     broker_url = os.environ.get(BROKER_VARIABLE) or redis_url
     if not broker_url:
@@ -80,7 +80,7 @@ def app_of_environment() -> Celery:
 
 
 def __getattr__(name: str) -> Celery:
-    """`itinerary.worker.celery_app:app`, made when it is first asked for: to import this module needs no setting."""
+    """Create `itinerary.worker.celery_app:app` at its first use, so that importing this module needs no setting."""
     if name == "app":
         return app_of_environment()
     raise AttributeError(name)

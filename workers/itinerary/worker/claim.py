@@ -1,9 +1,11 @@
 """The claim that every attempt needs before its first line of user code, as one Redis script.
 
-Promises one yes per attempt: to the token that came first, and to the same token again, since a lost reply must not
-lose the run. Nothing is claimed in a generation of Redis that the leader has not accepted (claims may be lost), nor by
-a message below the floor of its queue (claims of what is over are forgotten). A day after its claim an attempt that
-was never reported counts as unknown. Never runs or reports tasks.
+Promises one win per attempt, for the first token that asks; the same token wins again, since a lost reply must not lose
+the run. Refuses claims in an epoch that the leader has not accepted, since earlier claims may be lost. Refuses messages
+below the low watermark of their queue, since claims of ended attempts are forgotten. A day after its claim, an
+unreported attempt counts as unknown. Never runs or reports tasks.
+
+The leader's half is scheduler_service.broker.claims.
 """
 
 from enum import Enum
@@ -25,9 +27,9 @@ from itinerary.worker.connection import RedisConnection
 
 CLAIM_SECONDS: Final = 24 * 3600
 
-# KEYS: generation, claim, cancel flag, inbox, floor. ARGV: token, seconds, seq of the message ('' where it has none),
-# then the fields of the `started` entry in pairs.
-# If the worker dies after this, the leader has `started` and will call the attempt lost.
+# KEYS: epoch, claim, cancel flag, inbox, watermark. ARGV: token, seconds, seq of the message ('' if it has none), then
+# the fields of the `started` entry in pairs. If the worker dies after this, the leader has `started` and will declare
+# the attempt lost.
 _CLAIM: Final = (
     LUA_SERVER
     + LUA_ACCEPTED
@@ -50,8 +52,10 @@ return 'won'
 
 
 class Verdict(str, Enum):
-    """What the claim says: go on; somebody else has it; nobody wants it any more; the message is of the past; or ask
-    again, since Redis may have lost data and the leader is still finding out what runs."""
+    """The result of a claim: won, held by another, cancelled, too old a message, or wait.
+
+    WAIT: ask again, since Redis may have lost data and the leader is still finding out which attempts run.
+    """
 
     WON = "won"
     HELD = "held"
@@ -59,7 +63,7 @@ class Verdict(str, Enum):
     STALE = "stale"
     WAIT = "wait"
 
-    # StrEnum begins with Python 3.11; without these two, what a log shows depends on Python's version.
+    # StrEnum needs Python 3.11; without these two methods, the text in logs depends on Python's version.
     def __str__(self) -> str:
         return str(self.value)
 
@@ -76,9 +80,9 @@ def claim(
     seq: int | None = None,
     queue: str | None = None,
 ) -> Verdict:
-    """Ask once; raises redis errors, after which it may or may not be ours: ask again with the same token.
+    """Ask once; after a redis error the claim may or may not be ours: ask again with the same token.
 
-    `seq` and `queue` are those of the message that was delivered: by them the leader sees how far the queue was taken.
+    `seq` and `queue` are those of the delivered message; they show the leader how far the queue was consumed.
     """
     started = entry("started", at, {"task_id": task_id, "worker": worker, "seq": seq})
     fields = [text for pair in started.items() for text in pair]

@@ -1,7 +1,7 @@
-"""Whether a task's class lets its messages be claimed: only where Celery's own code takes them to a process.
+"""Checks whether messages of a task's class can be claimed, which needs Celery's own code to pass them to a process.
 
-A Strategy of its own (celery-batches and the like) takes a message without a tracer, and so without a claim: each copy
-of the message would be executed. A Request of its own is no hindrance, unless it finds its own way to the pool.
+A custom Strategy (celery-batches and the like) takes a message without a tracer, and so without a claim: each copy of
+the message would run. A custom Request is accepted, unless it finds its own way to the pool.
 """
 
 from typing import Any, Final
@@ -15,7 +15,7 @@ _WAYS_TO_THE_POOL: Final = ("execute", "execute_using_pool")
 
 
 def hindrance(task: Any) -> str | None:
-    """Why messages of this task cannot be claimed, as the end of a sentence about the task; None where they can."""
+    """Why messages of this task cannot be claimed, as the end of a sentence about the task; None if they can."""
     if symbol_by_name(task.Strategy) is not strategy.default:
         return f"has a Strategy of its own, {task.Strategy}"
     if getattr(type(task), "start_strategy", None) is not vars(Task)["start_strategy"]:
@@ -28,7 +28,7 @@ def hindrance(task: Any) -> str | None:
 
 
 def refusal(name: str, why: str) -> str:
-    """The sentence with which a worker with such a task does not start."""
+    """The sentence with which a worker with such a task refuses to start."""
     return (
         f"task {name} {why}: its messages cannot be claimed, so that a run could start twice. Give it Celery's own, or "
         f'call attach(app, exclude=["{name}"]): then your program uses it as ever, and runs of it fail at once'

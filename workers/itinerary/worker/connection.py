@@ -1,7 +1,7 @@
-"""Redis as the workers use it: one client a process, made when first used, and patience while it is away.
+"""Redis for the workers: one client per process, created at its first use, and patience while Redis is away.
 
-Promises that the client itself never sends a command twice and never waits longer than its timeout. Never holds a
-lock: a child forked at the wrong moment would inherit it closed.
+Promises that the client never repeats a command by itself and never waits longer than its timeout. Never holds a lock:
+a child forked at the wrong moment would inherit it closed.
 """
 
 import logging
@@ -42,12 +42,12 @@ class RedisConnection:
         return client
 
     def run_script(self, text: str, keys: list[str], args: list[str]) -> Any:
-        """EVAL; it may have run even if this raises."""
+        """Run EVAL; the script may have run even if this raises."""
         return self.client.eval(text, len(keys), *keys, *args)
 
 
 def patiently(action: Callable[[], T], doing: str) -> T:
-    """Do `action` until Redis answers; it must be harmless to do twice, since an error does not say that it failed."""
+    """Repeat `action` until Redis answers; it must be safe to repeat, since it may have succeeded despite an error."""
     pause = _FIRST_PAUSE
     while True:
         try:
@@ -69,7 +69,7 @@ def redis_of(given: str | None, broker: object) -> str:
 
 
 def usable_url(url: object) -> str | None:
-    """`url` as redis-py reads it, or None where it names something else than one Redis server."""
+    """`url` as redis-py reads it, or None if it is not the URL of a single Redis server."""
     first = url[0] if isinstance(url, (list, tuple)) and url else url
     if not isinstance(first, str):
         return None
@@ -78,7 +78,7 @@ def usable_url(url: object) -> str | None:
 
 
 def _connect(url: str) -> redis.Redis:
-    from redis.backoff import NoBackoff  # absent from the oldest releases, which are refused by name at the start
+    from redis.backoff import NoBackoff  # absent from the oldest releases, which the start check refuses
     from redis.retry import Retry
 
     try:

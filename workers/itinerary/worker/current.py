@@ -1,6 +1,6 @@
-"""The run that the present code belongs to, as its task may ask.
+"""The current run, for the code of its task.
 
-Owns `current_run()`. Never touches Redis but for `cancelled()`.
+Owns `current_run()`. Uses Redis only for `cancelled()`.
 """
 
 import time
@@ -14,9 +14,9 @@ _ASKED_EVERY: Final = 0.5
 
 
 class RunCancelled(Exception):
-    """A task stops because its run is not wanted any more."""
+    """A task stops because its run was cancelled."""
 
-    __module__ = "itinerary"  # as errors of runs are stored and shown
+    __module__ = "itinerary"  # the name under which a run's error is stored and shown
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class CurrentRun:
     _asked: float = field(default=float("-inf"), repr=False)
 
     def cancelled(self) -> bool:
-        """Whether the run is to stop; asks Redis twice a second at most, and says the last it knew while that is away.
+        """Whether the run is to stop; queries Redis at most twice a second, and keeps the last answer meanwhile.
 
         Once true it stays true. A task that stops because of it raises RunCancelled, or just returns.
         """
@@ -48,5 +48,5 @@ running: ContextVar[CurrentRun | None] = ContextVar("itinerary_current_run", def
 
 
 def current_run() -> CurrentRun | None:
-    """The run of the present task, or None outside the tasks that Itinerary started."""
+    """The run of the current task, or None outside tasks that Itinerary started."""
     return running.get()

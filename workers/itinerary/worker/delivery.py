@@ -1,7 +1,7 @@
-"""One delivery of one of our messages, in the process that runs it: what it says it is, its claim, and its end.
+"""One delivery of one of our messages, in the process that runs it: parse, claim, report.
 
-Promises that nothing is reported for a delivery that lost its claim, and that no time limit and no kill of a task that
-is over disturbs its report. Knows Celery's requests and outcomes, not its workers.
+Promises that a delivery without its claim reports nothing, and that no time limit and no kill after the task's end
+disturbs its report. Knows Celery's requests and outcomes, not its workers.
 """
 
 import inspect
@@ -60,14 +60,14 @@ log = logging.getLogger("itinerary.worker")
 
 
 def is_ours(headers: Mapping[str, Any]) -> bool:
-    """Whether a message is one that the scheduler sent, and not one that merely inherited its headers."""
+    """Whether the scheduler sent this message; a message may also merely have inherited its headers."""
     run_id, attempt = headers.get(HEADER_RUN_ID), headers.get(HEADER_ATTEMPT)
     return isinstance(run_id, str) and headers.get("id") == f"{run_id}~{attempt}"
 
 
 @dataclass(frozen=True, slots=True)
 class AskedRetry:
-    """What the task asked for by `retry()`; arguments are None where they are too long to tell and the same."""
+    """The task's request by `retry()`; arguments are None if they are unchanged and too long to send."""
 
     due_at: Instant
     args: list[Any] | None
@@ -77,8 +77,10 @@ class AskedRetry:
 
 @dataclass(slots=True)
 class Delivery:
-    """A message of ours; `won` once its claim said yes. The token is this delivery's own, not the worker's:
-    two deliveries of one attempt may meet in one worker."""
+    """One of our messages; `won` once its claim succeeded.
+
+    The token belongs to this delivery, not to the worker: two deliveries of one attempt may meet in one worker.
+    """
 
     connection: RedisConnection
     registry: PoolRegistry
@@ -102,7 +104,7 @@ class Delivery:
 
     @classmethod
     def of(cls, request: Any, connection: RedisConnection, registry: PoolRegistry, worker: str) -> "Delivery | None":
-        """The delivery that this request is, or None for anybody else's message, eager and direct calls."""
+        """The delivery of this request, or None for other messages, eager and direct calls."""
         headers = vars(request)
         if request.is_eager or request.called_directly or not is_ours(headers):
             return None
@@ -120,7 +122,7 @@ class Delivery:
         return cls(connection, registry, task_id, run, worker, hard, soft, seq, queue)
 
     def claim(self) -> Verdict:
-        """Ask until Redis answers, and the leader has accepted its data; nothing of the task runs before that."""
+        """Ask until Redis answers and the leader has accepted its data; no code of the task runs before that."""
         verdict = self._ask()
         if verdict is Verdict.WAIT:
             log.warning("%s waits until the leader has found out what runs: redis may have lost data", self.task_id)
@@ -142,14 +144,14 @@ class Delivery:
         )
 
     def take_secrets(self, args: list[Any], kwargs: dict[str, Any]) -> None:
-        """Put the values of secrets into the arguments; SecretRefused, which fails the run, where one may not be."""
+        """Put the values of secrets into the arguments; SecretRefused, which fails the run, if one is not allowed."""
         if holds_secret(args) or holds_secret(kwargs):
             self.secrets = resolve(args, kwargs, os.environ)
             self.hide = Hiding([*self.secrets, *values_by_name([args, kwargs])])
             hide_in_logs(self.hide, self.secrets)
 
     def ask_retry(self, signature: Any, request: Any, timezone: Any) -> None:
-        """Stands where Celery would send the retry's message: keep what it asks for the report."""
+        """Keep the retry's request for the report; called in place of Celery's sending of a message."""
         try:
             due_at = _due_at(signature.options, timezone)
             args, kwargs = _arguments(signature, request)
@@ -159,7 +161,7 @@ class Delivery:
             raise
 
     def put_back(self, rejected: Any, task: Any) -> None:
-        """A task that wants its message delivered again asks for a retry: as often as by one, after short pauses."""
+        """Turn a rejected message into a retry: as often as a retry may happen, after short pauses."""
         retries, most = task.request.retries, task.max_retries
         if rejected.requeue and self.retry is None and (most is None or retries < most):
             pause = min(2 ** min(retries, 16), task.default_retry_delay)
@@ -177,7 +179,7 @@ class Delivery:
                     report = replace(report, body=concealed_body(report.body, self.secrets))
                 self._send(report)
             except _TOO_LATE:
-                continue  # the task is over: its limit, and who wants it stopped, concern nobody any more
+                continue  # the task is over: its limit and requests to stop it no longer matter
             break
         if self.span is not None:
             self.span.end(report.kind, outcome, ended_at, self.hide)
@@ -202,7 +204,7 @@ class Delivery:
             unrun = unrun_code(outcome)
             return builder.succeeded(outcome) if unrun is None else builder.failed(unrun)
         if isinstance(outcome, Reject) and vars(outcome)["requeue"]:
-            return builder.failed(outcome, REJECTED)  # it has been put back as often as it may
+            return builder.failed(outcome, REJECTED)  # it was put back as often as allowed
         if isinstance(outcome, Ignore | Reject):
             return builder.succeeded(None, IGNORED)
         if isinstance(outcome, SoftTimeLimitExceeded):
@@ -224,7 +226,7 @@ class Delivery:
 
 
 def unrun_code(outcome: object) -> Exception | None:
-    """The error of a task whose body nobody ran: it returned a coroutine or a generator, and that was all."""
+    """The error of a task whose body never ran: it only returned a coroutine or a generator."""
     if inspect.isawaitable(outcome):
         what, instead = "is async, which Celery does not run", "call asyncio.run() in a plain function"
     elif inspect.isgenerator(outcome) or inspect.isasyncgen(outcome):
@@ -252,7 +254,7 @@ def _cause(outcome: object) -> BaseException | None:
 
 
 def _due_at(options: Mapping[str, Any], timezone: Any) -> Instant:
-    """When Celery would have started it: the countdown, else the time asked for."""
+    """The time at which Celery would have started it: after the countdown, or else at the requested time."""
     countdown, eta = options.get("countdown"), options.get("eta")
     if eta is None or countdown:
         return reporting.clock() + int((countdown or 0) * SECOND)

@@ -1,7 +1,7 @@
-"""A worker inside somebody's own program: plain functions and Celery tasks run in threads of this very process.
+"""A worker inside another program: plain functions and Celery tasks run in threads of this process.
 
 Owns the worker's thread. Promises that a function added while it runs is known before `add` returns, and that a stop
-lets running tasks finish. Takes plain values: it knows nothing of who hands them to it.
+lets running tasks finish. Takes plain values, and knows nothing of their caller.
 """
 
 import secrets
@@ -26,7 +26,7 @@ _OWN_THREADS: Final = {"worker_hijack_root_logger": False, "worker_redirect_stdo
 
 
 def app_for(functions: Mapping[str, Function], apps: Sequence[Celery]) -> Celery:
-    """The one Celery app whose tasks were given, or our own by the environment, with the functions as its tasks."""
+    """The one Celery app of these tasks, or our own as the environment describes it, with the functions as tasks."""
     app = _only(apps) or app_of_environment()
     add_functions(app, functions)
     return app
@@ -39,7 +39,7 @@ def add_functions(app: Celery, functions: Mapping[str, Function]) -> None:
 
 
 class EmbeddedWorker:
-    """A Celery worker in a thread; `broker_url` and `redis_url` go before what the app is set to."""
+    """A Celery worker in a thread; `broker_url` and `redis_url` override the app's settings."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class EmbeddedWorker:
         return self._thread.is_alive()
 
     def start(self) -> None:
-        """Start and wait until tasks are taken; ItineraryError where that does not come about."""
+        """Start and wait until the worker takes tasks; ItineraryError if it does not."""
         signals.worker_ready.connect(self._on_ready)
         self._thread.start()
         while not self._ready.wait(0.05):
@@ -82,7 +82,7 @@ class EmbeddedWorker:
                 raise ItineraryError("the worker ended while it started; its log says why")
 
     def stop(self) -> None:
-        """Take no more tasks, finish what runs, and return."""
+        """Take no more tasks, finish the running ones, and return."""
         flags: Any = state
         if self.running:
             flags.should_stop = EX_OK
@@ -91,7 +91,7 @@ class EmbeddedWorker:
         signals.worker_ready.disconnect(self._on_ready)
 
     def add(self, name: str, function: Function | None, queue: str) -> None:
-        """Know one more function, and listen to one more queue."""
+        """Register one more function, and consume one more queue."""
         with self._lock:
             assert self._app is not None
             if function is not None and name not in self._app.tasks:

@@ -1,4 +1,4 @@
-"""Teaches kombu, in a worker, the one type by which objects that look like kombu's own arrive unchanged."""
+"""Registers with kombu, in a worker, the type by which objects that resemble kombu's own arrive unchanged."""
 
 from typing import Any
 
@@ -6,13 +6,13 @@ from itinerary.protocol.typed_values import ESCAPED, unescaped
 
 
 class _Escaped:
-    """Never made: kombu wants a class for each type that it decodes."""
+    """A class that is never created: kombu wants one for each type that it decodes."""
 
 
 def learn_escapes() -> None:
-    """From now on this process decodes them; told again, nothing changes."""
+    """Let this process decode escaped objects; calling it again changes nothing."""
 
-    from kombu.utils.json import register_type  # absent from the oldest releases, refused by name at the start
+    from kombu.utils.json import register_type  # absent from the oldest releases, which the start check refuses
 
     def encode(value: Any) -> Any:
         raise TypeError(f"{value!r} is not sent by workers")

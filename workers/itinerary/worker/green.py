@@ -1,7 +1,7 @@
-"""How a task that runs in a greenlet of gevent's is told to stop.
+"""How tasks in gevent's greenlets are told to stop.
 
-Owns the classes, empty where gevent is not at work, which it is before anything else in a worker of its pool; the
-soft time limit, which Celery does not enforce there; and a repair of kombu's waiting.
+Owns the exception classes, which are empty unless gevent is in use: in a worker of its pool it is imported first. Owns
+the soft time limit, which Celery does not enforce there, and a repair of kombu's waiting.
 """
 
 import sys
@@ -23,15 +23,15 @@ OUT_OF_TIME: Final[tuple[type[BaseException], ...]] = () if _gevent is None else
 def mend_kombu() -> None:
     """Let the other greenlets run while kombu waits for a broker that is away.
 
-    gevent looks at every object when it patches `threading`; that makes Celery's lazy modules load kombu, which then
-    keeps the `sleep` that is patched a moment later and stops the whole worker, for half a minute at a time.
+    To patch `threading`, gevent inspects every object, which makes Celery's lazy modules load kombu. So kombu keeps the
+    `sleep` that is patched a moment later, and stops the whole worker for half a minute at a time.
     """
     if AT_WORK:
         vars(functional)["sleep"] = time.sleep
 
 
 class SoftLimit:
-    """From when it is made until `lift`: SoftTimeLimitExceeded inside the greenlet after so many seconds."""
+    """A timer until `lift`: raises SoftTimeLimitExceeded inside the greenlet after this many seconds."""
 
     def __init__(self, seconds: float | None) -> None:
         self._timer: Any = None
@@ -39,6 +39,6 @@ class SoftLimit:
             self._timer = _gevent.Timeout.start_new(seconds, SoftTimeLimitExceeded(seconds))
 
     def lift(self) -> None:
-        """It is not raised any more."""
+        """Cancel the limit."""
         if self._timer is not None:
             self._timer.close()

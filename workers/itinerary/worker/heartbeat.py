@@ -1,9 +1,8 @@
-"""The worker's main process: says every two seconds what it runs and holds, and reports for children that were killed.
+"""The worker's main process: reports every two seconds what it runs and holds, and reports for killed children.
 
-Owns one daemon thread, started when the worker is ready. Promises that held reports go out in order before the next
-heartbeat, that a child that was told to stop is listed until it is gone or has reported, that in a generation of Redis
-that it sees for the first time it says what was reported lately before its heartbeat names that generation, and that
-nothing here blocks Celery's event loop. Never runs in a pool child.
+Owns one daemon thread, started when the worker is ready. Promises that held reports are sent in order before the next
+heartbeat. A child told to stop is listed until it is gone or has reported. In a new epoch of Redis it repeats recent
+reports before its heartbeat names that epoch. Never blocks Celery's event loop, and never runs in a pool child.
 """
 
 import logging
@@ -42,7 +41,7 @@ _TOO_DEEP: Final = 50_000
 _ASKED_EVERY: Final = 60.0
 _ASKED_FIRST_AFTER: Final = 10.0
 _TRIED_AGAIN_AFTER: Final = 0.5
-# An id has at most 300 characters, and an entry of the inbox at most half a million.
+# An id has at most 300 characters, and an inbox entry at most half a million.
 _IN_ONE_ENTRY: Final = 800
 _LISTED_AT_ONCE: Final = 20_000
 
@@ -51,9 +50,9 @@ log = logging.getLogger("itinerary.worker")
 
 @dataclass(frozen=True, slots=True)
 class PendingSend:
-    """What must reach Redis, and may be done twice; where `pid` is given, not before that process or greenlet is gone.
+    """An action that must reach Redis and may be repeated; with `pid`, only once that process or greenlet is gone.
 
-    An action that ends in `Verdict.WAIT` is done again after the next heartbeat.
+    An action that returns `Verdict.WAIT` is repeated after the next heartbeat.
     """
 
     task_id: str
@@ -62,7 +61,7 @@ class PendingSend:
 
 
 class Heartbeater(threading.Thread):
-    """The thread. `enqueue` takes what is owed; `beat_soon` asks for a heartbeat; `stop` says farewell."""
+    """The sending thread: `enqueue` takes pending sends, `beat_soon` asks for a heartbeat, `stop` sends a farewell."""
 
     def __init__(
         self, connection: RedisConnection, registry: PoolRegistry, worker: str, consumer: Any, received: HeldRequests
@@ -89,16 +88,16 @@ class Heartbeater(threading.Thread):
         self.asks: Callable[[], bool] = lambda: True
 
     def enqueue(self, pending: PendingSend) -> None:
-        """Do it soon, again and again until Redis answers."""
+        """Send this soon, repeatedly until Redis answers."""
         self._inbox.put(pending)
 
     def beat_soon(self) -> None:
-        """Somebody waits for this worker's word."""
+        """Send the next heartbeat early, because a claim waits for it."""
         self._hurried = True
         self._inbox.put(None)
 
     def run(self) -> None:
-        """Until `stop`: reports as they come, heartbeats every two seconds, sooner where one is waited for."""
+        """Send reports as they come, and heartbeats every two seconds or sooner if requested, until `stop`."""
         while not self._stopping:
             self._collect(self._next_beat() - time.monotonic())
             if not self._deliver():
@@ -111,7 +110,7 @@ class Heartbeater(threading.Thread):
                 self._held, self._not_yet = [*self._not_yet, *self._held], []
 
     def _ask(self) -> None:
-        """What is asked once a minute until it is answered, beside the heartbeats."""
+        """Repeat the open check once a minute, beside the heartbeats, until it is answered."""
         if time.monotonic() - self._asked_at >= _ASKED_EVERY:
             self._asked_at = time.monotonic()
             if self.asks():
@@ -121,7 +120,7 @@ class Heartbeater(threading.Thread):
         return self._beaten_at + (min(self._pause, _TRIED_AGAIN_AFTER) if self._hurried else self._pause)
 
     def stop(self) -> None:
-        """Deliver what is owed and tell the leader that this worker is gone; bounded, Redis may be away."""
+        """Send the pending reports and a farewell to the leader; bounded, since Redis may be away."""
         self._stopping = True
         self._inbox.put(None)
         self.join(_FAREWELL_WITHIN)
@@ -129,7 +128,7 @@ class Heartbeater(threading.Thread):
             self._beat(farewell=True)
 
     def _collect(self, seconds: float) -> None:
-        """Take in what is owed, waiting up to `seconds` for the first."""
+        """Receive pending sends, waiting up to `seconds` for the first."""
         try:
             pending = self._inbox.get(timeout=max(seconds, 0.001))
         except queue.Empty:
@@ -138,10 +137,10 @@ class Heartbeater(threading.Thread):
             (self._held if pending.pid is None else self._leaving).append(pending)
 
     def _deliver(self) -> bool:
-        """Do all that is due, oldest first; False where Redis is away."""
+        """Send all that is due, oldest first; False if Redis is away."""
         while not self._inbox.empty():
             self._collect(0)
-        greenlets = getattr(self._consumer.pool, "_pool_map", {})  # gevent's: what it calls their pid is no process
+        greenlets = getattr(self._consumer.pool, "_pool_map", {})  # gevent's "pids" are not processes
         gone = [pending for pending in self._leaving if pending.pid not in greenlets and _is_gone(pending.pid)]
         self._held += gone
         self._leaving = [pending for pending in self._leaving if pending not in gone]
@@ -162,14 +161,16 @@ class Heartbeater(threading.Thread):
         except AWAY:
             raise
         except Exception:
-            log.exception("a report cannot be sent and is given up")  # it would stop all later ones
+            log.exception("a report cannot be sent and is given up")  # it would block all later ones
 
     def _beat(self, farewell: bool = False) -> bool:
-        """One heartbeat; False where Redis is away. Left out where the leader has stopped reading, since nobody would
-        learn from it, but for the first of a generation, which it waits for."""
+        """Send one heartbeat; False if Redis is away.
+
+        Skipped while the inbox is too deep, except the first heartbeat of an epoch: the leader needs it.
+        """
         try:
             is_first = self._report_again()
-            # Listed only now: what was claimed before the data were lost must be in it.
+            # Listed only now, to include attempts claimed before the data were lost.
             parts = self._parts(farewell)
             depth: Any = self._connection.client.xlen(INBOX)
             if is_first or depth < _TOO_DEEP:
@@ -183,7 +184,7 @@ class Heartbeater(threading.Thread):
         return True
 
     def _report_again(self) -> bool:
-        """Where Redis is another one, or has other data, say again what was reported lately; whether it is."""
+        """Send recent reports again if Redis is another one or has other data; return whether it is."""
         answer: Any = self._connection.run_script(QUERY_EPOCH, [EPOCH, EPOCH_SEEN], [uuid4().hex])
         name = str(answer[0])
         if name == self._epoch:
@@ -198,12 +199,12 @@ class Heartbeater(threading.Thread):
         return True
 
     def _parts(self, farewell: bool) -> list[Any]:
-        """The heartbeat as entries, more than one where the lists are long."""
+        """The heartbeat as entries, more than one if the lists are long."""
         running, received = ([], []) if farewell else self._listed()
         body = {
             "worker": self._worker,
             PROTOCOL_FIELD: PROTOCOL,
-            # A leader of the release before takes a concurrency of 0, and nothing else, for the farewell.
+            # A leader of the previous release recognises the farewell only by a concurrency of 0.
             "concurrency": 0 if farewell else self._concurrency(),
             "leaving": farewell,
             "queues": self._queues(),
@@ -217,15 +218,15 @@ class Heartbeater(threading.Thread):
         ]
 
     def _listed(self) -> tuple[list[str], list[str]]:
-        """(running, received): only what has its claim runs; the rest waits for it, or for its turn."""
+        """The attempts (running, received): claimed ones are running; the others wait for their claim or their turn."""
         claimed = self._registry.all_claimed()
         ours = [request.id for request in _snapshot(state.requests) if is_ours(request.request_dict)]
         held = set(self._requests.unacknowledged())
         missing = claimed.difference(ours)
-        # Not at once: the report of a child that was killed may be about to ask for it.
+        # Not at once: the report for a killed child may be about to need it.
         over = missing & self._missing
         self._registry.over(over)
-        # Of what ran here and is over, a second message may wait here still: that is no sign of life.
+        # A second message of an attempt that ran here and ended may still wait here: that does not keep it alive.
         self._over = (self._over | over) & held
         self._missing = missing
         leaving = [pending.task_id for pending in self._leaving]
@@ -234,7 +235,7 @@ class Heartbeater(threading.Thread):
         return [*(t for t in ours if t in claimed), *leaving], self._in_turn(waiting)
 
     def _in_turn(self, waiting: list[str]) -> list[str]:
-        """As many as are listed at once; where there are more, the others come with the next heartbeats."""
+        """The ids that fit into one heartbeat; the others follow in the next ones."""
         if len(waiting) <= _LISTED_AT_ONCE:
             return waiting
         waiting.sort()
@@ -243,7 +244,7 @@ class Heartbeater(threading.Thread):
         return (waiting[at:] + waiting[:at])[:_LISTED_AT_ONCE]
 
     def _concurrency(self) -> int:
-        """How many tasks can run at once; Celery below 5.7 counts running greenlets as a green pool's processes."""
+        """The number of tasks that can run at once; Celery below 5.7 counts running greenlets for a green pool."""
         pool = self._consumer.pool
         places = "limit" if getattr(pool, "is_green", False) else "num_processes"
         return int(getattr(pool, places, 0) or 0)
@@ -254,12 +255,12 @@ class Heartbeater(threading.Thread):
 
 
 def _sliced(task_ids: list[str]) -> Iterator[list[str]]:
-    """In pieces of which two fit into one entry of the inbox."""
+    """The ids in slices, of which two fit into one inbox entry."""
     return (task_ids[start : start + _IN_ONE_ENTRY] for start in range(0, len(task_ids), _IN_ONE_ENTRY))
 
 
 def _is_gone(pid: int | None) -> bool:
-    """Whether a pool child has left; a pool of threads names our own process."""
+    """Whether a pool child has ended; a pool of threads reports our own process."""
     if pid is None or pid == os.getpid():
         return True
     try:

@@ -1,7 +1,7 @@
-"""What the worker's main process has received of ours and neither started nor acknowledged.
+"""The main process's received messages of ours that are neither started nor acknowledged.
 
 Celery keeps such requests in several places: a rate limit's bucket, a timer, its own table, a pool's queue. Promises
-that each is found as long as Celery holds it, wherever that is, and that nothing is kept alive by being known here.
+that each is found as long as Celery holds it, wherever that is, and keeps none alive by itself.
 """
 
 from collections.abc import Iterable
@@ -10,21 +10,21 @@ from weakref import WeakSet
 
 
 class HeldRequests:
-    """The requests of ours, from their arrival on. Celery's main thread adds, the heart's thread reads."""
+    """Our requests since their arrival. Celery's main thread adds, the heartbeat thread reads."""
 
     def __init__(self) -> None:
         self._requests: WeakSet[Any] = WeakSet()
 
     def add(self, request: Any) -> None:
-        """This one was received."""
+        """Note a received request."""
         self._requests.add(request)
 
     def unacknowledged(self) -> list[str]:
-        """Task ids of what Celery has still to start, or to acknowledge; one may be there twice."""
+        """Task ids of requests that Celery has yet to start or acknowledge; one may appear twice."""
         return [request.id for request in self._copied() if not request.acknowledged]
 
     def of(self, task_id: str) -> Any | None:
-        """The request of this id that a process has begun, else any other of this id; None where Celery has none."""
+        """The request of this id that a process has begun, else any other of this id; None if Celery has none."""
         found = [request for request in self._copied() if request.id == task_id]
         return max(found, key=lambda request: request.time_start is not None, default=None)
 

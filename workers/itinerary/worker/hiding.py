@@ -1,6 +1,6 @@
-"""Secret values in texts: replaced by `***` in what a worker reports, logs, traces and tells Celery's monitors.
+"""Secret values in texts: replaced by `***` in a worker's reports, logs, traces and events for Celery's monitors.
 
-Owns the spellings of a value in a text, and what Celery's log of tasks may show. Promises that no known value of four
+Owns the spellings of a value in a text, and the filter of Celery's task log. Promises that no known value of four
 characters or more stays in a text that passes here, if it is whole. Never changes arguments or stored values.
 """
 
@@ -36,16 +36,16 @@ class Hiding:
         self._texts = sorted(found, key=len, reverse=True)
 
     def __call__(self, text: str) -> str:
-        """The text without them."""
+        """The text without the values."""
         for value in self._texts:
             text = text.replace(value, HIDDEN)
         return text
 
 
 def _spellings(value: str) -> Iterator[str]:
-    """The value as errors show it: plain, inside a repr, JSON or a URL, and line by line where a text is indented."""
+    """The value as errors show it: plain, inside a repr, JSON or a URL, and line by line in indented text."""
     yield from (value, repr(value)[1:-1], repr(f'"{value}')[2:-1], json.dumps(value)[1:-1])
-    with suppress(UnicodeEncodeError):  # half of a surrogate pair stands in no URL
+    with suppress(UnicodeEncodeError):  # no URL contains half of a surrogate pair
         yield from (quote(value), quote(value, safe=""), quote_plus(value))
     lines = [line.strip() for line in value.splitlines()]
     if len(lines) > 1:
@@ -74,14 +74,14 @@ _of_this_task: Final[ContextVar[Hide]] = ContextVar("itinerary_hiding", default=
 
 
 def hide_in_logs(of_task: Hide, known: Mapping[str, object]) -> None:
-    """Hide in what Celery logs of tasks: until the present task's end, and the values of references from now on."""
+    """Hide values in Celery's task log: the task's until it ends, and those of references from now on."""
     _of_this_task.set(of_task)
     _in_logs.learn(known)
     logging.getLogger("celery.app.trace").addFilter(_in_logs)
 
 
 def task_ended() -> None:
-    """The next task of this thread has other secrets, or none."""
+    """Forget this thread's secrets: the next task has others, or none."""
     _of_this_task.set(AS_IT_IS)
 
 
@@ -105,7 +105,7 @@ class _LogFilter(logging.Filter):
             shown = self._without(trace)
             if shown != trace:
                 record.msg, record.exc_info, record.exc_text = f"{record.msg}\n{shown}", None, None
-        extra = getattr(record, "data", None)  # what Celery hands to handlers beside the message
+        extra = getattr(record, "data", None)  # Celery's data for handlers beside the message
         if isinstance(extra, dict):
             record.data = {name: self._without(text) if isinstance(text, str) else text for name, text in extra.items()}
         return True

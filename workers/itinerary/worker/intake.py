@@ -1,8 +1,8 @@
-"""Where a worker's main process takes messages: what cannot be taken is dropped with a log line, and told where ours.
+"""The main process's intake of messages: drops those that cannot be taken, logs them, and reports the runs of ours.
 
-Owns one bootstep of Celery's consumer. Promises that no message, however malformed, ends the worker or comes back to
-it again and again, that a task that cannot be claimed never gets a message of ours, and that a run whose message is
-refused here ends at once with its reason. Of others' messages it reads only the headers that Celery itself reads.
+Owns one bootstep of Celery's consumer. Promises that no message, however malformed, ends the worker or returns to it
+again and again. A task that cannot be claimed never gets a message of ours. A run whose message is refused here ends at
+once with its reason. Of others' messages it reads only the headers that Celery itself reads.
 """
 
 import logging
@@ -26,20 +26,20 @@ log = logging.getLogger("itinerary.worker")
 
 
 class Desk(Protocol):
-    """Whoever attached the app."""
+    """The attached app, as the intake needs it."""
 
     def before_strategies(self) -> None:
-        """Celery is about to look at the tasks that are registered."""
+        """Prepare for Celery's reading of the registered tasks."""
 
     def unclaimable(self, task: str) -> str | None:
         """Why messages of ours cannot be claimed for this task."""
 
     def refuse(self, headers: Any, exc: Exception, reason: str) -> None:
-        """Let the run of this message of ours end with this error."""
+        """End the run of this message with this error."""
 
 
 class Intake(bootsteps.StartStopStep):
-    """Made with the consumer, before it takes anything; `start` comes with each of its connections."""
+    """A bootstep created with the consumer, before it takes messages; `start` runs for each of its connections."""
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
     desk: Desk
@@ -56,17 +56,17 @@ class Intake(bootsteps.StartStopStep):
         consumer.on_invalid_task = self._telling(consumer.on_invalid_task, _invalid)
 
     def start(self, consumer: Any) -> None:
-        """Guard the connection that takes what lies in Redis; each connection has a new one."""
+        """Guard the connection that takes messages from Redis; each connection has a new one."""
         channel = consumer.task_consumer.channel
         handlers = getattr(channel, "handlers", {})
         if "BRPOP" in handlers:
             handlers["BRPOP"] = self._guarded(handlers["BRPOP"])
 
     def stop(self, consumer: Any) -> None:
-        """The connection goes, and its guard with it."""
+        """Drop the guard together with the connection."""
 
     def _guarded(self, read: Callable[..., Any]) -> Callable[..., Any]:
-        """What is no message at all is gone from its list by now: it would end the worker, and then the next one."""
+        """Drop list items that are not messages: they are gone from the list already, and would end the worker."""
 
         def guarded(**options: Any) -> Any:
             try:
@@ -117,7 +117,7 @@ class Intake(bootsteps.StartStopStep):
             self.desk.refuse(message.headers, exc, reason)
 
     def _telling(self, celerys: Callable[..., Any], cause: "_Cause") -> Callable[..., Any]:
-        """Celery's own answer to a message that it cannot take; ours goes no further than its log line."""
+        """Answer for messages that Celery cannot take: Celery's own, or for ours the log line and the report."""
 
         def answer(*args: Any) -> None:
             message, exc, reason = cause(*args)
@@ -149,7 +149,7 @@ def _invalid(body: Any, message: Any, exc: Exception) -> tuple[Any, Exception, s
 
 
 def _flaw(headers: Any) -> tuple[Exception, str] | None:
-    """What Celery would find only once the message is on its way to a process, and then end by it."""
+    """The error that Celery would find only on the way to a process, and that would end it."""
     if not isinstance(headers, dict):
         return TypeError("headers must be an object"), MALFORMED
     for name, fits in _READ_BY_CELERY.items():
@@ -175,7 +175,7 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-# Nothing else of a message's headers is used in the main process after Celery itself has looked at it.
+# The main process uses no other header after Celery itself has checked the message.
 _READ_BY_CELERY: Final[dict[str, Callable[[Any], bool]]] = {
     "id": _is_text,
     "shadow": _is_text,

@@ -1,7 +1,7 @@
-"""What a user's task class is given: the claim before its first line, and a retry that asks the leader.
+"""The mixin of a user's task class: the claim before its first line, and a retry that asks the leader.
 
-Promises that tasks behave as before for every message that is not ours, for `apply()` and for direct calls. Never
-replaces a user's class: each task's class gets a subclass of its own, so that all its methods stay.
+Promises that tasks behave as before for other messages, for `apply()` and for direct calls. Never replaces a user's
+class: each task's class gets a subclass of its own, so that all its methods stay.
 """
 
 import logging
@@ -32,7 +32,7 @@ _SLOT = "itinerary_delivery"
 
 
 class Claiming(_Task):
-    """Mixed in before the user's class, so that the claim comes before the user's own `before_start`."""
+    """The mixin before the user's class, so that the claim comes before the user's own `before_start`."""
 
     itinerary_connection: ClassVar[RedisConnection]
     itinerary_registry: ClassVar[PoolRegistry]
@@ -40,7 +40,7 @@ class Claiming(_Task):
     itinerary_lost: ClassVar[Lost]
 
     def before_start(self, task_id: str, args: Any, kwargs: Any) -> None:
-        """Claim, or end the task by Ignore: then nothing of it runs."""
+        """Claim, or end the task by Ignore: then none of its code runs."""
         delivery = Delivery.of(self.request, self.itinerary_connection, self.itinerary_registry, self.itinerary_worker)
         if delivery is not None:
             setattr(self.request, _SLOT, delivery)
@@ -55,7 +55,7 @@ class Claiming(_Task):
         super().before_start(task_id, args, kwargs)
 
     def retry(self, *args: Any, **kwargs: Any) -> Any:
-        """Celery's own, bounded by max_retries as ever, but no message is sent: the leader tries again."""
+        """Celery's `retry`, bounded by max_retries as ever, but without a message: the leader retries."""
         delivery = delivery_of(self)
         if delivery is None:
             return super().retry(*args, **kwargs)
@@ -75,13 +75,13 @@ class Claiming(_Task):
 
 
 def delivery_of(task: Any) -> Delivery | None:
-    """The delivery that the task's present request is, once its claim was asked for."""
+    """The delivery of the task's current request, once its claim was asked for."""
     delivery: Delivery | None = vars(task.request).get(_SLOT)
     return delivery
 
 
 def give_claim(task: Any, connection: RedisConnection, registry: PoolRegistry, worker: str, lost: Lost) -> bool:
-    """Put the mixin before the task's class; False where it is there already (its worker's name is set anew).
+    """Put the mixin before the task's class; False if it is there already (its worker's name is updated).
 
     `lost` is called in the main process with the id of an attempt whose process is gone, and the retry that it wants.
     """

@@ -1,6 +1,6 @@
-"""Makes what tasks return, raise and ask for fit to be stored: plain JSON, cut to size, and marked where changed.
+"""Makes the results, errors and retry arguments of tasks storable: plain JSON, cut to size, and marked if changed.
 
-Promises a value for every object, however odd, and bounded size. Pure.
+Promises a value of bounded size for every object, however odd. Pure.
 """
 
 import json
@@ -25,9 +25,9 @@ _TYPE_SHOWN: Final = 200
 
 
 def plain_result(result: object, hide: Hide = AS_IT_IS) -> Any:
-    """The result as JSON; `{"$repr": ..}` stands for what is not, `{"$cut": ..}` for what is too long or deep.
+    """The result as JSON; `{"$repr": ..}` replaces a value that is not, `{"$cut": ..}` one that is too long or deep.
 
-    `hide` takes secrets out of those texts, before they are cut.
+    `hide` removes secrets from these texts before they are cut.
     """
     plain = _plain if hide is AS_IT_IS else partial(_plain, hide=hide)
     try:
@@ -40,7 +40,7 @@ def plain_result(result: object, hide: Hide = AS_IT_IS) -> Any:
 
 
 def plain_error(exc: BaseException, hide: Hide = AS_IT_IS) -> dict[str, str]:
-    """Type, message and traceback of an exception, without Celery's own frames and without what `hide` takes out."""
+    """Type, message and traceback of an exception, without Celery's own frames and without what `hide` removes."""
     trace = _users_frames(exc.__traceback__)
     lines = traceback.TracebackException(type(exc), exc, trace, compact=True).format()
     return {
@@ -57,7 +57,7 @@ def type_name(value: object) -> str:
 
 
 def cut(text: str, limit: int) -> str:
-    """At most about `limit` characters: the middle goes, and the place says how much."""
+    """At most about `limit` characters; a note in the middle says how many were removed."""
     if len(text) <= limit:
         return text
     half = limit // 2
@@ -65,7 +65,7 @@ def cut(text: str, limit: int) -> str:
 
 
 def printable(value: object) -> str:
-    """str(), for objects whose own fails too."""
+    """str(), also for objects whose own fails."""
     try:
         return str(value)
     except Exception as exc:  # noqa: BLE001 - it is a user's __str__ and may raise anything

@@ -1,8 +1,8 @@
-"""What a worker's main process knows of its pool: which attempts have their claim, and what was reported lately.
+"""The main process's knowledge of its pool: which attempts have their claim, and the reports of the last minute.
 
-Pool children tell it by a datagram, which is whole or not at all, however they die. Promises that an attempt is called
-claimed only after its claim was won, and that the reports of the last minute before Redis lost data can be said again,
-in order. Never speaks to Redis. Children take no lock here: one may be forked while it is held.
+Pool children send it datagrams, which arrive whole or not at all, however they die. Promises that an attempt counts as
+claimed only after its claim was won. After Redis lost data, the reports of the last minute before can be sent again, in
+order. Never talks to Redis. Children take no lock here: one may be forked while it is held.
 """
 
 import json
@@ -30,7 +30,7 @@ log = logging.getLogger("itinerary.worker")
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A report as it was sent: with which token, when by the monotonic clock, and about how long it is."""
+    """A report as it was sent: with its token, its monotonic time, and its approximate size."""
 
     report: Report
     token: str
@@ -39,13 +39,13 @@ class Kept:
 
 
 class PoolRegistry:
-    """Made in the main process before its children. They write `claimed`, `waiting` and `report_sent`, nothing else."""
+    """Created in the main process before its children, which only call `claimed`, `waiting` and `report_sent`."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._pid = os.getpid()
         self._reading, self._writing = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._reading.setblocking(False)  # gevent's sockets wait in spite of MSG_DONTWAIT
+        self._reading.setblocking(False)  # gevent's sockets block despite MSG_DONTWAIT
         self._writing.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _DATAGRAM)
         self._reading.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _DATAGRAM)
         self._lock = threading.Lock()
@@ -57,25 +57,25 @@ class PoolRegistry:
         self.on_waiting: Callable[[], None] = lambda: None
 
     def close(self) -> None:
-        """Hear no more children."""
+        """Stop receiving from children."""
         self._closed = True
         self._reading.close()
         self._writing.close()
 
     def claimed(self, task_id: str) -> None:
-        """The claim of this attempt was won; said before its first line of user code runs."""
+        """Note that this attempt's claim was won; called before its first line of user code runs."""
         self._send({"claimed": task_id})
 
     def waiting(self) -> None:
-        """A claim has to wait, until the leader has this worker's word."""
+        """Note that a claim must wait until the leader has this worker's report."""
         self._send({"waiting": True})
 
     def report_sent(self, report: Report, token: str) -> None:
-        """This is about to be sent."""
+        """Note a report that is about to be sent."""
         self._send({"report": asdict(report), "token": token})
 
     def is_claimed(self, task_id: str) -> bool:
-        """Whether this attempt has its claim; yes as long as no process ever said so, since then none can."""
+        """Whether this attempt has its claim; true as long as no process ever reported one, since then none can."""
         return task_id in self.all_claimed() or not self._has_reported
 
     def all_claimed(self) -> set[str]:
@@ -85,24 +85,24 @@ class PoolRegistry:
             return set(self._claimed)
 
     def over(self, task_ids: Iterable[str]) -> None:
-        """These attempts are not the worker's any more."""
+        """Forget attempts that the worker no longer has."""
         with self._lock:
             self._claimed.difference_update(task_ids)
 
     def recent_reports(self) -> list[Kept]:
-        """The reports that are kept, oldest first."""
+        """The kept reports, oldest first."""
         with self._lock:
             self._receive()
             return list(self._kept)
 
     def forget_old(self) -> None:
-        """Redis still has what was sent a minute ago."""
+        """Drop reports sent over a minute ago, which Redis still has."""
         with self._lock:
             while self._kept and self._kept[0].at < self._clock() - KEPT_SECONDS:
                 self._size -= self._kept.popleft().size
 
     def listen(self) -> None:
-        """Hear the children as they speak, so that none has to wait; for a thread of its own."""
+        """Receive from the children at once, so that none has to wait; for a thread of its own."""
         while not self._closed:
             try:
                 select.select([self._reading], [], [])
@@ -127,11 +127,11 @@ class PoolRegistry:
         try:
             self._writing.send(text if len(text) < _PLAIN_BELOW else zlib.compress(text, 1))
         except OSError as exc:
-            # The main process is gone, and so are we soon; or this is longer than the system lets through.
+            # The main process is gone, and we soon too; or the text exceeds the system's limit.
             log.warning("the worker's main process could not be told %d bytes: %s", len(text), exc)
 
     def _receive(self) -> bool:
-        """Take in all that was said; whether a claim waits."""
+        """Process all datagrams; return whether a claim waits."""
         waiting = False
         while True:
             try:

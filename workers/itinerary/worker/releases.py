@@ -1,7 +1,7 @@
-"""Which releases of Celery, kombu and redis-py are installed, and whether a worker can run with them.
+"""Checks whether a worker can run with the installed releases of Celery, kombu and redis-py.
 
-Promises a sentence that names what is installed and what to install. Package metadata exclude the same releases, but
-not for an installation without dependencies, nor for the pairs that kombu names in its extra `redis` alone.
+Promises a sentence that names the installed and the needed releases. Package metadata exclude the same releases, but
+not for an installation without dependencies, nor for the pairs that only kombu's extra `redis` names.
 """
 
 import re
@@ -20,7 +20,7 @@ _NEW_REDIS: Final = (6, 4)
 
 
 def unfit_releases(*, broker_is_redis: bool) -> str | None:
-    """What to install instead; None where a worker can run. kombu and redis-py meet in a Redis broker only."""
+    """The releases to install instead; None if a worker can run. kombu and redis-py meet in a Redis broker only."""
     of_celery, of_kombu, of_redis = (str(getattr(module, _VERSION)) for module in (celery, kombu, redis))
     if not _CELERY[0] <= _number(of_celery) < _CELERY[1]:
         return f"Celery {of_celery} is installed; install 'celery>=5.4,<6'"

@@ -1,9 +1,9 @@
-"""What a worker tells the leader, and how it is made sure that it arrives.
+"""A worker's reports to the leader, and how their arrival is ensured.
 
-Promises one terminal report per attempt in the stream, whoever sends it (the task's own process, or the main process
-for a child that was killed), and beside it, in the same script, a result key that outlives a trimmed stream. While
-Redis is away a report is held by the process that made it, its slot stays taken and the heartbeats go on listing it:
-if we die here, the attempt is lost, and said to be. Never decides what becomes of a run.
+Promises one terminal report per attempt in the stream, from the task's own process or, for a killed child, from the
+main process. The same script also writes a result key, which outlives a trimmed stream. While Redis is away, the
+process that created a report holds it, its slot stays taken, and heartbeats still list it. If we die here, the leader
+declares the attempt lost. Never decides what becomes of a run.
 """
 
 import time
@@ -19,13 +19,13 @@ from itinerary.worker.hiding import AS_IT_IS, Hide
 from itinerary.worker.plain import plain_error, plain_result
 
 ANY_TOKEN: Final = "*"
-# Longer than a worker may hold another message of it, behind a rate limit or in its queue.
+# Longer than a worker may hold another message of the attempt, behind a rate limit or in its queue.
 _DONE_SECONDS: Final = 7 * 24 * 3600
 
 # KEYS: claim, result, inbox. ARGV: token, whether it claimed, seconds of the result, whether it is sent again, v, type,
-# at, body, the field that says "again", and seconds of the claim. A claim that reads `done` was reported: the second
-# sender (a lost reply, a killed child, a main process that says everything again) says nothing. A claim that is gone
-# although it was won means that Redis lost data, or that the leader has given the attempt up; the report is still true.
+# at, body, the field for "again", and seconds of the claim. A claim that reads `done` was reported: the second sender
+# (a lost reply, a killed child, a main process that repeats its reports) sends nothing. A won claim that is gone means
+# that Redis lost data, or that the leader has given the attempt up; the report is still true.
 _REPORT: Final = """
 local holder = redis.call('GET', KEYS[1])
 if holder == 'done' then return 0 end
@@ -55,7 +55,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class ReportBuilder:
-    """Of which attempt, by whom, since when; `hide` takes secrets out of texts."""
+    """Builds reports: of this attempt, by this worker, since this start; `hide` removes secrets from texts."""
 
     task_id: str
     worker: str
@@ -63,11 +63,11 @@ class ReportBuilder:
     hide: Hide = AS_IT_IS
 
     def succeeded(self, result: object, reason: str | None = None) -> Report:
-        """It returned `result`."""
+        """The report of an attempt that returned `result`."""
         return self._report("succeeded", {"result": plain_result(result, self.hide), "reason": reason})
 
     def failed(self, exc: BaseException, reason: str | None = None) -> Report:
-        """It raised `exc`; `reason` names a cause other than the task's own error."""
+        """The report of an attempt that raised `exc`; `reason` names a cause other than the task's own error."""
         return self._report("failed", {"error": plain_error(exc, self.hide), "reason": reason})
 
     def retry(
@@ -78,7 +78,7 @@ class ReportBuilder:
         retries: int,
         exc: BaseException | None,
     ) -> Report:
-        """It asked to be tried again at `due_at`; arguments are None where they stay the same."""
+        """The report of an attempt that asked for a retry at `due_at`; arguments are None if they stay the same."""
         return self._report(
             "retry",
             {
@@ -97,9 +97,9 @@ class ReportBuilder:
 
 
 def send(connection: RedisConnection, report: Report, token: str, claimed: bool, again: bool = False) -> bool:
-    """Send once; False where the attempt was reported before or is another's. May be repeated after redis errors.
+    """Send once; False if the attempt was reported before or is another's. May be repeated after redis errors.
 
-    `again`: it was sent before, to a Redis that may have lost it; where it is old news it is none.
+    `again`: it was sent before, to a Redis that may have lost it; the leader ignores it if it is not new.
     """
     fields = entry(report.kind, report.at, dict(report.body))
     keys = [claim_key(report.task_id), result_key(report.task_id), INBOX]
@@ -109,10 +109,10 @@ def send(connection: RedisConnection, report: Report, token: str, claimed: bool,
 
 
 def is_reported(connection: RedisConnection, task_id: str) -> bool:
-    """Whether the end of this attempt was told already."""
+    """Whether the end of this attempt was reported already."""
     return bool(connection.client.get(claim_key(task_id)) == "done")
 
 
 def clock() -> Instant:
-    """This host's time; the leader's decisions never rest on it."""
+    """This host's time; the leader's decisions never depend on it."""
     return int(time.time() * SECOND)

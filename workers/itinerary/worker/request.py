@@ -1,8 +1,7 @@
-"""A request of one of the worker's tasks: it says when the process that ran it is gone, and hides secrets from Flower.
+"""The request class of the worker's tasks: reports when a process is lost, and hides secrets from Flower.
 
-Celery's signals do not tell of a lost process where its message is put back (`acks_late` with
-`reject_on_worker_lost`) or where a retry is sent (`retry_on_worker_lost`): the leader would have to wait until the
-attempt counts as lost.
+Celery's signals do not report a lost process if its message is put back (`acks_late` with `reject_on_worker_lost`) or a
+retry is sent (`retry_on_worker_lost`). Without this the leader would have to wait until the attempt counts as lost.
 """
 
 import os
@@ -21,12 +20,12 @@ _OUTCOMES: Final = frozenset({"task-succeeded", "task-failed", "task-retried"})
 
 
 class TellingRequest(Request):
-    """Mixed in before the task's own Request class."""
+    """The mixin before the task's own Request class."""
 
     _hide: Hide | None = None
 
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> Any:
-        """Celery's own; a process that is gone is told of first, since what follows may speak with a broker."""
+        """Celery's own, after reporting a lost process, since Celery may then talk to a broker."""
         exc = getattr(exc_info.exception, "exc", exc_info.exception)  # billiard wraps it, to keep its traceback
         if isinstance(exc, WorkerLostError) and is_ours(self.request_dict):
             task: Any = self.task
@@ -34,7 +33,7 @@ class TellingRequest(Request):
         return super().on_failure(exc_info, send_failed_event, return_ok)
 
     def send_event(self, type: str, **fields: Any) -> None:
-        """Celery's own, without the values of secrets in what it tells of an outcome."""
+        """Celery's own, without the values of secrets in the outcome."""
         if type in _OUTCOMES:
             if self._hide is None:
                 ours = is_ours(self.request_dict)
@@ -44,7 +43,7 @@ class TellingRequest(Request):
         super().send_event(type, **fields)
 
     def info(self, safe: bool = False) -> Any:
-        """What Celery tells of the request, for our messages with the texts of the arguments in their place."""
+        """Celery's information about the request; for our messages with the texts of the arguments in their place."""
         return super().info(safe=safe or is_ours(self.request_dict))
 
     def _wanted_retry(self) -> AskedRetry | None:
@@ -56,7 +55,7 @@ class TellingRequest(Request):
         return AskedRetry(reporting.clock() + int(task.default_retry_delay * SECOND), None, None, retries + 1)
 
     def _retry_worker_lost(self, exc: Any, exc_info: Any) -> Any:
-        """Celery would send a message of the same id, which could never be claimed: the leader tries again."""
+        """Ask the leader to retry: Celery would send a message of the same id, which could never be claimed."""
         if not is_ours(self.request_dict):
             celerys: Any = super()
             return celerys._retry_worker_lost(exc, exc_info)
@@ -66,7 +65,7 @@ class TellingRequest(Request):
 
 
 def telling(kind: type[Request]) -> type[Request]:
-    """The same class of requests, telling."""
+    """The same class of requests with the mixin."""
     if issubclass(kind, TellingRequest):
         return kind
     return type(kind.__name__, (TellingRequest, kind), {"__module__": kind.__module__, "__doc__": kind.__doc__})

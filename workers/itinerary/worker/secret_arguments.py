@@ -1,8 +1,8 @@
-"""Arguments that name a secret, `{"$env": "NAME"}` and `{"$secret": "NAME"}`: their values, in the worker alone.
+"""Arguments that name a secret, `{"$env": "NAME"}` and `{"$secret": "NAME"}`, and their values, in the worker alone.
 
-Owns the allow-list (ITINERARY_SECRET_ENV_NAMES, ITINERARY_SECRET_FOLDER) and what is known of values in this process.
-Promises that a stored run keeps the reference, that a reference nobody allowed fails the run by name, and that a known
-value leaves in no report. Never reads a variable or file that is not allowed.
+Owns the allow-list (ITINERARY_SECRET_ENV_NAMES, ITINERARY_SECRET_FOLDER) and this process's known values. Promises that
+a stored run keeps the reference, and that no report contains a known value. A reference without permission fails the
+run by name. Never reads a variable or file that is not allowed.
 """
 
 import re
@@ -23,11 +23,11 @@ _LONGEST: Final = 64 * 1024
 
 
 class SecretRefused(Exception):
-    """An argument names a secret that this worker may not give or does not have; whoever runs the worker mends it."""
+    """An argument names a secret that this worker may not use or does not have; its operator can correct that."""
 
 
 def holds_secret(value: Any) -> bool:
-    """Whether a reference or a hidden name stands anywhere in a task's arguments. Asked of every run: plain loops."""
+    """Whether a task's arguments contain a reference or a hidden name. Called for every run, hence the plain loops."""
     if isinstance(value, dict):
         for name, inner in value.items():
             if name in _MARKS or is_hidden(name) or (isinstance(inner, _NESTS) and holds_secret(inner)):
@@ -40,9 +40,9 @@ def holds_secret(value: Any) -> bool:
 
 
 def resolve(args: list[Any], kwargs: dict[str, Any], environ: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """Put the values in the places of the references, in these objects; the reference of each value.
+    """Replace the references by their values, in these objects; return the reference of each value.
 
-    SecretRefused where one is not allowed or missing; then nothing was changed.
+    SecretRefused if one is not allowed or missing; then nothing was changed.
     """
     known: dict[str, dict[str, str]] = {}
 
@@ -64,7 +64,7 @@ def hiding_of(args: Any, kwargs: Any, environ: Mapping[str, str]) -> Hide:
     known: list[str] = []
 
     def note(reference: dict[str, str]) -> str:
-        with suppress(SecretRefused):  # the run fails by it, and shows no value
+        with suppress(SecretRefused):  # the run fails with it, and shows no value
             known.append(_value(reference, environ))
         return ""
 
@@ -73,7 +73,7 @@ def hiding_of(args: Any, kwargs: Any, environ: Mapping[str, str]) -> Hide:
 
 
 def concealed(value: Any, known: Mapping[str, dict[str, str]]) -> Any:
-    """The value with each reference in place of what it stood for, and no known value inside a text."""
+    """The value with each secret replaced by its reference, and no known value inside a text."""
     return _concealed(value, known, Hiding(known))
 
 
@@ -86,7 +86,7 @@ def _concealed(value: Any, known: Mapping[str, dict[str, str]], hide: Hide) -> A
 
 
 def concealed_body(body: Mapping[str, Any], known: Mapping[str, dict[str, str]]) -> dict[str, Any]:
-    """A report's body; its error has been hidden where it was made, before it was cut."""
+    """A report's body; its error was hidden when it was created, before it was cut."""
     hide = Hiding(known)
     return {name: value if name == "error" else _concealed(value, known, hide) for name, value in body.items()}
 

@@ -1,6 +1,6 @@
-"""The span of one attempt in its worker, current while the task runs; nothing where tracing is off.
+"""The span of one attempt in its worker, current while the task runs; nothing if tracing is off.
 
-Owns when a process's spans are sent at its end. Never stands before a report: it is told of an end after the leader.
+Owns the sending of a process's spans at its end. Never delays a report: it learns of an end after the leader.
 """
 
 import sys
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TaskSpan:
-    """An open span, and what was current before it."""
+    """An open span, and the context that was current before it."""
 
     span: "Span"
     before: "Token[Context]"
 
     def end(self, kind: str, outcome: object, at: int, hide: Hide = AS_IT_IS) -> None:
-        """Report the end as `kind` at `at` nanoseconds, with the task's own exception less what `hide` takes out."""
+        """End the span as `kind` at `at` nanoseconds, with the task's own exception without what `hide` removes."""
         from opentelemetry.context import detach
         from opentelemetry.trace import Status, StatusCode
 
@@ -45,7 +45,7 @@ class TaskSpan:
 
 
 def _hidden(exc: BaseException, hide: Hide) -> dict[str, str] | None:
-    """The texts that stand for OpenTelemetry's own; None where nothing is hidden."""
+    """The texts that replace OpenTelemetry's own; None if nothing is hidden."""
     if hide is AS_IT_IS:
         return None
     trace = hide("".join(traceback.format_exception(exc)))
@@ -53,7 +53,7 @@ def _hidden(exc: BaseException, hide: Hide) -> dict[str, str] | None:
 
 
 def begin(task: str, headers: Mapping[str, Any]) -> TaskSpan | None:
-    """The span of a delivery that is about to run, as a child of the one that its message names."""
+    """The span of a delivery that is about to run, as a child of the span that its message names."""
     tracer = tracing.tracer("itinerary-worker")
     if tracer is None:
         return None
@@ -82,7 +82,10 @@ def _attributes(headers: Mapping[str, Any]) -> dict[str, str | int]:
 
 @signals.worker_process_shutdown.connect
 def _send_the_rest(**_: Any) -> None:
-    """A pool's child ends without Python's exit functions. It traces only if it has come as far as this import."""
+    """Send the remaining spans: a pool's child ends without Python's exit functions.
+
+    A child traces only if it has come as far as this import.
+    """
     tracer = sys.modules.get("itinerary.telemetry.tracer")
     if tracer is not None:
         tracer.shut_down()
