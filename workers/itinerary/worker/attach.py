@@ -1,7 +1,7 @@
-"""`attach(app)`: a Celery app's tasks run under Itinerary, with no other change to it.
+"""`attach(app)`: runs a Celery app's tasks under Itinerary, with no other change to the app.
 
-Owns the wiring to Celery's signals. Promises that nothing happens in processes that are not workers, and that a worker
-that cannot give its tasks the claim does not start at all. Messages of others go their way as ever.
+Owns the wiring to Celery's signals. Does nothing in processes that are not workers, and nothing to messages of others.
+Promises that a worker which cannot give its tasks the claim does not start.
 """
 
 import logging
@@ -51,15 +51,15 @@ _attachments: dict[int, "Attachment"] = {}
 def attach(app: Celery, redis_url: str | None = None, *, exclude: Iterable[str] = ()) -> None:
     """Let `app`'s workers run the scheduler's tasks: claimed before they start, reported when they end.
 
-    Redis is `redis_url`, else ITINERARY_REDIS_URL, else the app's broker where that is Redis. `exclude` names tasks
-    that the scheduler never runs, since they cannot be claimed. Attaching again changes nothing.
+    Redis is `redis_url`, else ITINERARY_REDIS_URL, else the app's broker if that is Redis. `exclude` names tasks that
+    cannot be claimed and that the scheduler never runs. Attaching again changes nothing.
     """
     if id(app) not in _attachments:
         _attachments[id(app)] = Attachment(app, redis_url, frozenset(exclude))
 
 
 def attach_new_tasks(app: Celery) -> None:
-    """Give the claim to tasks that were registered since the app's worker in this process started."""
+    """Add the claim to tasks registered after the app's worker in this process started."""
     _attachments[id(app)].arm_again()
 
 
@@ -96,7 +96,7 @@ class Attachment:
     # Before any tracer is built
 
     def _on_celeryd_init(self, instance: Any, **_: Any) -> None:
-        """Before Celery loads its transport, which may not load beside this redis-py."""
+        """Refuse unfit releases before Celery loads its transport, which may fail to load with this redis-py."""
         if instance.app is self._app:
             why = unfit_releases(broker_is_redis=usable_url(self._app.conf.broker_read_url) is not None)
             if why is not None:
@@ -116,7 +116,7 @@ class Attachment:
                 sys.exit(f"itinerary: this worker would never get a run: {why}")
 
     def _compare_late(self) -> bool:
-        """Whether this worker gets runs, once somebody leads; it is not stopped any more."""
+        """Whether the answer is known: does this worker get runs? Too late to stop it, so a mismatch is only logged."""
         assert self._connection is not None
         try:
             why = misfit(self._app, self._connection, patience=0)
@@ -133,12 +133,12 @@ class Attachment:
 
     def _on_child_init(self, sender: Any, **_: Any) -> None:
         if self._connection is not None:
-            self.arm_again()  # what a process registers when it starts
-        elif sender:  # a fresh interpreter, where nothing was armed before the fork
+            self.arm_again()  # tasks that the process registers at its start
+        elif sender:  # a fresh interpreter, not prepared before a fork
             self._arm(str(sender))
 
     def _arm(self, worker: str) -> None:
-        """Give every task the claim. A task that runs without one could run twice: then better not at all."""
+        """Add the claim to every task, or exit: a task without one could run twice."""
         try:
             self._connection = self._connection or RedisConnection(redis_of(self._redis_url, self._app.conf.broker_url))
             registry = self._registry = self._registry or PoolRegistry()
@@ -155,7 +155,7 @@ class Attachment:
             sys.exit("; ".join(f"itinerary: {refusal(name, why)}" for name, why in refused.items()))
 
     def _give_claims(self, connection: RedisConnection, registry: PoolRegistry) -> dict[str, str]:
-        """Give every task the claim; those that cannot have it, but for what is excluded."""
+        """Add the claim to every task; return those that cannot have it, without the excluded ones."""
         for name, task in list(self._app.tasks.items()):
             why = None if isinstance(task, Claiming) else hindrance(task)
             if why is not None:
@@ -165,7 +165,7 @@ class Attachment:
         return {name: why for name, why in self._unclaimable.items() if name not in self._exclude}
 
     def arm_again(self) -> None:
-        """The same for tasks that came later; before the worker starts there is nothing to do."""
+        """Add the claim to tasks that came later; does nothing before the worker starts."""
         if self._connection is not None and self._registry is not None:
             known = set(self._unclaimable)
             for name, why in self._give_claims(self._connection, self._registry).items():
@@ -173,7 +173,7 @@ class Attachment:
                     log.error("runs of this task will fail: %s", refusal(name, why))
 
     def before_strategies(self) -> None:
-        """See Desk: tasks may have been registered, or made anew, since the worker started."""
+        """See Desk: tasks may have been registered or replaced since the worker started."""
         self.arm_again()
 
     def unclaimable(self, task: str) -> str | None:
@@ -186,7 +186,7 @@ class Attachment:
         if sender.app is not self._app or self._connection is None or self._registry is None:
             return
         pool = type(sender.pool).__module__
-        if pool == _UNTRIED_POOL:  # its makers advise against new use
+        if pool == _UNTRIED_POOL:  # its authors advise against new use
             sys.exit("itinerary: the pool eventlet is not supported; use -P gevent, prefork, threads or solo")
         self._heartbeater = Heartbeater(self._connection, self._registry, self._worker, sender, self._received)
         self._registry.on_waiting = self._heartbeater.beat_soon
@@ -206,18 +206,18 @@ class Attachment:
             self._received.add(request)
 
     def _on_failure(self, task_id: str, exception: Any, **_: Any) -> None:
-        """Celery says this in the main process for a child that is gone; a task's own errors have a delivery."""
+        """Report a child killed by its time limit; a task's own errors are reported by its delivery."""
         if isinstance(exception, TimeLimitExceeded):
             self._report_for_child(task_id, exception, TIMED_OUT)
 
     def child_lost(self, task_id: str, exc: WorkerLostError, retry: AskedRetry | None) -> None:
-        """The process that ran this task is gone; `retry` where the task is to be tried again for that."""
+        """Report that the process of this task is gone; `retry` if the task is to be retried for that."""
         self._report_for_child(task_id, exc, WORKER_LOST, retry=retry)
 
     def _on_revoked(self, request: Any, terminated: bool, expired: bool, **_: Any) -> None:
-        """Celery says this when it signals the child or greenlet, which reports by itself where it still can.
+        """Report a revoked task, unless the signalled child or greenlet can still report itself.
 
-        What was revoked before it began is dropped by every worker that heard of it.
+        Every worker that received the revoke drops a message revoked before its task began.
         """
         if terminated:
             self._report_for_child(request.id, RuntimeError("terminated by remote control"), TERMINATED, wait=True)
@@ -227,9 +227,9 @@ class Attachment:
     def _report_for_child(
         self, task_id: str, exc: BaseException, reason: str, *, wait: bool = False, retry: AskedRetry | None = None
     ) -> None:
-        """If we die before the heart has sent it, heartbeats end too and the leader calls the attempt lost.
+        """Report the end of a child's attempt, which counts as lost if we die first, since heartbeats end too.
 
-        A child that did not have its claim yet has begun nothing: the leader will send the attempt again.
+        A child without its claim has begun nothing: the leader redispatches the attempt.
         """
         request, connection, heartbeater, registry = (
             self._received.of(task_id),
@@ -261,7 +261,7 @@ class Attachment:
         heartbeater.enqueue(PendingSend(task_id, send, pid))
 
     def refuse(self, headers: Any, exc: Exception, reason: str) -> None:
-        """See Desk. The claim comes first: another copy may run, and what is cancelled stays so."""
+        """See Desk. Claims first: another copy may run, and a cancelled attempt must stay cancelled."""
         connection, heartbeater = self._connection, self._heartbeater
         if connection is None or heartbeater is None:
             return
