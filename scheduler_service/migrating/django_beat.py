@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from celery.schedules import crontab, schedule
+from celery.schedules import ParseException, crontab, schedule
 from kombu.utils.json import loads as celerys_loads
 from sqlalchemy import Connection, Engine, create_engine, inspect, text
 from sqlalchemy.exc import SQLAlchemyError
@@ -35,6 +35,7 @@ _TABLES: Final = {kind: f"{_PREFIX}{kind}schedule" for kind in _KINDS}
 _OLDEST: Final = (_TASKS, _TABLES["interval"], _TABLES["crontab"])
 _FIELDS: Final = ("minute", "hour", "day_of_week", "day_of_month", "month_of_year")
 _PERIODS: Final = ("days", "hours", "minutes", "seconds", "microseconds")
+_PATIENCE: Final = 10
 _OPTIONS: Final = ("queue", "exchange", "routing_key", "priority")
 
 Row = Mapping[str, Any]
@@ -70,7 +71,12 @@ def _engine(url: str) -> Engine:
     except BadValue as exc:
         raise BadValue("--from-database", exc.value, "give postgresql://user@host/database or sqlite:///path") from exc
     if at.drivername != "sqlite+pysqlite":
-        return create_engine(at, poolclass=NullPool, execution_options={"postgresql_readonly": True})
+        return create_engine(
+            at,
+            poolclass=NullPool,
+            connect_args={"connect_timeout": _PATIENCE},
+            execution_options={"postgresql_readonly": True},
+        )
     file = Path(at.database or "")
     if not file.is_file():
         raise BadValue("--from-database", str(file), "no such file: give the SQLite file that Django's DATABASES names")
@@ -181,7 +187,10 @@ def _interval(row: Row) -> schedule:
     period = str(row["period"])
     if period not in _PERIODS:
         raise CannotConvert(f"its interval's period is {period!r}; known are {', '.join(_PERIODS)}")
-    return schedule(timedelta(**{period: int(row["every"])}))
+    try:
+        return schedule(timedelta(**{period: int(row["every"])}))
+    except OverflowError as exc:
+        raise CannotConvert(f"every {row['every']} {period} is longer than Celery can count") from exc
 
 
 def _crontab(row: Row) -> tuple[crontab, str | None]:
@@ -191,7 +200,7 @@ def _crontab(row: Row) -> tuple[crontab, str | None]:
         raise CannotConvert(f"its crontab's timezone {row['timezone']!r} is not known here") from exc
     try:
         return crontab(**{field: str(row[field]) for field in _FIELDS}), own
-    except ValueError as exc:
+    except (ValueError, ParseException) as exc:
         raise CannotConvert(f"its crontab is not understood by Celery: {exc}") from exc
 
 

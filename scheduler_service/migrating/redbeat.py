@@ -7,10 +7,10 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 import redis
-from celery.schedules import crontab, schedule
+from celery.schedules import ParseException, crontab, schedule
 from redis.exceptions import RedisError
 
-from itinerary.protocol.errors import ItineraryError
+from itinerary.protocol.errors import BadValue, ItineraryError
 from itinerary.protocol.instants import SECOND, Instant, from_datetime
 from itinerary.protocol.service_urls import read_service_url, redis_url
 from scheduler_service.migrating.beat_entry import BeatEntry
@@ -19,7 +19,7 @@ PREFIX: Final = "redbeat:"
 _PATIENCE: Final = 10.0
 _AT_ONCE: Final = 500
 _KNOWN: Final = frozenset({"name", "task", "args", "kwargs", "options", "schedule", "enabled"})
-_UNREADABLE: Final = (TypeError, ValueError, KeyError)
+_UNREADABLE: Final = (TypeError, ValueError, KeyError, OverflowError, ParseException)
 
 Stored = tuple[str, bytes, bytes | None, float | None]
 
@@ -33,7 +33,7 @@ class _NotUnderstood:
 
 def read_redbeat(url: str, prefix: str = PREFIX) -> list[BeatEntry]:
     """Every entry below the prefix, by name; ItineraryError where there is none and never was."""
-    client = redis.Redis.from_url(redis_url(url, "--from-redbeat"), socket_timeout=_PATIENCE, socket_connect_timeout=10)
+    client = _client(url)
     try:
         found = list(_stored(client, prefix))
         if not found and not client.exists(f"{prefix}:schedule", f"{prefix}:statics"):
@@ -52,6 +52,15 @@ def place_of(url: str) -> str:
     """The place of that Redis, without a password."""
     at = read_service_url(url, "--from-redbeat")
     return f"{','.join(at.hosts)}{at.path}"
+
+
+def _client(url: str) -> redis.Redis:
+    plain = redis_url(url, "--from-redbeat")
+    try:
+        return redis.Redis.from_url(plain, socket_timeout=_PATIENCE, socket_connect_timeout=_PATIENCE)
+    except ValueError as exc:
+        advice = "give redis://, rediss:// or unix://; behind a Sentinel, the address of the present master"
+        raise BadValue("--from-redbeat", f"{plain.partition(':')[0]}://...", advice) from exc
 
 
 def _stored(client: Any, prefix: str) -> Iterator[Stored]:

@@ -158,6 +158,36 @@ def test_an_older_releases_tables_are_read(file: Path, tmp_path: Path) -> None:
     assert "names no schedule" in str(found["at new year"].converted.refused)
 
 
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ("UPDATE django_celery_beat_intervalschedule SET every = 99999999999, period = 'days'", "longer than Celery"),
+        ("UPDATE django_celery_beat_intervalschedule SET every = 0", "whole seconds"),
+        ("UPDATE django_celery_beat_intervalschedule SET period = 'moons'", "period is 'moons'"),
+        ("DELETE FROM django_celery_beat_intervalschedule", "is not in django_celery_beat_intervalschedule"),
+        ("UPDATE django_celery_beat_periodictask SET kwargs = '[]'", "its kwargs are []"),
+        ("UPDATE django_celery_beat_periodictask SET interval_id = NULL, crontab_id = NULL", "names no schedule"),
+    ],
+)
+def test_a_row_that_was_changed_by_hand_is_refused_alone(file: Path, tmp_path: Path, change: str, why: str) -> None:
+    other = tmp_path / "changed.sqlite3"
+    with sqlite3.connect(file) as kept, sqlite3.connect(other) as copy:
+        kept.backup(copy)
+        copy.execute(change + (" WHERE name = 'ten'" if "periodictask" in change else ""))
+    found = moved_of(f"sqlite:///{other}")
+    assert why in str(found["ten"].converted.refused)
+    assert found["nightly"].job is not None
+
+
+@pytest.mark.parametrize("minute", ["", "x", "61"])
+def test_a_crontab_that_celery_does_not_read_is_refused_alone(file: Path, tmp_path: Path, minute: str) -> None:
+    other = tmp_path / "changed.sqlite3"
+    with sqlite3.connect(file) as kept, sqlite3.connect(other) as copy:
+        kept.backup(copy)
+        copy.execute("UPDATE django_celery_beat_crontabschedule SET minute = ? WHERE minute = '*/15'", (minute,))
+    assert "not understood by Celery" in str(moved_of(f"sqlite:///{other}")["quarter"].converted.refused)
+
+
 @pytest.mark.postgres
 def test_postgresql_is_read_the_same(converted: dict[str, ConvertedEntry], empty_postgres_url: str) -> None:
     app = load_app("tests.migrating.beat_app:app")

@@ -130,8 +130,9 @@ def test_a_redis_without_redbeats_keys_is_refused(redis_url: str) -> None:
         read_redbeat(redis_url)
     with pytest.raises(ItineraryError, match="cannot be read"):
         read_redbeat("redis://:secret@127.0.0.1:1/0")
-    with pytest.raises(BadValue, match="--from-redbeat"):
-        read_redbeat("nonsense")
+    for url in ("nonsense", "sentinel://h:26379/0", "redis-cluster://h:7000"):
+        with pytest.raises(BadValue, match="--from-redbeat"):
+            read_redbeat(url)
     assert place_of("redis://:secret@r:7000/2") == "r:7000/2"
 
 
