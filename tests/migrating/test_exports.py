@@ -185,6 +185,19 @@ def test_environments_that_would_hold_for_others_are_refused() -> None:
     assert why(refused) == {"B": "A of the lines above would hold for it too"}
 
 
+LATER = {"kind": "calendar", "unit": "day", "every": 1, "at": ["03:00"], "start": "2026-12-15"}
+DAILY = {"kind": "interval", "every": "1d", "timezone": "Europe/Berlin"}
+
+
+def test_a_line_whose_times_are_not_the_jobs_is_not_written_even_as_the_nearest() -> None:
+    _, refused = export_beat([job("later", LATER)], NOW, nearest=True)
+    assert "no crontab of Celery's has its times" in why(refused)["later"]
+    jobs = [job("later", LATER, kwargs=COMMAND), job("daily", DAILY, kwargs=COMMAND)]
+    _, refused = export_crontab(jobs, NOW, nearest=True)
+    assert "0 3 * * *, the closest, differs at 2026-11-28T03:00:00Z" in why(refused)["later"]
+    assert "0 0 * * *, the closest, differs at 2027-03-2" in why(refused)["daily"]
+
+
 # Kubernetes
 
 
