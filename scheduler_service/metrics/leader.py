@@ -53,7 +53,7 @@ class PrometheusMeter:
         self._skips = self._counter("scheduler_skips_total", "Runs skipped", "reason")
         self._republished = self._counter("scheduler_republished_total", "Messages sent again", "cause")
         self._ignored = self._counter("scheduler_events_ignored_total", "Reports that changed nothing", "cause")
-        self._dead = self._counter("scheduler_inbox_dead_total", "Inbox entries set aside")
+        self._dead = self._counter("scheduler_inbox_dead_total", "Inbox entries moved to the dead-letter stream")
         self._lost = self._counter("scheduler_lost_runs_total", "Attempts whose worker was not heard of any more")
         self._pruned = self._counter("scheduler_pruned_rows_total", "Rows deleted because they were old", "table")
         self._swept = self._gauge(

@@ -22,7 +22,7 @@ from scheduler_service.ports.notices import Delivery, DeliveryFailed, DeliveryRe
 
 TIMEOUT: Final = 10.0
 LONGEST: Final = 20.0
-"""For all of a mail; shorter than a claim, so that nobody else sends it meanwhile."""
+"""The time limit for sending a mail; shorter than a claim, so that no other process sends it meanwhile."""
 
 _OWN_NAME: Final = 2.0
 _PERMANENT: Final = 500

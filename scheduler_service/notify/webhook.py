@@ -20,7 +20,7 @@ from scheduler_service.ports.notices import Delivery, DeliveryFailed, DeliveryRe
 TIMEOUT: Final = 10.0
 _GONE: Final = 410
 _TELLING: Final = 5
-"""Shorter pieces of an address are words such as `hook`, and no secrets."""
+"""Shorter pieces of an address are words such as `hook`, not secrets."""
 
 
 class Webhook:

@@ -16,7 +16,7 @@ from itinerary.protocol.errors import ItineraryError
 from itinerary.protocol.instants import MINUTE, SECOND, Duration
 
 STALLED_AFTER: Final = MINUTE
-"""As long as a leader's loop may stand still before its lease is given up."""
+"""The time for which a leader's loop may stand still before its lease is given up."""
 
 _METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -55,7 +55,7 @@ class Ports:
         near = range(first, min(first + _NEAR, 65536))
         found = next((port for port in near if is_free(port, host) and self._hold(port)), None) or _bound(0, host)
         if found is None:
-            raise ItineraryError(f"no port can be opened on {host}: is it an address of this machine?")
+            raise ItineraryError(f"no port can be opened on {host}; give an address of this machine")
         return found
 
     def _hold(self, port: int) -> bool:

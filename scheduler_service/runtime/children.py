@@ -24,7 +24,7 @@ if sys.platform == "linux":
     PR_SET_PDEATHSIG = 1
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
     if os.getppid() != parent:
-        sys.exit(f"{program}: whoever started this is gone")
+        sys.exit(f"{program}: the process that started it is gone")
 try:
     os.execvp(program, sys.argv[4:])
 except OSError as exc:

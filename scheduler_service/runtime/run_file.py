@@ -18,7 +18,7 @@ from scheduler_service.runtime.private_files import private_folder, private_open
 RUN_FILE: Final = "run.json"
 LOCK_FILE: Final = "up.lock"
 REDIS_FILE: Final = "redis.url"
-"""The address of the Redis that `up` runs, password included; readable by the account that runs it alone."""
+"""The address of the Redis that `up` runs, with its password; only the account that runs it can read it."""
 
 
 class AlreadyUp(ItineraryError):

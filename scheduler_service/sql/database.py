@@ -186,7 +186,7 @@ class WriterQueue:
             self._waiting[0].set()
         try:
             if not mine.wait(timeout / SECOND):
-                raise StoreUnavailable("other writers of this process kept the database busy")
+                raise StoreUnavailable("other writers of this process kept the database busy; try again")
             yield
         finally:
             with self._lock:
@@ -232,7 +232,7 @@ def _our_errors() -> Iterator[None]:
     except exc.StatementError as error:  # the parameter never reached the driver
         raise RowRefused(_message(error)) from error
     except exc.TimeoutError as error:
-        raise StoreUnavailable("every connection to the database is in use") from error
+        raise StoreUnavailable("every connection to the database is in use; try again") from error
 
 
 def _kind_of(state: str, message: str) -> type[ItineraryError]:

@@ -69,7 +69,7 @@ class SqlJobSets:
                 if self._is_still(connection, wanted, stored):
                     self._carry_out(connection, plan, stored, by)
                     return plan
-        raise Conflict("these jobs are being changed by others all the time; try again", "edited-by-others")
+        raise Conflict("too many concurrent edits of these jobs; try again", "edited-by-others")
 
     def _read(self, wanted: JobSet) -> _Stored:
         with self._database.read() as connection:
@@ -113,7 +113,7 @@ class SqlJobSets:
         rows = [{**job_row(job), "planned_version": 0, "updated_at": now} for job in written]
         wanted = insert_into(jobs, self._database.dialect).on_conflict_do_nothing().returning(jobs.c.job_id)
         if len(connection.execute(wanted, rows).all()) != len(rows):
-            raise Conflict("somebody made one of these jobs at the same moment; plan again", "plan-outdated")
+            raise Conflict("another request created one of these jobs; plan again", "plan-outdated")
 
 
 def _ids_of(wanted: JobSet) -> dict[str, str]:

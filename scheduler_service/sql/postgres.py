@@ -16,7 +16,7 @@ from scheduler_service.sql.column_types import dump_json, load_json
 
 WRITES: Final = "itinerary_writes"
 PLANNED_EACH_TIME: Final = "itinerary_planned_each_time"
-"""An execution option of statements whose best plan depends on the values: PostgreSQL prepares none for all of them."""
+"""An execution option of statements whose best plan depends on the values: PostgreSQL plans each execution."""
 _KEEPALIVES: Final = {"keepalives": 1, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
 # JIT compilation takes longer than any of these short statements. Rows that are read together lie together, in memory;
 # a planner that assumes slow random reads would rather read all history.

@@ -147,7 +147,7 @@ class SqlRunStore:
             if run.idempotency_key is None:
                 raise Conflict(f"run {run.run_id} exists", "run-exists")
             if run.idempotency_key not in found:  # its run was pruned after the insert conflicted with it
-                raise StoreUnavailable(f"{_key_text(run)} is just becoming free, ask again")
+                raise StoreUnavailable(f"{_key_text(run)} belonged to a run that was pruned just now; try again")
             _check_request(run, found[run.idempotency_key][1])
         return {key: run for key, (run, _) in found.items()}
 

@@ -25,7 +25,7 @@ def test_functions_become_tasks_of_our_own_app_beside_the_built_in_ones() -> Non
 
 def test_a_function_called_by_somebody_else_says_that_it_does_not_know_its_job() -> None:
     app = app_for({"mine.other": lambda job_id, at: job_id}, [])
-    with pytest.raises(RuntimeError, match="started by Itinerary only"):
+    with pytest.raises(RuntimeError, match="only Itinerary may call"):
         app.tasks["mine.other"]()
 
 

@@ -97,7 +97,7 @@ class Pool:
         """Send one request; OSError or HTTPException without a whole answer, Unsent if the server got none of it."""
         seconds = self._timeout if timeout is None else timeout
         if not self._places.acquire(timeout=seconds):
-            raise Unsent(f"{_MOST_AT_ONCE} requests were under way for {seconds:g} s")
+            raise Unsent(f"{_MOST_AT_ONCE} requests were in progress for {seconds:g} s")
         try:
             connection = self._idle_one() or _Connection(self._where, seconds, self._tls)
             try:
@@ -122,7 +122,7 @@ class Pool:
         while True:
             with self._lock:
                 if self._closed:
-                    raise RuntimeError("the client is closed")
+                    raise RuntimeError("the client is closed; create a new one")
                 if not self._idle:
                     return None
                 connection = self._idle.pop()

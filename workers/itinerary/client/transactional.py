@@ -80,7 +80,8 @@ def enqueue_in(
     if known is None:
         if over is not None:
             raise over
-        raise Conflict(f"idempotency key {idempotency_key!r} was used by a transaction that this one cannot see")
+        problem = "was used by a transaction that this one cannot see; retry in a new one"
+        raise Conflict(f"idempotency key {idempotency_key!r} {problem}")
     if known[1] != values["hash"]:
         raise Conflict(f"idempotency key {idempotency_key!r} was used for another request")
     return str(known[0])

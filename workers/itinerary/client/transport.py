@@ -61,7 +61,7 @@ class Transport:
         """The JSON object in the API's answer."""
         answer = _object(self.send(method, path, again=again, **request))
         if answer is None:
-            raise NoAnswer(f"what answers at {self.base_url} is not Itinerary's API")
+            raise NoAnswer(f"the server at {self.base_url} is not Itinerary's API; check base_url")
         return answer
 
     def send(

@@ -21,7 +21,7 @@ MINUTE: Final = 60 * SECOND
 HOUR: Final = 60 * MINUTE
 DAY: Final = 24 * HOUR
 LONGEST_DURATION: Final = (1 << 63) - 1
-"""What a database can keep of a duration, in microseconds."""
+"""The longest duration that a database can keep, in microseconds."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _UNITS = {"ms": MILLISECOND, "s": SECOND, "m": MINUTE, "h": HOUR, "d": DAY, "w": 7 * DAY}

@@ -268,8 +268,8 @@ def _arguments(signature: Any, request: Any) -> tuple[list[Any] | None, dict[str
     if len(text) > ARGUMENTS_LIMIT:
         if args == list(request.args or ()) and kwargs == dict(request.kwargs or {}):
             return None, None
-        raise ValueError(f"retry() was given {len(text)} bytes of arguments, over {ARGUMENTS_LIMIT}")
+        raise ValueError(f"retry() was given {len(text)} bytes of arguments; the limit is {ARGUMENTS_LIMIT}")
     if is_deep(text):
-        raise ValueError(f"retry() was given arguments that nest more than {MOST_LEVELS} levels deep")
+        raise ValueError(f"retry() was given arguments that nest too deep; the limit is {MOST_LEVELS} levels")
     plain_args, plain_kwargs = json.loads(text)
     return plain_args, plain_kwargs

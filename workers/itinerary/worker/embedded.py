@@ -79,7 +79,7 @@ class EmbeddedWorker:
         self._thread.start()
         while not self._ready.wait(0.05):
             if not self.running:
-                raise ItineraryError("the worker ended while it started; its log says why")
+                raise ItineraryError("the worker ended while it started; see its log")
 
     def stop(self) -> None:
         """Take no more tasks, finish the running ones, and return."""
@@ -134,7 +134,7 @@ def _call_of(function: Function) -> Function:
     def call(*args: Any, **kwargs: Any) -> Any:
         run = current_run()
         if run is None:
-            raise RuntimeError("this function is started by Itinerary only, which tells it its job and time")
+            raise RuntimeError("only Itinerary may call this function: it supplies the job and the time")
         return function(run.job_id, run.scheduled_at, *args, **kwargs)
 
     return call
