@@ -1,6 +1,6 @@
-"""The two commands of a fresh machine: `python3 deploy up` and `python3 deploy test`.
+"""The commands of a fresh machine: `python3 deploy up`, `python3 deploy test` and others. Owns the command line.
 
-Owns the command line. Standard library only; environments.py beside it makes what the commands run in.
+Standard library only; environments.py beside it creates the environments that the commands run in.
 """
 
 import os
@@ -22,16 +22,16 @@ HELP = """\
 python3 deploy up [--demo] [--app MODULE:APP]            run everything on this machine; Ctrl-C stops it
                   [--port N] [--data-dir DIR]
 python3 deploy test [--fast] [pytest arguments]          run the tests on real Redis and PostgreSQL
-python3 deploy test --mutants [core] [loops] [...]       whether the tests notice small wrong changes of the product
+python3 deploy test --mutants [core] [loops] [...]       whether the tests detect small wrong changes of the product
 python3 deploy bench [suites] [--quick] [--report DIR]   measure, beside peers and limits
-python3 deploy env                                       only make the environment; then .venv/bin/itinerary is
+python3 deploy env                                       only create the environment; then .venv/bin/itinerary is
                                                          the command line: jobs, runs, status, enqueue, ...
 python3 deploy lock [--upgrade]                          renew the locks from pyproject.toml (needs uv)
 
 The first run installs the locked dependencies into .venv (or .venv-test); later runs start at once."""
 
-# What the tests of our distributions install: what builds them, and both ends of the range that the small one allows.
-# Each is the Python, further bounds, our own metadata, and what else there must be.
+# The tests of our distributions install the build tools, and both ends of the range that the small one allows.
+# Each is the Python, further bounds, our own metadata, and further requirements.
 SMALL = "workers/pyproject.toml"
 MATRIX = {
     "matrix-build.lock": ("3.11", ["-c", "deploy/requirements-test.lock"], [], ["hatchling>=1.27"]),
@@ -43,7 +43,7 @@ MATRIX = {
 
 
 def main(arguments: list[str]) -> None:
-    """Carry out one command line; does not return where a command takes over this process."""
+    """Run one command line; does not return if a command takes over this process."""
     commands = {"up": up, "test": test, "bench": bench, "env": create_only, "lock": lock}
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(HELP)
@@ -65,7 +65,7 @@ def up(arguments: list[str]) -> None:
 
 
 def test(arguments: list[str]) -> None:
-    """Run pytest: the fast part, what the arguments say, or all of it; or judge the tests by mutants."""
+    """Run pytest: the fast part, the given arguments, or everything; or judge the tests by mutants."""
     python = environment(".venv-test")
     os.chdir(ROOT)
     if "--mutants" in arguments:
@@ -94,7 +94,7 @@ def bench(arguments: list[str]) -> None:
 
 
 def create_only(arguments: list[str]) -> None:
-    """Make the environment and say how to use it."""
+    """Create the environment and print how to use it."""
     if arguments:
         sys.exit("deploy env takes no arguments")
     environment(".venv")
@@ -105,13 +105,13 @@ def lock(arguments: list[str]) -> None:
     """Renew the locks for every supported Python and platform, without the address of any registry."""
     uv = working_uv() or sys.exit("deploy lock needs uv: python3 -m pip install uv")
     fixed = ["--universal", "--generate-hashes", "--no-header", "--no-annotate", "--no-emit-index-url"]
-    # The package in workers/ is ours: in a lock its name would be somebody else's package of the registry.
+    # The package in workers/ is ours: in a lock its name would mean a package of the registry.
     ours = ["--no-emit-package", "celery-itinerary"]
     common = [uv, "pip", "compile", "pyproject.toml", "--quiet", "--only-binary", ":all:", *fixed, *ours, *arguments]
     service, tests = (f"deploy/{LOCK_OF[name]}" for name in (".venv", ".venv-test"))
     traced = "deploy/requirements-otel.lock"
     subprocess.run([*common, "-o", service], cwd=ROOT, check=True)
-    # The same versions in both: what is tested is what runs.
+    # The same versions in both: the tested versions are those that run.
     subprocess.run([*common, "--extra", "otel", "--group", "test", "-c", service, "-o", tests], cwd=ROOT, check=True)
     subprocess.run([*common, "--extra", "otel", "-c", tests, "-o", traced], cwd=ROOT, check=True)
     for name, (python, within, source, wanted) in MATRIX.items():
@@ -121,13 +121,13 @@ def lock(arguments: list[str]) -> None:
 
 
 def become(python: str, arguments: list[str], env: dict[str, str] | None = None) -> None:
-    """Replace this process by the environment's Python; no package of the working directory goes before ours."""
+    """Replace this process by the environment's Python; no package of the working directory shadows ours."""
     sys.stdout.flush()
     os.execve(python, [python, "-P", *arguments], env or scrubbed(os.environ))
 
 
 def run(python: str, arguments: list[str]) -> int:
-    """Run the environment's Python to its end; a signal to us ends it first and then us."""
+    """Run the environment's Python to its end; a signal to this process ends the child first."""
     child = subprocess.Popen([python, "-P", *arguments], env=scrubbed(os.environ))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C reaches the child by itself
     signal.signal(signal.SIGTERM, lambda *_: child.terminate())

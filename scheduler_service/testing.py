@@ -41,10 +41,10 @@ def fires(
     job_id: str = "job",
     made_at: Moment | None = None,
 ) -> list[datetime]:
-    """When the schedule fires in [start, end), as datetimes in its zone.
+    """Return when the schedule fires in [start, end), as datetimes in its zone.
 
-    `timezone` holds for cron lines, and for a spec that names none. `made_at`, by default `start`, is the moment from
-    which an interval without an anchor and a calendar without a start count.
+    `timezone` applies to cron lines, and to a spec that names none. An interval without an anchor and a calendar
+    without a start count from `made_at`, by default `start`.
     """
     schedule, found = _found(spec, start, end, timezone, job_id, made_at)
     return [to_datetime(at).astimezone(zone(zone_of(schedule))) for at in found]
@@ -60,7 +60,7 @@ def assert_fires(
     job_id: str = "job",
     made_at: Moment | None = None,
 ) -> None:
-    """Fails unless the schedule fires at exactly these times in [start, end); says what is missing or too much."""
+    """Fail unless the schedule fires at exactly these times in [start, end); name missing and extra times."""
     schedule, found = _found(spec, start, end, timezone, job_id, made_at)
     wanted = [_instant(at, zone_of(schedule)) for at in expected]
     if sorted(wanted) != found:
@@ -68,12 +68,12 @@ def assert_fires(
 
 
 def assert_never_fires(spec: Spec, start: Moment, end: Moment, *, timezone: str = "UTC", job_id: str = "job") -> None:
-    """Fails if the schedule fires in [start, end)."""
+    """Fail if the schedule fires in [start, end)."""
     assert_fires(spec, start, end, [], timezone=timezone, job_id=job_id)
 
 
 def next_fire(spec: Spec, after: Moment, *, timezone: str = "UTC", job_id: str = "job") -> datetime | None:
-    """The first time strictly after `after` at which the schedule fires, in UTC; None where it never will."""
+    """Return the first time strictly after `after` at which the schedule fires, in UTC; None if it never will."""
     zone_name = _zone_name(spec, timezone)
     moment_after = _instant(after, zone_name)
     found = next_after(_parsed(spec, timezone, job_id, moment_after).schedule, moment_after)
@@ -81,7 +81,7 @@ def next_fire(spec: Spec, after: Moment, *, timezone: str = "UTC", job_id: str =
 
 
 def warnings_of(spec: Spec, *, timezone: str = "UTC", job_id: str = "job") -> tuple[str, ...]:
-    """What the service would warn about when this schedule is saved now."""
+    """Return the warnings that the service would give if this schedule were saved now."""
     now = from_datetime(datetime.now(UTC))
     parsed = _parsed(spec, timezone, job_id, now)
     return parsed.warnings if is_to_come(parsed.schedule, now) else (*parsed.warnings, NEVER)

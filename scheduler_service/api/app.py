@@ -1,4 +1,7 @@
-"""The FastAPI application: routes, guards, errors, pages, put together. Opens nothing and decides nothing."""
+"""The FastAPI application: puts routes, guards, error handlers and pages together.
+
+Opens nothing and decides nothing.
+"""
 
 from typing import Final
 
@@ -19,11 +22,11 @@ from scheduler_service.api.routes import apply, audit, backfill, balance, explai
 
 DESCRIPTION: Final = """\
 Jobs, runs and the scheduler itself. Times are RFC 3339 in UTC, durations texts such as `25m`.
-Whatever is answered with 2xx is in the database. Errors are RFC 9457 problem documents."""
+A 2xx response means that the change is committed. Errors are RFC 9457 problem documents."""
 
 
 def build_app(context: ApiContext) -> FastAPI:
-    """The API and the dashboard over these parts; BadValues where it would stand open without a token."""
+    """Build the API and the dashboard over these parts; BadValues if other machines could use it without a token."""
     check_exposure(context.settings)
     use_keys(context.settings.redact_keys)
     app = _with_routes(with_tokens=bool(context.settings.api_tokens))
@@ -41,14 +44,14 @@ def build_app(context: ApiContext) -> FastAPI:
 
 
 def describe() -> str:
-    """The OpenAPI document of an API with tokens, as the file that is shipped; needs nothing that runs."""
+    """Return the OpenAPI document of an API with tokens, as it is shipped; needs no running service."""
     return document_text(_with_routes(with_tokens=True).openapi())
 
 
 def _with_routes(*, with_tokens: bool) -> FastAPI:
     app = FastAPI(
         title="Itinerary", description=DESCRIPTION, version=VERSION, docs_url=None, redoc_url=None, openapi_url=None,
-        redirect_slashes=False,  # a redirect would lead to whatever name the Host header says
+        redirect_slashes=False,  # a redirect would lead to the name in the Host header, which the caller chooses
         generate_unique_id_function=operation_id, license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
     )  # fmt: skip
     for routes in (

@@ -1,4 +1,4 @@
-"""What every route works with, built once and handed down."""
+"""The parts that every route works with, built once and handed down."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -33,19 +33,19 @@ class ApiContext:
     logins: FailedLogins = field(default_factory=FailedLogins)
 
     def ask_leader(self, what: str) -> Mapping[str, Any]:
-        """The leader's answer; Problem 503 at once where nobody leads, after a second where it keeps silent."""
+        """Return the leader's answer; Problem 503 at once if nobody leads, after a second if it does not answer."""
         self.require_leader()
         return self.leader.ask(what)
 
     def require_leader(self) -> None:
-        """Problem 503 where nobody leads."""
+        """Raise Problem 503 if nobody leads."""
         lease = self.stores.leases.peek(0)
         if lease is None or not lease.live:
             raise unavailable("nobody leads; start a leader with `itinerary leader`", "no-leader")
 
 
 def _context(request: Request) -> ApiContext:
-    """The parts, as the caller may see them: a limited token is given no others."""
+    """Return the parts as the caller may see them: a limited token gets limited stores only."""
     context: ApiContext = request.app.state.context
     who: Caller | None = getattr(request.state, "caller", None)
     if who is None or who.limits.none:

@@ -1,4 +1,4 @@
-"""Builds the parts that notify from the settings; nothing is built where nobody is to be told."""
+"""Builds the parts that notify, from the settings; builds nothing if there is no target."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -21,12 +21,12 @@ from scheduler_service.sql.lease import SqlLeaseStore
 from scheduler_service.sql.outbox import SqlOutbox
 
 ABSENT_AFTER_TTLS: Final = 6
-"""Nobody has led for so many lease_ttl: a takeover would have come long ago."""
+"""Report an absence after this many lease_ttl without a leader: a takeover would have happened long before."""
 _STOP_SECONDS: Final = 2.0
 
 
 def targets_of(settings: Settings) -> list[Target]:
-    """Whoever is to be told."""
+    """Return the targets."""
     key = b"" if settings.notify_secret is None else signing_key(settings.notify_secret)
     targets: list[Target] = [
         Webhook(url, key, private=settings.notify_allow_private, clock=host_now) for url in settings.notify_webhooks
@@ -39,7 +39,7 @@ def targets_of(settings: Settings) -> list[Target]:
 
 @contextmanager
 def leader_notifies(settings: Settings, database: Database, holder: str, meter: NoticeMeter) -> Iterator[None]:
-    """In the block, what goes wrong is told while `holder` leads."""
+    """Notify of problems while `holder` leads, within the block."""
     if not settings.notify_topics:
         yield
         return
@@ -52,7 +52,7 @@ def leader_notifies(settings: Settings, database: Database, holder: str, meter: 
 
 @contextmanager
 def api_watches(settings: Settings) -> Iterator[None]:
-    """In the block, it is told when nobody leads."""
+    """Notify if nobody leads, within the block."""
     if not settings.notify_topics:
         yield
         return

@@ -1,4 +1,4 @@
-"""Builds the parts of a process from its settings and hands them down; nothing here decides anything."""
+"""Builds the parts of a process from its settings and passes them on; decides nothing."""
 
 import gc
 import signal
@@ -55,7 +55,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """What everybody but the leader works with."""
+    """The stores of every process but the leader."""
 
     jobs: JobStore
     runs: RunStore
@@ -72,7 +72,7 @@ class Stores:
 
 @contextmanager
 def open_stores(settings: Settings, *, connections: int = 5) -> Iterator[Stores]:
-    """The stores of these settings, closed at the end of the block; `connections` is the database pool's size."""
+    """Open the stores of these settings, closed at the end of the block; `connections` is the database pool's size."""
     database = Database(settings.database_url, pool_size=connections)
     inbox = RedisInbox(settings.redis_url)
     queues = RedisQueues(settings.broker_url, settings.broker_key_prefix)
@@ -92,7 +92,7 @@ def open_stores(settings: Settings, *, connections: int = 5) -> Iterator[Stores]
 
 @contextmanager
 def open_leader(settings: Settings) -> Iterator[Leader]:
-    """A leader over real parts; its identity is made here, anew for every process start."""
+    """Open a leader over real parts; its identity is new for every process start."""
     use_keys(settings.redact_keys)
     meter = PrometheusMeter()
     with (
@@ -127,7 +127,7 @@ def open_leader(settings: Settings) -> Iterator[Leader]:
 
 @contextmanager
 def open_marks(settings: Settings) -> Iterator[RedisMarks]:
-    """A leader's own connections to Redis and the broker, asked each second beside those that work."""
+    """Open the leader's connections for checking Redis and the broker each second; others do its work."""
     with ExitStack() as stack:
         ping = None
         if not reads_marks(settings.broker_url):
@@ -138,13 +138,13 @@ def open_marks(settings: Settings) -> Iterator[RedisMarks]:
 
 
 def broker_options(settings: Settings) -> dict[str, Any]:
-    """What Celery's transport is told beside the address."""
+    """Return the options that Celery's transport needs besides the address."""
     prefix = settings.broker_key_prefix
     return {} if prefix is None else {"global_keyprefix": prefix}
 
 
 def await_database(database: Database) -> None:
-    """Wait until the database answers; raises where waiting mends nothing: refused at the door, or another schema."""
+    """Wait until the database answers; raise if waiting cannot help: access denied, or another schema."""
     delay = 0.5
     while True:
         try:
@@ -160,7 +160,7 @@ def await_database(database: Database) -> None:
 
 
 def _traced(dispatcher: Dispatcher) -> Dispatcher:
-    """The same, with a span for each run that it publishes where tracing is on."""
+    """Return the dispatcher, with a span for each run that it publishes if tracing is on."""
     tracer = tracing.tracer("itinerary-leader")
     if tracer is None:
         return dispatcher
@@ -176,13 +176,15 @@ def _own_port(settings: Settings, leader: Leader, meter: PrometheusMeter) -> Abs
 
 
 def wakeups_of(database: Database) -> Wakeups | None:
-    """What tells the leader of commits: PostgreSQL's notices. SQLite has none, and there every writer tells by the
-    inbox."""
+    """Return the source that wakes the leader after commits: PostgreSQL's notifications.
+
+    SQLite has none; there every writer notifies through the inbox.
+    """
     return PgWakeups(database.url) if database.dialect == "postgresql" else None
 
 
 def core_settings(settings: Settings) -> CoreSettings:
-    """The part of the settings that the core's rules go by."""
+    """Return the settings that the core's rules need."""
     return CoreSettings(
         pre_schedule_interval=settings.pre_schedule_interval,
         index_rebuild_interval=settings.index_rebuild_interval,
@@ -196,17 +198,17 @@ def core_settings(settings: Settings) -> CoreSettings:
 
 
 def run_leader(settings: Settings) -> None:
-    """Take part in the election until SIGTERM or SIGINT; a second one leaves at once, which is still safe."""
-    # A hundred thousand jobs in memory are no garbage: look for some less often than after every 700 new objects.
+    """Take part in the election until SIGTERM or SIGINT; a second signal ends the process at once, safely too."""
+    # A hundred thousand jobs in memory are not garbage: collect less often than after every 700 new objects.
     gc.set_threshold(50_000, 20, 20)
     with open_leader(settings) as leader:
         run_until_signalled(leader)
 
 
 def run_until_signalled(leader: Leader) -> None:
-    """Run it in this, the main, thread; the first signal stops it cleanly, the second has its usual effect.
+    """Run it in the main thread; the first signal stops it cleanly, the second has its usual effect.
 
-    SIGUSR1 says that a stop is near: nothing more is dispatched, while reports of what runs are still applied.
+    SIGUSR1 announces a stop: nothing more is dispatched, while reports of running attempts are still applied.
     """
     with from_signals(leader.pause) as pause, from_signals(leader.stop) as stop:
         signal.signal(signal.SIGUSR1, lambda *_: pause())

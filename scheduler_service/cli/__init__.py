@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def main() -> None:
-    """The console entry; it imports what the wanted command needs, no more."""
+    """Run the console entry; imports only what the command needs."""
     try:
         from scheduler_service.cli.program import run
     except ImportError:
@@ -22,7 +22,7 @@ def main() -> None:
 
 
 def _package_error() -> str | None:
-    """A sentence where the package `itinerary` is missing, or is the unrelated one that PyPI has of that name."""
+    """Return an error if the package `itinerary` is missing, or is PyPI's unrelated package of that name."""
     spec = find_spec("itinerary")
     if spec is None or spec.origin is None:
         return "the package `itinerary` is missing; run `pip install celery-itinerary` (in a checkout: ./workers)"

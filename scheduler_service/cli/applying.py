@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 Source = Annotated[
     str | None,
     typer.Option(
-        help="Who owns the jobs; by default what the file says, else its name; '' for nobody.", show_default=False
+        help="The owner of the jobs; by default as in the file, else its name; '' for none.", show_default=False
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Apply without asking.")]
 Prune = Annotated[bool | None, typer.Option(help="Delete jobs that this source owns and does not name (the default).")]
-TakeOver = Annotated[bool, typer.Option("--take-over", help="Have jobs that belong to another source.")]
+TakeOver = Annotated[bool, typer.Option("--take-over", help="Take over jobs that belong to another source.")]
 
 
 def apply(
@@ -34,7 +34,7 @@ def apply(
     take_over: TakeOver = False,
     as_json: Json = False,
 ) -> None:
-    """Make the stored jobs be as a file says: shows what changes, asks, and applies exactly that."""
+    """Change the stored jobs to match a file: show the changes, ask, and apply exactly those."""
     from scheduler_service.jobs_as_code.reading import read_place, source_of_place
 
     found = read_place(file)
@@ -50,7 +50,7 @@ def apply(
 
 @dataclass(frozen=True, slots=True)
 class JobsToApply:
-    """What is sent: the jobs of a source, and how. `unsure`: only the file's name says whose they are."""
+    """The request: the jobs of a source, and options. `unsure`: only the file's name implies the owner."""
 
     source: str | None
     jobs: list[dict[str, Any]]
@@ -59,11 +59,11 @@ class JobsToApply:
     unsure: bool = False
 
     def plan(self, client: "Client") -> dict[str, Any]:
-        """What applying would do."""
+        """Return the plan of applying."""
         return client.apply_jobs(self.source, self.jobs, prune=self.prune, take_over=self.take_over, dry_run=True)
 
     def apply(self, client: "Client", plan: dict[str, Any]) -> dict[str, Any]:
-        """Carry out exactly this plan. Deleting is asked for only where the plan does: it takes another role."""
+        """Carry out exactly this plan. Requests pruning only if the plan deletes: it needs another role."""
         return client.apply_jobs(
             self.source,
             self.jobs,
@@ -74,7 +74,7 @@ class JobsToApply:
 
 
 def carry_out(client: "Client", wanted: JobsToApply, *, dry_run: bool, yes: bool, as_json: bool) -> None:
-    """Plan, show, ask and apply; what was shown is what is applied, or nothing is."""
+    """Plan, show, ask and apply; exactly the plan shown is applied, or nothing."""
     from scheduler_service.cli.output import print_json, print_message
     from scheduler_service.cli.plans import print_plan
 
@@ -97,7 +97,7 @@ def carry_out(client: "Client", wanted: JobsToApply, *, dry_run: bool, yes: bool
 
 
 def _refuse_anothers(plan: dict[str, Any]) -> None:
-    """Two folders of one name: what belongs to a file elsewhere is not deleted for this one."""
+    """Refuse to delete jobs that belong to a file elsewhere: two folders may have the same name."""
     theirs = [job["job_id"] for job in plan["removed"]]
     if theirs and not (plan["changed"] or plan["unchanged"]):
         named = ", ".join(theirs[:3]) + (", ..." if len(theirs) > 3 else "")
@@ -109,6 +109,6 @@ def _refuse_anothers(plan: dict[str, Any]) -> None:
 
 def _ask() -> None:
     if not sys.stdin.isatty():
-        raise BadValue("--yes", None, "nobody can be asked here: give --yes, or --dry-run to look only")
+        raise BadValue("--yes", None, "no terminal to ask on: give --yes, or --dry-run to only show the plan")
     if not typer.confirm("Apply?", err=True):
         raise ItineraryError("nothing was applied")

@@ -1,4 +1,4 @@
-"""What `itinerary jobs backfill` tells: how many occurrences run, from when on, and why others do not."""
+"""The output of `itinerary jobs backfill`: occurrences to run, their first times, and the reasons for the others."""
 
 from typing import Any, Final
 
@@ -6,7 +6,7 @@ _WHY: Final = (("completed", "completed"), ("active", "under way"), ("planned", 
 
 
 def print_backfill(answer: dict[str, Any]) -> None:
-    """The answer of the API in words."""
+    """Print the API's answer as text."""
     from scheduler_service.cli.output import print_message, when
 
     found = f"{answer['occurrences']} occurrence{'' if answer['occurrences'] == 1 else 's'}"
@@ -29,4 +29,4 @@ def _doing(answer: dict[str, Any]) -> str:
         return "there is nothing to run"
     runs = f"{answer['runs']} run{'' if answer['runs'] == 1 else 's'}"
     how = "one after the other" if answer["overlap"] == "queue_all" else "all at once"
-    return f"{runs} would be made, to go {how}" if answer["dry_run"] else f"{runs} made, to go {how}"
+    return f"{runs} would be created, to run {how}" if answer["dry_run"] else f"{runs} created, to run {how}"

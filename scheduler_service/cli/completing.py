@@ -1,10 +1,10 @@
-"""What the shell offers after a Tab: ids of jobs, states of runs. A completion that fails offers nothing."""
+"""Shell completion: ids of jobs, states of runs. A completion that fails offers nothing."""
 
 from itinerary.protocol.errors import ItineraryError
 
 
 def job_ids(incomplete: str) -> list[str]:
-    """Ids of jobs that begin so, where an API answers soon."""
+    """Return ids of jobs with this prefix, if an API answers soon."""
     from scheduler_service.cli.connect import open_client
 
     try:
@@ -16,7 +16,7 @@ def job_ids(incomplete: str) -> list[str]:
 
 
 def states(incomplete: str) -> list[str]:
-    """States of runs that begin so."""
+    """Return states of runs with this prefix."""
     from scheduler_service.core.run_state import RunState
 
     return [state.value for state in RunState if state.value.startswith(incomplete)]

@@ -1,4 +1,4 @@
-"""Which API the command line talks to, and how words of the command line become values."""
+"""The API that the command line uses, and the parsing of its option values."""
 
 import json
 import os
@@ -16,7 +16,7 @@ NAMED_BY: Final = "ITINERARY_API_URL"
 
 
 def open_client(*, timeout: float = 10, retries: int = 3) -> "Client":
-    """A client of ITINERARY_API_URL, else of what `itinerary up` started in the data folder, else of the settings."""
+    """Open a client of ITINERARY_API_URL, else of the `itinerary up` in the data folder, else of the settings."""
     from itinerary.client.sync import Client
 
     token = os.environ.get("ITINERARY_API_TOKEN") or None
@@ -24,7 +24,7 @@ def open_client(*, timeout: float = 10, retries: int = 3) -> "Client":
 
 
 def started_here() -> dict[str, Any]:
-    """What the last `itinerary up` wrote in the data folder; after a kill -9 it stays behind."""
+    """Return what the last `itinerary up` wrote in the data folder; after a kill -9 it stays behind."""
     from scheduler_service.config.settings import load_settings
     from scheduler_service.runtime.run_file import read_run
 
@@ -32,7 +32,7 @@ def started_here() -> dict[str, Any]:
 
 
 def remedy() -> str:
-    """What to do where no API answers."""
+    """Return the advice for an API that does not answer."""
     if os.environ.get(NAMED_BY):
         return f"check {NAMED_BY}, and that the service runs there (`itinerary api`)"
     return f"is the service running? start it with `itinerary up`, or name another with {NAMED_BY}"
@@ -52,7 +52,7 @@ def _address() -> str:
 
 
 def json_value(text: str | None, option: str) -> Any:
-    """The JSON that an option holds; None where it was not given."""
+    """Parse the JSON of an option; None if it was not given."""
     if text is None:
         return None
     try:
@@ -62,7 +62,7 @@ def json_value(text: str | None, option: str) -> Any:
 
 
 def instant_text(text: str | None, option: str) -> str | None:
-    """A time as RFC 3339 in UTC; one without an offset is meant in the reader's zone."""
+    """Format a time as RFC 3339 in UTC; one without an offset is in the reader's zone."""
     if text is None:
         return None
     try:
@@ -72,7 +72,7 @@ def instant_text(text: str | None, option: str) -> str | None:
 
 
 def after(text: str | None, option: str) -> str | None:
-    """Now and a duration, as RFC 3339."""
+    """Return now plus a duration, as RFC 3339."""
     if text is None:
         return None
     return format_instant(from_datetime(datetime.now(UTC) + timedelta(microseconds=parse_duration(text, option))))

@@ -1,7 +1,4 @@
-"""`itinerary doctor`: is everything there that a run needs, and what to do where it is not.
-
-Each check is one line. Only looks; changes nothing.
-"""
+"""`itinerary doctor`: checks everything that a run needs and says what to do. One line a check; changes nothing."""
 
 import sys
 import time
@@ -50,7 +47,7 @@ _MOST_COUNTED: Final = 10_000
 
 
 def examine(settings: Settings, *, as_json: bool = False) -> int:
-    """Print every finding; 0 where all is well, else 1."""
+    """Print every finding; return 0 if all is well, else 1."""
     settings = _as_up_runs_it(settings)
     findings = list(_findings(settings))
     if as_json:
@@ -60,15 +57,15 @@ def examine(settings: Settings, *, as_json: bool = False) -> int:
             print(escaped(finding.line))
     failed = [finding.name for finding in findings if finding.well is False]
     if failed:
-        print(f"itinerary: to be mended: {', '.join(failed)}", file=sys.stderr)
+        print(f"itinerary: to fix: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0
 
 
 def _findings(settings: Settings) -> Iterator[Finding]:
-    """Each check behind those that it rests on."""
+    """Yield each check after those that it depends on."""
     yield Finding("settings", True, "accepted")
-    yield found("package", _package, "then start everything anew")
-    database = found("database", lambda: _database(settings), "see that it is there, then run `itinerary migrate`")
+    yield found("package", _package, "then restart everything")
+    database = found("database", lambda: _database(settings), "check that it is running, then run `itinerary migrate`")
     redis = found("redis", lambda: _redis(settings), "start it, or set ITINERARY_REDIS_URL")
     broker = list(_of_broker(settings))
     same = found("same redis", lambda: _same_redis(settings), SAME_REDIS, database, redis, *broker)
@@ -77,9 +74,9 @@ def _findings(settings: Settings) -> Iterator[Finding]:
     workers = found("workers", lambda: _workers(settings), _NO_WORKER, leader)
     yield database
     yield found("history", lambda: history(settings), "its leader's log says why it is not pruned", database)
-    yield found("jobs", lambda: _jobs(settings), "go on with the release that made them, or replace them", database)
+    yield found("jobs", lambda: _jobs(settings), "use the release that created them, or replace them", database)
     yield redis
-    yield found("redis data", lambda: _redis_keeps(settings), "change it in Redis's own configuration", redis)
+    yield found("redis data", lambda: _redis_keeps(settings), "change it in the configuration of Redis", redis)
     yield from broker
     yield same
     yield leader
@@ -92,11 +89,11 @@ def _findings(settings: Settings) -> Iterator[Finding]:
     yield workers
     yield found("protocol", lambda: _protocol(settings), "see deploy/UPGRADING.md", workers)
     yield found("queues", lambda: _queues(settings), "start one with `itinerary worker -Q NAME`", workers)
-    yield found("notices", lambda: _notices(settings), "mend it, then run `itinerary notify retry`", database)
+    yield found("notices", lambda: _notices(settings), "fix it, then run `itinerary notify retry`", database)
 
 
 def _as_up_runs_it(settings: Settings) -> Settings:
-    """Where `up` chose Redis itself and nobody named another, that one is looked at."""
+    """Check the Redis that `up` chose, unless another one was named."""
     if "redis_url" in settings.model_fields_set or not read_run(settings.data_dir).get("redis_port"):
         return settings
     try:
@@ -118,7 +115,7 @@ def _package() -> str:
 
 @contextmanager
 def opened(settings: Settings, bounds: Bounds = Bounds()) -> Iterator[Database]:  # noqa: B008
-    """The database, where there is one; looking never makes it."""
+    """Open the database, if it exists; a check never creates it."""
     file = read_url(settings.database_url).database
     if settings.database_url.startswith("sqlite") and not Path(file or "").exists():
         raise NotWell(f"there is no file {file}")
@@ -139,7 +136,7 @@ def _jobs(settings: Settings) -> str:
 
 
 def history(settings: Settings) -> str:
-    """How much of the past is there that should be gone."""
+    """Report how much history is past its retention."""
     kept = f"finished runs are kept for {format_duration(settings.retention)}"
     with opened(settings) as database:
         check_schema(database)
@@ -176,7 +173,7 @@ def _redis_keeps(settings: Settings) -> str:
 
 
 def _of_broker(settings: Settings) -> Iterator[Finding]:
-    """The broker, where that is not the Redis that was looked at."""
+    """Check the broker, unless it is the Redis already checked."""
     if settings.broker_url != settings.redis_url:
         yield found("broker", lambda: _broker(settings), "start it, or set ITINERARY_BROKER_URL")
 
@@ -199,7 +196,7 @@ def _leader(settings: Settings) -> str:
     with opened(settings) as database:
         leases = SqlLeaseStore(database)
         asked = leases.peek(0)
-        answered = _statistics(settings)["term"] if asked is not None and asked.live else None  # it must answer, too
+        answered = _statistics(settings)["term"] if asked is not None and asked.live else None  # it must answer as well
         lease = leases.peek(0)  # the answer took up to a second
     if lease is None or not lease.live:
         raise NotWell("nobody leads")
@@ -209,7 +206,7 @@ def _leader(settings: Settings) -> str:
 
 
 def _same_redis(settings: Settings) -> str:
-    deadline = time.monotonic() + _MARKED_WITHIN  # where data were just lost, the leader marks them again
+    deadline = time.monotonic() + _MARKED_WITHIN  # after a loss of data the leader writes the marks again
     marks = RedisMarks(settings.redis_url, settings.broker_url, settings.broker_key_prefix)
     with opened(settings) as database, closing(marks):
         leases = SqlLeaseStore(database)
@@ -260,7 +257,7 @@ def _queues(settings: Settings) -> str:
 
 def _notices(settings: Settings) -> str:
     if not settings.notify_topics:
-        return "nobody is told: no ITINERARY_NOTIFY_WEBHOOKS, no ITINERARY_NOTIFY_EMAIL_TO"
+        return "off: neither ITINERARY_NOTIFY_WEBHOOKS nor ITINERARY_NOTIFY_EMAIL_TO is set"
     with opened(settings) as database:
         backlog = SqlOutbox(database).backlog()
     if backlog.dead:

@@ -16,16 +16,16 @@ def enqueue(
     task: Annotated[str, typer.Argument(help="Name of the Celery task, such as itinerary.echo.")],
     args: Annotated[str | None, typer.Option(help="Positional arguments, a JSON list.")] = None,
     kwargs: Annotated[str | None, typer.Option(help="Keyword arguments, a JSON object.")] = None,
-    at: Annotated[str | None, typer.Option(help="When; without an offset in your zone.")] = None,
-    wait_for: Annotated[str | None, typer.Option("--in", help="In how long, such as 5m.")] = None,
+    at: Annotated[str | None, typer.Option(help="The time; without an offset in your zone.")] = None,
+    wait_for: Annotated[str | None, typer.Option("--in", help="The delay, such as 5m.")] = None,
     queue: Annotated[str | None, typer.Option(help="Queue.")] = None,
     priority: Annotated[int | None, typer.Option(help="0 (first) to 9 (last).")] = None,
-    timeout: Annotated[str | None, typer.Option(help="How long an attempt may run.")] = None,
+    timeout: Annotated[str | None, typer.Option(help="Time limit of an attempt.")] = None,
     start_within: Annotated[
-        str | None, typer.Option(help="A run not started so long after its time is missed.")
+        str | None, typer.Option(help="A run not started this long after its time is missed.")
     ] = None,
-    attempts: Annotated[int | None, typer.Option(help="How often it is tried.")] = None,
-    key: Annotated[str | None, typer.Option(help="Idempotency key: the same again enqueues nothing new.")] = None,
+    attempts: Annotated[int | None, typer.Option(help="Number of attempts.")] = None,
+    key: Annotated[str | None, typer.Option(help="Idempotency key: repeating it enqueues nothing new.")] = None,
     wait: Annotated[bool, typer.Option(help="Wait until the run is over; status 1 unless it completed.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -60,7 +60,7 @@ def enqueue(
 
 
 def _outcome(run: dict[str, Any]) -> str:
-    """What it gave, or why it gave nothing."""
+    """Return the result, or the reason for none."""
     if run["result"] is not None:
         return json.dumps(run["result"], ensure_ascii=False)
     return run["reason"] or (run["error"] or {}).get("message") or ""

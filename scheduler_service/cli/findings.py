@@ -1,6 +1,6 @@
-"""What `itinerary doctor` found: one line a check, and one remedy for one cause.
+"""The findings of `itinerary doctor`: one line a check, one remedy for one cause.
 
-Promises: a check that rests on another one, which found something ill, is not asked; it names that one instead.
+Promises: a check that depends on a failed one is skipped, and names that one instead.
 """
 
 from collections.abc import Callable
@@ -12,12 +12,12 @@ from itinerary.protocol.errors import ItineraryError
 
 
 class NotWell(ItineraryError):
-    """A check that found something to mend."""
+    """A check that found a problem."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was looked at, what is so or what to do; `well` None: not asked, since what it rests on is ill."""
+    """The result of a check or its remedy; `well` None: skipped, since a check that it depends on failed."""
 
     name: str
     well: bool | None
@@ -25,16 +25,16 @@ class Finding:
 
     @property
     def line(self) -> str:
-        """As people see it."""
+        """Return the line for people."""
         mark = "--  " if self.well is None else "ok  " if self.well else "FAIL"
         return f"{mark}  {self.name:10}  {self.words}"
 
 
 def found(name: str, check: Callable[[], str], remedy: str, *rests_on: Finding) -> Finding:
-    """The finding of a check, with the remedy where it is ill."""
+    """Run a check; its finding has the remedy if it failed."""
     ill = next((cause for cause in rests_on if not cause.well), None)
     if ill is not None:
-        return Finding(name, None, f"not asked: see {ill.name}")
+        return Finding(name, None, f"skipped: see {ill.name}")
     try:
         return Finding(name, True, check())
     except ItineraryError as exc:

@@ -1,7 +1,7 @@
-"""`itinerary doctor --invariants`: the whole history judged by the rules that must always hold. Changes nothing.
+"""`itinerary doctor --invariants`: checks the whole history against the rules that must always hold. Changes nothing.
 
-The workers' own record, where there is one, is a file of JSON lines, written by the tasks themselves:
-`{"event": "start" or "end", "task_id": "<run id>~<attempt>", "at": seconds since 1970}`.
+The workers' own record, if there is one, is a file of JSON lines, written by the tasks themselves: `{"event": "start"
+or "end", "task_id": "<run id>~<attempt>", "at": seconds since 1970}`.
 """
 
 import json
@@ -23,7 +23,7 @@ from scheduler_service.sql.migrations import check_schema
 
 
 def judge(settings: Settings, record: Path | None, since: Instant | None, *, as_json: bool = False) -> int:
-    """Print every violation, a line each, as text or JSON; 0 where there is none, else 1."""
+    """Print every violation, a line each, as text or JSON; return 0 if there is none, else 1."""
     log = None if record is None else read_record(record)
     found = 0
     with opened(settings, HISTORY_BOUNDS) as database:
@@ -47,13 +47,13 @@ def findings(
     since: Instant | None = None,
     tolerance: Tolerance = Tolerance(),  # noqa: B008
 ) -> Iterator[Finding]:
-    """Every violation in what the database holds, and in the workers' record of it."""
+    """Yield every violation in the database, and in the workers' record of it."""
     with read_history(database, since) as history:
         yield from violations(history, log, tolerance)
 
 
 def read_record(path: Path) -> ExecutionLog:
-    """What the workers wrote; BadValue where a line is not of it. A last line that was cut by a crash is left out."""
+    """Read the workers' record; BadValue for an invalid line. A last line that a crash cut is left out."""
     log: ExecutionLog = {}
     try:
         lines = path.read_bytes().splitlines(keepends=True)

@@ -1,4 +1,4 @@
-"""The part of `doctor` that reads every stored job as the leader would, and says what this release cannot."""
+"""A check of `doctor`: reads every stored job as the leader would, and names those that this release cannot read."""
 
 import time
 from collections import defaultdict
@@ -18,11 +18,11 @@ _MOST_NAMED: Final = 5
 
 
 class JobsRefused(ItineraryError):
-    """Stored jobs that this release cannot read: their runs are not made."""
+    """Stored jobs that this release cannot read: the leader plans no runs of them."""
 
 
 def check_jobs(database: Database, longest_s: float = _LONGEST_S) -> str:
-    """What is found in words; JobsRefused where jobs are not planned since this release refuses them."""
+    """Describe the stored jobs; JobsRefused if some are not planned since this release refuses them."""
     until, after, seen, rows = time.monotonic() + longest_s, "", 0, True
     refused: dict[str, str] = {}
     unknown: dict[str, list[str]] = defaultdict(list)

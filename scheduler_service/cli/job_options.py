@@ -1,4 +1,4 @@
-"""The options of `jobs add` and `jobs edit`, and the JSON that they mean."""
+"""The options of `jobs add` and `jobs edit`, and their translation into JSON."""
 
 import json
 import sys
@@ -31,20 +31,20 @@ StartAt = Annotated[
     str | None, typer.Option("--start", help="No run before this time; without an offset in your zone.")
 ]
 EndAt = Annotated[str | None, typer.Option("--end", help="No run from this time on; without an offset in your zone.")]
-Jitter = Annotated[str | None, typer.Option(help="Each run up to so much after its time, such as 30s.")]
+Jitter = Annotated[str | None, typer.Option(help="Delay each run by up to this much, such as 30s.")]
 Misfire = Annotated[str | None, typer.Option(help="Late runs: fire_once, fire_all or skip.")]
-Grace = Annotated[str | None, typer.Option(help="From when on a run is late, such as 30s.")]
-MaxCatchUp = Annotated[int | None, typer.Option(help="How many late runs fire_all makes up for.")]
-RetryInitial = Annotated[str | None, typer.Option(help="The pause after the first attempt, such as 5s.")]
-RetryFactor = Annotated[float | None, typer.Option(help="How many times longer each further pause is.")]
+Grace = Annotated[str | None, typer.Option(help="A run later than this is late, such as 30s.")]
+MaxCatchUp = Annotated[int | None, typer.Option(help="Maximum of late runs that fire_all dispatches.")]
+RetryInitial = Annotated[str | None, typer.Option(help="Pause after the first attempt, such as 5s.")]
+RetryFactor = Annotated[float | None, typer.Option(help="Factor from one pause to the next.")]
 RetryMax = Annotated[str | None, typer.Option(help="The longest pause, such as 10m.")]
 Key = Annotated[
-    str | None, typer.Option("--key", help="Idempotency key: the same again makes nothing new.", show_default=False)
+    str | None, typer.Option("--key", help="Idempotency key: repeating it creates nothing new.", show_default=False)
 ]
 Overlap = Annotated[str | None, typer.Option(help="skip, allow, queue, queue_all or cancel_running.")]
-Attempts = Annotated[int | None, typer.Option(help="How often a run is tried.")]
-Timeout = Annotated[str | None, typer.Option(help="How long an attempt may run.")]
-StartWithin = Annotated[str | None, typer.Option(help="A run not started so long after its time is missed.")]
+Attempts = Annotated[int | None, typer.Option(help="Number of attempts of a run.")]
+Timeout = Annotated[str | None, typer.Option(help="Time limit of an attempt.")]
+StartWithin = Annotated[str | None, typer.Option(help="A run not started this long after its time is missed.")]
 File = Annotated[str | None, typer.Option("--file", "-f", help="A file of the job's JSON, - for standard input.")]
 
 
@@ -57,7 +57,7 @@ _GROUPS: Final = {
 
 
 def fields_of(options: dict[str, Any]) -> dict[str, Any]:
-    """The fields that the options give, over those of `--file`."""
+    """Return the fields that the options give, over those of `--file`."""
     fields = _from_file(options["file"])
     for name in ("task", "queue", "priority", "title", "overlap", "timeout", "start_within", "description", "jitter"):
         if options[name] is not None:

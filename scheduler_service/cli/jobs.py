@@ -1,4 +1,4 @@
-"""`itinerary jobs ...`: definitions, made and changed through the API."""
+"""`itinerary jobs ...`: definitions, created and changed through the API."""
 
 import sys
 from typing import Annotated, Any
@@ -13,7 +13,7 @@ from scheduler_service.cli.progress import counted
 from scheduler_service.cli.several import each
 from scheduler_service.cli.status import Json
 
-jobs = typer.Typer(help="What is to run, and when.", no_args_is_help=True)
+jobs = typer.Typer(help="Jobs: what runs, and when.", no_args_is_help=True)
 
 JobIds = Annotated[
     list[str], typer.Argument(metavar="JOB_ID...", help="Ids of jobs.", show_default=False, autocompletion=job_ids)
@@ -32,7 +32,7 @@ def list_jobs(
     everything: Annotated[bool, typer.Option("--all", help="All of them, page by page.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Jobs by their id, with their next and last run."""
+    """List jobs by id, with their next and last run."""
     from scheduler_service.cli.output import none_found, print_json, print_more, print_table
 
     with open_client() as client:
@@ -63,7 +63,7 @@ def list_jobs(
 
 @jobs.command("show")
 def show(job_id: JobId, as_json: Json = False) -> None:
-    """One job, with its next runs."""
+    """Show one job, with its next runs."""
     from scheduler_service.cli.output import print_fields, print_json, when
 
     with open_client() as client:
@@ -94,7 +94,7 @@ def add(
     timeout: options.Timeout = None, start_within: options.StartWithin = None,
     file: options.File = None, as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Make a job; it must not exist yet."""
+    """Create a job; its id must not exist yet."""
     body = {**options.fields_of({**locals(), "task": task or named}), "job_id": job_id}
     with open_client() as client:
         _print_job(client.create_job(body), as_json, "made")
@@ -116,10 +116,10 @@ def edit(
     timeout: options.Timeout = None, start_within: options.StartWithin = None,
     file: options.File = None, as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Change what the options name; the rest stays. Runs of the past are left as they were."""
+    """Change the fields that the options name; the rest stays. Past runs are not changed."""
     change = options.fields_of(locals())
     if not change:
-        raise typer.BadParameter("name what is to change")
+        raise typer.BadParameter("nothing to change; give at least one option")
     with open_client() as client:
         _print_job(client.patch_job(job_id, change), as_json, "changed")
 
@@ -127,14 +127,15 @@ def edit(
 @jobs.command("pause")
 def pause(
     job_ids: JobIds,
-    reason: Annotated[str | None, typer.Option(help="Why; shown with the job.")] = None,
-    until: Annotated[str | None, typer.Option(help="When it goes on by itself.")] = None,
+    reason: Annotated[str | None, typer.Option(help="The reason; shown with the job.")] = None,
+    until: Annotated[str | None, typer.Option(help="The time of an automatic resume.")] = None,
     skip_waiting: Annotated[
-        bool, typer.Option("--skip-waiting", help="Skip runs that were due before and wait; else they run on resume.")
+        bool,
+        typer.Option("--skip-waiting", help="Skip runs that were due before and still wait; else they run on resume."),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Let jobs create no more runs."""
+    """Pause jobs: they create no more runs."""
     end = instant_text(until, "--until")
     waiting = "skip" if skip_waiting else None
     with open_client() as client:
@@ -146,7 +147,7 @@ def pause(
 
 @jobs.command("resume")
 def resume(job_ids: JobIds, as_json: Json = False) -> None:
-    """Let paused jobs go on."""
+    """Resume paused jobs."""
     with open_client() as client:
         each(job_ids, client.resume_job, as_json, lambda _, job: _print_change(job, "resumed"))
 
@@ -174,8 +175,8 @@ def trigger(
 def backfill(
     job_id: JobId,
     start: Annotated[str, typer.Option("--from", help="The first time of the window.", show_default=False)],
-    end: Annotated[str, typer.Option("--to", help="Its end: the first time not in it.", show_default=False)],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be made.")] = False,
+    end: Annotated[str, typer.Option("--to", help="The first time after the window.", show_default=False)],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be created.")] = False,
     overlap: Annotated[str, typer.Option(help="queue_all: one after the other; allow: all at once.")] = "queue_all",
     key: options.Key = None,
     as_json: Json = False,
@@ -195,7 +196,7 @@ def backfill(
 @jobs.command("delete")
 def delete(
     job_id: JobId,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; in a pipe nobody is asked.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; without a terminal it never asks.")] = False,
 ) -> None:
     """Delete a job; its history stays. On a terminal it asks first."""
     from scheduler_service.cli.output import print_message
@@ -203,7 +204,7 @@ def delete(
 
     with open_client() as client:
         if not yes and sys.stdin.isatty():
-            known = client.job(job_id)  # a wrong name is told before anything is asked
+            known = client.job(job_id)  # report a wrong name before asking
             typer.confirm(escaped(f"Delete {job_id} (task {known['task']})? Its history stays."), abort=True)
         client.delete_job(job_id)
     print_message(f"{job_id} deleted")
@@ -216,7 +217,7 @@ def preview(
     start: Annotated[str | None, typer.Option("--from", help="After this time; default now.")] = None,
     as_json: Json = False,
 ) -> None:
-    """When a job would run next."""
+    """Preview when a job would run next."""
     from scheduler_service.cli.output import print_json, print_message, print_table, when
 
     with open_client() as client:
@@ -232,7 +233,7 @@ def preview(
 
 
 def _schedule_text(schedule: dict[str, Any]) -> str:
-    """The schedule in short; `jobs preview` says it in words."""
+    """Return the schedule in short; `jobs preview` gives the sentence."""
     match schedule["kind"]:
         case "cron":
             text = str(schedule["expr"])

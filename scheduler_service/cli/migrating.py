@@ -1,4 +1,4 @@
-"""`jobs import-beat`, `jobs import-crontab` and `shadow`: moving in, looked at on paper first."""
+"""`jobs import-beat`, `jobs import-crontab` and `shadow`: migrations, shown before they are applied."""
 
 import getpass
 import os
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-Apply = Annotated[bool, typer.Option("--apply", help="Make the jobs; without it nothing is changed.")]
+Apply = Annotated[bool, typer.Option("--apply", help="Create the jobs; without it nothing is changed.")]
 Partly = Annotated[bool, typer.Option("--partly", help="Apply although some entries cannot be moved.")]
-Source = Annotated[str | None, typer.Option(help="Who owns the jobs here.", show_default=False)]
+Source = Annotated[str | None, typer.Option(help="The owner of the jobs here.", show_default=False)]
 _MOST_HOURS = 24 * 400
 _PATIENCE = 3.0
 _FOREIGN = re.compile(r"[^A-Za-z0-9._:/@-]+")
@@ -54,7 +54,7 @@ def import_beat(
     take_over: TakeOver = False,
     as_json: Json = False,
 ) -> None:
-    """Show what a beat schedule is here, each difference with it; with --apply, make those jobs.
+    """Translate a beat schedule and show each difference; with --apply, create those jobs.
 
     Read from an app's beat_schedule, from django-celery-beat's tables (--from-database) or RedBeat's keys
     (--from-redbeat).
@@ -86,7 +86,7 @@ def import_crontab(
     take_over: TakeOver = False,
     as_json: Json = False,
 ) -> None:
-    """Show what a crontab's lines are here, each difference with it; with --apply, make those jobs."""
+    """Translate a crontab and show each difference; with --apply, create those jobs."""
     from scheduler_service.migrating.crontab_file import NOTES, read_crontab
     from scheduler_service.migrating.local_zone import local_zone
 
@@ -108,7 +108,7 @@ def shadow(
     start: Annotated[str | None, typer.Option("--from", help="From this time on; default now.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Run a beat schedule and ours over the coming hours, on paper, and list where they differ."""
+    """Compare a beat schedule with ours over the coming hours and list the differences; runs nothing."""
     from itinerary.protocol.instants import HOUR, parse_instant
     from scheduler_service.cli.output import print_json
     from scheduler_service.cli.shadows import print_shadow, shadow_body
@@ -151,7 +151,7 @@ def _finish(
         if as_json:
             print_json({"source": source, "items": items, "notes": list(notes), "plan": plan})
         else:
-            print_message("nothing was changed; --apply makes these jobs")
+            print_message("nothing was changed; --apply creates these jobs")
         return
     if not as_json:
         print_converted(found, notes, _now())
@@ -164,7 +164,7 @@ def _finish(
 
 
 def _compared(wanted: JobsToApply, as_json: bool) -> dict[str, Any] | None:
-    """What applying would change in what is stored; None where no API answers, which it says."""
+    """Return the plan against the stored jobs; None if no API answers, which it prints."""
     from itinerary.client.transport import NoAnswer
     from scheduler_service.cli.output import print_message
     from scheduler_service.cli.plans import print_plan
@@ -189,7 +189,7 @@ def _now() -> int:
 
 
 def _owner_of(file: str) -> str:
-    """A crontab is one machine's and one user's: applying it must not delete what another's became."""
+    """Return the source of a crontab, for one machine and one user: applying it must not delete another's jobs."""
     host = socket.gethostname()
     place = f"{host}:{Path(file).absolute()}" if file != "-" else f"{_user()}@{host}"
     return f"crontab:{_FOREIGN.sub('-', place)[-_LONGEST_PLACE:]}"
@@ -198,7 +198,7 @@ def _owner_of(file: str) -> str:
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a container's user without a name
+    except (KeyError, OSError):  # a container's user may have no name
         return str(os.getuid())
 
 
@@ -216,7 +216,7 @@ def _text_of(file: str) -> str:
 
 
 def _tracked(items: Sequence[T]) -> Iterable[T]:
-    """The items, with a bar on a terminal: entries of every minute take their time."""
+    """Yield the items, with a bar on a terminal: entries of every minute take long."""
     from rich.console import Console
     from rich.progress import track
 

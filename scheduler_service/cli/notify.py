@@ -1,4 +1,4 @@
-"""`itinerary notify ...`: try the notifications, and send anew what was given up."""
+"""`itinerary notify ...`: tests notifications, and retries those that were given up."""
 
 import sys
 from typing import TYPE_CHECKING, Any
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from scheduler_service.config.settings import Settings
     from scheduler_service.ports.notices import Delivery, Target
 
-notify = typer.Typer(help="Try the notifications, and send anew what was given up.", no_args_is_help=True)
+notify = typer.Typer(help="Test notifications, and retry those that were given up.", no_args_is_help=True)
 
 
 @notify.command("test")
 def try_out(as_json: Json = False) -> None:
-    """Send a test to everybody who is to be told, and print what came back; 1 where one did not take it."""
+    """Send a test to every target and print the answers; status 1 if one refused it."""
     from scheduler_service.bootstrap.notifications import targets_of
     from scheduler_service.cli.output import print_json
     from scheduler_service.observability.logs import escaped
@@ -35,13 +35,13 @@ def try_out(as_json: Json = False) -> None:
 
 @notify.command("retry")
 def retry() -> None:
-    """Have everything that was given up tried again, by the leader."""
+    """Have the leader retry every notification that was given up."""
     from scheduler_service.cli.doctor import opened
     from scheduler_service.sql.outbox import SqlOutbox
 
     with opened(_settings()) as database:
         count = SqlOutbox(database).retry_dead()
-    print(f"{count} to be sent anew")
+    print(f"{count} to be sent again")
 
 
 def _settings() -> "Settings":

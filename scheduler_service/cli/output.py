@@ -1,7 +1,7 @@
-"""What the commands print: tables for people, JSON for programs; times in the reader's zone with relative words.
+"""The output of commands: tables for people, JSON for programs; times in the reader's zone with relative words.
 
 Promises: no text of a job or run reaches the terminal as markup or control characters; colours only on a terminal
-without NO_COLOR (rich sees to both); in a pipe nothing is cut to a width, and on a terminal no id is.
+without NO_COLOR (rich handles both). In a pipe nothing is cut to a width, and on a terminal no id is.
 """
 
 import json
@@ -28,7 +28,7 @@ _STYLES: Final = {
 
 
 def console() -> Console:
-    """Standard output: as wide as the terminal, as wide as it takes in a pipe."""
+    """Standard output: as wide as the terminal; unlimited in a pipe."""
     return Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else 4096)
 
 
@@ -38,7 +38,7 @@ def print_json(value: Any) -> None:
 
 
 def none_found(things: str, *, filtered: bool, add: str) -> str:
-    """The message of an empty list: what to do depends on whether a filter was given."""
+    """Return the message of an empty list: the advice depends on whether a filter was given."""
     return (
         f"no {things} match; leave out a filter to see more" if filtered else f"there are no {things} yet; add: {add}"
     )
@@ -52,10 +52,10 @@ def print_table(
     whole: Collection[str] = (),
     spare: Sequence[str] = (),
 ) -> None:
-    """A table without lines; `empty` is said where there is no row.
+    """Print a table without lines; if there are no rows, `empty`.
 
-    Columns of `whole` hold ids, which are never folded or cut; those of `spare` are left out, the first of them first,
-    where the terminal is too narrow for all.
+    Columns of `whole` hold ids, which are never wrapped or cut. Those of `spare` are left out, the first of them first,
+    if the terminal is too narrow for all.
     """
     cells = [[cell if isinstance(cell, Text) else plain(cell) for cell in row] for row in rows]
     if not cells:
@@ -73,7 +73,7 @@ def print_table(
     for row in cells:
         table.add_row(*(cell for name, cell in zip(columns, row, strict=True) if name in shown))
     needed = sum(widths[name] if name in whole else min(widths[name], _NARROWEST) for name in shown)
-    out.width = max(out.width, needed + _BETWEEN * len(shown))  # rather a wrapped line than a folded id
+    out.width = max(out.width, needed + _BETWEEN * len(shown))  # prefer a wrapped line to a cut id
     with out.capture() as captured:
         out.print(table)
     for line in captured.get().splitlines():
@@ -89,12 +89,12 @@ def _fitting(columns: Sequence[str], widths: Mapping[str, int], spare: Sequence[
 
 
 def longest(text: Text) -> int:
-    """The cells that its longest line takes."""
+    """Return the width of its longest line."""
     return max((cell_len(line) for line in text.plain.split("\n")), default=0)
 
 
 def print_fields(fields: Iterable[tuple[str, Any]]) -> None:
-    """Name and value, a line each; what is None or empty is left out."""
+    """Print name and value, a line each; None and empty values are left out."""
     named = [(name, value) for name, value in fields if value not in (None, "", [], {})]
     label = max((len(name) for name, _ in named), default=0)
     for name, value in named:
@@ -103,13 +103,13 @@ def print_fields(fields: Iterable[tuple[str, Any]]) -> None:
 
 
 def print_lines(lines: Iterable[Text]) -> None:
-    """Sentences, one after the other."""
+    """Print sentences, one after the other."""
     for line in lines:
         _print_folded(line, Text())
 
 
 def _print_folded(text: Text, label: Text) -> None:
-    """Beside its label, folded between words alone: a word that is too long, such as an id, goes on over the edge."""
+    """Print a value beside its label, wrapped between words only: a longer word, such as an id, overflows."""
     out = console()
     room = max(_NARROWEST, out.width - label.cell_len)
     for line in text.wrap(out, room, overflow="ignore") if out.is_terminal else text.split("\n"):
@@ -119,7 +119,7 @@ def _print_folded(text: Text, label: Text) -> None:
 
 
 def print_more(shown: int, page: Mapping[str, Any], what: str) -> None:
-    """On stderr, where a list goes on: `30 of 4,916 runs; --all lists all`."""
+    """Print on stderr that a list continues: `30 of 4,916 runs; --all lists all`."""
     if page["next_cursor"] is None:
         return
     total = page.get("total")
@@ -128,7 +128,7 @@ def print_more(shown: int, page: Mapping[str, Any], what: str) -> None:
 
 
 def plain(value: Any) -> Text:
-    """Somebody's text as it may be shown; anything else as JSON."""
+    """Return a user's text with markup and control characters escaped; anything else as JSON."""
     if value is None:
         return Text("-", style="dim")
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -136,12 +136,12 @@ def plain(value: Any) -> Text:
 
 
 def state(name: str) -> Text:
-    """A run's state in its colour."""
+    """Return a run's state in its colour."""
     return Text(escaped(name), style=_STYLES.get(name, ""))
 
 
 def when(text: str | None) -> str | None:
-    """An RFC 3339 time as the reader's clock shows it: `2026-11-27 23:10:05 CET (in 3 min)`."""
+    """Format an RFC 3339 time in the reader's zone: `2026-11-27 23:10:05 CET (in 3 min)`."""
     if text is None:
         return None
     moment = datetime.fromisoformat(text)
@@ -150,19 +150,19 @@ def when(text: str | None) -> str | None:
 
 
 def near(text: str | None) -> str | None:
-    """How far off an RFC 3339 time is: `in 3 min`."""
+    """Format the distance to an RFC 3339 time: `in 3 min`."""
     if text is None:
         return None
     return relative(from_datetime(datetime.fromisoformat(text)), from_datetime(datetime.now(UTC)))
 
 
 def took(start: str | None, end: str | None) -> str | None:
-    """How long something lasted: `1.25 s`."""
+    """Format a duration: `1.25 s`."""
     if start is None or end is None:
         return None
     return f"{(datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds():.2f} s"
 
 
 def print_message(message: str) -> None:
-    """One line about what was done."""
+    """Print one line about the result."""
     print(escaped(message))

@@ -1,4 +1,4 @@
-"""A plan as people read it: what is added, what changes field by field, what is removed."""
+"""A plan as people read it: added jobs, changed fields, removed jobs."""
 
 import json
 import re
@@ -13,12 +13,12 @@ from scheduler_service.core.schedules.schedule import parse_schedule
 
 _STYLES: Final = {"+": "green", "~": "yellow", "-": "red", "=": "dim"}
 _LONGEST: Final = 200
-# From when is known once the job is made.
+# The start is known only once the job is created.
 _COUNTED: Final = re.compile(r", counted from \S+")
 
 
 def print_plan(plan: dict[str, Any]) -> None:
-    """One line a job, the changed fields below it, and a line that counts."""
+    """Print one line a job, the changed fields below it, and a line that counts."""
     lines: list[Text] = []
     for entry in plan["added"]:
         lines.append(_line("+", entry["job_id"], _in_short(entry["job"])))
@@ -37,7 +37,7 @@ def print_plan(plan: dict[str, Any]) -> None:
 
 
 def schedule_text(job: dict[str, Any]) -> str:
-    """The job's schedule in a sentence; its JSON where this program does not understand it."""
+    """Return the job's schedule in a sentence; its JSON if this program does not understand it."""
     try:
         schedule = parse_schedule(job["schedule"], job_id=job["job_id"], created_at=0).schedule
     except ItineraryError:

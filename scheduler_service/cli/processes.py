@@ -1,7 +1,7 @@
-"""The commands that are a process: up, leader, worker, api, flower, and the one-shots migrate and doctor.
+"""The commands that run a process: up, leader, worker, api, flower, and the one-shots migrate and doctor.
 
-Each reads the settings first, so that a wrong one is told before anything starts. Heavy parts are imported by the
-command that needs them.
+Each reads the settings first, so that an invalid setting is reported before anything starts. Each imports its heavy
+parts itself.
 """
 
 import os
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from scheduler_service.config.settings import Settings
 
 Port = Annotated[int | None, typer.Option(help="Port of the API and dashboard.", min=1, max=65535)]
-DataDir = Annotated[Path | None, typer.Option(help="Folder for everything that is kept.", file_okay=False)]
+DataDir = Annotated[Path | None, typer.Option(help="Folder for all stored data.", file_okay=False)]
 CeleryApp = Annotated[str | None, typer.Option(help="Your own Celery app, as module:celery_app.")]
 
 
@@ -37,7 +37,7 @@ def up(
 
 
 def leader() -> None:
-    """Run a leader; any number may stand by."""
+    """Run a leader; more leaders are standbys."""
     from scheduler_service.bootstrap.parts import run_leader
 
     run_leader(_settings())
@@ -63,12 +63,12 @@ def worker(
     context: typer.Context,
     app: CeleryApp = None,
     concurrency: Annotated[int | None, typer.Option("--concurrency", "-c", help="Processes.", min=1)] = None,
-    queues: Annotated[str | None, typer.Option("--queues", "-Q", help="Queues, comma between.")] = None,
+    queues: Annotated[str | None, typer.Option("--queues", "-Q", help="Queues, separated by commas.")] = None,
 ) -> None:
-    """Run a Celery worker: the built-in tasks, or your own app's. What is not known here goes on to Celery."""
+    """Run a Celery worker: the built-in tasks, or your own app's. Passes other options on to Celery."""
     _settings(logs=False)
     arguments = [*_option("--app", app), *_option("-c", concurrency), *_option("-Q", queues), *context.args]
-    # What a task prints is passed on at once, in a pipe too.
+    # Pass on at once what a task prints, in a pipe too.
     # -P: the working directory may have a package of the same name as one of ours.
     _become([sys.executable, "-P", "-m", "itinerary", *arguments], {"PYTHONUNBUFFERED": "1", **os.environ})
 
@@ -83,7 +83,7 @@ def flower(port: Port = None) -> None:
 
 def migrate(
     to: Annotated[
-        str | None, typer.Option(help="This version instead; an older one drops what it does not know.")
+        str | None, typer.Option(help="This version instead; an older one drops data that it does not know.")
     ] = None,
 ) -> None:
     """Bring the database's schema up to date."""
@@ -104,8 +104,8 @@ def migrate(
 
 
 def doctor(
-    invariants: Annotated[bool, typer.Option("--invariants", help="Judge the whole history instead.")] = False,
-    log: Annotated[Path | None, typer.Option(help="The workers' own record, to be held against it.")] = None,
+    invariants: Annotated[bool, typer.Option("--invariants", help="Check the whole history instead.")] = False,
+    log: Annotated[Path | None, typer.Option(help="The workers' own record, to compare the history with.")] = None,
     since: Annotated[str | None, typer.Option(help="Leave out occurrences before this time.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:

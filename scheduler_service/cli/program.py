@@ -1,4 +1,4 @@
-"""The tree of commands, and how an error of any of them ends the process."""
+"""The tree of commands, and the exit status and message of every error."""
 
 import io
 import os
@@ -65,7 +65,7 @@ app.add_typer(notify, name="notify")
 
 
 def run() -> NoReturn:
-    """Carry out the command line of this process and end it."""
+    """Run the command line of this process, then exit."""
     _print_at_once()
     try:
         sys.argv = [_read_as_utf8(word) for word in sys.argv]
@@ -79,7 +79,7 @@ def run() -> NoReturn:
     except ItineraryError as exc:
         _end(f"{exc}{_next_step(exc)}", 1)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read our output has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader of our output closed the pipe
         sys.exit(1)
     except (typer.Abort, KeyboardInterrupt):
         sys.exit(130)
@@ -87,7 +87,7 @@ def run() -> NoReturn:
 
 
 def _carried_out() -> object:
-    """The command's status; what it printed is flushed here, where a closed pipe is still ours to handle."""
+    """Return the command's status; flushes its output here, while a closed pipe can still be handled."""
     try:
         return app(prog_name="itinerary", standalone_mode=False)
     finally:
@@ -101,14 +101,14 @@ def _next_step(error: ItineraryError) -> str:
 
 
 def _print_at_once() -> None:
-    """Pass each line on when it ends, in a pipe too; what the locale cannot write is shown as an escape."""
+    """Flush each line at its end, in a pipe too; escape characters that the locale cannot write."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True, errors="backslashreplace")
 
 
 def _read_as_utf8(word: str) -> str:
-    """A word of the command line that the locale could not read."""
+    """Decode an argument that the locale could not read."""
     try:
         return word if word.isascii() else os.fsencode(word).decode("utf-8")
     except UnicodeError as exc:
@@ -116,7 +116,7 @@ def _read_as_utf8(word: str) -> str:
 
 
 def _usage(exc: typer.TyperException) -> str:
-    """What is wrong with the command line, and where its help is; empty where the help was printed already."""
+    """Return the error in the command line, and how to get help; empty if the help was printed already."""
     text = exc.format_message().strip()
     context = getattr(exc, "ctx", None)
     return f"{text.rstrip('.')}; see {context.command_path} --help" if text and context is not None else text

@@ -1,4 +1,4 @@
-"""Progress of long work: a bar or a spinner on stderr where that is a terminal, nothing where it is not."""
+"""Progress of long work: a bar or a spinner on stderr if that is a terminal, otherwise nothing."""
 
 import os
 import sys
@@ -10,13 +10,13 @@ T = TypeVar("T")
 
 
 def shown() -> bool:
-    """Whether anybody looks: stdout stays clean for pipes, and a dumb terminal cannot draw."""
+    """Whether stderr is a terminal that can draw; stdout stays clean for pipes."""
     return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
 @contextmanager
 def spinner(title: str) -> Iterator[Callable[[str], None]]:
-    """A spinner with the time that has passed, while the block runs; call what it gives to change the words."""
+    """Show a spinner with the elapsed time while the block runs; call the yielded function to change the text."""
     if not shown():
         yield lambda _title: None
         return
@@ -30,7 +30,7 @@ def spinner(title: str) -> Iterator[Callable[[str], None]]:
 
 
 def counted(items: Iterable[T], title: str) -> Iterator[T]:
-    """The items, with how many there were so far."""
+    """Yield the items and show how many there were so far."""
     with spinner(title) as report:
         for number, item in enumerate(items, start=1):
             if number % 100 == 0:

@@ -1,4 +1,4 @@
-"""`itinerary prune`: what the leader does by itself all the time, by hand: sooner, or with a shorter memory."""
+"""`itinerary prune`: runs retention now, optionally with a shorter retention."""
 
 from typing import Annotated
 
@@ -7,8 +7,8 @@ import typer
 OlderThan = Annotated[
     str | None,
     typer.Option(
-        help="Such as 30d, a day at least: all that is older goes at once. Default: the setting RETENTION, and like a"
-        " leader's sweep at most a day further than the last one."
+        help="Such as 30d, a day at least: everything older is deleted at once. Default: the setting RETENTION, and"
+        " like a leader's sweep at most a day further than the last one."
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count.")]
@@ -16,7 +16,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")]
 
 
 def prune(older_than: OlderThan = None, dry_run: DryRun = False, as_json: Json = False) -> None:
-    """Delete finished runs, gaps and records that are older, in small steps; leaders may go on meanwhile."""
+    """Delete finished runs, missed ranges and records that are older, in small steps; leaders may run meanwhile."""
     import time
     from collections import Counter
 

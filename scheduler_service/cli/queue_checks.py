@@ -1,4 +1,4 @@
-"""Queues that have jobs or runs and nobody who listens: the commonest reason for runs that never start."""
+"""A check for queues that have jobs or runs and no living worker: the commonest reason for runs that never start."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -12,7 +12,7 @@ _MOST: Final = 1000
 
 
 def check_queues(database: Database, statistics: Mapping[str, Any]) -> str:
-    """How many queues have a living worker each; NotWell names those with jobs or waiting runs and none."""
+    """Count the queues with a living worker; NotWell names those with jobs or waiting runs and none."""
     with database.read() as connection:
         counted = connection.execute(jobs_of_queues(database.dialect, _MOST)).all()
         jobs = {str(row[0]): int(row[1]) for row in counted}

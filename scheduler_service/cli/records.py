@@ -1,4 +1,4 @@
-"""`itinerary jobs explain`, `runs explain` and `itinerary audit`: what happened, why, and who did it."""
+"""`itinerary jobs explain`, `runs explain` and `itinerary audit`: events, their reasons, and their authors."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,10 +19,10 @@ def explain_job(
     at: Annotated[str | None, typer.Option(help="The occurrence; without an offset in your zone.")] = None,
     as_json: Json = False,
 ) -> None:
-    """What was decided for a job at an instant, and why."""
+    """Explain the decision about a job at an instant."""
     wanted = instant_text(at if at is not None else instant, "--at")
     if wanted is None:
-        raise BadValue("--at", None, "say for which instant, such as 2026-11-27T10:17:00Z")
+        raise BadValue("--at", None, "give the instant, such as 2026-11-27T10:17:00Z")
     with open_client() as client:
         _print(client.explain_job(job_id, wanted), as_json)
 
@@ -30,7 +30,7 @@ def explain_job(
 def explain_run(
     run_id: Annotated[str, typer.Argument(help="The run's id.", show_default=False)], as_json: Json = False
 ) -> None:
-    """Why a run is where it is."""
+    """Explain the state of a run."""
     with open_client() as client:
         _print(client.explain_run(run_id), as_json)
 
@@ -66,7 +66,7 @@ def audit(
 
 
 def _check_subject(client: "Client", subject: str) -> None:
-    """Nothing was found because there is nothing of this name: ItineraryError."""
+    """Raise ItineraryError if nothing was found because the name is unknown."""
     from itinerary.client.transport import ApiError
 
     for known in (client.run, client.job):
@@ -103,14 +103,14 @@ def _print(explained: dict[str, Any], as_json: bool) -> None:
 
 
 def _row_name(row: dict[str, Any]) -> str:
-    """Which row it is: its table, and what names it there."""
+    """Name a row: its table and its key."""
     keys = ("job_id", "version", "run_id", "attempt", "term", "id", "start_at", "materialised_until")
     named = [f"{key}={row[key]}" for key in keys if row.get(key) is not None]
     return f"{row['table']}: {', '.join(named)}"
 
 
 def _difference(entry: dict[str, Any]) -> str:
-    """The fields that changed, in short."""
+    """Return the fields that changed, in short."""
     before, after = entry["before"], entry["after"]
     if not isinstance(before, dict) or not isinstance(after, dict):
         return "made" if before is None else "removed" if after is None else ""

@@ -1,4 +1,4 @@
-"""`itinerary runs ...`: history and what can be done about a run."""
+"""`itinerary runs ...`: history, cancel, retry, watch."""
 
 import json
 import sys
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _SHOWN: Final = 200
 
-runs = typer.Typer(help="What ran, runs and will run.", no_args_is_help=True)
+runs = typer.Typer(help="Runs: past, present and coming.", no_args_is_help=True)
 
 RunId = Annotated[str, typer.Argument(help="The run's id.", show_default=False)]
 RunIds = Annotated[list[str], typer.Argument(metavar="RUN_ID...", help="Ids of runs.", show_default=False)]
@@ -43,7 +43,7 @@ def list_runs(
     everything: All = False,
     as_json: Json = False,
 ) -> None:
-    """Runs, newest first; of those that failed, why."""
+    """List runs, newest first; with the error of those that failed."""
     from scheduler_service.cli.output import print_json, print_more
 
     times = {"since": instant_text(since, "--since"), "until": instant_text(until, "--until")}
@@ -55,7 +55,7 @@ def list_runs(
             total = None if as_json else True
             page = client.runs(job_id=job, state=state, queue=queue, limit=limit, total=total, **times)
         if job is not None and not page["items"] and not client.runs(job_id=job, limit=1)["items"]:
-            client.job(job)  # there is none of this name: the API says so
+            client.job(job)  # the API reports an unknown id
     if as_json:
         print_json(page)
     else:
@@ -72,7 +72,7 @@ def show(run_id: RunId, as_json: Json = False) -> None:
 
 @runs.command("cancel")
 def cancel(run_ids: RunIds, as_json: Json = False) -> None:
-    """Ask that runs never start, or stop."""
+    """Request that runs never start, or stop."""
     from scheduler_service.cli.output import print_message
 
     with open_client() as client:
@@ -102,10 +102,10 @@ def watch(
     run_id: Annotated[str | None, typer.Argument(help="Only this run, until it is over.", show_default=False)] = None,
     job: JobFilter = None,
     state: StateFilter = None,
-    every: Annotated[float, typer.Option(help="Seconds between looks.", min=0.1)] = 1.0,
+    every: Annotated[float, typer.Option(help="Seconds between polls.", min=0.1)] = 1.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print each run as a line of JSON.")] = False,
 ) -> None:
-    """Print each change of state as it is seen; Ctrl-C ends it. Status 1 where the run did not complete."""
+    """Print each change of state; Ctrl-C ends it. Status 1 if the run did not complete."""
     from scheduler_service.cli.output import print_message, when
 
     with open_client() as client:
@@ -123,7 +123,7 @@ def watch(
 
 
 def _polls_of(client: "Client", run_id: str, every: float) -> Iterator[dict[str, Any]]:
-    """The run each time that its state or attempt changed, until it is final."""
+    """Yield the run at each change of its state or attempt, until it is final."""
     from itinerary.client.sync import FINAL_STATES
 
     seen = None
@@ -138,9 +138,9 @@ def _polls_of(client: "Client", run_id: str, every: float) -> Iterator[dict[str,
 
 
 def _polls(client: "Client", every: float, **filters: Any) -> Iterator[dict[str, Any]]:
-    """Every run among the newest hundred, up to a minute ahead, whose state changed since the last look, oldest first.
+    """Yield runs among the newest hundred, up to a minute ahead, whose state changed since the last poll, oldest first.
 
-    What is asked for further ahead would hide what goes on.
+    Runs planned further ahead would hide the present ones.
     """
     seen: dict[str, tuple[str, int]] = {}
     while True:
@@ -167,7 +167,7 @@ def _print_runs(items: list[dict[str, Any]], *, filtered: bool) -> None:
 
 
 def why_text(run: dict[str, Any]) -> str | None:
-    """In a line: its reason, else the first line of its error."""
+    """Return the reason in one line: the run's reason, else the first line of its error."""
     error = run["error"] or {}
     first_line = next(iter(str(error.get("message") or "").splitlines()), "")
     message = ": ".join(filter(None, (error.get("type"), first_line[:_SHOWN])))

@@ -1,4 +1,4 @@
-"""`itinerary schedule ...`: how evenly the coming day is filled, and evening it out."""
+"""`itinerary schedule ...`: the load of the next 24 hours, and the rebalance."""
 
 import sys
 from typing import Annotated, Any, Final
@@ -9,7 +9,7 @@ from itinerary.protocol.errors import BadValue
 from scheduler_service.cli.connect import open_client
 from scheduler_service.cli.status import Json
 
-schedule = typer.Typer(help="How the coming day is filled, and evening it out.", no_args_is_help=True)
+schedule = typer.Typer(help="The load of the next 24 hours, and rebalancing it.", no_args_is_help=True)
 
 _BAR: Final = 40
 _QUARTERS: Final = 4
@@ -19,7 +19,7 @@ _HEAT: Final = "·▁▂▃▄▅▆▇█"
 
 @schedule.command("distribution")
 def distribution(as_json: Json = False) -> None:
-    """The runs of the coming 24 hours, hour by hour in UTC, with their quarters."""
+    """Show the runs of the next 24 hours, hour by hour in UTC, with their quarters."""
     from scheduler_service.cli.output import print_json, print_message
 
     with open_client() as client:
@@ -38,12 +38,14 @@ def distribution(as_json: Json = False) -> None:
 
 @schedule.command("rebalance")
 def rebalance(
-    preview: Annotated[bool, typer.Option("--preview", help="Only show what would be moved, and why not.")] = False,
-    undo: Annotated[bool, typer.Option("--undo", help="Take the last rebalance back.")] = False,
+    preview: Annotated[
+        bool, typer.Option("--preview", help="Only show the moves, and the reasons against others.")
+    ] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Undo the last rebalance.")] = False,
     plan: Annotated[str | None, typer.Option(help="Carry out this plan of a preview.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Even out the jobs that the scheduler places; their rhythm stays."""
+    """Even out the jobs that the scheduler places; their intervals stay."""
     from scheduler_service.cli.output import print_json
 
     if preview + undo + (plan is not None) > 1:
@@ -64,7 +66,7 @@ def rebalance(
 
 
 def bars(first: str, loads: list[int], *, plain: bool = False) -> list[str]:
-    """A line for each hour from the slot `first` (RFC 3339) on; `plain` draws with ASCII alone."""
+    """Yield a line for each hour from the slot `first` (RFC 3339) on; `plain` draws with ASCII only."""
     offset = int(first[14:16]) // 15
     padded = [0] * offset + loads
     hours = [padded[n : n + _QUARTERS] for n in range(0, len(padded), _QUARTERS)]

@@ -1,4 +1,4 @@
-"""One command for several jobs or runs: each is tried, whatever is refused is told, and the status says so."""
+"""One command for several jobs or runs: tries each, reports each refusal, and sets the status."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ def each(
     as_json: bool,
     tell: Callable[[str, dict[str, Any]], None],
 ) -> None:
-    """Act on each; one refusal alone is raised as it is, among several it is a line on stderr and status 1."""
+    """Act on each; a single one's refusal is raised as it is, among several it is a line on stderr and status 1."""
     from itinerary.client.transport import ApiError
     from scheduler_service.cli.output import print_json
     from scheduler_service.observability.logs import escaped

@@ -1,4 +1,4 @@
-"""What moving in prints: each entry with its next times and differences, and two schedules beside each other."""
+"""The output of a migration: each entry with its next times and differences, or two schedules compared."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -18,7 +18,7 @@ _DIFFERENCES_SHOWN: Final = 20
 
 
 def converted_body(converted: Converted, now: Instant) -> dict[str, Any]:
-    """One entry as JSON."""
+    """Return one entry as JSON."""
     return {
         "name": converted.name,
         "job": None if converted.body is None else dict(converted.body),
@@ -30,7 +30,7 @@ def converted_body(converted: Converted, now: Instant) -> dict[str, Any]:
 
 
 def print_converted(found: Sequence[Converted], notes: Sequence[str], now: Instant) -> None:
-    """Each entry in a few lines, what cannot be moved in red, and what is true of all at the end."""
+    """Print each entry in a few lines, refused ones in red, and at the end the notes that hold for all."""
     out = console()
     for converted in found:
         for line in _entry_lines(converted, now):
@@ -76,7 +76,7 @@ def _next_times(converted: Converted, now: Instant) -> list[str]:
 def shadow_body(
     name: str, found: Comparison | None, refused: str | None, left_out: str | None = None
 ) -> dict[str, Any]:
-    """One entry's comparison as JSON."""
+    """Return one entry's comparison as JSON."""
     why = {"refused": refused, "left_out": None if refused else left_out}
     if found is None:
         return {"name": name, **why, "beat": None, "itinerary": None, "note": None, "differences": []}
@@ -92,7 +92,7 @@ def shadow_body(
 
 
 def print_shadow(lines: Sequence[dict[str, Any]], start: Instant, end: Instant) -> None:
-    """A line for each entry, its differences below it, and a line that counts."""
+    """Print a line for each entry, its differences below it, and a line that counts."""
     out = console()
     out.print(plain(f"from {when(format_instant(start))} to {when(format_instant(end))}"), soft_wrap=True)
     for line in lines:
@@ -102,7 +102,7 @@ def print_shadow(lines: Sequence[dict[str, Any]], start: Instant, end: Instant) 
             out.print(plain(line_text), soft_wrap=True)
         more = len(line["differences"]) - _DIFFERENCES_SHOWN
         if more > 0:
-            out.print(plain(f"    and {more} more; --json tells all"))
+            out.print(plain(f"    and {more} more; --json lists all"))
     count = sum(len(line["differences"]) for line in lines)
     out.print(plain(f"{count} times differ" if count else "no time differs"))
 

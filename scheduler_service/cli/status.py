@@ -1,4 +1,4 @@
-"""`itinerary status`: who leads, what is going on; status 1 where nobody leads and answers, or it cannot dispatch."""
+"""`itinerary status`: the leader and its view; status 1 if nobody leads and answers, or it cannot dispatch."""
 
 import sys
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ _IN_THE_SENTENCE: Final = frozenset({"leader", "last_leader", "last_heard_at", "
 
 
 def status(as_json: Json = False) -> None:
-    """Who leads since when, and what it sees; status 1 where nobody leads and answers, or it cannot dispatch."""
+    """Show the leader and its view; status 1 if nobody leads and answers, or it cannot dispatch."""
     from scheduler_service.cli.output import print_fields, print_json, when
 
     with open_client() as client:
@@ -40,7 +40,7 @@ def status(as_json: Json = False) -> None:
 
 
 def leader_text(seen: dict[str, Any]) -> str:
-    """Who leads and when it was last heard, or that nobody leads."""
+    """Name the leader and its last heartbeat, or say that nobody leads."""
     if seen["last_leader"] is None:
         return "nobody leads, and nobody ever did: start a leader with `itinerary leader`"
     last_seen = _ago(seen["last_heard_at"])
@@ -52,7 +52,7 @@ def leader_text(seen: dict[str, Any]) -> str:
 
 
 def redis_warnings(seen: dict[str, Any]) -> list[str]:
-    """What is wrong where the leader reaches no Redis or broker, or the API uses others."""
+    """Return warnings if the leader cannot reach Redis or the broker, or the API uses others."""
     from scheduler_service.core.redis_marks import SAME_REDIS
 
     found = []
@@ -67,7 +67,7 @@ def redis_warnings(seen: dict[str, Any]) -> list[str]:
 
 
 def zone_warnings(seen: dict[str, Any]) -> list[str]:
-    """What is wrong where the processes of an installation have different zone rules."""
+    """Return warnings if the processes of an installation have different zone rules."""
     leader, api, standby = (seen.get(name) for name in ("zone_rules", "zone_rules_api", "zone_rules_standby"))
     cure = "install one version of tzdata on every host, and restart"
     found = []
@@ -87,7 +87,7 @@ def _ago(text: str) -> str:
 
 
 def _processes(api_url: str) -> list[dict[str, Any]]:
-    """The processes of the `itinerary up` on this machine that this API belongs to."""
+    """Return the processes of the `itinerary up` on this machine that this API belongs to."""
     run = started_here()
     parts = run.get("parts")
     if run.get("api_url") != api_url or not isinstance(parts, dict):

@@ -1,1 +1,1 @@
-"""Settings, read from the environment and judged before anything is opened."""
+"""Settings, read from the environment and validated before anything is opened."""

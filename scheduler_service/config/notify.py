@@ -23,7 +23,7 @@ _ADDRESS: Final = re.compile(r"[^@\s<>,;]{1,64}@[^@\s<>,;]{1,255}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class SmtpServer:
-    """Where mail is handed in."""
+    """The server that mail is submitted to."""
 
     security: Literal["smtp", "smtp+starttls", "smtps"]
     host: str
@@ -33,7 +33,7 @@ class SmtpServer:
 
 
 def read_smtp_url(text: str) -> SmtpServer:
-    """`smtps://user:password@host:port` and its like; ValueError with what is allowed."""
+    """Parse `smtps://user:password@host:port` and its variants; ValueError with the accepted forms."""
     allowed = "give smtps://user:password@host, smtp+starttls://user:password@host or smtp://host, also with :port"
     if not PRINTABLE.fullmatch(text):
         raise ValueError(f"must be printable ASCII without spaces; {allowed}")
@@ -54,7 +54,7 @@ def read_smtp_url(text: str) -> SmtpServer:
 
 
 def signing_key(secret: str) -> bytes:
-    """The key in a `whsec_...` secret; ValueError with how to make one."""
+    """Return the key in a `whsec_...` secret; ValueError with how to create one."""
     try:
         key = base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
     except (binascii.Error, ValueError) as exc:
@@ -67,7 +67,7 @@ def signing_key(secret: str) -> bytes:
 def _parts(value: Any) -> list[str]:
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
-        raise ValueError("give texts, comma between")
+        raise ValueError("give texts, separated by commas")
     return [part.strip() for part in parts if part.strip()]
 
 
@@ -87,7 +87,7 @@ def _addresses(value: Any) -> tuple[str, ...]:
 
 def _address(value: Any) -> str:
     if not isinstance(value, str) or parseaddr(value)[1] != value or not _ADDRESS.fullmatch(value):
-        raise ValueError("give plain addresses like ops@example.org, comma between")
+        raise ValueError("give plain addresses like ops@example.org, separated by commas")
     return value
 
 

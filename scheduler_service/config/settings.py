@@ -1,8 +1,8 @@
 """The settings: one typed, frozen model, from ITINERARY_* variables or a TOML file.
 
-Promises: a wrong or unknown name is refused at start, by name, with what is allowed; no secret is shown by `repr`
-or by an error. Environment goes before the file, what a command line gives goes before both. Never reads anything
-else and never changes after it was made.
+Promises: a wrong or unknown name is refused at start, by name, with the allowed values; no secret is shown by `repr` or
+an error. The environment overrides the file; the command line overrides both. Never reads any other source and never
+changes once loaded.
 """
 
 import os
@@ -65,16 +65,16 @@ def _url(*schemes: str) -> BeforeValidator:
 
 
 def _encoded(url: str) -> str:
-    """The same URL as every library reads it alike, whatever letters its password has."""
+    """Encode the URL so that every library reads it alike, whatever characters its password has."""
     try:
-        # What SQLite is given is a path: it holds no password, and any letters.
+        # A SQLite URL holds a path: no password, and any characters.
         return url if url.startswith("sqlite") else read_service_url(url, "").text
     except BadValue as exc:
         raise ValueError(exc.allowed) from None
 
 
 def _broker(value: Any) -> Any:
-    """Celery takes an address without a scheme for that of an AMQP host."""
+    """Require a scheme: Celery takes an address without one for the host of an AMQP broker."""
     if not isinstance(value, str) or not re.match(r"[a-z][a-z0-9+.-]*://", value):
         raise ValueError("give an address with its scheme, such as redis://host:6379/0 or amqp://user:password@host//")
     several = re.split(r";(?=[a-z][a-z0-9+.-]*://)", value)
@@ -156,12 +156,12 @@ class Settings(BaseSettings):
 
     @property
     def leader_database_url(self) -> str:
-        """Where leaders and migrations connect: what lives longer than a transaction does not go through a pooler."""
+        """The database URL of leaders and migrations, which need connections without a pooler."""
         return self.database_direct_url or self.database_url
 
     @property
     def notify_topics(self) -> frozenset[Topic]:
-        """What is told of: nothing where nobody is named to be told."""
+        """The topics of notifications: none if there is no target."""
         return self.notify_events if self.notify_webhooks or self.notify_email_to else frozenset()
 
     @model_validator(mode="after")
@@ -181,7 +181,7 @@ class Settings(BaseSettings):
         return self
 
     def advice(self) -> tuple[str, ...]:
-        """What is allowed but hardly wanted, a sentence each."""
+        """Return advice about allowed but unwise values, a sentence each."""
         found = []
         if self.grace_period <= self.loop_interval:
             found.append("grace_period should be longer than loop_interval")
@@ -191,7 +191,7 @@ class Settings(BaseSettings):
 
 
 _TOGETHER: Final = {"notify_webhooks": "notify_secret", "notify_email_to": "smtp_url", "smtp_url": "notify_email_to"}
-# Nobody plans anything while a dead leader's lease lasts.
+# While a dead leader's lease lasts, no leader plans anything.
 _MOST: Final[dict[str, Duration]] = {"lease_ttl": 30 * SECOND}
 _LEAST: Final[dict[str, Duration]] = {
     "pre_schedule_interval": 100 * MILLISECOND,
@@ -206,15 +206,16 @@ _LEAST: Final[dict[str, Duration]] = {
     "notify_late_after": SECOND,
     "notify_long_after": SECOND,
     "notify_quiet": SECOND,
-    # An idempotency key lives on its run's row, and is promised to be known for a day.
+    # An idempotency key is stored on its run's row, and must be known for a day.
     "retention": DAY,
 }
 
 
 def load_settings(config: Path | str | None = None, **given: Any) -> Settings:
-    """The settings of this process; BadValues names each wrong or unknown one and what is allowed.
+    """Load the settings of this process; BadValues names each wrong or unknown one and the allowed values.
 
-    `config` is a TOML file (default: what ITINERARY_CONFIG names); `given` is what a command line says, None: nothing.
+    `config` is a TOML file (default: the one that ITINERARY_CONFIG names); `given` holds the command line's values,
+    None for absent ones.
     """
     _refuse_unknown_variables(os.environ)
     path = config or os.environ.get(f"{PREFIX}CONFIG")
@@ -230,7 +231,7 @@ def load_settings(config: Path | str | None = None, **given: Any) -> Settings:
 
 
 def api_tokens_text(environ: Mapping[str, str]) -> str:
-    """The API's tokens as they were given, by environment or settings file, commas between."""
+    """Return the API's tokens as they were given, by environment or settings file, separated by commas."""
     given = environ.get(f"{PREFIX}API_TOKENS")
     path = environ.get(f"{PREFIX}CONFIG")
     in_file = _read_file(Path(path)).get("api_tokens", ()) if path and not given else ()
@@ -268,7 +269,7 @@ def _errors(exc: ValidationError, sources: Mapping[str, str]) -> list[BadValue]:
     found = []
     for error in exc.errors(include_url=False):
         name = str(error["loc"][0]) if error["loc"] else ""
-        if error["type"] != "default_factory_not_called":  # follows from the complaint about its source
+        if error["type"] != "default_factory_not_called":  # a consequence of the error in its source
             label = f"{name} in {sources[name]}" if sources.get(name) else f"{PREFIX}{name.upper()}"
             field_of = Settings.model_fields.get(name)
             shown = error["input"] if field_of is not None and field_of.repr else "..."

@@ -1,4 +1,4 @@
-"""Tokens as the settings name them: `name:role:sha256`, and behind that what the token is limited to."""
+"""Tokens as the settings name them: `name:role:sha256`, optionally followed by the token's limits."""
 
 import re
 from dataclasses import dataclass, field, replace
@@ -10,7 +10,7 @@ Role = Literal["enqueuer", "viewer", "operator", "admin"]
 
 
 _TOKEN: Final = r"([\w.-]{1,64}):(enqueuer|viewer|operator|admin):([0-9a-fA-F]{64})"
-# Limits hold commas too: what comes behind one is a token where it begins as one does.
+# Limits hold commas too: text after a comma is a token if it begins like one.
 _BETWEEN: Final = re.compile(
     r",(?=\s*[\w.-]{1,64}:(?:enqueuer|viewer|operator|admin):[0-9a-fA-F]{64}(?:[:,\s]|$))", re.ASCII
 )
@@ -27,7 +27,7 @@ class ApiToken:
 
 
 def read_tokens(value: Any) -> tuple[ApiToken, ...]:
-    """The tokens of a list, or of a text with commas between; ValueError."""
+    """Parse the tokens of a list, or of a text separated by commas; ValueError."""
     parts = _BETWEEN.split(value) if isinstance(value, str) else value
     if not isinstance(parts, list | tuple):
         raise ValueError("give a list of name:role:sha256")

@@ -1,1 +1,1 @@
-"""Flower behind a guard of our own: who may reach it, and how the dashboard's users log in with one click."""
+"""Flower behind our own guard: access rules, and one-click logins for the dashboard's users."""

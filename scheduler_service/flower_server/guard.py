@@ -1,7 +1,7 @@
-"""Who may reach Flower: the verdict on one request, before Flower sees it.
+"""Access to Flower: the verdict on one request, before Flower receives it.
 
-Owns the rules on Host, Origin and Sec-Fetch-Site, the password, sessions and roles. Promises: every route asks for a
-login, but the health check and the login itself; a viewer changes nothing; a ticket counts once; passwords are
+Owns the rules on Host, Origin and Sec-Fetch-Site, the password, sessions and roles. Promises: every route needs a
+login, except the health check and the login itself. A viewer changes nothing; a ticket counts once; passwords are
 compared in constant time. Reads no clock and opens nothing.
 """
 
@@ -22,7 +22,7 @@ COOKIE: Final = "itinerary_flower"
 _OPEN_PATH: Final = "/healthcheck"
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _READS_BY_POST: Final = frozenset({"/tasks/datatable"})
-"""Flower's own list of tasks asks for its rows by POST."""
+"""The POST request by which Flower's own list of tasks fetches its rows."""
 _ONLY_GET: Final = "a ticket is redeemed by GET alone: follow the dashboard's link in a browser"
 _MOST_FAILURES: Final = 10
 _FAILURES_WITHIN: Final = 10 * SECOND
@@ -31,7 +31,7 @@ _MOST_SENDERS: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One request: `path` is without Flower's prefix and without the query, `sender` the address it came from."""
+    """One request: `path` without Flower's prefix and the query, `sender` the address it came from."""
 
     method: str
     path: str
@@ -55,7 +55,7 @@ class LoggedIn:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The answer instead of Flower's; `failed_login` where a wrong password or ticket was given."""
+    """An answer instead of Flower's; `failed_login` after a wrong password or ticket."""
 
     status: int
     sentence: str
@@ -67,9 +67,9 @@ Verdict = Admitted | LoggedIn | Refused
 
 @dataclass(slots=True)
 class Guard:
-    """Judges the requests of one Flower, which listens on `host`; `url` is where browsers reach it, if told.
+    """Judges the requests of one Flower, which listens on `host`; `url` is its public address, if configured.
 
-    Used tickets are remembered from `since` on, so that older ones do not count: a restart must not give one twice.
+    Used tickets are remembered from `since` on; older ones are refused, so that a restart accepts none twice.
     """
 
     password: str = field(repr=False)
@@ -80,7 +80,7 @@ class Guard:
     _failures: dict[str, list[Instant]] = field(default_factory=dict)
 
     def judge(self, asked: Asked, now: Instant) -> Verdict:
-        """What becomes of a request. Remembers used tickets and failed logins."""
+        """Judge a request. Records used tickets and failed logins."""
         stranger = self._wrong_host(asked) or self._foreign(asked)
         if stranger:
             return Refused(403, stranger)
@@ -96,10 +96,12 @@ class Guard:
         here = is_loopback(name) or (not is_loopback(self.host) and is_address(name))
         if here or (name and name in (self.host.lower(), _hostname(self.url or ""))):
             return None
-        return "this Flower does not answer to that name: set ITINERARY_FLOWER_URL to the address that browsers use"
+        return (
+            "this Flower does not answer to that host name: set ITINERARY_FLOWER_URL to the address that browsers use"
+        )
 
     def _foreign(self, asked: Asked) -> str | None:
-        """A page of another site may lead here by a link, and do nothing else."""
+        """Refuse requests from pages of other sites, except following a link."""
         headers = asked.headers
         origin, own = headers.get("Origin"), {headers.get("Host", "").lower(), _netloc(self.url or "")}
         site = headers.get("Sec-Fetch-Site", "none")
@@ -140,7 +142,7 @@ class Guard:
         if given is None:
             return Refused(401, how)
         failures = [at for at in self._failures.get(asked.sender, ()) if now - at < _FAILURES_WITHIN]
-        if len(failures) >= _MOST_FAILURES:  # before the password is looked at, else guessing goes on
+        if len(failures) >= _MOST_FAILURES:  # before the password is compared, else guessing would continue
             return Refused(429, "too many failed logins: wait ten seconds", failed_login=True)
         if self._is_password(given):
             return "operator"

@@ -1,7 +1,7 @@
 """The process of `itinerary flower`: Flower's own application with the guard before every route.
 
-Promises: it never starts without a password and never sets FLOWER_UNAUTHENTICATED_API; what the guard refuses never
-reaches a handler of Flower, whichever route it names. FLOWER_* variables count, but for those that decide about logins.
+Promises: it never starts without a password and never sets FLOWER_UNAUTHENTICATED_API. A request that the guard refuses
+never reaches a handler of Flower. FLOWER_* variables apply, except those about logins.
 """
 
 import html
@@ -29,7 +29,7 @@ from scheduler_service.config.settings import Settings
 from scheduler_service.flower_server.guard import COOKIE, USER, Asked, Guard, LoggedIn, Refused
 from scheduler_service.flower_server.tickets import LIFETIME, new_ticket, sealed
 
-# By name: no module of ours imports the worker's. Celery's own loader would look in the working directory first.
+# By name: no module of ours imports the worker's. Celery's own loader would search the working directory first.
 _APP: Final = "itinerary.worker.celery_app"
 _OURS: Final = ("UNAUTHENTICATED_API", "BASIC_AUTH", "AUTH", "AUTH_PROVIDER", "CONF", "DEBUG", "ADDRESS", "PORT")
 _HEADERS: Final = {
@@ -46,9 +46,9 @@ _log = logging.getLogger("itinerary.flower")
 
 
 def serve_flower(settings: Settings) -> None:
-    """Run Flower until a signal; BadValue where no password is set. Call it from the main thread."""
+    """Run Flower until a signal; BadValue if no password is set. Call it from the main thread."""
     if not settings.flower_password:
-        advice = "set it: Flower does not start without a password (`itinerary up` makes one)"
+        advice = "set it: Flower does not start without a password (`itinerary up` creates one)"
         raise BadValue("ITINERARY_FLOWER_PASSWORD", None, advice)
     os.environ["ITINERARY_BROKER_URL"] = settings.broker_url
     os.environ["ITINERARY_BROKER_KEY_PREFIX"] = settings.broker_key_prefix or ""
@@ -65,7 +65,7 @@ def serve_flower(settings: Settings) -> None:
 
 
 def guarded_flower(settings: Settings, password: str, app: Celery) -> "GuardedFlower":
-    """Flower over this app, with its options set; it does not listen yet."""
+    """Build Flower over this app, with its options set; it does not listen yet."""
     options.max_tasks = settings.flower_max_tasks
     for name in _OURS:
         os.environ.pop(f"FLOWER_{name}", None)
@@ -80,12 +80,12 @@ def guarded_flower(settings: Settings, password: str, app: Celery) -> "GuardedFl
 
 
 class SafeHeaders(OutputTransform):
-    """The headers of every answer, Flower's own included; none lets another site read it."""
+    """Adds the headers of every answer, Flower's own included; none lets another site read it."""
 
     def transform_first_chunk(
         self, status_code: int, headers: HTTPHeaders, chunk: bytes, finishing: bool
     ) -> tuple[int, HTTPHeaders, bytes]:
-        """Tornado's hook on the first part of an answer."""
+        """Add the headers; Tornado's hook on the first part of an answer."""
         for name in [name for name in headers if name.lower().startswith("access-control-")]:
             del headers[name]
         for name, value in _HEADERS.items():
@@ -95,11 +95,11 @@ class SafeHeaders(OutputTransform):
 
 
 class GuardedFlower(Flower):  # type: ignore[misc]  # Flower has no types
-    """Flower's application; `find_handler` is the one way by which Tornado comes to any route."""
+    """Flower's application; Tornado finds every route through `find_handler` only."""
 
     def __init__(self, guard: Guard, **parts: Any) -> None:
         self._guard = guard
-        # Flower wants a login of its own, which nobody outside can know: the guard's verdict stands for it.
+        # Flower needs a login of its own, unknown outside: the guard's verdict replaces it.
         inner = f"{USER}:{secrets.token_hex(32)}"
         parts["options"].basic_auth = [inner]
         self._inner = f"Basic {b64encode(inner.encode()).decode('ascii')}"
@@ -107,7 +107,7 @@ class GuardedFlower(Flower):  # type: ignore[misc]  # Flower has no types
         super().__init__(transforms=[SafeHeaders], **parts)
 
     def find_handler(self, request: HTTPServerRequest, **more: Any) -> Any:
-        """The handler of a request that may go on, or one that answers why not."""
+        """Return the handler of an admitted request, or one that answers the refusal."""
         match self._guard.judge(self._asked(request), time.time_ns() // 1000):
             case Refused(failed_login=failed) as refused:
                 if failed:
@@ -143,17 +143,17 @@ class GuardedFlower(Flower):  # type: ignore[misc]  # Flower has no types
 
 
 class _Answer(RequestHandler):
-    """The same answer to every method."""
+    """Gives the same answer to every method."""
 
     def check_xsrf_cookie(self) -> None:
-        """Changes nothing, so needs no token."""
+        """Skip the check: the handler changes nothing."""
 
     def say(self) -> None:
         """Write the answer."""
         raise NotImplementedError
 
     def get(self) -> None:
-        """Answer."""
+        """Send the answer."""
         self.say()
 
     head = post = put = patch = delete = options = get
@@ -177,7 +177,7 @@ class _Login(_Answer):
         self._text, self._cookie_path, self._go_to, self._secure = text, cookie_path, go_to, secure
 
     def say(self) -> None:
-        """Set the cookie and go on by a page: after a redirect from another site it would not be sent."""
+        """Set the cookie and continue by a page: after a redirect from another site it would not be sent."""
         self.set_cookie(
             COOKIE, self._text, path=self._cookie_path, httponly=True, samesite="Strict", secure=self._secure,
             max_age=LIFETIME["session"] // 1_000_000,

@@ -1,8 +1,8 @@
-"""Signed tokens that carry a dashboard user's name and role to Flower.
+"""Signed tokens that carry a dashboard user's name and role to Flower. Owns their format and signature.
 
-Owns their format and signature. A ticket lasts a minute and Flower takes it once; the session that Flower gives for it
-lasts a working day. The key comes from Flower's password, so a new password ends every session. Never holds the
-password, and never decides what a role may do.
+A ticket lasts a minute and counts once; the session that Flower gives for it lasts a working day. The key is derived
+from Flower's password, so a new password ends every session. Never holds the password, and never decides what a role
+may do.
 """
 
 import base64
@@ -26,7 +26,7 @@ _LONGEST: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """A user of the dashboard; `path` is the page of Flower that was asked for, `nonce` tells two tickets apart."""
+    """A user of the dashboard; `path` is the requested page of Flower, `nonce` makes each ticket unique."""
 
     name: str
     role: str
@@ -36,18 +36,18 @@ class Ticket:
 
 
 def new_ticket(name: str, role: str, path: str, now: Instant, purpose: Purpose) -> Ticket:
-    """A ticket or session that begins now."""
+    """Create a ticket or session that begins now."""
     return Ticket(name, role, path, now + LIFETIME[purpose], secrets.token_urlsafe(16))
 
 
 def sealed(ticket: Ticket, password: str, purpose: Purpose) -> str:
-    """The signed text of a ticket or session."""
+    """Return the signed text of a ticket or session."""
     body = base64.urlsafe_b64encode(json.dumps(asdict(ticket)).encode()).decode("ascii")
     return f"{body}.{_signature(body, password, purpose)}"
 
 
 def opened(text: str, password: str, purpose: Purpose, now: Instant) -> Ticket | None:
-    """What a signed text says; None where it is forged, meant for something else, or too old."""
+    """Return the content of a signed text; None if it is forged, for another purpose, or too old."""
     body, _, signature = text.partition(".")
     if len(text) > _LONGEST or not hmac.compare_digest(
         _signature(body, password, purpose).encode(), signature.encode("utf-8", "surrogateescape")
@@ -72,5 +72,5 @@ def _signature(body: str, password: str, purpose: Purpose) -> str:
 
 @lru_cache(maxsize=8)
 def _key(password: str) -> bytes:
-    """Slow to compute, so that a ticket does not help to guess a weak password."""
+    """Derive the key slowly, so that a ticket does not help to guess a weak password."""
     return hashlib.scrypt(password.encode("utf-8"), salt=b"itinerary flower", n=2**14, r=8, p=1, dklen=32)

@@ -1,7 +1,7 @@
-"""Jobs as code: files and Python modules that say which jobs there are.
+"""Jobs as code: files and Python modules that define jobs.
 
-Owns how such a file is read and written, and the `Schedule` that a Python module fills. What a file would change is
-core.job_plan's to decide, and the API's to carry out.
+Owns reading and writing of such files, and the `Schedule` that a Python module fills. core.contract.job_plan decides
+what a file would change; the API applies it.
 """
 
 from scheduler_service.jobs_as_code.schedule import Schedule

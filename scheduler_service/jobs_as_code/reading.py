@@ -1,7 +1,7 @@
-"""From a place, a file or `module:schedule`, to the jobs it says and who owns them.
+"""Job files: from a place, a file or `module:schedule`, to its jobs and their owner.
 
-Promises: whatever is wrong is told with the file and the job; nothing of the service is asked. A Python file is run,
-as importing it would.
+Promises: every error names the file and the job; never contacts the service. A Python file is executed, as by an
+import.
 """
 
 import importlib
@@ -29,14 +29,14 @@ _KEYS: Final = ("source", "defaults", "jobs")
 
 @dataclass(frozen=True, slots=True)
 class JobFile:
-    """What a place says: `source` is None where it does not say who owns the jobs, empty where nobody does."""
+    """The content of a place: `source` is None if it names no owner, empty if the jobs have none."""
 
     source: str | None
     jobs: list[dict[str, Any]]
 
 
 def read_place(place: str) -> JobFile:
-    """The jobs of a TOML, YAML or JSON file, of a Python file, or of `module:schedule`; BadValues, ItineraryError."""
+    """Read the jobs of a TOML, YAML, JSON or Python file, or of `module:schedule`; BadValues, ItineraryError."""
     kind = FORMATS.get(Path(place).suffix.lower())
     if kind is not None:
         return read_jobs(read_text_as(kind, _text_of(place)))
@@ -45,7 +45,7 @@ def read_place(place: str) -> JobFile:
 
 
 def source_of_place(place: str) -> str:
-    """Who owns the jobs of a place that does not say so: the file in its folder, `shop/jobs.toml`, or the module."""
+    """Return the default owner of a place: the file in its folder, `shop/jobs.toml`, or the module."""
     path = Path(place)
     is_file = path.suffix.lower() in FORMATS or path.suffix == ".py"
     name = f"{path.absolute().parent.name}/{path.name}" if is_file else place.partition(":")[0]
@@ -53,7 +53,7 @@ def source_of_place(place: str) -> str:
 
 
 def read_jobs(content: Mapping[str, Any]) -> JobFile:
-    """The jobs of a file's content: `source`, `defaults` for fields that a job does not name, and `jobs`."""
+    """Parse the jobs of a file: `source`, `defaults` for fields that a job does not name, and `jobs`."""
     errors = [BadValue(key, content[key], f"known are {', '.join(_KEYS)}") for key in sorted({*content} - {*_KEYS})]
     try:
         source = content.get("source")
@@ -77,7 +77,7 @@ def read_jobs(content: Mapping[str, Any]) -> JobFile:
 
 
 def _read_item(item: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """One job with the defaults below it; a text in the place of the schedule is a cron line."""
+    """Parse one job over the defaults; a text in place of the schedule is a cron line."""
     given = read_object(item, "")
     refuse_read_only(given)
     merged = {key: value for key, value in defaults.items() if key != "timezone"} | given
@@ -106,7 +106,7 @@ def _text_of(place: str) -> str:
 
 
 def load_schedule(place: str) -> Schedule:
-    """The Schedule of a Python file or of `module:name` (by default named `schedule`)."""
+    """Load the Schedule of a Python file or of `module:name` (default name: `schedule`)."""
     name, _, attribute = place.partition(":") if not place.endswith(".py") else (place, "", "")
     token = being_loaded.set(place)
     try:
@@ -119,7 +119,7 @@ def load_schedule(place: str) -> Schedule:
         being_loaded.reset(token)
     found = getattr(module, attribute or "schedule", None)
     if not isinstance(found, Schedule):
-        raise BadValue("file", place, f"it must hold a Schedule called {attribute or 'schedule'}")
+        raise BadValue("file", place, f"it must define a Schedule named {attribute or 'schedule'}")
     return found
 
 
@@ -135,6 +135,6 @@ def _from_file(path: Path) -> ModuleType:
         raise BadValue("file", str(path), "give a readable Python file")
     sys.path.insert(0, str(path.parent.absolute()))
     module = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault(path.stem, module)  # where dataclasses and pickles of the file look for it
+    sys.modules.setdefault(path.stem, module)  # dataclasses and pickles of the file find it there
     spec.loader.exec_module(module)
     return module

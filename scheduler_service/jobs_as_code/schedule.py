@@ -1,7 +1,7 @@
-"""Jobs said in Python: `schedule = Schedule(); schedule.hourly("job-1", task="shop.report", minute=17)`.
+"""Jobs in Python: `schedule = Schedule(); schedule.hourly("job-1", task="shop.report", minute=17)`.
 
-A task is named by its name, by the Celery task itself, or by a plain function of (job_id, scheduled_at). Promises:
-what is wrong with a job is told where it is added; threads may add jobs at any time, also while `run()` blocks.
+A task is given by its name, by the Celery task itself, or by a plain function of (job_id, scheduled_at). Promises: an
+error in a job is raised where it is added; threads may add jobs at any time, also while `run()` blocks.
 """
 
 import inspect
@@ -24,14 +24,14 @@ from scheduler_service.core.contract.job_plan import read_source
 Function = Callable[..., Any]
 
 being_loaded: ContextVar[str | None] = ContextVar("itinerary_being_loaded", default=None)
-"""The file that `itinerary jobs apply` reads just now: a `run()` in it would never let it end."""
+"""The file that `itinerary jobs apply` is loading: a `run()` in it would block forever."""
 
 
 class Schedule:
     """The jobs of one program or file.
 
-    `source` is who owns them where they are applied to a service; `timezone` and the other fields (`queue`, `retry`,
-    `tags`, ...) hold for every job that does not say otherwise. BadValue or BadValues names what is wrong.
+    `source` owns them once they are applied to a service; `timezone` and the other fields (`queue`, `retry`, `tags`,
+    ...) are defaults for every job. Invalid values raise BadValue or BadValues.
     """
 
     def __init__(self, source: str | None = None, *, timezone: str = "UTC", **defaults: Any) -> None:
@@ -49,12 +49,15 @@ class Schedule:
         self, job_id: str, *, task: Any, expr: str, timezone: str | None = None, day_match: str = "or",
         dst_gap: str = "next_valid", dst_fold: str | None = None, **fields: Any,
     ) -> None:  # fmt: skip
-        """By a cron line: five fields, or six with seconds last; `dst_fold` None is `first`, with seconds `both`."""
+        """Add a job by a cron line: five fields, or six with seconds last.
+
+        `dst_fold` None: `first`, with seconds `both`.
+        """
         choices = {"day_match": day_match, "dst_gap": dst_gap, **({} if dst_fold is None else {"dst_fold": dst_fold})}
         self._add(job_id, task, {"kind": "cron", "expr": expr, **choices, **self._zone(timezone)}, fields)
 
     def hourly(self, job_id: str, *, task: Any, minute: int, timezone: str | None = None, **fields: Any) -> None:
-        """Every hour at a minute."""
+        """Add a job that runs every hour at a minute."""
         self._add(job_id, task, {"kind": "hourly", "minute": minute, **self._zone(timezone)}, fields)
 
     def interval(
@@ -62,7 +65,7 @@ class Schedule:
         anchor: str | datetime | None = None, balanced: bool = False, pinned: bool = False,
         timezone: str | None = None, **fields: Any,
     ) -> None:  # fmt: skip
-        """In a rhythm of elapsed time, such as every `4m` with an offset of `1m`."""
+        """Add a job in a rhythm of elapsed time, such as every `4m` with an offset of `1m`."""
         spec = {"every": every, "offset": offset, "anchor": anchor, "balanced": balanced, "pinned": pinned}
         self._add(job_id, task, {"kind": "interval", **spec, **self._zone(timezone)}, fields)
 
@@ -70,19 +73,19 @@ class Schedule:
         self, job_id: str, *, task: Any, unit: str, at: list[str], every: int = 1, days: list[int] | None = None,
         weekdays: list[str] | None = None, start: str | None = None, timezone: str | None = None, **fields: Any,
     ) -> None:  # fmt: skip
-        """Every so many days, weeks or months, at wall times."""
+        """Add a job that runs every N days, weeks or months, at wall times."""
         spec = {"every": every, "unit": unit, "at": at, "days": days, "weekdays": weekdays, "start": start}
         self._add(job_id, task, {"kind": "calendar", **spec, **self._zone(timezone)}, fields)
 
     def once(self, job_id: str, *, task: Any, at: str | datetime, **fields: Any) -> None:
-        """Once, at an instant: an aware datetime, or RFC 3339."""
+        """Add a job that runs once, at an aware datetime or an RFC 3339 text."""
         self._add(job_id, task, {"kind": "once", "at": at}, fields)
 
     def run(self, *, concurrency: int = 8, **settings: Any) -> None:
         """Block, with a leader and a Celery worker in this program, until Ctrl-C, SIGTERM or `stop()`.
 
-        Up to `concurrency` tasks run at once, in threads. Everything is kept in `.itinerary`, Redis is embedded where
-        no ITINERARY_REDIS_URL is set; `settings` are the service's, such as data_dir. Call it from the main thread.
+        Up to `concurrency` tasks run at once, in threads. All data is in `.itinerary`; Redis is embedded unless
+        ITINERARY_REDIS_URL is set. `settings` are the service's, such as data_dir. Call it from the main thread.
         """
         if being_loaded.get():
             raise ItineraryError("put schedule.run() under `if __name__ == '__main__':`, so that the file can be read")
@@ -91,35 +94,35 @@ class Schedule:
         run_embedded(self, self.source or program_name(), concurrency, settings)
 
     def stop(self) -> None:
-        """Let `run()` end, from any thread; running tasks are finished first."""
+        """Let `run()` end, from any thread; running tasks finish first."""
         self.stopped.set()
 
     @property
     def bodies(self) -> list[dict[str, Any]]:
-        """Every job's JSON as the API takes it, in the order they were added."""
+        """Return every job's JSON as the API takes it, in the order of adding."""
         with self._lock:
             return [dict(body) for body in self._bodies.values()]
 
     @property
     def functions(self) -> Mapping[str, Function]:
-        """The plain functions, by the task names that stand for them."""
+        """Return the plain functions, by their task names."""
         with self._lock:
             return dict(self._functions)
 
     @property
     def celery_apps(self) -> list[Any]:
-        """The Celery apps whose tasks were given."""
+        """Return the Celery apps of the given tasks."""
         with self._lock:
             return list(self._apps)
 
     def watch(self, listener: Callable[[str], None] | None) -> list[dict[str, Any]]:
-        """From now on call `listener` with the id of each job, in the thread that adds it; the jobs until now."""
+        """Call `listener` with the id of each job added from now on, in the adding thread; return the jobs so far."""
         with self._lock:
             self._listener = listener
             return self.bodies
 
     def body(self, job_id: str) -> dict[str, Any]:
-        """One job's JSON."""
+        """Return one job's JSON."""
         with self._lock:
             return dict(self._bodies[job_id])
 
@@ -131,7 +134,7 @@ class Schedule:
         refuse_read_only(fields)
         with self._lock:
             if job_id in self._bodies:
-                raise BadValue("job_id", job_id, "each job once")
+                raise BadValue("job_id", job_id, "duplicate job id; give each job an id of its own")
             name = self._task_name(job_id, task, fields)
             given = {**self._defaults, **fields, "schedule": spec}
             body = {"job_id": job_id, "task": name, **{key: _plain(value) for key, value in given.items()}}
@@ -144,7 +147,7 @@ class Schedule:
             self._notify(listener, job_id)
 
     def _notify(self, listener: Callable[[str], None], job_id: str) -> None:
-        """A running program that cannot take the job in leaves it as if it had not been added."""
+        """Notify the running program; if it cannot store the job, remove it again."""
         try:
             listener(job_id)
         except BaseException:
@@ -162,28 +165,28 @@ class Schedule:
         if not callable(task) or not _takes(task, fields):
             raise BadValue("task", task, "give a task's name, a Celery task, or a function of (job_id, scheduled_at)")
         name = function_name(task)
-        # A function without a name of its own (a lambda, one made inside another) is known by its job.
+        # A function without an importable name (a lambda, one defined inside another) is named by its job.
         if "<" in name or not is_task_name(name) or self._functions.get(name, task) is not task:
             name = f"{_module_of(task)}.{job_id}"
         return name
 
 
 def function_name(function: Function) -> str:
-    """`module.function`; the program itself is called by its file, whether it is run or imported."""
+    """Return `module.function`; the main program is named by its file, whether run or imported."""
     return f"{_module_of(function)}.{getattr(function, '__qualname__', '<unnamed>')}"
 
 
 def program_name() -> str:
-    """The name of the file that this process runs."""
+    """Return the name of the file that this process runs."""
     path = getattr(sys.modules.get("__main__"), "__file__", None)
     return Path(path).stem if path else "main"
 
 
 def refuse_read_only(fields: Mapping[str, Any]) -> None:
-    """BadValue where a job's file names what only the service may set."""
+    """Raise BadValue if a job's file sets a field that only the service may set."""
     for name in fields:
         if name in READ_ONLY:
-            raise BadValue(name, fields[name], "leave it out: it is the service's, see `itinerary jobs --help`")
+            raise BadValue(name, fields[name], "leave it out: only the service sets it, see `itinerary jobs --help`")
 
 
 def _module_of(function: Function) -> str:
@@ -205,7 +208,7 @@ def _is_celery_task(task: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Datetimes and timedeltas as the texts that the API takes, at any depth."""
+    """Convert datetimes and timedeltas to the texts that the API takes, at any depth."""
     if isinstance(value, timedelta):
         return format_duration(value // timedelta(microseconds=MICROSECOND))
     if isinstance(value, datetime):

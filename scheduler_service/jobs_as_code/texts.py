@@ -1,7 +1,7 @@
 """Job files as text: TOML, YAML and JSON, read and written.
 
-Promises: what is written is read back as the same values, or refused where the format has no word for them (TOML has
-no null). YAML is read by the rules of YAML 1.2: `on` is a text, 10:30 is no number, and no key stands twice.
+Promises: a written value is read back equal, or refused if the format cannot represent it (TOML has no null). YAML
+follows YAML 1.2: `on` is a text, 10:30 is no number, and duplicate keys are errors.
 """
 
 import json
@@ -22,7 +22,7 @@ _TEXT_KEYS: Final = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge")
 MOST_NODES: Final = 500_000
 MOST_ALIASES: Final = 1_000
 MOST_LEVELS: Final = 100
-# tomllib notes each prefix of a dotted key, which takes the square of its length in memory.
+# tomllib stores each prefix of a dotted key, so memory grows with the square of its length.
 _LONG_TOML_KEY: Final = re.compile(
     rf"""(?:^|[\[{{,])[ \t]*(?:(?:[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{MOST_LEVELS},}}""", re.MULTILINE
 )
@@ -37,7 +37,7 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
     _aliases = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """As PyYAML does, for so many aliases and no more."""
+        """Compose as PyYAML does, with a bound on the number of aliases."""
         if self.check_event(yaml.AliasEvent):
             self._aliases += 1
             if self._aliases > MOST_ALIASES:
@@ -45,7 +45,7 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
         return super().compose_node(parent, index)
 
     def get_single_data(self) -> Any:
-        """As PyYAML does, once it is known that the aliases written out stay small."""
+        """Load as PyYAML does, after checking that the expanded aliases stay small."""
         node = self.get_single_node()
         if node is None:
             return None
@@ -53,7 +53,7 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
         return self.construct_document(node)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        """As PyYAML does, but a key is a text and stands once."""
+        """Construct as PyYAML does, but keys must be unique texts."""
         seen = set()
         for key_node, _ in node.value:
             key = key_node.value
@@ -66,11 +66,11 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
 
 
 class _Dumper(yaml.SafeDumper):  # type: ignore[misc]  # PyYAML has no types
-    """Safe; quotes what either YAML 1.1 or 1.2 would not take for a text."""
+    """Safe; quotes every text that YAML 1.1 or 1.2 would read as another type."""
 
 
 def _quoted_where_odd(dumper: Any, text: str) -> Any:
-    """PyYAML folds Unicode's own line ends unless they stand in double quotes, where they are escaped."""
+    """Quote texts with Unicode line ends: PyYAML folds them unless double quotes escape them."""
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"' if _LINE_ENDS.search(text) else None)
 
 
@@ -89,7 +89,7 @@ _Loader.add_constructor("tag:yaml.org,2002:float", lambda loader, node: float(lo
 
 
 def _check_size(root: Any) -> None:
-    """ComposerError where the document, its aliases written out, is too large or too deep, or holds itself."""
+    """Raise ComposerError if the document, with its aliases expanded, is too large, too deep, or contains itself."""
     sizes: dict[int, int] = {}
     open_nodes: set[int] = set()
     waiting = [(root, False)]
@@ -118,7 +118,7 @@ def _children(node: Any) -> list[Any]:
 
 
 def read_text_as(kind: Format, text: str) -> dict[str, Any]:
-    """The mapping that the text holds; BadValue saying where it cannot be read. Dates become RFC 3339 texts."""
+    """Parse the text's mapping; BadValue with the place of the error. Dates become RFC 3339 texts."""
     try:
         match kind:
             case "toml":
@@ -137,7 +137,7 @@ def read_text_as(kind: Format, text: str) -> dict[str, Any]:
 
 
 def write_text_as(kind: Format, source: str, jobs: list[dict[str, Any]]) -> str:
-    """A file of these jobs; BadValue where one holds what the format cannot say."""
+    """Write a file of these jobs; BadValue for a value that the format cannot represent."""
     match kind:
         case "toml":
             return _toml(source, jobs)
@@ -152,7 +152,7 @@ def write_text_as(kind: Format, source: str, jobs: list[dict[str, Any]]) -> str:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     created = dict(pairs)
     if len(created) < len(pairs):
-        raise ValueError("a key stands twice")
+        raise ValueError("duplicate key")
     return created
 
 

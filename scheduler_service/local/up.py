@@ -1,7 +1,7 @@
 """`itinerary up`: which parts run on one machine, with which settings, in which order.
 
-Owns the choice of ports and the embedded Redis where none is named. Promises: one `up` a data folder, the schema
-migrated before anything starts, addresses and pids in run.json. How parts are kept running is the supervisor's.
+Owns the choice of ports, and the embedded Redis if none is named. Promises: one `up` a data folder, the schema migrated
+before anything starts, addresses and pids in run.json. The supervisor keeps the parts running.
 """
 
 import os
@@ -37,7 +37,7 @@ from scheduler_service.sql.migrations import upgrade
 
 LOOPBACK: Final = "127.0.0.1"
 FLOWER_FILE: Final = "flower.password"
-# No package of the working directory goes before ours.
+# No package of the working directory takes precedence over ours.
 _PYTHON: Final = (sys.executable, "-P")
 EMBEDDED_REDIS_PORT: Final = 6390
 """Not Redis's own 6379: a program that empties "its" local Redis must not meet ours."""
@@ -54,13 +54,13 @@ class EmbeddedRedis:
 
     @property
     def url(self) -> str:
-        """Its whole address, password included."""
+        """Return the whole address, password included."""
         return f"redis://:{self.password}@{LOOPBACK}:{self.port}/0"
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Where everything listens; `redis` is None where it is somebody else's. `notes` are for people."""
+    """The addresses of all parts; `redis` is None if it is not embedded. `notes` are for people."""
 
     settings: Settings
     redis: EmbeddedRedis | None
@@ -83,9 +83,9 @@ class Plan:
 
 
 def run_up(settings: Settings, *, demo: bool = False, app: str | None = None) -> int:
-    """Run everything until a signal; the exit status. `app`: somebody's own Celery app, as module:celery_app.
+    """Run everything until a signal; return the exit status.
 
-    Call it from the main thread.
+    `app` is a user's own Celery app, as module:celery_app. Call it from the main thread.
     """
     with private_umask() as theirs, only_one(settings.data_dir), Ports() as ports:
         plan = create_plan(settings, read_run(settings.data_dir), ports)
@@ -102,7 +102,7 @@ def run_up(settings: Settings, *, demo: bool = False, app: str | None = None) ->
 
 
 def create_plan(settings: Settings, last_run: Mapping[str, Any], ports: Ports) -> Plan:
-    """Choose the ports: what was asked for or BadValue, the usual ones where free, others else, with a note."""
+    """Choose the ports: the requested one or BadValue; else the usual one if it is free; else another, with a note."""
     api_port = _choose(settings, "api_port", settings.api_host, ports)
     flower_port = _choose(settings, "flower_port", LOOPBACK, ports)
     notes = [
@@ -124,7 +124,7 @@ def create_plan(settings: Settings, last_run: Mapping[str, Any], ports: Ports) -
 
 
 def flower_password(settings: Settings) -> tuple[str, bool]:
-    """Flower's password, of the settings or of the data folder; and whether it was created just now."""
+    """Return Flower's password, from the settings or the data folder, and whether it was created just now."""
     if settings.flower_password:
         return settings.flower_password, False
     private_folder(settings.data_dir)
@@ -142,7 +142,7 @@ def _choose(settings: Settings, name: str, host: str, ports: Ports) -> int:
 
 
 def embedded_redis(data_dir: Path, last_run: Mapping[str, Any], ports: Ports) -> EmbeddedRedis:
-    """The same port as the last time if it is free, so that whoever was told it finds Redis again."""
+    """Plan the server on its last port if that is free, so that programs that know it find Redis again."""
     binary = find_server()
     folder = server_folder(binary, data_dir)
     last = last_run.get("redis_port")
@@ -150,7 +150,7 @@ def embedded_redis(data_dir: Path, last_run: Mapping[str, Any], ports: Ports) ->
     if not isinstance(last, int) or not 0 < last < 65536:
         last = EMBEDDED_REDIS_PORT
     elif serves_folder(last, folder, password) or serves_folder(last, folder):
-        # Where the kernel does not end it with its parent, it may survive a kill -9; two would ruin the folder.
+        # On some kernels it survives a kill -9 of its parent; two servers would corrupt the folder.
         raise ItineraryError(f"a server of an earlier run still keeps {folder}: stop what listens on port {last}")
     chosen = EmbeddedRedis(binary, folder, ports.take_from(last, LOOPBACK), password)
     write_private(data_dir / REDIS_FILE, chosen.url + "\n")
@@ -158,7 +158,7 @@ def embedded_redis(data_dir: Path, last_run: Mapping[str, Any], ports: Ports) ->
 
 
 def _redis_password(data_dir: Path) -> str:
-    """The password of the last time, so that whoever was given the address finds Redis again."""
+    """Return the last password, so that programs that know the address find Redis again."""
     try:
         known = urlsplit((data_dir / REDIS_FILE).read_text("utf-8").strip()).password
     except (FileNotFoundError, ValueError):
@@ -167,15 +167,15 @@ def _redis_password(data_dir: Path) -> str:
 
 
 def parts_of(plan: Plan, *, demo: bool, app: str | None = None, worker_umask: int = -1) -> list[Part]:
-    """Every program of this machine, in the order in which they start.
+    """Return every program of this machine, in start order.
 
-    `worker_umask` is what the files of tasks are created with; those of the other parts are private.
+    `worker_umask` applies to the files of tasks; those of the other parts are private.
     """
     env = child_env(plan, os.environ)
     processes = str(max(4, min(8, os.cpu_count() or 1)))
     api_answers = answers(plan.settings.api_host, plan.api_port, "/healthz")
     flower_answers = answers(LOOPBACK, plan.flower_port, "/healthcheck")
-    # Tasks are not given what opens Flower.
+    # Tasks do not get Flower's password.
     with_flower = {**env, f"{PREFIX}FLOWER_PASSWORD": plan.flower_password}
     env.pop(f"{PREFIX}FLOWER_PASSWORD", None)
     arguments = ["-c", processes, *(["--app", app] if app else [])]
@@ -207,7 +207,7 @@ def _command(*arguments: str) -> list[str]:
 
 
 def child_env(plan: Plan, environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of our own parts: what was chosen here goes before what was set."""
+    """Return the environment of our own parts: values chosen here override existing ones."""
     settings = plan.settings
     homes = {str(Path(str(package.__file__)).resolve().parents[1]) for package in (scheduler_service, itinerary)}
     chosen = {
@@ -226,7 +226,7 @@ def child_env(plan: Plan, environ: Mapping[str, str]) -> dict[str, str]:
 
 
 class _Journal:
-    """Hears every change of a part: keeps run.json true and prints the addresses once the API answers."""
+    """Follows every change of a part: updates run.json and prints the addresses once the API answers."""
 
     def __init__(self, plan: Plan, console: Console) -> None:
         self._plan = plan
@@ -252,7 +252,7 @@ class _Journal:
 
 
 def _where(plan: Plan, file: str) -> str:
-    """Where the secret that is not shown can be read, if it was created here."""
+    """Return the file that holds a hidden secret, if it was created here."""
     given = plan.settings.flower_password if file == FLOWER_FILE else plan.redis is None
     if given:
         return ""
@@ -261,7 +261,7 @@ def _where(plan: Plan, file: str) -> str:
 
 
 def address_table(plan: Plan) -> str:
-    """What listens where, for people."""
+    """List the address of each part, for people."""
     rows = [
         ("Dashboard", plan.api_url),
         ("API", f"{plan.api_url}/api/v1, described at {plan.api_url}/docs"),

@@ -232,7 +232,7 @@ def test_its_runs_are_named_where_an_occurrence_is_explained_and_contradict_noth
     hourly.end(first, Event.SUCCEED, RunState.COMPLETED)
     why = api.get("/api/v1/jobs/a.job/explain", params={"at": format_instant(hourly.at(2))}).json()
     assert why["verdict"] == "never_due", "by the schedule it was not: the job was made later"
-    assert f"It was asked for by hand since, as run {first}, which is completed." in why["text"]
+    assert f"It was requested manually later, as run {first}, which is completed." in why["text"]
     told = api.get(f"/api/v1/runs/{second}/explain").json()["text"]
-    assert f"asked for by hand, as job a.job, for {format_instant(hourly.at(1))}" in told
+    assert f"requested manually, as job a.job, for {format_instant(hourly.at(1))}" in told
     assert list(findings(hourly.database)) == []

@@ -53,12 +53,12 @@ def test_a_backfill_is_told_before_it_is_made_and_makes_nothing_twice(itinerary:
     window = ("jobs", "backfill", "late.job", "--from", "2026-01-01T01:00:00", "--to", "2026-01-13T03:00:00")
     told = itinerary.done(*window, "--dry-run").splitlines()
     assert told[0].startswith("12 occurrences of late.job from 2026-01-01 01:00:00 CET (")
-    assert told[1] == "12 runs would be made, to go one after the other"
+    assert told[1] == "12 runs would be created, to run one after the other"
     assert told[2].startswith("  2026-01-01 03:00:00 CET (")
     assert told[12] == "  and 2 more"
     assert told[13].startswith("mind: occurrences of the job that fall due meanwhile are skipped")
     made = itinerary.done(*window, "--overlap", "allow").splitlines()
-    assert made[1] == "12 runs made, to go all at once"
+    assert made[1] == "12 runs created, to run all at once"
     assert itinerary.done(*window).splitlines()[1:] == ["left out: 12 waiting already", "there is nothing to run"]
     assert json.loads(itinerary.done(*window, "--json"))["left_out"]["planned"] == 12
     refused = itinerary("jobs", "backfill", "late.job", "--from", "2026-01-01", "--to", "2999-01-01")
@@ -197,7 +197,7 @@ def test_doctor_names_what_is_to_be_mended(itinerary: Itinerary, tmp_path: Path)
     assert "FAIL  redis " in away.stdout
     assert "ITINERARY_REDIS_URL" in away.stdout
     for name in ("redis data", "leader"):
-        assert re.search(rf"^--    {name} +not asked: see redis$", away.stdout, re.MULTILINE)
+        assert re.search(rf"^--    {name} +skipped: see redis$", away.stdout, re.MULTILINE)
     assert "Redis's own configuration" not in away.stdout
     assert "secret" not in away.stdout + away.stderr
     broker = f"redis://:secret@127.0.0.1:{free_port()}/0"

@@ -123,7 +123,7 @@ def test_a_backfill_is_looked_at_and_then_made_once(browser: Browser, site: Site
             assert browser.run("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
     press(browser, "#make-backfill")
     browser.wait_for("location.pathname === '/jobs/report' && document.readyState === 'complete'")
-    assert "The runs are made" in browser.text("#notice")
+    assert "The runs are created" in browser.text("#notice")
     with Client(site.url) as client:
         assert len(client.runs(job_id="report")["items"]) == 12
     seen_again = "/jobs/report/backfill?from=2026-10-20T00:00&to=2026-11-01T00:00&overlap=allow"

@@ -8,10 +8,10 @@ def _checked(words: str) -> str:
     def check() -> str:
         raise StoreUnavailable(words)
 
-    return found("database", check, "see that it is there, then run `itinerary migrate`").line
+    return found("database", check, "check that it is running, then run `itinerary migrate`").line
 
 
 def test_a_cure_that_the_error_names_is_said_once() -> None:
     old = "the database's schema is 0021, not 0022: run `itinerary migrate`"
     assert _checked(old).split(maxsplit=2)[2] == old
-    assert _checked("connection refused").endswith("; see that it is there, then run `itinerary migrate`")
+    assert _checked("connection refused").endswith("; check that it is running, then run `itinerary migrate`")

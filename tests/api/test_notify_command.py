@@ -115,7 +115,7 @@ def test_the_command_sends_a_test_to_everybody_and_says_what_came_back(told: Set
         assert is_signed(post)
         assert post.body["type"] == "notify.test"
         give_up(outbox, told)
-        assert itinerary.done("notify", "retry") == "1 to be sent anew\n"
+        assert itinerary.done("notify", "retry") == "1 to be sent again\n"
     none = Itinerary(project_env(ITINERARY_DATABASE_URL=told.database_url))("notify", "test")
     assert none.returncode == 2
     assert "ITINERARY_NOTIFY_EMAIL_TO" in none.stderr

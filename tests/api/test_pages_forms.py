@@ -62,7 +62,7 @@ def test_with_tokens_the_browsers_own_login_guards_the_forms(
     asked = api.get("/jobs")
     assert (asked.status_code, asked.headers["www-authenticate"]) == (401, 'Basic realm="itinerary"')
     api.headers["Authorization"] = _login("viewer")
-    assert "Make a job" not in api.get("/jobs").text
+    assert "Create a job" not in api.get("/jobs").text
     assert submit(api, "/new-job", **JOB).status_code == 403
     assert api.get("/new-job").status_code == 403
     of_viewer = token(api)

@@ -114,13 +114,13 @@ def test_one_outage_is_one_row_and_is_backfilled_at_once(
     links = [link.replace("&amp;", "&") for link in re.findall(r'href="(/failures/backfill\?[^"]+)"', page)]
     assert len(links) == 2  # two outages, the latest first
     looked = api.get(links[0]).text
-    assert "Make 25 runs of 5 jobs" in looked
+    assert "Create 25 runs of 5 jobs" in looked
     assert "gone: no job gone" in looked
     assert api.get("/api/v1/runs").json()["items"] == []
     asked = dict(parse_qsl(links[0].partition("?")[2]))
     done = submit(api, "/failures/backfill", **asked).headers["location"]
     assert done == "/failures?within=7d&done=all-backfilled.25.5"
-    assert "Runs made: 25, of so many jobs: 5." in api.get(done).text
+    assert "Runs created: 25, of so many jobs: 5." in api.get(done).text
     created_runs = api.get("/api/v1/runs").json()["items"]
     assert sorted({run["job_id"] for run in created_runs}) == names
     assert {run["scheduled_at"] for run in created_runs if run["job_id"] == "job-3"} == {
@@ -171,7 +171,7 @@ def test_a_group_is_tried_again_once_however_often_that_is_asked(api: TestClient
     group = {"within": "1h", "job_id": "", "task": "pkg.task", "error_type": "ValueError"}
     tried = submit(api, "/failures/retry", **group).headers["location"]
     assert tried.endswith("done=all-retried.2.0")
-    assert "Tried again by new runs: 2. Left in the group, not tried again from here: 0." in api.get(tried).text
+    assert "Retried by new runs: 2. Left in the group, not retried from here: 0." in api.get(tried).text
     assert submit(api, "/failures/retry", **group).headers["location"].endswith("done=none-retried")
     made = api.get("/api/v1/runs?state=scheduled").json()["items"]
     assert sorted(run["retry_of"] for run in made) == sorted(ended[:2])
@@ -199,7 +199,7 @@ def test_a_run_that_is_pruned_meanwhile_is_left_out_of_its_group(
 
 def test_a_run_is_shown_with_its_gaps_its_error_and_why(api: TestClient, ended: list[str]) -> None:
     page = api.get(f"/runs/{ended[2]}").text
-    for text in ("OSError", "Traceback: x", "released", "+2.0 s", "ran: 2.0 s", "It is not tried again"):
+    for text in ("OSError", "Traceback: x", "released", "+2.0 s", "ran: 2.0 s", "It is not retried"):
         assert text in page
 
 
@@ -263,7 +263,7 @@ def test_changes_are_listed_with_who_made_them_and_what_they_changed(api: TestCl
     page = api.get("/audit?subject=a.job").text
     for text in ("job.patch", "loopback", "New name", "/jobs/a.job"):
         assert text in page
-    assert "No change is like this" in api.get("/audit?actor=nobody").text
+    assert "No change matches this filter" in api.get("/audit?actor=nobody").text
 
 
 def test_a_group_of_more_than_one_click_takes_is_tried_again_by_the_next(

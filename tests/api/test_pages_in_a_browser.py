@@ -114,7 +114,7 @@ def test_an_outage_is_backfilled_in_two_clicks(browser: Browser, site: Site) -> 
     assert browser.run("document.querySelectorAll('#gaps ~ table tbody tr').length") == 1
     browser.click("a[href^='/failures/backfill']")
     browser.wait_for("document.querySelector('#make-backfill')")
-    assert browser.text("#make-backfill").startswith("Make 9")
+    assert browser.text("#make-backfill").startswith("Create 9")
     browser.click("#make-backfill")
     browser.wait_for("document.querySelector('#notice')?.innerText.includes('of so many jobs: 3')")
     assert browser.complaints == []

@@ -19,13 +19,13 @@ BOUNDED = settings(
 # What stands between two fields, in the database of zones, in a calendar or in the meaning of a text.
 RULES = re.compile(
     r"give the next_cursor of the page before|give 5 fields|is not understood|never comes|no date ever matches"
-    r"|give an IANA time zone|give a time to come|give a time before `to`|give a time that is over|give a time after"
-    r"|add an offset|does not exist in|none of these days|date that exists|date and time that exist"
+    r"|give an IANA time zone|give a time in the future|give a time before `to`|give a time in the past"
+    r"|give a time after|add an offset|does not exist in|none of these days|date that exists|date and time that exist"
     r"|day is out of range|out of range|date value out of range|day \d+ must be in range"
     r"|only a calendar of (months|weeks)|a (balanced|pinned)? ?interval|only a balanced interval"
     r"|from 0s up to, and less than, every|whole seconds|give a duration from|a whole number from 1 to (520|120)"
-    r"|give another name|give it another name|Redis keeps something else|give the id of the address"
-    r"|the header Idempotency-Key has another one|name a source|each job once|duplicate"
+    r"|give another name|give it another name|Redis keeps something else|give the id in the path"
+    r"|the header Idempotency-Key differs|name a source|duplicate"
     r"|give a Celery task name|printable characters|half of a surrogate pair|does not fit 64 bits"
     r"|nested|nest \d+ levels"
     r"|one of sun, mon|schedule of kind \w+ has kind|this field is not known"

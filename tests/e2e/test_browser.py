@@ -110,7 +110,7 @@ def test_a_run_is_cancelled_and_tried_again_and_explains_itself(
     browser.wait_for(says("runs it"), timeout=30)
     browser.click("#cancel")
     browser.wait_for(says("cancelled") + " && document.querySelector('#retry')", timeout=40)
-    browser.wait_for(says("Its end was asked for by loopback"))
+    browser.wait_for(says("Its cancellation was requested by loopback"))
     later = client.enqueue("itinerary.echo", run_at="2030-01-01T00:00:00Z")
     browser.open(f"{url}/runs/{later['run_id']}")
     browser.wait_for(says("not yet due"))

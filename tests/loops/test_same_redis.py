@@ -84,7 +84,7 @@ def test_a_standby_an_api_and_a_doctor_with_another_redis_say_so_with_the_cure(
             assert examine(wrong) == 1
             told = capsys.readouterr().out
             assert "FAIL  same redis  the leader uses another Redis and another broker than this command; give" in told
-            assert "--    leader      not asked: see same redis\n" in told
+            assert "--    leader      skipped: see same redis\n" in told
             stopped_at = time.monotonic()
             one.stop()
             wait_until(lambda: leads(two), 20, "the second to lead, since no other does")

@@ -1,1 +1,1 @@
-"""What stands before every route: tokens, limits, bodies, headers, connections, problem documents."""
+"""The checks before every route: tokens, limits, bodies, headers, connections, problem documents."""

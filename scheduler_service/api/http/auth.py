@@ -1,6 +1,6 @@
-"""Who may do what: bearer tokens with roles, and what holds where none are set.
+"""Bearer tokens with roles: who may do what, with tokens and without.
 
-Promises: tokens are compared in constant time, by digest; without tokens the API is for this machine alone.
+Promises: tokens are compared in constant time, by digest; without tokens the API serves this machine alone.
 """
 
 import base64
@@ -26,14 +26,14 @@ _bearer = HTTPBearer(auto_error=False, description="A token of ITINERARY_API_TOK
 
 
 def check_exposure(settings: Settings) -> None:
-    """Refuse to listen beyond this machine without a single token."""
+    """Refuse to listen beyond this machine without a token."""
     if not settings.api_tokens and not is_loopback(settings.api_host):
         allowed = "without ITINERARY_API_TOKENS the API listens on 127.0.0.1, ::1 or localhost only"
         raise BadValues([BadValue("ITINERARY_API_HOST", settings.api_host, allowed)])
 
 
 def token_of(tokens: tuple[ApiToken, ...], presented: str) -> ApiToken | None:
-    """The token that was presented; every known one is compared, so that time tells nothing."""
+    """Return the token that was presented; compares every known token, so that timing reveals nothing."""
     digest = hashlib.sha256(presented.encode("utf-8", "surrogateescape")).hexdigest()
     found = None
     for token in tokens:
@@ -43,7 +43,7 @@ def token_of(tokens: tuple[ApiToken, ...], presented: str) -> ApiToken | None:
 
 
 def require(role: Role, also: Role | None = None) -> Callable[..., None]:
-    """A dependency: the caller's bearer token has `role` or more, or is of the role `also`."""
+    """Return a dependency: the caller's bearer token has `role` or more, or the role `also`."""
 
     def check(request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> None:
         tokens = request.app.state.context.settings.api_tokens
@@ -58,7 +58,7 @@ def require(role: Role, also: Role | None = None) -> Callable[..., None]:
 
 
 def admit_all(request: Request) -> None:
-    """A dependency of what asks for no token."""
+    """Return a dependency for routes that need no token."""
     check_query(request)
 
 
@@ -72,24 +72,24 @@ Who = Annotated[Caller, Depends(_caller)]
 
 
 def demand(who: Caller, role: Role, what: str) -> None:
-    """403 where the caller's role does not allow `what`, which only the request's body tells."""
+    """Raise Problem 403 if the caller's role does not allow `what`, which only the request's body reveals."""
     if not may(who, role):
         raise Problem(403, f"{what} needs the role {role}; the token has {who.role}", kind="role-too-small")
 
 
 def require_page(request: Request) -> None:
-    """A dependency of pages: a bearer token, or one given as the password of a browser's own login window."""
+    """Return a dependency for pages: a bearer token, or a token as the password of the browser's own login window."""
     identify_reader(request)
     check_query(request)
 
 
 def identify_reader(request: Request) -> None:
-    """Note who reads a page; Problem 401 or 403."""
+    """Record who reads a page; Problem 401 or 403."""
     request.state.caller = _page_caller(request, "viewer")
 
 
 def require_operator_page(request: Request) -> None:
-    """The same for what a page changes."""
+    """Like `identify_reader`, for changes made on a page."""
     request.state.caller = _page_caller(request, "operator")
     check_query(request)
 
@@ -121,7 +121,7 @@ def _authorise(request: Request, presented: str | None, role: Role, scheme: str,
 
 
 def presented_token(header: str) -> str | None:
-    """The token in an Authorization header, given as a bearer token or as the password of a login."""
+    """Return the token in an Authorization header, given as a bearer token or as the password of a login."""
     scheme, _, value = header.partition(" ")
     if scheme.lower() == "bearer":
         return value.strip()

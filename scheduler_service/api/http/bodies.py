@@ -1,7 +1,7 @@
-"""Request bodies: how large, how deep and how clean JSON must be before anybody looks at its meaning.
+"""Request bodies: limits on size and depth, and strict JSON, checked before a body is interpreted.
 
-Promises: a body is never buffered past the limit, however it is sent; what passes is plain JSON that every database,
-Celery message and JavaScript reader takes: one value a key, finite numbers, 64-bit integers, no NUL, no lone surrogate.
+Promises: a body is never buffered past the limit, however it is sent. What passes is plain JSON that every database,
+Celery message and JavaScript reader accepts: unique keys, finite numbers, 64-bit integers, no NUL, no lone surrogate.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _TOO_DEEP: Final = f"the JSON may be nested {MAX_DEPTH} levels deep"
 
 
 class BodyLimit:
-    """ASGI middleware: 413 for a body over MAX_BODY, by its header or, where that says nothing, while it comes in."""
+    """ASGI middleware: 413 for a body over MAX_BODY, by its header or, without one, while it arrives."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -59,7 +59,7 @@ def _counting(receive: Receive) -> Receive:
 
 
 async def raw_body(request: Request) -> bytes:
-    """The whole body; 408 where its sender dawdles."""
+    """Return the whole body; 408 if its sender is too slow."""
     within = request.app.state.context.settings.api_receive_timeout
     try:
         async with asyncio.timeout(within / SECOND):
@@ -70,12 +70,12 @@ async def raw_body(request: Request) -> bytes:
 
 
 def json_object(raw: Annotated[bytes, Depends(raw_body)]) -> dict[str, Any]:
-    """The JSON object that the body is; runs in a worker thread, so that a large one holds up nobody else."""
+    """Return the body as a JSON object; parses in a worker thread, so that a large body delays no other request."""
     return read_object(raw)
 
 
 def optional_object(raw: Annotated[bytes, Depends(raw_body)]) -> dict[str, Any]:
-    """The same, an absent body being an empty object."""
+    """Like `json_object`; an absent body is an empty object."""
     return read_object(raw) if raw.strip() else {}
 
 
@@ -84,7 +84,7 @@ OptionalJsonObject = Annotated[dict[str, Any], Depends(optional_object)]
 
 
 def read_object(raw: bytes) -> dict[str, Any]:
-    """Parse strictly: Problem 400 for what is not JSON as described above, 422 for text that cannot be stored."""
+    """Parse strictly: Problem 400 for anything but JSON as described above, 422 for text that cannot be stored."""
     try:
         value = _parsed(raw.decode("utf-8"))
     except UnicodeDecodeError as exc:
@@ -97,7 +97,7 @@ def read_object(raw: bytes) -> dict[str, Any]:
 
 
 def read_json(text: str, field: str) -> Any:
-    """The JSON in a field of a form, read as strictly as a body; BadValue."""
+    """Parse the JSON in a form field as strictly as a body; BadValue."""
     try:
         return _parsed(text)
     except ValueError as exc:
@@ -144,7 +144,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _check(value: dict[str, Any] | list[Any]) -> None:
-    """Walk without recursion; the parser's own limit is far above ours."""
+    """Visit every value without recursion; the parser's own depth limit is far above ours."""
     waiting: list[tuple[Any, tuple[str, ...]]] = [(value, ())]
     while waiting:
         item, loc = waiting.pop()
@@ -160,7 +160,7 @@ def _check(value: dict[str, Any] | list[Any]) -> None:
 
 
 def check_text(text: str, loc: tuple[str, ...], key: str | int) -> None:
-    """Problem 422 for text that no database can keep; `loc` and `key` say where it is."""
+    """Raise Problem 422 for text that no database can store; `loc` and `key` name its place."""
     if text.isascii() and "\x00" not in text:
         return
     if "\x00" in text or any("\ud800" <= c <= "\udfff" for c in text):

@@ -1,4 +1,4 @@
-"""Where tracing is on: requests go on with their caller's trace (the W3C headers)."""
+"""Trace propagation: requests continue their caller's trace (the W3C headers), if tracing is on."""
 
 from opentelemetry.context import attach, detach
 from opentelemetry.propagate import extract
@@ -7,7 +7,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 
 class CallerContext:
-    """ASGI middleware: what is done for a request is done in its caller's context."""
+    """ASGI middleware: runs each request in its caller's trace context."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

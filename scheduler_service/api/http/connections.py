@@ -1,7 +1,7 @@
-"""Connections of the API, bounded: how long a request may take to arrive, an answer to leave, and how many there are.
+"""Bounds on the API's connections: time for a request to arrive, time for an answer to leave, and their number.
 
-Promises: a peer that sends half a request, or reads no answer, is cut off; where connections run out, the oldest one
-without a whole request makes room, so that such peers cannot use up the descriptors.
+Promises: a peer that sends half a request, or reads no answer, is cut off. When connections run out, the oldest one
+without a whole request is closed, so that such peers cannot exhaust the descriptors.
 """
 
 import asyncio
@@ -28,8 +28,8 @@ log = structlog.get_logger(__name__)
 class Room:
     """How many connections there may be, and how many asyncio accepts at once.
 
-    Those come on top, a few times over, before one is closed for each; and when accepting runs out of descriptors,
-    asyncio tries and logs it so often that nothing else is done.
+    The accepted ones come on top, a few times over, before one is closed for each. If accepting runs out of
+    descriptors, asyncio retries and logs it so often that nothing else is done.
     """
 
     most: int
@@ -37,19 +37,19 @@ class Room:
 
 
 def room() -> Room:
-    """By the files that this process may open: the database, Redis and the dashboard need theirs."""
+    """Compute the bounds from this process's limit of files: the database, Redis and the dashboard need theirs."""
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = _PLENTY if allowed == resource.RLIM_INFINITY else min(allowed, _PLENTY)
     return Room(most=max(8, min(_MOST, files // 3)), at_once=max(8, files // 16))
 
 
 def bounded(seconds: float, most: int) -> type[H11Protocol]:
-    """The protocol of a server: headers, and then the body, within so many seconds; so many connections at most."""
+    """Return a server's protocol with a time limit for headers and for the body, and a limit on connections."""
     return type("Bounded", (_Bounded,), {"seconds": seconds, "most": most, "half_open": {}, "seldom": Seldom()})
 
 
 class _Bounded(H11Protocol):
-    """uvicorn's own, with a timer for whatever part of a request is still to come."""
+    """uvicorn's protocol, with a timer for the part of a request that is still to come."""
 
     seconds: ClassVar[float]
     most: ClassVar[int]
@@ -60,38 +60,38 @@ class _Bounded(H11Protocol):
     _stalled: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """Wait for the headers of a first request; make room where there is none."""
+        """Start the timer for the headers of the first request; make room if the limit is reached."""
         super().connection_made(transport)
         self._await("headers")
         if len(self.connections) > self.most:
             self._report("connections are at their bound")
             oldest = next(iter(self.half_open), self)
-            oldest._await(None)  # it is lost only later, and another may need room before
+            oldest._await(None)  # this one is closed only later, and another may need room before
             oldest.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing is waited for any more."""
+        """Stop the timer."""
         self._await(None)
         self.resume_writing()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take the bytes, and see what is still to come."""
+        """Pass the bytes on, then restart or stop the timer."""
         super().data_received(data)
         self._await(self._missing())
 
     def on_response_complete(self) -> None:
-        """The next request may have come in part, or the body of this one may still be coming."""
+        """Wait for the rest of this body, or of the next request."""
         super().on_response_complete()
         self._await(self._missing())
 
     def pause_writing(self) -> None:
-        """The peer does not read: it has as long as a request has to arrive."""
+        """Start the timer: the peer does not read, and has as long as a request has to arrive."""
         super().pause_writing()
         self._stalled = self.loop.call_later(self.seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """The peer reads again."""
+        """Stop the timer: the peer reads again."""
         super().resume_writing()
         if self._stalled is not None:
             self._stalled.cancel()
@@ -106,7 +106,7 @@ class _Bounded(H11Protocol):
         return "headers" if begun else None
 
     def _await(self, part: _Part | None) -> None:
-        """A part has its time from when it begins to be waited for; more bytes of it give it no more."""
+        """Start the timer of a part when it is first awaited; further bytes of the part do not extend it."""
         if part == self._part:
             return
         if self._timer is not None:

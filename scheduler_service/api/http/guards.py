@@ -1,7 +1,7 @@
-"""What every request and answer passes, whatever it is about: guards against foreign web pages, and safe headers.
+"""Guards for every request and answer: against foreign web pages, and for safe headers.
 
-Promises: a page of another site can neither read nor change anything through its visitor's browser (Origin,
-Sec-Fetch-Site and Host are looked at); no answer is sniffed, framed by others or kept in a cache, but for static files.
+Promises: a page of another site can neither read nor change anything through its visitor's browser (by Origin,
+Sec-Fetch-Site and Host). No answer is sniffed, framed by others or cached, except static files.
 """
 
 from typing import Final
@@ -14,13 +14,13 @@ from scheduler_service.api.http.problems import Problem, problem_response
 from scheduler_service.runtime.addresses import is_loopback
 
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-# `same-site` is another host under the same registrable domain: none of ours either.
+# `same-site` is another host under the same registrable domain: not ours either.
 _FOREIGN: Final = ("cross-site", "same-site")
 _HEADERS: Final = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin"}
 
 
 class SafeHeaders:
-    """ASGI middleware: the headers that every answer has."""
+    """ASGI middleware: adds the headers that every answer has."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -42,7 +42,7 @@ class SafeHeaders:
 
 
 class SameSite:
-    """ASGI middleware: 403 for what a foreign page makes a browser send, by Origin, Sec-Fetch-Site and Host."""
+    """ASGI middleware: 403 for requests that a foreign page triggers, by Origin, Sec-Fetch-Site and Host."""
 
     def __init__(self, app: ASGIApp, *, loopback_only: bool) -> None:
         self._app = app

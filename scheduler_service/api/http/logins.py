@@ -1,4 +1,4 @@
-"""Tokens that nobody has: each counted, and logged with the address that they came from."""
+"""Failed logins: counts each unknown token and logs the address that it came from. Never keeps or logs the token."""
 
 import threading
 
@@ -10,7 +10,7 @@ log = structlog.get_logger(__name__)
 
 
 class FailedLogins:
-    """The count of this process, and the log of it; the token itself is never kept or shown."""
+    """The count of this process, and its log."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -18,7 +18,7 @@ class FailedLogins:
         self.total = 0
 
     def add(self, address: str) -> None:
-        """A request from this address bore a token that is not known."""
+        """Count a request from this address with an unknown token."""
         with self._lock:
             self.total += 1
         count = self._seldom.count(address)
@@ -26,7 +26,7 @@ class FailedLogins:
             log.warning("login failed, the token is not known", client=address, count=count)
 
     def exposition(self) -> str:
-        """The count in Prometheus text format."""
+        """Return the count in Prometheus text format."""
         return (
             "# HELP scheduler_api_failed_logins_total Requests to this API process with a token that is not known.\n"
             "# TYPE scheduler_api_failed_logins_total counter\n"

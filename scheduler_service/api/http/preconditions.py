@@ -1,6 +1,6 @@
 """Headers that make a change conditional or repeatable: If-Match, If-None-Match, Idempotency-Key.
 
-Promises: each is honoured where a route declares it, and refused by name where it does not. None is ignored.
+Promises: each is honoured where a route declares it, and refused by name elsewhere. None is ignored.
 """
 
 import re
@@ -15,7 +15,7 @@ IfMatch = Annotated[str | None, Header(alias="If-Match", description='The versio
 IfNoneMatch = Annotated[
     str | None,
     Header(
-        alias="If-None-Match", description="`*`: only where there is no such job.",
+        alias="If-None-Match", description="`*`: only if there is no such job.",
         json_schema_extra={"pattern": r'^(\*|"\d{1,9}"(, ?"\d{1,9}")*)$'},
     ),
 ]  # fmt: skip
@@ -31,12 +31,12 @@ _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 def check_conditions(request: Request) -> None:
-    """BadValues for such a header on a change that does not take it."""
+    """Raise BadValues for such a header on a change that does not take it."""
     if request.method in _SAFE or not any(name in request.headers for name in _HEADERS):
         return
     taken = {field.alias.lower() for field in _header_fields(request.scope["route"].dependant)}
     errors = [
-        BadValue(name, request.headers[name], "this address does not take this header; leave it out")
+        BadValue(name, request.headers[name], "this path does not take this header; leave it out")
         for name in _HEADERS
         if name in request.headers and name.lower() not in taken
     ]
@@ -50,7 +50,7 @@ def _header_fields(dependant: Any) -> list[Any]:
 
 
 def expected_version(if_match: str | None, current: Job | None) -> int | None:
-    """The version that If-Match names; 412 at once where there is nothing that it could match."""
+    """Return the version that If-Match names; 412 at once if it can match nothing."""
     if if_match is None:
         return None
     if if_match.strip() == "*" and current is not None:
@@ -61,7 +61,7 @@ def expected_version(if_match: str | None, current: Job | None) -> int | None:
 
 
 def must_be_new(if_none_match: str | None, current: Job | None) -> bool:
-    """Whether the job may only be created; 412 at once where the header says that what is there is not wanted."""
+    """Whether the job may only be created; 412 at once if the header excludes the job that exists."""
     if if_none_match is None:
         return False
     any_version = if_none_match.strip() == "*"

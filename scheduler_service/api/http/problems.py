@@ -1,7 +1,6 @@
-"""Every error of the API as an RFC 9457 problem document.
+"""RFC 9457 problem documents for every error of the API. Owns the mapping from the product's exceptions to HTTP.
 
-Owns the mapping from the product's exceptions to HTTP. Promises: no stack trace, no driver text and no other user's
-value in an answer; 503 always says when to come again.
+Promises: an answer holds no stack trace, no driver text and no other user's value; every 503 says when to retry.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,15 +53,15 @@ KINDS: Final = {
     "redis-away": "Redis does not answer",
     "no-leader": "No leader answers",
 }
-"""Types of problems that tell apart what one status says of several things, with their titles."""
-# Python's own words for these changed with RFC 9110; ours are the same on every version.
+"""Problem types that distinguish the causes of one status, with their titles."""
+# Python changed its own texts for these with RFC 9110; ours are the same on every version.
 _TITLES: Final = {413: "Content Too Large", 422: "Unprocessable Content"}
 
 log = structlog.get_logger(__name__)
 
 
 class Problem(HTTPException):
-    """An answer that is an error: status, a sentence for its reader, and the fields at fault."""
+    """An answer that is an error: status, a sentence for the reader, and the fields at fault."""
 
     def __init__(
         self,
@@ -79,17 +78,17 @@ class Problem(HTTPException):
 
 
 def malformed(detail: str) -> Problem:
-    """400: the request cannot be read."""
+    """Return a 400: the request cannot be read."""
     return Problem(400, detail)
 
 
 def unavailable(detail: str, kind: str) -> Problem:
-    """503: it may work a little later."""
+    """Return a 503: a retry may succeed shortly."""
     return Problem(503, detail, headers={"Retry-After": RETRY_AFTER}, kind=kind)
 
 
 def problem_response(problem: HTTPException) -> Response:
-    """The problem document of an HTTP error."""
+    """Build the problem document of an HTTP error."""
     kind = getattr(problem, "kind", None)
     title = KINDS[kind] if kind else _TITLES.get(problem.status_code) or HTTPStatus(problem.status_code).phrase
     body: dict[str, Any] = {
@@ -109,7 +108,7 @@ def problem_response(problem: HTTPException) -> Response:
 
 
 def problem_of(error: ItineraryError) -> Problem:
-    """What an error of the product means to the caller of the API."""
+    """Translate an error of the product into a Problem for the caller."""
     match error:
         case BadValues() if any(isinstance(e, TooLarge) for e in error.errors):
             return Problem(413, "too large", [_error(e) for e in error.errors])
@@ -140,7 +139,7 @@ def problem_of(error: ItineraryError) -> Problem:
 
 
 def messages_of(error: Mapping[str, Any]) -> str:
-    """What is wrong with a parameter, its name first, of FastAPI's complaint: its place is `query`, the name, ..."""
+    """Describe an error in a parameter, its name first, from FastAPI's error: its location is `query`, the name, ..."""
     return f"{error['loc'][:2][-1]}: {error['msg']}"
 
 

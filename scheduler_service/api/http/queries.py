@@ -1,7 +1,8 @@
-"""The parameters of an address: which ones a route knows, and how often each may be given.
+"""Query parameters: which ones a route knows, and how often each may be given.
 
-Promises: no parameter is ignored. A misspelt filter would answer with everything, and whoever acts on the answer would
-act on everything. Known is what the route itself declares, so that no second list can differ from it.
+Promises: no parameter is ignored. A misspelt filter would match everything, and a caller who acts on the answer would
+act on everything. The route's own declaration is the only list of known parameters, so that no second list can differ
+from it.
 """
 
 from collections.abc import Iterator
@@ -17,9 +18,9 @@ _API: Final = "/api/"
 
 
 def check_query(request: Request) -> None:
-    """BadValues for parameters that the route does not know, that come twice where one is meant, or come empty.
+    """Raise BadValues for parameters that the route does not know, wrongly repeated ones, and empty ones.
 
-    Forms of the dashboard send each of their fields, so that pages take an empty one as not given.
+    The dashboard's forms send every field, so pages treat an empty one as not given.
     """
     given = request.query_params.multi_items()
     if not given:
@@ -37,7 +38,7 @@ def check_query(request: Request) -> None:
 
 
 def known_parameters(route: APIRoute) -> dict[str, bool]:
-    """The names that the route declares, each with whether it may be repeated."""
+    """Return the names that the route declares, each with whether it may be repeated."""
     declared = {field.alias: _is_list(field.field_info.annotation) for field in _fields(route.dependant)}
     return declared | dict.fromkeys(getattr(route, "parameters_of_all", ()), False)
 
@@ -53,5 +54,5 @@ def _is_list(annotation: Any) -> bool:
 
 
 def _unknown(name: str, value: str, known: dict[str, bool]) -> BadValue:
-    takes = f"known are {', '.join(sorted(known))}" if known else "this address takes none"
+    takes = f"known are {', '.join(sorted(known))}" if known else "this path takes none"
     return BadValue(name, value, f"this parameter is not known; {takes}")

@@ -1,7 +1,7 @@
-"""How many requests a second one token may make: 429 with Retry-After beyond that.
+"""Rate limit: requests a second for each token; 429 with Retry-After beyond it.
 
-Promises: a caller over its rate costs a look at a number, nothing more, and takes nothing from another token's share.
-Counts in this process; callers without a token share one count for each address, those with a wrong one a smaller one.
+Promises: a request over the rate costs one comparison and takes nothing from another token's share. Counts in this
+process. Callers without a token share one count for each address, those with a wrong token a smaller one.
 """
 
 import math
@@ -27,9 +27,9 @@ _FREE: Final = ("/healthz", "/readyz", "/static/")
 
 
 def rate_of(settings: Settings) -> int:
-    """Requests a second; 0 is no limit, which is what loopback has where neither a limit nor a token is set.
+    """Return the requests a second; 0 is no limit, the default on loopback without tokens.
 
-    With tokens, loopback is most often where a proxy comes from, and behind it everybody.
+    With tokens, loopback is most often a proxy with all callers behind it.
     """
     if settings.api_rate_limit is not None:
         return settings.api_rate_limit
@@ -37,7 +37,7 @@ def rate_of(settings: Settings) -> int:
 
 
 class Buckets:
-    """For each key a bucket that holds two seconds' worth of requests and fills up at `rate`."""
+    """A bucket for each key that holds two seconds' worth of requests and refills at `rate`."""
 
     def __init__(self, rate: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate = rate
@@ -47,7 +47,7 @@ class Buckets:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, key: str) -> int:
-        """0 where the request may pass, else in how many whole seconds one may."""
+        """Return 0 if the request may pass, else the whole seconds until one may."""
         with self._lock:
             now = self._clock()
             left, at = self._buckets.get(key, (self._most, now))
@@ -59,7 +59,7 @@ class Buckets:
             return 0
 
     def _keep(self, key: str, left: float, now: float) -> None:
-        """Forget those that are full by now, and of too many the one that was asked of longest ago."""
+        """Drop full buckets, and if there are too many, the one used least recently."""
         self._buckets[key] = (left, now)
         self._buckets.move_to_end(key)
         while next(iter(self._buckets.values()))[1] <= now - _BURST_SECONDS or len(self._buckets) > _MOST_KEPT:
@@ -67,7 +67,7 @@ class Buckets:
 
 
 class RateLimit:
-    """ASGI middleware; probes and static files are free."""
+    """ASGI middleware: limits every request but probes and static files."""
 
     def __init__(self, app: ASGIApp, *, rate: int, tokens: tuple[ApiToken, ...]) -> None:
         self._app = app
@@ -82,11 +82,11 @@ class RateLimit:
         if not wait:
             await self._app(scope, receive, send)
             return
-        message = "too many requests; come again after Retry-After seconds"
+        message = "too many requests; retry after the seconds in Retry-After"
         await problem_response(Problem(429, message, headers={"Retry-After": str(wait)}))(scope, receive, send)
 
     def _take(self, scope: Scope) -> int:
-        """From the bucket of the token, of those who guess one at this address, or of those who bring none there."""
+        """Take from the bucket of the token, of wrong tokens from this address, or of callers there without a token."""
         presented = presented_token(Headers(scope=scope).get("authorization", ""))
         token = token_of(self._tokens, presented) if presented else None
         if token is not None:

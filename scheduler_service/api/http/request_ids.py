@@ -1,4 +1,4 @@
-"""An id of each request: in its answer, in its problem document, and in every line that is logged meanwhile."""
+"""A request id: in the answer, in its problem document, and in every line that is logged meanwhile."""
 
 import re
 from typing import Final
@@ -14,14 +14,14 @@ _NAME: Final = "request_id"
 
 
 def request_id() -> str | None:
-    """The id of the request that is being answered; None outside of one."""
+    """Return the id of the request being answered; None outside of one."""
     return structlog.contextvars.get_contextvars().get(_NAME)
 
 
 class RequestId:
-    """ASGI middleware: the caller's own id where it is a plain one, so that a proxy's log leads here, else a new one.
+    """ASGI middleware: takes the caller's own id if it is plain, so that a proxy's log leads here, else a new one.
 
-    It stays bound at the end: the task of a request ends with it, and what answers a crash comes after this.
+    The id stays bound at the end: the request's task ends with it, and a crash is answered after this.
     """
 
     def __init__(self, app: ASGIApp) -> None:

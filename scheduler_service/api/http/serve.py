@@ -1,4 +1,4 @@
-"""Runs the API: one process, endpoints in a pool of threads, a clean stop on SIGTERM."""
+"""The API's process: one process, endpoints in a pool of threads, a clean stop on SIGTERM."""
 
 import socket
 from dataclasses import replace
@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 
 
 def serve(settings: Settings) -> None:
-    """Answer HTTP until told to stop."""
+    """Answer HTTP until a signal."""
     check_exposure(settings)
     with (
         listening(settings) as listener,
@@ -44,7 +44,7 @@ def serve(settings: Settings) -> None:
 
 
 class Server(uvicorn.Server):
-    """uvicorn's own; more may wait to be accepted than asyncio accepts at once, which is one number to it."""
+    """uvicorn's server with a longer backlog: asyncio uses one number for the backlog and for accepts at once."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen."""
@@ -54,7 +54,7 @@ class Server(uvicorn.Server):
 
 
 def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
-    """How uvicorn serves it."""
+    """Return uvicorn's configuration."""
     bounds = room()
     return uvicorn.Config(
         app,
@@ -70,7 +70,7 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
 
 
 def traced_app(context: ApiContext) -> FastAPI:
-    """The application; where tracing is on, each run that it enqueues goes on with its caller's trace."""
+    """Wrap the application so that each run it enqueues continues its caller's trace, if tracing is on."""
     tracer = tracing.tracer("itinerary-api")
     if tracer is None:
         return build_app(context)
@@ -84,8 +84,11 @@ def traced_app(context: ApiContext) -> FastAPI:
 
 
 def listening(settings: Settings) -> socket.socket:
-    """The API's socket. It names its protocol: without that asyncio leaves TCP_NODELAY out, and every answer waits
-    40 ms for an acknowledgement."""
+    """Open the API's socket.
+
+    It names its protocol: otherwise asyncio leaves TCP_NODELAY out, and every answer waits 40 ms for an
+    acknowledgement.
+    """
     host, port = settings.api_host, settings.api_port
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

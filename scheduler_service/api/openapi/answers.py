@@ -1,4 +1,4 @@
-"""The shapes of answers for the OpenAPI document; core.job_body makes the answers themselves."""
+"""The shapes of answers for the OpenAPI document; core.contract builds the answers themselves."""
 
 from typing import Any, Literal
 
@@ -10,7 +10,7 @@ from scheduler_service.api.openapi.schemas import Misfire, OverlapChoice, Retry,
 
 
 class JobBody(BaseModel):
-    """A job as it is."""
+    """A job as stored."""
 
     job_id: JobId
     title: str
@@ -27,7 +27,7 @@ class JobBody(BaseModel):
     overlap: OverlapChoice
     retry: Retry
     timeout: Duration | None
-    start_within: Duration | None = Field(description="How long after its due time a run may begin; then it is missed")
+    start_within: Duration | None = Field(description="How long after its due time a run may start; then it is missed")
     tags: list[str]
     description: str
     paused: bool
@@ -39,35 +39,35 @@ class JobBody(BaseModel):
 
 
 class JobOut(JobBody):
-    """A job with its next runs and what may surprise about its schedule."""
+    """A job with its next runs and the warnings about its schedule."""
 
     next_runs: list[Time]
     warnings: list[str]
 
 
 class ListedJob(JobBody):
-    """A job of a list; its runs where `with_runs=true` asks for them."""
+    """A job in a list; with its runs if `with_runs=true`."""
 
     next_run_at: Time | None = None
     last_run: LastRun | None = None
 
 
 class JobPage(Counted):
-    """A part of the list of jobs."""
+    """A page of the list of jobs."""
 
     items: list[ListedJob]
     next_cursor: str | None
 
 
 class PlannedJob(BaseModel):
-    """A job that is made or deleted."""
+    """A job that is created or deleted."""
 
     job_id: JobId
     job: dict[str, Any]
 
 
 class PlannedField(BaseModel):
-    """One field that changes, by its path."""
+    """A field that changes, by its path."""
 
     field: str = Field(examples=["schedule.expr"])
     before: Any
@@ -75,7 +75,7 @@ class PlannedField(BaseModel):
 
 
 class PlannedChange(BaseModel):
-    """A job that changes, and the version that does."""
+    """A job that changes, and the version that changes."""
 
     job_id: JobId
     version: int
@@ -83,14 +83,14 @@ class PlannedChange(BaseModel):
 
 
 class JobWarning(BaseModel):
-    """What may surprise about a job's schedule."""
+    """A warning about a job's schedule."""
 
     job_id: JobId
     msg: str
 
 
 class PlanOut(BaseModel):
-    """What was, or would be, done; `left`: owned by the source, not named by it, and kept."""
+    """The changes made, or planned; `left`: jobs that the source owns and does not name, kept."""
 
     source: str | None
     plan_version: str
@@ -104,7 +104,7 @@ class PlanOut(BaseModel):
 
 
 class Occurrence(BaseModel):
-    """One planned instant; `dst` says what a clock change did to it."""
+    """One planned instant; `dst` says how a clock change affects it."""
 
     at: Time
     local: str
@@ -113,7 +113,7 @@ class Occurrence(BaseModel):
 
 
 class Preview(BaseModel):
-    """What a schedule means."""
+    """The meaning of a schedule."""
 
     occurrences: list[Occurrence]
     text: str
@@ -121,7 +121,7 @@ class Preview(BaseModel):
 
 
 class TaskError(BaseModel):
-    """Why an attempt failed."""
+    """The error of an attempt."""
 
     type: str
     message: str
@@ -129,7 +129,10 @@ class TaskError(BaseModel):
 
 
 class LateReports(BaseModel):
-    """What was reported of an attempt after it was over: kept, and without effect. All but `count` is of the last."""
+    """Reports on an attempt that arrived after it was over: kept, without effect.
+
+    All fields but `count` are of the last one.
+    """
 
     count: int
     kind: str
@@ -154,7 +157,7 @@ class Attempt(BaseModel):
 
 
 class RunOut(BaseModel):
-    """A run as it is."""
+    """A run as stored."""
 
     run_id: str = Field(examples=["billing.close_2026-12-01T01:00:00Z"])
     job_id: JobId | None
@@ -167,7 +170,7 @@ class RunOut(BaseModel):
     retry_of: str | None
     scheduled_at: Time
     due_at: Time
-    start_by: Time | None = Field(description="Not started by then, the run ends missed; null: it waits for ever")
+    start_by: Time | None = Field(description="A run not started by then ends missed; null: no limit")
     state: State
     attempt: int
     reason: str | None
@@ -184,7 +187,7 @@ class RunOut(BaseModel):
 
 
 class RunPage(Counted):
-    """A part of the list of runs."""
+    """A page of the list of runs."""
 
     items: list[RunOut]
     next_cursor: str | None
@@ -197,7 +200,7 @@ class BatchOut(BaseModel):
 
 
 class LeftOut(BaseModel):
-    """Occurrences that are not run, by why: one of their runs completed, is on its way, or waits to be released."""
+    """Occurrences that are not run, by reason: one of their runs completed, is in flight, or waits to be dispatched."""
 
     completed: int
     active: int
@@ -205,7 +208,7 @@ class LeftOut(BaseModel):
 
 
 class BackfillOut(BaseModel):
-    """What was made, or would be: `runs` of so many `occurrences`, of which `first` are the first ten."""
+    """The runs created, or planned: `runs` of so many `occurrences`; `first` are the first ten."""
 
     job_id: JobId
     start: Time = Field(alias="from")
@@ -221,30 +224,30 @@ class BackfillOut(BaseModel):
 
 
 class Status(BaseModel):
-    """Who leads and what it sees; null is what nobody answers for."""
+    """The leader and its view; null where nobody can answer."""
 
     leader: str | None
     term: int | None
     since: Time | None
-    last_leader: str | None = Field(description="Who leads, or led last")
-    last_heard_at: Time | None = Field(description="When the last leader last renewed its lease, or gave it up")
-    leader_answers: bool | None = Field(description="Whether the leader answers; null where nobody leads")
-    leader_without_redis: bool | None = Field(description="Whether the leader reaches no Redis or no broker")
+    last_leader: str | None = Field(description="The holder of the lease, or the last one")
+    last_heard_at: Time | None = Field(description="When the last leader renewed its lease last, or gave it up")
+    leader_answers: bool | None = Field(description="Whether the leader answers; null if nobody leads")
+    leader_without_redis: bool | None = Field(description="Whether the leader cannot reach Redis or the broker")
     other_than_leaders: str | None = Field(description="What this API uses in place of the leader's Redis or broker")
     zone_rules: str | None = Field(description="IANA version of the zone rules that the leader plans by")
-    zone_rules_api: str = Field(description="That of this API, by which it shows coming times")
+    zone_rules_api: str = Field(description="That of this API, by which it shows future times")
     zone_rules_standby: str | None = Field(description="That of a standby with others, and its holder; else null")
     index_runs: int | None
     last_rebuild_at: Time | None
     last_iteration_at: Time | None
     oldest_due_at: Time | None
     active_runs: int | None
-    inbox_depth: int | None = Field(description="Entries of the inbox; what was read stays up to ten seconds")
+    inbox_depth: int | None = Field(description="Entries of the inbox; read entries stay up to ten seconds")
     workers: int | None
 
 
 class Worker(BaseModel):
-    """A worker that the leader hears."""
+    """A worker that sends heartbeats to the leader."""
 
     name: str
     alive: bool
@@ -255,13 +258,13 @@ class Worker(BaseModel):
 
 
 class Workers(BaseModel):
-    """All of them."""
+    """The list of workers."""
 
     items: list[Worker]
 
 
 class QueueOut(BaseModel):
-    """A queue: `depth` runs are out and not started; `lag` is how long one is overdue, released or not."""
+    """A queue: `depth` runs are dispatched and not started; `lag` is how long one is overdue, dispatched or not."""
 
     name: str
     depth: int
@@ -271,20 +274,20 @@ class QueueOut(BaseModel):
 
 
 class Queues(BaseModel):
-    """All of them."""
+    """The list of queues."""
 
     items: list[QueueOut]
 
 
 class FieldError(BaseModel):
-    """What is wrong with one value."""
+    """One invalid value."""
 
     loc: list[str] = Field(examples=[["schedule", "expr"]])
     msg: str
 
 
 class Problem(BaseModel):
-    """RFC 9457."""
+    """An RFC 9457 problem document."""
 
     type: str = Field(examples=["urn:itinerary:problem:not-found"])
     title: str

@@ -8,12 +8,12 @@ from scheduler_service.api.openapi.schemas import JobId, Strict, Time
 
 LONGEST_PLAN_ID: Final = 200
 Score = Annotated[float, Field(ge=0, le=1, description="1 is even")]
-Loads = Annotated[list[int], Field(description="Runs in each of 96 quarters of an hour from `first_slot` on")]
+Loads = Annotated[list[int], Field(description="Runs in each of 96 quarter hours from `first_slot` on")]
 Reason = Literal["job_running", "protection_window", "placement_cooldown", "pinned", "changed"]
 
 
 class RebalanceIn(Strict):
-    """The plan to carry out; without one, a plan is made now."""
+    """The plan to carry out; without one, the leader makes a plan now."""
 
     plan_id: str | None = Field(None, min_length=1, max_length=LONGEST_PLAN_ID)
 
@@ -33,7 +33,7 @@ class SlotLoad(BaseModel):
 
 
 class DistributionOut(BaseModel):
-    """The coming 24 hours, from the present quarter of an hour on."""
+    """The next 24 hours, from the present quarter of an hour on."""
 
     window_hours: int
     slot_minutes: int
@@ -48,7 +48,7 @@ class DistributionOut(BaseModel):
 
 
 class Skipped(BaseModel):
-    """A job that stays where it is."""
+    """A job that is not moved."""
 
     job_id: JobId
     reason: Reason
@@ -87,7 +87,7 @@ class PreviewOut(BaseModel):
 
 
 class RebalanceOut(BaseModel):
-    """What a rebalance, or its undoing, really changed."""
+    """The changes that a rebalance, or its undoing, made."""
 
     plan_id: str
     moved: list[Moved]

@@ -1,7 +1,7 @@
 """The OpenAPI document: what each call takes and answers, problems, headers and examples included.
 
-openapi.json beside this module is the same document, for programs that are made from it; a test keeps it equal. After
-a change: `itinerary api --openapi > scheduler_service/api/openapi.json`.
+openapi.json beside this module is the same document, for generated programs; a test keeps both equal. After a change:
+`itinerary api --openapi > scheduler_service/api/openapi.json`.
 """
 
 import json
@@ -25,17 +25,17 @@ _DOCUMENTED: Final = {
     400: "The request cannot be read",
     401: "No valid token",
     403: "Not allowed",
-    404: "There is no such thing",
-    408: "The body did not come in time",
+    404: "Not found",
+    408: "The body did not arrive in time",
     409: "It contradicts what is stored",
     412: "Changed since it was read",
     413: "Too large",
     422: "Some values are not accepted",
     429: "Too many requests of this token; see Retry-After",
-    503: "The database or Redis is away, or no leader answers; see Retry-After",
+    503: "The database or Redis is unreachable, or no leader answers; see Retry-After",
 }
 _IDS: Final = {"job_id": f"^{JOB_ID.pattern}$", "run_id": f"^{RUN_ID.pattern}$"}
-_RETRY_AFTER: Final = {"description": "Seconds until it may be tried again", "schema": {"type": "integer"}}
+_RETRY_AFTER: Final = {"description": "Seconds until a retry may succeed", "schema": {"type": "integer"}}
 _REQUESTS: Final = (
     schemas.JobIn, schemas.JobPut, schemas.JobPatch, schemas.PauseIn, schemas.TriggerIn, schemas.RetryIn,
     schemas.BackfillIn, schemas.PreviewIn, schemas.RunIn, schemas.BatchIn, schemas.ApplyIn,
@@ -44,7 +44,7 @@ _REQUESTS: Final = (
 
 
 def answers(models: Mapping[int, type[BaseModel]], *problems: int) -> dict[int | str, dict[str, Any]]:
-    """The `responses` of a route: its models, and problem documents for the statuses named and the usual ones."""
+    """Return the `responses` of a route: its models, and problem documents for named and usual statuses."""
     found: dict[int | str, dict[str, Any]] = {status: {"model": model} for status, model in models.items()}
     slow = {408} if 413 in problems else set()
     for status in sorted({*problems, *slow, *_EVERYWHERE}):
@@ -56,18 +56,18 @@ def answers(models: Mapping[int, type[BaseModel]], *problems: int) -> dict[int |
 
 
 def body_of(model: type[BaseModel], *, required: bool = True) -> dict[str, Any]:
-    """The request body of a route that reads it itself."""
+    """Describe the request body of a route that reads it itself."""
     content = {"application/json": {"schema": {"$ref": f"{_PREFIX}{model.__name__}"}}}
     return {"requestBody": {"required": required, "content": content}}
 
 
 def operation_id(route: APIRoute) -> str:
-    """What generated clients call it: `jobs_create_job`."""
+    """Return the name that generated clients use: `jobs_create_job`."""
     return f"{route.tags[0]}_{route.name}" if route.tags else route.name
 
 
 def install_document(app: FastAPI, *, with_tokens: bool) -> None:
-    """Complete FastAPI's own document with the schemas of the requests, examples, and whether a token is needed."""
+    """Complete FastAPI's document with request schemas, examples, and whether a token is needed."""
     generated_by_fastapi = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -85,7 +85,7 @@ def install_document(app: FastAPI, *, with_tokens: bool) -> None:
 
 
 def document_text(document: Mapping[str, Any]) -> str:
-    """The document as the file that is shipped."""
+    """Return the document as the file that is shipped."""
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -104,7 +104,7 @@ def _illustrate(document: dict[str, Any]) -> None:
 
 
 def _drop_null(schema: dict[str, Any]) -> None:
-    """A parameter is left out or is a text: `null` in an address or a header would be the word."""
+    """Drop `null`: a parameter is absent or a text, and in an address or a header `null` would be that text."""
     choices = [choice for choice in schema.pop("anyOf", ()) if choice != {"type": "null"}]
     schema.update(*choices)
 

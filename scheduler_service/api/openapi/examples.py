@@ -1,4 +1,4 @@
-"""Examples for the OpenAPI document: one for each request, answer and parameter. Values only; tests hold them valid."""
+"""Examples for the OpenAPI document: one for each request, answer and parameter. Values only; tests validate them."""
 
 from typing import Any, Final
 
@@ -72,13 +72,14 @@ EXAMPLES: Final[dict[str, Any]] = {
     "BatchOut": {"runs": [_RUN]},
     "ExplanationOut": {
         "job_id": "billing.close", "run_id": None, "at": "2026-12-01T01:00:00Z", "verdict": "paused",
-        "text": 'Job billing.close was paused at 2026-11-27T10:00:00Z by ann: "audit". Nothing is owed for a pause.',
+        "text": 'Job billing.close was paused at 2026-11-27T10:00:00Z by ann: "audit". '
+        "Occurrences during a pause are not made up for.",
         "because": [
             {
                 "words": 'Job billing.close was paused at 2026-11-27T10:00:00Z by ann: "audit".',
                 "row": {"table": "job_versions", "job_id": "billing.close", "version": 4, "paused": True},
             },
-            {"words": "Nothing is owed for a pause.", "row": None},
+            {"words": "Occurrences during a pause are not made up for.", "row": None},
         ],
         "nearest_before": None, "nearest_after": None,
     },
@@ -125,7 +126,7 @@ EXAMPLES: Final[dict[str, Any]] = {
         ],
     },
 }  # fmt: skip
-"""By the name of the schema; some requests bear theirs themselves."""
+"""By the name of the schema; some requests carry their own."""
 
 PARAMETERS: Final[dict[str, Any]] = {
     "job_id": "billing.close", "run_id": "billing.close_2026-12-01T01:00:00Z", "If-Match": '"3"', "If-None-Match": "*",

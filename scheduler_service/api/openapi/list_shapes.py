@@ -12,7 +12,7 @@ State = Literal[
 
 
 class LastRun(BaseModel):
-    """The newest run of a job that fell due."""
+    """The newest run of a job that was due."""
 
     run_id: str
     state: State
@@ -21,7 +21,7 @@ class LastRun(BaseModel):
 
 
 class Counted(BaseModel):
-    """How many there are in all, where `total=true` asks: exact up to 10,000, else that number or more."""
+    """The total if `total=true`: exact up to 10,000, else that number or more."""
 
     total: int | None = None
     total_is_exact: bool | None = None

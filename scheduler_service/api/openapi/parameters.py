@@ -1,4 +1,4 @@
-"""What the OpenAPI document says of query parameters, whose meaning the routes judge themselves, with better words."""
+"""Query parameters in the OpenAPI document. The routes judge the values themselves, with better messages."""
 
 from typing import Any, Final
 
@@ -12,5 +12,5 @@ AS_CURSOR: Final[dict[str, Any]] = {"minLength": 1, "pattern": "^[A-Za-z0-9_-]+$
 
 
 def text(longest: int, description: str, extra: dict[str, Any] | None = None) -> Any:
-    """A parameter that is a text."""
+    """Describe a parameter that is a text."""
     return Query(max_length=longest, description=description, json_schema_extra=GIVEN if extra is None else extra)

@@ -1,4 +1,4 @@
-"""Texts in requests and answers, as patterns for the OpenAPI document: times, durations, names."""
+"""Patterns for texts in requests and answers, for the OpenAPI document: times, durations, names."""
 
 from typing import Annotated
 
@@ -17,7 +17,7 @@ Duration = Annotated[
     str,
     Field(
         description="90s, 25m, 2h, 1d, 1h30m or ISO 8601 PT25M", examples=["90s"], max_length=40,
-        json_schema_extra={"pattern": f"^({_SHORT}|{_ISO})$"},  # pydantic's own patterns know no lookahead
+        json_schema_extra={"pattern": f"^({_SHORT}|{_ISO})$"},  # pydantic's own patterns have no lookahead
     ),
 ]  # fmt: skip
 Time = Annotated[
@@ -51,7 +51,7 @@ Source = Annotated[
     str,
     Field(
         pattern=r"^([A-Za-z0-9][A-Za-z0-9._:/@-]{0,127})?$",
-        description="Who owns the jobs; empty: nobody does, and nothing is pruned",
+        description="The owner of the jobs; empty: none, and nothing is pruned",
         examples=["shop"],
     ),
 ]

@@ -1,7 +1,6 @@
-"""The shapes of requests for the OpenAPI document, with examples; the answers are in answers.py.
+"""The shapes of requests for the OpenAPI document, with examples; answers.py has the answers.
 
-Requests are read by core.job_body and core.run_requests, which also say what is wrong with a value; tests hold the
-document against what they do.
+core.contract reads the requests and reports invalid values; tests hold this document against it.
 """
 
 from typing import Annotated, Any, Literal
@@ -43,7 +42,7 @@ class Cron(Strict):
     day_match: Literal["or", "and"] = "or"
     dst_gap: Literal["next_valid", "shift", "skip"] = "next_valid"
     dst_fold: Literal["first", "last", "both"] = Field(
-        "first", description="Left out: first, or both where the line has seconds",
+        "first", description="Default: first, or both if the line has seconds",
         json_schema_extra=_without_default,
     )  # fmt: skip
 
@@ -57,7 +56,7 @@ class Hourly(Strict):
 
 
 class Interval(Strict):
-    """Every so often, in elapsed time."""
+    """A rhythm in elapsed time."""
 
     kind: Literal["interval"]
     every: Duration
@@ -78,13 +77,13 @@ class Calendar(Strict):
         None, max_length=288, examples=[["05:30"]], description="Wall times; without one 00:00, or that of `start`"
     )
     days: list[Annotated[int, Field(ge=1, le=31)] | Annotated[int, Field(ge=-31, le=-1)]] | None = Field(
-        None, max_length=62, description="Of the month; -1 is its last day. For the unit month alone"
+        None, max_length=62, description="Days of the month; -1 is the last. For the unit month only"
     )
     weekdays: list[Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]] | None = Field(
-        None, max_length=14, examples=[["mon"]], description="For the unit week alone"
+        None, max_length=14, examples=[["mon"]], description="For the unit week only"
     )
     start: Annotated[str, Field(pattern=f"^({DATE}|{WALL})$")] | None = Field(
-        None, description="The date, or wall time, that is counted from"
+        None, description="The date, or wall time, to count from"
     )
     timezone: Zone = "UTC"
 
@@ -94,14 +93,14 @@ class Once(Strict):
 
     kind: Literal["once"]
     at: WallOrTime
-    timezone: Zone | None = Field(None, description="Of an `at` without an offset; the answer is in UTC")
+    timezone: Zone | None = Field(None, description="The zone of an `at` without an offset; the answer is in UTC")
 
 
 Schedule = Annotated[Cron | Hourly | Interval | Calendar | Once, Field(discriminator="kind")]
 
 
 class Misfire(Strict):
-    """What happens to occurrences that could not be released within the grace."""
+    """The policy for occurrences that could not be dispatched within the grace."""
 
     policy: Literal["fire_once", "fire_all", "skip"] = "fire_once"
     grace: Duration = "30s"
@@ -109,7 +108,7 @@ class Misfire(Strict):
 
 
 class Retry(Strict):
-    """How often, and after which pauses, an attempt that failed is tried anew."""
+    """How often, and after which pauses, a failed attempt is retried."""
 
     max_attempts: int = Field(1, ge=1, le=1000)
     initial: Duration = "5s"
@@ -119,7 +118,7 @@ class Retry(Strict):
 
 
 class JobFields(Strict):
-    """What a job is made of."""
+    """The fields of a job."""
 
     title: Words | None = None
     args: list[Any] | None = None
@@ -143,7 +142,7 @@ class JobFields(Strict):
 
 
 class JobIn(JobFields):
-    """A job to be made."""
+    """A job to create."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -173,14 +172,14 @@ class JobPut(JobFields):
 
 
 class JobPatch(JobFields):
-    """Fields to change; null takes one back to its default."""
+    """Fields to change; null resets one to its default."""
 
     task: Task | None = None
     schedule: dict[str, Any] | None = Field(None, examples=[{"expr": "0 3 1 * *"}])
 
 
 class ApplyIn(Strict):
-    """All jobs of a source; what it owns and does not name is deleted where `prune` says so."""
+    """All jobs of a source; with `prune`, the jobs that it owns and does not name are deleted."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -205,12 +204,12 @@ class ApplyIn(Strict):
     jobs: list[JobIn] = Field(max_length=5000)
     prune: bool = False
     dry_run: bool = False
-    take_over: bool = Field(False, description="Have jobs that belong to another source")
-    plan_version: str | None = Field(None, max_length=64, description="Of the plan that this is to carry out")
+    take_over: bool = Field(False, description="Take over jobs that belong to another source")
+    plan_version: str | None = Field(None, max_length=64, description="The version of the plan to carry out")
 
 
 class PauseIn(Strict):
-    """Why, until when, and what becomes of runs that were due before the pause and had to wait."""
+    """The reason and end of a pause, and what happens to runs that were due before it and still wait."""
 
     reason: Words | None = None
     until: Time | None = None
@@ -220,7 +219,7 @@ class PauseIn(Strict):
 
 
 class TriggerIn(Strict):
-    """What differs from the job for this run."""
+    """Deviations from the job for this run."""
 
     kwargs: dict[str, Any] | None = None
     overlap: OverlapChoice | None = None
@@ -228,7 +227,7 @@ class TriggerIn(Strict):
 
 
 class RetryIn(Strict):
-    """A key, where sending it again must make no second run."""
+    """An optional key, so that repeating the request creates no second run."""
 
     idempotency_key: Key | None = None
 
@@ -242,17 +241,17 @@ class BackfillIn(Strict):
         }
     )
 
-    start: Time = Field(alias="from", description="The first instant that belongs to it, RFC 3339")
-    end: Time = Field(alias="to", description="The first instant that does not, not later than now")
-    dry_run: bool | None = Field(False, description="Only say what would be made")
+    start: Time = Field(alias="from", description="The first instant in the window, RFC 3339")
+    end: Time = Field(alias="to", description="The first instant after the window, not later than now")
+    dry_run: bool | None = Field(False, description="Only show what would be created")
     overlap: Literal["queue_all", "allow"] | None = Field(
-        "queue_all", description="One after the other, or all at once"
+        "queue_all", description="`queue_all`: one after the other; `allow`: all at once"
     )
     idempotency_key: Key | None = None
 
 
 class PreviewIn(Strict):
-    """A schedule to look ahead with; `job_id` is what `H` in a cron expression is made of."""
+    """A schedule to preview; `job_id` determines what `H` in a cron expression stands for."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"schedule": {"kind": "interval", "every": "25m", "offset": "2m"}}]}
@@ -265,7 +264,7 @@ class PreviewIn(Strict):
 
 
 class RunIn(Strict):
-    """A run to be enqueued."""
+    """A run to enqueue."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -288,7 +287,7 @@ class RunIn(Strict):
 
 
 class BatchIn(Strict):
-    """Runs to be enqueued together."""
+    """Runs to enqueue together."""
 
     runs: list[RunIn] = Field(min_length=1, max_length=1000)
     idempotency_key: Key | None = None

@@ -1,4 +1,4 @@
-"""Who changed what, newest first: filtered by deep links, paged by key. For operators, as the log is over HTTP."""
+"""The audit log's page, newest first: filtered by deep links, paged by key. For operators only, as over HTTP."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -31,7 +31,7 @@ router = APIRouter(include_in_schema=False, dependencies=[Depends(require_operat
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One change; `link` leads to what it changed."""
+    """One change; `link` leads to the changed object."""
 
     at: Moment
     actor: str
@@ -53,7 +53,7 @@ def show_audit(
     until: Annotated[str, Query(max_length=40)] = "",
     cursor: Cursor = None,
 ) -> Response:
-    """Changes, newest first."""
+    """Show changes, newest first."""
     reader = Reader(_LABELS)
     texts = (("subject", subject), ("actor", actor), ("action", action))
     by = {name: reader.tried(partial(read_text, text, name)) or None for name, text in texts}
@@ -80,7 +80,7 @@ def _line(entry: AuditEntry, now: Instant) -> Line:
 
 
 def _link(entry: AuditEntry) -> str | None:
-    """A new run of a job is noted under the job's id, any other under its own."""
+    """Link to the run for a change of a run, else to the job: a new run of a job is recorded under the job's id."""
     if entry.subject is None:
         return None
     created = entry.after.get("run_id") if isinstance(entry.after, dict) else None
@@ -89,7 +89,7 @@ def _link(entry: AuditEntry) -> str | None:
 
 
 def _changes(before: Any, after: Any) -> list[Change]:
-    """The fields that differ; the whole of what was made or removed is told by its action."""
+    """Return the fields that differ; none for a creation or deletion, whose action says enough."""
     if not isinstance(before, dict) or not isinstance(after, dict):
         return []
     return [change for change in changes(before, after) if change.field != "version"]

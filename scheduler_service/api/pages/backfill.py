@@ -1,4 +1,4 @@
-"""A job's backfill: what a past window would run, looked at first, and then made."""
+"""The page of a job's backfill: shows which runs of a past window would be created, then creates them."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
@@ -29,7 +29,7 @@ Asked = Annotated[str, Query(max_length=40)]
 
 @dataclass(frozen=True, slots=True)
 class BackfillPreview:
-    """What a dry run said, for the page; `first` are the first times, as the job's zone has them."""
+    """The result of a dry run, for the page; `first` are the first times in the job's zone."""
 
     answer: dict[str, Any]
     left_out: str
@@ -42,7 +42,7 @@ def preview_backfill(
     start: Annotated[Asked, Query(alias="from")] = "", end: Annotated[Asked, Query(alias="to")] = "",
     overlap: Asked = OVERLAPS[0].value,
 ) -> Response:  # fmt: skip
-    """The form, and where a window is given, what it would run; nothing is made."""
+    """Show the form and, if a window is given, its runs; creates nothing."""
     job = known_job(context, job_id)
     seen, wrong = None, NOTHING_WRONG
     if start or end:
@@ -64,7 +64,7 @@ def preview_backfill(
 
 @router.post("/jobs/{job_id}/backfill", dependencies=CHANGER)
 def create_backfill(request: Request, context: Context, who: Who, job_id: str, form: FormBody) -> Response:
-    """Make what was looked at; to the page of the job."""
+    """Create the runs that were shown, then go to the page of the job."""
 
     def act() -> Response:
         answer = backfilled(context, who, job_id, {name: form.one(name) or None for name in _LABELS})

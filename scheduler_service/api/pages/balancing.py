@@ -1,7 +1,7 @@
-"""The panel "Schedule distribution" and the dialog of a rebalance, as parts of the first page.
+"""The panel "Schedule distribution" and the rebalance dialog, as parts of the first page.
 
-Promises: what is shown is the leader's own answer; a rebalance happens only on the dialog's confirmation, from the very
-plan that it shows. What goes wrong is said in the part itself.
+Promises: the figures are the leader's own answer. A rebalance happens only on the dialog's confirmation, and carries
+out exactly the plan shown. Each part shows its own errors.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ OPERATOR = [Depends(require_operator_page), Depends(require_csrf)]
 
 @router.get("/parts/distribution")
 def distribution_part(context: Context, who: Who) -> Response:
-    """The panel; it is fetched by the page itself, so that a busy leader never delays the page."""
+    """Show the panel; the page fetches it separately, so that a busy leader never delays the page."""
     shown: dict[str, Any] = {"seen": None, "chart": None, "trouble": None, "may_rebalance": may(who, "operator")}
     try:
         seen = seen_distribution(context)
@@ -34,7 +34,7 @@ def distribution_part(context: Context, who: Who) -> Response:
 
 @router.post("/parts/rebalance/preview", dependencies=OPERATOR)
 def preview_part(context: Context, who: Who) -> Response:
-    """The dialog's first view: what would be moved, and what would not, and why."""
+    """Show the dialog's first view: the jobs to move, the others, and the reasons."""
     try:
         plan = ask_for(context, who, "preview")
     except Problem as problem:
@@ -53,7 +53,7 @@ def preview_part(context: Context, who: Who) -> Response:
 
 @router.post("/parts/rebalance", dependencies=OPERATOR)
 def rebalance_part(context: Context, who: Who, plan_id: str) -> Response:
-    """What the confirmed plan really changed."""
+    """Carry out the confirmed plan and show its changes."""
     try:
         return _result(ask_for(context, who, "rebalance", plan_id), "moved")
     except Problem as problem:
@@ -62,7 +62,7 @@ def rebalance_part(context: Context, who: Who, plan_id: str) -> Response:
 
 @router.post("/parts/rebalance/undo", dependencies=OPERATOR)
 def undo_part(context: Context, who: Who) -> Response:
-    """What the undoing of the last rebalance really changed."""
+    """Undo the last rebalance and show the changes."""
     try:
         return _result(ask_for(context, who, "undo"), "moved back")
     except Problem as problem:

@@ -1,4 +1,4 @@
-"""Charts of runs as numbers for an SVG: colour and a mark say the result, height how long it took. Pure."""
+"""Charts of runs as numbers for an SVG: colour and mark show the result, height the duration. Pure."""
 
 import math
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _MARKED: Final = frozenset({RunState.FAILED, RunState.MISSED, RunState.CANCELLED
 
 @dataclass(frozen=True, slots=True)
 class RunBar:
-    """One run; `mark`: it did not go well, which a triangle says too."""
+    """One run; `mark`: it did not succeed, shown by a triangle as well as by colour."""
 
     x: int
     height: int
@@ -31,7 +31,7 @@ class RunBar:
 
 @dataclass(frozen=True, slots=True)
 class RunChart:
-    """Runs from the oldest to the newest; `bound` is where the timeout's line lies, from the top."""
+    """Runs from the oldest to the newest; `bound` is the position of the timeout's line, from the top."""
 
     bars: tuple[RunBar, ...]
     width: int
@@ -41,7 +41,7 @@ class RunChart:
 
 
 def spark(newest_first: Sequence[Outcome], places: int = 30) -> RunChart:
-    """The last runs on a line of a table, the newest at its right end; heights by the logarithm."""
+    """Draw a job's last runs on a table line, the newest at the right; heights are logarithmic."""
     runs = list(reversed(newest_first[:places]))
     longest = max((run.took or 0 for run in runs), default=0)
     shift = (places - len(runs)) * _STEP
@@ -50,7 +50,7 @@ def spark(newest_first: Sequence[Outcome], places: int = 30) -> RunChart:
 
 
 def duration_chart(newest_first: Sequence[Outcome], timeout: Duration | None, places: int) -> RunChart:
-    """How long the last runs took, to a linear scale that holds the timeout where it is not far off."""
+    """Draw the durations of the last runs on a linear scale that includes the timeout if it is close."""
     runs = list(reversed(newest_first))
     longest = max((run.took or 0 for run in runs), default=0)
     near = timeout if timeout is not None and timeout <= 4 * longest else None
@@ -86,7 +86,7 @@ def _text(runs: Sequence[Outcome]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How the runs of a time ended; `success` in percent, durations of those that ran."""
+    """The results of runs in a period; `success` in percent, durations of the runs that started."""
 
     over: int
     success: float | None
@@ -97,7 +97,7 @@ class Health:
 
 
 def health(runs: Sequence[Outcome], limit: int, now: Instant) -> Health:
-    """The figures of these runs, of which no more than `limit` were read; `started`: within the last minute."""
+    """Compute the figures of these runs, of which at most `limit` were read; `started`: within the last minute."""
     good = sum(run.state is RunState.COMPLETED for run in runs)
     bad = sum(run.state in (RunState.FAILED, RunState.MISSED) for run in runs)
     took = sorted(run.took for run in runs if run.took is not None)

@@ -1,7 +1,7 @@
-"""The token that each form carries, against pages of other sites.
+"""The CSRF token that each form carries, against pages of other sites. No server state.
 
-A random seed lies in a cookie that no script can read and no other site can send; the token in the form is signed
-with it and with what the caller logs in by, so that it serves this browser and this caller alone. No server state.
+A cookie that no script can read and no other site can send holds a random seed. The form's token is signed with that
+seed and the caller's credentials, so it is valid for this browser and caller only.
 """
 
 import hashlib
@@ -23,44 +23,44 @@ _MOST_FIELDS: Final = 1000
 
 
 def fresh_seed() -> str:
-    """What a browser is given on its first page."""
+    """Return the seed that a browser gets on its first page."""
     return secrets.token_urlsafe(24)
 
 
 def csrf_of(request: Request, seed: str) -> str:
-    """The token of this browser and this caller."""
+    """Return the token of this browser and this caller."""
     login = presented_token(request.headers.get("authorization", "")) or ""
     return hmac.new(f"{login}\n{seed}".encode("utf-8", "replace"), b"itinerary form", hashlib.sha256).hexdigest()
 
 
 class Form:
-    """The fields of a form, in the order that they came."""
+    """The fields of a form, in the order in which they arrived."""
 
     def __init__(self, fields: list[tuple[str, str]]) -> None:
         self._fields = fields
 
     def one(self, name: str) -> str:
-        """The value of a field, stripped; empty where it is not there."""
+        """Return the value of a field, stripped; empty if absent."""
         return next((value.strip() for key, value in self._fields if key == name), "")
 
     def texts(self) -> dict[str, str]:
-        """Every field by its name."""
+        """Return every text field by its name."""
         return dict(self._fields)
 
     def all(self, name: str) -> list[str]:
-        """Every value of a field."""
+        """Return every value of a field."""
         return [value for key, value in self._fields if key == name]
 
 
 def form_of(raw: Annotated[bytes, Depends(raw_body)]) -> Form:
-    """The form that the body is; Problem 400 where it is none, 422 for a text that cannot be stored."""
+    """Parse the body as a form; Problem 400 if it is not one, 422 for a text that cannot be stored."""
     try:
         fields = parse_qsl(raw.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS)
     except ValueError as exc:
         raise malformed("the body is not a form") from exc
     for name, value in fields:
         check_text(value, (), name)
-    # Browsers send each line's end as CR LF, whatever it was.
+    # Browsers send each line ending as CR LF.
     return Form([(name, value.replace("\r\n", "\n")) for name, value in fields])
 
 
@@ -68,12 +68,12 @@ FormBody = Annotated[Form, Depends(form_of)]
 
 
 def require_csrf(request: Request, form: FormBody) -> None:
-    """A dependency: 403 for a form that no page of ours gave to this browser and this caller."""
+    """Raise Problem 403 unless one of our pages gave the form to this browser and this caller. A dependency."""
     seed = request.cookies.get(COOKIE, "")
     sent = request.headers.get(HEADER) or form.one(FIELD)
     if not seed or not hmac.compare_digest(csrf_of(request, seed).encode(), sent.encode()):
         raise Problem(
             403,
-            "this form is out of date or was not sent by a page of ours; load the page anew and repeat",
+            "this form is out of date or was not sent by a page of ours; reload the page and repeat",
             kind="form-outdated",
         )

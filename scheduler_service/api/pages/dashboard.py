@@ -1,4 +1,4 @@
-"""The dashboard: its pages, the API's documentation at `/docs`, and the files that they load. Puts together only."""
+"""The dashboard: its pages, the API's documentation at `/docs`, and their static files. Only puts them together."""
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from starlette.exceptions import HTTPException
@@ -53,24 +53,24 @@ for _part in (
 
 @router.get("/docs", dependencies=[Depends(require_page)])
 def documentation() -> Response:
-    """The API to read and to try out."""
+    """Serve the API's interactive documentation."""
     return HTMLResponse(templates.get_template("docs.html").render(version=VERSION), headers=DOCS_HEADERS)
 
 
 @router.get("/openapi.json", dependencies=[Depends(require_page)])
 def document(request: Request) -> Response:
-    """The OpenAPI document."""
+    """Serve the OpenAPI document."""
     return JSONResponse(request.app.openapi())
 
 
 def install(app: FastAPI) -> None:
-    """Serve the files beside this module, the same for everybody; what is not there is a page to a browser."""
+    """Serve the static files, the same for everyone; an unknown address is answered with a page in a browser."""
     app.mount("/static", StaticFiles(directory=HERE / "static"), name="static")
     app.add_exception_handler(404, _nowhere)
 
 
 def _nowhere(request: Request, exc: Exception) -> Response:
-    """A page for a browser, a problem document for a program."""
+    """Answer an unknown address: a page for a browser, a problem document for a program."""
     assert isinstance(exc, HTTPException)
     if request.url.path.startswith("/api/") or "text/html" not in request.headers.get("accept", ""):
         return problem_response(exc)

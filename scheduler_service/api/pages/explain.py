@@ -1,4 +1,4 @@
-"""Why: an entry to the explanations, by a job and an instant or by a run."""
+"""The page "why?": finds an explanation by a job and an instant, or by a run."""
 
 from collections.abc import Callable
 from typing import Annotated, Final, TypeVar
@@ -24,7 +24,7 @@ Asked = Annotated[str, Query(max_length=300)]
 
 @router.get("/explain")
 def explain(request: Request, context: Context, job_id: Asked = "", at: Asked = "", run_id: Asked = "") -> Response:
-    """What was decided for a job at an instant; for a run, its own page, which says why."""
+    """Show the decision about a job at an instant; a run's own page explains it."""
     why: Explanation | None = None
     reader = Reader(_LABELS)
     is_there = reader.tried(lambda: _run_there(context, run_id.strip())) if run_id else None

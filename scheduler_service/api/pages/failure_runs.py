@@ -1,4 +1,4 @@
-"""The runs of one group of failures: exactly those that its count on the page of failures counts."""
+"""The runs of one group of failures: exactly those that the failures page counts."""
 
 from dataclasses import dataclass
 from typing import Annotated, Final
@@ -34,7 +34,7 @@ def show_runs(
     request: Request, context: Context, within: Text = "24h", state: Text = "failed", job_id: Text = "",
     task: Text = "", error_type: Text = "", skip: Annotated[int, Query(ge=0, le=TROUBLES)] = 0,
 ) -> Response:  # fmt: skip
-    """The group, the latest first."""
+    """Show the group, the latest first."""
     read_within(within)
     kind = Kind(job_id or None, task, _STATES.get(state, RunState.FAILED), error_type)
     now = context.clock()

@@ -1,7 +1,6 @@
-"""What failed for good or was missed, grouped by job and error; a group's runs are tried again together.
+"""Runs that failed for good or were missed, grouped by job and error; a group's runs are retried together.
 
-Promises: a run that was tried again from here is not tried again by a second click on the same group: the new run's
-key is made from the old run's id.
+Promises: a second click on a group retries no run twice, since the new run's key is derived from the old run's id.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,14 +32,14 @@ WITHIN: Final = {"1h": HOUR, "24h": DAY, "7d": 7 * DAY}
 _AT_ONCE: Final = 100
 _OUTAGES: Final = 50
 _GROUPS: Final = 100
-_HASH: Final = "tried again from the page of failures"
+_HASH: Final = "retried from the failures page"
 
 router = APIRouter(include_in_schema=False, dependencies=READER, route_class=PageRoute)
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What makes failures a group: the job (or the task of runs without one), the state and the error's type."""
+    """The key of a group: the job (or the task of runs without one), the state and the error's type."""
 
     job_id: str | None
     task: str
@@ -50,7 +49,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Failures of one kind, from the first seen to the last; `link` is the query of the page with exactly these."""
+    """Failures of one kind, from the first to the last; `link` is the query of the page with exactly these."""
 
     kind: Kind
     link: str
@@ -64,7 +63,7 @@ class Group:
 
 @router.get("/failures")
 def show_failures(request: Request, context: Context, within: Annotated[str, Query(max_length=20)] = "24h") -> Response:
-    """The groups, the largest first."""
+    """Show the groups, the largest first."""
     reader, now = Reader({}), context.clock()
     within = reader.tried(lambda: read_within(within)) or "24h"
     troubles = context.stores.history.troubles(now - WITHIN[within], TROUBLES)
@@ -85,7 +84,7 @@ def show_failures(request: Request, context: Context, within: Annotated[str, Que
 
 @router.post("/failures/retry", dependencies=CHANGER)
 def retry_group(context: Context, who: Who, form: FormBody) -> Response:
-    """Try the newest runs of a group again that were not yet."""
+    """Retry the newest runs of a group that were not retried yet."""
     within, wanted = form.one("within"), _read_kind(form.one("job_id"), form.one("task"), form.one("error_type"))
     read_within(within)
     troubles = context.stores.history.troubles(context.clock() - WITHIN[within], TROUBLES)
@@ -100,21 +99,21 @@ def retry_group(context: Context, who: Who, form: FormBody) -> Response:
 
 
 def read_within(text: str) -> str:
-    """How far back; BadValue."""
+    """Read how far back to search; BadValue."""
     if text not in WITHIN:
         raise BadValue("within", text, f"known are {', '.join(WITHIN)}")
     return text
 
 
 def _tried_again(context: ApiContext, who: Caller, run_ids: Sequence[str]) -> list[str]:
-    """The new runs; none for those that were tried again before."""
+    """Return the new runs; none for those already retried."""
     new = [retried for run_id in run_ids if (retried := _again(context, run_id)) is not None]
     enqueued = context.stores.runs.enqueue(new, by=who.audited_change("run.retry")) if new else []
     return [run.run_id for run, is_new in enqueued if is_new]
 
 
 def grouped(troubles: Iterable[Trouble], now: Instant, within: str) -> list[Group]:
-    """Failures, the latest first, by their kinds."""
+    """Group failures, the latest first, by their kind."""
     kinds: dict[Kind, list[Trouble]] = {}
     for trouble in troubles:
         kinds.setdefault(kind_of(trouble), []).append(trouble)
@@ -133,19 +132,19 @@ def _group(kind: Kind, latest_first: Sequence[Trouble], now: Instant, within: st
 
 
 def kind_of(trouble: Trouble) -> Kind:
-    """The group that a failure belongs to."""
+    """Return the group of a failure."""
     if trouble.state is RunState.MISSED:
         return Kind(trouble.job_id, trouble.task, trouble.state, "")
     return Kind(trouble.job_id, trouble.task, trouble.state, trouble.error_type or (trouble.reason or "").split(":")[0])
 
 
 def _read_kind(job_id: str, task: str, error_type: str) -> Kind:
-    """Missed runs are not tried again here: their time is past, and the job says what becomes of them."""
+    """Read the group; a missed run is not retried here: its time is past, and the job's misfire policy decided."""
     return Kind(job_id or None, task, RunState.FAILED, error_type)
 
 
 def _again(context: ApiContext, run_id: str) -> NewRun | None:
-    """None where the run was pruned meanwhile."""
+    """Return the new run's id; None if the run was pruned meanwhile."""
     try:
         run = context.stores.runs.get(run_id)
     except NotFound:

@@ -1,6 +1,6 @@
-"""The one click from the dashboard into Flower: a ticket for whoever asks, by the name and role of their token.
+"""The link from the dashboard into Flower: a ticket with the name and role of the caller's token.
 
-Promises: the password stands in no page and no address; a ticket lasts a minute and counts once; the role goes along.
+Promises: the password is in no page and no address; a ticket lasts a minute and is valid once; it carries the role.
 """
 
 from typing import Annotated
@@ -24,7 +24,7 @@ router = APIRouter(include_in_schema=False, dependencies=READER, route_class=Pag
 def open_flower(
     request: Request, context: Context, who: Who, to: Annotated[str, Query(description="A page of Flower.")] = "/"
 ) -> Response:
-    """To a page of Flower, logged in; without its password here, the browser asks for it there."""
+    """Redirect to a page of Flower with a ticket; if this API has no password, the browser asks for it there."""
     if not who.limits.none:
         raise out_of_scope("Flower, which shows every task,")
     if not is_local_path(to):
@@ -40,7 +40,7 @@ def open_flower(
 
 
 def flower_url(settings: Settings, own_url: str) -> str:
-    """Where Flower is, by its setting, else as the browser that asked for `own_url` would reach its port."""
+    """Return Flower's address by its setting, else its port on the host that the browser used for `own_url`."""
     if settings.flower_url:
         return settings.flower_url.rstrip("/")
     host = urlsplit(own_url).hostname or "127.0.0.1"

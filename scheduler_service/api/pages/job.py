@@ -1,4 +1,4 @@
-"""One job: its next runs, how its last ones went, its policies in words, its versions; paused, run, deleted."""
+"""The page of one job: next and last runs, policies, versions, and the actions pause, run now and delete."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ router = APIRouter(include_in_schema=False, dependencies=READER, route_class=Pag
 
 @dataclass(frozen=True, slots=True)
 class NextRun:
-    """A planned run: in UTC, in the job's zone, and what the clocks do to it."""
+    """A planned run: in UTC, in the job's zone, and the effect of a clock change on it."""
 
     at: Moment
     local: str
@@ -57,7 +57,7 @@ class NextRun:
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """What the page shows."""
+    """The values that the page shows."""
 
     job: Job
     schedule: str
@@ -81,7 +81,7 @@ class JobView:
 def show_job(
     request: Request, context: Context, job_id: str, at: Annotated[str, Query(max_length=40)] = ""
 ) -> Response:
-    """The job, and where `at` is given, what was decided for that instant."""
+    """Show the job and, if `at` is given, the decision for that instant."""
     reader = Reader(_LABELS)
     why = reader.tried(lambda: why_at(context, job_id, read_time(at, "at"))) if at else None
     return _show(request, context, job_id, reader.wrong(), {"at": at}, why)
@@ -104,7 +104,7 @@ def _show(
 
 @router.post("/jobs/{job_id}/pause", dependencies=CHANGER)
 def pause(request: Request, context: Context, who: Who, job_id: str, form: FormBody) -> Response:
-    """Pause it, for good or until a time."""
+    """Pause the job, indefinitely or until a time."""
 
     def act() -> Response:
         until = form.one("until")
@@ -121,7 +121,7 @@ def pause(request: Request, context: Context, who: Who, job_id: str, form: FormB
 
 @router.post("/jobs/{job_id}/skip-next", dependencies=CHANGER)
 def skip_next(request: Request, context: Context, who: Who, job_id: str) -> Response:
-    """Leave out the next run alone: a pause that ends by itself right after it."""
+    """Skip only the next run: a pause that ends right after it."""
     return or_again(
         lambda: _skipped(context, who, job_id), lambda wrong: _show(request, context, job_id, wrong, {}), _LABELS
     )
@@ -133,21 +133,21 @@ def _skipped(context: ApiContext, who: Caller, job_id: str) -> Response:
     if job.paused or not coming:
         raise Problem(409, f"{job_id} is paused or has no next run, so there is none to skip", kind="nothing-to-skip")
     until = format_instant(parse_instant(coming[0]) + MICROSECOND)
-    # Not over a pause that somebody else began in this moment: this one would end it.
+    # Never replace a pause that another caller began meanwhile: this one would end it.
     pause_job(context, who, job_id, {"reason": _SKIPPED, "until": until}, f'"{job.version}"')
     return go(f"/jobs/{job_id}", "skipped")
 
 
 @router.post("/jobs/{job_id}/resume", dependencies=CHANGER)
 def resume(context: Context, who: Who, job_id: str) -> Response:
-    """Let it go on."""
+    """Resume the job."""
     resume_job(context, who, job_id)
     return go(f"/jobs/{job_id}", "resumed")
 
 
 @router.post("/jobs/{job_id}/trigger", dependencies=CHANGER)
 def trigger(request: Request, context: Context, who: Who, job_id: str, form: FormBody) -> Response:
-    """Run it now; to the page of the run."""
+    """Run the job now, then go to the page of the run."""
     return or_again(
         lambda: go(f"/runs/{triggered(context, who, job_id, _asked(form)).run_id}", "triggered"),
         lambda wrong: _show(request, context, job_id, wrong, form.texts()),
@@ -157,7 +157,7 @@ def trigger(request: Request, context: Context, who: Who, job_id: str, form: For
 
 @router.post("/jobs/{job_id}/delete", dependencies=CHANGER)
 def delete(request: Request, context: Context, who: Who, job_id: str, form: FormBody) -> Response:
-    """Delete it, where its name was typed."""
+    """Delete the job if its name was typed."""
     demand(who, "admin", "deleting jobs")
 
     def act() -> Response:
@@ -170,7 +170,7 @@ def delete(request: Request, context: Context, who: Who, job_id: str, form: Form
 
 
 def read_time(text: str, field: str) -> Instant:
-    """A time of a form: RFC 3339, or without a zone, in UTC; a day alone is its beginning; BadValue."""
+    """Read a time of a form: RFC 3339, or UTC if it has no zone; a date is its beginning; BadValue."""
     try:
         return parse_instant(utc_text(text), field)
     except BadValue:
@@ -178,7 +178,7 @@ def read_time(text: str, field: str) -> Instant:
 
 
 def utc_text(text: str) -> str:
-    """A browser's field for a time knows no zone; its page says that it means UTC."""
+    """Format a time for the browser's field, which knows no zone; the page says that it is UTC."""
     plain = text.strip().replace(" ", "T")
     if len(plain) == 10:
         plain += "T00:00"
@@ -230,7 +230,7 @@ def _next(found: dict[str, Any], now: Instant) -> NextRun:
 
 def _none_coming(job: Job) -> str:
     if job.paused:
-        return "It is paused for good: resume it to let it run again."
+        return "It is paused indefinitely: resume it to let it run again."
     if needs_place(job):
-        return "The leader finds it a place, within moments."
+        return "The leader is about to place it."
     return f"Never again: {describe(job.schedule)}."

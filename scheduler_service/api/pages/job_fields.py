@@ -1,4 +1,4 @@
-"""The fields of the form of a job: from a job's JSON to texts, and back. Pure; core.job_body judges the values."""
+"""The fields of the form of a job: from a job's JSON to texts, and back. Pure; core.contract judges the values."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -9,10 +9,10 @@ from scheduler_service.api.pages.csrf import Form
 from scheduler_service.api.pages.moments import pretty
 
 KINDS: Final = (
-    ("interval", "Interval", "every so often, in elapsed time"),
-    ("cron", "Cron", "a line of five fields, or six with seconds last"),
+    ("interval", "Interval", "a fixed interval, in elapsed time"),
+    ("cron", "Cron", "a cron line of five fields, or six with seconds last"),
     ("hourly", "Hourly", "every hour at a minute"),
-    ("calendar", "Calendar", "every so many days, weeks or months, at wall times"),
+    ("calendar", "Calendar", "every N days, weeks or months, at wall times"),
     ("once", "Once", "one instant"),
 )
 _PLAIN: Final = (
@@ -27,7 +27,7 @@ _PLAIN: Final = (
     "overlap",
     "description",
 )
-# Of the fields of a schedule, what each kind has; the names in the form have the kind before them.
+# The fields of each kind of schedule; the form's names have the kind as prefix.
 _TEXTS: Final = {
     "cron": ("expr", "timezone", "day_match", "dst_gap", "dst_fold"),
     "hourly": ("timezone",),
@@ -46,7 +46,7 @@ _SHOWN: Final = frozenset({"job_id", "schedule", "priority", "tags", "args", "kw
 LABELS: Final = {
     "job_id": "Id", "task": "Task", "title": "Title", "queue": "Queue", "priority": "Priority", "timeout": "Timeout",
     "start_within": "Start within",
-    "overlap": "If the run before is not over", "jitter": "Jitter", "kwargs": "By name (a JSON object)",
+    "overlap": "If the previous run is not over", "jitter": "Jitter", "kwargs": "By name (a JSON object)",
     "args": "In order (a JSON list)", "start_at": "Not before", "end_at": "Not from", "tags": "Tags",
     "description": "Description", "kind": "Schedule",
     "interval.every": "Every", "interval.offset": "Offset", "interval.anchor": "Counted from",
@@ -57,10 +57,10 @@ LABELS: Final = {
     "calendar.every": "Every", "calendar.unit": "Unit", "calendar.at": "At", "calendar.weekdays": "Weekdays",
     "calendar.days": "Days", "calendar.start": "First day", "calendar.timezone": "Time zone", "once.at": "At",
     "retry.max_attempts": "Attempts in all", "retry.initial": "First pause", "retry.factor": "Factor",
-    "retry.max": "Longest pause", "retry.jitter": "A little chance in each pause",
-    "misfire.policy": "Late runs", "misfire.grace": "Late after", "misfire.max_catch_up": "Made up for at most",
+    "retry.max": "Longest pause", "retry.jitter": "Random variation of each pause",
+    "misfire.policy": "Late runs", "misfire.grace": "Late after", "misfire.max_catch_up": "Catch up at most",
 }  # fmt: skip
-"""What the form calls each of its fields; its errors do too."""
+"""The form's labels of its fields, used in its errors too."""
 BLANK: Final[dict[str, str]] = {
     "kind": "interval", "interval.every": "1h", "cron.expr": "0 2 * * *", "hourly.minute": "0", "calendar.every": "1",
     "calendar.unit": "day", "calendar.at": "05:30", "queue": "default", "priority": "5", "overlap": "skip",
@@ -71,7 +71,7 @@ BLANK: Final[dict[str, str]] = {
 
 
 def fields_of(definition: Mapping[str, Any]) -> dict[str, str]:
-    """The texts of the form for a job's JSON."""
+    """Return the texts of the form for a job's JSON."""
     schedule = definition["schedule"]
     kind = schedule["kind"]
     fields = {**BLANK, "kind": kind, "job_id": definition["job_id"]}
@@ -84,7 +84,7 @@ def fields_of(definition: Mapping[str, Any]) -> dict[str, str]:
 
 
 def laid_over(definition: Mapping[str, Any], form: Form, errors: list[BadValue]) -> dict[str, Any]:
-    """The JSON of a stored job as the form changes it: what the form does not show stays as it is stored."""
+    """Apply the form to a stored job's JSON: fields that the form does not show stay as stored."""
     body = body_of(form, errors)
     if form.one("tags") == fields_of(definition)["tags"]:  # a tag may hold a comma
         body["tags"] = definition["tags"]
@@ -95,7 +95,7 @@ def laid_over(definition: Mapping[str, Any], form: Form, errors: list[BadValue])
 
 
 def field_in_form(name: str, kind: str) -> str:
-    """The form's field for a field of a job's JSON: `cron.expr` for `schedule.expr`, `kwargs` for `kwargs.n`."""
+    """Return the form's field for a field of the JSON: `cron.expr` for `schedule.expr`, `kwargs` for `kwargs.n`."""
     group, _, rest = name.partition(".")
     if group == "schedule":
         inner = rest.split(".")[0]
@@ -104,12 +104,12 @@ def field_in_form(name: str, kind: str) -> str:
 
 
 def shown_again(form: Form) -> dict[str, str]:
-    """What was typed; a box that is not ticked is not sent."""
+    """Return the typed values; the browser does not send unticked boxes."""
     return {**dict.fromkeys(BLANK, ""), **form.texts()}
 
 
 def schedule_of(form: Form) -> dict[str, Any]:
-    """The schedule's JSON; BadValue for a number that is none."""
+    """Return the schedule's JSON; BadValue for a text that is not a number."""
     kind = form.one("kind")
     spec: dict[str, Any] = {"kind": kind}
     for name in _TEXTS.get(kind, ()):
@@ -130,7 +130,7 @@ def schedule_of(form: Form) -> dict[str, Any]:
 
 
 def body_of(form: Form, errors: list[BadValue]) -> dict[str, Any]:
-    """The job's JSON; what cannot even be read is added to `errors`."""
+    """Return the job's JSON; values that cannot be parsed are added to `errors`."""
 
     def tried(name: str, read: Any) -> Any:
         try:

@@ -1,7 +1,6 @@
-"""The form of a job: made or edited, with the next runs of what was typed so far shown beside it.
+"""The form to create or edit a job, with the next runs of the typed values beside it.
 
-Promises: an edit that somebody else's edit came before is refused, not laid over it; what was typed is never lost
-with an error.
+Promises: an edit that another edit preceded is refused, never applied over it; an error never loses typed values.
 """
 
 import dataclasses
@@ -48,20 +47,20 @@ router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
 @router.get("/new-job", dependencies=[Depends(require_operator_page)])
 def blank_form(request: Request) -> Response:
-    """The form of a job that is to be made."""
+    """Show the form for a new job."""
     return _form(request, dict(BLANK), None)
 
 
 @router.get("/jobs/{job_id}/edit", dependencies=[Depends(require_operator_page)])
 def filled_form(request: Request, context: Context, job_id: str) -> Response:
-    """The form of a job as it is."""
+    """Show the form with the job's values."""
     job = known_job(context, job_id)
     return _form(request, {**fields_of(redacted(known_definition(job))), "version": str(job.version)}, job_id)
 
 
 @router.post("/new-job", dependencies=CHANGER)
 def create(request: Request, context: Context, who: Who, form: FormBody) -> Response:
-    """Make it; the form again, with what is wrong, where it cannot be made."""
+    """Create the job; if it is refused, show the form again with the errors."""
     try:
         body = _checked(form, context.clock())
         create_job(context, who, body)
@@ -72,7 +71,7 @@ def create(request: Request, context: Context, who: Who, form: FormBody) -> Resp
 
 @router.post("/jobs/{job_id}/edit", dependencies=CHANGER)
 def replace(request: Request, context: Context, who: Who, job_id: str, form: FormBody) -> Response:
-    """Save it as it was typed, if nobody changed it since the form was shown."""
+    """Save the typed values if the job has not changed since the form was shown."""
     job = known_job(context, job_id)
     try:
         body = _checked(form, job.created_at, job)
@@ -85,7 +84,7 @@ def replace(request: Request, context: Context, who: Who, job_id: str, form: For
 
 @router.post("/parts/preview", dependencies=READER)
 def preview(context: Context, form: FormBody) -> Response:
-    """The next runs of what is typed so far, or what is wrong with it. Changes nothing."""
+    """Show the next runs of the typed values, or their errors. Changes nothing."""
     now = context.clock()
     job_id = form.one("job_id")
     try:
@@ -101,13 +100,13 @@ def preview(context: Context, form: FormBody) -> Response:
 
 
 def _named(errors: Sequence[BadValue], form: Form) -> list[str]:
-    """The errors, their fields called as the form calls them."""
+    """Rename the errors' fields as the form names them."""
     names = [field_in_form(error.field, form.one("kind")) for error in errors]
     return [f"{LABELS.get(name, name)}: {sentence(error)}" for name, error in zip(names, errors, strict=True)]
 
 
 def _checked(form: Form, created_at: int, job: Job | None = None) -> dict[str, Any]:
-    """The job's JSON; BadValues with everything that is wrong, so that all is told at once."""
+    """Return the job's JSON; BadValues with every error at once."""
     errors: list[BadValue] = []
     if job is None:
         body = body_of(form, errors)

@@ -43,7 +43,7 @@ router = APIRouter(include_in_schema=False, dependencies=READER, route_class=Pag
 
 @dataclass(frozen=True, slots=True)
 class LastRun:
-    """The newest run that fell due."""
+    """The newest run that was due."""
 
     run_id: str
     state: str
@@ -53,7 +53,7 @@ class LastRun:
 
 @dataclass(frozen=True, slots=True)
 class JobLine:
-    """One job of the list."""
+    """One job in the list."""
 
     job_id: str
     title: str
@@ -70,7 +70,7 @@ class JobLine:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The filter of the list, as it was typed."""
+    """The filter of the list, as typed."""
 
     q: str = ""
     tag: str = ""
@@ -78,7 +78,7 @@ class Asked:
     cursor: str | None = None
 
     def pairs(self) -> dict[str, str]:
-        """What is not empty, but the place in the list."""
+        """Return the filled fields except the cursor."""
         return {name: value for name, value in (("q", self.q), ("tag", self.tag), ("paused", self.paused)) if value}
 
 
@@ -91,13 +91,13 @@ def list_jobs(
     paused: Annotated[str, Query(max_length=20)] = "",
     cursor: Cursor = None,
 ) -> Response:
-    """Jobs by their id, with what came of their last runs."""
+    """List jobs by id, with the results of their last runs."""
     return _list(request, context, Asked(q, tag, paused, cursor))
 
 
 @router.post("/jobs", dependencies=CHANGER)
 def change_jobs(request: Request, context: Context, who: Who, form: FormBody) -> Response:
-    """Pause or resume the jobs that are ticked."""
+    """Pause or resume the ticked jobs."""
     back = form.one("back")
     return or_again(
         lambda: _changed(context, who, form, back),
@@ -113,7 +113,7 @@ def _changed(context: ApiContext, who: Caller, form: Form, back: str) -> Respons
     if not chosen:
         raise BadValue("job", None, f"tick the jobs to {doing}")
     for job_id in chosen[:_JOBS]:
-        with suppress(NotFound):  # deleted meanwhile: the others are not
+        with suppress(NotFound):  # deleted meanwhile: go on with the others
             if doing == "pause":
                 pause_job(context, who, job_id, {"reason": reason})
             else:
@@ -129,7 +129,7 @@ def _asked_before(back: str) -> Asked:
 def _list(
     request: Request, context: ApiContext, asked: Asked, refused: Wrong = NOTHING_WRONG, form: Form | None = None
 ) -> Response:
-    """`refused`: a change of the ticked jobs was; the list is shown again, with what was ticked and typed in `form`."""
+    """Show the list; if a change was refused (`refused`), with the ticked and typed values of `form`."""
     reader = Reader(_LABELS)
     tag = reader.tried(lambda: read_text(asked.tag, "tag")) or None
     text = reader.tried(lambda: read_text(asked.q, "q")) or None
@@ -159,7 +159,7 @@ def _paused(text: str) -> bool | None:
 
 
 def job_lines(context: ApiContext, jobs: Sequence[Job]) -> list[JobLine]:
-    """The lines of these jobs."""
+    """Return the lines of these jobs."""
     now = context.clock()
     latest = context.stores.history.latest_of([job.job_id for job in jobs], now, _SPARK)
     return [_line(job, latest[job.job_id], now) for job in jobs]
@@ -176,7 +176,7 @@ def _line(job: Job, newest_first: Sequence[Outcome], now: Instant) -> JobLine:
 
 
 def last_run(newest_first: Sequence[Outcome], now: Instant) -> LastRun | None:
-    """The newest of these runs."""
+    """Return the newest of these runs."""
     if not newest_first:
         return None
     run = newest_first[0]

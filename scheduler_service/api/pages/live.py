@@ -1,4 +1,4 @@
-"""The scheduler now, as pages show it: the lease, the leader's own figures where it answers, and what is wrong."""
+"""The scheduler's present state for pages: the lease, the leader's figures if it answers, and alerts."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ from scheduler_service.ports.leases import LeaseView
 _LATE_AFTER: Final = 5 * SECOND
 _QUEUES: Final = 5
 TROUBLES: Final = 1000
-"""How many failed or missed runs a page looks at; more are told as so many or more."""
+"""Upper bound of failed or missed runs that a page counts; beyond it, it shows "or more"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """A queue, how long the run that waits longest in it is overdue, and whether a living worker listens."""
+    """A queue, how long its longest waiting run is overdue, and whether a living worker listens."""
 
     queue: str
     behind: int
@@ -34,9 +34,9 @@ class Lag:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """`lease` None: nobody ever led. `figures` empty: no leader answers. `inbox` None: Redis does not answer.
+    """The state; `lease` None: nobody has ever led. `figures` empty: no leader answers.
 
-    `other` is set where this API's Redis is not the leader's.
+    `inbox` None: Redis does not answer. `other` is set if this API's Redis is not the leader's.
     """
 
     lease: LeaseView | None
@@ -46,31 +46,31 @@ class Live:
 
     @property
     def has_leader(self) -> bool:
-        """Whether somebody leads by the database."""
+        """Whether somebody leads, by the database."""
         return self.lease is not None and self.lease.live
 
     @property
     def workers(self) -> Sequence[Mapping[str, Any]]:
-        """The workers that the leader hears or heard."""
+        """Return the workers that the leader knows."""
         found: Sequence[Mapping[str, Any]] = self.figures.get("workers", ())
         return found
 
     @property
     def queues(self) -> Sequence[Mapping[str, Any]]:
-        """The queues that have workers or pending runs."""
+        """Return the queues that have workers or pending runs."""
         found: Sequence[Mapping[str, Any]] = self.figures.get("queues", ())
         return found
 
     def since(self, now: Instant) -> Moment | None:
-        """Since when it leads."""
+        """Return the start of the leadership."""
         return moment(self.lease.acquired_at, now) if self.lease is not None and self.lease.live else None
 
     def last_seen(self, now: Instant) -> Moment | None:
-        """When the last leader renewed its lease or gave it up; None where nobody ever led."""
+        """Return when the last leader renewed its lease or gave it up; None if nobody has ever led."""
         return None if self.lease is None else moment(self.lease.last_seen_at, now)
 
     def lags(self, now: Instant) -> list[Lag]:
-        """How far each queue with overdue runs is behind, the furthest first."""
+        """Return how far each queue with overdue runs is behind, the furthest first."""
         late = ((queue, queue.get("oldest_due_at")) for queue in self.queues)
         found = [
             Lag(str(queue["name"]), max(0, now - parse_instant(since)), queue["pending"], bool(queue["workers"]))
@@ -82,14 +82,14 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """Something wrong: a sentence, and the page that shows more of it."""
+    """A problem in one sentence, and the page with details."""
 
     message: str
     link: str | None = None
 
 
 def read_live(context: ApiContext) -> Live:
-    """Ask the database, the leader and Redis, each once."""
+    """Query the database, the leader and Redis, once each."""
     lease, figures = ask_holder(context.stores.leases, context.leader)
     inbox: int | None
     other: str | None
@@ -102,9 +102,9 @@ def read_live(context: ApiContext) -> Live:
 
 
 def issues(live: Live, troubles: Sequence[Trouble], now: Instant) -> Iterator[Issue]:
-    """What is wrong now, the gravest first."""
+    """List the present problems, the gravest first."""
     yield from _of_parts(live, now)
-    if any(worker["alive"] for worker in live.workers):  # else that is the one cause, and told already
+    if any(worker["alive"] for worker in live.workers):  # otherwise that is the one cause, already listed
         yield from _orphans(live, now)
     late = [lag for lag in live.lags(now) if lag.served and lag.behind > _LATE_AFTER]
     for lag in late[:_QUEUES]:
@@ -123,7 +123,7 @@ def issues(live: Live, troubles: Sequence[Trouble], now: Instant) -> Iterator[Is
 
 
 def _orphans(live: Live, now: Instant) -> Iterator[Issue]:
-    """Each queue with runs that wait and without a living worker, once."""
+    """Name each queue with waiting runs and without a living worker, once."""
     waited = {lag.queue: lag.behind for lag in live.lags(now)}
     orphans = [queue for queue in live.queues if not queue["workers"] and (queue["pending"] or queue["name"] in waited)]
     for queue in orphans[:_QUEUES]:
@@ -141,7 +141,7 @@ def _orphans(live: Live, now: Instant) -> Iterator[Issue]:
 
 def _of_parts(live: Live, now: Instant) -> Iterator[Issue]:
     if live.inbox is None:
-        yield Issue("Redis does not answer: nothing can be handed to the workers.")
+        yield Issue("Redis does not answer: no run can be dispatched.")
     last_seen = live.last_seen(now)
     if last_seen is None:
         yield Issue("Nobody leads, and nobody ever did: start a leader with itinerary leader.")

@@ -1,4 +1,4 @@
-"""The load map on a page of its own; the panel itself is fetched by the page."""
+"""The page of the load map; the page fetches the panel itself."""
 
 from fastapi import APIRouter, Request, Response
 
@@ -9,5 +9,5 @@ router = APIRouter(include_in_schema=False, dependencies=READER, route_class=Pag
 
 @router.get("/load")
 def load_map(request: Request) -> Response:
-    """When the coming day's runs fall due."""
+    """Show when the next 24 hours' runs are due."""
     return page(request, "load.html")

@@ -1,7 +1,7 @@
-"""The manual at `/manual`: a page for each Markdown file of its folder, with the list of them at the side.
+"""The manual at `/manual`: a page for each Markdown file of its folder, with the contents at the side.
 
-Promises: only files of that folder are served, each rendered once in a process; whoever may see the dashboard may
-read all of it. The index page gives the order of the list.
+Promises: only files of that folder are served, each rendered once in a process; everyone who may see the dashboard may
+read all of it. The index page gives the order of the contents.
 """
 
 from dataclasses import dataclass
@@ -42,13 +42,13 @@ class Group:
 
 @router.get("/manual")
 def index(request: Request) -> Response:
-    """The contents."""
+    """Show the contents."""
     return _shown(request, INDEX)
 
 
 @router.get("/manual/{name}")
 def chapter(request: Request, name: str) -> Response:
-    """One page."""
+    """Show one page."""
     if name == INDEX or name not in _names():
         raise Problem(404, "no page of the manual has this name")
     return _shown(request, name)
@@ -56,7 +56,7 @@ def chapter(request: Request, name: str) -> Response:
 
 @router.get("/manual/pictures/{name}")
 def picture(name: str) -> Response:
-    """A picture of a page."""
+    """Serve a picture of a page."""
     if name not in _pictures():
         raise Problem(404, "no picture of the manual has this name")
     return FileResponse(FOLDER / "pictures" / name)
@@ -64,7 +64,7 @@ def picture(name: str) -> Response:
 
 @cache
 def contents() -> tuple[Group, ...]:
-    """The pages in reading order, grouped as the index page groups them."""
+    """Return the pages in reading order, grouped as the index page groups them."""
     groups: dict[str, list[Entry]] = {}
     for heading, target in links(_text(INDEX)):
         name = target.removesuffix(".md")
@@ -109,7 +109,7 @@ def _pictures() -> frozenset[str]:
 
 
 def _resolve(link: str) -> str | None:
-    """The address of a page or picture of the manual; None for any other file of the repository."""
+    """Return the address of a page or picture of the manual; None for any other file of the repository."""
     path, mark, anchor = link.partition("#")
     target = normpath(path)
     name = target.removesuffix(".md")

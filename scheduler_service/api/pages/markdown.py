@@ -1,6 +1,6 @@
-"""A page of Markdown as HTML: headings with anchors, tables that become cards, links of the site.
+"""Markdown to HTML: headings with anchors, tables that become cards, links of the site.
 
-Promises: no HTML of the text itself passes; a link to a file that this site does not serve is text, not a dead link.
+Promises: HTML in the text is escaped; a link to a file that this site does not serve becomes text, not a dead link.
 """
 
 import re
@@ -36,7 +36,7 @@ class Rendered:
 
     @property
     def title(self) -> str:
-        """The text of the first heading."""
+        """Return the text of the first heading."""
         return self.headings[0].title
 
 
@@ -53,7 +53,7 @@ def render(text: str, resolve: Resolve) -> Rendered:
 
 
 def links(text: str) -> Iterator[tuple[str, str]]:
-    """Each link of a page below the second-level heading that it stands under: that heading, and its target."""
+    """Return each link below a second-level heading: that heading, and the link's target."""
     heading = ""
     tokens = _MARKDOWN.parse(text)
     for token, following in pairwise(tokens):
@@ -65,7 +65,7 @@ def links(text: str) -> Iterator[tuple[str, str]]:
 
 
 def anchor_of(title: str) -> str:
-    """The anchor of a heading, as GitHub makes it."""
+    """Return the anchor of a heading, as GitHub builds it."""
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
@@ -131,7 +131,7 @@ def _is_dropped(link: Token, resolve: Resolve) -> bool:
 
 
 def _transitions(diagram: re.Match[str]) -> str:
-    """The arrows of a state diagram as a table: this site draws no diagrams."""
+    """Show the arrows of a state diagram as a table: this site draws no diagrams."""
     lines = ["| from | to | by |", "|---|---|---|"]
     for source, target, event in _ARROW.findall(diagram[1]):
         if source != "[*]" and target != "[*]":

@@ -1,4 +1,4 @@
-"""Gaps as pages show them: occurrences that have no run and will have none, folded into one line with the reason."""
+"""Missed ranges on pages: occurrences that have no run and will have none, shown as one line with the reason."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class MissedRangeLine:
 
 
 def missed_range_line(missed_range: MissedRange, now: Instant) -> MissedRangeLine:
-    """A gap as seen from `now`; its end is not part of it."""
+    """Describe a missed range as seen from `now`; its end is exclusive."""
     return MissedRangeLine(
         missed_range.job_id,
         missed_range.count,
@@ -31,7 +31,7 @@ def missed_range_line(missed_range: MissedRange, now: Instant) -> MissedRangeLin
 
 
 def missed_ranges_text(missed_ranges: Sequence[MissedRange]) -> str | None:
-    """How many occurrences of how many jobs; None where there are none."""
+    """Count the occurrences and their jobs; None if there are none."""
     count, jobs = (
         sum(missed_range.count for missed_range in missed_ranges),
         len({missed_range.job_id for missed_range in missed_ranges}),

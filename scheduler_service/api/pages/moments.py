@@ -1,4 +1,4 @@
-"""Times, durations and runs as pages show them. Pure."""
+"""Times, durations and runs in the form that pages show. Pure."""
 
 import json
 from dataclasses import dataclass
@@ -13,35 +13,35 @@ SHAPES: Final = {
     RunState.SCHEDULED: "○", RunState.PENDING: "◔", RunState.RUNNING: "●", RunState.RETRYING: "↻",
     RunState.COMPLETED: "✓", RunState.FAILED: "✕", RunState.CANCELLED: "⊘", RunState.SKIPPED: "»", RunState.MISSED: "!",
 }  # fmt: skip
-"""A shape beside each colour, so that nobody needs to tell colours apart."""
+"""A shape beside each colour, so that no reader depends on colour alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """An instant: relative words, and the exact time behind them."""
+    """An instant: relative words, and the exact time."""
 
     iso: str
     text: str
 
     @property
     def clock(self) -> str:
-        """The time to the second, without its date."""
+        """Return the time to the second, without its date."""
         return self.iso[11:19]
 
     @property
     def exact(self) -> str:
-        """Date and time to the millisecond, always as long, for what is compared line by line."""
+        """Return date and time to the millisecond, in fixed length, for columns compared line by line."""
         return f"{self.plain}.{(self.iso[20:-1] + '000')[:3]}"
 
     @property
     def plain(self) -> str:
-        """Date and time to the second, for tables."""
+        """Return date and time to the second, for tables."""
         return f"{self.iso[:10]} {self.iso[11:19]}"
 
 
 @dataclass(frozen=True, slots=True)
 class RunLine:
-    """One run of a list."""
+    """One run in a list."""
 
     run_id: str
     job_id: str | None
@@ -60,17 +60,17 @@ class RunLine:
 
 
 def moment(instant: Instant, now: Instant) -> Moment:
-    """An instant as seen from `now`."""
+    """Describe an instant as seen from `now`."""
     return Moment(format_instant(instant), relative(instant, now))
 
 
 def optional_moment(instant: Instant | None, now: Instant) -> Moment | None:
-    """The same for one that may be absent."""
+    """Like `moment`, for an instant that may be absent."""
     return None if instant is None else moment(instant, now)
 
 
 def length(duration: Duration | None) -> str | None:
-    """How long something took, in two units at most: `12 ms`, `3.4 s`, `2 min 5 s`."""
+    """Format a duration in two units at most: `12 ms`, `3.4 s`, `2 min 5 s`."""
     if duration is None:
         return None
     duration = max(0, duration)
@@ -90,7 +90,7 @@ def length(duration: Duration | None) -> str | None:
 
 
 def run_line(run: Run, now: Instant) -> RunLine:
-    """A run of a list as seen from `now`."""
+    """Describe a run of a list as seen from `now`."""
     ended = run.finished_at if run.finished_at is not None else now
     took = ended - run.started_at if run.started_at is not None else None
     waited = run.started_at - run.due_at if run.started_at is not None else None
@@ -103,5 +103,5 @@ def run_line(run: Run, now: Instant) -> RunLine:
 
 
 def pretty(value: Any) -> str:
-    """JSON for people."""
+    """Format JSON for people."""
     return json.dumps(value, indent=2, ensure_ascii=False)

@@ -1,7 +1,7 @@
-"""Outages: gaps of many jobs that lie in one stretch of time, told as one, and backfilled together.
+"""Outages: missed ranges of many jobs that lie close in time, shown as one and backfilled together.
 
-Promises: making is repeated without harm, since each job's backfill leaves out what was made before; a job that is gone
-or cannot be backfilled is named and hinders no other.
+Promises: repeating a backfill does no harm, since each job's backfill skips the runs created before. A job that is gone
+or cannot be backfilled is named and blocks no other.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,7 +34,7 @@ router = APIRouter(include_in_schema=False, dependencies=READER, route_class=Pag
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """From the first to the last occurrence that did not run; `start` and `end` bound it exactly, as RFC 3339."""
+    """The range from the first to the last missed occurrence; `start` and `end` bound it exactly, as RFC 3339."""
 
     first: Moment
     last: Moment
@@ -47,7 +47,7 @@ class Outage:
 
 @dataclass(frozen=True, slots=True)
 class ToBackfill:
-    """What a backfill of one job's gap would make, or why it cannot."""
+    """The runs that a backfill of one job's missed range would create, or the reason for none."""
 
     missed_range: MissedRangeLine
     runs: int
@@ -55,7 +55,7 @@ class ToBackfill:
 
 
 def outages(missed_ranges: Sequence[MissedRange], now: Instant) -> list[Outage]:
-    """The latest first; gaps less than a minute apart are of one outage."""
+    """Group missed ranges, the latest first; ranges less than a minute apart belong to one outage."""
     found: list[list[MissedRange]] = []
     end: Instant | None = None
     for missed_range in sorted(missed_ranges, key=lambda missed_range: missed_range.start):
@@ -86,7 +86,7 @@ def show_outage(
     request: Request, context: Context, who: Who,
     start: Annotated[str, Query(alias="from", max_length=40)], end: Annotated[str, Query(alias="to", max_length=40)],
 ) -> Response:  # fmt: skip
-    """What backfilling an outage would run; nothing is made."""
+    """Show the runs that a backfill of the outage would create; creates nothing."""
     try:
         missed_ranges = _missed_ranges_of(context, start, end)
     except BadValue as exc:
@@ -96,7 +96,7 @@ def show_outage(
 
 @router.post("/failures/backfill", dependencies=CHANGER)
 def backfill_outage(request: Request, context: Context, who: Who, form: FormBody) -> Response:
-    """Make what was looked at, one job after the other."""
+    """Create the runs shown, one job after the other."""
     start, end = form.one("from"), form.one("to")
 
     def act() -> Response:
@@ -110,14 +110,14 @@ def backfill_outage(request: Request, context: Context, who: Who, form: FormBody
 
 
 def _missed_ranges_of(context: ApiContext, start: str, end: str) -> list[MissedRange]:
-    """The gaps that lie between these times."""
+    """Return the missed ranges between these times."""
     first, after = parse_instant(start, "from"), parse_instant(end, "to")
     found = context.stores.history.missed_ranges(first, TROUBLES)
     return [missed_range for missed_range in found if missed_range.start >= first and missed_range.end <= after]
 
 
 def _to_backfill(context: ApiContext, who: Caller, missed_ranges: Sequence[MissedRange]) -> Iterator[ToBackfill]:
-    """The first jobs that have something to run, and those before them that cannot."""
+    """Return the first jobs that have runs to create, and those before them that cannot."""
     now, found = context.clock(), 0
     for missed_range in sorted(missed_ranges, key=lambda missed_range: (missed_range.job_id, missed_range.start))[
         :_LISTED
@@ -139,7 +139,7 @@ def _created(context: ApiContext, who: Caller, missed_range: MissedRangeLine) ->
     try:
         return len(backfilled(context, who, missed_range.job_id, _window(missed_range, dry_run=False))["run_ids"])
     except (NotFound, Conflict, BadValue, BadValues):
-        return 0  # deleted or edited since it was looked at
+        return 0  # deleted or edited since the page was shown
 
 
 def _window(missed_range: MissedRangeLine, *, dry_run: bool) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The first page: who leads, what runs, what comes next, what is wrong. Only shows."""
+"""The first page: the leader, running and next runs, and alerts. Only shows."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class Coming:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """What the page shows."""
+    """The values that the page shows."""
 
     live: Live
     since: Moment | None
@@ -60,7 +60,7 @@ class Overview:
 
 @router.get("/")
 def first_page(request: Request, context: Context) -> Response:
-    """Who leads, what runs, what comes next."""
+    """Show the leader, running runs, next runs."""
     try:
         return page(request, "overview.html", seen=overview(context))
     except StoreUnavailable:
@@ -68,7 +68,7 @@ def first_page(request: Request, context: Context) -> Response:
 
 
 def overview(context: ApiContext) -> Overview:
-    """Everything that the page shows, as of now."""
+    """Collect everything that the page shows, as of now."""
     now, stores = context.clock(), context.stores
     live = read_live(context)
     jobs = stores.jobs.list(tag=None, text=None, paused=None, limit=_JOBS, cursor=None)
@@ -101,14 +101,14 @@ def overview(context: ApiContext) -> Overview:
 
 
 def lag_text(live: Live, now: Instant) -> str | None:
-    """How far the queues that have workers are behind; a queue without one is told above, and hides nothing."""
+    """Say how far the queues with workers are behind; alerts name queues without one."""
     if not live.figures:
         return None
     return length(max((lag.behind for lag in live.lags(now) if lag.served), default=0))
 
 
 def lag_note(live: Live, now: Instant) -> str:
-    """Whose lag it is; or how many queues have overdue runs and no worker."""
+    """Name the queue of the lag, or count the queues with overdue runs and no worker."""
     lags = live.lags(now)
     served = [lag for lag in lags if lag.served]
     if served and served[0].behind >= SECOND:
@@ -127,7 +127,7 @@ def _next(job: Job, now: Instant) -> Instant | None:
 
 
 def _coming(planned: dict[str, Instant | None], live: Live, now: Instant) -> list[Coming]:
-    """Which jobs run next within a day: of few jobs each one, of many what the leader's index holds."""
+    """Return the jobs that run next within a day: each job if there are few, else from the leader's index."""
     upcoming: Sequence[Any] = live.figures.get("upcoming", ())
     found = {str(run["job_id"]): parse_instant(run["scheduled_at"]) for run in reversed(upcoming)}
     found |= {job_id: at for job_id, at in planned.items() if at is not None}
@@ -144,7 +144,7 @@ def _left_out(context: ApiContext, now: Instant) -> Iterator[Issue]:
 
 
 def _unreported(context: ApiContext) -> Iterator[Issue]:
-    """Notifications that were given up."""
+    """Describe notifications that were given up."""
     backlog = context.stores.outbox.backlog() if context.settings.notify_topics else None
     if backlog is not None and backlog.dead:
         count = f"{backlog.dead} {'notification was' if backlog.dead == 1 else 'notifications were'}"
@@ -154,7 +154,7 @@ def _unreported(context: ApiContext) -> Iterator[Issue]:
 def _idle(
     context: ApiContext, jobs: Sequence[Job], planned: dict[str, Instant | None], now: Instant
 ) -> Iterator[Issue]:
-    """Jobs that have no next run, are not paused, and never ran: what was meant to run once and did is just over."""
+    """Name jobs that have no next run, are not paused and never ran; a job meant to run once that ran is not named."""
     still = [job.job_id for job in jobs if planned[job.job_id] is None and not job.paused and not needs_place(job)]
     ran = context.stores.history.latest_of(still[:_IDLE], now, 1)
     never = [job_id for job_id in still[:_IDLE] if not ran[job_id]]

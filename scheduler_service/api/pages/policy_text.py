@@ -1,4 +1,4 @@
-"""A job's policies in sentences, and what changed from one version to the next. Pure."""
+"""A job's policies in sentences, and the differences between its versions. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class VersionLine:
-    """One version: since when, by whom, and what it changed."""
+    """One version: its start, its author, and its changes."""
 
     version: int
     since: Moment
@@ -35,16 +35,16 @@ class VersionLine:
 
 
 _OVERLAPS: Final = {
-    Overlap.SKIP: "A run that falls due while the one before is not over is skipped.",
-    Overlap.ALLOW: "Runs may go on side by side.",
-    Overlap.QUEUE: "A run that falls due while the one before is not over waits for it, but only one.",
-    Overlap.QUEUE_ALL: "Runs go one behind the other; all that fall due meanwhile wait.",
-    Overlap.CANCEL_RUNNING: "A run that falls due asks the one before to end, and takes its place.",
+    Overlap.SKIP: "A run that falls due while the previous one is not over is skipped.",
+    Overlap.ALLOW: "Runs may overlap.",
+    Overlap.QUEUE: "A run that falls due while the previous one is not over waits for it, but only one.",
+    Overlap.QUEUE_ALL: "Runs are executed one after the other; all that fall due meanwhile wait.",
+    Overlap.CANCEL_RUNNING: "A run that falls due cancels the previous one, and takes its place.",
 }
 
 
 def policies(job: Job) -> Iterator[tuple[str, str]]:
-    """Name and sentence of each policy of a job."""
+    """Return name and sentence of each policy of a job."""
     yield "Late", _late(job.misfire)
     yield "Overlap", _OVERLAPS[job.overlap]
     yield "Failed", _retries(job.retry)
@@ -52,7 +52,7 @@ def policies(job: Job) -> Iterator[tuple[str, str]]:
     if job.start_within is not None:
         yield "Start", f"A run that is not started {length(job.start_within)} after its time is recorded as missed."
     if job.jitter:
-        yield "Jitter", f"Each run goes out up to {length(job.jitter)} after its time, by chance."
+        yield "Jitter", f"Each run is dispatched up to {length(job.jitter)} after its time (jitter)."
     if job.start_at is not None or job.end_at is not None:
         start = "" if job.start_at is None else f" from {format_instant(job.start_at)}"
         end = "" if job.end_at is None else f" until {format_instant(job.end_at)}"
@@ -63,24 +63,20 @@ def _late(misfire: Misfire) -> str:
     grace = length(misfire.grace)
     match misfire.policy:
         case MisfirePolicy.FIRE_ONCE:
-            return (
-                f"Of runs that are more than {grace} late only the newest goes out; the others are recorded as missed."
-            )
+            return f"Of runs more than {grace} late only the newest is dispatched; the others are recorded as missed."
         case MisfirePolicy.FIRE_ALL:
             most = misfire.max_catch_up
-            return (
-                f"Runs that are more than {grace} late are made up for, one behind the other, at most {most} of them."
-            )
+            return f"Runs that are more than {grace} late are dispatched one after the other, at most {most} of them."
         case MisfirePolicy.SKIP:
-            return f"A run that is more than {grace} late does not go out; it is recorded as missed."
+            return f"A run that is more than {grace} late is not dispatched; it is recorded as missed."
         case _:
             assert_never(misfire.policy)
 
 
 def _retries(retry: RetryPolicy) -> str:
     if retry.max_attempts == 1:
-        return "A run that fails is not tried again."
-    jitter = ", a little by chance" if retry.jitter else ""
+        return "A run that fails is not retried."
+    jitter = ", varied at random" if retry.jitter else ""
     return (
         f"A run that fails is tried up to {retry.max_attempts} times in all, after {length(retry.initial)} at first, "
         f"{retry.factor:g} times that each time, at most {length(retry.max)}{jitter}."
@@ -88,7 +84,7 @@ def _retries(retry: RetryPolicy) -> str:
 
 
 def version_lines(newest_first: Sequence[Version], now: Instant) -> list[VersionLine]:
-    """Each version with what it changed of the one before it, as far as that one is among them."""
+    """List each version with its changes against the previous one, if that is in the list."""
     olders: list[Version | None] = [*newest_first[1:], None]
     return [_line(version, older, now) for version, older in zip(newest_first, olders, strict=True)]
 
@@ -107,7 +103,7 @@ def _facts(job: Job) -> dict[str, Any]:
 
 
 def changes(before: Any, after: Any, field: str = "") -> Iterator[Change]:
-    """The innermost fields that differ, each named by its path."""
+    """Return the innermost fields that differ, each named by its path."""
     if isinstance(before, dict) and isinstance(after, dict):
         for name in sorted({*before, *after}):
             deeper, old, new = f"{field}.{name}" if field else name, before.get(name), after.get(name)

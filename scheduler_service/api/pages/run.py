@@ -1,4 +1,4 @@
-"""One run: its times with each gap measured, its attempts, what it was given and gave, and why it is where it is."""
+"""The page of one run: its times and the intervals between them, attempts, arguments, result, and the explanation."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,10 +23,10 @@ router = APIRouter(include_in_schema=False, dependencies=READER, route_class=Pag
 
 _STAGES: Final = (
     ("scheduled_at", "scheduled", "its planned time"),
-    ("due_at", "due", "it may go out"),
+    ("due_at", "due", "it may be dispatched"),
     ("pending_at", "released", "the leader moved it to pending"),
-    ("published_at", "published", "the broker had its message"),
-    ("started_at", "started", "a worker began"),
+    ("published_at", "published", "the broker accepted its message"),
+    ("started_at", "started", "a worker started it"),
     ("finished_at", "finished", "it was over"),
 )
 _BAR: Final = 1000
@@ -34,7 +34,7 @@ _BAR: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One instant of a run's life; `gap`: how long after the one before it (a negative one: before it)."""
+    """One instant of a run's life; `gap`: time since the previous one (negative: before it)."""
 
     name: str
     meaning: str
@@ -54,7 +54,7 @@ class Span:
 
 @router.get("/runs/{run_id}")
 def show_run(request: Request, context: Context, run_id: str) -> Response:
-    """The run."""
+    """Show the run."""
     return _show(request, context, run_id)
 
 
@@ -65,14 +65,14 @@ def _show(request: Request, context: ApiContext, run_id: str, wrong: Wrong = NOT
 
 @router.post("/runs/{run_id}/cancel", dependencies=CHANGER)
 def cancel(context: Context, who: Who, run_id: str) -> Response:
-    """Ask that it never starts, or stops."""
+    """Request that the run never starts, or stops."""
     cancel_run(context, who, run_id)
     return go(f"/runs/{run_id}", "cancelled")
 
 
 @router.post("/runs/{run_id}/retry", dependencies=CHANGER)
 def retry(request: Request, context: Context, who: Who, run_id: str) -> Response:
-    """Try a final run again; to the page of the new one."""
+    """Retry a final run, then go to the page of the new one."""
     return or_again(
         lambda: go(f"/runs/{retried(context, who, run_id).run_id}", "retried"),
         lambda wrong: _show(request, context, run_id, wrong),
@@ -98,7 +98,7 @@ def _view(context: ApiContext, run: Run) -> dict[str, Any]:
 
 
 def _trace(context: ApiContext, run: Run) -> dict[str, str | None]:
-    """The trace of the run, where somebody's led to it or this process knows that runs are traced."""
+    """Return the run's trace, if the caller passed one or this process traces runs."""
     address = context.settings.trace_url
     if not (address or run.traceparent):
         return {"id": None, "url": None}
@@ -121,7 +121,7 @@ def _gap(before: Instant | None, at: Instant | None) -> str | None:
 
 
 def _spans(run: Run, now: Instant) -> Iterator[Span]:
-    """From due to the end: waiting for release, for a worker, and running."""
+    """Return the parts from due to the end: waiting for dispatch, for a worker, and running."""
     ends = (("held", run.due_at, run.pending_at), ("queued", run.pending_at, run.started_at))
     marks = [*ends, ("ran", run.started_at, run.finished_at)]
     known = [(name, start, end or now) for name, start, end in marks if start is not None and start <= now]

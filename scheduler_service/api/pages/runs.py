@@ -42,7 +42,7 @@ def list_runs(
     until: Annotated[str, Query(max_length=40)] = "",
     cursor: Cursor = None,
 ) -> Response:
-    """Runs by their scheduled time."""
+    """List runs by their scheduled time."""
     reader = Reader(_LABELS)
     states = tuple(filter(None, (reader.tried(partial(_state, name)) for name in state or () if name)))
     wanted = RunFilter(

@@ -1,7 +1,7 @@
-"""What every page has around it: navigation, who asks, the token of its forms, what was just done, errors as a page.
+"""The frame of every page: navigation, the caller, the CSRF token, the last action's result, errors as a page.
 
-Promises: the same address answers a whole page to a browser and only its changing part to the script that fetches it
-again; an error of a page is a page that says what to do.
+Promises: one address serves a whole page to a browser and only its changing part to the script that refreshes it. An
+error page says what to do.
 """
 
 from collections.abc import Callable, Coroutine
@@ -40,28 +40,28 @@ _DONE: Final = {
     "made": "The job is saved.",
     "unchanged": "Nothing was changed: the job was like this already.",
     "paused": "Paused.",
-    "skipped": "The next run is skipped; the one after it goes out as planned.",
-    "resumed": "Resumed: it goes on from now.",
+    "skipped": "The next run is skipped; the one after it runs as planned.",
+    "resumed": "The job is resumed from now on.",
     "deleted": "Deleted. Its history stays.",
-    "triggered": "This run was asked for just now.",
-    "backfilled": "The runs are made; they go out now, each with its own time.",
+    "triggered": "This run was requested just now.",
+    "backfilled": "The runs are created and dispatched now, each with its own time.",
     "none-backfilled": "There was nothing left to run.",
-    "retried": "This run tries the earlier one again.",
-    "cancelled": "Its end is asked for.",
-    "all-retried": "Tried again by new runs: {}. Left in the group, not tried again from here: {}.",
-    "all-backfilled": "Runs made: {}, of so many jobs: {}. They go out now, each with its own time.",
-    "none-retried": "There was nothing left to try again.",
+    "retried": "This run retries the earlier one.",
+    "cancelled": "Cancellation is requested.",
+    "all-retried": "Retried by new runs: {}. Left in the group, not retried from here: {}.",
+    "all-backfilled": "Runs created: {}, of so many jobs: {}. They are dispatched now, each with its own time.",
+    "none-retried": "There was nothing left to retry.",
 }
 
 
 class PageRoute(APIRoute):
-    """A route whose errors are pages, but for a missing login, which the browser itself must ask for."""
+    """A route whose errors are pages, except a missing login, which the browser itself must ask for."""
 
     parameters_of_all = ("done",)
-    """Read by `page`, so known to every page."""
+    """Query parameters that `page` reads, so known to every page."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """FastAPI's own handler, its errors caught."""
+        """Wrap FastAPI's own handler to catch its errors."""
         handler = super().get_route_handler()
 
         async def handled(request: Request) -> Response:
@@ -80,12 +80,12 @@ class PageRoute(APIRoute):
 
 
 def trouble(request: Request, problem: HTTPException) -> Response:
-    """The page of an error that no page of its own can show; of what is not there it names what was looked for."""
+    """Show an error that no page of its own can show; for a missing object it names what was requested."""
     code, headers = problem.status_code, dict(problem.headers or {})
     message = "; ".join(error["msg"] for error in getattr(problem, "errors", ())) or str(problem.detail)
     is_name = code == 404 and message.startswith("no ")
     title = f"There is {message}" if is_name else "There is no such page" if code == 404 else "That did not work"
-    kept = "Perhaps it was deleted, its history is older than what is kept, or its name is misspelt."
+    kept = "It may have been deleted or pruned; check the spelling of its name."
     lists = [(path, name) for path, name in NAVIGATION if path in ("/", "/jobs", "/runs")]
     shown = kept if is_name else message
     return page(request, "trouble.html", status=code, headers=headers, title=title, message=shown, lists=lists)
@@ -100,7 +100,7 @@ def page(
     wrong: Wrong = NOTHING_WRONG,
     **values: Any,
 ) -> Response:
-    """A whole page, or where the script asks, the part of it that changes; `wrong`: what was typed is refused."""
+    """Render a whole page, or its changing part if the script asks; `wrong`: typed values were refused."""
     context: ApiContext = request.app.state.context
     caller = getattr(request.state, "caller", None)
     seed = request.cookies.get(COOKIE) or fresh_seed()
@@ -127,18 +127,18 @@ def page(
 
 
 def address_of(request: Request) -> str:
-    """The path and the query that were asked for."""
+    """Return the path and the query of the request."""
     return request.url.path + (f"?{request.url.query}" if request.url.query else "")
 
 
 def go(path: str, done: str, *figures: int) -> Response:
-    """To the page that shows what was done; by GET, so that a reload does not do it again."""
+    """Redirect to the page that shows the result; by GET, so that a reload does not repeat the action."""
     message = ".".join([done, *map(str, figures)])
     return RedirectResponse(f"{path}{'&' if '?' in path else '?'}done={message}", 303)
 
 
 def done_text(message: str) -> str | None:
-    """The sentence for what was done; figures follow its name, each after a dot. None for what no page of ours says."""
+    """Return the sentence for a result; figures follow its name, each after a dot. None for an unknown name."""
     name, *figures = message[:60].split(".")
     sentence = _DONE.get(name)
     if sentence is None or sentence.count("{}") != len(figures) or not all(n.isdecimal() for n in figures):

@@ -1,7 +1,7 @@
-"""Pages from templates, with the headers that every page has.
+"""Pages from templates, with the headers of every page.
 
-Promises: no script or style from elsewhere, none inside the page (strict Content-Security-Policy), and no text of a
-user that is not escaped.
+Promises: no script or style from elsewhere, none inside the page (strict Content-Security-Policy), and every user's
+text is escaped.
 """
 
 from pathlib import Path
@@ -28,5 +28,5 @@ templates: Final = Environment(
 
 
 def part(template: str, **values: Any) -> HTMLResponse:
-    """A page, or a part of one."""
+    """Render a page, or a part of one."""
     return HTMLResponse(templates.get_template(template).render(**values), 200, PAGE_HEADERS)

@@ -1,4 +1,4 @@
-"""Workers and queues as the leader hears them. Only shows."""
+"""Workers and queues as the leader knows them. Only shows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class WorkerLine:
 
 @dataclass(frozen=True, slots=True)
 class QueueLine:
-    """A queue: `depth` runs are out and not started, the oldest of them for `age`; `lag`: how far it is behind."""
+    """A queue: `depth` runs are dispatched and not started, the oldest since `age`; `lag`: how long one is overdue."""
 
     name: str
     depth: int
@@ -41,7 +41,7 @@ class QueueLine:
 
 @router.get("/workers")
 def show_workers(request: Request, context: Context) -> Response:
-    """Who works, on what, and what waits."""
+    """Show the workers, their runs, and the queues."""
     now = context.clock()
     live = read_live(context)
     return page(

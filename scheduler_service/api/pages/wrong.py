@@ -1,4 +1,4 @@
-"""What is wrong with a form or a filter, as its own page shows it: each sentence at its field, what was typed kept.
+"""Errors of a form or a filter on its own page: each sentence at its field, typed values kept.
 
 One mechanism for every page: the page is shown again with a `Wrong`, whose fields the templates mark by `aria-invalid`.
 """
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """`at`: field of the form to its sentence; `elsewhere`: what no field of the form is to blame for."""
+    """`at`: each field of the form with its sentence; `elsewhere`: errors that belong to no field of the form."""
 
     at: Mapping[str, str] = field(default_factory=dict)
     elsewhere: tuple[str, ...] = ()
@@ -26,11 +26,11 @@ class Wrong:
     status: int = 200
 
     def label(self, name: str) -> str:
-        """The name of a field as the page has it."""
+        """Return the name of a field as the page shows it."""
         return self.labels.get(name, name)
 
     def within(self, *prefixes: str) -> bool:
-        """Whether a field of this name, or one that begins so, is wrong."""
+        """Whether a field of this name, or with this prefix, is wrong."""
         return any(name == prefix or name.startswith(f"{prefix}.") for name in self.at for prefix in prefixes)
 
 
@@ -38,7 +38,7 @@ NOTHING_WRONG: Final = Wrong()
 
 
 def wrong_of(error: Exception, labels: Mapping[str, str], field_of: Callable[[str], str] = lambda name: name) -> Wrong:
-    """An error as the page shows it; `field_of` finds the form's field for the name that the error gives."""
+    """Convert an error for the page; `field_of` maps the error's field to the form's."""
     if isinstance(error, HTTPException):
         return Wrong({}, (str(error.detail),), labels, error.status_code)
     assert isinstance(error, ItineraryError)
@@ -55,20 +55,20 @@ def wrong_of(error: Exception, labels: Mapping[str, str], field_of: Callable[[st
 
 
 def sentence(error: BadValue) -> str:
-    """The error without its field, which the page names itself."""
+    """Return the error without its field, which the page names itself."""
     message = str(error).removeprefix(f"{error.field}: ")
     return message[:1].upper() + message[1:] + ("" if message.endswith(".") else ".")
 
 
 class Reader:
-    """Reads the fields of a filter one after the other, and keeps what is wrong with each."""
+    """Reads the fields of a filter one after the other, and keeps each one's error."""
 
     def __init__(self, labels: Mapping[str, str]) -> None:
         self._labels = labels
         self._errors: list[BadValue] = []
 
     def tried(self, read: Callable[[], T]) -> T | None:
-        """The value; None where it is wrong."""
+        """Return the value; None if it is wrong."""
         try:
             return read()
         except BadValue as exc:
@@ -76,7 +76,7 @@ class Reader:
             return None
 
     def wrong(self) -> Wrong:
-        """All that was wrong."""
+        """Return all errors."""
         return wrong_of(BadValues(self._errors), self._labels) if self._errors else NOTHING_WRONG
 
 
@@ -86,7 +86,7 @@ def or_again(
     labels: Mapping[str, str],
     field_of: Callable[[str], str] = lambda name: name.split(".")[0],
 ) -> Response:
-    """What `act` answers; where it is refused for a value or as a conflict, the page `again` with the reason."""
+    """Return the result of `act`; if it is refused for a value or as a conflict, the page `again` with the reason."""
     try:
         return act()
     except (BadValue, BadValues, Conflict) as exc:

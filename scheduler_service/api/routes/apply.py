@@ -1,4 +1,4 @@
-"""Jobs as code over HTTP: all jobs of a file planned, and applied in one transaction."""
+"""Jobs as code over HTTP: plans all jobs of a file, and applies them in one transaction."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -31,10 +31,10 @@ _KEYS: Final = ("source", "jobs", "prune", "dry_run", "plan_version", "take_over
     responses=answers({200: shapes.PlanOut}, 400, 409, 413, 422),
 )  # fmt: skip
 def apply_jobs(context: Context, who: Who, body: JsonObject) -> Response:
-    """Make, change and (with `prune`) delete jobs so that those of `source` are as given: all or nothing.
+    """Create, change and (with `prune`) delete jobs so that those of `source` are as given: all or nothing.
 
-    With `dry_run` only the plan is answered; its `plan_version` given back lets an apply fail with 409 where the
-    stored jobs changed since.
+    With `dry_run` only the plan is answered. Its `plan_version` given back lets an apply fail with 409 if the stored
+    jobs changed since.
     """
     wanted, warnings = _read(body, context.clock())
     dry_run, plan_version = bool(body.get("dry_run")), body.get("plan_version")

@@ -1,4 +1,4 @@
-"""The audit log over HTTP: who changed what, and when. Only reads; the stores write it with each change."""
+"""The audit log over HTTP. Only reads; the stores write each entry with its change."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Backfill over HTTP: a job's occurrences of a past window, run with their own times. One transaction, or nothing."""
+"""Backfill over HTTP: runs a job's occurrences of a past window with their own times, in one transaction."""
 
 from typing import Any
 
@@ -37,8 +37,8 @@ def backfill_job(
 ) -> Response:
     """Run the job's occurrences of a past window that did not complete, each with its own time, paused or not.
 
-    202 where runs were made, 200 where none was: a dry run, or there is nothing to run any more. The same key names the
-    runs that were made for it.
+    202 if runs were created; 200 if none were: a dry run, or nothing is left to run. The same key names the runs that
+    were created for it.
     """
     answer = backfilled(context, who, job_id, with_key(body, key), if_match)
     return JSONResponse(answer, 202 if answer["run_ids"] else 200)
@@ -47,7 +47,7 @@ def backfill_job(
 def backfilled(
     context: ApiContext, who: Caller, job_id: str, body: dict[str, Any], if_match: str | None = None
 ) -> dict[str, Any]:
-    """What was made of the window that `body` asks for, or would be."""
+    """Create the runs of the window in `body`, or plan them for a dry run."""
     job = known_job(context, job_id)
     expected_version(if_match, job)
     window = read_window(body, context.clock())

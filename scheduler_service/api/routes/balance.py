@@ -1,4 +1,4 @@
-"""The schedule's distribution over HTTP, and its rebalance: preview, execution, undo. The leader decides all of it."""
+"""The schedule's distribution over HTTP, and its rebalance: preview, execution, undo. The leader decides."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -21,19 +21,22 @@ from scheduler_service.core.contract.fields import read_text
 
 router = APIRouter(prefix="/api/v1/scheduler", tags=["scheduler"], dependencies=[Depends(require("viewer"))])
 OPERATOR = [Depends(require("operator"))]
-# A plan for a hundred thousand jobs takes seconds, and so does writing it down.
+# Planning for a hundred thousand jobs takes seconds, and so does storing the plan.
 PLANNED_WITHIN: Final[Duration] = 30 * SECOND
 
 
 @router.get("/distribution", responses=answers({200: shapes.DistributionOut}))
 def distribution(context: Context) -> Response:
-    """How the coming 24 hours are filled, hour by hour in UTC, and how evenly."""
+    """Show the load of the next 24 hours, hour by hour in UTC, and how even it is."""
     return JSONResponse(seen_distribution(context))
 
 
 @router.post("/rebalance/preview", responses=answers({200: shapes.PreviewOut}))
 def preview(context: Context, who: Who) -> Response:
-    """What a rebalance would move, and why it would leave the rest; nothing is changed. The plan lives ten minutes."""
+    """Show which jobs a rebalance would move, and why it leaves the others; changes nothing.
+
+    The plan lives ten minutes.
+    """
     return JSONResponse(ask_for(context, who, "preview"))
 
 
@@ -42,24 +45,24 @@ def preview(context: Context, who: Who) -> Response:
     responses=answers({200: shapes.RebalanceOut}, 400, 409, 413, 422),
 )  # fmt: skip
 def rebalance(context: Context, who: Who, body: OptionalJsonObject) -> Response:
-    """Even out the schedule: the plan of a preview, or one made now. A job edited since then is left alone."""
+    """Even out the schedule by the plan of a preview, or by a new one. A job edited since then stays."""
     return JSONResponse(ask_for(context, who, "rebalance", _plan_id(body)))
 
 
 @router.post("/rebalance/undo", dependencies=OPERATOR, responses=answers({200: shapes.RebalanceOut}, 409))
 def undo(context: Context, who: Who) -> Response:
-    """Take the last rebalance back, as far as its jobs are still where it put them."""
+    """Undo the last rebalance for the jobs that are still at their new place."""
     return JSONResponse(ask_for(context, who, "undo"))
 
 
 def seen_distribution(context: ApiContext) -> dict[str, Any]:
-    """The distribution as the leader sees it; Problem 503 where none answers."""
+    """Return the distribution as the leader sees it; Problem 503 if none answers."""
     context.require_leader()
     return dict(context.leader.request("query", {"what": "distribution"}, PLANNED_WITHIN))
 
 
 def ask_for(context: ApiContext, who: Caller, kind: RebalanceKind, plan_id: str | None = None) -> dict[str, Any]:
-    """The leader's answer; Problem 409 with its reason where it refuses."""
+    """Return the leader's answer; Problem 409 with its reason if it refuses."""
     context.require_leader()
     wanted = {"kind": kind, "known_plan": plan_id is not None, "plan_id": plan_id or str(uuid7())}
     answer: Mapping[str, Any] = context.leader.request(
@@ -71,7 +74,7 @@ def ask_for(context: ApiContext, who: Caller, kind: RebalanceKind, plan_id: str 
 
 
 def _plan_id(body: dict[str, Any]) -> str | None:
-    unknown = [BadValue(name, body[name], "known is plan_id") for name in sorted({*body} - {"plan_id"})]
+    unknown = [BadValue(name, body[name], "the known field is plan_id") for name in sorted({*body} - {"plan_id"})]
     if unknown:
         raise BadValues(unknown)
     plan_id = body.get("plan_id")

@@ -1,4 +1,4 @@
-"""Why: what was decided for an occurrence or a run, in words, with the rows that each of them rests on. Only reads."""
+"""Explanations over HTTP: the decision about an occurrence or a run, in sentences with their rows. Only reads."""
 
 from dataclasses import replace
 from typing import Annotated
@@ -34,18 +34,18 @@ At = Annotated[str, Query(description="The instant asked for, RFC 3339.", max_le
     responses=answers({200: ExplanationOut}, 404, 422),
 )
 def explain_job(context: Context, job_id: str, at: At) -> Response:
-    """What was decided for the job at an instant, and why: also for a job that is deleted by now."""
+    """Explain the decision about the job at an instant, also for a deleted job."""
     return JSONResponse(explanation_body(why_at(context, job_id, parse_instant(at, "at"))))
 
 
 @router.get("/runs/{run_id}/explain", tags=["runs"], dependencies=READER, responses=answers({200: ExplanationOut}, 404))
 def explain(context: Context, run_id: str) -> Response:
-    """Why a run is where it is."""
+    """Explain the state of a run."""
     return JSONResponse(explanation_body(why_run(context, run_id)))
 
 
 def why_at(context: ApiContext, job_id: str, at: Instant) -> Explanation:
-    """What was decided for a job at an instant; NotFound."""
+    """Explain the decision about a job at an instant; NotFound."""
     if not JOB_ID.fullmatch(job_id):
         raise NotFound("no job can have this id")
     facts = _with_live(context, context.stores.evidence.of_occurrence(job_id, at))
@@ -53,7 +53,7 @@ def why_at(context: ApiContext, job_id: str, at: Instant) -> Explanation:
 
 
 def why_run(context: ApiContext, run_id: str) -> Explanation:
-    """Why a run is where it is; NotFound."""
+    """Explain the state of a run; NotFound."""
     if not RUN_ID.fullmatch(run_id):
         raise NotFound("no run can have this id")
     facts = _with_live(context, context.stores.evidence.of_run(run_id))
@@ -63,7 +63,7 @@ def why_run(context: ApiContext, run_id: str) -> Explanation:
 
 
 def _with_live(context: ApiContext, facts: Facts) -> Facts:
-    """What the leader knows of workers and queues, where that can matter and it answers."""
+    """Add the leader's knowledge of workers and queues, if it can matter and the leader answers."""
     if facts.run is None or facts.run.state in FINAL:
         return facts
     run = facts.run
@@ -76,5 +76,5 @@ def _with_live(context: ApiContext, facts: Facts) -> Facts:
         seen = context.leader.statistics_around(run.queue)
         job_runs = () if job_id is None else tuple(context.leader.ask("job", job_id).get("live_runs", ()))
     except Problem:
-        return facts  # the explanation says that no leader answers
+        return facts  # the explanation then says that no leader answers
     return replace(facts, live=Live(tuple(seen["workers"]), tuple(seen["queues"]), job_runs))

@@ -1,4 +1,4 @@
-"""Alive, ready, and the numbers: what orchestrators and Prometheus ask."""
+"""Health checks and metrics for orchestrators and Prometheus."""
 
 from collections.abc import Callable
 from typing import Final
@@ -20,13 +20,13 @@ _METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 @router.api_route("/healthz", methods=PROBED, dependencies=PUBLIC)
 def healthz() -> Response:
-    """This process answers."""
+    """Answer that this process is alive."""
     return JSONResponse({"status": "ok"})
 
 
 @router.api_route("/readyz", methods=PROBED, dependencies=PUBLIC)
 def readyz(context: Context) -> Response:
-    """Database, the leader's Redis and a live leader; 503 names what is missing."""
+    """Check the database, the leader's Redis and a live leader; 503 names what is missing."""
     checks = {
         "database": _state(_database, context),
         "redis": _state(_redis, context),
@@ -39,7 +39,7 @@ def readyz(context: Context) -> Response:
 
 @router.get("/metrics", dependencies=[Depends(require("viewer"))])
 def metrics(context: Context) -> Response:
-    """The leader's own metrics; where none answers, that nobody leads."""
+    """Return the leader's own metrics; if none answers, that nobody leads."""
     try:
         text = str(context.ask_leader("metrics")["text"])
     except Problem as refused:

@@ -1,4 +1,7 @@
-"""Jobs over HTTP: made, changed, paused, triggered, looked ahead. The store decides; the leader is told after it."""
+"""Jobs over HTTP: create, change, pause, trigger, preview.
+
+The store decides; the leader is notified after the commit.
+"""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -36,13 +39,13 @@ OPERATOR = [Depends(require("operator"))]
 ADMIN = [Depends(require("admin"))]
 _PATCH_TRIES = 5
 
-Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
-Counted = Annotated[bool, Query(description="Also say how many there are in all, up to 10,000.")]
-Cursor = Annotated[str | None, text(500, "`next_cursor` of the page before.", AS_CURSOR)]
+Limit = Annotated[int, Query(ge=1, le=1000, description="Maximum number of items.")]
+Counted = Annotated[bool, Query(description="Also count all matches, up to 10,000.")]
+Cursor = Annotated[str | None, text(500, "`next_cursor` of the previous page.", AS_CURSOR)]
 From = Annotated[
     str | None, Query(alias="from", description="Strictly after this instant; default now.", json_schema_extra=AS_TIME)
 ]
-Count = Annotated[int, Query(ge=1, le=1000, description="How many occurrences.")]
+Count = Annotated[int, Query(ge=1, le=1000, description="Number of occurrences.")]
 
 
 @router.post(
@@ -50,7 +53,7 @@ Count = Annotated[int, Query(ge=1, le=1000, description="How many occurrences.")
     responses=answers({201: shapes.JobOut}, 400, 409, 413, 422),
 )  # fmt: skip
 def create_job(context: Context, who: Who, body: JsonObject) -> Response:
-    """Make a job; 409 where its id is taken."""
+    """Create a job; 409 if its id is taken."""
     job, _ = read_job(unmasked(body), created_at=context.clock())
     created = context.stores.jobs.create(job, by=who.audited_change("job.create"))
     context.leader.tell("job_changed", {"job_id": created.job_id, "change": "added"})
@@ -65,9 +68,9 @@ def put_job(
     context: Context, who: Who, job_id: str, body: JsonObject, if_match: IfMatch = None,
     if_none_match: IfNoneMatch = None,
 ) -> Response:  # fmt: skip
-    """Make or replace a job; an equal body changes nothing, not even the version."""
+    """Create or replace a job; an equal body changes nothing, not even the version."""
     if body.get("job_id") not in (None, job_id):
-        raise BadValue("job_id", body["job_id"], "give the id of the address, or none")
+        raise BadValue("job_id", body["job_id"], "give the id in the path, or none")
     existing = _find(context, job_id)
     body = {**_unmasked(body, existing), "job_id": job_id}
     job, _ = read_job(body, created_at=existing.created_at if existing else context.clock())
@@ -76,7 +79,7 @@ def put_job(
     if is_new:
         return _created(context, who, job)
     if if_none_match is not None and existing is not None:
-        expected = existing.version  # judged by this one: no other is replaced
+        expected = existing.version  # judged against this version: no other is replaced
     stored, outcome = context.stores.jobs.replace(job, expected, by=who.audited_change("job.put"))
     if outcome != "unchanged":
         change = "added" if outcome == "made" else "modified"
@@ -100,7 +103,7 @@ def _created(context: ApiContext, who: Caller, job: Job) -> Response:
 def patch_job(context: Context, who: Who, job_id: str, body: JsonObject, if_match: IfMatch = None) -> Response:
     """Change some fields (JSON merge patch); a schedule of another kind replaces the old one whole."""
     if body.get("job_id", job_id) != job_id:
-        raise BadValue("job_id", body["job_id"], "a job keeps its id; make another job instead")
+        raise BadValue("job_id", body["job_id"], "a job keeps its id; create another job instead")
     for _ in range(_PATCH_TRIES):
         current = known_job(context, job_id)
         job, _ = read_job(merged(known_definition(current), _unmasked(body, current)), created_at=current.created_at)
@@ -112,17 +115,17 @@ def patch_job(context: Context, who: Who, job_id: str, body: JsonObject, if_matc
         except StaleVersion:
             if expected is not None:
                 raise
-            continue  # somebody else's edit came between: lay the patch over theirs
+            continue  # another edit came between: apply the patch to its result
         if outcome != "unchanged":
             context.leader.tell("job_changed", {"job_id": job_id, "change": "modified"})
         return _job_answer(context, stored)
-    raise Problem(409, f"job {job_id} is being edited by others all the time; try again", kind="edited-by-others")
+    raise Problem(409, f"job {job_id} has too many concurrent edits; try again", kind="edited-by-others")
 
 
 @router.get("/jobs", responses=answers({200: shapes.JobPage}, 422))
 def list_jobs(
     context: Context,
-    tag: Annotated[str | None, text(100, "Only jobs with this tag.")] = None,
+    tag: Annotated[str | None, text(100, "Jobs with this tag only.")] = None,
     q: Annotated[str | None, text(200, "Found in id, title or task.")] = None,
     paused: Annotated[bool | None, Query(description="Only paused, or only active ones.")] = None,
     source: Annotated[str | None, text(128, "Only what this file owns.")] = None,
@@ -131,7 +134,7 @@ def list_jobs(
     total: Counted = False,
     with_runs: Annotated[bool, Query(description="Each job with its next and its last run.")] = False,
 ) -> Response:
-    """Jobs by their id."""
+    """List jobs by id."""
     for name, value in (("tag", tag), ("q", q), ("cursor", cursor), ("source", source)):
         if value is not None:
             read_text(value, name)
@@ -144,7 +147,7 @@ def list_jobs(
 
 
 def total_body(total: Total, shown: int) -> dict[str, Any]:
-    """What `total=true` adds to a list: never less than is `shown`, which a count that ended early may not have met."""
+    """Return the field that `total=true` adds to a list; at least `shown`, if counting ended early."""
     return {"total": max(total.number, shown), "total_is_exact": not total.more}
 
 
@@ -171,13 +174,13 @@ def _last(newest_first: Sequence[Outcome]) -> dict[str, Any] | None:
 
 @router.get("/jobs/{job_id}", responses=answers({200: shapes.JobOut}, 404))
 def get_job(context: Context, job_id: str) -> Response:
-    """A job, with its next runs and its version as ETag."""
+    """Return a job with its next runs, and its version as ETag."""
     return _job_answer(context, known_job(context, job_id))
 
 
 @router.delete("/jobs/{job_id}", status_code=204, dependencies=ADMIN, responses=answers({}, 404, 412))
 def delete_job(context: Context, who: Who, job_id: str, if_match: IfMatch = None) -> Response:
-    """Delete a job; its history stays, its runs that are out end as they will."""
+    """Delete a job; its history stays, and its runs in flight end normally."""
     current = known_job(context, job_id)
     context.stores.jobs.delete(job_id, expected_version(if_match, current), by=who.audited_change("job.delete"))
     context.leader.tell("job_changed", {"job_id": job_id, "change": "removed"})
@@ -189,9 +192,9 @@ def delete_job(context: Context, who: Who, job_id: str, if_match: IfMatch = None
     responses=answers({200: shapes.JobOut}, 400, 404, 412, 413, 422),
 )  # fmt: skip
 def pause_job(context: Context, who: Who, job_id: str, body: OptionalJsonObject, if_match: IfMatch = None) -> Response:
-    """Let a job create no more runs, for good or until a time.
+    """Pause a job, indefinitely or until a time: it creates no more runs.
 
-    Occurrences that were due before and had to wait run after the resume, unless `waiting` is `skip`.
+    Occurrences that were due before and still wait run after the resume, unless `waiting` is `skip`.
     """
     reason, until, skips = _read_pause(body, context.clock())
     expected = expected_version(if_match, known_job(context, job_id))
@@ -201,7 +204,7 @@ def pause_job(context: Context, who: Who, job_id: str, body: OptionalJsonObject,
 
 @router.post("/jobs/{job_id}/resume", dependencies=OPERATOR, responses=answers({200: shapes.JobOut}, 404, 412))
 def resume_job(context: Context, who: Who, job_id: str, if_match: IfMatch = None) -> Response:
-    """Let a paused job go on from now."""
+    """Resume a paused job from now on."""
     expected = expected_version(if_match, known_job(context, job_id))
     by = who.audited_change("job.resume")
     return _paused(context, context.stores.jobs.set_paused(job_id, False, None, None, expected, by=by))
@@ -216,13 +219,13 @@ def trigger_job(
     context: Context, who: Who, job_id: str, body: OptionalJsonObject, if_match: IfMatch = None,
     key: IdempotencyKey = None,
 ) -> Response:  # fmt: skip
-    """Run a job now, beside its schedule; `kwargs` are laid over the job's. The same key gives the same run again."""
+    """Run a job now, beside its schedule; `kwargs` override the job's. The same key returns the same run."""
     run = triggered(context, who, job_id, with_key(body, key), if_match)
     return JSONResponse(run_body(run), 202, {"Location": f"/api/v1/runs/{run.run_id}"})
 
 
 def triggered(context: ApiContext, who: Caller, job_id: str, body: dict[str, Any], if_match: str | None = None) -> Run:
-    """The run of a job that somebody asked for; of the very version that If-Match names."""
+    """Create a run of the job on request, of exactly the version that If-Match names."""
     job = known_job(context, job_id)
     expected_version(if_match, job)
     new = owned(read_trigger(job, _unmasked(body, job), str(uuid7()), context.clock()), who)
@@ -234,7 +237,7 @@ def triggered(context: ApiContext, who: Caller, job_id: str, body: dict[str, Any
 
 @router.get("/jobs/{job_id}/preview", responses=answers({200: shapes.Preview}, 404, 422))
 def preview_job(context: Context, job_id: str, count: Count = 10, after: From = None) -> Response:
-    """The next occurrences of a job."""
+    """Preview the next occurrences of a job."""
     start = context.clock() if after is None else parse_instant(after, "from")
     return JSONResponse(job_preview(known_job(context, job_id), start, count))
 
@@ -244,7 +247,7 @@ def preview_job(context: Context, job_id: str, count: Count = 10, after: From = 
     responses=answers({200: shapes.Preview}, 400, 413, 422),
 )  # fmt: skip
 def preview(context: Context, body: JsonObject) -> Response:
-    """The next occurrences of a schedule that nobody saved."""
+    """Preview the next occurrences of a schedule that is not saved."""
     return JSONResponse(read_and_preview(body, context.clock()))
 
 
@@ -267,7 +270,7 @@ def _paused(context: ApiContext, job: Job) -> Response:
 
 
 def known_job(context: ApiContext, job_id: str) -> Job:
-    """The job of this id; NotFound."""
+    """Return the job of this id; NotFound."""
     if not JOB_ID.fullmatch(job_id):
         raise NotFound("no job can have this id")
     return context.stores.jobs.get(job_id)
@@ -288,8 +291,8 @@ def _read_pause(body: dict[str, Any], now: Instant) -> tuple[str | None, Instant
     reason = None if body.get("reason") is None else read_text(body["reason"], "reason")
     until = None if body.get("until") is None else parse_instant(body["until"], "until")
     if until is not None and until <= now:
-        raise BadValue("until", body["until"], "give a time to come, or none: until somebody resumes it")
+        raise BadValue("until", body["until"], "give a time in the future; omit it to pause indefinitely")
     waiting = "keep" if body.get("waiting") is None else body["waiting"]
     if waiting not in ("keep", "skip"):
-        raise BadValue("waiting", waiting, "choose keep or skip: what becomes of runs that were due before the pause")
+        raise BadValue("waiting", waiting, "give keep or skip: the choice for runs that were due before the pause")
     return reason, until, waiting == "skip"

@@ -1,4 +1,4 @@
-"""Runs over HTTP: enqueued, looked at, cancelled, run again. In the database before the answer."""
+"""Runs over HTTP: enqueue, read, cancel, retry. Each change is committed before the answer."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -42,7 +42,7 @@ Time = Annotated[str | None, Query(description="An RFC 3339 time.", json_schema_
     responses=answers({200: shapes.RunOut, 201: shapes.RunOut}, 400, 409, 413, 422),
 )  # fmt: skip
 def enqueue(context: Context, who: Who, body: JsonObject, key: IdempotencyKey = None) -> Response:
-    """Run a task once, now or at `run_at`. The same key and request give the same run again, with 200."""
+    """Run a task once, now or at `run_at`. The same key and request return the same run, with 200."""
     wanted = owned(read_run(with_key(unmasked(body), key), str(uuid7()), context.clock()), who)
     ((run, created),) = context.stores.runs.enqueue([wanted], by=who.audited_change("run.enqueue"))
     if created:
@@ -55,9 +55,9 @@ def enqueue(context: Context, who: Who, body: JsonObject, key: IdempotencyKey = 
     responses=answers({201: shapes.BatchOut}, 400, 409, 413, 422),
 )  # fmt: skip
 def enqueue_batch(context: Context, who: Who, body: JsonObject, key: IdempotencyKey = None) -> Response:
-    """Up to 1,000 runs, all or none; those whose key is known come back as they are.
+    """Enqueue up to 1,000 runs, all or none; those with a known key are returned as they are.
 
-    A key of the whole is for runs that have none.
+    A key of the batch is for runs without a key of their own.
     """
     read = read_batch(with_key(body, key), lambda: str(uuid7()), context.clock())
     wanted = [owned(run, who) for run in read]
@@ -83,7 +83,7 @@ def list_runs(
     cursor: Cursor = None,
     total: Counted = False,
 ) -> Response:
-    """Runs by their scheduled time, newest first, without their attempts."""
+    """List runs by their scheduled time, newest first, without their attempts."""
     for name, text in (("job_id", job_id), ("queue", queue), ("cursor", cursor)):
         if text is not None:
             read_text(text, name)
@@ -95,7 +95,7 @@ def list_runs(
 
 @router.get("/runs/{run_id}", dependencies=READER, responses=answers({200: shapes.RunOut}, 404))
 def get_run(context: Context, run_id: str) -> Response:
-    """A run with its attempts."""
+    """Return a run with its attempts."""
     return _run_answer(known_run(context, run_id))
 
 
@@ -106,7 +106,7 @@ def get_run(context: Context, run_id: str) -> Response:
     responses=answers({202: shapes.RunOut}, 404),
 )
 def cancel_run(context: Context, who: Who, run_id: str) -> Response:
-    """Ask that a run never starts, or stops; a final run is left as it is."""
+    """Request that a run never starts, or stops; a final run is not changed."""
     known_run(context, run_id)
     run = context.stores.runs.request_cancel(run_id, by=who.audited_change("run.cancel"))
     if run.cancel_requested_at is not None or run.state is RunState.CANCELLED:
@@ -124,12 +124,12 @@ def cancel_run(context: Context, who: Who, run_id: str) -> Response:
 def retry_run(
     context: Context, who: Who, run_id: str, body: OptionalJsonObject, key: IdempotencyKey = None
 ) -> Response:
-    """Run a final run's task again, as a new run that names it in `retry_of`. The same key gives the same one again."""
+    """Run a final run's task again, as a new run that names it in `retry_of`. The same key returns the same one."""
     return _run_answer(retried(context, who, run_id, with_key(body, key)), 201)
 
 
 def retried(context: ApiContext, who: Caller, run_id: str, body: Mapping[str, Any] | None = None) -> Run:
-    """The new run that tries a final one again; Problem 409 for one that is not over."""
+    """Create the new run that retries a final one; Problem 409 for one that is not over."""
     old = known_run(context, run_id)
     if old.state not in FINAL:
         raise Problem(409, f"run {run_id} is {old.state}; only a final run can be run again", kind="run-not-final")
@@ -146,7 +146,7 @@ def _run_answer(run: Run, status: int = 200) -> Response:
 
 
 def known_run(context: ApiContext, run_id: str) -> Run:
-    """The run of this id; NotFound."""
+    """Return the run of this id; NotFound."""
     if not RUN_ID.fullmatch(run_id):
         raise NotFound("no run can have this id")
     return context.stores.runs.get(run_id)

@@ -22,12 +22,12 @@ _LIVE = ("index_runs", "last_rebuild_at", "last_iteration_at", "oldest_due_at", 
 
 @router.get("/scheduler/status", responses=answers({200: shapes.Status}))
 def status(context: Context) -> Response:
-    """Who leads since when, and what it sees; the leader's figures are null where none answers."""
+    """Return the leader, its start and its view; the leader's figures are null if none answers."""
     return JSONResponse(status_body(context))
 
 
 def status_body(context: ApiContext) -> dict[str, Any]:
-    """The status as JSON: the lease from the database, the rest from the leader itself."""
+    """Build the status as JSON: the lease from the database, the rest from the leader itself."""
     lease, figures = ask_holder(context.stores.leases, context.leader)
     leads = lease if lease is not None and lease.live else None
     live: Mapping[str, Any] = figures or {}
@@ -53,7 +53,7 @@ def status_body(context: ApiContext) -> dict[str, Any]:
 
 @router.get("/workers", responses=answers({200: shapes.Workers}))
 def workers(context: Context) -> Response:
-    """The workers that the leader hears, and what they run."""
+    """List the workers that the leader knows, and their runs."""
     names = ("name", "alive", "last_seen_at", "concurrency", "running", "queues")
     seen = context.ask_leader("statistics")["workers"]
     return JSONResponse({"items": [{name: worker[name] for name in names} for worker in seen]})
@@ -61,7 +61,7 @@ def workers(context: Context) -> Response:
 
 @router.get("/queues", responses=answers({200: shapes.Queues}))
 def queues(context: Context) -> Response:
-    """The queues with runs that are out and not started, and how many workers listen on each."""
+    """List the queues with runs that are dispatched and not started, and how many workers listen on each."""
     now = context.clock()
     return JSONResponse({"items": [_queue(queue, now) for queue in context.ask_leader("statistics")["queues"]]})
 

@@ -1,1 +1,1 @@
-"""What routes and pages share: the line to the leader, limited views, previews, merging."""
+"""Services shared by routes and pages: the line to the leader, limited views, previews, merging."""

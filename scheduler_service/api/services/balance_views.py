@@ -1,4 +1,4 @@
-"""What the panel "Schedule distribution" and its dialog show: charts as numbers for the template, words for reasons."""
+"""The data of the panel "Schedule distribution" and its dialog: charts as numbers for the template, reasons as text."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ REASONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One hour: its place from the left, its height in percent of the chart, and whether it is the peak."""
+    """One hour: its position from the left, its height in percent of the chart, and whether it is the peak."""
 
     place: int
     label: str
@@ -43,7 +43,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """24 or, where the first is a part of one, 25 hours; `scale` is what a bar of full height stands for."""
+    """24 hours, or 25 if the first is a partial one; `scale` is the load of a bar of full height."""
 
     bars: tuple[Bar, ...]
     cells: tuple[Cell, ...]
@@ -52,7 +52,7 @@ class Chart:
 
     @property
     def columns(self) -> int:
-        """How many hours are drawn."""
+        """Return how many hours are drawn."""
         return len(self.bars)
 
 
@@ -68,7 +68,7 @@ class Shift:
 
 
 def chart(first_slot: Instant, loads: Sequence[int], *, beside: Sequence[int] = ()) -> Chart:
-    """The chart of these loads, drawn to one scale with that of the loads `beside` it."""
+    """Draw the chart of these loads, to the same scale as the loads `beside` it."""
     hours, others = _hours(first_slot, loads), _hours(first_slot, beside)
     highest = max(hours, default=0)
     scale = max(1, highest, *others)
@@ -81,7 +81,7 @@ def chart(first_slot: Instant, loads: Sequence[int], *, beside: Sequence[int] = 
 
 
 def _hours(first_slot: Instant, loads: Sequence[int]) -> list[int]:
-    """The loads of quarters of an hour, hour by hour; the first hour may begin before the first of them."""
+    """Group the loads of quarters of an hour by hour; the first hour may begin before the first of them."""
     padded = [0] * (first_slot % HOUR // _SLOT) + list(loads)
     return [sum(padded[n : n + HOUR // _SLOT]) for n in range(0, len(padded), HOUR // _SLOT)]
 
@@ -95,20 +95,20 @@ def _cells(first_slot: Instant, loads: Sequence[int], heaviest: int) -> tuple[Ce
 
 
 def distribution_chart(seen: Mapping[str, Any]) -> Chart:
-    """The chart of an answer of `GET /scheduler/distribution`."""
+    """Draw the chart of an answer of `GET /scheduler/distribution`."""
     loads = [slot["job_count"] for slot in seen["slot_distribution"]]
     return chart(parse_instant(seen["window_start"]), loads)
 
 
 def plan_charts(plan: Mapping[str, Any]) -> tuple[Chart, Chart]:
-    """Before and after, drawn to one scale."""
+    """Draw the loads before and after, to one scale."""
     first = parse_instant(plan["first_slot"])
     before, after = plan["current_slots"], plan["projected_slots"]
     return chart(first, before, beside=after), chart(first, after, beside=before)
 
 
 def shifts(moves: Sequence[Mapping[str, str]], before: str, after: str) -> list[Shift]:
-    """The first moves of a list, with how far each goes in words."""
+    """Describe the first moves of a list, each with its distance."""
     return [
         Shift(move["job_id"], move[before], move[after], _distance(move[before], move[after]), move.get("why", ""))
         for move in moves[:LISTED]
@@ -121,7 +121,7 @@ def _distance(before: str, after: str) -> str:
 
 
 def skips_by_reason(skips: Sequence[Mapping[str, str]]) -> list[tuple[str, list[str]]]:
-    """Jobs that stay where they are, under the reason in words."""
+    """Group the jobs that are not moved, by the reason's text."""
     found: dict[str, list[str]] = {}
     for skip in skips:
         found.setdefault(REASONS.get(skip["reason"], skip["reason"]), []).append(skip["job_id"])

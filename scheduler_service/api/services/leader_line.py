@@ -1,7 +1,7 @@
-"""The API's line to whoever leads, through the inbox.
+"""The API's line to the leader, through the inbox.
 
-Promises: telling never fails a request, since what it tells of is committed and the leader looks into the database
-anyway; asking is answered within the time given or not at all. Never knows who leads.
+Promises: a failed notification never fails a request, since the change is committed and the leader polls the database
+anyway. A question is answered within the time given or not at all. Never knows who leads.
 """
 
 import threading
@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 
 
 class LeaderLine:
-    """Tells and asks the leader; safe to use from several threads."""
+    """Notifies and queries the leader; safe to use from several threads."""
 
     def __init__(self, inbox: Inbox, clock: Callable[[], Instant]) -> None:
         self._inbox = inbox
@@ -33,8 +33,10 @@ class LeaderLine:
         self._spared_until = 0.0
 
     def tell(self, kind: str, body: Mapping[str, Any]) -> None:
-        """Append an entry to the inbox. After a failure none is tried for a second: a silent Redis would hold up
-        every request for its whole timeout."""
+        """Append an entry to the inbox.
+
+        After a failure none is tried for a second: a silent Redis would delay every request by its whole timeout.
+        """
         if time.monotonic() < self._spared_until:
             return
         try:
@@ -45,15 +47,15 @@ class LeaderLine:
             log.warning("leader not told", kind=kind, error=str(exc))
 
     def ask(self, what: str, subject: str | None = None) -> Mapping[str, Any]:
-        """The leader's answer; Problem 503 where none leads or Redis is away."""
+        """Return the leader's answer; Problem 503 if none leads or Redis is unreachable."""
         return self.request("query", {"what": what, **({} if subject is None else {"subject": subject})})
 
     def statistics_around(self, queue: str) -> Mapping[str, Any]:
-        """The statistics, for a caller who was shown a row of this queue."""
+        """Return the statistics, for a caller who was shown a row of this queue."""
         return self.ask("statistics")
 
     def request(self, kind: str, body: Mapping[str, Any], within: Duration = ANSWER_WITHIN) -> Mapping[str, Any]:
-        """The leader's answer to one entry of this kind, waited for as long as `within`; errors as `ask` has them."""
+        """Return the leader's answer to one entry of this kind, awaited for up to `within`; errors as in `ask`."""
         reply_to = f"api-{uuid7()}"
         try:
             self._inbox.send(kind, self._clock(), {**body, "reply_to": reply_to})

@@ -1,7 +1,7 @@
-"""The stores as a limited token sees them: every row of others is not there, every change of them is refused.
+"""The stores as a limited token sees them: others' rows do not exist, and changing them is refused.
 
-Promises: whatever a route does goes through here, so that no route can forget it. Fails closed: what cannot be told
-apart by the token's limits is refused, not shown.
+Promises: every route uses these stores, so that no route can forget the limits. Fails closed: what the token's limits
+cannot classify is refused, not shown.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,8 +23,8 @@ _TRIES: Final = 5
 
 
 def out_of_scope(what: str) -> Problem:
-    """403: it is not for this token, whatever its role."""
-    return Problem(403, f"{what} lies outside of what this token is limited to", kind="outside-limits")
+    """Raise 403: outside the token's limits, whatever its role."""
+    return Problem(403, f"{what} is outside the limits of this token", kind="outside-limits")
 
 
 class LimitedJobs:
@@ -35,14 +35,14 @@ class LimitedJobs:
         self._limits = limits
 
     def create(self, job: Job, *, by: AuditedChange | None = None) -> Job:
-        """See JobStore; that an id is taken is told even where the job is another's."""
+        """See JobStore; reports a taken id even if the job is another's."""
         self._check(job)
         return self._jobs.create(job, by=by)
 
     def replace(
         self, job: Job, if_version: int | None, *, by: AuditedChange | None = None
     ) -> tuple[Job, Literal["made", "replaced", "unchanged"]]:
-        """See JobStore. Only the very version is replaced that was seen to lie within the limits."""
+        """See JobStore. Replaces only the exact version that was found within the limits."""
         self._check(job)
         for _ in range(_TRIES):
             try:
@@ -60,7 +60,7 @@ class LimitedJobs:
             except StaleVersion:
                 if if_version is not None:
                     raise
-        raise Conflict(f"job {job.job_id} is being edited by others all the time; try again", "edited-by-others")
+        raise Conflict(f"job {job.job_id} has too many concurrent edits; try again", "edited-by-others")
 
     def get(self, job_id: str) -> Job:
         """See JobStore."""
@@ -80,7 +80,7 @@ class LimitedJobs:
         source: str | None = None,
         prefixes: tuple[str, ...] = (),
     ) -> Page[Job]:
-        """See JobStore. A page may hold fewer than there are: so many rows are looked at, and no more."""
+        """See JobStore. A page may hold fewer rows than match: only so many rows are read."""
 
         def fetch(following: str | None) -> Page[Job]:
             return self._jobs.list(
@@ -116,7 +116,7 @@ class LimitedJobs:
 
 
 class LimitedRuns:
-    """RunStore within limits; what a token makes of the role enqueuer bears its name."""
+    """RunStore within limits; runs that an enqueuer's token creates carry its name."""
 
     def __init__(self, runs: RunStore, limits: Limits) -> None:
         self._runs = runs
@@ -138,7 +138,7 @@ class LimitedRuns:
         return run
 
     def list(self, wanted: RunFilter, limit: int, cursor: str | None) -> Page[Run]:
-        """See RunStore. A page may hold fewer than there are: so many rows are looked at, and no more."""
+        """See RunStore. A page may hold fewer rows than match: only so many rows are read."""
         if wanted.queue is not None and not self._limits.has_queue(wanted.queue):
             return Page([], None)
         queues = self._limits.queues if wanted.queue is None else ()
@@ -171,7 +171,7 @@ class LimitedSets:
         return replace(plan, left=tuple(job_id for job_id in plan.left if self._limits.jobs and self._may_name(job_id)))
 
     def apply(self, wanted: JobSet, plan_version: str | None, *, by: AuditedChange | None = None) -> JobsPlan:
-        """See JobSets. Only the very plan is carried out that was seen to lie within the limits."""
+        """See JobSets. Carries out only the exact plan that was found within the limits."""
         plan = self.plan(wanted)
         done = self._sets.apply(wanted, plan.version if plan_version is None else plan_version, by=by)
         return replace(done, left=plan.left)
@@ -188,7 +188,7 @@ class LimitedSets:
 def first_with_some(
     fetch: Callable[[str | None], Page[T]], has: Callable[[T], bool], limit: int, cursor: str | None
 ) -> Page[T]:
-    """The first page from the cursor on of which something may be seen, or where enough was looked at, an empty one."""
+    """Return the first page from the cursor on with a visible row; an empty one if enough rows were read."""
     page: Page[T] = Page([], cursor)
     for page in _pages(fetch, cursor, max(1, _CHECKED // limit)):
         seen = [item for item in page.items if has(item)]

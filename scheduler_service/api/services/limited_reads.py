@@ -25,7 +25,7 @@ _FIGURES: Final = ("index_runs", "active_runs", "oldest_due_at", "states", "upco
 
 
 def limited_stores(stores: Stores, limits: Limits, who: Caller) -> Stores:
-    """The stores within the caller's limits."""
+    """Return the stores within the caller's limits."""
     jobs, runs = LimitedJobs(stores.jobs, limits), LimitedRuns(stores.runs, limits)
     return replace(
         stores, jobs=jobs, runs=runs, job_sets=LimitedSets(stores.job_sets, limits),
@@ -35,7 +35,7 @@ def limited_stores(stores: Stores, limits: Limits, who: Caller) -> Stores:
 
 
 class _Audit:
-    """AuditLog: what the caller did itself; of most entries nobody can tell whose job or run they are about."""
+    """AuditLog of the caller's own changes; of most entries the job or run cannot be determined."""
 
     def __init__(self, audit: AuditLog, who: Caller) -> None:
         self._audit = audit
@@ -50,7 +50,7 @@ class _Audit:
 
 
 class _Evidence:
-    """Evidence of jobs and runs that may be seen; of a deleted job nobody can tell."""
+    """Evidence of visible jobs and runs; a deleted job cannot be classified, so it is not shown."""
 
     def __init__(self, evidence: Evidence, jobs: LimitedJobs, runs: LimitedRuns) -> None:
         self._evidence = evidence
@@ -66,7 +66,7 @@ class _Evidence:
         return self._seen(self._evidence.of_run(run_id))
 
     def _seen(self, facts: Facts) -> Facts:
-        """Without the run ahead, where it is of a queue that the caller does not see."""
+        """Drop the run ahead, if it is of a queue that the caller does not see."""
         if facts.ahead is None:
             return facts
         try:
@@ -81,7 +81,7 @@ class _Evidence:
 
 
 class _History:
-    """HistoryStore by the limited lists, where it is not of one job that may be seen."""
+    """HistoryStore by the limited lists, except for a visible job's own history."""
 
     def __init__(self, history: HistoryStore, jobs: LimitedJobs, runs: LimitedRuns, limits: Limits) -> None:
         self._history = history
@@ -145,7 +145,7 @@ def _trouble(run: Run) -> Trouble:
 
 
 class _NoOutbox:
-    """Notifications are about everybody's jobs."""
+    """Notifications concern all jobs, so a limited token sees none."""
 
     def backlog(self) -> Backlog:
         return NOTHING
@@ -155,7 +155,7 @@ class _NoOutbox:
 
 
 class LimitedLeader(LeaderLine):
-    """The line to the leader: what it says of workers and queues, without others' queues, runs and figures."""
+    """The line to the leader: workers and queues, without others' queues, runs and figures."""
 
     def __init__(self, leader: LeaderLine, limits: Limits, sees_run: Callable[[str], bool]) -> None:
         self._leader = leader
@@ -172,12 +172,12 @@ class LimitedLeader(LeaderLine):
             case "statistics":
                 return self._own(self._leader.ask(what))
             case "job":
-                return self._leader.ask(what, subject)  # asked for once the job was seen
+                return self._leader.ask(what, subject)  # asked only after the job was found visible
             case _:
                 raise out_of_scope(f"the installation's {what}")
 
     def statistics_around(self, queue: str) -> Mapping[str, Any]:
-        """See LeaderLine; asked for once a row of the queue was seen."""
+        """See LeaderLine; called after a row of the queue was found visible."""
         return self._own(self._leader.ask("statistics"), queue)
 
     def request(self, kind: str, body: Mapping[str, Any], within: Duration = 0) -> Mapping[str, Any]:
@@ -188,7 +188,7 @@ class LimitedLeader(LeaderLine):
         queues = [queue for queue in seen["queues"] if self._sees(queue["name"], also)]
         workers = [self._worker(worker, also) for worker in seen["workers"]]
         without = {name: value for name, value in seen.items() if name not in _FIGURES}
-        # Without queues= it cannot be told whose a worker is: all are listed, so that nobody is told that none lives.
+        # Without queues= a worker's owner is unknown: list all, so that no caller is told that none is alive.
         kept = [worker for worker in workers if worker["queues"] or not self._limits.queues]
         return {**without, "queues": queues, "workers": kept}
 

@@ -9,7 +9,7 @@ _WITH_FIELDS: Final = ("schedule", "misfire", "retry")  # kwargs may hold anythi
 
 
 def merged(definition: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
-    """JSON merge patch (RFC 7396); null takes a field back to its default, and names no field that there is not."""
+    """Apply a JSON merge patch (RFC 7396); null resets a field to its default, and must name a known field."""
     schedule, wanted = definition["schedule"], patch.get("schedule")
     kind = wanted.get("kind", schedule["kind"]) if isinstance(wanted, dict) else schedule["kind"]
     kept = definition if kind == schedule["kind"] else {**definition, "schedule": {}}
@@ -22,7 +22,7 @@ def merged(definition: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
 
 
 def _unknown(patch: dict[str, Any], known: Container[str]) -> dict[str, None]:
-    """What the reader is to refuse: a null would leave nothing of it."""
+    """Return what the reader must refuse: a null would remove it unnoticed."""
     return {key: None for key in patch if key not in known}
 
 

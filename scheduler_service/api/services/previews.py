@@ -1,4 +1,4 @@
-"""Looking ahead: the next occurrences of a saved job, or of a schedule that nobody saved, as JSON. Pure."""
+"""Previews: the next occurrences of a saved job, or of a schedule that is not saved, as JSON. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -26,7 +26,7 @@ _KEYS: Final = frozenset({"schedule", "from", "count", "job_id"})
 
 
 def next_runs(job: Job, now: Instant, count: int = 5) -> list[str]:
-    """When the job runs next, as texts; none while it is paused for good."""
+    """Return the job's next run times, as texts; none while it is paused indefinitely."""
     if job.paused and job.paused_until is None:
         return []
     after = max(now, job.paused_until - 1) if job.paused and job.paused_until is not None else now
@@ -35,19 +35,19 @@ def next_runs(job: Job, now: Instant, count: int = 5) -> list[str]:
 
 
 def warnings_of(job: Job, now: Instant) -> tuple[str, ...]:
-    """What may surprise about the job."""
+    """Return the warnings about the job."""
     warnings = parse_schedule(job.schedule_spec, job_id=job.job_id, created_at=job.created_at).warnings
     return warnings + _placing_note(job.schedule) + job_warnings(job, now) + note(job)
 
 
 def job_preview(job: Job, after: Instant, count: int) -> dict[str, Any]:
-    """The job's occurrences strictly after an instant, within its bounds, paused or not."""
+    """Preview the job's occurrences strictly after an instant, within its bounds, paused or not."""
     parsed = ParsedSchedule(job.schedule, job.schedule_spec, warnings_of(job, after))
     return _body(parsed, after, count, job.start_at, job.end_at)
 
 
 def read_and_preview(body: Mapping[str, Any], now: Instant) -> dict[str, Any]:
-    """The answer to `POST /preview`; BadValues with every complaint."""
+    """Answer `POST /preview`; BadValues with every error."""
     errors = [BadValue(name, body[name], f"known are {', '.join(sorted(_KEYS))}") for name in sorted(set(body) - _KEYS)]
     after, count, job_id = now, 10, ""
     try:
@@ -67,7 +67,7 @@ def read_and_preview(body: Mapping[str, Any], now: Instant) -> dict[str, Any]:
 
 def _placing_note(schedule: Schedule) -> tuple[str, ...]:
     if isinstance(schedule, IntervalSchedule) and schedule.first == UNPLACED:
-        return ("it has no times yet: the leader places it, within moments of its being saved or resumed",)
+        return ("it has no times yet: the leader places it shortly after it is saved or resumed",)
     return ()
 
 

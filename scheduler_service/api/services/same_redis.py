@@ -1,4 +1,4 @@
-"""Whether this API uses the leader's Redis and broker: with others it can hand over nothing, though both answer."""
+"""Check that this API uses the leader's Redis and broker: with others, its messages never reach the leader."""
 
 from typing import Final
 
@@ -15,7 +15,7 @@ _seldom: Final = Seldom()
 
 
 def other_redis(context: ApiContext, lease: LeaseView | None) -> str | None:
-    """`another Redis` where this API's is not the leader's, else None; BrokerUnavailable."""
+    """Return `another Redis` if this API's is not the leader's, else None; BrokerUnavailable."""
     if lease is None or not lease.live or lease.redis_mark is None:
         return None
     own = Marks(context.stores.marks.read_redis())
@@ -23,7 +23,7 @@ def other_redis(context: ApiContext, lease: LeaseView | None) -> str | None:
 
 
 def other_servers(context: ApiContext, lease: LeaseView | None) -> str | None:
-    """What of Redis and broker is another one than the leader's; None too where one of them does not answer."""
+    """Name which of Redis and broker is not the leader's; None also if one of them does not answer."""
     if lease is None or not lease.live or lease.marks == Marks():
         return None
     try:

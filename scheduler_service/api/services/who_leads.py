@@ -1,4 +1,4 @@
-"""Who leads, and what it answers: the lease in the database beside the leader's own figures.
+"""The leader and its answer: the lease in the database beside the leader's own figures.
 
 Promises that the figures are of the holder that the lease names. Never keeps anything.
 """
@@ -12,9 +12,9 @@ from scheduler_service.ports.leases import LeaseStore, LeaseView
 
 
 def ask_holder(leases: LeaseStore, leader: LeaderLine) -> tuple[LeaseView | None, Mapping[str, Any] | None]:
-    """The lease, and the figures of its holder; None where nobody holds it or its holder does not answer.
+    """Return the lease, and the figures of its holder; None if there is no holder or it does not answer.
 
-    A standby that took over meanwhile answers a question that was put to the leader before, from the same inbox.
+    A standby that took over meanwhile answers a question to the previous leader, from the same inbox.
     """
     lease = leases.peek(0)
     if lease is None or not lease.live:
@@ -22,7 +22,7 @@ def ask_holder(leases: LeaseStore, leader: LeaderLine) -> tuple[LeaseView | None
     try:
         figures = leader.ask("statistics")
     except Problem:
-        figures = None  # it leads by the database, but is just gone, stands still or has no Redis
+        figures = None  # by the database it leads, but it has just ended, is suspended or has no Redis
     lease = leases.peek(0)  # asking took up to a second, in which it may have lapsed or been taken
     if lease is None or not lease.live or figures is None or figures.get("term") != lease.term:
         return lease, None

@@ -1,1 +1,1 @@
-"""Where the runs of balanced jobs are placed, so that few fall due together."""
+"""The placement of balanced jobs' runs, so that few are due together."""

@@ -1,7 +1,7 @@
-"""The balancer: carries out the loop's orders about places, over a bucket map of its own.
+"""The balancer: carries out the loop's commands about places, over a bucket map of its own.
 
-Its work may be long (a rebalance of 100,000 jobs), so that it has a thread of its own; the loop alone decides what its
-answers mean. Promises: the map is what the jobs it was told of make it, whenever it was built. Pure but for its state.
+Its work may take long (a rebalance of 100,000 jobs), so it runs in a thread of its own; the loop alone interprets its
+answers. Promises: the map depends only on the jobs received, not on when it was built. Pure except for its state.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ _MANY = 500
 
 
 class Balancer:
-    """All jobs as they were told, and the map of them, made when it is first needed and anew for each slot."""
+    """All jobs received, and their map, built on first use and again for each slot."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, Job] = {}
@@ -40,11 +40,11 @@ class Balancer:
 
     @property
     def jobs(self) -> Mapping[str, Job]:
-        """The jobs that were told, deleted ones left out."""
+        """Return the jobs received, without deleted ones."""
         return self._jobs
 
     def carry_out(self, order: BalancerCommand) -> PlacementFeedback | None:
-        """What came of the order; None where there is nothing to tell."""
+        """Carry out the command; return its result, None if there is nothing to report."""
         match order:
             case FollowJobs():
                 return self._follow(order)
@@ -58,7 +58,7 @@ class Balancer:
                 assert_never(order)
 
     def map_at(self, now: Instant) -> BucketMap:
-        """The map from the present slot on."""
+        """Return the map from the present slot on."""
         if self._map is None or self._map.base != slot_key(now):
             self._map = BucketMap(slot_key(now), self._jobs.values())
         return self._map
@@ -99,5 +99,5 @@ class Balancer:
 
 
 def needs_place(job: Job) -> bool:
-    """Whether the job is one that the scheduler places, would run, and has no place."""
+    """Whether the job is one that the scheduler places, is active, and has no place."""
     return rhythm_of(job) is not None and job.placed_anchor is None and share_of(job) is not None

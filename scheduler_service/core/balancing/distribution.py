@@ -1,7 +1,7 @@
-"""How evenly the coming 24 hours are filled: the score, the peak, and what to do about them, in words.
+"""The evenness of the next 24 hours: the score, the peak, and advice.
 
-The one place of the score: the mean load of the 96 quarters of an hour (not less than one run) divided by the load of
-the heaviest. 1 is even; with the same runs it falls as the peak grows. The window begins with the present slot.
+The only place of the score: the mean load of the 96 quarters of an hour (at least one run), divided by the heaviest
+load. 1 is even; with the same runs it falls as the peak grows. The window begins with the present slot.
 """
 
 from dataclasses import dataclass
@@ -28,12 +28,12 @@ class Distribution:
 
     @property
     def score(self) -> float:
-        """1 for even; see above."""
+        """Return the score, 1 for even; see above."""
         return score_of(self.slots)
 
     @property
     def hours(self) -> tuple[int, ...]:
-        """Runs in each hour of the day in UTC, 0 to 23."""
+        """Return the runs in each hour of the day in UTC, 0 to 23."""
         counts = [0] * _HOURS
         for number, load in enumerate(self.slots, start=self.base):
             counts[number % SLOTS_A_DAY // _SLOTS_AN_HOUR] += load
@@ -41,18 +41,18 @@ class Distribution:
 
     @property
     def peak_hour(self) -> int:
-        """The hour of the day with the most runs, the first of them."""
+        """Return the hour of the day with the most runs, the first of them."""
         return self.hours.index(max(self.hours))
 
 
 def score_of(slots: tuple[int, ...]) -> float:
-    """How even these loads are, in 0..1; nothing at all is even."""
+    """Return the evenness of these loads, in 0..1; without runs it is 1."""
     peak = max(slots, default=0)
     return 1.0 if peak == 0 else max(1.0, sum(slots) / len(slots)) / peak
 
 
 def suggestion(seen: Distribution) -> str:
-    """What an operator should make of it, in a sentence without a full stop."""
+    """Return the advice for an operator, in a sentence without a full stop."""
     total, peak, slots = sum(seen.slots), max(seen.slots), len(seen.slots)
     if total == 0:
         return "Nothing is scheduled in the coming 24 hours"
@@ -70,7 +70,7 @@ def suggestion(seen: Distribution) -> str:
 
 
 def distribution_body(seen: Distribution) -> dict[str, Any]:
-    """The distribution as the outside sees it; `slot_distribution` is the same by quarters of an hour."""
+    """Return the distribution as the API shows it; `slot_distribution` is the same by quarters of an hour."""
     hours = seen.hours
     return {
         "window_hours": DAY // HOUR,

@@ -1,8 +1,8 @@
-"""Placements of balanced intervals: what is decided about them, how it is ordered and what comes of it. Values only.
+"""Placements of balanced intervals: decisions, commands and results. Values only.
 
-A balanced job has no times of its own: the leader gives it a `placed_anchor`, which is neither of the definition nor of
-its version. It is kept through edits that leave the rhythm alone, and lost with a changed interval, a resume from a
-pause, a deletion: then the job is silent until it is placed afresh.
+A balanced job has no times of its own: the leader gives it a `placed_anchor`, which belongs neither to the definition
+nor to its version. Edits that keep the rhythm keep the anchor. A changed interval, a resume from a pause, or a deletion
+drops it; the job then has no occurrences until it is placed again.
 """
 
 from collections.abc import Mapping
@@ -23,13 +23,13 @@ _MAX_TEXT: Final = 300
 
 
 def rhythm_of(job: Job) -> IntervalSchedule | None:
-    """The schedule of a job that the scheduler places; None for any other."""
+    """Return the schedule of a job that the scheduler places; None for any other."""
     schedule = job.schedule
     return schedule if isinstance(schedule, IntervalSchedule) and schedule.balanced else None
 
 
 def placed(job: Job, anchor: Instant, at: Instant) -> Job:
-    """The job with its occurrences counted from `anchor`, as decided at `at`; its version stays."""
+    """Return the job with its occurrences counted from `anchor`, as decided at `at`; its version is unchanged."""
     rhythm = rhythm_of(job)
     if rhythm is None:
         return job
@@ -37,7 +37,7 @@ def placed(job: Job, anchor: Instant, at: Instant) -> Job:
 
 
 def carry_place(before: Job | None, after: Job) -> Job:
-    """The next version with the place that the one before had, where that still holds; else without any."""
+    """Carry the previous version's place over to the next version if it still applies; else without any."""
     if before is not None and before.placed_anchor is not None and before.placed_at is not None:
         then, now = rhythm_of(before), rhythm_of(after)
         resumed = before.paused and not after.paused
@@ -48,14 +48,14 @@ def carry_place(before: Job | None, after: Job) -> Job:
 
 
 def placed_nowhere(job: Job) -> Job:
-    """The job, silent if it is one that the scheduler places."""
+    """Return the job; one that the scheduler places is without occurrences."""
     rhythm = rhythm_of(job)
     return job if rhythm is None else replace(job, schedule=rhythm.placed(UNPLACED))
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """One job's place: guarded by the version that was looked at and the anchor that it has (`replaces`)."""
+    """One job's place: guarded by the version it was decided for and its previous anchor (`replaces`)."""
 
     job_id: str
     version: int
@@ -67,7 +67,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A job that a rebalance moves: its next occurrence was to be at `old_time` and is to be at `new_time`."""
+    """A job that a rebalance moves: its next occurrence moves from `old_time` to `new_time`."""
 
     job_id: str
     version: int
@@ -79,7 +79,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """A job that a rebalance leaves where it is."""
+    """A job that a rebalance does not move."""
 
     job_id: str
     reason: str
@@ -87,7 +87,7 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class RebalancePlan:
-    """What a rebalance would do; preview and execution are this same plan.
+    """The moves of a rebalance; preview and execution are this same plan.
 
     `slots` and `projected_slots` are the loads of the 96 slots from `base` on, before and after.
     """
@@ -104,9 +104,9 @@ class RebalancePlan:
 
 @dataclass(frozen=True, slots=True)
 class RebalanceAsked:
-    """Somebody wants a rebalance, its preview, or the last one undone, and waits at `reply_to`.
+    """A request for a rebalance, its preview, or its undoing; the answer goes to `reply_to`.
 
-    `plan_id` names the plan to carry out, or the one to be made.
+    `plan_id` names the plan to carry out, or the one to create.
     """
 
     kind: RebalanceKind
@@ -118,20 +118,20 @@ class RebalanceAsked:
 
     @property
     def audited_change(self) -> AuditedChange:
-        """Who does what, for the audit log."""
+        """Return the author and kind of the change, for the audit log."""
         return AuditedChange(self.actor, self.role, f"scheduler.{self.kind}")
 
 
 @dataclass(frozen=True, slots=True)
 class RebalanceOrder:
-    """The plan that a PlaceJobs carries out, and who wants it."""
+    """The plan that a PlaceJobs carries out, and its requester."""
 
     plan: RebalancePlan
     asked: RebalanceAsked
 
 
 def read_asked(body: Mapping[str, Any]) -> RebalanceAsked:
-    """The request from an inbox entry's body; MalformedEntry says what is wrong with it."""
+    """Parse the request from an inbox entry's body; MalformedEntry names the error."""
     texts = {name: body.get(name) for name in ("kind", "reply_to", "plan_id", "actor", "role")}
     for name, text in texts.items():
         if not isinstance(text, str) or not 0 < len(text) <= _MAX_TEXT:
@@ -141,12 +141,15 @@ def read_asked(body: Mapping[str, Any]) -> RebalanceAsked:
     return RebalanceAsked(**texts, known_plan=body["known_plan"])  # type: ignore[arg-type]  # looked at above
 
 
-# Effects and what came of them
+# Effects and their results
 
 
 @dataclass(frozen=True, slots=True)
 class PlaceJobs:
-    """One transaction: give these jobs their places, each guarded; versions stay. A rebalance is recorded with it."""
+    """One transaction: give these jobs their places, each guarded; versions do not change.
+
+    A rebalance is recorded with it.
+    """
 
     placements: tuple[Placement, ...]
     at: Instant
@@ -155,7 +158,7 @@ class PlaceJobs:
 
 @dataclass(frozen=True, slots=True)
 class JobsPlaced:
-    """A PlaceJobs is committed; the guards of `refused` did not match."""
+    """The result of a committed PlaceJobs; the guards of `refused` did not match."""
 
     command: PlaceJobs
     refused: frozenset[str]
@@ -163,7 +166,7 @@ class JobsPlaced:
 
 @dataclass(frozen=True, slots=True)
 class ReadRebalance:
-    """Bring what the last rebalance moved, so that it can be undone."""
+    """Read the moves of the last rebalance, to undo it."""
 
     asked: RebalanceAsked
 
@@ -179,7 +182,7 @@ class MovedBefore:
 
 @dataclass(frozen=True, slots=True)
 class RebalanceRead:
-    """What the last rebalance moved; None where there was none, or it was undone already."""
+    """The moves of the last rebalance; None if there was none, or it was undone already."""
 
     asked: RebalanceAsked
     moved: tuple[MovedBefore, ...] | None
@@ -187,7 +190,7 @@ class RebalanceRead:
 
 @dataclass(frozen=True, slots=True)
 class FollowJobs:
-    """The balancer's orders: jobs as they are now. What has no place yet is given one, at `earliest` or later."""
+    """A command to the balancer: jobs as they are now. It places those without a place, at `earliest` or later."""
 
     jobs: tuple[Job, ...]
     now: Instant
@@ -204,7 +207,10 @@ class PlacesFound:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """See how the 24 hours from slot `base` are filled; what `reply_to` waits for may be `body` with the score."""
+    """Measure the load of the 24 hours from slot `base`.
+
+    If `body` is set, reply to `reply_to` with it plus the score.
+    """
 
     now: Instant
     reply_to: str | None = None
@@ -214,7 +220,7 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class Surveyed:
-    """What a survey saw."""
+    """The result of a survey."""
 
     order: Survey
     seen: Distribution
@@ -222,9 +228,9 @@ class Surveyed:
 
 @dataclass(frozen=True, slots=True)
 class PlanRebalance:
-    """Make a plan; `busy` are jobs with a run that is out, `since` the instant from which no occurrence has a row yet.
+    """Plan a rebalance; with `undo`, reverse these moves.
 
-    With `undo`, the plan takes these moves back.
+    `busy` are jobs with a run in flight, `since` the instant from which no occurrence has a row yet.
     """
 
     asked: RebalanceAsked
@@ -236,7 +242,7 @@ class PlanRebalance:
 
 @dataclass(frozen=True, slots=True)
 class RebalancePlanned:
-    """The plan that was asked for."""
+    """The requested plan."""
 
     asked: RebalanceAsked
     plan: RebalancePlan

@@ -1,4 +1,4 @@
-"""What the audit log says of a rebalance, and how it is read again to undo it."""
+"""The audit log's record of a rebalance, and its parsing for an undo."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -12,7 +12,7 @@ UNDO: Final = "scheduler.undo"
 
 
 def record_body(batch: PlaceJobs, plan: RebalancePlan, refused: frozenset[str]) -> Mapping[str, Any]:
-    """Everything that was moved and left alone."""
+    """Return the record of every moved and every unmoved job."""
     return {
         "moved": [
             {
@@ -34,7 +34,7 @@ def record_body(batch: PlaceJobs, plan: RebalancePlan, refused: frozenset[str]) 
 
 
 def last_moved(newest_first: Iterable[tuple[str, Any]]) -> tuple[MovedBefore, ...] | None:
-    """What the last rebalance that moved anything moved, from (action, record); None where it was undone."""
+    """Return the moves of the last rebalance with any, from (action, record); None if it was undone."""
     for action, record in newest_first:
         if action not in (REBALANCE, UNDO) or not record["moved"]:
             continue

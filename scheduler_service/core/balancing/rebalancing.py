@@ -1,9 +1,9 @@
-"""Planning a rebalance, and taking one back: which balanced jobs go where, and which stay, with the reason.
+"""Planning a rebalance, and its undo: which balanced jobs move where, which stay, and why.
 
-One plan serves preview and execution. Longest interval first; jobs that may not move are put back first, the others one
-by one where their rhythm meets the least, and stay where nothing has a lower peak. Promises: a moved job's next
-occurrence is outside the protection window and at most half an interval from the old one, so that none is lost or
-doubled; the score is never lower than before, else nothing moves.
+One plan serves preview and execution. Longest interval first: jobs that may not move are placed first, then the others
+one by one where their rhythm meets the least load. A job stays if no place has a lower peak. Promises: a moved job's
+next occurrence is outside the protection window and at most half an interval from the old one. So no occurrence is lost
+or doubled. The score never falls, else nothing moves.
 """
 
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ from scheduler_service.core.schedules.schedule import IntervalSchedule, count
 PROTECTION_WINDOW: Final[Duration] = 30 * MINUTE
 PLACEMENT_COOLDOWN: Final[Duration] = HOUR
 PLAN_LIVES: Final[Duration] = 10 * MINUTE
-"""How long a plan may wait to be carried out: its moves stay outside the protection window until then."""
+"""The longest time that a plan may wait to be carried out: its moves stay outside the protection window until then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Placed:
 
 
 def plan_rebalance(jobs: Mapping[str, Job], slots: BucketMap, order: PlanRebalance) -> RebalancePlan:
-    """The moves that even out the load of these jobs, of which `slots` is the map."""
+    """Plan the moves that even out the load of these jobs, of which `slots` is the map."""
     base, shares, before = slots.base, slots.shares, slots.loads()
     found = [one for job in jobs.values() if (one := _placed(job, shares.get(job.job_id), order)) is not None]
     found.sort(key=lambda one: (-one.rhythm.every, one.job.job_id))
@@ -82,7 +82,7 @@ def plan_rebalance(jobs: Mapping[str, Job], slots: BucketMap, order: PlanRebalan
 
 
 def _name(order: PlanRebalance, moves: tuple[Move, ...]) -> str:
-    """A preview's plan is named by what it does, too: one that another leader makes for it anew is another plan."""
+    """Name a preview's plan by its content too: another leader's plan for the same request is a different plan."""
     if order.asked.kind != "preview":
         return order.asked.plan_id
     text = "\n".join(f"{move.job_id} {move.version} {move.old_anchor} {move.new_time}" for move in moves)
@@ -90,7 +90,7 @@ def _name(order: PlanRebalance, moves: tuple[Move, ...]) -> str:
 
 
 def plan_undo(jobs: Mapping[str, Job], before: BucketMap, order: PlanRebalance) -> RebalancePlan:
-    """The moves that take the last rebalance back, as far as its jobs are still where it put them."""
+    """Plan the moves that undo the last rebalance, for the jobs that are still at their new place."""
     decided = [_back(jobs.get(moved.job_id), moved, order) for moved in order.undo or ()]
     moves = tuple(one for one in decided if isinstance(one, Move))
     skips = tuple(one for one in decided if isinstance(one, Skip))
@@ -100,7 +100,7 @@ def plan_undo(jobs: Mapping[str, Job], before: BucketMap, order: PlanRebalance) 
 
 
 def reason_to_stay(one: Placed, order: PlanRebalance) -> str | None:
-    """Why a rebalance leaves the job where it is; None where it may move it."""
+    """Return the reason why a rebalance does not move the job; None if it may move it."""
     reason = _reason_of_run(one.job.job_id, one.next_at, order)
     if reason is not None:
         return reason
@@ -119,14 +119,14 @@ def _placed(job: Job, share: Share | None, order: PlanRebalance) -> Placed | Non
     rhythm = rhythm_of(job)
     if share is None or rhythm is None or job.placed_anchor is None:
         return None
-    # What has no row yet though its time has come counts as the next: it must not be moved away.
+    # A due occurrence without a row yet counts as the next one: it must not be moved.
     low = max(min(order.now, order.since), share.start)
     next_at = rhythm.first + max(0, -((rhythm.first - low) // rhythm.every)) * rhythm.every
     return Placed(job, rhythm, share, next_at) if next_at < share.end else None
 
 
 def _moved(movable: list[Placed], counts: Ints, base: int, now: Instant) -> tuple[Move, ...]:
-    """Put the movable jobs in place one after the other; `counts` holds everything else, and all in the end."""
+    """Place the movable jobs one after the other; `counts` holds everything else, and all jobs at the end."""
     moves = []
     for every, group in groupby(movable, key=lambda one: one.rhythm.every):
         search = Search(counts, base, every)
@@ -149,7 +149,7 @@ def _move(search: Search, one: Placed, now: Instant) -> Move | None:
 
 
 def _without_losses(moves: tuple[Move, ...], shares: Mapping[str, Share], base: int) -> tuple[Move, ...]:
-    """Only moves after which a job runs as often in the coming day: fewer runs under the same peak lower the score."""
+    """Keep only moves after which a job runs as often in the next 24 hours: losing runs must not pass for a gain."""
     return tuple(
         move
         for move in moves
@@ -172,8 +172,7 @@ def _shares_after(moves: tuple[Move, ...], shares: Mapping[str, Share]) -> list[
 
 
 def _explained(moves: tuple[Move, ...], before: Ints, after: Ints, base: int) -> tuple[Move, ...]:
-    """The moves with their reason, in loads that a reader can see: of the slot that the next occurrence leaves, and of
-    the one that it goes to."""
+    """Add each move's reason: the visible loads of the slot that the next occurrence leaves, and of its new slot."""
     clocks: dict[int, str] = {}
 
     def clock(slot: int) -> str:
@@ -193,7 +192,7 @@ def _explained(moves: tuple[Move, ...], before: Ints, after: Ints, base: int) ->
 
 
 def _gains(before: Ints, after: Ints) -> bool:
-    """Whether it is worth moving anything: a better score, or with the same score more evenness in the whole week."""
+    """Whether a move is worth it: a better score, or with the same score a more even week."""
     gain = score_of(_day(after)) - score_of(_day(before))
     return gain > 0 or (gain == 0 and int((after * after).sum()) < int((before * before).sum()))
 

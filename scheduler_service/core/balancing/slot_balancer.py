@@ -1,8 +1,8 @@
-"""The bucket map: how many runs each quarter of an hour of the coming week holds, and where a rhythm fits in best.
+"""The bucket map: the runs of each quarter of an hour of the next week, and the search for a rhythm's best place.
 
 A load counts every occurrence of every active job that was added. Promises: the map depends on its first slot and its
-jobs alone, not on the order in which they came, so that it can be rebuilt; equal places are told apart by their
-neighbours, then by time. It knows no clock, and not why a job is to be placed.
+jobs only, not on their order, so that it can be rebuilt. Equal places are ordered by their neighbours' load, then by
+time. Knows no clock, and not why a job is placed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,17 +25,17 @@ from scheduler_service.core.schedules.schedule import next_after
 
 
 def slot_key(instant: Instant) -> int:
-    """The number of the quarter of an hour that holds an instant."""
+    """Return the number of the quarter of an hour that holds an instant."""
     return instant // SLOT
 
 
 def slot_time(key: int) -> Instant:
-    """When a slot begins."""
+    """Return the beginning of a slot."""
     return key * SLOT
 
 
 def _shares_of(jobs: Iterable[Job]) -> dict[str, Share]:
-    """The share of each job that has one; equal ones of one schedule are one object, since there are many."""
+    """Return the share of each job that has one; equal shares of one schedule are one object, to save memory."""
     found: dict[str, Share] = {}
     of_schedule: dict[int, Share] = {}
     for job in jobs:
@@ -47,7 +47,7 @@ def _shares_of(jobs: Iterable[Job]) -> dict[str, Share]:
 
 
 def spread_of(job_id: str) -> Duration:
-    """Where in its slot a job runs: whole seconds below 900, the same for everyone who works it out, ever."""
+    """Return a job's second in its slot: a whole number below 900, the same in every process, always."""
     return crc32(job_id.encode()) % (SLOT // SECOND) * SECOND
 
 
@@ -63,7 +63,7 @@ class BucketMap:
         return len(self._shares)
 
     def add(self, job: Job) -> None:
-        """Count the job's occurrences as they are now, instead of those it had."""
+        """Count the job's present occurrences instead of its previous ones."""
         self.remove(job.job_id)
         share = share_of(job)
         if share is not None:
@@ -71,17 +71,17 @@ class BucketMap:
             self._counts += counts_of(share, self.base)
 
     def remove(self, job_id: str) -> None:
-        """Leave a gap where the job was."""
+        """Remove the job's load."""
         share = self._shares.pop(job_id, None)
         if share is not None:
             self._counts -= counts_of(share, self.base)
 
     def load(self, key: int) -> int:
-        """The runs of a slot; 0 for a slot outside the map."""
+        """Return the runs of a slot; 0 for a slot outside the map."""
         return int(self._counts[key - self.base]) if 0 <= key - self.base < HORIZON_SLOTS else 0
 
     def slot_of(self, job_id: str) -> int | None:
-        """The slot of the job's first occurrence in the map's time or after it."""
+        """Return the slot of the job's first occurrence in the map's time or after it."""
         share = self._shares.get(job_id)
         if share is None:
             return None
@@ -90,17 +90,17 @@ class BucketMap:
 
     @property
     def shares(self) -> Mapping[str, Share]:
-        """What each job adds to the loads."""
+        """Return each job's contribution to the loads."""
         return self._shares
 
     def loads(self) -> Ints:
-        """The load of each slot of the week, as a copy."""
+        """Return a copy of the load of each slot of the week."""
         return self._counts.copy()
 
     def day(self) -> tuple[int, ...]:
-        """The loads of the first 96 slots: the coming 24 hours."""
+        """Return the loads of the first 96 slots: the next 24 hours."""
         return tuple(self._counts[:SLOTS_A_DAY].tolist())
 
     def least_loaded(self, job_id: str, every: Duration, earliest: Instant) -> Place:
-        """The best place for a new rhythm: its first occurrence is at `earliest` or within one interval of it."""
+        """Return the best place for a new rhythm, with its first occurrence within one interval from `earliest`."""
         return Search(self._counts, self.base, every).best(spread_of(job_id), earliest, earliest + every)

@@ -1,8 +1,8 @@
-"""Counting: how many runs of one job, or of many, fall into each quarter of an hour of the coming week.
+"""Counting: the runs of one job, or of many, in each quarter of an hour of the next week.
 
 Intervals and one-offs are counted exactly over the whole week. Wall-time schedules are counted exactly over its first
-day and taken to do the same on each day after it: a week of a million crons would take longer than a slot lasts.
-Promises: the counts of many are the sum of the counts of each. Pure array arithmetic, no state.
+day, and assumed equal on each later day: a week of a million crons would take longer than a slot lasts. Promises: the
+counts of many are the sum of the counts of each. Pure array arithmetic, no state.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ _ROWS_AT_ONCE: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one job adds to the load: its occurrences in [start, end)."""
+    """One job's contribution to the load: its occurrences in [start, end)."""
 
     schedule: Schedule
     start: Instant
@@ -38,7 +38,7 @@ class Share:
 
 
 def share_of(job: Job) -> Share | None:
-    """The job's share; None while it is deleted or paused for good."""
+    """Return the job's share; None if it is deleted or paused indefinitely."""
     if job.deleted or (job.paused and job.paused_until is None):
         return None
     bounds = [at for at in (job.start_at, job.paused_until if job.paused else None) if at is not None]
@@ -46,7 +46,7 @@ def share_of(job: Job) -> Share | None:
 
 
 def counts_of(share: Share, base: int) -> Ints:
-    """The runs of one share in each slot of the week from slot `base` on."""
+    """Count the runs of one share in each slot of the week from slot `base` on."""
     schedule = share.schedule
     match schedule:
         case IntervalSchedule():
@@ -61,7 +61,7 @@ def counts_of(share: Share, base: int) -> Ints:
 
 
 def counts_of_all(shares: Iterable[Share], base: int) -> Ints:
-    """The sum over all shares; many together cost far less than one by one."""
+    """Sum the counts of all shares; many together cost far less than one by one."""
     total = np.zeros(HORIZON_SLOTS, dtype=np.int64)
     intervals: list[tuple[int, int, int, int]] = []
     endless: list[Schedule] = []
@@ -79,9 +79,9 @@ def counts_of_all(shares: Iterable[Share], base: int) -> Ints:
 
 
 def _days_of(endless: Sequence[Schedule], base: int) -> Ints:
-    """The first day of wall-time schedules, each as often as it is used; hour by hour, since a day may be large."""
+    """Count the first day of wall-time schedules, each as often as it is used; hour by hour, to bound memory."""
     start = base * SLOT
-    # Equal schedules are one object, or as good as two others: looking into them takes longer than all else here.
+    # Equal schedules are one object; comparing the contents of others would take longer than all else here.
     used, distinct = Counter(map(id, endless)), {id(schedule): schedule for schedule in endless}
     weights = np.fromiter(used.values(), dtype=np.int64, count=len(used))
     entries = [Entry(n, f"{n:09}", schedule, start, start + DAY) for n, schedule in enumerate(distinct.values())]
@@ -95,7 +95,7 @@ def _days_of(endless: Sequence[Schedule], base: int) -> Ints:
 
 
 def _interval_rows(rows: Ints, base: int) -> Ints:
-    """The sum of rows (first, every, start, end) over the slots; what is shorter than a slot is not written out."""
+    """Sum rows (first, every, start, end) over the slots; intervals shorter than a slot are not expanded."""
     firsts, everys, starts, ends = rows.T
     low, high = np.maximum(starts, base * SLOT), np.minimum(ends, (base + HORIZON_SLOTS) * SLOT)
     skipped = _before(firsts, everys, low)
@@ -107,13 +107,13 @@ def _interval_rows(rows: Ints, base: int) -> Ints:
     times = firsts[row] + (skipped[row] + nth) * everys[row]
     counts = np.bincount(times // SLOT - base, minlength=HORIZON_SLOTS)
     for first, every, start, end in zip(firsts[short], everys[short], low[short], high[short], strict=True):
-        # The differences of how many lie before each slot's edge.
+        # The differences of the numbers before each slot's edge.
         counts += np.diff(_before(first, every, np.clip(_EDGES + base * SLOT, start, max(start, end))))
     return counts
 
 
 def _before(first: Any, every: Any, instants: Ints) -> Ints:
-    """How many occurrences lie before each instant."""
+    """Count the occurrences before each instant."""
     number: Ints = np.maximum(0, -((first - instants) // every))
     return number
 
@@ -124,7 +124,7 @@ def _of_times(times: Sequence[Instant], base: int, slots: int) -> Ints:
 
 
 def _within(share: Share, counts: Ints, base: int) -> Ints:
-    """Only what lies in the share's bounds; the slots in which they fall are counted anew."""
+    """Limit the counts to the share's bounds; the slots that contain a bound are counted again."""
     first, last = share.start // SLOT - base, share.end // SLOT - base
     counts[: max(0, first)] = 0
     counts[max(0, min(last, HORIZON_SLOTS)) :] = 0

@@ -1,8 +1,8 @@
-"""The search for the best place of a rhythm: which phase of one interval meets the least of what is there.
+"""The search for the best place of a rhythm: the phase of one interval that meets the least load.
 
-The cost of a place is the heaviest slot that its occurrences in the coming week meet, then the sum of all of these; of
-equal ones that with the least around it, then the earliest. An interval of whole slots meets the same slots wherever in
-a slot it runs, so that its costs are kept, slot by slot, while place after place is taken; any other is followed
+The cost of a place is the heaviest slot of its occurrences in the next week, then the sum of those slots. Of equal
+places the one with the least load around it wins, then the earliest. An interval of whole slots meets the same slots at
+any second of a slot, so its costs are cached slot by slot while places are taken. Any other interval is followed
 occurrence by occurrence.
 """
 
@@ -23,16 +23,16 @@ _RANGE: Final[Ints] = np.arange(HORIZON_SLOTS + 1, dtype=np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an occurrence goes; `load` is the most that any slot of its rhythm holds besides it."""
+    """The instant of an occurrence; `load` is the most that any slot of its rhythm holds besides it."""
 
     at: Instant
     load: int
 
 
 class Search:
-    """The places for one interval over the loads from slot `base` on, which are changed through `put` meanwhile.
+    """The places for one interval over the loads from slot `base` on, which `put` changes meanwhile.
 
-    An interval longer than the map is looked at where the map reaches.
+    An interval longer than the map is compared only within the map.
     """
 
     def __init__(self, counts: Ints, base: int, every: Duration) -> None:
@@ -47,7 +47,7 @@ class Search:
             self._steps = np.arange(self._turns, dtype=np.int64) * every
 
     def best(self, spread: Duration, low: Instant, high: Instant) -> Place:
-        """The best place in [low, high), at most one interval long."""
+        """Return the best place in [low, high), at most one interval long."""
         first, last = self._slots(spread, low, high)
         if self._every < SLOT or first >= last:
             at = low + (spread - low) % min(self._every, SLOT)
@@ -56,7 +56,7 @@ class Search:
         return Place(slot * SLOT + spread, cost >> _SUM_BITS)
 
     def better(self, spread: Duration, low: Instant, high: Instant, than: Instant) -> Place | None:
-        """The best place in [low, high), if its heaviest slot holds less than that of a rhythm through `than`."""
+        """Return the best place in [low, high) if its heaviest slot holds less than that of a rhythm at `than`."""
         first, last = self._slots(spread, low, high)
         if self._every < SLOT or first >= last:
             return None
@@ -66,7 +66,7 @@ class Search:
         return Place(slot * SLOT + spread, cost >> _SUM_BITS)
 
     def peak_at(self, at: Instant) -> int:
-        """The heaviest slot that a rhythm through `at` meets."""
+        """Return the heaviest slot that a rhythm through `at` meets."""
         phase = (at - self._start) % self._every
         if self._period:
             return int(self._costs.item(phase // SLOT)) >> _SUM_BITS
@@ -91,14 +91,14 @@ class Search:
         self._costs[phase] = (int(met.max()) << _SUM_BITS) + int(met.sum())
 
     def _slots(self, spread: Duration, low: Instant, high: Instant) -> tuple[int, int]:
-        """The slots [first, last) whose places lie in [low, high)."""
+        """Return the slots [first, last) whose places lie in [low, high)."""
         first, last = -((spread - low) // SLOT), -((spread - high) // SLOT)
         return first, last if self._every <= _HORIZON else min(last, self._base + HORIZON_SLOTS)
 
     def _cheapest(self, first: int, last: int, spread: Duration, *, apart: bool) -> tuple[int, int]:
-        """The slot in [first, last) of the least cost, and the cost; `apart`: of equal ones the least surrounded.
+        """Return the cheapest slot in [first, last), and its cost; `apart`: of equal ones the least surrounded.
 
-        The candidates are in at most two rows: those before the rhythm's turn in the map's time, and those after it.
+        The candidates are in at most two rows: those before the rhythm's wrap in the map's time, and those after it.
         """
         alias = (first * SLOT + spread - self._start) % self._every
         number = min(last - first, -((alias - self._every) // SLOT))
@@ -109,7 +109,7 @@ class Search:
         return best[2], best[0]
 
     def _cheapest_of(self, first: int, alias: Duration, number: int, apart: bool) -> tuple[int, int, int]:
-        """Of a row of candidates, one a slot, the first of which has this phase: cost, surroundings and slot."""
+        """Return cost, surroundings and slot of the cheapest of a row of candidates, whose first has this phase."""
         if self._period:
             met, costs = None, self._costs[alias // SLOT : alias // SLOT + number]
         else:
@@ -126,7 +126,7 @@ class Search:
         return cost, int(around[chosen]), first + chosen
 
     def _neighbours(self) -> Ints:
-        """What lies in the two slots on either side of each slot."""
+        """Sum the load of the two slots on either side of each slot."""
         wide = np.zeros(HORIZON_SLOTS + 4, dtype=np.int64)
         wide[2:-2] = self._counts
         beside: Ints = wide[:-4] + wide[1:-3] + wide[3:-1] + wide[4:]
@@ -139,5 +139,5 @@ class Search:
 
 
 def _costs(peaks: Ints, sums: Ints) -> Ints:
-    """One number for each place, so that the least of them is the best place."""
+    """Combine each place's costs into one number, so that the minimum is the best place."""
     return (peaks << _SUM_BITS) + sums

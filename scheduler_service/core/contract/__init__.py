@@ -1,1 +1,1 @@
-"""Jobs and runs as JSON: what callers may send, what they are shown, what is stored."""
+"""Jobs and runs as JSON: requests, answers, and stored definitions."""

@@ -1,7 +1,7 @@
-"""Backfill: which occurrences of a past window are run by hand, with their own times, and which are not. Pure.
+"""Backfill: which occurrences of a past window to run manually, with their own times. Pure.
 
-Promises: an occurrence that completed, is on its way or is still the leader's to plan is left out; who asks twice
-makes nothing twice, since each run's key is made of what was known of its occurrence.
+Promises: an occurrence that completed, is in flight or is still the leader's to plan is left out. Repeating a request
+creates nothing twice, since each run's key is derived from what was known of its occurrence.
 """
 
 from collections import Counter, defaultdict
@@ -31,7 +31,7 @@ _MEANWHILE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What was asked for: the occurrences in [`start`, `end`)."""
+    """The requested window: the occurrences in [`start`, `end`)."""
 
     start: Instant
     end: Instant
@@ -40,7 +40,7 @@ class Window:
 
 
 class PastRun(NamedTuple):
-    """A run of the job, in what matters here."""
+    """The relevant fields of an existing run of the job."""
 
     run_id: str
     scheduled_at: Instant
@@ -50,10 +50,9 @@ class PastRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the database knows: the runs at the occurrences, and later ones that ran one of the job's runs again,
-    both in the order in which they were made.
+    """The database's knowledge of a window: the runs at its occurrences, and later retries of these, by creation.
 
-    Leaders have decided on the job's occurrences before `planned_until` (None: on all); rows of before `pruned_until`
+    Leaders have decided on the job's occurrences before `planned_until` (None: on all); rows from before `pruned_until`
     may be gone.
     """
 
@@ -64,7 +63,7 @@ class Known:
 
 
 class Wanted(NamedTuple):
-    """An occurrence to be run, and the last run that it had in vain."""
+    """An occurrence to run, and its last unsuccessful run."""
 
     at: Instant
     after: str | None
@@ -72,7 +71,7 @@ class Wanted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Backfill:
-    """What is made of a window; `left_out` counts by why."""
+    """The plan of a window; `left_out` counts by reason."""
 
     job: Job
     window: Window
@@ -82,7 +81,7 @@ class Backfill:
 
 
 def read_window(body: Mapping[str, Any], now: Instant) -> Window:
-    """The request; BadValues with every complaint."""
+    """Parse the request; BadValues with every error."""
     known = f"known are {', '.join(_FIELDS)}"
     errors = [BadValue(name, body[name], f"this field is not known; {known}") for name in sorted({*body} - {*_FIELDS})]
     start, end = (_time(body, name, errors) for name in ("from", "to"))
@@ -92,7 +91,9 @@ def read_window(body: Mapping[str, Any], now: Instant) -> Window:
     if overlap not in [choice.value for choice in OVERLAPS]:
         errors.append(BadValue("overlap", overlap, f"choose one of {', '.join(OVERLAPS)}"))
     if end is not None and end > now:
-        errors.append(BadValue("to", body["to"], "give a time that is over: what is to come the schedule runs itself"))
+        errors.append(
+            BadValue("to", body["to"], "give a time in the past: the schedule itself runs future occurrences")
+        )
     elif start is not None and end is not None and start >= end:
         errors.append(BadValue("from", body["from"], "give a time before `to`"))
     if errors or start is None or end is None:
@@ -101,7 +102,7 @@ def read_window(body: Mapping[str, Any], now: Instant) -> Window:
 
 
 def _given(body: Mapping[str, Any], name: str, default: Any) -> Any:
-    """The value, or where there is none, the default: what is only falsy is judged as it is."""
+    """Return the value, or the default if there is none; a falsy value is judged as it is."""
     value = body.get(name)
     return default if value is None else value
 
@@ -115,7 +116,7 @@ def _time(body: Mapping[str, Any], name: str, errors: list[BadValue]) -> Instant
 
 
 def occurrences_of(job: Job, window: Window) -> list[Instant]:
-    """The job's occurrences in the window, by its present schedule and bounds; BadValue where they are too many."""
+    """Return the job's occurrences in the window, by its present schedule and bounds; BadValue if they are too many."""
     end = window.end if job.end_at is None else min(window.end, job.end_at)
     found = upcoming(job.schedule, window.start - 1, _MOST_COUNTED + 1, start_at=job.start_at, end_at=end)
     if len(found) > MOST:
@@ -126,7 +127,7 @@ def occurrences_of(job: Job, window: Window) -> list[Instant]:
 
 
 def plan_backfill(job: Job, window: Window, times: Sequence[Instant], known: Known) -> Backfill:
-    """What becomes of each of `times`; BadValue where nobody can know any more what ran."""
+    """Plan each of `times`; BadValue if pruning has removed the record of their runs."""
     pruned_until = known.pruned_until
     if pruned_until is not None and any(job.created_at <= at < pruned_until for at in times):
         text = f"runs of before {format_instant(pruned_until)} were pruned, and which of them completed is not known"
@@ -147,7 +148,7 @@ def plan_backfill(job: Job, window: Window, times: Sequence[Instant], known: Kno
 
 
 def _tried(known: Known) -> dict[Instant, list[PastRun]]:
-    """The runs of each occurrence, those that somebody ran again by hand with them."""
+    """Return the runs of each occurrence, including manual retries of these."""
     tried: dict[Instant, list[PastRun]] = defaultdict(list)
     occurrence_of: dict[str, Instant] = {}
     for run in known.runs:
@@ -171,7 +172,7 @@ def _why_not(runs: Iterable[PastRun]) -> str | None:
 
 
 def backfill_runs(plan: Backfill, uuids: Iterable[str]) -> list[NewRun]:
-    """The runs to be enqueued, due at once. Keys and ids go with the time: that is the order that they run in."""
+    """Return the runs to enqueue, due at once. Keys and ids follow the time, the order in which they run."""
     return [_run(plan, one, uuid7) for one, uuid7 in zip(plan.wanted, sorted(uuids), strict=True)]
 
 
@@ -187,7 +188,10 @@ def _run(plan: Backfill, one: Wanted, uuid7: str) -> NewRun:
 
 
 def backfill_body(plan: Backfill, created: Sequence[str]) -> dict[str, Any]:
-    """What was done, or would be, as the outside sees it. What somebody else made meanwhile counts as planned."""
+    """Return the result or the plan as the API shows it.
+
+    Runs that another caller created meanwhile count as planned.
+    """
     runs = len(plan.wanted) if plan.window.dry_run else len(created)
     left_out = Counter(plan.left_out)
     left_out["planned"] += len(plan.wanted) - runs

@@ -1,4 +1,4 @@
-"""The fields that only jobs have, and stored retry policies, read from JSON one by one. See run_fields."""
+"""Readers of the fields that only jobs have, and of stored retry policies. See run_fields."""
 
 import json
 import re
@@ -33,11 +33,10 @@ read_retry: Final = shared(run_fields.read_retry)
 
 
 def unread_retry(text: str) -> RetryPolicy:
-    """The policy of a stored text that `read_retry` refuses: what can be read of it, and the text itself.
+    """Recover a stored retry policy that `read_retry` refuses: its readable part, and the text itself.
 
-    Without the fields that only a newer release knows it is read whole; else its attempts are, where they can be.
-
-    A copy of the run is given the same text, so that a program which can read it still finds it.
+    Without fields that only a newer release knows it is read whole; else its attempts are, if possible. A copy of the
+    run gets the same text, so that a program which can read it still finds it.
     """
     try:
         body = json.loads(text)
@@ -52,12 +51,12 @@ def unread_retry(text: str) -> RetryPolicy:
 
 
 def read_overlap(value: Any, field: str) -> Overlap:
-    """One of the overlap policies."""
+    """Read one of the overlap policies."""
     return Overlap(choice(value, field, _OVERLAPS))
 
 
 def read_text(value: Any, field: str) -> str:
-    """Free text that every database can keep."""
+    """Read free text that every database can store."""
     if not isinstance(value, str) or len(value) > _MAX_TEXT or not _storable(value):
         raise BadValue(field, value, f"give a text of at most {_MAX_TEXT} characters without NUL")
     return value
@@ -65,7 +64,7 @@ def read_text(value: Any, field: str) -> str:
 
 @shared
 def read_misfire(value: Any, field: str) -> Misfire:
-    """A misfire policy from its JSON; missing keys take their defaults."""
+    """Read a misfire policy from its JSON; missing keys take their defaults."""
     body = object_of(value, field, MISFIRE_FIELDS)
     policy = choice(body.get("policy", "fire_once"), f"{field}.policy", _MISFIRES)
     return Misfire(
@@ -76,12 +75,12 @@ def read_misfire(value: Any, field: str) -> Misfire:
 
 
 def read_jitter(value: Any, field: str) -> int:
-    """How far releases are spread: nothing to a day."""
+    """Read the spread of dispatch times: from none to a day."""
     return duration_between(value, field, 0, DAY)
 
 
 def read_tags(value: Any, field: str) -> tuple[str, ...]:
-    """Tags, each once, in their order."""
+    """Read tags, each once, in their order."""
     if not isinstance(value, list) or len(value) > 50:
         raise BadValue(field, value, "give a list of at most 50 texts")
     for tag in value:

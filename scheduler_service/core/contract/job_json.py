@@ -1,6 +1,6 @@
-"""Jobs as the JSON that the outside sees, and back.
+"""Jobs as the API's JSON, and back.
 
-`read_job` refuses everything wrong at once (BadValues); `job_body` gives the outside's exact shape.
+`read_job` reports every error at once (BadValues); `job_body` returns the API's exact shape.
 """
 
 from collections.abc import Callable, Mapping
@@ -40,7 +40,7 @@ FIELDS: Final = frozenset(
     {"job_id", "title", "task", "args", "kwargs", "queue", "priority", "schedule", "start_at", "end_at", "jitter"}
     | {"misfire", "overlap", "retry", "timeout", "start_within", "tags", "description"}
 )
-# Shared by all jobs that leave them out; nobody changes a job's.
+# Shared by all jobs that omit them; a job's values are never changed in place.
 _NO_ARGS: Final[list[Any]] = []
 _NO_KWARGS: Final[dict[str, Any]] = {}
 _MISFIRE: Final = Misfire()
@@ -52,7 +52,7 @@ _TAKEN: Final = FIELDS | READ_ONLY
 
 
 class _Reader:
-    """Takes fields one by one and keeps every complaint, so that all are told together."""
+    """Reads fields one by one and collects every error, so that all are reported together."""
 
     def __init__(self, body: Mapping[str, Any]) -> None:
         self.body = body
@@ -70,9 +70,10 @@ class _Reader:
 
 
 def read_job(body: Mapping[str, Any], *, created_at: Instant, **stored: Any) -> tuple[Job, tuple[str, ...]]:
-    """A job from its JSON, with the schedule's warnings. Read-only keys are ignored, unknown ones refused.
+    """Read a job from its JSON, with the schedule's warnings.
 
-    `stored`: fields of Job that the JSON does not hold, where they are known.
+    Read-only keys are ignored, unknown ones refused. `stored`: fields of Job that the JSON does not hold, if they are
+    known.
     """
     reader = _Reader(body)
     for key in sorted(set(body) - _TAKEN):
@@ -111,9 +112,9 @@ def read_job(body: Mapping[str, Any], *, created_at: Instant, **stored: Any) -> 
 
 
 def read_stored_job(definition: Mapping[str, Any], *, created_at: Instant, **stored: Any) -> Job:
-    """A job from its stored definition; fields that only a newer release knows are kept as `unknown`.
+    """Read a job from its stored definition; fields that only a newer release knows are kept as `unknown`.
 
-    BadValues where the rest cannot be read either, as with a schedule of a kind that is not known.
+    BadValues if the rest cannot be read either, as with a schedule of an unknown kind.
     """
     try:
         return read_job(definition, created_at=created_at, **stored)[0]
@@ -125,14 +126,14 @@ def read_stored_job(definition: Mapping[str, Any], *, created_at: Instant, **sto
 
 
 def definition_of(job: Job) -> dict[str, Any]:
-    """What a version holds: the job's JSON without pause state and version. Equal jobs give equal definitions."""
+    """Return a version's content: the job's JSON without pause state and version. Equal jobs have equal definitions."""
     known = known_definition(job)
     return joined(known, job.unknown) if job.unknown else known
 
 
 def known_definition(job: Job) -> dict[str, Any]:
-    """The same without what only a newer release knows: `read_job` takes it."""
-    # Only where it is given: the release before refuses definitions with fields that it does not know.
+    """Return the definition without fields that only a newer release knows: `read_job` accepts it."""
+    # Only if it is given: the previous release refuses definitions with fields that it does not know.
     within = {} if job.start_within is None else {"start_within": format_duration(job.start_within)}
     return {
         **within,
@@ -161,12 +162,12 @@ def known_definition(job: Job) -> dict[str, Any]:
 
 
 def shown_body(job: Job) -> dict[str, Any]:
-    """The job as the outside sees it, hidden values masked."""
+    """Return the job as the API shows it, hidden values masked."""
     return {**job_body(job), "args": redacted(list(job.args)), "kwargs": redacted(dict(job.kwargs))}
 
 
 def job_body(job: Job) -> dict[str, Any]:
-    """The job with all its values, as the audit log keeps it."""
+    """Return the job with all its values, as the audit log keeps it."""
     return {
         **known_definition(job),
         "start_within": _duration(job.start_within),
@@ -191,7 +192,7 @@ def _schedule(value: Any, field: str, job_id: str, created_at: Instant) -> Parse
 
 
 def optional_instant(value: Instant | None) -> str | None:
-    """The text of an instant that may be absent."""
+    """Return the text of an instant that may be absent."""
     return None if value is None else format_instant(value)
 
 

@@ -1,7 +1,7 @@
-"""Jobs as code, the deciding part: what a file's jobs would change among the stored ones. Pure.
+"""Jobs as code, the decisions: which stored jobs a file's jobs would change. Pure.
 
-A source (a file) owns the jobs that it made or took over; only those may be pruned when the file no longer names
-them. Without a source nothing is owned: jobs are made and changed, whoever owns them, and none is removed.
+A source (a file) owns the jobs that it created or took over. Only those may be pruned when the file no longer names
+them. Without a source nothing is owned: jobs are created and changed, whoever owns them, and none is deleted.
 """
 
 import hashlib
@@ -43,7 +43,7 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True)
 class JobChange:
-    """A stored job and what becomes of it. Where only the source differs, no version is made."""
+    """A stored job and its change. If only the source differs, no version is created."""
 
     there: Job
     wanted: Job
@@ -57,7 +57,7 @@ class JobChange:
 
 @dataclass(frozen=True, slots=True)
 class JobsPlan:
-    """What applying would do. `version` names the stored jobs that it rests on; `left` are owned but not named."""
+    """The plan of applying. `version` names the stored jobs that it rests on; `left` are owned but not named."""
 
     source: str | None
     version: str
@@ -69,12 +69,12 @@ class JobsPlan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether everything is as it should be."""
+        """Whether there is nothing to change."""
         return not (self.added or self.changed or self.removed)
 
     @property
     def news(self) -> list[dict[str, str]]:
-        """What the leader is to hear of, once the plan is carried out: bodies of `job_changed`."""
+        """Return the leader's notifications once the plan is carried out: bodies of `job_changed`."""
         changes = [(job.job_id, "added") for job in self.added]
         changes += [(change.there.job_id, "modified") for change in self.changed if change.of_definition]
         changes += [(job.job_id, "removed") for job in self.removed]
@@ -82,20 +82,20 @@ class JobsPlan:
 
 
 class JobSets(Protocol):
-    """A port: jobs of a source planned and applied in the database; each change makes a version and its history row."""
+    """A port: plans and applies the jobs of a source; each change creates a version and its history row."""
 
     def plan(self, wanted: JobSet) -> JobsPlan:
-        """What `apply` would do now; Conflict where a job is another source's."""
+        """Return what `apply` would do now; Conflict if a job is another source's."""
 
     def apply(self, wanted: JobSet, plan_version: str | None, *, by: AuditedChange | None = None) -> JobsPlan:
-        """Plan and carry out, all or nothing; Conflict where `plan_version` is not the version of the plan.
+        """Plan and carry out, all or nothing; Conflict if `plan_version` is not the plan's version.
 
-        Each change is recorded in the audit log where `by` says who makes it.
+        Each change is recorded in the audit log, if `by` names its author.
         """
 
 
 def read_source(value: Any, field: str = "source") -> str | None:
-    """The name of a source; None and the empty text are no source."""
+    """Read the name of a source; None and the empty text are no source."""
     if value is None or value == "":
         return None
     if not isinstance(value, str) or not SOURCE.fullmatch(value):
@@ -104,7 +104,7 @@ def read_source(value: Any, field: str = "source") -> str | None:
 
 
 def check_set(wanted: JobSet) -> None:
-    """BadValues where the set contradicts itself."""
+    """Raise BadValues if the set contradicts itself."""
     errors = []
     if len(wanted.jobs) > MOST_JOBS:
         errors.append(BadValue("jobs", len(wanted.jobs), f"at most {MOST_JOBS} at once; split the file"))
@@ -113,16 +113,18 @@ def check_set(wanted: JobSet) -> None:
     seen: set[str] = set()
     for number, job in enumerate(wanted.jobs):
         if job.job_id in seen:
-            errors.append(BadValue(f"jobs.{number}.job_id", job.job_id, "each job once"))
+            errors.append(
+                BadValue(f"jobs.{number}.job_id", job.job_id, "duplicate job id; give each job an id of its own")
+            )
         seen.add(job.job_id)
     if errors:
         raise BadValues(errors)
 
 
 def plan_jobs(stored: Iterable[Job], wanted: JobSet) -> JobsPlan:
-    """The plan; `stored` are the jobs that are named or owned, without deleted ones.
+    """Return the plan; `stored` are the jobs that are named or owned, without deleted ones.
 
-    Conflict where a job belongs to another source and is not to be taken over.
+    Conflict if a job belongs to another source and is not to be taken over.
     """
     there = {job.job_id: job for job in stored}
     _refuse_others(there, wanted)
@@ -142,13 +144,13 @@ def plan_jobs(stored: Iterable[Job], wanted: JobSet) -> JobsPlan:
 
 
 def version_of(stored: Iterable[Job]) -> str:
-    """A name for exactly this state of these jobs."""
+    """Return a name for exactly this state of these jobs."""
     lines = sorted(f"{job.job_id} {job.version} {job.source or ''}" for job in stored)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
 
 
 def changes(before: Any, after: Any, path: str = "") -> list[FieldChange]:
-    """Two JSON values compared field by field; lists are compared whole."""
+    """Compare two JSON values field by field; lists are compared whole."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         found = []
         for key in dict.fromkeys([*before, *after]):
@@ -162,7 +164,7 @@ def changes(before: Any, after: Any, path: str = "") -> list[FieldChange]:
 
 
 def plan_body(plan: JobsPlan, *, applied: bool) -> dict[str, Any]:
-    """The plan as JSON."""
+    """Return the plan as JSON."""
     return {
         "source": plan.source,
         "plan_version": plan.version,
@@ -215,7 +217,7 @@ def _unnamed(there: Mapping[str, Job], wanted: JobSet) -> list[Job]:
 
 
 def _equal(before: Any, after: Any) -> bool:
-    """As JSON: 1, 1.0 and true are three values."""
+    """Compare as JSON: 1, 1.0 and true are three values."""
     if isinstance(before, list) and isinstance(after, list):
         return len(before) == len(after) and all(map(_equal, before, after))
     if isinstance(before, Mapping) and isinstance(after, Mapping):

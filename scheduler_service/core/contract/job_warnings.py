@@ -1,4 +1,7 @@
-"""What a definition means beyond its schedule that its writer may not have meant. Pure; every face asks here."""
+"""Warnings about a definition beyond its schedule: legal, but perhaps not intended.
+
+Pure; the API, CLI and pages share them.
+"""
 
 from typing import Final
 
@@ -6,19 +9,19 @@ from itinerary.protocol.instants import SECOND, Instant, format_duration, parse_
 from scheduler_service.core.model import Job, Misfire
 from scheduler_service.core.schedules.schedule import UNPLACED, IntervalSchedule, Schedule, next_after
 
-# The last year that a text can name ends a little later; nobody is told of occurrences beyond.
+# The last year that a text can name ends a little later; occurrences beyond it are not shown.
 END_OF_TIME: Final = parse_instant("9999-12-30T00:00:00Z")
-NEVER: Final = "no run is to come: every time that it names is past"
-# A leader comes round once a second when nothing wakes it, and a commit takes its time too.
+NEVER: Final = "there will be no run: all its times are past; change the schedule"
+# A leader polls once a second when nothing wakes it, and a commit takes its time too.
 SHORTEST_GRACE: Final = SECOND
 
 
 def job_warnings(job: Job, now: Instant) -> tuple[str, ...]:
-    """The warnings of the job's bounds and policies, as it would be saved or is stored at `now`."""
+    """Return the warnings about the job's bounds and policies, as it would be saved or is stored at `now`."""
     found = []
     if not is_to_come(job.schedule, now, job.start_at, job.end_at):
         ended = job.end_at is not None and job.end_at <= now
-        found.append("no run is to come: end_at is past" if ended else NEVER)
+        found.append("there will be no run: end_at is past; change or omit it" if ended else NEVER)
     if job.misfire.grace < SHORTEST_GRACE:
         found.append(_grace_message(job.misfire))
     return tuple(found)
@@ -27,7 +30,7 @@ def job_warnings(job: Job, now: Instant) -> tuple[str, ...]:
 def is_to_come(
     schedule: Schedule, now: Instant, start_at: Instant | None = None, end_at: Instant | None = None
 ) -> bool:
-    """Whether any occurrence lies after `now` and within the bounds; one that waits for its place counts as to come."""
+    """Whether any occurrence is after `now` and within the bounds; one that waits for its place counts as coming."""
     if isinstance(schedule, IntervalSchedule) and schedule.first == UNPLACED:
         return True
     end = END_OF_TIME if end_at is None else min(end_at, END_OF_TIME)

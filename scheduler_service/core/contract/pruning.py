@@ -1,4 +1,4 @@
-"""What of the past may go, and how much of it at a time. Pure."""
+"""Retention: which past rows may be deleted, and how many at a time. Pure."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,13 +10,13 @@ AUDIT_KEPT: Final = 90 * DAY
 """The database refuses to delete a younger row of the audit log."""
 _STRIDE: Final = DAY
 _LONG: Final = 50 * MILLISECOND
-# Fewer would not be done much sooner: then it is the commit that takes long, or the machine is busy.
+# Fewer would hardly be faster: then the commit takes long, or the machine is busy.
 _FEWEST, _MOST = 500, 1_000
 _REST, _LONGEST_REST = 2, 100 * MILLISECOND
 
 
 class Past(StrEnum):
-    """The tables that grow with time and are pruned; what hangs on a row goes with it."""
+    """The tables that grow with time and are pruned; rows that depend on a row are deleted with it."""
 
     RUNS = "runs"
     GAPS = "gaps"
@@ -28,10 +28,10 @@ class Past(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What planning may still look back to: the cursor, and since when a version waits to be planned.
+    """The past that planning still needs: the cursor, and the start of the oldest version that waits to be planned.
 
-    `now` is the database's clock. `history_since` is up to where history was pruned; before the first time, when the
-    oldest run was due; None where there is neither.
+    `now` is the database's clock. `history_since` is the end of the pruned history; before the first time, the due time
+    of the oldest run; None if there is neither.
     """
 
     now: Instant
@@ -41,11 +41,10 @@ class Needs:
 
 
 def horizon(needs: Needs, host_now: Instant, kept: Duration) -> Instant | None:
-    """What is over before this may go; None where nothing may.
+    """Return the instant before which finished history may be deleted; None if nothing may.
 
-    Both clocks must say that it is old: where there are two, one that jumped ahead destroys nothing. Nothing goes that
-    could be planned again, since its row is what says that it was: a version that is not planned yet reaches back to
-    where it began.
+    Both clocks must agree that it is old: if there are two, one that jumped ahead destroys nothing. Nothing that could
+    be planned again is deleted, since its row records that it was: an unplanned version reaches back to its beginning.
     """
     if needs.cursor is None:
         return None
@@ -54,10 +53,10 @@ def horizon(needs: Needs, host_now: Instant, kept: Duration) -> Instant | None:
 
 
 def next_horizon(needs: Needs, host_now: Instant, kept: Duration) -> Instant | None:
-    """The horizon of one sweep that nobody looks at: at most a day further than the last one.
+    """Return the horizon of one automatic sweep: at most a day further than the last one.
 
-    The two clocks are often one. One that jumps years ahead then destroys a day of the oldest history each sweep, until
-    it is set right, and no more.
+    The two clocks are often one. If it jumps years ahead, each sweep destroys only a day of the oldest history until it
+    is set right.
     """
     wanted = horizon(needs, host_now, kept)
     if wanted is None or needs.history_since is None:
@@ -66,21 +65,21 @@ def next_horizon(needs: Needs, host_now: Instant, kept: Duration) -> Instant | N
 
 
 def horizon_of(past: Past, before: Instant, kept: Duration) -> Instant:
-    """The horizon of one table, of which `before` is that of runs."""
+    """Return the horizon of one table; `before` is that of runs."""
     return before if past is not Past.AUDIT_LOG else before - max(0, AUDIT_KEPT - kept)
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How many rows the next transaction deletes: about as many as take 50 ms, within bounds."""
+    """The number of rows that the next transaction deletes: about as many as take 50 ms, within bounds."""
 
     rows: int = _FEWEST
 
     def after(self, took: Duration) -> "Pace":
-        """The pace after a transaction of so many rows took so long."""
+        """Return the pace after a transaction of so many rows took so long."""
         return Pace(min(_MOST, max(_FEWEST, self.rows * _LONG // max(took, 1))))
 
     @staticmethod
     def rest(took: Duration) -> Duration:
-        """How long to leave the database to others then."""
+        """Return how long to leave the database to others before the next transaction."""
         return min(_REST * took, _LONGEST_REST)

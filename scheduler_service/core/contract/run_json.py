@@ -1,4 +1,4 @@
-"""Runs as the JSON that the outside sees."""
+"""Runs as the API's JSON."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from scheduler_service.core.model import Attempt, LateReports, Run, TaskError
 
 
 def run_body(run: Run) -> dict[str, Any]:
-    """The run as the outside sees it, hidden values masked; its attempts are the ended ones and the present one."""
+    """Return the run as the API shows it, hidden values masked; its attempts are the ended ones and the present one."""
     return {
         "run_id": run.run_id,
         "job_id": run.job_id,
@@ -72,7 +72,7 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
 
 
 def _late(late: LateReports | None) -> dict[str, Any] | None:
-    """What came after the attempt was over, and changed nothing."""
+    """Return reports that arrived after the attempt was over, and changed nothing."""
     if late is None:
         return None
     return {

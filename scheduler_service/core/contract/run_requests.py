@@ -1,4 +1,4 @@
-"""What callers of `POST /runs` and `POST /jobs/{id}/trigger` may say, and the new runs that it means. Pure."""
+"""Requests of `POST /runs` and `POST /jobs/{id}/trigger`, and the new runs that they create. Pure."""
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
@@ -27,7 +27,7 @@ _MOST_ERRORS: Final = 100
 
 
 def read_run(body: Mapping[str, Any], uuid7: str, now: Instant) -> NewRun:
-    """A one-off run; BadValues with every error. `due_at` 0 means at once, by the database's clock."""
+    """Read a one-off run; BadValues with every error. `due_at` 0 means at once, by the database's clock."""
     asked = read_run_request(body)
     return NewRun(
         run_id=adhoc_run_id(uuid7), kind=RunKind.ADHOC, task=asked.task, scheduled_at=asked.run_at or now,
@@ -38,22 +38,22 @@ def read_run(body: Mapping[str, Any], uuid7: str, now: Instant) -> NewRun:
 
 
 class DeadlinesOver(BadValues):
-    """Runs that could only be missed; `places` says which of those that were asked for."""
+    """Runs that could only be missed; `places` are their positions in the request."""
 
     def __init__(self, over: Mapping[int, BadValue]) -> None:
         super().__init__(list(over.values()))
         self.places = tuple(over)
 
     def of_batch(self) -> BadValues:
-        """The same errors, each named by the place of its run in the batch."""
+        """Return the same errors, each named by the position of its run in the batch."""
         named = zip(self.places, self.errors, strict=True)
         return BadValues([error.under(f"runs.{place}") for place, error in named][:_MOST_ERRORS])
 
 
 def refuse_over(runs: Sequence[NewRun], new: Container[str], now: Instant) -> None:
-    """DeadlinesOver for the runs among `new` whose start deadline is over at `now`, the database's clock.
+    """Raise DeadlinesOver for the runs among `new` whose start deadline is over at `now`, the database's clock.
 
-    Runs that an earlier request created are not judged: the same request may come again after its deadline.
+    Runs that an earlier request created are not judged: the same request may be repeated after its deadline.
     """
     over = {
         place: error
@@ -65,7 +65,7 @@ def refuse_over(runs: Sequence[NewRun], new: Container[str], now: Instant) -> No
 
 
 def read_batch(body: Mapping[str, Any], ids: Callable[[], str], now: Instant) -> list[NewRun]:
-    """All runs of a batch; complaints are named by the place of their run."""
+    """Read all runs of a batch; errors are named by the position of their run."""
     wanted = body.get("runs")
     if not isinstance(wanted, list) or not 0 < len(wanted) <= MAX_BATCH:
         raise BadValue("runs", f"{type(wanted).__name__}", f"give a list of 1 to {MAX_BATCH} runs")
@@ -89,7 +89,7 @@ def read_batch(body: Mapping[str, Any], ids: Callable[[], str], now: Instant) ->
 
 
 def read_trigger(job: Job, body: Mapping[str, Any], uuid7: str, now: Instant) -> NewRun:
-    """A run of the job now: its definition, `kwargs` laid over the job's, and its own `overlap` where given."""
+    """Read a run of the job now: its definition, `kwargs` over the job's, and its own `overlap` if given."""
     errors: list[BadValue] = []
     given = read_field(body, "kwargs", read_object, {}, errors)
     overlap: Overlap | None = read_field(body, "overlap", read_overlap, None, errors)
@@ -108,7 +108,7 @@ def read_trigger(job: Job, body: Mapping[str, Any], uuid7: str, now: Instant) ->
 
 
 def again(run: Run, uuid7: str, now: Instant) -> NewRun:
-    """A new run of a final run's task, with the same arguments and policies."""
+    """Return a new run of a final run's task, with the same arguments and policies."""
     run_id = adhoc_run_id(uuid7) if run.job_id is None else manual_run_id(run.job_id, uuid7)
     return NewRun(
         run_id=run_id, kind=RunKind.ADHOC if run.job_id is None else RunKind.MANUAL, task=run.task, scheduled_at=now,
@@ -119,7 +119,7 @@ def again(run: Run, uuid7: str, now: Instant) -> NewRun:
 
 
 def read_retried(run: Run, body: Mapping[str, Any], uuid7: str, now: Instant) -> NewRun:
-    """The new run of a final one; the body may hold a key alone."""
+    """Read the retry of a final run; the body may hold only a key."""
     errors: list[BadValue] = []
     key = read_field(body, KEY_FIELD, read_key, None, errors)
     refuse_unknown(body, {KEY_FIELD}, errors)
@@ -133,7 +133,7 @@ def _hashes(body: Mapping[str, Any], key: str | None) -> dict[str, Any]:
 
 
 def _of_batch(run: NewRun, key: str, place: int, whole: str) -> NewRun:
-    """A run of a batch that has a key; one with a key of its own goes by that."""
+    """Add the batch's key to a run; a run's own key takes precedence."""
     if run.idempotency_key is not None:
         return run
     return replace(run, idempotency_key=f"{key}#{place}", request_hash=whole)

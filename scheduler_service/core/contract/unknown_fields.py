@@ -1,7 +1,7 @@
 """Fields of stored jobs that only a newer release knows.
 
-They have no effect here, are kept as they are stored, and are written back by every edit: going back to an older
-release loses neither jobs nor what the newer one said of them. A schedule kind that is not known is no such field.
+They have no effect here, are kept as stored, and are written back by every edit. So a return to an older release loses
+neither jobs nor the newer release's fields. An unknown schedule kind is no such field.
 """
 
 from collections.abc import Container, Mapping
@@ -17,7 +17,7 @@ _INNER: Final = ("misfire", "retry", "schedule")
 
 
 def split(definition: Mapping[str, Any], fields: Container[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A definition without what is not known, and that alone; `fields` are the known ones of a job."""
+    """Split a definition into its known part and its unknown part; `fields` are the known ones of a job."""
     known = {name: value for name, value in definition.items() if name in fields}
     unknown = {name: value for name, value in definition.items() if name not in fields}
     for name in _INNER:
@@ -30,7 +30,7 @@ def split(definition: Mapping[str, Any], fields: Container[str]) -> tuple[dict[s
 
 
 def joined(definition: dict[str, Any], unknown: Mapping[str, Any]) -> dict[str, Any]:
-    """The whole definition again."""
+    """Join both parts into the whole definition."""
     whole = {**definition, **{name: value for name, value in unknown.items() if name not in _INNER}}
     for name in _INNER:
         if name in unknown:
@@ -39,7 +39,7 @@ def joined(definition: dict[str, Any], unknown: Mapping[str, Any]) -> dict[str, 
 
 
 def names(unknown: Mapping[str, Any]) -> list[str]:
-    """The fields by their paths, such as `owner` and `retry.budget`."""
+    """Return the paths of the fields, such as `owner` and `retry.budget`."""
     return sorted(
         f"{name}.{key}" if name in _INNER else name
         for name, value in unknown.items()
@@ -48,7 +48,7 @@ def names(unknown: Mapping[str, Any]) -> list[str]:
 
 
 def carried(there: Job, wanted: Job) -> Job:
-    """The wanted job with what is kept of the stored one; what belonged to a schedule of another kind goes with it."""
+    """Return the wanted job with the stored one's unknown fields; those of a schedule of another kind are dropped."""
     if not there.unknown:
         return wanted
     same_kind = there.schedule_spec["kind"] == wanted.schedule_spec["kind"]
@@ -57,7 +57,7 @@ def carried(there: Job, wanted: Job) -> Job:
 
 
 def note(job: Job) -> tuple[str, ...]:
-    """A warning for whoever reads or saves the job."""
+    """Return a warning for readers and writers of the job."""
     if not job.unknown:
         return ()
     return (f"a newer release gave it {', '.join(names(job.unknown))}: kept, and without effect here",)
@@ -71,6 +71,6 @@ def _known_inside(name: str, inner: Any) -> Container[str]:
             return RETRY_FIELDS
         case _:
             kind = inner.get("kind") if isinstance(inner, Mapping) else None
-            # Of a kind that is not known nothing is taken away: it must be refused whole, not half read.
+            # Leave an unknown kind whole: it must be refused, not half read.
             found = next((fields for known, fields in SPEC_FIELDS.items() if known == kind), None)
             return {"kind", *found} if found is not None else set(inner or ())

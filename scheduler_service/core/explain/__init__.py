@@ -1,1 +1,1 @@
-"""Why a job or a run is as it is, told from facts alone."""
+"""Explanations of jobs and runs, from stored facts only."""

@@ -1,4 +1,4 @@
-"""The answer to "why?": a verdict, the sentences that lead to it, and the row that each of them rests on."""
+"""The answer to "why?": a verdict, the sentences that lead to it, and the row behind each of them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from scheduler_service.core.model import MissedRange, Run
 
 
 class Verdict(StrEnum):
-    """What an explanation comes down to."""
+    """The conclusion of an explanation."""
 
     COMPLETED = "completed"
     FAILED = "failed"
@@ -42,7 +42,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Because:
-    """One sentence, and the row that it rests on where it rests on one."""
+    """One sentence, and its row if there is one."""
 
     message: str
     row: Mapping[str, Any] | None = None
@@ -50,7 +50,7 @@ class Because:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why an occurrence or a run is what it is; `nearest` are the occurrences before and after one that never was."""
+    """The reasons for the state of an occurrence or a run; `nearest` are the occurrences around one that never was."""
 
     verdict: Verdict
     because: tuple[Because, ...]
@@ -61,7 +61,7 @@ class Explanation:
 
 
 def explanation_body(explained: Explanation) -> dict[str, Any]:
-    """The explanation as the outside sees it."""
+    """Return the explanation as the API shows it."""
     before, after = explained.nearest
     return {
         "job_id": explained.job_id,
@@ -76,7 +76,7 @@ def explanation_body(explained: Explanation) -> dict[str, Any]:
 
 
 def version_row(version: Version) -> dict[str, Any]:
-    """The row of `job_versions`, in what an explanation needs of it."""
+    """Return the row of `job_versions`, as far as an explanation needs it."""
     job = version.job
     definition = definition_of(job)
     shown = {name: definition[name] for name in ("schedule", "start_at", "end_at", "overlap", "misfire")}
@@ -95,7 +95,7 @@ def version_row(version: Version) -> dict[str, Any]:
 
 
 def missed_range_row(missed_range: MissedRange) -> dict[str, Any]:
-    """The row of `missed_ranges`."""
+    """Return the row of `gaps`."""
     return {
         "table": "gaps",
         "job_id": missed_range.job_id,
@@ -107,7 +107,7 @@ def missed_range_row(missed_range: MissedRange) -> dict[str, Any]:
 
 
 def term_row(term: Term) -> dict[str, Any]:
-    """The row of `leaderships`, or of `leases` where the term lasts or nobody took over since."""
+    """Return the row of `leaderships`, or of `leases` if the term lasts or nobody took over since."""
     return {
         "table": "leases" if term.ending is None else "leaderships",
         "term": term.term,
@@ -120,18 +120,18 @@ def term_row(term: Term) -> dict[str, Any]:
 
 
 def run_row(run: Run) -> dict[str, Any]:
-    """The row of `runs`, without what the task was given and gave."""
+    """Return the row of `runs`, without arguments and result."""
     body = run_body(run)
     left_out = ("args", "kwargs", "result", "error", "attempts")
     return {"table": "runs", **{name: value for name, value in body.items() if name not in left_out}}
 
 
 def attempt_row(run: Run, number: int) -> dict[str, Any]:
-    """The row of `run_attempts`."""
+    """Return the row of `run_attempts`."""
     shown: dict[str, Any] = next((a for a in run_body(run)["attempts"] if a["attempt"] == number), {})
     return {"table": "run_attempts", "run_id": run.run_id, "attempt": number, **shown}
 
 
 def audit_row(entry: AuditEntry) -> dict[str, Any]:
-    """The row of `audit_log`."""
+    """Return the row of `audit_log`."""
     return {"table": "audit_log", **audit_body(entry)}

@@ -1,4 +1,4 @@
-"""What an explanation rests on: rows of the database and the leader's live state, as values."""
+"""The facts behind an explanation: rows of the database and the leader's live state, as values."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _LATE: Final[Duration] = SECOND
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version of a job, and who made it (None: not recorded)."""
+    """One version of a job, and its author (None: not recorded)."""
 
     job: Job
     actor: str | None
@@ -33,28 +33,28 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """The leader's own view, as its statistics tell it; `job_runs`: what of the run's job is out and not final."""
+    """The leader's own view, from its statistics; `job_runs`: the unfinished dispatched runs of the run's job."""
 
     workers: Sequence[Mapping[str, Any]] = ()
     queues: Sequence[Mapping[str, Any]] = ()
     job_runs: Sequence[str] = ()
 
     def listening_on(self, queue: str) -> list[str]:
-        """Names of the workers that live and listen on this queue."""
+        """Return the names of living workers that listen on this queue."""
         return [str(w["name"]) for w in self.workers if w.get("alive") and queue in (w.get("queues") or ())]
 
     def pending_on(self, queue: str) -> int:
-        """How many runs of the queue are out and not started."""
+        """Count the queue's runs that are dispatched and not started."""
         return next((int(q["pending"]) for q in self.queues if q["name"] == queue), 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Everything known. `versions` oldest first; `terms` oldest first; planned up to `cursor`, and pruned up to
-    `pruned_until`, as far as it was over.
+    """All facts of one explanation.
 
-    `in_queue`: how many messages the run's queue has (None: nobody could say); `none_of_ours`: the run's is not there.
-    `live` None: the leader did not answer, or was not asked. `backfilled`: the newest run by hand for an occurrence.
+    `versions` and `terms` are oldest first. Runs are planned up to `cursor`, finished ones pruned up to `pruned_until`.
+    `in_queue`: the number of messages in the run's queue (None: unknown); `none_of_ours`: the run's is not there.
+    `live` None: the leader did not answer, or was not asked. `backfilled`: the newest manual run for an occurrence.
     `ahead`: the run of the same job that ended last while the run waited. `own_overlap`: the run's own overlap rule.
     """
 
@@ -75,7 +75,7 @@ class Facts:
 
 
 def waited(run: Run) -> tuple[Instant, Instant] | None:
-    """From when to when a run that was dispatched late had waited; None of one that was in time."""
+    """Return the interval that a late-dispatched run waited; None if it was in time."""
     if run.pending_at is None or run.pending_at - run.due_at <= _LATE:
         return None
     return run.due_at, run.pending_at

@@ -1,4 +1,4 @@
-"""What was decided for an occurrence of a job, and why: from its row, its gap, or the rule that left it out. Pure."""
+"""Explains an occurrence of a job: from its row, its missed range, or the rule that left it out. Pure."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,12 +27,12 @@ _Found = tuple[Verdict, list[Because]]
 
 
 def explain_occurrence(job_id: str, at: Instant, facts: Facts) -> Explanation:
-    """The verdict on a job's occurrence at `at`; `facts.versions` holds at least one version."""
+    """Return the verdict on a job's occurrence at `at`; `facts.versions` holds at least one version."""
     explained = _explained(job_id, at, facts)
     if facts.backfilled is None:
         return explained
     again = facts.backfilled
-    message = f"It was asked for by hand since, as run {again.run_id}, which is {again.state.value}."
+    message = f"It was requested manually later, as run {again.run_id}, which is {again.state.value}."
     return replace(explained, because=(*explained.because, Because(message, run_row(again))))
 
 
@@ -45,7 +45,7 @@ def _explained(job_id: str, at: Instant, facts: Facts) -> Explanation:
         if first.job.version > 1:
             message = f"What job {job_id} was before version {first.job.version} was pruned."
             return Explanation(Verdict.UNKNOWN, (Because(message, version_row(first)),), job_id, None, at)
-        message = f"Job {job_id} was made at {format_instant(first.job.effective_from)}, after this instant."
+        message = f"Job {job_id} was created at {format_instant(first.job.effective_from)}, after this instant."
         return Explanation(Verdict.NEVER_DUE, (Because(message, version_row(first)),), job_id, None, at)
     for rule in _RULES:
         found = rule(holding, at, facts)
@@ -53,7 +53,7 @@ def _explained(job_id: str, at: Instant, facts: Facts) -> Explanation:
             verdict, because = found
             nearest = (None, None) if fires(holding.job, at) else _nearest(holding.job, at)
             return Explanation(verdict, tuple(because), job_id, None, at, nearest)
-    raise AssertionError("unreachable: the last rule always finds")
+    raise AssertionError("unreachable: the last rule always matches")
 
 
 def fires(job: Job, at: Instant) -> bool:
@@ -71,7 +71,7 @@ def _deleted(holding: Version, at: Instant, facts: Facts) -> _Found | None:
 
 
 def _not_named(holding: Version, at: Instant, facts: Facts) -> _Found | None:
-    """The schedule that holds does not fire then; perhaps one before it did."""
+    """Explain that the schedule does not fire then; perhaps the previous version's did."""
     if fires(holding.job, at):
         return None
     place = facts.versions.index(holding)
@@ -79,9 +79,9 @@ def _not_named(holding: Version, at: Instant, facts: Facts) -> _Found | None:
     if before is not None:
         edit = facts.versions[facts.versions.index(before) + 1]
         message = (
-            f"Version {before.job.version} had it, and held until {format_instant(edit.job.effective_from)}; then "
-            f"{somebody(edit.actor)} changed the job, and version {holding.job.version}, which held at this instant, "
-            "does not fire then."
+            f"Version {before.job.version} had it, and was valid until {format_instant(edit.job.effective_from)}; then "
+            f"{somebody(edit.actor)} changed the job, and version {holding.job.version}, which was valid at this "
+            "instant, does not fire then."
         )
         return Verdict.EDITED_AWAY, [
             Because(message, version_row(edit)),
@@ -94,7 +94,7 @@ def _never(holding: Version, at: Instant) -> str:
     before, after = _nearest(holding.job, at)
     around = [f"the one before is {format_instant(before)}"] if before is not None else []
     around += [f"the next is {format_instant(after)}"] if after is not None else []
-    message = f"Version {holding.job.version}, which holds at this instant, does not fire then"
+    message = f"Version {holding.job.version}, which is valid at this instant, does not fire then"
     return f"{message}: {', '.join(around) if around else 'it has no occurrence near it'}."
 
 
@@ -117,7 +117,7 @@ def _nearest(job: Job, at: Instant) -> tuple[Instant | None, Instant | None]:
 def _paused(holding: Version, at: Instant, facts: Facts) -> _Found | None:
     if not in_pause(holding, at):
         return None
-    nothing_missed = Because("Nothing is owed for the time of a pause.")
+    nothing_missed = Because("Occurrences during a pause are not made up for.")
     return Verdict.PAUSED, [pause_text(facts.versions, holding), nothing_missed]
 
 
@@ -153,7 +153,10 @@ def _to_come(holding: Version, at: Instant, facts: Facts) -> _Found | None:
         return None
     left = rough(at - facts.now)
     message = f"It is an occurrence of version {holding.job.version}, in {left or 'less than a second'}."
-    return Verdict.NOT_YET_DUE, [Because(message, version_row(holding)), Because("Its run is made shortly before.")]
+    return Verdict.NOT_YET_DUE, [
+        Because(message, version_row(holding)),
+        Because("The leader creates its run shortly before."),
+    ]
 
 
 def _unplanned(holding: Version, at: Instant, facts: Facts) -> _Found | None:
@@ -170,7 +173,7 @@ def _unplanned(holding: Version, at: Instant, facts: Facts) -> _Found | None:
 def _not_kept(holding: Version, at: Instant, facts: Facts) -> _Found:
     message = (
         f"Version {holding.job.version} fires then, and leaders have planned beyond it, but there is neither a run nor "
-        "a gap any more."
+        "a missed range any more."
     )
     because = [Because(message, version_row(holding))]
     if facts.pruned_until is not None and at < facts.pruned_until:

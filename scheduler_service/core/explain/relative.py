@@ -1,4 +1,4 @@
-"""Distances in time as people say them."""
+"""Distances in time, in the words of everyday language."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ _UNITS: Final = ((DAY, "d"), (HOUR, "h"), (MINUTE, "min"), (SECOND, "s"))
 
 
 def relative(instant: Instant, now: Instant) -> str:
-    """`in 3 min`, `2 h ago`, `now`: in the largest whole unit."""
+    """Format `in 3 min`, `2 h ago`, `now`: in the largest whole unit."""
     text = rough(abs(instant - now))
     if text is None:
         return "now"
@@ -16,7 +16,7 @@ def relative(instant: Instant, now: Instant) -> str:
 
 
 def rough(duration: Duration) -> str | None:
-    """`3 min`: the largest whole unit; None below a second."""
+    """Format `3 min`: the largest whole unit; None below a second."""
     for size, name in _UNITS:
         if duration >= size:
             return f"{duration // size} {name}"

@@ -1,4 +1,4 @@
-"""Why a run is where it is, from its row and what surrounds it. Pure: reads no clock and asks nobody."""
+"""Explains the state of a run, from its row and its surroundings. Pure: reads no clock and queries nothing."""
 
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
@@ -26,7 +26,7 @@ _Found = tuple[Verdict, list[Because]]
 
 
 def explain_run(run: Run, facts: Facts) -> Explanation:
-    """The verdict on a run, with everything that led to it in the order of time."""
+    """Return the verdict on a run, with every event that led to it in order of time."""
     verdict, now_so = _present(run, facts)
     because = [Because(_origin(run), run_row(run)), *_tries(run), *_lateness(run, facts), *now_so]
     at = run.scheduled_at if run.kind is RunKind.OCCURRENCE else None
@@ -34,18 +34,18 @@ def explain_run(run: Run, facts: Facts) -> Explanation:
 
 
 def version_at(versions: Sequence[Version], at: Instant) -> Version | None:
-    """The version that holds at an instant."""
+    """Return the version that is valid at an instant."""
     return next((v for v in reversed(versions) if v.job.effective_from <= at), None)
 
 
 def in_pause(version: Version, at: Instant) -> bool:
-    """Whether a pause of this version keeps an occurrence at `at` from running."""
+    """Whether a pause of this version prevents an occurrence at `at` from running."""
     until = version.job.paused_until
     return version.job.paused and (until is None or at < until)
 
 
 def pause_text(versions: Sequence[Version], holding: Version) -> Because:
-    """Who paused the job, when, why and for how long."""
+    """Describe a pause: its author, start, reason and length."""
     began = holding
     for version in reversed(versions[: versions.index(holding)]):
         if not version.job.paused:
@@ -61,7 +61,7 @@ def pause_text(versions: Sequence[Version], holding: Version) -> Because:
 
 
 def somebody(actor: str | None) -> str:
-    """Who did something, where that is known."""
+    """Name the author of a change, if known."""
     return actor if actor is not None else "somebody whose name is not recorded"
 
 
@@ -72,7 +72,7 @@ def _origin(run: Run) -> str:
                 f"It is planned for {format_instant(run.scheduled_at)} by version {run.job_version} of {run.job_id}"
             )
         case RunKind.MANUAL:
-            message = f"It was asked for by hand, as job {run.job_id}, for {format_instant(run.scheduled_at)}"
+            message = f"It was requested manually, as job {run.job_id}, for {format_instant(run.scheduled_at)}"
         case RunKind.ADHOC:
             message = f"It was enqueued for {format_instant(run.scheduled_at)}"
         case _:
@@ -101,13 +101,13 @@ def _tries(run: Run) -> Iterator[Because]:
 
 
 def _lateness(run: Run, facts: Facts) -> Iterator[Because]:
-    """A run that went out late, and what held it back until then: pauses, a run ahead, times that nobody led."""
+    """Explain a run that was dispatched late: pauses, a run ahead, times without a leader."""
     span = waited(run)
     if span is None:
         return
     since, until = span
-    yield Because(f"It went out at {format_instant(until)}, {rough(until - since)} late.")
-    if run.attempt == 1:  # neither a pause nor another run holds a retry back
+    yield Because(f"It was dispatched at {format_instant(until)}, {rough(until - since)} late.")
+    if run.attempt == 1:  # neither a pause nor another run delays a retry
         if run.kind is RunKind.OCCURRENCE:
             yield from _pauses(facts.versions, since, until)
         yield from _run_ahead(facts, since, until)
@@ -115,7 +115,7 @@ def _lateness(run: Run, facts: Facts) -> Iterator[Because]:
 
 
 def _pauses(versions: Sequence[Version], since: Instant, until: Instant) -> Iterator[Because]:
-    """The pauses that ended while it waited; one that skips what waits held nothing back."""
+    """Describe the pauses that ended while it waited; one that skips waiting runs delayed nothing."""
     for paused, after in zip_longest(versions, versions[1:]):
         job = paused.job
         if not job.paused or job.pause_skips or (after is not None and after.job.paused):
@@ -129,7 +129,7 @@ def _pauses(versions: Sequence[Version], since: Instant, until: Instant) -> Iter
 
 
 def _run_ahead(facts: Facts, since: Instant, until: Instant) -> Iterator[Because]:
-    """The run of the same job that it waited for, where no rule of that time let runs overlap."""
+    """Describe the run of the same job that it waited for, if its overlap rule forbade running both."""
     ahead = facts.ahead
     if ahead is None or ahead.finished_at is None:
         return
@@ -171,14 +171,14 @@ def _present(run: Run, facts: Facts) -> _Found:
             if (run.reason or "").startswith(START_WITHIN):
                 message = f"It was not started in time, and ended at {_finished(run)}: {run.reason}."
                 return Verdict.MISFIRE, [*led_or_not(facts, run.due_at), Because(message)]
-            message = f"When a leader came to it, it was too late: {run.reason}."
+            message = f"It was too late when a leader processed it:  {run.reason}."
             return Verdict.MISFIRE, [*led_or_not(facts, run.due_at), Because(message)]
         case _:
             assert_never(run.state)
 
 
 def led_or_not(facts: Facts, at: Instant) -> list[Because]:
-    """Whether somebody led when it was due."""
+    """Say whether a leader led when it was due."""
     if not facts.terms or leader_at(facts.terms, at) is not None:
         return []
     return unled(facts.terms, at, facts.now)[:1]
@@ -195,7 +195,7 @@ def _scheduled(run: Run, facts: Facts) -> _Found:
     if waits and run.due_at <= facts.now and others:
         message = f"Run {others[0]} of the same job is not final; the job's overlap rule lets this one wait for it."
         return Verdict.OVERLAP, [Because(message, None if holding is None else version_row(holding))]
-    return _overdue(run, facts, Verdict.WAITING, f"{_pending_text(run, facts)} It goes out when there is room.")
+    return _overdue(run, facts, Verdict.WAITING, f"{_pending_text(run, facts)} It is dispatched when there is room.")
 
 
 def _overdue(run: Run, facts: Facts, verdict: Verdict, message: str) -> _Found:
@@ -206,7 +206,7 @@ def _overdue(run: Run, facts: Facts, verdict: Verdict, message: str) -> _Found:
     if facts.terms and leader_at(facts.terms, facts.now) is None:
         return Verdict.NO_LEADER, unled(facts.terms, run.due_at, facts.now)
     if not facts.terms:
-        return Verdict.NO_LEADER, [Because("No leader was ever started, so nobody releases it.")]
+        return Verdict.NO_LEADER, [Because("No leader was ever started, so nothing dispatches it.")]
     return verdict, [Because(message)]
 
 
@@ -217,7 +217,7 @@ def _pending(run: Run, facts: Facts) -> _Found:
     because = [Because(sent), *_asked_to_stop(run, facts)]
     if facts.live is None:
         nobody = unled(facts.terms, run.pending_at or run.due_at, facts.now)
-        unheard = "No leader answers, so that nobody can say which workers listen."
+        unheard = "No leader answers, so it is unknown which workers listen."
         return Verdict.WAITING_FOR_WORKER, [*because, *nobody, Because(unheard)]
     listening = facts.live.listening_on(run.queue)
     if not listening:
@@ -228,7 +228,7 @@ def _pending(run: Run, facts: Facts) -> _Found:
 
 
 def _queue_text(run: Run, facts: Facts) -> str:
-    """Where its message is, as far as the queue itself was looked at."""
+    """Say where its message is, as far as the queue itself was checked."""
     if facts.in_queue is None:
         return f"A message for it was sent to queue {run.queue}."
     held = f"{facts.in_queue} message{' waits' if facts.in_queue == 1 else 's wait'} there"
@@ -246,7 +246,7 @@ def _pending_text(run: Run, facts: Facts) -> str:
         return "The leader does not answer."
     in_flight = facts.live.pending_on(run.queue)
     runs, are = ("run", "is") if in_flight == 1 else ("runs", "are")
-    return f"{in_flight} {runs} of queue {run.queue} {are} out and not started."
+    return f"{in_flight} {runs} of queue {run.queue} {are} dispatched and not started."
 
 
 def _failed(run: Run) -> _Found:
@@ -257,7 +257,7 @@ def _failed(run: Run) -> _Found:
     if run.retry.unread:
         spent = f"{spent}; its stored retry policy cannot be read: {run.retry.unread[:200]}"
     message = f"Attempt {run.attempt} failed at {_finished(run)}{_reason_text(run.reason)}.{error}"
-    return verdict, [Because(message), Because(f"It is not tried again: {spent}.")]
+    return verdict, [Because(message), Because(f"It is not retried: {spent}.")]
 
 
 def _skipped(run: Run, facts: Facts) -> _Found:
@@ -277,7 +277,7 @@ def _asked_to_stop(run: Run, facts: Facts) -> list[Because]:
         return []
     change = next((entry for entry in facts.audit_entries if entry.action == "run.cancel"), None)
     by = "" if change is None else f" by {change.actor}"
-    asked = f"Its end was asked for{by} at {format_instant(run.cancel_requested_at)}."
+    asked = f"Its cancellation was requested{by} at {format_instant(run.cancel_requested_at)}."
     return [Because(asked, None if change is None else audit_row(change))]
 
 

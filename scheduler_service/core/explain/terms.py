@@ -1,4 +1,4 @@
-"""Who led when, as far as it explains something: the times that nobody led. Pure."""
+"""Leaderships, as far as they explain a delay: the times without a leader. Pure."""
 
 from collections.abc import Sequence
 
@@ -8,12 +8,12 @@ from scheduler_service.core.explain.facts import Term
 
 
 def leader_at(terms: Sequence[Term], at: Instant) -> Term | None:
-    """The term that lasted at an instant."""
+    """Return the term that lasted at an instant."""
     return next((t for t in terms if t.began_at <= at and (t.ended_at is None or at < t.ended_at)), None)
 
 
 def unled(terms: Sequence[Term], start: Instant, end: Instant) -> list[Because]:
-    """A sentence for each time within [start, end) that nobody led, as far as terms are recorded."""
+    """Yield a sentence for each time within [start, end) without a leader, as far as terms are recorded."""
     found: list[Because] = []
     led_until = start
     before: Term | None = None
@@ -44,6 +44,6 @@ def _ended(term: Term) -> str:
         case "resigned":
             return "was given up"
         case "stood still":
-            return f"was not renewed any more after {format_instant(term.confirmed_at)}"
+            return f"was not renewed after {format_instant(term.confirmed_at)}"
         case _:
             return f"lapsed, last confirmed at {format_instant(term.confirmed_at)}"

@@ -1,1 +1,1 @@
-"""What must hold of every history, checked against what is stored."""
+"""The rules that every stored history must satisfy."""

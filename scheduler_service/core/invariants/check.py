@@ -1,7 +1,7 @@
-"""What must hold of the whole history, whoever wrote it: nothing lost, doubled, early, unreleased, stuck.
+"""The rules for a whole history, whatever process wrote it: nothing lost, doubled, early, undispatched or stuck.
 
-After Jepsen's checker for Mesos Chronos, made stricter: what ran is taken from the workers' own record where there is
-one, and history and record must agree both ways. Pure; runs are streamed, so that a million of them need no memory.
+After Jepsen's checker for Mesos Chronos, made stricter: executions are taken from the workers' own record if there is
+one, and both must agree in both directions. Pure; runs are streamed, so that a million of them need no memory.
 """
 
 from collections import Counter, defaultdict
@@ -25,7 +25,7 @@ def violations(
     log: ExecutionLog | None = None,
     tolerance: Tolerance = Tolerance(),  # noqa: B008
 ) -> Iterator[Finding]:
-    """Every violation in `history`, and in the workers' record of the same time where it is given."""
+    """Yield every violation in `history`, and in the workers' record of the same time if it is given."""
     jobs = {job.job_id: job for job in history.jobs}
     missed_ranges: dict[str, list[MissedRange]] = defaultdict(list)
     for missed_range in history.missed_ranges:
@@ -56,7 +56,7 @@ def _unknown(run_id: str, attempt: int) -> Finding:
 
 
 def _kept_until(history: JobHistory) -> Instant | None:
-    """How long a pause keeps what was due before it and had to wait."""
+    """Return how long a pause keeps runs that were due before it and still wait."""
     job = history.current
     if not job.paused or job.pause_skips:
         return None
@@ -64,7 +64,10 @@ def _kept_until(history: JobHistory) -> Instant | None:
 
 
 class _Queues:
-    """Overdue runs, judged when all are seen. A full queue, a pause, a job's own unfinished run are reasons to wait."""
+    """Overdue runs, judged after all are read.
+
+    A full queue, a pause, or the job's own unfinished run justifies waiting.
+    """
 
     def __init__(self, now: Instant, tolerance: Tolerance, kept_until: Mapping[str, Instant]) -> None:
         self._kept_until = kept_until
@@ -77,7 +80,7 @@ class _Queues:
         self._started_up_to: dict[str, Instant] = {}
 
     def see(self, run: RunFacts) -> None:
-        """Take note of one run."""
+        """Record one run."""
         if run.started_at is not None and run.pending_at is not None:
             self._started_up_to[run.queue] = max(self._started_up_to.get(run.queue, 0), run.pending_at)
         if run.state in (RunState.PENDING, RunState.RUNNING, RunState.RETRYING) and run.job_id is not None:
@@ -94,7 +97,7 @@ class _Queues:
             self._waiting.append((run.run_id, run.queue, job_id, run.due_at))
 
     def stuck(self) -> Iterator[Finding]:
-        """What nobody works on."""
+        """Yield the runs that nothing works on."""
         for run_id, queue, job_id, due_at in self._waiting:
             if self._in_flight[queue] < self._tolerance.window and job_id not in self._busy_jobs:
                 yield Finding(Rule.STUCK, run_id, f"due since {format_instant(due_at)}, and nothing holds it back")

@@ -1,4 +1,4 @@
-"""A history as the invariants read it, and what they find in it. Values only; the rules lie beside them."""
+"""The history as the invariants read it, and their findings. Values only; the rules are beside them."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -40,7 +40,7 @@ class Rule(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One violation: the rule, the run or job that it is about, and what is wrong in a sentence."""
+    """One violation: the rule, the run or job concerned, and the error in a sentence."""
 
     rule: Rule
     subject: str
@@ -49,7 +49,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What the rules ask of one run; `retries` are those its task asked for, `attempts` the ended ones."""
+    """The fields of one run that the rules need; `retries` are those its task requested, `attempts` the ended ones."""
 
     run_id: str
     kind: RunKind
@@ -74,7 +74,7 @@ class RunFacts:
 
 @dataclass(slots=True)
 class Execution:
-    """What a worker recorded of one attempt: when its code began, how often it ended."""
+    """A worker's record of one attempt: the start of its code, and the number of its ends."""
 
     starts: list[Instant] = field(default_factory=list)
     ends: int = 0
@@ -85,10 +85,10 @@ ExecutionLog = dict[tuple[str, int], Execution]
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """All that is judged. `runs` come by (job id, scheduled_at); those without a job before or after all others.
+    """Everything to check. `runs` come by (job id, scheduled_at); those without a job before or after all others.
 
-    `now` is the database's time before anything else was read; planned up to `cursor`; `since`: earlier occurrences
-    are not judged.
+    `now` is the database's time before anything else was read; planned up to `cursor`; `since`: earlier occurrences are
+    not judged.
     """
 
     now: Instant
@@ -101,9 +101,9 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """`skew`: how far the clocks of hosts may differ; `stuck_after`: how long overdue work may lie untouched.
+    """`skew`: how far the clocks of hosts may differ; `stuck_after`: how long overdue work may stay untouched.
 
-    A queue with `window` runs out is full, and what waits for it is not stuck.
+    A queue with `window` runs in flight is full, and runs waiting for it are not stuck.
     """
 
     skew: Duration = SECOND

@@ -1,4 +1,4 @@
-"""The invariants of one job: every occurrence has one row or lies in one gap, and no two runs meet that must not."""
+"""The invariants of one job: each occurrence has one row or lies in one missed range; no forbidden overlap."""
 
 from bisect import bisect_right, insort
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ from scheduler_service.core.versions import spans
 
 
 class _Ran(NamedTuple):
-    """From the first start of a run to its end."""
+    """The time from the first start of a run to its end."""
 
     start: Instant
     end: Instant
@@ -25,7 +25,7 @@ class _Ran(NamedTuple):
 
 
 class JobCheck:
-    """Sees one job's runs in the order of their nominal times, and tells what does not fit its versions and gaps."""
+    """Reads one job's runs in order of nominal time, and reports those that contradict its versions and ranges."""
 
     def __init__(
         self, job: JobHistory, missed_ranges: Sequence[MissedRange], history: History, tolerance: Tolerance
@@ -56,14 +56,14 @@ class JobCheck:
         self._to_come: list[_Ran] = []  # by their start: what was run long after its time meets few of the runs between
 
     def see(self, run: RunFacts) -> Iterator[Finding]:
-        """The next run of the job."""
+        """Check the next run of the job."""
         if run.kind is RunKind.OCCURRENCE:
             yield from self._place(run)
         if self._first_start(run) is not None:
             yield from self._meet(run)
 
     def end(self) -> Iterator[Finding]:
-        """All runs were seen."""
+        """Finish, after all runs."""
         while self._next is not None:
             yield from self._unowned(self._next)
             self._next = next(self._expected, None)
@@ -111,12 +111,12 @@ class JobCheck:
             yield Finding(Rule.LOST, self._job.job_id, message)
 
     def _covering(self, at: Instant) -> list[int]:
-        """The number of the gap in which this instant lies, if it does."""
+        """Return the index of the missed range that contains this instant, if any."""
         n = bisect_right(self._starts, at) - 1
         return [n] if n >= 0 and at < self._missed_ranges[n].end else []
 
     def _is_superseded(self, run: RunFacts) -> bool:
-        """A newer, planned version holds at its time, and it waits still or was released after that one was made."""
+        """Whether a newer, planned version is valid at its time and began before any dispatch of the run."""
         dispatched_at = run.attempts[0].pending_at if run.attempts else run.pending_at
         newer = [
             job.effective_from
@@ -129,7 +129,7 @@ class JobCheck:
         return dispatched_at is not None and dispatched_at > min(newer) + self._tolerance.skew
 
     def _meet(self, run: RunFacts) -> Iterator[Finding]:
-        """No run starts before its scheduled time: what was over by then meets none of the runs to come."""
+        """Check for overlaps. No run starts before its scheduled time: one that was over by then meets no later run."""
         skew = self._tolerance.skew
         one = _Ran(self._first_start(run) or 0, self._now if run.finished_at is None else run.finished_at, run)
         begun = bisect_right(self._to_come, run.scheduled_at, key=attrgetter("start"))
@@ -138,7 +138,7 @@ class JobCheck:
         self._recent = [other for other in self._recent if other.end > run.scheduled_at - skew]
         for other in chain(self._recent, takewhile(lambda other: other.start < one.end, self._to_come)):
             meet = one.start + skew < other.end and other.start + skew < one.end
-            # The one let in first asked nobody, and which one that was is not recorded.
+            # The first one admitted was not checked, and which one that was is not recorded.
             if meet and not self._may_overlap(run) and not self._may_overlap(other.run):
                 message = f"ran at the same time as {other.run.run_id}, which its job forbids"
                 yield Finding(Rule.OVERLAP, run.run_id, message)
@@ -157,7 +157,7 @@ class JobCheck:
 
 
 def _apart(missed_ranges: Sequence[MissedRange]) -> list[MissedRange]:
-    """The gaps in order, those that overlap as one: which of them an occurrence was counted in is not recorded."""
+    """Return the ranges in order, overlapping ones merged: which of them counted an occurrence is not recorded."""
     apart: list[MissedRange] = []
     for missed_range in sorted(missed_ranges, key=lambda missed_range: missed_range.start):
         if apart and missed_range.start < apart[-1].end:
@@ -169,7 +169,7 @@ def _apart(missed_ranges: Sequence[MissedRange]) -> list[MissedRange]:
 
 
 def _judged_until(job: JobHistory, history: History) -> Instant:
-    """Occurrences before this are planned for good: a later edit does not reach back there."""
+    """Return the instant before which occurrences are planned for good: a later edit does not reach back there."""
     unplanned = [version.effective_from for version in job.versions if version.version > job.planned_version]
     return min([history.now, history.cursor or 0, *unplanned])
 
@@ -183,5 +183,5 @@ def _expected(job: JobHistory, since: Instant, until: Instant) -> Iterator[Insta
 def _names(version: Job, at: Instant) -> bool:
     rhythm = rhythm_of(version)
     if rhythm is not None and at < rhythm.first:
-        return True  # where the scheduler had placed it before is not kept
+        return True  # its previous place is not kept
     return occurrences(version.schedule, at, at + 1) == [at]

@@ -1,4 +1,4 @@
-"""The invariants of one run: its row against itself, and against what the workers recorded."""
+"""The invariants of one run: its row against itself, and against the workers' record."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -9,7 +9,7 @@ from scheduler_service.core.invariants.history import Execution, ExecutionLog, F
 from scheduler_service.core.model import RunKind
 from scheduler_service.core.run_state import FINAL, RunState
 
-# A frozen worker may begin what it claimed after everybody has given it up: the claim was its start.
+# A frozen worker may start a claimed attempt after the leader has given it up: the claim was its start.
 _GIVEN_UP: Final = frozenset({"lost", "timed_out"})
 
 _MUST_HAVE: Final[dict[RunState, tuple[str, ...]]] = {
@@ -32,7 +32,7 @@ _MUST_NOT_HAVE: Final[dict[RunState, tuple[str, ...]]] = {
 
 
 def run_findings(run: RunFacts, now: Instant, tolerance: Tolerance) -> Iterator[Finding]:
-    """What is wrong with one row by itself."""
+    """Yield the contradictions within one row."""
     for message in _contradictions(run, tolerance):
         yield Finding(Rule.CONTRADICTION, run.run_id, message)
     for message in _too_early(run, tolerance):
@@ -72,7 +72,7 @@ def _contradictions(run: RunFacts, tolerance: Tolerance) -> Iterator[str]:
 
 
 def _too_early(run: RunFacts, tolerance: Tolerance) -> Iterator[str]:
-    """The release is dated by the clock that due_at was judged by, exactly; the start by its worker's."""
+    """Check for an early start: dispatch is dated by the clock of due_at, exactly; the start by the worker's clock."""
     due_at = run.due_at
     if run.pending_at is not None and run.pending_at < due_at:
         yield f"released at {format_instant(run.pending_at)}, due only at {format_instant(due_at)}"
@@ -88,7 +88,7 @@ def _too_early(run: RunFacts, tolerance: Tolerance) -> Iterator[str]:
 def record_findings(
     run: RunFacts, log: ExecutionLog, unseen: set[tuple[str, int]], now: Instant, tolerance: Tolerance
 ) -> Iterator[Finding]:
-    """What the row and the workers' record of it do not agree on; takes the run's attempts out of `unseen`."""
+    """Yield the contradictions between the row and the workers' record; removes the run's attempts from `unseen`."""
     for number in range(1, run.attempt + 1):
         execution = log.get((run.run_id, number))
         if execution is not None:

@@ -1,1 +1,1 @@
-"""Which events people asked to be told of, and what is said of each."""
+"""Notifications: the events that targets subscribe to, and their messages."""

@@ -1,4 +1,4 @@
-"""Conditions that a look finds, not an event: runs late or too long, jobs that will never run again. Pure."""
+"""Conditions found by a scan, not by an event: runs late or too long, jobs that will never run again. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _CRON_WITH_YEAR: Final = 7
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A run that is due and was not started."""
+    """A due run that was not started."""
 
     run: Named
     due_at: Instant
@@ -24,7 +24,7 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A run that was started and is not over."""
+    """A started run that is not over."""
 
     run: Named
     started_at: Instant
@@ -32,28 +32,28 @@ class Running:
 
 
 def late(pending: Iterable[Pending], now: Instant, late_after: Duration) -> list[Notice]:
-    """Jobs of which a run has been due for longer than `late_after`."""
+    """Return jobs with a run that has been due for longer than `late_after`."""
     overdue = [one for one in pending if now - one.due_at > late_after]
     overdue.sort(key=lambda one: -one.due_at)
     return coalesced(run_notice(Topic.RUN_LATE, one.run, one.due_at) for one in overdue)
 
 
 def overlong(running: Iterable[Running], now: Instant, long_after: Duration) -> list[Notice]:
-    """Jobs of which a run has taken four fifths of its timeout, or `long_after` where it has none."""
+    """Return jobs with a run that has taken four fifths of its timeout, or `long_after` if it has none."""
     long = [one for one in running if now - one.started_at > _allowed(one, long_after)]
     long.sort(key=lambda one: -one.started_at)
     return coalesced(run_notice(Topic.RUN_OVERLONG, one.run, one.started_at) for one in long)
 
 
 def may_end(definition: Mapping[str, Any]) -> bool:
-    """Whether a job with this definition could ever run out of occurrences: only such jobs need be parsed."""
+    """Whether a job with this definition could ever run out of occurrences: only such jobs must be parsed."""
     schedule = definition.get("schedule") or {}
     with_year = schedule.get("kind") == "cron" and len(str(schedule.get("expr")).split()) == _CRON_WITH_YEAR
     return definition.get("end_at") is not None or schedule.get("kind") == "once" or with_year
 
 
 def ended(jobs: Iterable[Job], now: Instant) -> list[Notice]:
-    """Jobs that are meant to run and never will again."""
+    """Return jobs that are active but will never run again."""
     return [_ended_notice(job, now) for job in jobs if _has_ended(job, now)]
 
 
@@ -64,7 +64,7 @@ def _allowed(one: Running, long_after: Duration) -> Duration:
 def _has_ended(job: Job, now: Instant) -> bool:
     if job.paused or job.deleted or needs_place(job):
         return False
-    if isinstance(job.schedule, OnceSchedule):  # it has run and that was all, unless its time had passed already
+    if isinstance(job.schedule, OnceSchedule):  # it has run and is done, unless its time had passed already
         return job.schedule.at < min(job.created_at, now)
     return next_after(job.schedule, now, start_at=job.start_at, end_at=job.end_at) is None
 

@@ -1,7 +1,7 @@
-"""What somebody should be told of: which facts arise as notices, when they go out, and as what message. Pure.
+"""Notices: which facts create one, when it is sent, and the message that carries it. Pure.
 
-A notice is kept per topic and subject (a job, mostly) and counts: a job that fails every second is told at once, then
-with its count after the quiet time. What is ready of one topic goes out as one message.
+A notice is kept per topic and subject (usually a job) and counts. A job that fails every second is reported at once,
+then with its count after the quiet time. Ready notices of one topic are sent as one message.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from scheduler_service.core.notifications.topics import TOPICS as TOPICS
 from scheduler_service.core.notifications.topics import Topic as Topic
 
 TOPIC_PAUSE: Final = MINUTE
-"""Between two messages of one topic: a thousand jobs that fail one after the other are no thousand mails."""
+"""The minimum time between two messages of one topic: a thousand failing jobs must not cause a thousand mails."""
 
 GIVE_UP_AFTER: Final[Duration] = 24 * HOUR
 LONGEST_PAUSE: Final[Duration] = HOUR
@@ -46,9 +46,9 @@ _TEXTS_OVER: Final[Mapping[Topic, tuple[str, str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What happened to one subject, `count` times from `first_at` to `last_at`; `facts` is of the latest, as JSON.
+    """An event of one subject, `count` times from `first_at` to `last_at`; `facts` is of the latest, as JSON.
 
-    `over`: a condition that holds no more.
+    `over`: a condition that no longer holds.
     """
 
     topic: Topic
@@ -62,7 +62,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A notice that was not told yet; `reported_at` is when its subject was last told of."""
+    """A notice that was not sent yet; `reported_at` is the last message about its subject."""
 
     notice: Notice
     reported_at: Instant | None
@@ -79,7 +79,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What goes out once to each target; receivers tell repetitions by `message_id`."""
+    """A message sent once to each target; receivers detect repetitions by `message_id`."""
 
     message_id: str
     topic: Topic
@@ -88,19 +88,19 @@ class Message:
 
 
 def run_notice(topic: Topic, run: Named, at: Instant, **facts: Any) -> Notice:
-    """A notice about a run; its subject is its job, or its task where it has none."""
+    """Return a notice about a run; its subject is its job, or its task if it has none."""
     subject = run.job_id or f"task:{run.task}"
     fields = {"job_id": run.job_id, "task": run.task, "run_id": run.run_id, **facts}
     return Notice(topic, subject, 1, at, at, fields)
 
 
 def to_report(transitions: Sequence[Transition], topics: frozenset[Topic]) -> list[Transition]:
-    """The transitions that somebody wants to be told of."""
+    """Return the transitions that a target subscribes to."""
     return [t for t in transitions if _TOPIC_OF.get(t.to) in topics]
 
 
 def ended_notices(ended: Iterable[Transition], runs: Mapping[str, Named]) -> list[Notice]:
-    """Of transitions into `failed` or `missed` that were carried out just now; `runs` names theirs."""
+    """Return notices of completed transitions into `failed` or `missed`; `runs` names their runs."""
     found = []
     for change in sorted(ended, key=lambda change: change.at):
         fields = {"reason": _short(change.reason), "error": _error(change.error), "attempt": change.attempt}
@@ -109,12 +109,12 @@ def ended_notices(ended: Iterable[Transition], runs: Mapping[str, Named]) -> lis
 
 
 def missed_range_notices(missed_ranges: Iterable[MissedRange]) -> list[Notice]:
-    """Occurrences that will not run."""
+    """Return notices of occurrences that will not run."""
     return coalesced(map(_missed_range_notice, missed_ranges))
 
 
 def coalesced(notices: Iterable[Notice]) -> list[Notice]:
-    """One notice for each topic and subject, by these."""
+    """Merge these into one notice for each topic and subject."""
     together: dict[tuple[Topic, str], Notice] = {}
     for notice in notices:
         key = (notice.topic, notice.subject)
@@ -126,9 +126,9 @@ def coalesced(notices: Iterable[Notice]) -> list[Notice]:
 def ready(
     waiting: Sequence[Waiting], last_reported: Mapping[Topic, Instant], now: Instant, quiet: Duration
 ) -> list[Notice]:
-    """What may be told now: its subject was not told of for `quiet`, its topic not for a minute.
+    """Return the notices to send now: nothing was sent of their subject for `quiet`, of their topic for a minute.
 
-    What was told later than `now`, by a clock that ran ahead, counts as never told.
+    A message dated later than `now`, by a clock that ran ahead, counts as never sent.
     """
     just_reported = {topic for topic, at in last_reported.items() if now - TOPIC_PAUSE < at <= now}
     return [
@@ -140,20 +140,19 @@ def ready(
 
 
 def messages(notices: Sequence[Notice], now: Instant, new_id: Callable[[], str]) -> list[Message]:
-    """One message for each topic."""
+    """Return one message for each topic."""
     by_topic = groupby(sorted(notices, key=lambda n: (n.topic, -n.count, n.subject)), key=lambda n: n.topic)
     return [_message(topic, tuple(of_topic), now, new_id()) for topic, of_topic in by_topic]
 
 
 def next_try(attempts: int, created_at: Instant, now: Instant) -> Instant | None:
-    """When a delivery that failed `attempts` times is tried again: after 10 s, thrice that and so on up to an hour;
-    None once it is a day old."""
+    """Return the next try after `attempts` failures: 10 s later, then thrice that up to an hour; None after a day."""
     at = now + min(10 * SECOND * 3 ** min(attempts - 1, 6), LONGEST_PAUSE)
     return at if at <= created_at + GIVE_UP_AFTER else None
 
 
 def test_message(now: Instant, message_id: str) -> Message:
-    """What `itinerary notify test` sends."""
+    """Return the message that `itinerary notify test` sends."""
     notice = Notice(Topic.TEST, "test", 1, now, now, {"job_id": None, "task": None, "run_id": None})
     return _message(Topic.TEST, (notice,), now, message_id)
 

@@ -1,11 +1,11 @@
-"""What notifications can be about. Light to import: settings name them."""
+"""The topics of notifications. Light to import: settings name them."""
 
 from enum import StrEnum
 from typing import Final
 
 
 class Topic(StrEnum):
-    """What a notice is about; also the `type` of its message."""
+    """The subject matter of a notice; also the `type` of its message."""
 
     RUN_FAILED = "run.failed"
     RUN_MISSED = "run.missed"
@@ -18,6 +18,6 @@ class Topic(StrEnum):
 
 
 CONDITIONS: Final = frozenset({Topic.RUN_LATE, Topic.RUN_OVERLONG, Topic.JOB_ENDED, Topic.LEADER_ABSENT})
-"""What holds for a time and then is over; the others happen."""
+"""Topics that hold for a time and then end; the others are events."""
 
 TOPICS: Final = frozenset(Topic) - {Topic.TEST}

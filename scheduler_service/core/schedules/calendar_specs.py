@@ -1,7 +1,7 @@
 """Calendar specs: every N days, weeks or months at wall times, counted from a date.
 
-Months without the named day are skipped; -1 is the last day. Weeks run from Monday. Where `start` is
-absent, the date on which the job was made (in its zone) is counted from. `year` is read as 12 months.
+Months without the named day are skipped; -1 is the last day. Weeks begin on Monday. Without `start`, counting starts on
+the date on which the job was created (in its zone). `year` is read as 12 months.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ _MOST: Final = {"day": 3_660, "week": 520, "month": 120, "year": 10}
 
 
 def canonical(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The spec of a calendar with its defaults."""
+    """Return the spec of a calendar with its defaults."""
     only_known(spec, KEYS)
     unit = choice(spec, "unit", tuple(_MOST))
     every = whole(spec, "every", 1, _MOST[unit], 1)
@@ -94,7 +94,7 @@ def _weekdays(spec: Mapping[str, Any], unit: str) -> list[str]:
 
 
 def parse(spec: Mapping[str, Any], created_at: Instant) -> CalendarSchedule:
-    """The schedule of a canonical spec, for a job made at `created_at`."""
+    """Build the schedule of a canonical spec, for a job created at `created_at`."""
     start, zone = spec["start"], spec["timezone"]
     first = day_number(start[:10], "start") if start else _created_on(zone, created_at)
     days = CalendarDays(
@@ -130,7 +130,7 @@ def _begins(start: str, zone: str) -> Instant:
 
 
 def _blocks(times: tuple[int, ...]) -> tuple[Clockwork, ...]:
-    """The times as blocks of one hour and second each, their minutes together."""
+    """Group the times into blocks of one hour and second each, their minutes together."""
     minutes: dict[tuple[int, int], int] = {}
     for time in times:
         key = (time // 3600, time % 60)

@@ -1,9 +1,9 @@
-"""The clock rules: which wall times count where a zone's clocks jump, and which instants they are.
+"""The clock rules: which wall times count when a zone's clocks jump, and which instants they are.
 
-Owns the one place where gap and fold are decided; the expansion of many jobs and the walk of one both
-follow the timelines made here. A WILDCARD schedule follows elapsed time: every instant whose wall time
-matches. A FIXED one fires at the first instant at which the zone's clocks have reached the wall time,
-unless the job says otherwise. Whole seconds throughout. Never looks at what a schedule matches.
+Owns the only decisions about gap and fold; the expansion of many jobs and the stepping of one both use the timelines
+built here. A WILDCARD schedule follows elapsed time: every instant whose wall time matches. A FIXED one fires at the
+first instant at which the zone's clocks have reached the wall time, unless the job overrides it. Whole seconds
+throughout. Never knows what a schedule matches.
 """
 
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from scheduler_service.core.schedules.zones import DAY_SECONDS, changes_between,
 
 GapRule = Literal["next_valid", "shift", "skip"]
 FoldRule = Literal["first", "last", "both"]
-# No gap or fold since 1960 is longer than 26 hours, so this far around a window decides everything in it.
+# No gap or fold since 1960 is longer than 26 hours, so this margin around a window decides everything in it.
 _AROUND: Final = 3 * DAY_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
 class ClockRule:
-    """How a schedule meets a jump of the clocks; `gap` and `fold` bind fixed schedules only."""
+    """A schedule's behaviour at a jump of the clocks; `gap` and `fold` apply to fixed schedules only."""
 
     wildcard: bool
     gap: GapRule = "next_valid"
@@ -41,7 +41,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class CatchUp:
-    """At `at`, one run is owed for all matching wall times in [local_start, local_end) together."""
+    """At `at`, one run for all matching wall times in [local_start, local_end) together."""
 
     at: int
     local_start: int
@@ -50,7 +50,7 @@ class CatchUp:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """What a rule makes of a zone in one window."""
+    """A zone in one window, under one rule."""
 
     spans: tuple[Span, ...]
     catch_ups: tuple[CatchUp, ...] = ()
@@ -62,7 +62,7 @@ class Timeline:
 
 
 def timeline(zone: str, rule: ClockRule, start: int, end: int) -> Timeline:
-    """The spans and catch-ups of [start, end); spans may overlap only where a gap is shifted."""
+    """Build the spans and catch-ups of [start, end); spans overlap only if a gap is shifted."""
     segments = _segments(zone, start - _AROUND, end + _AROUND)
     if len(segments) == 1:
         return Timeline((Span(start, end, segments[0].offset),))
@@ -86,7 +86,7 @@ def _segments(zone: str, start: int, end: int) -> list[Span]:
 
 
 def _gaps(segments: list[Span]) -> list[CatchUp]:
-    """Wall times that never were, each gap with the instant that ended it; a whole skipped day owes nothing."""
+    """Return the skipped wall times, each gap with the instant that ended it; a whole skipped day has no run."""
     found, reached = [], segments[0].end + segments[0].offset
     for segment in segments[1:]:
         opens = segment.start + segment.offset

@@ -1,8 +1,8 @@
-"""A cron line as masks: read once when a job is saved, matched ever after without its text.
+"""Cron lines as masks: parsed once when a job is saved, then matched without the text.
 
-The dialect is croniter's: five fields, or six with the seconds last, or seven with the year. Day of
-month and weekday are ORed when neither starts with `*`, else ANDed (Vixie); `day_match: and` always
-ANDs. Lines that never match any date are refused. Pure text and bits: knows no zone and no clock.
+The dialect is croniter's: five fields, or six with the seconds last, or seven with the year. Day of month and weekday
+are ORed when neither starts with `*`, else ANDed (Vixie); `day_match: and` always ANDs. Lines that never match any date
+are refused. Pure text and bits: knows no zone and no clock.
 """
 
 import re
@@ -57,7 +57,7 @@ _HASHED = re.compile(r"(^|\s)h(\(|/|\s|$)", re.ASCII | re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class CronPattern:
-    """The wall times that a line means; bit n of a mask stands for the value n."""
+    """The wall times that a line matches; bit n of a mask stands for the value n."""
 
     minutes: int
     hours: int
@@ -69,7 +69,7 @@ class CronPattern:
 
 @dataclass(frozen=True, slots=True)
 class CronLine:
-    """A line that was accepted: its pattern, whether it names seconds, and what its writer should know."""
+    """An accepted line: its pattern, whether it names seconds, and the warnings for its writer."""
 
     pattern: CronPattern
     has_seconds: bool
@@ -82,7 +82,7 @@ def has_hash(expr: str) -> bool:
 
 
 def read_line(expr: object, day_match: DayMatch, job_id: str) -> CronLine:
-    """The meaning of a cron line, or BadValue naming `expr`, the field and what is allowed in it."""
+    """Parse a cron line; BadValue naming `expr`, the field and its allowed values."""
     text = _checked(expr)
     own = job_id if has_hash(text) else ""
     try:
@@ -94,7 +94,7 @@ def read_line(expr: object, day_match: DayMatch, job_id: str) -> CronLine:
 
 
 def _other_reading(text: str, day_match: DayMatch, job_id: str) -> str | None:
-    """The line as it would be written here by somebody who put its seconds first, where that is a valid line."""
+    """Return the line rewritten from seconds-first to this dialect, if the result is valid."""
     reading = seconds_first(text)
     if reading is None:
         return None
@@ -198,7 +198,7 @@ def _notes(fields: Mapping[FieldKind, Field], pattern: CronPattern) -> tuple[str
 
 
 def _closest_seconds(pattern: CronPattern) -> int:
-    """The shortest distance between two runs within a minute, or over its end where minutes adjoin."""
+    """Return the shortest distance between two runs within a minute, or across its end if minutes adjoin."""
     seconds = [n for n in range(60) if pattern.seconds >> n & 1]
     distances = [b - a for a, b in pairwise(seconds)]
     if pattern.minutes & (pattern.minutes >> 1) or (pattern.minutes & 1 and pattern.minutes >> 59):
@@ -207,7 +207,7 @@ def _closest_seconds(pattern: CronPattern) -> int:
 
 
 def resolve_hash(text: str, job_id: str) -> str:
-    """The line with each `H` replaced by the values it stands for, so that the saved text says when."""
+    """Replace each `H` of the line by its values, so that the saved text shows the time."""
     parts = text.split(" ")
     for n, (kind, part) in enumerate(zip(KINDS, parts, strict=False)):
         if _HASHED.search(part):

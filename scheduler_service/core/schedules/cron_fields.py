@@ -1,8 +1,8 @@
 """One field of a cron line: its text, checked by croniter, as a bit mask.
 
-croniter decides what is syntax; what it reads otherwise than cron does (`5-5` as the whole field) or
-not at all (`LW`) is rewritten before it sees it. Fields repeat far more often than lines, so masks are
-kept by field text. Refusals name the field, its text and what it allows.
+croniter decides the syntax. What it reads unlike cron (`5-5` as the whole field), or not at all (`LW`), is rewritten
+first. Fields repeat far more often than lines, so masks are cached by field text. Errors name the field, its text and
+the allowed values.
 """
 
 import re
@@ -38,7 +38,7 @@ _NTH = re.compile(r"(^|,)l\w|\wl(,|$)|#", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class FieldKind:
-    """A column of the line: its name, its bounds, and what may be written there."""
+    """A column of the line: its name, its bounds, and its extra syntax."""
 
     position: int
     name: str
@@ -48,13 +48,13 @@ class FieldKind:
 
     @property
     def allowed(self) -> str:
-        """What may be written in this field, in words."""
+        """Describe the allowed values of this field."""
         bounds = "0-7 (0 and 7 are Sunday)" if self.position == 4 else f"{self.low}-{self.high}"
         return f"{self.name}: {bounds}, {_SYNTAX}{self.extras}"
 
     @property
     def full(self) -> int:
-        """The mask of every value."""
+        """Return the mask of every value."""
         return (1 << (self.high + 1)) - (1 << self.low)
 
 
@@ -72,7 +72,7 @@ MINUTE, HOUR, DAY, MONTH, WEEKDAY, SECOND, YEAR = KINDS
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """What a field means; `mask` has bit n for the value n (bit 0 of a year is 1970)."""
+    """A parsed field; `mask` has bit n for the value n (bit 0 of a year is 1970)."""
 
     mask: int
     starred: bool
@@ -82,10 +82,10 @@ class Field:
 
 @lru_cache(maxsize=16_384)
 def read_field(kind: FieldKind, text: str, hash_id: str) -> Field:
-    """The meaning of a lower-case field text; BadValue (field "", value the text) where it has none."""
+    """Parse a lower-case field text; BadValue (field "", value the text) if it is invalid."""
     _refuse_absurd(kind, text)
     if _RANDOM.fullmatch(text):
-        raise _bad(kind, text, "R would be drawn anew by every process; write H, or a fixed value")
+        raise _bad(kind, text, "R would differ in every process; write H, or a fixed value")
     if _HASHED.fullmatch(text) and not hash_id:
         raise _bad(kind, text, "H is resolved from a job id, and none was given")
     if kind in (DAY, MONTH) and any(_ZERO.fullmatch(item) for item in text.split(",")):
@@ -101,7 +101,7 @@ def read_field(kind: FieldKind, text: str, hash_id: str) -> Field:
 
 
 def _special(kind: FieldKind, text: str) -> tuple[list[str], SpecialDays]:
-    """The plain items of a field, and what the others mean."""
+    """Split the items into plain ones and the meaning of the others."""
     read = {DAY: day_of_month, WEEKDAY: day_of_week}.get(kind)
     if read is None:
         return text.split(","), NOTHING
@@ -133,7 +133,7 @@ def _number(kind: FieldKind, text: str) -> str | int:
 
 
 def _single_value(kind: FieldKind, item: str) -> str:
-    """`5-5` and `5-5/2` as `5`: a range with equal bounds is that one value."""
+    """Rewrite `5-5` and `5-5/2` as `5`: a range with equal bounds is that one value."""
     found = _RANGE.fullmatch(item)
     if not found or _number(kind, found[1]) != _number(kind, found[2]):
         return item
@@ -148,7 +148,7 @@ def _expanded(kind: FieldKind, text: str, hash_id: str) -> Sequence[int | str]:
     except (CroniterError, ValueError, TypeError, KeyError) as exc:
         raise _bad(kind, text) from exc
     if parsed.nth_weekday_of_month or parsed.nearest_weekday:
-        raise _bad(kind, text)  # an item that `special_days` should have read
+        raise _bad(kind, text)  # an item that `special_days` should have parsed
     return list(parsed.expanded[kind.position])
 
 
@@ -173,7 +173,7 @@ def _notes(kind: FieldKind, text: str) -> tuple[str, ...]:
 
 
 def _stepped(kind: FieldKind, item: str) -> str:
-    """Which values a wrapping range with a step means: other programs count on over the end in another way."""
+    """List the values of a wrapping range with a step: other programs continue across the end differently."""
     if "/" not in item:
         return ""
     return f", and with its step means {values_text(kind, _mask(kind, _expanded(kind, item, '')))}"
@@ -190,12 +190,12 @@ def _overshoots(kind: FieldKind, stepped: re.Match[str]) -> bool:
 
 def _wraps(kind: FieldKind, found: re.Match[str]) -> bool:
     low, high = _number(kind, found[1]), _number(kind, found[2])
-    # Monday to Sunday is written mon-sun or 1-0 without a thought of wrapping.
+    # Writers of mon-sun or 1-0 mean Monday to Sunday, not a wrapping range.
     whole_week = kind is WEEKDAY and high == 0
     return isinstance(low, int) and isinstance(high, int) and low > high and not whole_week
 
 
 def values_text(kind: FieldKind, mask: int) -> str:
-    """A mask as a list of its values."""
+    """List the values of a mask as text."""
     low = 1970 if kind is YEAR else 0
     return ",".join(str(n + low) for n in range(130) if mask >> n & 1)

@@ -1,8 +1,8 @@
-"""Which days a schedule means: day patterns of cron lines, and every-N-days calendars.
+"""The days of a schedule: day patterns of cron lines, and every-N-days calendars.
 
-Days are counted from 1970-01-01 in local dates, and matched many at once. The Gregorian calendar
-repeats after 400 years, weekdays included, so one table of 146,097 days serves every date. Pure date
-arithmetic: knows neither zones nor times of day.
+Days are counted from 1970-01-01 in local dates, and matched many at once. The Gregorian calendar repeats after 400
+years, weekdays included, so one table of 146,097 days serves every date. Pure date arithmetic: knows neither zones nor
+times of day.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Dates:
 
     @classmethod
     def of(cls, numbers: Ints) -> Self:
-        """The columns of these day numbers."""
+        """Return the columns of these day numbers."""
         cycles, rest = np.divmod(numbers, CYCLE_DAYS)
         year, month, day, length = _cycle().take(rest, axis=1).astype(np.int64)
         return cls(numbers, year + CYCLE_YEARS * cycles, month, day, (numbers + 4) % 7, length)
@@ -40,7 +40,7 @@ class Dates:
 
 @lru_cache(maxsize=1)
 def _cycle() -> NDArray[np.int16]:
-    """Year, month, day and the month's length of each date; in few bytes, since they are kept for ever."""
+    """Return year, month, day and the month's length of each date; compact, since they are kept for good."""
     table = np.empty((4, CYCLE_DAYS), dtype=np.int16)
     dates = np.arange(CYCLE_DAYS).astype("M8[D]")
     months = dates.astype("M8[M]")
@@ -87,7 +87,7 @@ class DayPattern:
         return not special and self.years is None
 
     def matches(self, dates: Dates) -> Flags:
-        """For each date, whether it is meant."""
+        """Return for each date whether it matches."""
         by_day, by_weekday = self._by_day(dates), self._by_weekday(dates)
         meant = (by_day | by_weekday) if self.either else (by_day & by_weekday)
         meant &= _bit(self.months, dates.month)
@@ -129,7 +129,7 @@ def _set_bits(mask: int) -> list[int]:
 
 
 def _nearest_weekday(target: Ints, dates: Dates) -> Ints:
-    """The working day nearest to the `target` day of each date's month, within the month."""
+    """Return the working day nearest to the `target` day of each date's month, within the month."""
     weekday = (dates.weekday + target - dates.day) % 7
     saturday = np.where(target == 1, 2, -1)
     sunday = np.where(target == dates.length, -2, 1)
@@ -142,7 +142,7 @@ Unit = Literal["day", "week", "month"]
 
 @dataclass(frozen=True, slots=True)
 class CalendarDays:
-    """Every N days, weeks or months counted from the local date `first`, on the days named."""
+    """Every N days, weeks or months counted from the local date `first`, on the named days."""
 
     every: int
     unit: Unit
@@ -153,7 +153,7 @@ class CalendarDays:
 
     @property
     def simple(self) -> bool:
-        """Never: a calendar counts from its first date, which no mask can hold."""
+        """Return False: a calendar counts from its first date, which no mask can hold."""
         return False
 
     def matches(self, dates: Dates) -> Flags:
@@ -185,7 +185,7 @@ Days = DayPattern | CalendarDays
 
 @lru_cache(maxsize=65_536)
 def ever_matches(days: Days) -> bool:
-    """Whether any date at all is meant; the whole 400-year cycle is looked at, if need be."""
+    """Whether any date matches; searches the whole 400-year cycle if necessary."""
     for start, length in ((0, 8 * 366), (0, CYCLE_DAYS), (CYCLE_DAYS, CYCLE_DAYS)):
         span: Any = np.arange(start, start + length)
         if bool(days.matches(Dates.of(span)).any()):

@@ -1,8 +1,8 @@
 """A schedule in plain words, for people.
 
-Cron lines of the plainest shapes are told by cron-descriptor. It takes a step for a rhythm (`*/61` becomes
-"every 61 minutes"), hides the minute behind a range of hours, and drops the ordinals of a list of `#`: all other lines
-are told from the masks.
+cron-descriptor describes cron lines of the plainest shapes. It takes a step for a rhythm (`*/61` becomes "every 61
+minutes"), hides the minute behind a range of hours, and drops the ordinals of a list of `#`. All other lines are
+described from their masks.
 """
 
 import re
@@ -43,7 +43,7 @@ _UNITS: Final = ((7 * DAY, "week"), (DAY, "day"), (HOUR, "hour"), (MINUTE, "minu
 
 
 def describe(schedule: Schedule) -> str:
-    """What a schedule means, in a sentence without a full stop, its zone named."""
+    """Describe a schedule in a sentence without a full stop, its zone named."""
     match schedule:
         case CronSchedule():
             return f"{_cron(schedule)} ({schedule.wall.zone})"
@@ -73,7 +73,7 @@ def _cron(schedule: CronSchedule) -> str:
 
 
 def _is_described_exactly(parts: list[str], days: DayPattern) -> bool:
-    """Whether the line is of the few shapes that cron-descriptor is known to tell truly."""
+    """Whether the line has one of the few shapes that cron-descriptor describes correctly."""
     minute, hour, day, month, weekday = parts[:5]
     if len(parts) == 7 or (len(parts) == 6 and not _ONE.fullmatch(parts[5])):
         return False
@@ -89,20 +89,20 @@ def _is_described_exactly(parts: list[str], days: DayPattern) -> bool:
 
 
 def _even(part: str, cycle: int) -> bool:
-    """Whether a step goes round its cycle evenly, as the words for it claim."""
+    """Whether a step divides its cycle evenly, as the words for it claim."""
     step = _STEP.fullmatch(part)
     return step is not None and cycle % int(step[1]) == 0 and int(step[1]) < cycle
 
 
 def _is_plain(part: str, names: Mapping[str, int], most_width: int = 400) -> bool:
-    """Whether a field is `*`, or a list of single values and of rising ranges in which each value stands once."""
+    """Whether a field is `*`, or a list of single values and of rising ranges in which each value occurs once."""
     if part in ("*", "?"):
         return True
     seen: set[int] = set()
     for item in part.split(","):
         first, _, last = item.partition("-")
         low, high = _value(first, names), _value(last or first, names)
-        # A range of one value, or of the whole week, is told as "Monday through Monday".
+        # cron-descriptor calls a range of one value, or of the whole week, "Monday through Monday".
         if low is None or high is None or low > high or (last and low == high) or high - low >= most_width:
             return False
         values = {number % 7 if names is _WEEK else number for number in range(low, high + 1)}

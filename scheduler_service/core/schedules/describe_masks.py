@@ -1,4 +1,4 @@
-"""Words for masks: which minutes, hours and days their bits stand for."""
+"""Words for masks: the minutes, hours and days of their bits."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -29,7 +29,7 @@ _NTH: Final = ("first", "second", "third", "fourth", "fifth")
 
 
 def line_text(wall: WallTimes) -> str:
-    """What a cron line's masks mean, in a sentence without a full stop."""
+    """Describe a cron line's masks in a sentence without a full stop."""
     days = wall.days
     assert isinstance(days, DayPattern)
     parts = [_times(wall), _days(days)]
@@ -87,22 +87,22 @@ def _week_days(days: DayPattern) -> str:
 
 
 def weekday_text(mask: int, word: str = "and") -> str:
-    """The names of weekdays, bit 0 being Sunday."""
+    """Return the names of weekdays, bit 0 being Sunday."""
     return listed([_WEEKDAYS[n] for n in bits_of(mask)], word)
 
 
 def bits_of(mask: int) -> list[int]:
-    """The numbers whose bits are set."""
+    """Return the numbers whose bits are set."""
     return [n for n in range(mask.bit_length()) if mask >> n & 1]
 
 
 def listed(parts: Sequence[str], word: str = "and") -> str:
-    """`a`, `a and b`, `a, b and c`."""
+    """Join words: `a`, `a and b`, `a, b and c`."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} {word} {parts[-1]}"
 
 
 def runs_of(numbers: Sequence[int]) -> str:
-    """Ascending numbers in words, neighbours taken together: `1 to 5, 9 and 12`."""
+    """List ascending numbers, joining neighbours: `1 to 5, 9 and 12`."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][-1] + 1:

@@ -1,8 +1,8 @@
 """Interval specs: a rhythm in elapsed time, counted from an anchor.
 
-Occurrences are anchor + offset + k * every: from k = 0 where the user gives the anchor, from k = 1 where
-it is 00:00 of the day the job was made, so that a job of every 25th minute with offset 2 starts at 00:27.
-A balanced interval has no anchor of its own: it is silent until it is placed.
+Occurrences are anchor + offset + k * every: from k = 0 if the user gives the anchor, else from k = 1. The default
+anchor is 00:00 of the day on which the job was created: every 25th minute with offset 2 starts at 00:27. A balanced
+interval has no anchor of its own: it has no occurrences until the leader places it.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _LONGEST: Final = 3_660 * DAY
 
 
 def canonical(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The spec of an interval with its defaults."""
+    """Return the spec of an interval with its defaults."""
     only_known(spec, KEYS)
     timezone, every = zone_name(spec), _every(spec)
     offset, anchor = _offset(spec, every), spec.get("anchor")
@@ -57,7 +57,7 @@ def _offset(spec: Mapping[str, Any], every: Duration) -> Duration:
 
 
 def parse(spec: Mapping[str, Any], created_at: Instant) -> IntervalSchedule:
-    """The schedule of a canonical spec, for a job made at `created_at`."""
+    """Build the schedule of a canonical spec, for a job created at `created_at`."""
     every, offset = _every(spec), duration(spec, "offset")
     if spec["balanced"]:
         first = UNPLACED
@@ -69,7 +69,7 @@ def parse(spec: Mapping[str, Any], created_at: Instant) -> IntervalSchedule:
 
 
 def midnight(timezone: str, instant: Instant) -> Instant:
-    """00:00, or the first moment after it that exists, of the instant's day in a zone."""
+    """Return 00:00, or the first existing moment after it, of the instant's day in a zone."""
     second = instant // SECOND
     local = second + offset_at(timezone, second)
     return _day_begins(timezone, local - local % DAY_SECONDS)
@@ -81,7 +81,7 @@ def _day_begins(timezone: str, local: int) -> Instant:
 
 
 def warnings(schedule: IntervalSchedule, since: int) -> tuple[str, ...]:
-    """What the writer of an interval should know; `since` (seconds): from when on clocks are looked at."""
+    """Return the warnings for the writer of an interval; clock changes are considered from `since` (seconds) on."""
     if schedule.every < 10 * SECOND:
         return ("this runs more often than every 10 seconds",)
     return rhythm_warnings(schedule.zone, since) if schedule.every % DAY == 0 else ()

@@ -1,7 +1,7 @@
 """The five kinds of schedule, as small immutable values; equal ones share their parts.
 
-A schedule says when, and nothing else: bounds, jitter, misfire and overlap belong to the job. Wall-time
-kinds carry a `WallTimes`, the others plain instants. Made by `parse_schedule`; never by hand elsewhere.
+A schedule holds times only: bounds, jitter, misfire and overlap belong to the job. Wall-time kinds carry a `WallTimes`,
+the others plain instants. Only `parse_schedule` creates them.
 """
 
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ UNPLACED: Final[Instant] = LAST_SECOND * SECOND
 
 @dataclass(frozen=True, slots=True)
 class CronSchedule:
-    """A cron line in a zone; `expr` is the line as it was saved."""
+    """A cron line in a zone; `expr` is the saved line."""
 
     expr: str
     wall: WallTimes
@@ -51,7 +51,7 @@ class IntervalSchedule:
     pinned: bool = False
 
     def placed(self, at: Instant) -> "IntervalSchedule":
-        """The same rhythm with an occurrence at `at`, the phase that the placement chose."""
+        """Return the same rhythm with an occurrence at `at`, the phase that the placement chose."""
         return replace(self, first=at)
 
 
@@ -66,21 +66,21 @@ WallSchedule = CronSchedule | HourlySchedule | CalendarSchedule
 Schedule = WallSchedule | IntervalSchedule | OnceSchedule
 
 
-# One object stands for all equal schedules, so that a million jobs stay small and are expanded together.
+# One object represents all equal schedules, so that a million jobs stay small and are expanded together.
 @lru_cache(maxsize=65_536)
 def shared_interval(schedule: IntervalSchedule) -> IntervalSchedule:
-    """The one object of all intervals that equal this."""
+    """Return the shared object of all intervals that equal this one."""
     return schedule
 
 
 @lru_cache(maxsize=65_536)
 def shared_calendar(schedule: CalendarSchedule) -> CalendarSchedule:
-    """The one object of all calendars that equal this."""
+    """Return the shared object of all calendars that equal this one."""
     return schedule
 
 
 def zone_of(schedule: Schedule) -> str:
-    """The zone in which a schedule is to be shown."""
+    """Return the zone in which a schedule is shown."""
     match schedule:
         case CronSchedule() | HourlySchedule() | CalendarSchedule():
             return schedule.wall.zone

@@ -1,7 +1,7 @@
-"""Lines of other programs: six or seven fields that read as seconds-first there, and RRULE text.
+"""Lines of other programs: six or seven fields with the seconds first, and RRULE text.
 
-Quartz, Spring, node-cron, Cronos and others put the seconds first; here they stand last. Such a line is often valid
-here too and means something else. Only text: the caller judges whether a reading is a valid line.
+Quartz, Spring, node-cron, Cronos and others put the seconds first; here they are last. Such a line is often valid here
+too, with another meaning. Only text: the caller judges whether a reading is a valid line.
 """
 
 import re
@@ -18,12 +18,12 @@ _NUMBERED: Final = re.compile(r"(?<![\d#])[1-7]", re.ASCII)
 
 
 def is_rrule(text: str) -> bool:
-    """Whether a lower-case text is of RFC 5545."""
+    """Whether a lower-case text follows RFC 5545."""
     return _RRULE.search(text) is not None
 
 
 def seconds_first(text: str) -> str | None:
-    """The same line in this dialect, where its fields may have been written with the seconds first; else None."""
+    """Return the line in this dialect if its fields may have been written with the seconds first; else None."""
     parts = text.split(" ")
     if len(parts) not in (6, 7) or not _WEEKDAY_LIKE.fullmatch(parts[5]):
         return None
@@ -35,15 +35,15 @@ def seconds_first(text: str) -> str | None:
 
 
 def means_more_than_a_second(text: str) -> bool:
-    """Whether a valid line's last field, the seconds here, looks like a day of week; `0` is what people write here."""
+    """Whether a valid line's last field, the seconds here, looks like a day of week; `0` is common here."""
     parts = text.split(" ")
     # Each second of each minute is the same in both readings.
     return parts[5] != "0" and not (parts[0] == "*" and parts[5] == "*")
 
 
 def advice(text: str, reading: str) -> str:
-    """What to say of a line that may have been meant the other way."""
-    parts = f"seconds stand last here; did you mean {reading!r}?"
+    """Return the advice for a line that may have been meant in the other order."""
+    parts = f"seconds are last here; did you mean {reading!r}?"
     if _NUMBERED.search(text.split(" ")[5]):
         parts += " (in Quartz 1 is Sunday, here it is Monday)"
     return parts

@@ -1,4 +1,4 @@
-"""Preview: the next occurrences of a schedule as a person reads them, with what the clocks do to each."""
+"""Preview: the next occurrences of a schedule as a person reads them, with the effect of clock changes on each."""
 
 from dataclasses import dataclass
 
@@ -30,13 +30,13 @@ def preview(
     start_at: Instant | None = None,
     end_at: Instant | None = None,
 ) -> list[Occurrence]:
-    """The next `count` occurrences strictly after `after`; fewer where the schedule ends."""
+    """Return the next `count` occurrences strictly after `after`; fewer if the schedule ends."""
     found = upcoming(schedule, after, count, start_at=start_at, end_at=end_at)
     return [occurrence(schedule, at) for at in found]
 
 
 def occurrence(schedule: Schedule, at: Instant) -> Occurrence:
-    """How one occurrence of a schedule reads in its zone."""
+    """Format one occurrence of a schedule in its zone."""
     name = zone_of(schedule)
     offset = offset_at(name, at // SECOND)
     local = format_instant(at + offset * SECOND).removesuffix("Z")

@@ -1,6 +1,6 @@
-"""Schedules: reading a spec, and asking one schedule for its occurrences.
+"""Schedules: reading a spec, and the occurrences of one schedule.
 
-The door to this part of the core: what other modules need of schedules is imported from here.
+The public face of this package: other modules import what they need of schedules from here.
 """
 
 from scheduler_service.core.schedules.jitter import jitter_of

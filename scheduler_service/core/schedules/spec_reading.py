@@ -1,4 +1,4 @@
-"""Reading the values of a spec: each reader takes what JSON brought and answers, or names the field."""
+"""Readers for the values of a spec: each parses a JSON value, or names the field in its error."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 
 
 def only_known(spec: Mapping[str, Any], known: Iterable[str]) -> None:
-    """Refuses the first key that this kind of schedule does not have."""
+    """Refuse the first key that this kind of schedule does not have."""
     allowed = ("kind", *known)
     for key in spec:
         if key not in allowed:
@@ -24,7 +24,7 @@ def only_known(spec: Mapping[str, Any], known: Iterable[str]) -> None:
 
 
 def choice(spec: Mapping[str, Any], key: str, allowed: tuple[str, ...]) -> str:
-    """One of a few words; the first is the default."""
+    """Read one of a few words; the first is the default."""
     value = spec.get(key, allowed[0])
     if not isinstance(value, str) or value not in allowed:
         raise BadValue(key, value, f"one of {', '.join(allowed)}")
@@ -32,7 +32,7 @@ def choice(spec: Mapping[str, Any], key: str, allowed: tuple[str, ...]) -> str:
 
 
 def flag(spec: Mapping[str, Any], key: str) -> bool:
-    """True or false, by default false."""
+    """Read true or false, by default false."""
     value = spec.get(key, False)
     if not isinstance(value, bool):
         raise BadValue(key, value, "true or false")
@@ -40,7 +40,7 @@ def flag(spec: Mapping[str, Any], key: str) -> bool:
 
 
 def whole(spec: Mapping[str, Any], key: str, low: int, high: int, default: int | None = None) -> int:
-    """A whole number within bounds."""
+    """Read a whole number within bounds."""
     value = spec.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise BadValue(key, value, f"a whole number from {low} to {high}")
@@ -48,7 +48,7 @@ def whole(spec: Mapping[str, Any], key: str, low: int, high: int, default: int |
 
 
 def zone_name(spec: Mapping[str, Any]) -> str:
-    """The IANA zone of a spec, by default UTC."""
+    """Read the IANA zone of a spec, by default UTC."""
     name = spec.get("timezone", "UTC")
     if not isinstance(name, str):
         raise BadValue("timezone", name, "the name of an IANA time zone, such as UTC or Europe/Berlin")
@@ -56,7 +56,7 @@ def zone_name(spec: Mapping[str, Any]) -> str:
 
 
 def duration(spec: Mapping[str, Any], key: str, default: str | None = None) -> Duration:
-    """A duration in whole seconds."""
+    """Read a duration in whole seconds."""
     value = parse_duration(spec.get(key, default), key)
     if value % SECOND:
         raise BadValue(key, spec.get(key), "whole seconds")
@@ -64,7 +64,7 @@ def duration(spec: Mapping[str, Any], key: str, default: str | None = None) -> D
 
 
 def moment(value: object, key: str, timezone: str | None) -> Instant:
-    """An instant: RFC 3339 with an offset, or a wall time that exists in `timezone` (its first pass)."""
+    """Read an instant: RFC 3339 with an offset, or a wall time that exists in `timezone` (its first pass)."""
     if not isinstance(value, str) or not _NAIVE.fullmatch(value):
         return parse_instant(value, key)
     if timezone is None:
@@ -77,7 +77,7 @@ def moment(value: object, key: str, timezone: str | None) -> Instant:
 
 
 def wall_micros(value: str, key: str) -> int:
-    """A wall time as microseconds since 1970-01-01T00:00 on the same clock."""
+    """Read a wall time as microseconds since 1970-01-01T00:00 on the same clock."""
     try:
         wall = datetime.fromisoformat(value.replace("t", "T"))
     except ValueError as exc:
@@ -87,7 +87,7 @@ def wall_micros(value: str, key: str) -> int:
 
 
 def day_number(value: object, key: str) -> int:
-    """A date `2026-11-27` as days since 1970-01-01."""
+    """Read a date `2026-11-27` as days since 1970-01-01."""
     try:
         if isinstance(value, str) and len(value) == 10:
             return date.fromisoformat(value).toordinal() - _EPOCH_ORDINAL
@@ -97,7 +97,7 @@ def day_number(value: object, key: str) -> int:
 
 
 def time_of_day(value: object, key: str) -> int:
-    """`05:30` or `05:30:15` as seconds since midnight."""
+    """Read `05:30` or `05:30:15` as seconds since midnight."""
     found = _TIME.fullmatch(value) if isinstance(value, str) else None
     if found:
         hour, minute, second = (int(part or 0) for part in found.groups())
@@ -107,7 +107,7 @@ def time_of_day(value: object, key: str) -> int:
 
 
 def items(spec: Mapping[str, Any], key: str, most: int) -> tuple[Any, ...]:
-    """A list of at most `most` items; absent and null are the empty list."""
+    """Read a list of at most `most` items; absent and null are the empty list."""
     value = spec.get(key)
     if value is None:
         return ()
@@ -117,7 +117,7 @@ def items(spec: Mapping[str, Any], key: str, most: int) -> tuple[Any, ...]:
 
 
 def month_start(instant: Instant) -> int:
-    """The first second of the instant's month in UTC: near enough for a warning, and shared by many jobs."""
+    """Return the first second of the instant's month in UTC: precise enough for a warning, and shared by many jobs."""
     return _month_of(instant // DAY)
 
 

@@ -1,4 +1,4 @@
-"""Items of the day fields that no plain number says: `L`, `L-3`, `15W`, `L-3W`, `5#3`, `L5`, `5L`, `FRIL`.
+"""Special items of the day fields, beyond plain numbers: `L`, `L-3`, `15W`, `L-3W`, `5#3`, `L5`, `5L`, `FRIL`.
 
 Lists may mix them with plain values (`1,15W`, `1,5L`), as Quartz, Cronos, croner and cron-parser read them.
 """
@@ -24,7 +24,7 @@ _NTH: Final = re.compile(rf"({_DAY})(?:-({_DAY}))?#([1-5])", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class SpecialDays:
-    """What the special items of a field mean, as masks; see DayPattern."""
+    """The special items of a field, as masks; see DayPattern."""
 
     last_day: bool = False
     nearest: int = 0
@@ -51,7 +51,7 @@ NOTHING: Final = SpecialDays()
 
 
 def short_names(text: str) -> str:
-    """Full names of months and weekdays as their three letters: `thursday` as `thu`, `fridayl` as `fril`."""
+    """Shorten full names of months and weekdays to three letters: `thursday` to `thu`, `fridayl` to `fril`."""
     return _WORD.sub(_short, text)
 
 
@@ -63,7 +63,7 @@ def _short(found: re.Match[str]) -> str:
 
 
 def day_of_month(item: str) -> SpecialDays | None:
-    """What one item of the day of month means; None of a plain one."""
+    """Parse one item of the day of month; None for a plain one."""
     if item == "l":
         return SpecialDays(last_day=True)
     if item == "lw":
@@ -78,7 +78,7 @@ def day_of_month(item: str) -> SpecialDays | None:
 
 
 def day_of_week(item: str) -> SpecialDays | None:
-    """What one item of the day of week means; None of a plain one."""
+    """Parse one item of the day of week; None for a plain one."""
     last = _LAST.fullmatch(item)
     if last:
         return SpecialDays(last_weekdays=1 << _weekday(last[1] or last[2]))

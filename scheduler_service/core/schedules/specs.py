@@ -1,8 +1,7 @@
-"""From a spec, as JSON brings it, to a schedule; and the spec with every default filled in.
+"""Specs, as JSON holds them: parsing them into schedules, and filling in every default.
 
-Every refusal is a BadValue whose field begins with `schedule`; unknown keys are refused by name. What
-is odd but meant (an OR of day fields, an hour that the clocks skip) is accepted with a warning in words
-for the person who saves the job.
+Every error is a BadValue whose field begins with `schedule`; unknown keys are refused by name. Odd but possible specs
+(an OR of day fields, an hour that the clocks skip) are accepted with a warning for the writer.
 """
 
 from collections.abc import Mapping
@@ -30,7 +29,7 @@ SPEC_FIELDS: Final[Mapping[Kind, tuple[str, ...]]] = {
     "calendar": calendar_specs.KEYS,
     "once": ("at", "timezone"),
 }
-"""What a spec of each kind may hold beside `kind`."""
+"""The keys that a spec of each kind may hold beside `kind`."""
 _DAY_MATCH: Final = ("or", "and")
 _GAPS: Final = ("next_valid", "shift", "skip")
 _FOLDS: Final = ("first", "last", "both")
@@ -42,7 +41,7 @@ _EVERY_HOUR: Final = (1 << 24) - 1
 
 @dataclass(frozen=True, slots=True)
 class ParsedSchedule:
-    """A schedule, its spec as `canonical_spec` gives it, and what its writer should be told about it."""
+    """A schedule, its spec as `canonical_spec` returns it, and the warnings for its writer."""
 
     schedule: Schedule
     spec: Mapping[str, Any]
@@ -50,10 +49,10 @@ class ParsedSchedule:
 
 
 def parse_schedule(spec: Mapping[str, Any], *, job_id: str, created_at: Instant) -> ParsedSchedule:
-    """The schedule that a spec means; BadValue names the field (`schedule.expr`) and what is allowed.
+    """Parse a spec; BadValue names the field (`schedule.expr`) and the allowed values.
 
-    `job_id` resolves `H` (without one, `H` is refused). `created_at` is when the job was made: intervals
-    without an anchor count from 00:00 of that day in the job's zone, calendars from that date.
+    `job_id` resolves `H` (without one, `H` is refused). `created_at` is when the job was created: intervals without an
+    anchor count from 00:00 of that day in the job's zone, calendars from that date.
     """
     try:
         return _parse(spec, job_id, created_at)
@@ -62,9 +61,9 @@ def parse_schedule(spec: Mapping[str, Any], *, job_id: str, created_at: Instant)
 
 
 def canonical_spec(spec: Mapping[str, Any], *, job_id: str = "") -> Mapping[str, Any]:
-    """The spec with every default filled in, as it is stored and shown; canonical specs stay as they are.
+    """Fill in every default, for storing and showing; canonical specs are unchanged.
 
-    With a `job_id`, an `H` in a cron line is replaced by what it stands for.
+    With a `job_id`, an `H` in a cron line is replaced by its value.
     """
     try:
         return _canonical(spec, job_id if has_hash(_expr(spec)) else "")
@@ -130,7 +129,7 @@ def _canonical_cron(spec: Mapping[str, Any], job_id: str) -> dict[str, Any]:
     only_known(spec, SPEC_FIELDS["cron"])
     expr = spec.get("expr")
     day_match = choice(spec, "day_match", _DAY_MATCH)
-    # An `H` is looked at with any id, so that only its syntax is judged here.
+    # Resolve an `H` with any id: only its syntax matters here.
     line = read_line(expr, day_match, job_id or "any")  # type: ignore[arg-type]
     folds = ("both", "first", "last") if line.has_seconds else _FOLDS
     assert isinstance(expr, str)

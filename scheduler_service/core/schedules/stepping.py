@@ -1,8 +1,7 @@
 """The occurrences of ONE schedule: the next, the newest, all, or their number in a window.
 
-Walks in chunks of days whose candidates stay few, each chunk by array arithmetic, so that a window of
-years costs no loop over seconds. Windows are [start, end) in microseconds. The expansion of many jobs
-is elsewhere and must agree with this.
+Steps through chunks of days with few candidates, each by array arithmetic, so that a window of years needs no loop over
+seconds. Windows are [start, end) in microseconds. The expansion of many jobs is elsewhere and must agree with this.
 """
 
 from collections.abc import Iterator
@@ -37,19 +36,19 @@ _NONE: Final[Ints] = np.empty(0, dtype=np.int64)
 def next_after(
     schedule: Schedule, after: Instant, *, start_at: Instant | None = None, end_at: Instant | None = None
 ) -> Instant | None:
-    """The first occurrence strictly after `after`, from `start_at` (included) to `end_at` (excluded)."""
+    """Return the first occurrence strictly after `after`, from `start_at` (included) to `end_at` (excluded)."""
     low = after + 1 if start_at is None else max(after + 1, start_at)
     found = next(_from(schedule, low), None)
     return None if found is None or (end_at is not None and found >= end_at) else found
 
 
 def _periods_before(schedule: IntervalSchedule, instant: Instant) -> int:
-    """How many occurrences lie before an instant."""
+    """Count the occurrences before an instant."""
     return max(0, -((schedule.first - instant) // schedule.every))
 
 
 def _groups_from(wall: WallTimes, low: Instant) -> Iterator[Ints]:
-    """The occurrences (seconds) from `low` on, in groups of at least one, as far as the horizon."""
+    """Yield the occurrences (seconds) from `low` on, in groups of at least one, up to the horizon."""
     start = -(-max(low, wall.not_before or low, FIRST_SECOND * SECOND) // SECOND)
     end, step = min(start + HORIZON_DAYS * DAY_SECONDS, LAST_SECOND), _chunk_seconds(wall, 2, _FEW)
     while start < end:
@@ -69,7 +68,7 @@ def upcoming(
     start_at: Instant | None = None,
     end_at: Instant | None = None,
 ) -> list[Instant]:
-    """The next `most` occurrences strictly after `after`, fewer where the schedule ends; bounds as in `next_after`."""
+    """Return the next `most` occurrences strictly after `after`, fewer if it ends; bounds as in `next_after`."""
     low = after + 1 if start_at is None else max(after + 1, start_at)
     within = takewhile(lambda at: end_at is None or at < end_at, _from(schedule, low))
     return list(islice(within, most))
@@ -90,19 +89,19 @@ def _from(schedule: Schedule, low: Instant) -> Iterator[Instant]:
 
 
 def occurrences(schedule: Schedule, start: Instant, end: Instant) -> list[Instant]:
-    """Every occurrence in [start, end), ascending."""
+    """Return every occurrence in [start, end), ascending."""
     return [int(i) for part in _parts(schedule, start, end) for i in part]
 
 
 def count(schedule: Schedule, start: Instant, end: Instant) -> int:
-    """How many occurrences lie in [start, end)."""
+    """Count the occurrences in [start, end)."""
     if isinstance(schedule, IntervalSchedule):
         return max(0, _periods_before(schedule, end) - _periods_before(schedule, start))
     return sum(part.size for part in _parts(schedule, start, end))
 
 
 def latest(schedule: Schedule, start: Instant, end: Instant) -> Instant | None:
-    """The newest occurrence in [start, end), or None."""
+    """Return the newest occurrence in [start, end), or None."""
     match schedule:
         case OnceSchedule():
             return schedule.at if start <= schedule.at < end else None
@@ -141,7 +140,7 @@ def _parts(schedule: Schedule, start: Instant, end: Instant) -> Iterator[Ints]:
 
 
 def wall_parts(wall: WallTimes, start: Instant, end: Instant) -> Iterator[Ints]:
-    """The occurrences (in SECONDS) of a wall-time schedule in [start, end), chunk by chunk."""
+    """Yield the occurrences (in SECONDS) of a wall-time schedule in [start, end), chunk by chunk."""
     begin = max(start, wall.not_before or start)
     low, high = -(-begin // SECOND), -(-end // SECOND)
     step = _chunk_seconds(wall, 4_000, _CANDIDATES)
@@ -150,16 +149,16 @@ def wall_parts(wall: WallTimes, start: Instant, end: Instant) -> Iterator[Ints]:
 
 
 def _chunk_seconds(wall: WallTimes, days: int, candidates: int) -> int:
-    """A length of at most `days` that holds about so many candidates, in whole hours."""
+    """Return a length of at most `days` that holds about so many candidates, in whole hours."""
     a_day = times_of_day(wall.blocks).size
     return min(days * DAY_SECONDS, max(1, 24 * candidates // a_day) * 3600)
 
 
 def _in_chunk(wall: WallTimes, start: int, end: int, *, first_only: bool = False) -> Ints:
-    """The occurrences (seconds) in [start, end); with `first_only`, at least the first of them."""
+    """Return the occurrences (seconds) in [start, end); with `first_only`, at least the first of them."""
     meant = _days_meant(wall, start - 2 * DAY_SECONDS, end + 2 * DAY_SECONDS)
     while meant.size:
-        # Days far apart need only the clocks around them.
+        # Days far apart need only the offsets around them.
         head = meant[: np.searchsorted(meant, meant[0] + 40)] if first_only else meant
         low = max(start, (int(head[0]) - 2) * DAY_SECONDS)
         high = min(end, (int(head[-1]) + 3) * DAY_SECONDS)
@@ -191,7 +190,7 @@ def _in_span(days: Ints, times: Ints, span: Span) -> Ints:
 
 
 def _local_times(days: Ints, times: Ints, low: int, high: int) -> Ints:
-    """The wall times (seconds) in [low, high) at `times` of `days`."""
+    """Return the wall times (seconds) in [low, high) at `times` of `days`."""
     first, last = low // DAY_SECONDS, (high - 1) // DAY_SECONDS
     within = days[np.searchsorted(days, first) : np.searchsorted(days, last, side="right")]
     if first == last:

@@ -1,4 +1,4 @@
-"""What a wall-time schedule means, free of zones: its days, its times of day, its rule at jumps."""
+"""A wall-time schedule free of zones: its days, its times of day, its rule at clock changes."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,7 +23,7 @@ class Clockwork:
 
 @dataclass(frozen=True, slots=True)
 class WallTimes:
-    """The days and times of day at which a schedule fires in its zone, and how it meets a jump."""
+    """The days and times of day at which a schedule fires in its zone, and its rule at clock changes."""
 
     zone: str
     rule: ClockRule
@@ -35,7 +35,7 @@ class WallTimes:
 
 @lru_cache(maxsize=4_096)
 def times_of_day(blocks: tuple[Clockwork, ...]) -> Ints:
-    """The seconds of the day that the blocks name, ascending, each once."""
+    """Return the seconds of the day that the blocks name, ascending, each once."""
     return np.unique(np.concatenate([_block(b.hours, b.minutes, b.seconds) for b in blocks]))
 
 

@@ -1,4 +1,4 @@
-"""Warnings about the clocks: that a fixed time falls into an hour which is skipped or repeated, or will not stay."""
+"""Warnings about clock changes: a fixed time is skipped or repeated, or a rhythm's wall time moves."""
 
 from functools import lru_cache
 from typing import Final
@@ -15,14 +15,14 @@ _AHEAD: Final = 400 * DAY_SECONDS
 
 
 def clock_warnings(wall: WallTimes, since: int) -> tuple[str, ...]:
-    """What happens to this schedule at its zone's jumps in the 400 days from `since` (seconds), in words."""
+    """Describe the effect of the zone's clock changes on this schedule in the 400 days from `since` (seconds)."""
     judge = _skipped_day if wall.rule.wildcard else _warning
     found = (judge(wall, jump) for jump in _jumps(wall.zone, since))
     return tuple(dict.fromkeys(text for text in found if text))[:2]
 
 
 def rhythm_warnings(zone: str, since: int) -> tuple[str, ...]:
-    """What the next change of the clocks after `since` (seconds) does to a rhythm of days: its wall time moves."""
+    """Describe the effect of the next clock change after `since` (seconds) on a rhythm of days: its wall time moves."""
     for jump in _jumps(zone, since):
         if jump.before != jump.after:
             return (
@@ -48,7 +48,7 @@ def _warning(wall: WallTimes, jump: Transition) -> str:
 
 
 def _skipped_day(wall: WallTimes, jump: Transition) -> str:
-    """What a job that follows elapsed time loses: a day of which all times are skipped; other days only get shorter."""
+    """Describe the loss of a job that follows elapsed time: a day whose times are all skipped."""
     low, high = jump.at + jump.before, jump.at + jump.after
     day = low - low % DAY_SECONDS
     if not 0 < high - low < DAY_SECONDS or not _meant_between(wall, low, high):

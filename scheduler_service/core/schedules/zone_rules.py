@@ -1,7 +1,7 @@
-"""Which zone rules this process uses: the newer of the host's files and the installed tzdata package.
+"""The zone rules of this process: the newer of the host's files and the installed tzdata package.
 
-Python's zoneinfo reads the host's files first, however old they are. Here the two versions are compared, once a
-process, and the zones of the newer one are read; zoneinfo itself, which a user's program may use too, is not changed.
+Python's zoneinfo reads the host's files first, however old they are. This module compares the two versions, once a
+process, and reads the zones of the newer one. It does not change zoneinfo itself, which a user's program may use too.
 """
 
 import re
@@ -16,7 +16,7 @@ from typing import Final, Literal
 _VERSION: Final = re.compile(r"(\d{4})([a-z]{1,2})", re.ASCII)
 _VERSION_FILES: Final = ("tzdata.zi", "+VERSION", "version")
 _FIRST_LINE: Final = 200
-# These name whatever the machine is set to, or nothing at all.
+# These name the machine's own setting, or no zone.
 _NOT_ZONES: Final = frozenset({"localtime", "posixrules", "factory"})
 # `right/` counts leap seconds, which no database and no Redis does; `posix/` is every zone a second time.
 _NOT_FOLDERS: Final = ("right/", "posix/")
@@ -24,7 +24,7 @@ _NOT_FOLDERS: Final = ("right/", "posix/")
 
 @dataclass(frozen=True, slots=True)
 class ZoneRules:
-    """A set of zone files: its IANA version (`unknown` where nothing says it) and where it was found."""
+    """A set of zone files: its IANA version (`unknown` if nothing states it) and its location."""
 
     version: str
     source: Literal["package", "host"]
@@ -32,19 +32,19 @@ class ZoneRules:
 
     @property
     def text(self) -> str:
-        """For people: `2026f of the tzdata package`."""
+        """Describe the rules for people: `2026f of the tzdata package`."""
         where = "of the tzdata package" if self.source == "package" else f"of this host, {self.folder}"
         return f"{self.version} {where}"
 
 
 @lru_cache(maxsize=1)
 def rules_in_use() -> ZoneRules:
-    """The zone rules of this process."""
+    """Return the zone rules of this process."""
     return newest(_package(), _host(zoneinfo.TZPATH))
 
 
 def newest(package: ZoneRules | None, host: ZoneRules | None) -> ZoneRules:
-    """The newer of two sets; the package where they are of one age or the host does not tell its version."""
+    """Return the newer of two sets; the package if both are equal or the host's version is unknown."""
     if package is None or host is None:
         found = package or host
         if found is None:
@@ -67,7 +67,7 @@ def _package() -> ZoneRules | None:
 
 
 def _host(path: tuple[str, ...]) -> ZoneRules | None:
-    """The first folder that has zones, as zoneinfo searches them."""
+    """Return the first folder that has zones, in zoneinfo's search order."""
     for folder in path:
         if _bytes_of(f"{folder}/UTC") or _bytes_of(f"{folder}/Etc/UTC"):
             return ZoneRules(_version_of(folder), "host", folder)
@@ -92,7 +92,7 @@ def _bytes_of(path: str) -> bytes:
 
 @lru_cache(maxsize=1)
 def zone_names() -> frozenset[str]:
-    """Every name that means a place, or an offset, all the year."""
+    """Return every name that means a place or an offset."""
     names = set() if rules_in_use().source == "package" else zoneinfo.available_timezones()
     if _package() is not None:
         names |= set(files("tzdata").joinpath("zones").read_text("ascii").split())
@@ -100,12 +100,12 @@ def zone_names() -> frozenset[str]:
 
 
 def is_refused(name: str) -> bool:
-    """Whether this is a file beside the zones and no zone, in whatever case a file system may find it."""
+    """Whether this is a file beside the zones and not a zone, in any spelling that a file system may accept."""
     return name.casefold() in _NOT_ZONES or name.casefold().startswith(_NOT_FOLDERS)
 
 
 def zone_file(name: str) -> bytes:
-    """The file of one of `zone_names`, in TZif."""
+    """Return the TZif file of one of `zone_names`."""
     rules = rules_in_use()
     content = _bytes_of(f"{rules.folder}/{name}") if rules.source == "host" else b""
     if content:
@@ -117,5 +117,5 @@ def zone_file(name: str) -> bytes:
 
 
 def load_zone(name: str) -> zoneinfo.ZoneInfo:
-    """One of `zone_names`, by the rules in use."""
+    """Load one of `zone_names`, by the rules in use."""
     return zoneinfo.ZoneInfo.from_file(BytesIO(zone_file(name)), key=name)

@@ -1,9 +1,9 @@
-"""Time zones as arithmetic: where an offset changes, and which instants read a wall time.
+"""Time zones as arithmetic: the changes of an offset, and the instants that read a wall time.
 
-Owns everything asked of a zone, by the rules of `zone_rules`; whole seconds since the epoch here, not
-microseconds. Offsets are sampled every third day and each change is bisected to the second; no zone since 1960
-changed twice within six days (a test reads the zone files to hold that). Answers are cached by zone and year.
-Promises to name only real IANA zones; never reads a clock.
+Owns every question about a zone, by the rules of `zone_rules`, in whole seconds since the epoch, not microseconds.
+Offsets are sampled every third day and each change is bisected to the second. No zone since 1960 changed twice within
+six days; a test of the zone files holds that. Answers are cached by zone and year. Promises to name only real IANA
+zones; never reads a clock.
 """
 
 from bisect import bisect_left, bisect_right
@@ -17,7 +17,7 @@ from itinerary.protocol.errors import BadValue
 from scheduler_service.core.schedules.zone_rules import load_zone, zone_names
 
 DAY_SECONDS: Final = 86_400
-# Calendars of this world end with the year 9999; before and after, a zone keeps its nearest offset.
+# Python's dates end with the year 9999; before and after, a zone keeps its nearest offset.
 FIRST_SECOND: Final = -62_135_510_400
 LAST_SECOND: Final = 253_370_764_800
 _APART: Final = 3 * DAY_SECONDS
@@ -25,7 +25,7 @@ _APART: Final = 3 * DAY_SECONDS
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """At `at` (seconds) the zone's offset turns from `before` to `after` (seconds east of UTC)."""
+    """A change at `at` (seconds) of the zone's offset from `before` to `after` (seconds east of UTC)."""
 
     at: int
     before: int
@@ -34,7 +34,7 @@ class Transition:
 
 @lru_cache(maxsize=1_024)
 def zone(name: str) -> ZoneInfo:
-    """The zone of an IANA name; anything else raises BadValue with the nearest names."""
+    """Return the zone of an IANA name; for anything else BadValue with the nearest names."""
     if name in zone_names():
         return load_zone(name)
     raise BadValue("timezone", name, _nearest(name))
@@ -50,7 +50,7 @@ def _nearest(name: object) -> str:
 
 
 def offset_at(name: str, second: int) -> int:
-    """Seconds east of UTC that the zone's clocks show at an instant."""
+    """Return the seconds east of UTC that the zone's clocks show at an instant."""
     return _sample(zone(name), second)
 
 
@@ -61,7 +61,7 @@ def _sample(info: ZoneInfo, second: int) -> int:
 
 
 def changes_between(name: str, start: int, end: int) -> tuple[Transition, ...]:
-    """The offset changes of a zone in [start, end), in order."""
+    """Return the offset changes of a zone in [start, end), in order."""
     first, last = _year_of(start), _year_of(end)
     found = _year_changes(name, first)
     for year in range(first + 1, last + 1):
@@ -107,14 +107,14 @@ def _bisected(info: ZoneInfo, low: int, high: int, before: int, after: int) -> T
 
 
 def instants_of(name: str, local: int) -> tuple[int, ...]:
-    """Every instant (seconds) at which the zone's clocks read `local` (wall seconds), in order; often one."""
+    """Return every instant (seconds) at which the zone's clocks read `local` (wall seconds), in order; often one."""
     offsets = {offset_at(name, local - 2 * DAY_SECONDS)}
     offsets |= {c.after for c in changes_between(name, local - 2 * DAY_SECONDS, local + 2 * DAY_SECONDS)}
     return tuple(sorted(local - o for o in offsets if offset_at(name, local - o) == o))
 
 
 def first_instant_from(name: str, local: int) -> int:
-    """The first instant (seconds) at which the zone's clocks read `local` or later."""
+    """Return the first instant (seconds) at which the zone's clocks read `local` or later."""
     existing = instants_of(name, local)
     if existing:
         return existing[0]
@@ -124,6 +124,6 @@ def first_instant_from(name: str, local: int) -> int:
 
 
 def passes_of(name: str, second: int) -> tuple[int, int]:
-    """(which pass, of how many) the wall time at an instant is: (1, 1) outside a repeated hour."""
+    """Return (which pass, of how many) for the wall time at an instant: (1, 1) outside a repeated hour."""
     everyone = instants_of(name, second + offset_at(name, second))
     return bisect_right(everyone, second), len(everyone)

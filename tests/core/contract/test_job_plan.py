@@ -79,7 +79,7 @@ def test_the_plans_version_changes_with_every_version_owner_and_job() -> None:
 
 
 def test_a_set_that_contradicts_itself_is_refused() -> None:
-    with pytest.raises(BadValues, match="each job once"):
+    with pytest.raises(BadValues, match="duplicate job id"):
         check_set(wanted(job(), job()))
     with pytest.raises(BadValues, match="name a source"):
         check_set(wanted(job(), source=None, prune=True))

@@ -95,14 +95,14 @@ def test_an_instant_that_the_schedule_does_not_name_was_never_due_and_the_neares
 def test_before_it_was_made_a_job_was_never_due() -> None:
     explained = asked(facts(version(since=NOW)))
     assert explained.verdict is Verdict.NEVER_DUE
-    assert "was made at 2026-11-27T12:00:00Z" in words(explained)
+    assert "was created at 2026-11-27T12:00:00Z" in words(explained)
 
 
 def test_an_edit_that_took_the_occurrence_away_is_told_with_both_versions() -> None:
     later = {"schedule": {"kind": "hourly", "minute": 30}}
     explained = asked(facts(version(), version(2, AT - MINUTE, "bob", **later), version(3, AT - 1, "eve", **later)))
     assert explained.verdict is Verdict.EDITED_AWAY
-    assert "Version 1 had it, and held until 2026-11-27T10:16:00Z; then bob changed the job" in words(explained)
+    assert "Version 1 had it, and was valid until 2026-11-27T10:16:00Z; then bob changed the job" in words(explained)
     assert [because.row and because.row["version"] for because in explained.because] == [2, 1]
 
 
@@ -193,7 +193,7 @@ def test_a_run_that_went_out_late_says_by_how_much_and_who_was_missing() -> None
         Term(3, "leader-b", AT + MINUTE, NOW, None, None),
     )
     said = words(explain_run(late, facts(terms=terms)))
-    assert "It went out at 2026-11-27T10:18:00Z, 1 min late." in said
+    assert "It was dispatched at 2026-11-27T10:18:00Z, 1 min late." in said
     assert "term 2 of leader-a was given up, term 3 of leader-b began at 2026-11-27T10:18:00Z" in said
 
 
@@ -207,7 +207,7 @@ def test_a_pending_run_waits_for_a_worker_and_says_where_none_listens() -> None:
     queues = ({"name": "default", "pending": 3},)
     verdict, said = explained_now(pending, live=Live((WORKER,), queues))
     assert verdict is Verdict.WAITING_FOR_WORKER
-    assert "3 runs of queue default are out and not started. Listening: celery@a." in said
+    assert "3 runs of queue default are dispatched and not started. Listening: celery@a." in said
     elsewhere = ({**WORKER, "queues": ["mail"]}, {**WORKER, "alive": False})
     verdict, said = explained_now(pending, live=Live(elsewhere, queues))
     assert verdict is Verdict.NO_WORKER
@@ -282,7 +282,7 @@ def test_a_failed_run_says_what_became_of_it(reason: str, verdict: Verdict) -> N
     found, said = explained_now(failed)
     assert found is verdict
     assert f"Attempt 1 failed at 2026-11-27T10:17:00Z: {reason}. Lost: not heard of" in said
-    assert "It is not tried again: its retry policy allows one attempt." in said
+    assert "It is not retried: its retry policy allows one attempt." in said
     assert explained_now(run(RunState.FAILED, finished_at=AT))[0] is Verdict.FAILED
 
 
@@ -291,7 +291,7 @@ def test_a_cancelled_run_says_who_asked_for_it() -> None:
     cancelled = run(RunState.CANCELLED, cancel_requested_at=AT, finished_at=AT + SECOND, reason="cancelled on request")
     verdict, said = explained_now(cancelled, audit_entries=(change,))
     assert verdict is Verdict.CANCELLED
-    assert "Its end was asked for by bob at 2026-11-27T10:17:00Z." in said
+    assert "Its cancellation was requested by bob at 2026-11-27T10:17:00Z." in said
 
 
 def test_a_skipped_run_says_behind_whom_or_by_whose_pause() -> None:
@@ -397,7 +397,7 @@ def test_reports_that_came_too_late_are_told() -> None:
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        (RunKind.MANUAL, "asked for by hand, as job a.job, for 2026-11-27T10:17:00Z"),
+        (RunKind.MANUAL, "requested manually, as job a.job, for 2026-11-27T10:17:00Z"),
         (RunKind.ADHOC, "enqueued for 2026-11-27T10:17:00Z"),
     ],
 )

@@ -102,7 +102,7 @@ def test_what_no_suite_understands_is_refused(expr: str) -> None:
 )  # fmt: skip
 def test_a_line_that_reads_as_seconds_first_elsewhere_is_taken_with_the_other_reading(expr: str, reading: str) -> None:
     told = parsed(expr).warnings
-    assert f"seconds stand last here; did you mean {reading!r}?" in told[0]
+    assert f"seconds are last here; did you mean {reading!r}?" in told[0]
 
 
 @pytest.mark.parametrize(
