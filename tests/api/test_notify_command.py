@@ -68,7 +68,7 @@ def test_doctor_is_content_where_nobody_is_told(
     settings: Settings, leader: AnsweringLeader, capsys: pytest.CaptureFixture[str]
 ) -> None:
     examine(settings)
-    assert "ok    notices     nobody is told" in capsys.readouterr().out
+    assert "ok    notices     off: " in capsys.readouterr().out
 
 
 def test_the_first_page_names_notifications_that_were_given_up(

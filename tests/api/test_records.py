@@ -132,7 +132,7 @@ def test_who_cancelled_a_run_is_told(api: TestClient, led: Led) -> None:
     api.post(f"/api/v1/runs/{run_id}/cancel")
     cancelled = api.get(f"/api/v1/runs/{run_id}/explain").json()
     assert cancelled["verdict"] == "cancelled"
-    assert "asked for by loopback" in cancelled["text"]
+    assert "requested by loopback" in cancelled["text"]
 
 
 def test_without_a_leader_that_is_the_explanation(api: TestClient) -> None:

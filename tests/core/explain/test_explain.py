@@ -239,7 +239,7 @@ def test_a_scheduled_run_is_not_yet_due_or_without_a_leader_or_waits_for_room() 
     live = Live((), ({"name": "default", "pending": 10_000},))
     verdict, said = explained_now(run(), live=live)
     assert verdict is Verdict.WAITING
-    assert "10000 runs of queue default are out" in said
+    assert "10000 runs of queue default are dispatched" in said
 
 
 def test_a_scheduled_run_behind_another_of_its_job_waits_for_it_unless_both_may_run() -> None:

@@ -37,7 +37,7 @@ def _refusal(expr: str) -> str:
         ("@fortnightly", "@daily"),
         ("@every 5m", "interval"),
         ("CRON_TZ=UTC 0 0 * * *", "timezone"),
-        ("R * * * *", "drawn anew"),
+        ("R * * * *", "differ in every process"),
         ("H * * * *", "job id"),
         ("0 0 31 2 *", "never happens"),
         ("0 0 29 2 * 0 2100", "year: 1970-2099"),
