@@ -36,7 +36,7 @@ _LONGEST_PLACE = 100
 
 @dataclass(frozen=True, slots=True)
 class BeatSource:
-    """Entries as they were read, the app that they are meant in, and who owns what becomes of them."""
+    """Entries as read, the app that they belong to, and the owner of their jobs."""
 
     entries: "list[BeatEntry]"
     app: Any
@@ -58,7 +58,7 @@ class BeatPlace:
     only_config: bool = False
 
     def read(self, now: int, text: str) -> BeatSource:
-        """Read it; `text` is the command that reads, for messages."""
+        """Read the entries; `text` is the command that reads, for messages."""
         if self.database is not None and self.redbeat is not None:
             raise BadValue("--from-redbeat", self.redbeat, "name one source: --from-database or --from-redbeat")
         if self.database is None and self.redbeat is None:

@@ -1,4 +1,4 @@
-"""`itinerary jobs export`: stored jobs as a file of our own, or as what beat, cron and Kubernetes read."""
+"""`itinerary jobs export`: stored jobs as a job file, or in the formats of beat, cron and Kubernetes."""
 
 import json
 import sys
@@ -31,9 +31,9 @@ def export(
         str | None, typer.Option(help="MODULE:APP by which Kubernetes' pods send tasks.", show_default=False)
     ] = None,
 ) -> None:
-    """Write the stored jobs as a file that applies to no change, once its hidden values are put in.
+    """Write the stored jobs as a file that applies without changes, once its hidden values are filled in.
 
-    As beat, crontab or kubernetes: those jobs that the format can say. The others are named on stderr, each with its
+    As beat, crontab or kubernetes: only jobs that the format can express. The others are named on stderr, each with its
     reason, and the status is 1.
     """
     if format in ("toml", "yaml", "json"):

@@ -1,7 +1,7 @@
 """The output of commands: tables for people, JSON for programs; times in the reader's zone with relative words.
 
-Promises: no text of a job or run reaches the terminal as markup or control characters; colours only on a terminal
-without NO_COLOR (rich handles both). In a pipe nothing is cut to a width, and on a terminal no id is.
+Promises: no text of a job or run reaches the terminal as markup or control characters. Colours appear only on a
+terminal without NO_COLOR (rich handles both). In a pipe nothing is cut to a width, and on a terminal no id is.
 """
 
 import json

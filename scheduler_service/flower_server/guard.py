@@ -43,12 +43,12 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """The request goes on to Flower."""
+    """The request may pass to Flower."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedIn:
-    """The ticket counts: its holder gets a session and goes on to the ticket's path."""
+    """The ticket counts: its holder gets a session and is redirected to the ticket's path."""
 
     ticket: Ticket
 

@@ -127,7 +127,7 @@ def test_figures_of_queues_are_for_tokens_with_queues(
     workers = shared.get("/api/v1/workers", headers=token).json()["items"]
     assert [worker["queues"] for worker in workers] == served
     assert shared.get("/api/v1/scheduler/status", headers=token).json()["workers"] == len(served)
-    assert "No worker is heard" not in shared.get("/", headers=token).text
+    assert "No worker sends heartbeats" not in shared.get("/", headers=token).text
     for name, depth in (("ours", "3"), (SECRET, "987")):
         whole = shared.get("/api/v1/queues", headers=bearer("root")).json()["items"]
         assert str(next(queue for queue in whole if queue["name"] == name)["depth"]) == depth

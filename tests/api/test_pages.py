@@ -74,9 +74,9 @@ def test_a_leader_that_is_gone_is_named_with_when_it_was_last_heard(api: TestCli
         leases = SqlLeaseStore(database)
         lease = leases.acquire(0, "gone", MINUTE)
         assert lease is not None
-        assert "does not answer within a second; it was last heard now" in api.get("/").text
+        assert "does not answer within a second; it was last seen now" in api.get("/").text
         leases.resign(lease)
-    assert "Nobody leads; the last leader was heard" in api.get("/").text
+    assert "Nobody leads; the last leader was seen" in api.get("/").text
 
 
 def test_empty_pages_teach_what_to_do(api: TestClient) -> None:

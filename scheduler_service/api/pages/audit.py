@@ -80,7 +80,7 @@ def _line(entry: AuditEntry, now: Instant) -> Line:
 
 
 def _link(entry: AuditEntry) -> str | None:
-    """Link to the run for a change of a run, else to the job: a new run of a job is recorded under the job's id."""
+    """Link to the run or job that changed; a job's new run is recorded under the job's id."""
     if entry.subject is None:
         return None
     created = entry.after.get("run_id") if isinstance(entry.after, dict) else None

@@ -146,16 +146,16 @@ def _of_parts(live: Live, now: Instant) -> Iterator[Issue]:
     if last_seen is None:
         yield Issue("Nobody leads, and nobody ever did: start a leader with itinerary leader.")
     elif not live.has_leader:
-        yield Issue(f"Nobody leads; the last leader was heard {last_seen.text}: start one with itinerary leader.")
+        yield Issue(f"Nobody leads; the last leader was seen {last_seen.text}: start one with itinerary leader.")
     elif live.other is not None:
         yield Issue(f"This API uses {live.other} than the leader: {SAME_REDIS}.")
     elif live.lease is not None and live.lease.without_redis:
         yield Issue("The leader cannot reach Redis or its broker, and dispatches nothing.")
     elif not live.figures:
-        yield Issue(f"The leader does not answer within a second; it was last heard {last_seen.text}.")
+        yield Issue(f"The leader does not answer within a second; it was last seen {last_seen.text}.")
     elif not any(worker["alive"] for worker in live.workers):
         yield Issue(
-            "No worker is heard: start one with itinerary worker, or give the workers the Redis of the leader.",
+            "No worker sends heartbeats: start one with itinerary worker, or give the workers the Redis of the leader.",
             "/workers",
         )
 

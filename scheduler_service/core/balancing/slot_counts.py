@@ -1,8 +1,8 @@
 """Counting: the runs of one job, or of many, in each quarter of an hour of the next week.
 
 Intervals and one-offs are counted exactly over the whole week. Wall-time schedules are counted exactly over its first
-day, and assumed equal on each later day: a week of a million crons would take longer than a slot lasts. Promises: the
-counts of many are the sum of the counts of each. Pure array arithmetic, no state.
+day, and assumed equal on each later day. Counting a week of a million crons would take longer than a slot lasts.
+Promises: the counts of many are the sum of the counts of each. Pure array arithmetic, no state.
 """
 
 from collections import Counter

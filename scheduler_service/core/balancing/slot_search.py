@@ -2,7 +2,7 @@
 
 The cost of a place is the heaviest slot of its occurrences in the next week, then the sum of those slots. Of equal
 places the one with the least load around it wins, then the earliest. An interval of whole slots meets the same slots at
-any second of a slot, so its costs are cached slot by slot while places are taken. Any other interval is followed
+any second of a slot. Its costs are cached slot by slot while places are taken. Any other interval is followed
 occurrence by occurrence.
 """
 

@@ -1,7 +1,7 @@
 """Jobs as code, the decisions: which stored jobs a file's jobs would change. Pure.
 
 A source (a file) owns the jobs that it created or took over. Only those may be pruned when the file no longer names
-them. Without a source nothing is owned: jobs are created and changed, whoever owns them, and none is deleted.
+them. Without a source nothing is owned: jobs are created and changed, regardless of their owner, and none is deleted.
 """
 
 import hashlib

@@ -1,7 +1,8 @@
 """The rules for a whole history, whatever process wrote it: nothing lost, doubled, early, undispatched or stuck.
 
 After Jepsen's checker for Mesos Chronos, made stricter: executions are taken from the workers' own record if there is
-one, and both must agree in both directions. Pure; runs are streamed, so that a million of them need no memory.
+one. History and record must agree in both directions. Pure; runs are streamed, so that a million of them need no
+memory.
 """
 
 from collections import Counter, defaultdict

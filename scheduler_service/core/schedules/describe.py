@@ -1,8 +1,8 @@
 """A schedule in plain words, for people.
 
-cron-descriptor describes cron lines of the plainest shapes. It takes a step for a rhythm (`*/61` becomes "every 61
-minutes"), hides the minute behind a range of hours, and drops the ordinals of a list of `#`. All other lines are
-described from their masks.
+cron-descriptor describes cron lines of the plainest shapes; all other lines are described from their masks. It takes a
+step for a rhythm (`*/61` becomes "every 61 minutes"). It hides the minute behind a range of hours, and drops the
+ordinals of a list of `#`.
 """
 
 import re
