@@ -103,6 +103,9 @@ def test_no_route_shows_a_row_of_others(shared: TestClient, leader: AnsweringLea
     for _, path, route in routes_of(shared.app):  # type: ignore[arg-type]  # the application itself
         if "GET" not in route.methods:
             continue
+        path = path.replace("/manual/{name}", "/manual/runs").replace(
+            "{name}", "overview.png"
+        )  # the same for everybody
         for job_id, run_id in itertools.product(jobs, [run_ids[0], run_ids[-1]]):
             address = path.replace("{job_id}", job_id).replace("{run_id}", run_id)
             answer = shared.get(address + NEEDED.get(path, ""), headers=token)
