@@ -1,4 +1,4 @@
-"""Publishes dispatched runs to Celery's broker, and reads the heads of its queues.
+"""Publish dispatched runs to Celery's broker, and read the heads of its queues.
 
 Promises that every message is one that Celery itself would have sent. On Redis, Celery sends the first run of a kind
 (task, queue, time limit) into a recorder, and later runs fill that template. Other brokers get Celery's own publish in

@@ -61,7 +61,7 @@ _Tidying: TypeAlias = ForgetResults | RaiseWatermarks | ForgetAttempts | Inspect
 
 
 class BrokerThread:
-    """Executes BrokerCommands and reports their results."""
+    """The executor of BrokerCommands, which reports their results."""
 
     def __init__(
         self,

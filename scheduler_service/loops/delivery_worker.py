@@ -29,7 +29,7 @@ CLAIM: Final[Duration] = 30 * SECOND
 
 @dataclass(frozen=True, slots=True)
 class DeliveryWorker:
-    """Delivers for one process; `quiet` as in the settings."""
+    """The deliveries of one process; `quiet` as in the settings."""
 
     outbox: Outbox
     targets: Sequence[Target]

@@ -1,4 +1,4 @@
-"""Reads the inbox ahead of the loop, and stops reading while the loop has enough. Drops no entry."""
+"""Read the inbox ahead of the loop, and pause while the loop has enough. Drops no entry."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Finds jobs whose newest version is not planned, whether or not the leader was notified of them."""
+"""Find jobs whose newest version is not planned, whether or not the leader was notified of them."""
 
 import threading
 import time
@@ -20,7 +20,7 @@ _RESTS = 3
 
 
 class JobWatcher:
-    """Queries the database every two seconds, or on request, by a partial index that is empty while no job is edited.
+    """A poll of the database every two seconds, or on request; its partial index is empty while no job is edited.
 
     It rests three times as long as a query took, so that many single edits do not keep it busy.
     """

@@ -1,4 +1,4 @@
-"""Keeps the lease confirmed, and tells the time by the database's clock.
+"""Keep the lease confirmed, and tell the time by the database's clock.
 
 Owns one thread and, through its store, one connection. Promises that the leader trusts the lease only for `ttl -
 margin` of its own monotonic clock, counted from before the request. Without confirmation it is not the leader.
@@ -32,7 +32,7 @@ def renewed_every(ttl: Duration) -> Duration:
 
 
 class LeaseRenewer:
-    """Renews one lease from its own thread until stopped or lost."""
+    """The renewal of one lease, in its own thread, until it is stopped or lost."""
 
     def __init__(
         self,

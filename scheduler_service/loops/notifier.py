@@ -111,7 +111,7 @@ class Notifying(Repeating):
 
 
 class LeadersNotifier(Notifying):
-    """Reports late runs, overlong runs and ended jobs, and delivers, while `holder` leads."""
+    """The notifier of late runs, overlong runs and ended jobs, which works while `holder` leads."""
 
     def __init__(
         self, leases: LeaseStore, delivery_worker: DeliveryWorker, rules: Rules, conditions: Conditions, holder: str
@@ -168,7 +168,7 @@ class LeadersNotifier(Notifying):
 
 
 class AbsenceMonitor(Notifying):
-    """Reports that no leader is active, and delivers in the leader's place meanwhile."""
+    """The notifier of an absent leader, which delivers in the leader's place meanwhile."""
 
     def __init__(self, leases: LeaseStore, delivery_worker: DeliveryWorker, rules: Rules) -> None:
         super().__init__("watchman", leases, delivery_worker, rules)

@@ -1,4 +1,4 @@
-"""Checks each second whether this process reaches Redis and the broker, and draws the consequences for the election.
+"""Check each second whether this process reaches Redis and the broker, and draw the consequences for the election.
 
 A leader that lost one of them for three ttls notes that beside its lease. It gives the lease up if a standby notes that
 it reaches both; otherwise it stays, since another leader would do no better. The leader records by marks which Redis

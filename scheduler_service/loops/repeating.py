@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class Repeating(ABC):
-    """Calls `_once` until `stop`; an error that `_once` lets through ends the leadership through `on_crash`.
+    """A thread that calls `_once` until `stop`; an error from `_once` ends the leadership through `on_crash`.
 
     `_once` waits with `_stopped.wait`, so that a stop interrupts it. `at_end` releases the thread's resources.
     """

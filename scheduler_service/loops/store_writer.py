@@ -57,7 +57,7 @@ Answers = list[Feedback]
 
 
 class StoreWriter:
-    """Executes StoreCommands and reports their results."""
+    """The executor of StoreCommands, which reports their results."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Passes on the database's notices of commits, so that the loop polls at once. Only makes things sooner.
+"""Pass on the database's notices of commits, so that the loop polls at once. Only makes things sooner.
 
 The leader's regular polls find everything that it misses, so its failures end and stop nothing.
 """

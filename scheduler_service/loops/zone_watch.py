@@ -19,7 +19,7 @@ _MARKED_EVERY: Final = MINUTE
 
 
 class ZoneWatch:
-    """Compares every ten seconds; a difference is logged once a term, shown as a metric and marked beside the lease."""
+    """A comparison every ten seconds; a difference is logged once a term, shown as a metric and noted in the lease."""
 
     def __init__(self, leases: LeaseStore, meter: Meter, holder: str) -> None:
         self._leases = leases

@@ -17,7 +17,7 @@ BOUND: Final = 10_000
 
 
 class Console:
-    """Prints lines as `name | text`; sets `broken` once nobody reads the stream any more."""
+    """A printer of lines as `name | text`; `broken` is set once nobody reads the stream any more."""
 
     def __init__(self, names: list[str], stream: TextIO | None = None) -> None:
         self.broken = threading.Event()

@@ -1,4 +1,4 @@
-"""Keeps a fixed list of programs running on this machine: ordered start, restart, ordered stop.
+"""Keep a fixed list of programs running on this machine: ordered start, restart, ordered stop.
 
 Owns their processes and their output, and knows nothing of their work. Promises that a part never runs twice at once. A
 part that dies is restarted, after 0.2 s doubling to 10 s; every change of a part is one line. The first SIGINT, SIGTERM

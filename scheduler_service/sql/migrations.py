@@ -1,4 +1,4 @@
-"""Migrates the database's schema to this program's version with Alembic, and checks that version.
+"""Migrate the database's schema to this program's version with Alembic, and check that version.
 
 Promises: several processes may migrate at once (one does, the others wait and find it done). An interrupted version
 starts again from its beginning: on PostgreSQL each is a transaction, on SQLite all together are one. A schema of a

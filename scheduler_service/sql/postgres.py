@@ -115,7 +115,7 @@ def _is_proven_direct(connection: "psycopg.Connection[Any]") -> bool:
 
 
 class _Setting:
-    """Begins each transaction of a connection that is not direct with the settings of a direct session."""
+    """The start of each transaction of a connection that is not direct with the settings of a direct session."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._reading, self._writing = (_local(bounds.settings(reading=reading)) for reading in (True, False))

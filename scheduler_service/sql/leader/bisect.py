@@ -1,4 +1,4 @@
-"""Finds the single row that a database will never take by bisection, so that it does not block the others.
+"""Find by bisection the single row that a database will never take, so that it does not block the others.
 
 Promises: every item that can be written is written, in order; each one that cannot is passed to `quarantine` alone.
 """

@@ -1,4 +1,4 @@
-"""Coalesces occurrences that are skipped one after the other: their rows become one missed range.
+"""Coalesce occurrences that are skipped one after the other: their rows become one missed range.
 
 Promises that a row is deleted and its range grows in one transaction. Never deletes a row that somebody changed, asked
 to cancel, or planned again. Decides nothing: the transitions say which occurrences coalesce, and into which range.

@@ -1,4 +1,4 @@
-"""Writes a leader's batch whole or, if the database refuses a row of it, with only that row quarantined.
+"""Write a leader's batch whole or, if the database refuses a row of it, with only that row quarantined.
 
 Promises that each quarantined row is logged and leaves a note in its place, so that none is lost without a trace. A run
 that cannot be created becomes a missed range; a transition loses its payload but not its state; a late report loses its
@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Creating:
-    """Inserts runs inside one transaction; both methods return the ids of the runs created.
+    """The insertion of runs inside one transaction; both methods return the ids of the runs created.
 
     `missed_ranges` stand for runs that were quarantined.
     """
@@ -54,7 +54,7 @@ class Creating:
 
 @dataclass(frozen=True, slots=True)
 class Applying:
-    """Writes transitions and late reports inside one transaction; both methods return the results."""
+    """The writing of transitions and late reports inside one transaction; both methods return the results."""
 
     connection: Connection
     dialect: str

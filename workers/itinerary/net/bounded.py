@@ -61,7 +61,7 @@ def connected(addresses: Sequence[str], port: int, deadline: float) -> socket.so
 
 
 class Fuse:
-    """Cuts a connection off at its deadline, even during a TLS handshake; call `stand_down` once it is over."""
+    """A timer that cuts a connection off at its deadline, even in a TLS handshake; `stand_down` disarms it."""
 
     def __init__(self, connection: socket.socket, deadline: float) -> None:
         self.blown = False

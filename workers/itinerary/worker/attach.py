@@ -1,4 +1,4 @@
-"""`attach(app)`: runs a Celery app's tasks under Itinerary, with no other change to the app.
+"""`attach(app)`: run a Celery app's tasks under Itinerary, with no other change to the app.
 
 Owns the wiring to Celery's signals. Does nothing in processes that are not workers, and nothing to messages of others.
 Promises that a worker which cannot give its tasks the claim does not start.
@@ -116,7 +116,7 @@ class Attachment:
                 sys.exit(f"itinerary: this worker would never get a run: {why}")
 
     def _compare_late(self) -> bool:
-        """Whether the answer is known: does this worker get runs? Too late to stop it, so a mismatch is only logged."""
+        """Whether this worker gets runs; a mismatch is only logged, since the worker has started."""
         assert self._connection is not None
         try:
             why = misfit(self._app, self._connection, patience=0)

@@ -1,4 +1,4 @@
-"""Checks whether this worker would get the leader's runs: the app's real configuration against the leader's beacon.
+"""Check whether this worker would get the leader's runs: the app's real configuration against the leader's beacon.
 
 Promises a sentence that says what to change, before the worker takes any message. If no leader is active, or Redis or
 the broker is away, it compares nothing and refuses nothing.

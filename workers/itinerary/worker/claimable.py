@@ -1,4 +1,4 @@
-"""Checks whether messages of a task's class can be claimed, which needs Celery's own code to pass them to a process.
+"""Check whether messages of a task's class can be claimed, which needs Celery's own code to pass them to a process.
 
 A custom Strategy (celery-batches and the like) takes a message without a tracer, and so without a claim: each copy of
 the message would run. A custom Request is accepted, unless it finds its own way to the pool.

@@ -1,4 +1,4 @@
-"""Registers with kombu, in a worker, the type by which objects that resemble kombu's own arrive unchanged."""
+"""Register with kombu, in a worker, the type by which objects that resemble kombu's own arrive unchanged."""
 
 from typing import Any
 

@@ -110,7 +110,7 @@ class Heartbeater(threading.Thread):
                 self._held, self._not_yet = [*self._not_yet, *self._held], []
 
     def _ask(self) -> None:
-        """Repeat the open check once a minute, beside the heartbeats, until it is answered."""
+        """Repeat the open check once a minute, beside the heartbeats, until it succeeds."""
         if time.monotonic() - self._asked_at >= _ASKED_EVERY:
             self._asked_at = time.monotonic()
             if self.asks():

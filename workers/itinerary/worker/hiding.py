@@ -29,7 +29,7 @@ def learn_hidden_names(environ: Mapping[str, str]) -> None:
 
 
 class Hiding:
-    """Replaces these values in a text, the longest first; very short ones would hide half of any text."""
+    """A replacement of these values in a text, the longest first; very short ones would hide half of any text."""
 
     def __init__(self, values: Iterable[str]) -> None:
         found = {text for value in values if len(value) >= _SHORTEST and value != MASK for text in _spellings(value)}

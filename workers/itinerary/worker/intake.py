@@ -1,4 +1,4 @@
-"""The main process's intake of messages: drops those that cannot be taken, logs them, and reports the runs of ours.
+"""The main process's intake: drops and logs messages that cannot be taken, and reports the runs of ours.
 
 Owns one bootstep of Celery's consumer. Promises that no message, however malformed, ends the worker or returns to it
 again and again. A task that cannot be claimed never gets a message of ours. A run whose message is refused here ends at

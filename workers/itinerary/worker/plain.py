@@ -1,4 +1,4 @@
-"""Makes the results, errors and retry arguments of tasks storable: plain JSON, cut to size, and marked if changed.
+"""Make the results, errors and retry arguments of tasks storable: plain JSON, cut to size, and marked if changed.
 
 Promises a value of bounded size for every object, however odd. Pure.
 """

@@ -1,4 +1,4 @@
-"""Checks whether a worker can run with the installed releases of Celery, kombu and redis-py.
+"""Check whether a worker can run with the installed releases of Celery, kombu and redis-py.
 
 Promises a sentence that names the installed and the needed releases. Package metadata exclude the same releases, but
 not for an installation without dependencies, nor for the pairs that only kombu's extra `redis` names.

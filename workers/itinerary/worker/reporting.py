@@ -55,7 +55,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class ReportBuilder:
-    """Builds reports: of this attempt, by this worker, since this start; `hide` removes secrets from texts."""
+    """A builder of reports: of this attempt, by this worker, since this start; `hide` removes secrets from texts."""
 
     task_id: str
     worker: str

@@ -58,7 +58,7 @@ def resolve(args: list[Any], kwargs: dict[str, Any], environ: Mapping[str, str])
 
 
 def hiding_of(args: Any, kwargs: Any, environ: Mapping[str, str]) -> Hide:
-    """Hides the values that a message's arguments name or hold under a hidden name; few messages have any."""
+    """Hide the values that a message's arguments name or hold under a hidden name; few messages have any."""
     if not (holds_secret(args) or holds_secret(kwargs)):
         return AS_IT_IS
     known: list[str] = []

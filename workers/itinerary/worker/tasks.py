@@ -26,12 +26,12 @@ def register(app: Celery) -> None:
 
 
 def echo(*args: Any, **kwargs: Any) -> dict[str, Any]:
-    """Returns its arguments."""
+    """Return the arguments."""
     return {"args": list(args), "kwargs": kwargs}
 
 
 def sleep(seconds: float) -> dict[str, float]:
-    """Takes `seconds`, and stops early where the run is cancelled."""
+    """Sleep for `seconds`; stop early if the run is cancelled."""
     run = current_run()
     ends = time.monotonic() + float(seconds)
     while (left := ends - time.monotonic()) > 0:
@@ -42,7 +42,7 @@ def sleep(seconds: float) -> dict[str, float]:
 
 
 def fail(message: str = "failed as asked", until_attempt: int | None = None) -> dict[str, int]:
-    """Fails; with `until_attempt`, that attempt and later ones succeed."""
+    """Fail; with `until_attempt`, that attempt and later ones succeed."""
     run = current_run()
     attempt = 1 if run is None else run.attempt
     if until_attempt is None or attempt < until_attempt:
@@ -57,5 +57,5 @@ def http(
     body: Any = None,
     timeout: float = 30.0,
 ) -> dict[str, Any]:
-    """Calls a URL; a status of 400 or more fails the run. Private addresses are refused."""
+    """Call a URL; a status of 400 or more fails the run. Private addresses are refused."""
     return call(url, method, headers or {}, body, float(timeout))
