@@ -94,7 +94,7 @@ def test_a_worker_whose_redis_is_another_database_than_the_leader_s_is_told(
     with closing(other.client) as client:
         client.flushdb()
         why = str(asked(other, f"{address}/7"))
-        assert "nobody ever led in database 7 of its Redis, and a leader announces itself in database 0" in why
+        assert "no leader was ever active in database 7 of its Redis, but one is in database 0" in why
         assert client.connection_pool.connection_kwargs["db"] == 7
         client.set("here", "yes")
         assert client.get("here") == "yes"

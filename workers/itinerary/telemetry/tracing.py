@@ -61,7 +61,7 @@ def _is_on() -> bool:
     if not (_exporter_is_configured() or _program_has_provider()):
         return False
     if find_spec("opentelemetry") is None or find_spec("opentelemetry.exporter.otlp.proto.http") is None:
-        log.warning("nothing is traced: OTEL_* names an exporter, but the extra otel is not installed")
+        log.warning("tracing is off: OTEL_* names an exporter, but the extra otel is not installed")
         return False
     return True
 

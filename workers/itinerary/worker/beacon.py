@@ -96,7 +96,7 @@ def _elsewhere(connection: RedisConnection) -> str:
     if leads_in is None:
         raise NotComparable(nobody)
     return (
-        f"nobody ever led in database {own} of its Redis, and a leader announces itself in database {leads_in}: let "
+        f"no leader was ever active in database {own} of its Redis, but one is in database {leads_in}: let "
         f"ITINERARY_REDIS_URL, or the app's broker_url, name that one; or start the leader of database {own} first"
     )
 
