@@ -60,21 +60,21 @@ def cron_line(job: Job, now: Instant) -> CronLine:
 
 
 def time_differences(job: Job, line: CronLine, rules: Mapping[str, str], now: Instant) -> list[str]:
-    """How the line's times under another's `rules` differ from the job's in the next 400 days, in words."""
+    """How the line's times under another's `rules` differ from the job's in the next 400 days."""
     day_match = "and" if line.both_days else "or"
     spec = {"kind": "cron", "expr": line.expr, "timezone": line.timezone, "day_match": day_match, **rules}
     theirs = parse_schedule(spec, job_id="", created_at=now).schedule
     changes = [change.at * SECOND for change in changes_between(line.timezone, now // SECOND, (now + _AHEAD) // SECOND)]
     _check_times(job, theirs, line, changes, now)
-    told = []
+    found = []
     for at in changes:
         ours = {*occurrences(job.schedule, at - _AROUND, at + _AROUND)}
         other = {*occurrences(theirs, at - _AROUND, at + _AROUND)}
         if ours != other:
             sides = [("only there", other - ours), ("only here", ours - other)]
             shown = "; ".join(f"{where} at {_shown(times)}" for where, times in sides if times)
-            told.append(f"when the clocks of {line.timezone} change on {format_instant(at)[:10]}: {shown}")
-    return told
+            found.append(f"when the clocks of {line.timezone} change on {format_instant(at)[:10]}: {shown}")
+    return found
 
 
 def _check_times(job: Job, theirs: Schedule, line: CronLine, changes: Sequence[Instant], now: Instant) -> None:

@@ -41,7 +41,7 @@ def export_beat(jobs: Sequence[Job], now: Instant, *, nearest: bool) -> tuple[st
     done, refused = export_each(jobs, lambda job: _entry(job, zone, now), nearest=nearest)
     lines = [f"timezone = {zone!r}", "beat_schedule = {"]
     for each in done:
-        lines += [f"    # differs: {told}" for told in each.differences]
+        lines += [f"    # differs: {difference}" for difference in each.differences]
         lines += [f"    {each.job.job_id!r}: {{", *(f"        {key!r}: {text}," for key, text in each.said), "    },"]
     return _HEAD + "\n".join([*lines, "}"]) + "\n", refused
 
@@ -61,8 +61,8 @@ def _entry(job: Job, zone: str, now: Instant) -> Exported:
     if job.paused:
         raise CannotSay("it is paused, and beat's configuration has no word for that")
     check_arguments(job)
-    when, told = _schedule(job, zone, now)
-    told += [*overlap_differences(job), *policy_differences(job, now)]
+    when, differences = _schedule(job, zone, now)
+    differences += [*overlap_differences(job), *policy_differences(job, now)]
     options: dict[str, Any] = {"queue": job.queue}
     if job.priority != DEFAULT_PRIORITY:
         options["priority"] = job.priority
@@ -73,7 +73,7 @@ def _entry(job: Job, zone: str, now: Instant) -> Exported:
     said = [("task", repr(job.task)), ("schedule", when)]
     said += [("args", repr(tuple(job.args)))] if job.args else []
     said += [("kwargs", repr(dict(job.kwargs)))] if job.kwargs else []
-    return Exported(job, [*said, ("options", repr(options))], tuple(told))
+    return Exported(job, [*said, ("options", repr(options))], tuple(differences))
 
 
 def _schedule(job: Job, zone: str, now: Instant) -> tuple[str, list[str]]:

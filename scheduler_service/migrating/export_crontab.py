@@ -37,7 +37,7 @@ def export_crontab(jobs: Sequence[Job], now: Instant, *, nearest: bool) -> tuple
             refused.append(Refused(each.job.job_id, f"{', '.join(left)} of the lines above would hold for it too"))
             continue
         lines += ["", f"# {each.job.title or each.job.job_id}".replace("\n", " ")]
-        lines += [f"# differs: {told}" for told in each.differences]
+        lines += [f"# differs: {difference}" for difference in each.differences]
         line_zone, text = each.said
         lines += [f"CRON_TZ={line_zone}"] if line_zone != zone else []
         lines += [f'{name}="{value}"' for name, value in wanted.items() if environment.get(name) != value]
@@ -63,13 +63,13 @@ def _line(job: Job, system: bool, now: Instant) -> Exported:
     line = cron_line(job, now)
     if line.has_both_days and line.both_days:
         raise CannotSay(f"{line.expr} runs where both of its days match, and cron on either")
-    told = time_differences(job, line, {}, now)
-    told += [*overlap_differences(job), *policy_differences(job, now, keeps_one=False)]
-    told += ["timeout: cron ends no command"] if job.timeout is not None else []
+    differences = time_differences(job, line, {}, now)
+    differences += [*overlap_differences(job), *policy_differences(job, now, keeps_one=False)]
+    differences += ["timeout: cron ends no command"] if job.timeout is not None else []
     user = f"{kwargs['user']} " if system else ""
     text = f"{line.expr} {user}{_escaped(str(kwargs['command']))}{_fed(str(kwargs.get('stdin') or ''))}"
     _check(text, job, line.timezone, system, now)
-    return Exported(job, (line.timezone, text), tuple(told))
+    return Exported(job, (line.timezone, text), tuple(differences))
 
 
 def _escaped(text: str) -> str:

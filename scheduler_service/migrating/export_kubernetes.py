@@ -31,7 +31,7 @@ _KNOWN: Final = frozenset({"command", "stdin", "env"})
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What the manifests need and no job says: the image, and the app that its `celery` knows."""
+    """The two facts that manifests need and no job has: the image, and the app that its `celery` knows."""
 
     image: str
     app: str | None = None
@@ -45,8 +45,8 @@ def export_kubernetes(
     done, refused = export_each(jobs, lambda job: _manifest(job, cluster, taken, now), nearest=nearest)
     parts = []
     for each in done:
-        told = "".join(f"# differs: {line}\n" for line in each.differences)
-        parts.append(f"---\n{told}{yaml.safe_dump(each.said, sort_keys=False, allow_unicode=True, width=110)}")
+        differences = "".join(f"# differs: {line}\n" for line in each.differences)
+        parts.append(f"---\n{differences}{yaml.safe_dump(each.said, sort_keys=False, allow_unicode=True, width=110)}")
     return "".join(parts) or "# no job\n", refused
 
 
@@ -55,10 +55,10 @@ def _manifest(job: Job, cluster: Cluster, taken: set[str], now: Instant) -> Expo
     line = cron_line(job, now)
     if line.has_both_days and line.both_days:
         raise CannotSay(f"{line.expr} runs where both of its days match, and a CronJob on either")
-    told = [*time_differences(job, line, _RULES, now), *policy_differences(job, now, keeps_one=False)]
+    differences = [*time_differences(job, line, _RULES, now), *policy_differences(job, now, keeps_one=False)]
     runs_command = isinstance(job.kwargs.get("command"), str) and not job.args and not set(job.kwargs) - _KNOWN
     container, more = _command(job, cluster) if runs_command else _call(job, cluster)
-    spec: dict[str, Any] = {"schedule": line.expr, "timeZone": line.timezone, **_policy(job, told)}
+    spec: dict[str, Any] = {"schedule": line.expr, "timeZone": line.timezone, **_policy(job, differences)}
     spec |= {"concurrencyPolicy": _concurrency(job) if runs_command else "Allow"}
     spec |= {"suspend": True} if job.paused else {}
     pod = {"spec": {"restartPolicy": "Never", "containers": [{"name": "job", "image": cluster.image, **container}]}}
@@ -68,16 +68,16 @@ def _manifest(job: Job, cluster: Cluster, taken: set[str], now: Instant) -> Expo
     taken.add(name)
     metadata = {"name": name, "annotations": {"itinerary/job-id": job.job_id}}
     body = {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": metadata, "spec": spec}
-    return Exported(job, body, (*told, *more))
+    return Exported(job, body, (*differences, *more))
 
 
-def _policy(job: Job, told: list[str]) -> dict[str, int]:
+def _policy(job: Job, differences: list[str]) -> dict[str, int]:
     """How late a start may be; a CronJob without a deadline makes up for the newest missed time."""
     if job.misfire.policy is not MisfirePolicy.SKIP:
         return {}
     grace = job.misfire.grace // SECOND
     if grace < _LEAST_DEADLINE:
-        told.append(f"misfire skip after {grace} s: a CronJob's controller needs {_LEAST_DEADLINE} s")
+        differences.append(f"misfire skip after {grace} s: a CronJob's controller needs {_LEAST_DEADLINE} s")
     return {"startingDeadlineSeconds": max(_LEAST_DEADLINE, grace)}
 
 
@@ -98,14 +98,14 @@ def _command(job: Job, cluster: Cluster) -> tuple[dict[str, Any], list[str]]:
 def _call(job: Job, cluster: Cluster) -> tuple[dict[str, Any], list[str]]:
     if cluster.app is None:
         raise CannotSay(f"{job.task} is a Celery task: --celery-app MODULE:APP has the pod send it")
-    told = overlap_differences(job)
-    told += ["timeout: `celery call` sends no time limit"] if job.timeout is not None else []
-    told += ["priority: `celery call` sends none"] if job.priority != DEFAULT_PRIORITY else []
+    differences = overlap_differences(job)
+    differences += ["timeout: `celery call` sends no time limit"] if job.timeout is not None else []
+    differences += ["priority: `celery call` sends none"] if job.priority != DEFAULT_PRIORITY else []
     words = ["celery", "-A", cluster.app, "call", job.task, "--queue", job.queue]
     words += ["--args", json.dumps(list(job.args))] if job.args else []
     words += ["--kwargs", json.dumps(dict(job.kwargs))] if job.kwargs else []
     words += ["--expires", f"{job.start_within / SECOND:g}"] if job.start_within is not None else []
-    return {"command": words}, told
+    return {"command": words}, differences
 
 
 def _name(job_id: str, taken: set[str]) -> str:

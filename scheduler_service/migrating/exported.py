@@ -68,20 +68,20 @@ def check_arguments(job: Job) -> None:
 
 def policy_differences(job: Job, now: Instant, *, keeps_one: bool = True) -> list[str]:
     """The policies that no scheduler of another's has; `keeps_one`: it makes up for one missed time."""
-    told = []
+    found = []
     if job.retry.max_attempts > 1:
-        told.append(f"retry: {job.retry.max_attempts} attempts, of which there is one there")
+        found.append(f"retry: {job.retry.max_attempts} attempts, of which there is one there")
     if job.jitter:
-        told.append("jitter: runs start at the time itself there")
+        found.append("jitter: runs start at the time itself there")
     if job.misfire.policy is MisfirePolicy.FIRE_ALL:
-        told.append("misfire fire_all: what was missed is not made up for there, or once")
+        found.append("misfire fire_all: what was missed is not made up for there, or once")
     if job.misfire.policy is MisfirePolicy.SKIP and keeps_one:
-        told.append("misfire skip: after an outage the newest missed time is made up for there")
+        found.append("misfire skip: after an outage the newest missed time is made up for there")
     if job.start_at is not None and job.start_at > now:
-        told.append(f"start_at {format_instant(job.start_at)}: it runs from the start there")
+        found.append(f"start_at {format_instant(job.start_at)}: it runs from the start there")
     if job.end_at is not None:
-        told.append(f"end_at {format_instant(job.end_at)}: it has no end there")
-    return told
+        found.append(f"end_at {format_instant(job.end_at)}: it has no end there")
+    return found
 
 
 def overlap_differences(job: Job) -> list[str]:
