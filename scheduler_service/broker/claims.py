@@ -28,6 +28,7 @@ from itinerary.protocol.wire import (
 )
 from scheduler_service.broker.client import connect, redis_errors
 from scheduler_service.core.leader.results import ServerEpoch
+from scheduler_service.ports.broker import Claims
 
 _BATCH: Final = 500
 _A_DAY: Final = 24 * 3600
@@ -104,7 +105,7 @@ return floors
 )
 
 
-class RedisClaims:
+class RedisClaims(Claims):
     """The Claims port on Redis 6.2 or later, or Valkey. Safe to use from several threads."""
 
     def __init__(self, redis_url: str) -> None:

@@ -25,7 +25,7 @@ from scheduler_service.broker.message import SHOWN, SendOptions, Template, recor
 from scheduler_service.broker.queue_heads import client_of, is_redis, prefixed, redis_head
 from scheduler_service.core.leader.results import ServerEpoch
 from scheduler_service.core.model import DispatchedRun
-from scheduler_service.ports.broker import QueueHead
+from scheduler_service.ports.broker import Dispatcher, QueueHead
 
 _PUSHED_AT_ONCE: Final = 500
 _PUSHED_BYTES: Final = 4 * 1024 * 1024
@@ -62,7 +62,7 @@ def _bounded_options(broker_url: str) -> dict[str, Any]:
     }
 
 
-class CeleryDispatcher:
+class CeleryDispatcher(Dispatcher):
     """The Dispatcher port over Celery and kombu."""
 
     def __init__(self, app: Celery) -> None:

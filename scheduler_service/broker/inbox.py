@@ -14,7 +14,7 @@ from itinerary.protocol.errors import BrokerUnavailable
 from itinerary.protocol.instants import MILLISECOND, SECOND, Duration, Instant
 from itinerary.protocol.wire import INBOX, INBOX_DEAD, entry, reply_key
 from scheduler_service.broker.client import ANSWER_TIMEOUT, connect, redis_errors
-from scheduler_service.ports.broker import InboxBatch
+from scheduler_service.ports.broker import Inbox, InboxBatch
 
 _LONGEST_WAIT: Final = 5 * SECOND
 _REPLY_LIVES: Final = 60
@@ -24,7 +24,7 @@ _DEAD_REASON: Final = 500
 _DEAD_BYTES: Final = 6 * 1024 * 1024
 
 
-class RedisInbox:
+class RedisInbox(Inbox):
     """The Inbox port on Redis 6.2 or later, or Valkey. Safe to use from several threads."""
 
     def __init__(self, redis_url: str) -> None:

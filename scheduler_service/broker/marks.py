@@ -14,11 +14,12 @@ from uuid_utils.compat import uuid7
 from itinerary.protocol.wire import BROKER_MARK, REDIS_MARK
 from scheduler_service.broker.client import connect, redis_errors
 from scheduler_service.core.redis_marks import Marks
+from scheduler_service.ports.broker import DataMarks
 
 _ANSWERS_WITHIN: Final = 2.0
 
 
-class RedisMarks:
+class RedisMarks(DataMarks):
     """The DataMarks port. `ping_broker` checks that a broker other than Redis answers."""
 
     def __init__(

@@ -11,7 +11,7 @@ import redis
 
 from itinerary.protocol.wire import HEADER_SEQ
 from scheduler_service.broker.client import connect
-from scheduler_service.ports.broker import QueueHead
+from scheduler_service.ports.broker import QueueHead, Queues
 
 _ANSWERS_WITHIN: Final = 2.0
 _SEARCHED_AT_HEAD: Final = 50
@@ -41,7 +41,7 @@ def redis_head(channel: Any, queue: str) -> QueueHead:
     return _head(client_of(channel), keys)
 
 
-class RedisQueues:
+class RedisQueues(Queues):
     """The queues of a Redis broker, read without Celery. Connects at the first query."""
 
     def __init__(self, broker_url: str, key_prefix: str | None) -> None:

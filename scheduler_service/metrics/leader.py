@@ -18,12 +18,13 @@ from scheduler_service.core.schedules.zone_rules import rules_in_use
 from scheduler_service.metrics.bulk_histogram import BulkHistogram
 from scheduler_service.metrics.notices import NoticeMetrics
 from scheduler_service.metrics.placement import PlacementMetrics
+from scheduler_service.ports.stores import Meter
 
 _FINE: Final = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 _LONG: Final = (0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0)
 
 
-class PrometheusMeter:
+class PrometheusMeter(Meter):
     """The Meter port on a registry of its own, so that several leaders in one process (tests) do not collide."""
 
     def __init__(self) -> None:
@@ -101,14 +102,12 @@ class PrometheusMeter:
         return BulkHistogram(name, text, buckets, self._registry)
 
     def leading(self, term: int, since_renewal: float | None) -> None:
-        """See Meter."""
         if since_renewal is not None:
             self._failover.set(since_renewal)
         self._is_leader.set(1)
         self._term.set(term)
 
     def standing_by(self) -> None:
-        """See Meter."""
         self._is_leader.set(0)
         # The next leader reports these now.
         for gauge in (self._index_runs, self._oldest, self._active, self._workers, self._inbox_lag):
@@ -117,23 +116,18 @@ class PrometheusMeter:
         self._placement.forget()
 
     def without_redis(self, away: bool) -> None:
-        """See Meter."""
         self._without_redis.set(away)
 
     def redis_differs(self, differs: bool) -> None:
-        """See Meter."""
         self._redis_differs.set(differs)
 
     def zone_rules_differ(self, differ: bool) -> None:
-        """See Meter."""
         self._zones_differ.set(differ)
 
     def jobs_refused(self, number: int) -> None:
-        """See Meter."""
         self._jobs_refused.set(number)
 
     def iterated(self, state: SchedulerState, seconds: float, commands: Sequence[Command]) -> None:
-        """See Meter."""
         self._iteration.observe(seconds)
         self._active.set(state.runs.active())
         self._index_runs.set(len(state.index))
@@ -183,31 +177,25 @@ class PrometheusMeter:
         state.counts.clear()
 
     def placed(self, count: int, seconds: float) -> None:
-        """See PlacementMeter."""
         self._placement.placed(count, seconds)
 
     def rebuilt(self, seconds: float) -> None:
-        """See Meter."""
         self._rebuild.observe(seconds)
 
     def published(self, runs: Sequence[DispatchedRun], at: Instant) -> None:
-        """See Meter. A run that was asked to wait behind other runs is not late when it is dispatched."""
+        """A run that was asked to wait behind other runs is not late when it is dispatched."""
         self._delay.observe(max(0, at - run.due_at) / SECOND for run in runs if run.overlap != Overlap.QUEUE_ALL)
 
     def dead_lettered(self) -> None:
-        """See Meter."""
         self._dead.inc()
 
     def pruned(self, past: Past, rows: int) -> None:
-        """See Meter."""
         self._pruned.labels(past.value).inc(rows)
 
     def swept(self, ended_at: Instant) -> None:
-        """See Meter."""
         self._swept.set(ended_at / SECOND)
 
     def exposition(self) -> str:
-        """See Meter."""
         return generate_latest(self._registry).decode()
 
 

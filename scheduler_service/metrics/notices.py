@@ -2,10 +2,10 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from scheduler_service.ports.notices import Backlog
+from scheduler_service.ports.notices import Backlog, NoticeMeter
 
 
-class NoticeMetrics:
+class NoticeMetrics(NoticeMeter):
     """The NoticeMeter port on a registry; created once per registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -18,10 +18,8 @@ class NoticeMetrics:
             self._tries.labels(outcome)
 
     def delivered(self, outcome: str) -> None:
-        """See NoticeMeter."""
         self._tries.labels(outcome).inc()
 
     def backlogged(self, backlog: Backlog) -> None:
-        """See NoticeMeter."""
         self._waiting.set(backlog.waiting)
         self._dead.set(backlog.dead)

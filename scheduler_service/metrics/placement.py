@@ -6,11 +6,12 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from scheduler_service.core.balancing.distribution import Distribution
 from scheduler_service.core.leader.state import SchedulerState
+from scheduler_service.ports.placement import PlacementMeter
 
 _FINE: Final = (0.00001, 0.00002, 0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.01, 0.1, 1.0)
 
 
-class PlacementMetrics:
+class PlacementMetrics(PlacementMeter):
     """Placement metrics, created once per registry; `count` takes the loop's counts, `show` its last distribution."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -29,7 +30,6 @@ class PlacementMetrics:
         self._shown: Distribution | None = None
 
     def placed(self, count: int, seconds: float) -> None:
-        """See PlacementMeter."""
         for _ in range(count):
             self._duration.observe(seconds / count)
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 from itinerary.net.bounded import Fuse, addresses_of, connected, within
 from itinerary.protocol.instants import to_datetime
 from scheduler_service.config.notify import SmtpServer
-from scheduler_service.ports.notices import Delivery, DeliveryFailed, DeliveryRefused
+from scheduler_service.ports.notices import Delivery, DeliveryFailed, DeliveryRefused, Target
 
 TIMEOUT: Final = 10.0
 LONGEST: Final = 20.0
@@ -28,7 +28,7 @@ _OWN_NAME: Final = 2.0
 _PERMANENT: Final = 500
 
 
-class Mail:
+class Mail(Target):
     """The mail target: a server, a sender, and the addresses to notify."""
 
     def __init__(self, server: SmtpServer, sender: str, to: Sequence[str]) -> None:
@@ -38,11 +38,10 @@ class Mail:
 
     @property
     def name(self) -> str:
-        """See Target."""
         return f"mail by {self._server.host}"
 
     def deliver(self, delivery: Delivery) -> str:
-        """See Target. The answer names addresses that the server refused while it accepted others."""
+        """The answer names addresses that the server refused while it accepted others."""
         message = mail_of(delivery, self._sender, self._to)
         try:
             with closing(self._connection()) as smtp:

@@ -15,7 +15,7 @@ from itinerary.net import safe_http
 from itinerary.net.safe_http import CallFailed, CallRefused, Reach
 from itinerary.protocol.instants import SECOND, Instant
 from itinerary.version import VERSION
-from scheduler_service.ports.notices import Delivery, DeliveryFailed, DeliveryRefused
+from scheduler_service.ports.notices import Delivery, DeliveryFailed, DeliveryRefused, Target
 
 TIMEOUT: Final = 10.0
 _GONE: Final = 410
@@ -23,7 +23,7 @@ _TELLING: Final = 5
 """Shorter pieces of an address are words such as `hook`, not secrets."""
 
 
-class Webhook:
+class Webhook(Target):
     """The target of one webhook URL."""
 
     def __init__(self, url: str, key: bytes, *, private: bool, clock: Callable[[], Instant]) -> None:
@@ -38,7 +38,6 @@ class Webhook:
         return f"{urlsplit(self._url).hostname}#{hashlib.sha256(self._url.encode()).hexdigest()[:8]}"
 
     def deliver(self, delivery: Delivery) -> str:
-        """See Target."""
         timestamp = self._clock() // SECOND
         headers = {
             "Content-Type": "application/json",

@@ -13,7 +13,7 @@ from itinerary.protocol.instants import Instant, format_instant
 from scheduler_service.core.audit import AuditedChange, AuditEntry
 from scheduler_service.core.contract.request_keys import shown_key
 from scheduler_service.core.model import NewRun
-from scheduler_service.ports.records import AuditFilter
+from scheduler_service.ports.records import AuditFilter, AuditLog
 from scheduler_service.ports.stores import Page
 from scheduler_service.sql.database import Database, can_hold
 from scheduler_service.sql.paging import page_of, read_cursor
@@ -65,19 +65,17 @@ def _asked(run: NewRun) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-class SqlAuditLog:
+class SqlAuditLog(AuditLog):
     """AuditLog on SQLite and PostgreSQL."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def record(self, by: AuditedChange, subject: str | None, before: Any, after: Any) -> None:
-        """See AuditLog."""
         with self._database.write() as connection:
             record(connection, self._database.read_clock(connection), by, subject, before, after)
 
     def list(self, wanted: AuditFilter, limit: int, cursor: str | None) -> Page[AuditEntry]:
-        """See AuditLog."""
         if not can_hold(f"{wanted.subject}{wanted.actor}{wanted.action}"):
             return Page([], None)
         by_time = wanted.since is not None or wanted.until is not None
@@ -98,7 +96,7 @@ class SqlAuditLog:
         return page_of(rows, limit, lambda row: AuditEntry(*row), lambda row: [row.at, row.id] if by_time else [row.id])
 
     def of_key(self, change: AuditedChange, subject: str) -> Sequence[str] | None:
-        """See AuditLog. Reads only the subject's newest rows: a key need only be known for a day."""
+        """Reads only the subject's newest rows: a key need only be known for a day."""
         newest_first = (
             select(_A.actor, _A.action, _A.after)
             .where(_A.subject == subject)

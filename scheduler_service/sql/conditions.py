@@ -13,7 +13,7 @@ from scheduler_service.core.notifications.conditions import Pending, Running, ma
 from scheduler_service.core.notifications.notices import Named
 from scheduler_service.core.policies import could_go_since
 from scheduler_service.core.run_state import RunState
-from scheduler_service.ports.notices import Page
+from scheduler_service.ports.notices import Conditions, Page
 from scheduler_service.sql.database import Database
 from scheduler_service.sql.job_rows import JOB_COLUMNS, current_job_of
 from scheduler_service.sql.leader import reads
@@ -23,14 +23,13 @@ from scheduler_service.sql.tables import IS_TRACKED, jobs, runs
 _R: Final = runs.c
 
 
-class SqlConditions:
+class SqlConditions(Conditions):
     """Conditions on SQLite and PostgreSQL."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def waiting(self, due_before: Instant, limit: int, after: Place | None) -> tuple[list[Pending], Place | None]:
-        """See Conditions."""
         with self._database.read() as connection:
             runs_due, place = reads.overdue(connection, due_before, limit, after)
             paused = _paused(connection, {run.job_id for run in runs_due if run.kind is RunKind.OCCURRENCE})
@@ -43,13 +42,11 @@ class SqlConditions:
         return [Pending(run, due[run_id]) for run_id, run in named.items()], place
 
     def in_flight(self, due_before: Instant, limit: int, after: Place | None) -> tuple[list[Pending], Place | None]:
-        """See Conditions."""
         since = case((_R.overlap == literal_column(f"'{Overlap.QUEUE_ALL}'"), _R.pending_at), else_=_R.due_at)
         found, place = self._in_state(RunState.PENDING, since, since < due_before, limit, after)
         return [Pending(run, due_at) for run, due_at, _ in found], place
 
     def running(self, limit: int, after: Place | None) -> tuple[list[Running], Place | None]:
-        """See Conditions."""
         found, place = self._in_state(RunState.RUNNING, _R.started_at, _R.started_at.is_not(None), limit, after)
         return [Running(*one) for one in found], place
 
@@ -69,7 +66,7 @@ class SqlConditions:
         return [(Named(row.run_id, row.job_id, row.task), row.since, row.timeout) for row in rows], place
 
     def jobs(self, after: str | None, limit: int) -> Page:
-        """See Conditions. Parses only jobs that could end."""
+        """Parses only jobs that could end."""
         following = [] if after is None else [jobs.c.job_id > after]
         wanted = (
             select(*JOB_COLUMNS, jobs.c.job_id)

@@ -13,6 +13,7 @@ from scheduler_service.core.audit import AuditEntry
 from scheduler_service.core.contract.backfill import Known
 from scheduler_service.core.explain.facts import Facts, Term, Version, waited
 from scheduler_service.core.model import MissedRange, Run, RunKind
+from scheduler_service.ports.records import Evidence
 from scheduler_service.sql.audit import AUDIT_COLUMNS
 from scheduler_service.sql.backfill import known_of
 from scheduler_service.sql.database import Database, can_hold
@@ -32,14 +33,13 @@ _L: Final = leases.c
 log = structlog.get_logger(__name__)
 
 
-class SqlEvidence:
+class SqlEvidence(Evidence):
     """Evidence on SQLite and PostgreSQL."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def of_occurrence(self, job_id: str, at: Instant) -> Facts:
-        """See Evidence."""
         if not can_hold(job_id):
             raise NotFound(f"no job {job_id!r}")
         with self._database.read() as connection:
@@ -51,7 +51,6 @@ class SqlEvidence:
             return replace(facts, backfilled=_newest(connection, job_id, at, IS_MANUAL))
 
     def of_run(self, run_id: str) -> Facts:
-        """See Evidence."""
         if not can_hold(run_id):
             raise NotFound(f"no run {run_id!r}")
         with self._database.read() as connection:
@@ -62,7 +61,6 @@ class SqlEvidence:
             return self._facts(connection, at, run.job_id, versions, run)
 
     def of_occurrences(self, job_id: str, times: Sequence[Instant]) -> Known:
-        """See Evidence."""
         if not times or not can_hold(job_id):
             return Known()
         with self._database.read() as connection:

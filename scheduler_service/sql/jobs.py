@@ -19,7 +19,7 @@ from scheduler_service.core.balancing.placements import carry_place
 from scheduler_service.core.contract.job_json import definition_of, job_body
 from scheduler_service.core.contract.unknown_fields import carried
 from scheduler_service.core.model import Job
-from scheduler_service.ports.stores import Page
+from scheduler_service.ports.stores import JobStore, Page
 from scheduler_service.sql.audit import record
 from scheduler_service.sql.batch import insert_into
 from scheduler_service.sql.database import Database, again_when_busy, can_hold
@@ -34,7 +34,7 @@ class _CreatedMeanwhile(Conflict):
     """Another request created the job between our read and our insert; a second read finds it."""
 
 
-class SqlJobStore:
+class SqlJobStore(JobStore):
     """JobStore on SQLite and PostgreSQL."""
 
     def __init__(self, database: Database) -> None:
@@ -42,7 +42,6 @@ class SqlJobStore:
 
     @again_when_busy
     def create(self, job: Job, *, by: AuditedChange | None = None) -> Job:
-        """See JobStore."""
         with self._database.write() as connection:
             there = self._locked(connection, job.job_id)
             if there is not None and not there.deleted:
@@ -53,7 +52,6 @@ class SqlJobStore:
     def replace(
         self, job: Job, if_version: int | None, *, by: AuditedChange | None = None
     ) -> tuple[Job, Literal["made", "replaced", "unchanged"]]:
-        """See JobStore."""
         try:
             return self._replace(job, if_version, by)
         except _CreatedMeanwhile:
@@ -82,7 +80,6 @@ class SqlJobStore:
             return self._next_version(connection, changed, there, by), "replaced"
 
     def get(self, job_id: str) -> Job:
-        """See JobStore."""
         _check_name(job_id)
         with self._database.read() as connection:
             row = connection.execute(select(*JOB_COLUMNS).where(jobs.c.job_id == job_id)).first()
@@ -101,7 +98,6 @@ class SqlJobStore:
         source: str | None = None,
         prefixes: tuple[str, ...] = (),
     ) -> Page[Job]:
-        """See JobStore."""
         if not can_hold(f"{tag}{text}{source}"):
             return Page([], None)
         conditions = job_conditions(tag, text, paused, source)
@@ -128,7 +124,6 @@ class SqlJobStore:
         skips: bool = False,
         by: AuditedChange | None = None,
     ) -> Job:
-        """See JobStore."""
         with self._database.write() as connection:
             there = self._there(connection, job_id)
             _check_version(job_id, there, if_version)
@@ -143,7 +138,6 @@ class SqlJobStore:
 
     @again_when_busy
     def delete(self, job_id: str, if_version: int | None, *, by: AuditedChange | None = None) -> None:
-        """See JobStore."""
         with self._database.write() as connection:
             there = self._there(connection, job_id)
             _check_version(job_id, there, if_version)

@@ -14,7 +14,7 @@ from scheduler_service.core.model import Lease
 from scheduler_service.core.notifications.notices import Notice, Topic
 from scheduler_service.core.redis_marks import Marks
 from scheduler_service.core.schedules.zone_rules import rules_in_use
-from scheduler_service.ports.leases import LeaseView
+from scheduler_service.ports.leases import LeaseStore, LeaseView
 from scheduler_service.sql.batch import insert_into
 from scheduler_service.sql.database import Bounds, Database
 from scheduler_service.sql.fence import is_still
@@ -30,7 +30,7 @@ _MARK_HOLDS: Final = 3 * MINUTE
 _WORD_HOLDS: Final = 5 * SECOND
 
 
-class SqlLeaseStore:
+class SqlLeaseStore(LeaseStore):
     """LeaseStore on a connection of its own, so that no pool and no long write delays a renewal."""
 
     def __init__(self, database: Database, topics: frozenset[Topic] = frozenset()) -> None:
@@ -55,7 +55,6 @@ class SqlLeaseStore:
         return Lease(shard, taken.term, holder, taken.now)
 
     def renew(self, lease: Lease, ttl: Duration) -> Lease:
-        """See LeaseStore."""
         with self._database.write() as connection:
             renewed = connection.execute(self._renewal(lease, ttl)).first()
         if renewed is None:
@@ -63,25 +62,21 @@ class SqlLeaseStore:
         return Lease(lease.shard, lease.term, lease.holder, renewed.now)
 
     def resign(self, lease: Lease) -> None:
-        """See LeaseStore."""
         freed = update(leases).where(is_still(lease)).values(resigned=True, expires_at=self._database.now())
         with self._database.write() as connection:
             connection.execute(freed)
 
     def peek(self, shard: int) -> LeaseView | None:
-        """See LeaseStore."""
         with self._database.read() as connection:
             return self._view(connection, shard)
 
     def mark_standby(self, shard: int, term: int, zone_rules: str) -> None:
-        """See LeaseStore."""
         lease = and_(leases.c.shard == shard, leases.c.term == term)
         mark = update(leases).where(lease)
         with self._database.write() as connection:
             connection.execute(mark.values(standby_zone_rules=zone_rules, standby_seen_at=self._database.now()))
 
     def tell_without_redis(self, lease: Lease) -> bool:
-        """See LeaseStore."""
         note = update(leases).where(is_still(lease)).values(without_redis_at=self._database.now())
         with self._database.write() as connection:
             relief_at = connection.execute(note.returning(leases.c.relief_at)).scalar_one_or_none()
@@ -89,13 +84,11 @@ class SqlLeaseStore:
         return relief_at is not None and relief_at > now - _WORD_HOLDS
 
     def offer_relief(self, shard: int, term: int) -> None:
-        """See LeaseStore."""
         offer = update(leases).where(and_(leases.c.shard == shard, leases.c.term == term))
         with self._database.write() as connection:
             connection.execute(offer.values(relief_at=self._database.now()))
 
     def record_marks(self, lease: Lease, marks: Marks) -> None:
-        """See LeaseStore."""
         record = update(leases).where(is_still(lease)).values(redis_mark=marks.redis, broker_mark=marks.broker)
         with self._database.write() as connection:
             connection.execute(record)

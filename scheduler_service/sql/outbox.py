@@ -20,7 +20,7 @@ from scheduler_service.core.notifications.notices import (
     Waiting,
 )
 from scheduler_service.core.notifications.topics import CONDITIONS
-from scheduler_service.ports.notices import Backlog, Delivery
+from scheduler_service.ports.notices import Backlog, Delivery, Outbox
 from scheduler_service.sql import notices as sql_notices
 from scheduler_service.sql.column_types import dump_json
 from scheduler_service.sql.database import Database
@@ -39,7 +39,7 @@ _DELIVERY: Final = (_D.message_id, _D.target, _D.topic, _D.body, _D.made_at, _D.
 Decide = Callable[[Sequence[Waiting], Mapping[Topic, Instant], Instant], Sequence[Message]]
 
 
-class SqlOutbox:
+class SqlOutbox(Outbox):
     """Outbox on SQLite and PostgreSQL; opened beside the leader's pool, which it never waits for."""
 
     def __init__(self, database: Database) -> None:
@@ -47,7 +47,6 @@ class SqlOutbox:
         self._dialect = database.dialect
 
     def now(self) -> Instant:
-        """See Outbox."""
         with self._database.read() as connection:
             return self._database.read_clock(connection)
 
@@ -60,7 +59,7 @@ class SqlOutbox:
         *,
         whole: bool = True,
     ) -> None:
-        """See Outbox. One read if nothing changed."""
+        """One read if nothing changed."""
         held_now = and_(_N.topic == topic.value, _N.holds, _within(after, until))
         with self._database.read() as connection:
             held = set(connection.execute(select(_N.subject).where(held_now)).scalars())
@@ -74,7 +73,7 @@ class SqlOutbox:
             sql_notices.add(connection, self._dialect, new, holds=True)
 
     def seal(self, targets: Sequence[str], quiet: Duration, decide: Decide) -> int:
-        """See Outbox. Locks nothing while nothing may be reported, so that the leader can go on counting."""
+        """Locks nothing while nothing may be reported, so that the leader can go on counting."""
         with self._database.read() as connection:
             now = self._database.read_clock(connection)
             ripe = _ripe(now, quiet, _last_reported(connection, now))
@@ -87,7 +86,7 @@ class SqlOutbox:
         return len(messages)
 
     def claim(self, targets: Sequence[str], hold: Duration) -> Delivery | None:
-        """See Outbox. The claim is the time of the next try; one beyond any pause came from a clock that ran ahead."""
+        """The claim is the time of the next try; one beyond any pause came from a clock that ran ahead."""
         is_time = or_(_D.next_at <= self._database.now(), _D.next_at > self._database.now(LONGEST_PAUSE))
         due = and_(is_time, _D.target.in_(targets))
         keys = select(_D.message_id, _D.target).where(due).order_by(_D.next_at, _D.message_id).limit(1)
@@ -104,11 +103,9 @@ class SqlOutbox:
         return _delivery(row)
 
     def sent(self, delivery: Delivery) -> None:
-        """See Outbox."""
         self._end(delivery, state="sent", said=None)
 
     def failed(self, delivery: Delivery, answer: str, next_at: Instant | None) -> None:
-        """See Outbox."""
         text = answer.encode("ascii", "backslashreplace").decode().replace("\x00", " ")[:_ANSWER_LENGTH]
         if next_at is None:
             self._end(delivery, state="dead", said=text)
@@ -117,7 +114,6 @@ class SqlOutbox:
             connection.execute(update(deliveries).where(_is(delivery)).values(next_at=next_at, said=text))
 
     def backlog(self) -> Backlog:
-        """See Outbox."""
         waits, is_dead = _D.next_at.is_not(None), _D.state == "dead"
         newest = select(_D.target, _D.said).where(is_dead).order_by(_D.ended_at.desc()).limit(1)
         failing = select(_D.target, _D.said).where(waits, _D.said.is_not(None)).order_by(_D.next_at.desc()).limit(1)
@@ -129,7 +125,6 @@ class SqlOutbox:
         return Backlog(waiting, dead, _text(last), _text(tried))
 
     def tidy(self, quiet: Duration) -> None:
-        """See Outbox."""
         with self._database.write() as connection:
             now = self._database.read_clock(connection)
             untried = and_(_D.next_at.is_not(None), _D.made_at < now - GIVE_UP_AFTER, _D.next_at < now - DAY // 24)
@@ -144,7 +139,6 @@ class SqlOutbox:
             connection.execute(delete(notices).where(reported))
 
     def retry_dead(self) -> int:
-        """See Outbox."""
         with self._database.write() as connection:
             now = self._database.read_clock(connection)
             again = {"state": "waiting", "attempts": 0, "made_at": now, "next_at": now, "ended_at": None}

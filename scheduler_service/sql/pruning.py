@@ -31,7 +31,7 @@ from sqlalchemy import tuple_ as row_of
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.contract.pruning import Needs, Past
 from scheduler_service.core.model import Lease
-from scheduler_service.ports.pruning import Name, Scanned, Sweep
+from scheduler_service.ports.pruning import Name, Pruning, Scanned, Sweep
 from scheduler_service.sql.batch import Batch, judged
 from scheduler_service.sql.database import Database
 from scheduler_service.sql.fence import fenced
@@ -113,14 +113,13 @@ _SOURCES: Final = {
 }
 
 
-class SqlPruning:
+class SqlPruning(Pruning):
     """Pruning on SQLite and PostgreSQL. Give it a `database` of its own, so that nothing waits for its connection."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def needs(self) -> Needs:
-        """See Pruning."""
         oldest = select(runs.c.scheduled_at).order_by(runs.c.scheduled_at, runs.c.id).limit(1).scalar_subquery()
         since = func.coalesce(cursors.c.pruned_until, oldest)
         planned = select(cursors.c.materialised_until, since).where(cursors.c.shard == _SHARD)
@@ -135,7 +134,6 @@ class SqlPruning:
             return Needs(now, cursor, connection.execute(unplanned).scalar(), history_since)
 
     def scan(self, past: Past, before: Instant, after: tuple[int | str, ...] | None, limit: int) -> Scanned:
-        """See Pruning."""
         source = _SOURCES[past]
         step = select(*source.key, source.is_over(before).label("may_go")).order_by(*source.key).limit(limit)
         if source.within is not None:
@@ -150,7 +148,6 @@ class SqlPruning:
         return Scanned(may_go, None if is_end else rows[-1][:-1])
 
     def prune(self, lease: Lease | None, past: Past, ids: Sequence[Name], before: Instant) -> int:
-        """See Pruning."""
         if past is Past.JOBS:
             return self._prune_jobs(lease, ids, before)
         source, number = _SOURCES[past], 0
@@ -178,27 +175,23 @@ class SqlPruning:
         return number
 
     def begin(self, lease: Lease | None, before: Instant) -> None:
-        """See Pruning."""
         is_news = or_(cursors.c.pruned_until.is_(None), cursors.c.pruned_until < before)
         with self._writing(lease) as connection:
             noted = update(cursors).where(cursors.c.shard == _SHARD, is_news).values(pruned_until=before)
             connection.execute(noted)
 
     def end(self, lease: Lease | None) -> None:
-        """See Pruning."""
         with self._writing(lease) as connection:
             now = self._database.read_clock(connection)
             connection.execute(update(cursors).where(cursors.c.shard == _SHARD).values(swept_at=now))
 
     def last_sweep(self) -> Sweep:
-        """See Pruning."""
         noted = select(cursors.c.pruned_until, cursors.c.swept_at).where(cursors.c.shard == _SHARD)
         with self._database.read() as connection:
             row = connection.execute(noted).first()
         return Sweep(None, None) if row is None else Sweep(*row)
 
     def count(self, past: Past, before: Instant, most: int) -> int:
-        """See Pruning."""
         source = _SOURCES[past]
         found = select(literal(1).label("one")).select_from(source.table).where(source.is_over(before)).limit(most)
         with self._database.read() as connection:

@@ -14,7 +14,7 @@ from scheduler_service.core.explain.facts import Version
 from scheduler_service.core.model import MissedRange
 from scheduler_service.core.policies import OVERLAP_WORD
 from scheduler_service.core.run_state import ACTIVE, WAITING, RunState
-from scheduler_service.ports.history import Outcome, Total, Trouble
+from scheduler_service.ports.history import HistoryStore, Outcome, Total, Trouble
 from scheduler_service.ports.stores import RunFilter
 from scheduler_service.sql.column_types import InstantColumn
 from scheduler_service.sql.counts import jobs_total, runs_total, total_of
@@ -35,14 +35,13 @@ _LIMIT: Final = bindparam("limit", type_=BigInteger)
 log = structlog.get_logger(__name__)
 
 
-class SqlHistoryStore:
+class SqlHistoryStore(HistoryStore):
     """HistoryStore on SQLite and PostgreSQL."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def count_runs(self, wanted: RunFilter) -> Total:
-        """See HistoryStore."""
         if not can_hold(f"{wanted.job_id}{wanted.queue}"):
             return Total(0, False)
         with self._database.read() as connection:
@@ -50,7 +49,6 @@ class SqlHistoryStore:
         return total_of([(scanned, matching) for scanned, matching in scans])
 
     def count_jobs(self, *, tag: str | None, text: str | None, paused: bool | None, source: str | None = None) -> Total:
-        """See HistoryStore."""
         if not can_hold(f"{tag}{text}{source}"):
             return Total(0, False)
         with self._database.read() as connection:
@@ -58,13 +56,11 @@ class SqlHistoryStore:
         return total_of([(scanned, matching)])
 
     def latest(self, since: Instant, until: Instant, limit: int) -> list[Outcome]:
-        """See HistoryStore."""
         with self._database.read() as connection:
             rows = connection.execute(_latest(), {"since": since, "until": until, "limit": limit})
             return [_outcome(row) for row in rows]
 
     def latest_of(self, job_ids: Sequence[str], until: Instant, limit: int) -> Mapping[str, list[Outcome]]:
-        """See HistoryStore."""
         found: dict[str, list[Outcome]] = {job_id: [] for job_id in job_ids if can_hold(job_id)}
         asked = list(found)
         with self._database.read() as connection:
@@ -77,13 +73,11 @@ class SqlHistoryStore:
         return found
 
     def troubles(self, since: Instant, limit: int) -> list[Trouble]:
-        """See HistoryStore."""
         with self._database.read() as connection:
             rows = connection.execute(_troubles(self._database.dialect), {"since": since, "limit": limit})
             return [_trouble(row) for row in rows]
 
     def missed_ranges(self, since: Instant, limit: int) -> list[MissedRange]:
-        """See HistoryStore."""
         unwanted = gaps.c.reason.not_like(f"{OVERLAP_WORD} %")
         found = select(*_MISSED_RANGE).where(gaps.c.end_at >= since, unwanted)
         latest_first = found.order_by(gaps.c.end_at.desc(), gaps.c.id.desc())
@@ -91,7 +85,6 @@ class SqlHistoryStore:
             return [MissedRange(*row) for row in connection.execute(latest_first.limit(limit))]
 
     def missed_ranges_of(self, job_id: str, limit: int) -> list[MissedRange]:
-        """See HistoryStore."""
         if not can_hold(job_id):
             return []
         newest_first = select(*_MISSED_RANGE).where(gaps.c.job_id == job_id).order_by(gaps.c.start_at.desc())
@@ -99,7 +92,6 @@ class SqlHistoryStore:
             return [MissedRange(*row) for row in connection.execute(newest_first.limit(limit))]
 
     def versions(self, job_id: str, limit: int) -> list[Version]:
-        """See HistoryStore."""
         if not can_hold(job_id):
             return []
         columns = (*VERSION_COLUMNS, job_versions.c.actor)
@@ -111,7 +103,6 @@ class SqlHistoryStore:
         return [version for row in rows if (version := version_of(job_id, row)) is not None]
 
     def active_counts(self, most: int) -> Mapping[RunState, int]:
-        """See HistoryStore."""
         with self._database.read() as connection:
             found = Counter[RunState]()
             for state, number in connection.execute(_counts(), {"limit": most}):

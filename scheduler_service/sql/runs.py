@@ -32,7 +32,7 @@ from scheduler_service.core.contract.request_keys import shown_key
 from scheduler_service.core.contract.run_requests import refuse_over
 from scheduler_service.core.model import NewRun, Run
 from scheduler_service.core.run_state import RunState
-from scheduler_service.ports.stores import Page, RunFilter
+from scheduler_service.ports.stores import Page, RunFilter, RunStore
 from scheduler_service.sql.audit import record, record_enqueue
 from scheduler_service.sql.batch import Batch
 from scheduler_service.sql.column_types import InstantColumn
@@ -49,7 +49,7 @@ _RUN_ID: Final = bindparam("asked", type_=Text)
 _NOW: Final = bindparam("now", type_=InstantColumn)
 
 
-class SqlRunStore:
+class SqlRunStore(RunStore):
     """RunStore on SQLite and PostgreSQL."""
 
     def __init__(self, database: Database) -> None:
@@ -58,7 +58,7 @@ class SqlRunStore:
 
     @again_when_busy
     def enqueue(self, new: Sequence[NewRun], *, by: AuditedChange | None = None) -> list[tuple[Run, bool]]:
-        """See RunStore. Keys are inserted in their order, so that two batches with the same keys do not deadlock."""
+        """Keys are inserted in their order, so that two batches with the same keys do not deadlock."""
         in_order = sorted(new, key=lambda run: run.idempotency_key or "")
         with self._database.write() as connection:
             now = self._database.read_clock(connection)
@@ -79,13 +79,11 @@ class SqlRunStore:
         ]
 
     def get(self, run_id: str) -> Run:
-        """See RunStore."""
         _check_name(run_id)
         with self._database.read() as connection:
             return read_whole(connection, run_id)
 
     def list(self, wanted: RunFilter, limit: int, cursor: str | None) -> Page[Run]:
-        """See RunStore."""
         if not can_hold(f"{wanted.job_id}{wanted.queue}"):
             return Page([], None)
         conditions = _conditions(wanted)
@@ -103,7 +101,7 @@ class SqlRunStore:
 
     @again_when_busy
     def request_cancel(self, run_id: str, *, by: AuditedChange | None = None) -> Run:
-        """See RunStore. The row is locked first, so that no other transition comes in between."""
+        """The row is locked first, so that no other transition comes in between."""
         _check_name(run_id)
         with self._database.write() as connection:
             now = self._database.read_clock(connection)

@@ -16,7 +16,7 @@ import structlog
 
 from itinerary.protocol.errors import StoreUnavailable
 from itinerary.protocol.instants import SECOND, Duration
-from scheduler_service.ports.records import News
+from scheduler_service.ports.records import News, Wakeups
 from scheduler_service.sql.database_url import libpq_options, read_url
 from scheduler_service.sql.postgres import is_direct_to_server
 
@@ -32,7 +32,7 @@ _OPTIONS: Final[dict[str, Any]] = {
 }  # fmt: skip
 
 
-class PgWakeups:
+class PgWakeups(Wakeups):
     """Wakeups on PostgreSQL. Used by one thread."""
 
     def __init__(self, database_url: str) -> None:
@@ -42,7 +42,6 @@ class PgWakeups:
         self._polls_at: float | None = None
 
     def wait(self, timeout: Duration) -> Set[News]:
-        """See Wakeups."""
         if self._polls_at is not None:
             return self._poll(timeout)
         with self._errors():
@@ -58,7 +57,6 @@ class PgWakeups:
             return _ALL & received
 
     def close(self) -> None:
-        """See Wakeups."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None

@@ -19,7 +19,7 @@ from scheduler_service.core.leader.commands import Apply, CreateRuns, Dispatch, 
 from scheduler_service.core.leader.poll_state import CancelsRead, ExpiredRead, OverdueRead, Place
 from scheduler_service.core.model import ActiveRun, Cursor, JobHistory, Lease
 from scheduler_service.core.notifications.notices import Topic
-from scheduler_service.ports.stores import Dispatched
+from scheduler_service.ports.stores import Dispatched, LeaderStore
 from scheduler_service.sql import job_rows
 from scheduler_service.sql.batch import insert_into
 from scheduler_service.sql.database import Database
@@ -33,7 +33,7 @@ STATISTICS_KEPT: Final = 7 * DAY
 _NO_LIMIT: Final = 2**31 - 1
 
 
-class SqlLeaderStore:
+class SqlLeaderStore(LeaderStore):
     """LeaderStore on SQLite and PostgreSQL; commits the notices of the given `topics` together with their runs."""
 
     def __init__(self, database: Database, topics: frozenset[Topic] = frozenset()) -> None:
@@ -44,7 +44,6 @@ class SqlLeaderStore:
         self._refused: set[str] = set()
 
     def cursor(self, lease: Lease) -> Cursor:
-        """See LeaderStore."""
         first = insert_into(cursors, self._dialect).values(shard=lease.shard, inbox_position="0-0")
         columns = (cursors.c.materialised_until, cursors.c.inbox_position, cursors.c.judged_until)
         kept = select(*columns).where(cursors.c.shard == lease.shard)
@@ -53,7 +52,7 @@ class SqlLeaderStore:
             return Cursor(*connection.execute(kept).one())
 
     def active_runs(self) -> list[ActiveRun]:
-        """See LeaderStore. A run that changes during the read appears in its later state."""
+        """A run that changes during the read appears in its later state."""
         with self._database.read() as connection:
             soon = self._database.read_clock(connection) + MINUTE
             waiting = reads.due_runs(connection, soon, _NO_LIMIT)
@@ -61,21 +60,17 @@ class SqlLeaderStore:
         return list({run.run_id: run for run in (*waiting, *tracked)}.values())
 
     def job_histories(self, since: Instant | None) -> list[JobHistory]:
-        """See LeaderStore."""
         with self._database.read() as connection:
             return job_rows.histories(connection, self._dialect, since, refused=self._refused)
 
     def histories_of(self, job_ids: Sequence[str], since: Instant | None) -> list[JobHistory]:
-        """See LeaderStore."""
         with self._database.read() as connection:
             return job_rows.histories(connection, self._dialect, since, job_ids, self._refused)
 
     def refused_jobs(self) -> int:
-        """See LeaderStore."""
         return len(self._refused)
 
     def unplanned_jobs(self, limit: int) -> list[str]:
-        """See LeaderStore."""
         with self._database.read() as connection:
             found = job_rows.unplanned(connection, limit + len(self._refused))
         # Jobs that cannot be read stay unplanned: they sort last, so that they block no other job.
@@ -83,7 +78,6 @@ class SqlLeaderStore:
 
     @contextmanager
     def together(self, lease: Lease) -> Iterator[None]:
-        """See LeaderStore."""
         with self._fenced(lease) as connection:
             self._open.connection = connection
             try:
@@ -92,7 +86,7 @@ class SqlLeaderStore:
                 self._open.connection = None
 
     def create_runs(self, lease: Lease, batch: CreateRuns) -> tuple[str, ...]:
-        """See LeaderStore. A run whose row is refused counts as not created, and is recorded as a missed range."""
+        """A run whose row is refused counts as not created, and is recorded as a missed range."""
         try:
             created = self._create(lease, batch, row_by_row=False)
         except RowRefused:
@@ -102,17 +96,15 @@ class SqlLeaderStore:
         return tuple(run.run_id for run in batch.runs if run.run_id not in created)
 
     def dispatch_runs(self, lease: Lease, dispatches: Sequence[Dispatch], now: Instant) -> Dispatched:
-        """See LeaderStore."""
         with self._fenced(lease) as connection:
             return dispatch.dispatch(connection, self._dialect, lease.term, dispatches, now)
 
     def redispatch_runs(self, lease: Lease, dispatches: Sequence[Dispatch]) -> Dispatched:
-        """See LeaderStore."""
         with self._fenced(lease) as connection:
             return dispatch.redispatch(connection, self._dialect, lease.term, dispatches)
 
     def apply(self, lease: Lease, batch: Apply) -> tuple[str, ...]:
-        """See LeaderStore. A transition whose row is refused is written without its payload."""
+        """A transition whose row is refused is written without its payload."""
         try:
             refused = self._apply(lease, batch, row_by_row=False)
         except RowRefused:
@@ -122,35 +114,30 @@ class SqlLeaderStore:
         return tuple(dict.fromkeys(t.run_id for t in batch.transitions if t.run_id in refused))
 
     def read_runs(self, run_ids: Sequence[str]) -> list[ActiveRun]:
-        """See LeaderStore."""
         with self._database.read() as connection:
             return reads.runs_by_id(connection, self._dialect, run_ids)
 
     def due_runs(self, until: Instant, limit: int) -> list[ActiveRun]:
-        """See LeaderStore."""
         with self._database.read() as connection:
             return reads.due_runs(connection, until, limit)
 
     def overdue_runs(self, until: Instant, limit: int, after: Place | None) -> OverdueRead:
-        """See LeaderStore."""
         with self._database.read() as connection:
             found, place = reads.overdue(connection, until, limit, after)
         return OverdueRead(tuple(found), place)
 
     def expired_runs(self, until: Instant, limit: int, after: Place | None) -> ExpiredRead:
-        """See LeaderStore."""
         with self._database.read() as connection:
             found, place = reads.expired(connection, until, limit, after)
         return ExpiredRead(tuple(found), place)
 
     def cancel_requests(self, limit: int, after: Place | None) -> CancelsRead:
-        """See LeaderStore."""
         with self._database.read() as connection:
             found, place = reads.cancel_requests(connection, limit, after)
         return CancelsRead(tuple(found), place)
 
     def record_statistics(self, row: RecordStatistics) -> None:
-        """See LeaderStore. Deletes rows older than a week."""
+        """Deletes rows older than a week."""
         new = insert_into(scheduler_statistics, self._dialect).values(
             at=row.at, active_runs=row.active_runs, index_runs=row.index_runs, lag=row.lag
         )
@@ -160,12 +147,10 @@ class SqlLeaderStore:
             connection.execute(old)
 
     def place_jobs(self, lease: Lease, batch: PlaceJobs) -> frozenset[str]:
-        """See PlacementStore."""
         with self._fenced(lease) as connection:
             return placing.place_jobs(connection, self._dialect, batch, self._database.read_clock(connection))
 
     def last_rebalance(self) -> tuple[MovedBefore, ...] | None:
-        """See PlacementStore."""
         with self._database.read() as connection:
             return placing.last_rebalance(connection)
 
