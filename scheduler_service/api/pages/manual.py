@@ -50,7 +50,7 @@ def index(request: Request) -> Response:
 def chapter(request: Request, name: str) -> Response:
     """Show one page."""
     if name == INDEX or name not in _names():
-        raise Problem(404, "no page of the manual has this name")
+        raise Problem(404, "no page of this name in the manual")
     return _shown(request, name)
 
 
@@ -58,7 +58,7 @@ def chapter(request: Request, name: str) -> Response:
 def picture(name: str) -> Response:
     """Serve a picture of a page."""
     if name not in _pictures():
-        raise Problem(404, "no picture of the manual has this name")
+        raise Problem(404, "no picture of this name in the manual")
     return FileResponse(FOLDER / "pictures" / name)
 
 

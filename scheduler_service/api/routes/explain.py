@@ -47,7 +47,7 @@ def explain(context: Context, run_id: str) -> Response:
 def why_at(context: ApiContext, job_id: str, at: Instant) -> Explanation:
     """Explain the decision about a job at an instant; NotFound."""
     if not JOB_ID.fullmatch(job_id):
-        raise NotFound("no job can have this id")
+        raise NotFound("no job with such an id")
     facts = _with_live(context, context.stores.evidence.of_occurrence(job_id, at))
     return explain_occurrence(job_id, at, facts)
 
@@ -55,7 +55,7 @@ def why_at(context: ApiContext, job_id: str, at: Instant) -> Explanation:
 def why_run(context: ApiContext, run_id: str) -> Explanation:
     """Explain the state of a run; NotFound."""
     if not RUN_ID.fullmatch(run_id):
-        raise NotFound("no run can have this id")
+        raise NotFound("no run with such an id")
     facts = _with_live(context, context.stores.evidence.of_run(run_id))
     if facts.run is None:
         raise NotFound(f"no run {run_id}")

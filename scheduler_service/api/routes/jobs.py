@@ -272,7 +272,7 @@ def _paused(context: ApiContext, job: Job) -> Response:
 def known_job(context: ApiContext, job_id: str) -> Job:
     """Return the job of this id; NotFound."""
     if not JOB_ID.fullmatch(job_id):
-        raise NotFound("no job can have this id")
+        raise NotFound("no job with such an id")
     return context.stores.jobs.get(job_id)
 
 

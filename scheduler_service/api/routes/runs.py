@@ -148,7 +148,7 @@ def _run_answer(run: Run, status: int = 200) -> Response:
 def known_run(context: ApiContext, run_id: str) -> Run:
     """Return the run of this id; NotFound."""
     if not RUN_ID.fullmatch(run_id):
-        raise NotFound("no run can have this id")
+        raise NotFound("no run with such an id")
     return context.stores.runs.get(run_id)
 
 
