@@ -66,7 +66,8 @@ def _findings(settings: Settings) -> Iterator[Finding]:
     yield Finding("settings", True, "accepted")
     yield found("package", _package, "then restart everything")
     database = found("database", lambda: _database(settings), "check that it is running, then run `itinerary migrate`")
-    redis = found("redis", lambda: _redis(settings), "start it, or set ITINERARY_REDIS_URL")
+    remedy = "start it, or set ITINERARY_REDIS_URL; for `itinerary up` set ITINERARY_DATA_DIR to its --data-dir"
+    redis = found("redis", lambda: _redis(settings), remedy)
     broker = list(_of_broker(settings))
     same = found("same redis", lambda: _same_redis(settings), SAME_REDIS, database, redis, *broker)
     before = (database, redis, same) if same.well is False else (database, redis)

@@ -39,6 +39,6 @@ def found(name: str, check: Callable[[], str], remedy: str, *rests_on: Finding) 
         return Finding(name, True, check())
     except ItineraryError as exc:
         message = str(exc)
-        return Finding(name, False, message if "itinerary migrate" in message else f"{message}; {remedy}")
+        return Finding(name, False, message if "itinerary migrate" in message else f"{message.rstrip('.')}; {remedy}")
     except HTTPException as exc:  # what the API would answer
         return Finding(name, False, f"{exc.detail}; {remedy}")
