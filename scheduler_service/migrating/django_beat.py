@@ -27,6 +27,7 @@ from scheduler_service.sql.database_url import read_url
 
 NOTES: Final = (
     "django-celery-beat sends a header periodic_task_name with the entry's name; here the header is not sent",
+    "times in the tables are read as UTC where they name no zone, as Django stores them with USE_TZ",
 )
 _PREFIX: Final = "django_celery_beat_"
 _TASKS: Final = f"{_PREFIX}periodictask"
