@@ -96,6 +96,8 @@ def add(
 ) -> None:  # fmt: skip
     """Create a job; its id must not exist yet."""
     body = {**options.fields_of({**locals(), "task": task or named}), "job_id": job_id}
+    if "schedule" not in body:
+        raise typer.BadParameter("give a schedule: --cron, --every, --minute, --at or --schedule")
     with open_client() as client:
         _print_job(client.create_job(body), as_json, "made")
 

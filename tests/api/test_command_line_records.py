@@ -115,6 +115,7 @@ def test_long_work_is_shown_on_a_terminal_and_nowhere_else(itinerary: Itinerary)
         (("jobs", "explain", "explained", "soon"), "--at"),
         (("runs", "list", "--limit", "0"), "--limit"),
         (("jobs", "edit", "explained"), "nothing to change; give at least one option"),
+        (("jobs", "add", "another", "shop.add"), "give a schedule: --cron, --every, --minute, --at or --schedule"),
     ],
 )
 def test_wrong_usage_is_told_in_one_line(itinerary: Itinerary, words: tuple[str, ...], said: str) -> None:
