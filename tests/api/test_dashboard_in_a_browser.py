@@ -131,7 +131,7 @@ def test_a_backfill_is_looked_at_and_then_made_once(browser: Browser, site: Site
     assert browser.text("#would") == "0 of 12 occurrences would run, all at once"
     assert not browser.run("!!document.querySelector('#make-backfill')")
     browser.open(f"{site.url}/jobs/report/backfill?from=2026-10-20T00:00&to=2999-01-01T00:00")
-    assert "give a time that is over" in browser.text("[role=alert]")
+    assert "give a time in the past" in browser.text("[role=alert]")
     refused = "Failed to load resource: the server responded with a status of 422 (Unprocessable Entity)"
     assert browser.complaints == [refused]
 

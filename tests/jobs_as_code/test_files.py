@@ -90,7 +90,7 @@ def test_everything_wrong_is_told_at_once_with_the_job_that_it_is_about() -> Non
         ("yaml", "1: 2", "a key is a text"),
         ("yaml", "- a", "a table"),
         ("yaml", "schedule: * * * * *", "alias"),
-        ("json", '{"jobs": [], "jobs": []}', "twice"),
+        ("json", '{"jobs": [], "jobs": []}', "duplicate key"),
         ("json", "[]", "a table"),
         ("toml", "jobs = [", "TOML"),
     ],
@@ -197,7 +197,7 @@ def test_the_short_form_means_the_same_and_cannot_be_shorter(spec: dict[str, Any
     [
         ("raise RuntimeError('broken')", "broken"),
         ("raise SystemExit(3)", "SystemExit"),
-        ("schedule = 3", "a Schedule called schedule"),
+        ("schedule = 3", "a Schedule named schedule"),
         ("from scheduler_service.jobs_as_code import Schedule\nschedule = Schedule()\nschedule.run()", "__main__"),
     ],
 )

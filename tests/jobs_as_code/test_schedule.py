@@ -65,7 +65,7 @@ def test_what_is_wrong_is_told_where_the_job_is_added_and_nothing_is_added() -> 
         schedule.once("a", task="t", at=datetime(2027, 1, 1))  # noqa: DTZ001 - that is the point
     assert schedule.bodies == []
     schedule.hourly("a", task="t", minute=1)
-    with pytest.raises(BadValue, match="once"):
+    with pytest.raises(BadValue, match="duplicate job id"):
         schedule.hourly("a", task="t", minute=1)
 
 
