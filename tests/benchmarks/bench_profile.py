@@ -19,36 +19,36 @@ from tests.benchmarks.lives import flowing
 from tests.benchmarks.plots import bars
 
 RATE: Final = 3_000
-_FRAME: Final = re.compile(r"(?:.*\.)?(?P<function>[^. ]+) \((?:.*/)?(?P<file>\w+)\.py:\d+\)")
+_FRAME: Final = re.compile(r"(?:.*\.)?(?P<function>[^. ]+) \((?:.*/)?(?P<file>\w+/\w+)\.py:\d+\)")
 _RESTING: Final = "waiting for something to do"
 _REST: Final = "everything else"
-# File, or file and function, to the stage that it is; the innermost on a stack counts.
+# Folder and file, or these and a function, to the stage that it is; the innermost on a stack counts.
 STAGES: Final = {
-    "planning": "planning: rows of coming runs",
-    "releasing": "releasing: window, overlap, order",
-    "reporting": "reports: what they change",
-    "feedback": "reports: what they change",
-    "generation": "generation, floors, watching",
-    "floor": "generation, floors, watching",
-    "watching": "generation, floors, watching",
-    "iteration": "the pass around these",
-    "metrics": "metrics",
-    "redis_inbox": "inbox: reading, or waiting for more",
-    "inbox_reader": "inbox: reading, or waiting for more",
-    "messages": "inbox: understanding",
-    "sql_leader.make_runs": "database: make rows",
-    "sql_leader.move_runs": "database: move rows",
-    "sql_leader.apply": "database: write reports",
-    "default.do_commit": "database: commit",
-    "sql_lease": "lease",
-    "celery_dispatcher": "publishing",
-    "celery_message": "publishing",
-    "redis_claims": "claims: forgetting, floors",
-    "rebuilding": "index",
-    "job_watcher": "watching jobs",
-    "logs": "logs",
-    "effect_thread._next": _RESTING,
-    "mailbox.drain": _RESTING,
+    "leader/planning": "planning: rows of coming runs",
+    "leader/dispatching": "dispatching: window, overlap, order",
+    "leader/reports": "reports: what they change",
+    "leader/results": "reports: what they change",
+    "leader/redis_epoch": "epoch, low watermarks, in flight",
+    "leader/watermarks": "epoch, low watermarks, in flight",
+    "leader/in_flight": "epoch, low watermarks, in flight",
+    "leader/iteration": "the pass around these",
+    "metrics/leader": "metrics",
+    "broker/inbox": "inbox: reading, or waiting for more",
+    "loops/inbox_reader": "inbox: reading, or waiting for more",
+    "leader/messages": "inbox: understanding",
+    "leader/store.create_runs": "database: create rows",
+    "leader/store.dispatch_runs": "database: dispatch rows",
+    "leader/store.apply": "database: write reports",
+    "engine/default.do_commit": "database: commit",
+    "sql/lease": "lease",
+    "broker/dispatcher": "publishing",
+    "broker/message": "publishing",
+    "broker/claims": "claims: forgetting, low watermarks",
+    "leader/rebuilding": "index",
+    "loops/job_watcher": "watching jobs",
+    "observability/logs": "logs",
+    "loops/command_thread._next": _RESTING,
+    "loops/mailbox.drain": _RESTING,
 }
 THREADS: Final = ("MainThread", "run-syncer", "run-mover", "dispatcher", "inbox-reader")
 

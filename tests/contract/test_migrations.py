@@ -13,7 +13,20 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Boolean, Column, DateTime, Integer, MetaData, Table, insert, inspect, select, text
+from sqlalchemy import (
+    Boolean,
+    Column,
+    DateTime,
+    Integer,
+    MetaData,
+    NullPool,
+    Table,
+    create_engine,
+    insert,
+    inspect,
+    select,
+    text,
+)
 from sqlalchemy.dialects.postgresql import JSON
 
 from itinerary.protocol.errors import BadValue
@@ -38,7 +51,8 @@ def empty(empty_database_url: str) -> Iterator[Database]:
 def tables_of(database: Database) -> dict[str, Table]:
     """As they are now, those that others refer to first."""
     found = MetaData()
-    found.reflect(database.engine)
+    # Without the product's bound on idle transactions: a reflection thinks for long between its questions.
+    found.reflect(create_engine(database.engine.url, poolclass=NullPool))
     return {table.name: table for table in found.sorted_tables if table.name != "alembic_version"}
 
 

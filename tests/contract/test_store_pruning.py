@@ -137,7 +137,7 @@ def test_a_key_whose_run_is_pruned_at_this_very_moment_is_asked_for_again(postgr
             swept(other, lease, lease.now)
 
     again = NewRun("again", RunKind.ADHOC, "pkg.task", 0, 0, idempotency_key="old", request_hash="h")
-    with listening(database, prune_now), pytest.raises(StoreUnavailable, match="ask again"):
+    with listening(database, prune_now), pytest.raises(StoreUnavailable, match="pruned just now; try again"):
         postgres_stores.runs.enqueue([again])
     assert postgres_stores.runs.enqueue([again])[0][1]
 
