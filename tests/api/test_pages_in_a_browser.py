@@ -39,7 +39,11 @@ def site(sqlite_url: str, redis_url: str) -> Iterator[Site]:
         led.leases.resign(led.lease)
         with Client(served.url) as client:
             for name in (JOB, *(f"{JOB}-{n}" for n in range(3))):
-                schedule = {"kind": "interval", "every": "1m"}
+                schedule = {
+                    "kind": "interval",
+                    "every": "1m",
+                    "anchor": "2026-01-01T00:00:00Z",
+                }  # also just after midnight
                 client.create_job(
                     {"job_id": name, "task": "pkg.task", "schedule": schedule, "tags": ["finance", "night"]}
                 )

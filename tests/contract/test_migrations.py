@@ -19,9 +19,7 @@ from sqlalchemy import (
     DateTime,
     Integer,
     MetaData,
-    NullPool,
     Table,
-    create_engine,
     insert,
     inspect,
     select,
@@ -30,9 +28,11 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSON
 
 from itinerary.protocol.errors import BadValue
+from itinerary.protocol.instants import MINUTE
 from scheduler_service.sql.database import Database
 from scheduler_service.sql.migrations import MIGRATION_BOUNDS, alembic_config, check_schema, migrate_to
 from scheduler_service.sql.notice_tables import metadata
+from scheduler_service.sql.postgres import Bounds
 from scheduler_service.sql.tables import runs
 from tests.support.old_runs import keep, old_run
 from tests.support.processes import wait_until
@@ -44,15 +44,15 @@ Rows = dict[str, list[dict[str, Any]]]
 
 @pytest.fixture
 def empty(empty_database_url: str) -> Iterator[Database]:
-    with closing(Database(empty_database_url, pool_size=1)) as database:
+    patient = Bounds(idle=MINUTE)  # what is tested is the schema: a machine under load may think for long
+    with closing(Database(empty_database_url, pool_size=1, bounds=patient)) as database:
         yield database
 
 
 def tables_of(database: Database) -> dict[str, Table]:
     """As they are now, those that others refer to first."""
     found = MetaData()
-    # Without the product's bound on idle transactions: a reflection thinks for long between its questions.
-    found.reflect(create_engine(database.engine.url, poolclass=NullPool))
+    found.reflect(database.engine)
     return {table.name: table for table in found.sorted_tables if table.name != "alembic_version"}
 
 
