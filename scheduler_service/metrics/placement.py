@@ -52,10 +52,10 @@ class PlacementMetrics(PlacementMeter):
 
     def show(self, state: SchedulerState) -> None:
         """Show the distribution that the loop saw last."""
-        if state.rebalanced is not None:
-            self._moved.set(state.rebalanced[0])
-            self._skipped.set(state.rebalanced[1])
-        seen = state.distribution
+        if state.placing.rebalanced is not None:
+            self._moved.set(state.placing.rebalanced[0])
+            self._skipped.set(state.placing.rebalanced[1])
+        seen = state.placing.distribution
         if seen is None or seen is self._shown:
             return
         self._shown = seen

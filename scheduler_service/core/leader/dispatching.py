@@ -31,14 +31,14 @@ def dispatch(state: SchedulerState, step: Step) -> None:
     # Shortest queue first: a few runs need not wait for transactions with thousands of another queue's runs.
     for queue in sorted(state.waiting, key=lambda queue: len(state.waiting[queue])):
         _dispatch_queue(state, step, queue)
-    if state.cursor >= step.now:
+    if state.planned.cursor >= step.now:
         # Every run due by now was judged; the rest waits for the window or for its job's other runs.
         state.judged_until = max(state.judged_until, step.now)
 
 
 def _pop_due(state: SchedulerState, step: Step) -> list[ActiveRun]:
     ripe: dict[str, ActiveRun] = {}
-    if state.put_off and state.cursor >= step.now:
+    if state.put_off and state.planned.cursor >= step.now:
         for run_id in state.put_off:
             state.due.append((0, run_id))
         heapq.heapify(state.due)
@@ -65,7 +65,7 @@ def _in_time(state: SchedulerState, step: Step, ripe: list[ActiveRun]) -> list[A
     for run in ripe:
         if run.job_id in late_jobs and is_unjudged(state, run):
             late_jobs[run.job_id].append(run)
-    if state.cursor < step.now:
+    if state.planned.cursor < step.now:
         # The index will bring missed occurrences without rows: late rows are judged with those, newer ones after them.
         state.put_off.update((run.run_id, None) for run in ripe if run.job_id in late_jobs)
         return [run for run in ripe if run.job_id not in late_jobs]
@@ -82,7 +82,7 @@ def _in_time(state: SchedulerState, step: Step, ripe: list[ActiveRun]) -> list[A
 
 def is_to_be_judged(state: SchedulerState, run: ActiveRun, now: Instant) -> bool:
     """Whether the misfire rule must still judge this run: it is later than the grace."""
-    history = state.jobs.get(run.job_id or "")
+    history = state.jobs.get(run.job_id)
     return history is not None and now - run.due_at > history.current.misfire.grace and is_unjudged(state, run)
 
 
@@ -120,7 +120,7 @@ def _admit(state: SchedulerState, step: Step, run: ActiveRun) -> None:
 
 def _policy(state: SchedulerState, step: Step, run: ActiveRun) -> Overlap:
     """The overlap rule of the run: its own or its job's. A catch-up run uses queue_all."""
-    history = state.jobs.get(run.job_id or "")
+    history = state.jobs.get(run.job_id)
     if run.overlap is not None or history is None:
         return run.overlap or Overlap.SKIP
     job = history.current

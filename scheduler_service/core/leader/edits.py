@@ -22,8 +22,6 @@ def take_jobs(state: SchedulerState, step: Step, read: JobsRead) -> list[str]:
         if known is not None and _is_no_news(known, history):
             continue
         touched.append(history.job_id)
-        state.revision += 1
-        state.changed[history.job_id] = state.revision
         # Memory may have planned a version whose mark has not reached the database yet.
         planned = max(history.planned_version, known.planned_version if known is not None else 0)
         if edits.is_full(state.settings.write_batch) or history.job_id in edits.planned:
@@ -32,9 +30,7 @@ def take_jobs(state: SchedulerState, step: Step, read: JobsRead) -> list[str]:
         _plan_edit(state, step, history, planned, edits)
         if history.planned_version != history.current.version:
             history = replace(history, planned_version=history.current.version)
-        state.jobs[history.job_id] = history
-        if len(history.versions) > 1 or history.current.deleted:
-            state.aging.add(history.job_id)
+        state.jobs.put(history)
     edits.create(state, step)
     return touched
 
@@ -75,7 +71,7 @@ def _plan_edit(state: SchedulerState, step: Step, history: JobHistory, planned_v
             if run.run_id in state.reading:
                 state.reading[run.run_id] = True  # the row being read was retracted
     start = min(job.effective_from for job in fresh)
-    pairs = [pair for pair in fires(history, start, state.cursor) if pair[0].version > planned_version]
+    pairs = [pair for pair in fires(history, start, state.planned.cursor) if pair[0].version > planned_version]
     kept, missed_ranges = judged(state, step, pairs)
     edits.pairs += kept
     edits.retracts += retracts

@@ -38,6 +38,7 @@ from scheduler_service.core.leader.messages import (
     Started,
     Succeeded,
 )
+from scheduler_service.core.leader.parts.planned import Planned
 from scheduler_service.core.leader.planning import plan, without_unfinished
 from scheduler_service.core.leader.poll_state import CancelsRead, DueRead, ExpiredRead, Listened, OverdueRead
 from scheduler_service.core.leader.queries import answer, oldest_due
@@ -85,7 +86,7 @@ def take_over(
     if went_back:
         # The database's clock was ahead at that write. Rows planned beyond `now` stay; planning restarts from `now`.
         planned_until = now
-    state = SchedulerState(settings, term, planned_until, cursor.inbox_position, since=now)
+    state = SchedulerState(settings, term, Planned(planned_until), cursor.inbox_position, since=now)
     state.position_saved = cursor.inbox_position
     state.position_saved_at = now
     state.judged_until = state.judged_saved = min(cursor.judged_until or 0, now)
@@ -96,7 +97,7 @@ def take_over(
     for run in found:
         state.runs.put(run)
     take_jobs(state, step, JobsRead(tuple(jobs)))
-    state.changed.clear()
+    state.jobs.all_are_in_the_next_index()
     placing.follow(state, step, state.jobs)
     for run in found:
         # Edits without a leader retracted some of these runs and replaced others by newer ones.

@@ -18,7 +18,7 @@ from scheduler_service.core.run_state import Event, RunState
 
 def is_paused(state: SchedulerState, run: ActiveRun, now: Instant) -> bool:
     """Whether a pause of its job holds this planned occurrence back; a pause that skips does so after its end too."""
-    history = state.jobs.get(run.job_id or "")
+    history = state.jobs.get(run.job_id)
     if history is None or not history.current.paused or not is_fresh(run):
         return False
     job = history.current

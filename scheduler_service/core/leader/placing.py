@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final, assert_never
 
-from itinerary.protocol.instants import MINUTE, SECOND, Duration, format_instant
+from itinerary.protocol.instants import SECOND, Duration, format_instant
 from scheduler_service.core.balancing.distribution import distribution_body, score_of
 from scheduler_service.core.balancing.placements import (
     FollowJobs,
@@ -36,24 +36,21 @@ from scheduler_service.core.leader.state import SchedulerState, Step
 from scheduler_service.core.model import Job
 from scheduler_service.core.run_state import RunState
 
-SURVEY_EVERY: Final[Duration] = MINUTE
 _MARGIN: Final[Duration] = 20 * SECOND
 _AT_ONCE: Final = 500
-_PLANS_KEPT: Final = 8
 
 
 def follow(state: SchedulerState, step: Step, job_ids: Iterable[str]) -> None:
     """Send these jobs to the balancer; jobs without a place get one, later than everything planned already."""
     jobs = [state.jobs[job_id].current for job_id in job_ids if job_id in state.jobs]
-    earliest = max(state.cursor, step.now + state.settings.pre_schedule_interval) + _MARGIN
+    earliest = max(state.planned.cursor, step.now + state.settings.pre_schedule_interval) + _MARGIN
     for start in range(0, len(jobs), _AT_ONCE):
         step.others.append(FollowJobs(tuple(jobs[start : start + _AT_ONCE]), step.now, earliest))
 
 
 def survey(state: SchedulerState, step: Step) -> None:
     """Measure the distribution once a minute, for the metrics."""
-    if step.now >= state.next_survey_at:
-        state.next_survey_at = step.now + SURVEY_EVERY
+    if state.placing.survey_due(step.now):
         step.others.append(Survey(step.now))
 
 
@@ -64,7 +61,7 @@ def rebalance_asked(state: SchedulerState, step: Step, asked: RebalanceAsked) ->
     elif not asked.known_plan:
         step.others.append(_plan(state, step, asked))
     else:
-        plan = state.plans.get(asked.plan_id)
+        plan = state.placing.plans.get(asked.plan_id)
         if plan is None or step.now - plan.created_at > PLAN_LIVES:
             _refuse(step, asked, "the plan is unknown or has expired; request a new preview")
         else:
@@ -93,7 +90,7 @@ def take(state: SchedulerState, step: Step, message: PlacementFeedback) -> None:
 def _plan(state: SchedulerState, step: Step, asked: RebalanceAsked) -> PlanRebalance:
     in_flight = (RunState.PENDING, RunState.RUNNING)
     busy = frozenset(run.job_id for run in state.runs if run.state in in_flight and run.job_id is not None)
-    return PlanRebalance(asked, step.now, state.cursor, busy)
+    return PlanRebalance(asked, step.now, state.planned.cursor, busy)
 
 
 def _planned(state: SchedulerState, step: Step, message: RebalancePlanned) -> None:
@@ -101,9 +98,7 @@ def _planned(state: SchedulerState, step: Step, message: RebalancePlanned) -> No
     if asked.kind != "preview":
         _carry_out(state, step, asked, plan)
         return
-    state.plans[plan.plan_id] = plan
-    while len(state.plans) > _PLANS_KEPT:
-        del state.plans[next(iter(state.plans))]
+    state.placing.previewed(plan)
     step.others.append(Reply(asked.reply_to, preview_body(plan)))
 
 
@@ -119,7 +114,7 @@ def _places_found(state: SchedulerState, step: Step, found: PlacesFound) -> None
         job = _as_it_was(state, placement)
         if job is None:
             continue
-        if placement.anchor < state.cursor:
+        if placement.anchor < state.planned.cursor:
             late.append(placement.job_id)
             continue
         _know(state, placed(job, placement.anchor, found.at))
@@ -139,9 +134,7 @@ def _as_it_was(state: SchedulerState, placement: Placement) -> Job | None:
 
 def _know(state: SchedulerState, job: Job) -> None:
     history = state.jobs[job.job_id]
-    state.jobs[job.job_id] = replace(history, versions=(*history.versions[:-1], job))
-    state.revision += 1
-    state.changed[job.job_id] = state.revision
+    state.jobs.put(replace(history, versions=(*history.versions[:-1], job)))
 
 
 def _jobs_placed(state: SchedulerState, step: Step, done: JobsPlaced) -> None:
@@ -159,9 +152,8 @@ def _jobs_placed(state: SchedulerState, step: Step, done: JobsPlaced) -> None:
         if job is not None:
             _know(state, placed(job, placement.anchor, done.command.at))
     follow(state, step, [placement.job_id for placement in moved])
-    state.plans.pop(order.plan.plan_id, None)
     body = _result_body(order.plan, done.refused)
-    state.rebalanced = (len(body["moved"]), len(body["skipped"]))
+    state.placing.carried_out(order.plan.plan_id, len(body["moved"]), len(body["skipped"]))
     state.counts["rebalanced", order.plan.kind] += 1
     step.others.append(Survey(step.now, order.asked.reply_to, order.plan.base, body))
 
@@ -169,7 +161,7 @@ def _jobs_placed(state: SchedulerState, step: Step, done: JobsPlaced) -> None:
 def _surveyed(state: SchedulerState, step: Step, message: Surveyed) -> None:
     order = message.order
     if order.base is None:
-        state.distribution = message.seen
+        state.placing.surveyed(message.seen)
     if order.reply_to is not None:
         body = distribution_body(message.seen)
         if order.body is not None:

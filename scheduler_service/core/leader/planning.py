@@ -1,6 +1,6 @@
 """Planning: create the rows of coming occurrences, version by version, and advance the cursor.
 
-Owns the cursor. Promises that each occurrence before the cursor has a row or lies in a missed range. Planning never
+Promises that each occurrence before the cursor has a row or lies in a missed range. Planning never
 depends on being awake at the moment an occurrence falls due.
 """
 
@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from itinerary.protocol.identity import occurrence_run_id
-from itinerary.protocol.instants import SECOND, Duration, Instant
+from itinerary.protocol.instants import Duration, Instant
 from scheduler_service.core.leader.commands import CreateRuns, Retract, Transition, in_parts
 from scheduler_service.core.leader.state import SchedulerState, Step, keep
 from scheduler_service.core.model import ActiveRun, Job, JobHistory, Misfire, MissedRange, NewRun, Overlap, RunKind
@@ -18,7 +18,6 @@ from scheduler_service.core.schedules.jitter import jitter_of
 from scheduler_service.core.schedules.schedule import occurrences
 from scheduler_service.core.versions import spans
 
-_CURSOR_SAVED_EVERY = 10 * SECOND
 # Create rows for a hundredth of the interval at a time: many in a transaction, with few index queries.
 _STRIDES = 100
 # Lag by this many strides while dispatching: at a full second many runs fall due, and as many become plannable.
@@ -33,20 +32,20 @@ def plan(state: SchedulerState, step: Step) -> None:
     lag = _LAG * stride if is_dispatching(state, step.now) else 0
     until = min(step.now + state.settings.pre_schedule_interval - lag, reach.end)
     # Ignore an index that ends in the past: the next build judges all missed occurrences at once.
-    if reach.end < step.now or not reach.start <= state.cursor < until:
+    if reach.end < step.now or not reach.start <= state.planned.cursor < until:
         return
-    if step.now < state.cursor > until - stride:
+    if step.now < state.planned.cursor > until - stride:
         return
     by_job: dict[str, list[tuple[Job, Instant]]] = defaultdict(list)
-    for job_id, at in index.query(state.cursor, until):
+    for job_id, at in index.query(state.planned.cursor, until):
         history = state.jobs.get(job_id)
-        if history is not None and job_id not in state.changed:
+        if history is not None and job_id not in state.jobs.changed:
             by_job[job_id].append((_version_at(history, at), at))
-    for job_id in state.changed:
+    for job_id in state.jobs.changed:
         history = state.jobs.get(job_id)
         if history is not None:
-            by_job[job_id] += fires(history, state.cursor, until)
-    state.cursor = until
+            by_job[job_id] += fires(history, state.planned.cursor, until)
+    state.planned.advance(until)
     rows: list[tuple[Job, Instant]] = []
     missed_ranges: list[MissedRange] = []
     for pairs in by_job.values():
@@ -147,14 +146,13 @@ def create_occurrences(
         state.skipping.pop(
             missed_range.job_id, None
         )  # runs skipped later do not extend a missed range that ends before these occurrences
-    stale = step.now - state.cursor_saved_at > _CURSOR_SAVED_EVERY
-    if not (rows or retracts or missed_ranges or planned or stale):
+    if not (rows or retracts or missed_ranges or planned or state.planned.is_stale(step.now)):
         return
-    state.cursor_saved_at = step.now
+    state.planned.saved(step.now)
     # An edit is marked as planned in the transaction of its rows.
     *early, last = [rows] if planned else in_parts(rows, state.settings.write_batch)
     step.creating += [CreateRuns(part, None) for part in early]
-    step.creating.append(CreateRuns(last, state.cursor, retracts, missed_ranges, planned))
+    step.creating.append(CreateRuns(last, state.planned.cursor, retracts, missed_ranges, planned))
     for row in rows:
         known = state.runs.get(row.run_id)
         # A skipped run may have been coalesced and is then created again; otherwise the store reports the existing row.

@@ -83,7 +83,7 @@ def statistics(state: SchedulerState, now: Instant) -> dict[str, Any]:
         "term": state.term,
         "since": format_instant(state.since),
         "index_runs": len(state.index),
-        "last_rebuild_at": _text(state.last_rebuild_at),
+        "last_rebuild_at": _text(state.rebuilds.last_at),
         "last_iteration_at": format_instant(state.last_iteration_at),
         "oldest_due_at": _text(min(oldest_due.values(), default=None)),
         "active_runs": state.runs.active(),

@@ -28,18 +28,17 @@ _REST: Final = 5 * SECOND
 
 def want_rebuild(state: SchedulerState, step: Step) -> None:
     """Request a new index if the old one is due or used up, or if jobs changed since and the builder has rested."""
-    if state.building:
+    if state.rebuilds.running:
         return
-    last = state.last_rebuild_at
+    last = state.rebuilds.last_at
     overdue = last is None or step.now - last >= state.settings.index_rebuild_interval
     used_up = state.index.snapshot.end <= step.now + state.settings.pre_schedule_interval
-    rested = last is None or step.now - last >= max(_REST, 20 * state.rebuild_took)
-    if overdue or used_up or (state.changed and rested):
-        state.building = True
-        state.rebuild_asked_at = step.now
-        end = max(state.cursor, step.now) + state.settings.lookahead_window
-        jobs = tuple(state.jobs.values())
-        step.others.append(BuildIndex(jobs, state.cursor, step.now, end, state.revision))
+    rested = last is None or step.now - last >= max(_REST, 20 * state.rebuilds.took)
+    if overdue or used_up or (state.jobs.changed and rested):
+        state.rebuilds.ask(step.now)
+        cursor, jobs = state.planned.cursor, state.jobs
+        end = max(cursor, step.now) + state.settings.lookahead_window
+        step.others.append(BuildIndex(jobs.histories(), cursor, step.now, end, jobs.revision))
 
 
 class IndexBuilder:
@@ -95,17 +94,15 @@ def _missed(
 
 def take_index(state: SchedulerState, step: Step, built: IndexBuilt) -> None:
     """Swap in a new index; first judge the missed occurrences before its start and create their rows."""
-    state.building = False
-    state.rebuild_took = step.now - state.rebuild_asked_at
-    state.last_rebuild_at = step.now
-    if state.cursor < built.snapshot.start:
-        if built.cursor != state.cursor:
-            state.last_rebuild_at = None
+    state.rebuilds.built(step.now)
+    if state.planned.cursor < built.snapshot.start:
+        if built.cursor != state.planned.cursor:
+            state.rebuilds.was_useless()
             return
         _create_missed(state, step, built)
     state.index.swap(built.snapshot)
-    state.changed = {job_id: rev for job_id, rev in state.changed.items() if rev > built.revision}
-    _forget_old_versions(state)
+    state.jobs.indexed(built.revision)
+    state.jobs.forget_old_versions(state.planned.cursor, state.runs)
 
 
 def _create_missed(state: SchedulerState, step: Step, built: IndexBuilt) -> None:
@@ -113,18 +110,18 @@ def _create_missed(state: SchedulerState, step: Step, built: IndexBuilt) -> None
     missed_ranges: list[MissedRange] = []
     by_job: dict[str, list[MissedOccurrences]] = defaultdict(list)
     for missed in built.missed:
-        if missed.job_id not in state.changed:
+        if missed.job_id not in state.jobs.changed:
             by_job[missed.job_id].append(missed)
-    for job_id in state.changed:
+    for job_id in state.jobs.changed:
         if job_id in state.jobs:
-            by_job[job_id] += _missed(state.jobs[job_id], state.cursor, built.snapshot.start)
+            by_job[job_id] += _missed(state.jobs[job_id], state.planned.cursor, built.snapshot.start)
     for job_id, parts in by_job.items():
         history = state.jobs.get(job_id)
         if history is not None and parts:
             kept, ranges = _judge_missed(state, step, history, parts)
             pairs += kept
             missed_ranges += ranges
-    state.cursor = built.snapshot.start
+    state.planned.advance(built.snapshot.start)
     create_occurrences(state, step, pairs, missed_ranges=tuple(missed_ranges))
 
 
@@ -156,18 +153,3 @@ def _missed_until(parts: Sequence[MissedOccurrences], missed: Sequence[Instant])
     """The end of the missed range: just after its last occurrence, so that no kept occurrence lies in another range."""
     unlisted = [part.newest[0] for part in parts if part.newest and part.count > len(part.newest)]
     return max([*unlisted, *(at + MICROSECOND for at in missed[-1:])], default=parts[-1].end)
-
-
-def _forget_old_versions(state: SchedulerState) -> None:
-    """Forget versions that ended before the cursor, and deleted jobs without live runs."""
-    for job_id in list(state.aging):
-        history = state.jobs[job_id]
-        if history.current.effective_from > state.cursor:
-            continue
-        if not history.current.deleted:
-            state.jobs[job_id] = JobHistory(history.versions[-1:], history.planned_version)
-        elif job_id in state.changed or state.runs.live_of(job_id):
-            continue
-        else:
-            del state.jobs[job_id]
-        state.aging.discard(job_id)

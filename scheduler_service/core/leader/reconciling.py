@@ -130,7 +130,7 @@ def _reconcile_waiting(state: SchedulerState, step: Step, row: ActiveRun, *, aga
     if row.cancel_requested:
         cancel(state, step, row, "cancelled while it waited")
         return
-    history = state.jobs.get(row.job_id) if row.job_id is not None else None
+    history = state.jobs.get(row.job_id)
     job = history.current if history is not None else None
     if row.job_id is not None and history is None:
         step.others.append(ReadJobs((row.job_id,)))
@@ -162,7 +162,7 @@ def _reconcile_in_flight(state: SchedulerState, step: Step, row: ActiveRun) -> N
 
 
 def _reconcile_pending(state: SchedulerState, step: Step, row: ActiveRun) -> None:
-    history = state.jobs.get(row.job_id) if row.job_id is not None else None
+    history = state.jobs.get(row.job_id)
     if row.cancel_requested:
         take_claims(state, step, [row.run_id], "cancelled before it started")
     elif history is not None and history.current.deleted:

@@ -9,8 +9,6 @@ from collections import Counter, deque
 from dataclasses import dataclass, field, replace
 
 from itinerary.protocol.instants import MINUTE, SECOND, Duration, Instant
-from scheduler_service.core.balancing.distribution import Distribution
-from scheduler_service.core.balancing.placements import RebalancePlan
 from scheduler_service.core.index.snapshot import ScheduledRunIndex
 from scheduler_service.core.leader.commands import (
     Apply,
@@ -23,12 +21,16 @@ from scheduler_service.core.leader.commands import (
 )
 from scheduler_service.core.leader.counts import CountName
 from scheduler_service.core.leader.deadline_heap import Deadlines
+from scheduler_service.core.leader.parts.jobs import Jobs
+from scheduler_service.core.leader.parts.placing import Placing
+from scheduler_service.core.leader.parts.planned import Planned
+from scheduler_service.core.leader.parts.rebuilds import Rebuilds
 from scheduler_service.core.leader.poll_state import NEVER, Listened, Place
 from scheduler_service.core.leader.results import ServerEpoch
 from scheduler_service.core.leader.run_table import RunTable
 from scheduler_service.core.leader.watermarks import Watermarks
 from scheduler_service.core.leader.worker_view import WorkerView
-from scheduler_service.core.model import ActiveRun, JobHistory
+from scheduler_service.core.model import ActiveRun
 from scheduler_service.core.run_state import FINAL, PENDING, Event, RunState, is_allowed
 
 
@@ -90,30 +92,22 @@ class EpochState:
 
 @dataclass(slots=True)
 class SchedulerState:
-    """Everything the leader knows: planned up to `cursor`, inbox read up to `position`.
+    """Everything the leader knows: inbox read up to `position`.
 
-    `aging`: jobs with old versions (or deleted) to drop once the cursor has passed them. `put_off`: due occurrences of
-    jobs whose missed occurrences are still unknown, in due order.
+    `put_off`: due occurrences of jobs whose missed occurrences are still unknown, in due order.
     """
 
     settings: CoreSettings
     term: int
-    cursor: Instant
+    planned: Planned
     position: str
-    jobs: dict[str, JobHistory] = field(default_factory=dict)
+    jobs: Jobs = field(default_factory=Jobs)
     runs: RunTable = field(default_factory=RunTable)
     since: Instant = 0
 
     index: ScheduledRunIndex = field(default_factory=ScheduledRunIndex)
-    revision: int = 0
-    changed: dict[str, int] = field(default_factory=dict)
-    aging: set[str] = field(default_factory=set)
-    building: bool = False
-    last_rebuild_at: Instant | None = None
-    rebuild_asked_at: Instant = 0
-    rebuild_took: Duration = 0
+    rebuilds: Rebuilds = field(default_factory=Rebuilds)
     last_iteration_at: Instant = 0
-    cursor_saved_at: Instant = 0
     position_saved: str = ""
     position_saved_at: Instant = 0
 
@@ -152,10 +146,7 @@ class SchedulerState:
     listened: Listened = NEVER
     workers: dict[str, WorkerView] = field(default_factory=dict)
 
-    plans: dict[str, RebalancePlan] = field(default_factory=dict)
-    rebalanced: tuple[int, int] | None = None
-    distribution: Distribution | None = None
-    next_survey_at: Instant = 0
+    placing: Placing = field(default_factory=Placing)
 
     counts: Counter[tuple[CountName, str]] = field(default_factory=Counter)
     stopping: bool = False

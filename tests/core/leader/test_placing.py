@@ -246,7 +246,7 @@ def test_a_plan_is_carried_out_once_and_only_the_newest_eight_are_kept(world: Wo
     clustered(world)
     plans = [asks(world, "preview", f"p{number}")["plan_id"] for number in range(9)]
     assert len(set(plans)) == 9
-    assert list(world.state.plans) == plans[1:]
+    assert list(world.state.placing.plans) == plans[1:]
     assert asks(world, "rebalance", plans[8], known=True)["moved"]
     for plan_id in (plans[0], plans[8]):
         assert "new preview" in asks(world, "rebalance", plan_id, known=True)["error"]

@@ -182,7 +182,7 @@ class TestLatenessIsJudgedOnce:
         now = world.now + 2 * MINUTE
         store = world.store.leader
         runs, histories = store.active_runs(), store.job_histories(None)
-        cursor = Cursor(world.state.cursor, "0-0", world.now)
+        cursor = Cursor(world.state.planned.cursor, "0-0", world.now)
         state, commands = take_over(CoreSettings(), 2, cursor, histories, runs, now)
         # The builder takes its time: meanwhile a pass goes over the late row and leaves it alone.
         state, early = iterate(state, [], now)
@@ -262,7 +262,7 @@ def test_a_gap_lies_in_one_transaction_with_the_rows_and_the_cursor_that_pass_it
     made = [command for command in commands if isinstance(command, CreateRuns)]
     assert len(made) == 1
     assert made[0].missed_ranges
-    assert made[0].cursor == state.cursor
+    assert made[0].cursor == state.planned.cursor
 
 
 def test_no_occurrence_within_the_grace_is_given_up_for_the_cap_of_late_ones(world: World) -> None:
