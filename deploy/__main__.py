@@ -17,6 +17,7 @@ if sys.version_info < (3, 11):  # noqa: UP036 - an older Python must say so inst
 
 from ci_programs import programs_for_ci
 from environments import LOCK_OF, ROOT, environment, scrubbed, working_uv
+from release import package
 
 HELP = """\
 python3 deploy up [--demo] [--app MODULE:APP]            run everything on this machine; Ctrl-C stops it
@@ -27,14 +28,17 @@ python3 deploy bench [suites] [--quick] [--report DIR]   measure, beside peers a
 python3 deploy env                                       only create the environment; then .venv/bin/itinerary is
                                                          the command line: jobs, runs, status, enqueue, ...
 python3 deploy lock [--upgrade]                          renew the locks from pyproject.toml (needs uv)
+python3 deploy release [--dry-run]                       build and check what is published, into dist/
 
 The first run installs the locked dependencies into .venv (or .venv-test); later runs start at once."""
 
-# The tests of our distributions install the build tools, and both ends of the range that the small one allows.
+# What builds our distributions, and both ends of the range that the small one allows.
 # Each is the Python, further bounds, our own metadata, and further requirements.
 SMALL = "workers/pyproject.toml"
 MATRIX = {
-    "matrix-build.lock": ("3.11", ["-c", "deploy/requirements-test.lock"], [], ["hatchling>=1.27"]),
+    "release.lock": (
+        "3.11", ["-c", "deploy/requirements-test.lock"], [], ["hatchling>=1.27", "twine>=6", "cyclonedx-bom>=7"]
+    ),
     "matrix-newest.lock": ("3.11", ["-c", "deploy/requirements.lock"], [SMALL], ["psycopg[binary]"]),
     "matrix-oldest.lock": (
         "3.10", [], [SMALL], ["celery==5.4.0", "kombu[redis]==5.4.2", "redis==5.2.1", "psycopg[binary]"]
@@ -44,7 +48,7 @@ MATRIX = {
 
 def main(arguments: list[str]) -> None:
     """Run one command line; does not return if a command takes over this process."""
-    commands = {"up": up, "test": test, "bench": bench, "env": create_only, "lock": lock}
+    commands = {"up": up, "test": test, "bench": bench, "env": create_only, "lock": lock, "release": package}
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(HELP)
     elif arguments[0] in commands:
@@ -108,12 +112,14 @@ def lock(arguments: list[str]) -> None:
     # The package in workers/ is ours: in a lock its name would mean a package of the registry.
     ours = ["--no-emit-package", "celery-itinerary"]
     common = [uv, "pip", "compile", "pyproject.toml", "--quiet", "--only-binary", ":all:", *fixed, *ours, *arguments]
-    service, tests = (f"deploy/{LOCK_OF[name]}" for name in (".venv", ".venv-test"))
-    traced = "deploy/requirements-otel.lock"
-    subprocess.run([*common, "-o", service], cwd=ROOT, check=True)
-    # The same versions in both: the tested versions are those that run.
-    subprocess.run([*common, "--extra", "otel", "--group", "test", "-c", service, "-o", tests], cwd=ROOT, check=True)
-    subprocess.run([*common, "--extra", "otel", "-c", tests, "-o", traced], cwd=ROOT, check=True)
+    server, traced = "deploy/requirements.lock", "deploy/requirements-otel.lock"
+    local, tests = (f"deploy/{LOCK_OF[name]}" for name in (".venv", ".venv-test"))
+    subprocess.run([*common, "-o", server], cwd=ROOT, check=True)
+    # The same versions in all: the tested versions are those that run.
+    for lock_file, extra in ((local, "local"), (traced, "otel")):
+        subprocess.run([*common, "--extra", extra, "-c", server, "-o", lock_file], cwd=ROOT, check=True)
+    within = ["--all-extras", "--group", "test", "-c", local, "-c", traced]
+    subprocess.run([*common, *within, "-o", tests], cwd=ROOT, check=True)
     for name, (python, within, source, wanted) in MATRIX.items():
         command = [uv, "pip", "compile", *source, "-", "--quiet", "--only-binary", ":all:", *fixed, *arguments]
         where = ["--python-version", python, *within, "-o", f"deploy/{name}"]

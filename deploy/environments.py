@@ -24,7 +24,11 @@ except ImportError:
     sys.exit("Itinerary runs on Linux and macOS; on Windows, run it inside WSL.")
 
 ROOT = Path(__file__).resolve().parent.parent
-LOCK_OF = {".venv": "requirements.lock", ".venv-test": "requirements-test.lock"}
+LOCK_OF = {
+    ".venv": "requirements-local.lock",
+    ".venv-test": "requirements-test.lock",
+    ".venv-release": "release.lock",
+}
 STAMP = "itinerary-stamp"
 # Raised when an environment of the same lock must hold other content besides it.
 LAYOUT = 2

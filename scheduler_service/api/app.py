@@ -8,7 +8,6 @@ from typing import Final
 from fastapi import FastAPI
 
 from itinerary.protocol.redaction import use_keys
-from itinerary.version import VERSION
 from scheduler_service.api.context import ApiContext
 from scheduler_service.api.http.auth import check_exposure
 from scheduler_service.api.http.bodies import BodyLimit
@@ -19,6 +18,7 @@ from scheduler_service.api.http.request_ids import RequestId
 from scheduler_service.api.openapi.documents import document_text, install_document, operation_id
 from scheduler_service.api.pages import balancing, dashboard
 from scheduler_service.api.routes import apply, audit, backfill, balance, explain, health, jobs, runs, scheduler
+from scheduler_service.version import VERSION
 
 DESCRIPTION: Final = """\
 Jobs, runs and the scheduler itself. Times are RFC 3339 in UTC, durations texts such as `25m`.

@@ -8,11 +8,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
+from itinerary import version as small
 from itinerary.ownership import ownership_error
 from itinerary.protocol.errors import BadValue
 from itinerary.protocol.instants import DAY, HOUR, format_duration
 from itinerary.protocol.wire import PROTOCOL, PROTOCOL_FIELD, protocol_error
-from itinerary.version import VERSION
 from scheduler_service.api.context import system_clock
 from scheduler_service.api.services.leader_line import LeaderLine
 from scheduler_service.bootstrap.notifications import targets_of
@@ -38,6 +38,7 @@ from scheduler_service.sql.lease import SqlLeaseStore
 from scheduler_service.sql.migrations import check_schema
 from scheduler_service.sql.outbox import SqlOutbox
 from scheduler_service.sql.pruning import SqlPruning
+from scheduler_service.version import VERSION
 
 _NO_WORKER: Final = "start one with `itinerary worker`, or the workers use another Redis: give them the leader's"
 _MARKED_WITHIN: Final = 3.0
@@ -111,7 +112,9 @@ def _package() -> str:
     error = ownership_error()
     if error:
         raise NotWell(error)
-    return f"celery-itinerary {VERSION}"
+    if small.VERSION != VERSION:
+        raise NotWell(f"itinerary-server {VERSION} needs celery-itinerary {VERSION}; {small.VERSION} is installed")
+    return f"itinerary-server {VERSION}, celery-itinerary {small.VERSION}"
 
 
 @contextmanager

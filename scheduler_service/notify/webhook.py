@@ -14,8 +14,8 @@ from urllib.parse import unquote, urlsplit
 from itinerary.net import safe_http
 from itinerary.net.safe_http import CallFailed, CallRefused, Reach
 from itinerary.protocol.instants import SECOND, Instant
-from itinerary.version import VERSION
 from scheduler_service.ports.notices import Delivery, DeliveryFailed, DeliveryRefused, Target
+from scheduler_service.version import VERSION
 
 TIMEOUT: Final = 10.0
 _GONE: Final = 410

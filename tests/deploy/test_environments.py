@@ -18,7 +18,7 @@ def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> "Made":
 
     root = tmp_path / "a checkout"
     (root / "deploy").mkdir(parents=True)
-    (root / "deploy" / "requirements.lock").write_text("left-pad==1.0 \\\n    --hash=sha256:00\n")
+    (root / "deploy" / "requirements-local.lock").write_text("left-pad==1.0 \\\n    --hash=sha256:00\n")
     monkeypatch.setattr(environments, "ROOT", root)
     made = Made(environments, root)
     monkeypatch.setattr(environments, "install", made.install)
@@ -61,7 +61,7 @@ def test_an_interrupted_installation_is_not_taken_for_a_whole_one(made: Made) ->
 
 def test_a_changed_lock_makes_the_environment_anew(made: Made) -> None:
     made.ask()
-    (made.root / "deploy" / "requirements.lock").write_text("left-pad==1.1 \\\n    --hash=sha256:01\n")
+    (made.root / "deploy" / "requirements-local.lock").write_text("left-pad==1.1 \\\n    --hash=sha256:01\n")
     made.ask()
     assert made.installations == 2
 
@@ -112,7 +112,7 @@ def test_an_installer_that_says_nothing_is_seen_to_go_on(
     made: Made, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(made.module, "EVERY_SECONDS", 0.01)
-    home, lock = made.root / ".venv", made.root / "deploy" / "requirements.lock"
+    home, lock = made.root / ".venv", made.root / "deploy" / "requirements-local.lock"
     (home / "lib/python3.11/site-packages/left_pad-1.0.dist-info").mkdir(parents=True)
     told = threading.Event()
 

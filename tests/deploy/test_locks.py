@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from itinerary import version as small
+from scheduler_service import version
 from tests.support.processes import REPOSITORY
 
 DEPLOY = REPOSITORY / "deploy"
-LOCKS = ("requirements.lock", "requirements-test.lock", "requirements-otel.lock")
-MATRIX = ("matrix-build.lock", "matrix-newest.lock", "matrix-oldest.lock")
+LOCKS = ("requirements.lock", "requirements-test.lock", "requirements-otel.lock", "requirements-local.lock")
+MATRIX = ("release.lock", "matrix-newest.lock", "matrix-oldest.lock")
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
 SMALL = tomllib.loads((REPOSITORY / "workers" / "pyproject.toml").read_text())
 PIN = re.compile(r"(?m)^([A-Za-z0-9._-]+)==(\S+)")
@@ -69,6 +71,7 @@ def test_the_test_tools_are_locked_too() -> None:
 
 def test_what_is_tested_is_what_runs() -> None:
     assert pins(LOCKS[0]) <= pins(LOCKS[2]) <= pins(LOCKS[1])
+    assert pins(LOCKS[0]) <= pins(LOCKS[3]) <= pins(LOCKS[1])
 
 
 def test_no_lock_is_left_out_here() -> None:
@@ -85,7 +88,7 @@ def test_the_ends_of_what_workers_run_with_are_locked() -> None:
     assert not {"numpy", "sqlalchemy", "fastapi", "flower"} & {*oldest, *newest}
 
 
-@pytest.mark.parametrize("program", ["__main__.py", "ci_programs.py", "environments.py"])
+@pytest.mark.parametrize("program", ["__main__.py", "ci_programs.py", "environments.py", "release.py"])
 def test_the_two_commands_need_only_the_standard_library(program: str) -> None:
     tree = ast.parse((DEPLOY / program).read_text())
     imported = {
@@ -96,7 +99,7 @@ def test_the_two_commands_need_only_the_standard_library(program: str) -> None:
             else [node.module or ""] if isinstance(node, ast.ImportFrom) else []
         )
     }  # fmt: skip
-    assert imported <= set(sys.stdlib_module_names) | {"ci_programs", "environments"}
+    assert imported <= set(sys.stdlib_module_names) | {"ci_programs", "environments", "release"}
 
 
 def test_without_arguments_the_commands_are_explained() -> None:
@@ -121,9 +124,7 @@ def test_an_older_python_is_told_so() -> None:
 
 
 def test_the_version_of_the_program_is_the_projects() -> None:
-    from itinerary.version import VERSION
-
-    assert PROJECT["project"]["version"] == SMALL["project"]["version"] == VERSION
+    assert PROJECT["project"]["version"] == SMALL["project"]["version"] == version.VERSION == small.VERSION
 
 
 def test_both_distributions_bear_the_licence() -> None:

@@ -1,14 +1,18 @@
-"""The two wheels: what they hold, and the small one in environments that hold nothing else of ours.
+"""What a release publishes: what the wheels hold, and each in environments that hold nothing else of ours.
 
-Needs a registry that answers, for hatchling and for the packages of deploy/matrix-*.lock; skips where none does.
+Needs a registry that answers, for deploy/release.lock and deploy/matrix-*.lock; skips where none does.
 """
 
 import inspect
+import io
 import json
 import os
 import re
 import subprocess
 import sys
+import sysconfig
+import tarfile
+import urllib.request
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,7 +24,7 @@ from itinerary import Client
 from itinerary.version import VERSION
 from scheduler_service.runtime.run_file import REDIS_FILE
 from tests.support.fresh_environment import CannotInstall, Environment, interpreter_of
-from tests.support.processes import REPOSITORY, Child, project_env
+from tests.support.processes import REPOSITORY, Child, project_env, wait_until
 from tests.support.running import Running
 
 pytestmark = [pytest.mark.slow, pytest.mark.e2e, pytest.mark.postgres, pytest.mark.timeout(400)]
@@ -88,23 +92,39 @@ class Wheels:
     server: Path
 
 
+def tracked_files() -> bytes:
+    """The files that git knows, as they are now, as a tar archive."""
+    listed = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, check=True, capture_output=True, text=True).stdout
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as archive:
+        for name in listed.splitlines():
+            if (REPOSITORY / name).exists():
+                archive.add(REPOSITORY / name, name)
+    return content.getvalue()
+
+
 @pytest.fixture(scope="module")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> Wheels:
-    """Both, built from this checkout; a registry is first needed here."""
-    folder = tmp_path_factory.mktemp("wheels")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All that a release publishes, built of this checkout; a registry is first needed here."""
+    folder = tmp_path_factory.mktemp("release")
     try:
-        builder = Environment(folder / "builder", sys.executable, REPOSITORY / "deploy" / "matrix-build.lock")
+        builder = Environment(folder / "builder", sys.executable, REPOSITORY / "deploy" / "release.lock")
     except CannotInstall as exc:
         if re.search("do not match the hashes|hash mismatch", str(exc), re.IGNORECASE):
             raise
         pytest.skip(f"no registry gives what builds a wheel: {str(exc).strip().splitlines()[-1]}")
-    built: list[Path] = []
-    for name, place in (("small", REPOSITORY / "workers"), ("server", REPOSITORY)):
-        out = folder / name
-        build = [builder.python, "-m", "hatchling", "build", "-t", "wheel", "-d", str(out)]
-        subprocess.run(build, cwd=place, check=True, capture_output=True, timeout=120)
-        built += out.glob("*.whl")
-    return Wheels(*built)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(REPOSITORY / "deploy"))
+        import release  # type: ignore[import-not-found]
+
+        release.build_all(builder.python, tracked_files(), folder / "dist")
+    return folder / "dist"
+
+
+@pytest.fixture(scope="module")
+def wheels(built: Path) -> Wheels:
+    (small,), (server,) = built.glob("celery_itinerary-*.whl"), built.glob("itinerary_server-*.whl")
+    return Wheels(small, server)
 
 
 @dataclass(frozen=True)
@@ -189,16 +209,31 @@ def test_the_server_wheel_holds_migrations_templates_and_the_command(wheels: Whe
     assert not [name for name in held if "tests/" in name or "/test_" in name]
 
 
-def test_the_server_wheel_migrates_a_database_by_what_it_holds(wheels: Wheels, tmp_path: Path) -> None:
+def test_the_two_wheels_run_everything_without_a_checkout(wheels: Wheels, tmp_path: Path) -> None:
+    home = tmp_path / "env"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True, timeout=60)
+    site = Path(sysconfig.get_path("purelib", vars={"base": str(home)}))
+    # The locked packages, but nothing that leads to the checkout: a .pth file there is not read.
+    (site / "locked.pth").write_text(sysconfig.get_path("purelib") + "\n")
     for wheel in (wheels.small, wheels.server):
         with zipfile.ZipFile(wheel) as archive:
-            archive.extractall(tmp_path / "site")
-    env = project_env(PYTHONPATH=str(tmp_path / "site"), ITINERARY_DATA_DIR=str(tmp_path / "data"))
-    for word in ("migrate", "prune"):
-        command = [sys.executable, "-P", "-m", "scheduler_service.cli", word]
-        ended = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=60)
-        assert (ended.returncode, ended.stderr) == (0, "")
-    assert (tmp_path / "data" / "itinerary.db").exists()
+            archive.extractall(site)
+    command = (str(home / "bin" / "python"), "-P", "-m", "scheduler_service.cli")
+    with Running(tmp_path / "data", "--demo", command=command, PYTHONPATH="") as running, running.client() as client:
+        wait_until(lambda: client.jobs(limit=1)["items"], 30, lambda: running.output)
+        run_id = client.trigger(client.jobs(limit=1)["items"][0]["job_id"])["run_id"]
+        assert client.wait(run_id)["state"] == "completed"
+        for page in ("/", "/manual"):
+            with urllib.request.urlopen(client.base_url + page, timeout=20) as answer:
+                assert answer.status == 200
+
+
+def test_each_list_of_parts_names_what_its_lock_pins(built: Path) -> None:
+    for name, lock in (("celery-itinerary", "matrix-newest.lock"), ("itinerary-server", "requirements.lock")):
+        parts = json.loads((built / f"{name}.cdx.json").read_text())
+        assert (parts["bomFormat"], parts["metadata"]["component"]["version"]) == ("CycloneDX", VERSION)
+        pinned = re.findall(r"(?m)^([A-Za-z0-9._-]+)==(\S+)", (REPOSITORY / "deploy" / lock).read_text())
+        assert {(part["name"], part["version"]) for part in parts["components"]} == set(pinned)
 
 
 def test_importing_the_small_package_loads_nothing(corner: Corner, tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, JSONResponse
 from starlette.staticfiles import StaticFiles
 
-from itinerary.version import VERSION
 from scheduler_service.api.http.auth import identify_reader, require_page
 from scheduler_service.api.http.problems import Problem, problem_response
 from scheduler_service.api.pages import (
@@ -28,6 +27,7 @@ from scheduler_service.api.pages import (
 )
 from scheduler_service.api.pages.shell import trouble
 from scheduler_service.api.pages.templating import DOCS_HEADERS, HERE, templates
+from scheduler_service.version import VERSION
 
 router = APIRouter(include_in_schema=False)
 for _part in (

@@ -14,7 +14,6 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse
 
 from itinerary.protocol.errors import ItineraryError
-from itinerary.version import VERSION
 from scheduler_service.api.context import ApiContext
 from scheduler_service.api.http.auth import may, require_operator_page, require_page
 from scheduler_service.api.http.problems import Problem, messages_of, problem_of
@@ -22,6 +21,7 @@ from scheduler_service.api.pages.csrf import COOKIE, csrf_of, fresh_seed, requir
 from scheduler_service.api.pages.moments import moment
 from scheduler_service.api.pages.templating import part
 from scheduler_service.api.pages.wrong import NOTHING_WRONG, Wrong
+from scheduler_service.version import VERSION
 
 READER: Final = [Depends(require_page)]
 CHANGER: Final = [Depends(require_operator_page), Depends(require_csrf)]
