@@ -1,9 +1,9 @@
 """How late other jobs' runs are published while jobs are edited: edits one by one at a rate, and one apply of many.
 
-Each edit makes a job of every second, as PUT does: its version in the database, then an entry in the inbox. Nobody
-runs their queue. Half of the machine is busy with other work. The probes are jobs of every second in a queue of their
-own. Beside it, what the same probes take while nothing is edited, and beside as many jobs that were made before: they
-are all due at the same instants, which is no cost of the edits.
+An edit does what PUT does: a version in the database with another definition, then an entry in the inbox. Edited in
+turn are 300 jobs of every second, created before; nobody runs their queue, so that their overlap rule skips their runs.
+Half of the machine is busy with other work. The probes are jobs of every second in a queue of their own. Figures of
+their own tell what the probes take while nothing is edited, beside none, beside these 300 and beside 1,000 such jobs.
 """
 
 import os
@@ -35,8 +35,10 @@ from tests.benchmarks.figures import Asked, Figure
 from tests.support.processes import wait_until
 
 RATES: Final = (10, 50, 200)
+CREATED: Final = 10
 APPLIED: Final = 1_000
-STANDING: Final = 1_000
+EDITED: Final = 300
+STANDING: Final = (300, 1_000)
 PROBES: Final = 20
 LATEST: Final = 200
 _PROBED, _EDITED = "probed", "edited"
@@ -45,22 +47,26 @@ _DEED: Final = AuditedChange("bench", "admin", "replace_job")
 
 
 def figures(asked: Asked) -> Iterator[Figure]:
-    """On each database: at rest, at each rate, and while a thousand jobs are applied."""
+    """On each database: at rest, beside standing jobs, at each rate, and while a thousand jobs are applied."""
     seconds = 5 if asked.quick else 20
     with Bed() as bed, _busy((os.cpu_count() or 2) // 2):
         for kind in ("PostgreSQL", "SQLite"):
             with _leading(bed, kind) as editor:
                 rest = _late(editor, seconds, lambda: None)
             yield Figure(f"{kind}, nothing edited, due to published, p99", rest, "ms")
-            with _leading(bed, kind) as editor:
-                editor.stand()
-                beside = _late(editor, seconds, lambda: None)
-            yield _figure(f"{kind}, nothing edited, beside {STANDING:,} jobs of every second", beside, rest)
+            for number in STANDING:
+                with _leading(bed, kind, number) as editor:
+                    late = _late(editor, seconds, lambda: None)
+                yield _figure(f"{kind}, nothing edited, beside {number:,} jobs of every second", late, rest)
             for rate in RATES[:1] if asked.quick else RATES:
-                with _leading(bed, kind) as editor:
-                    made: list[float] = []
-                    late = _late(editor, seconds, lambda e=editor, r=rate, m=made: m.append(e.edit(r, seconds)))  # type: ignore[misc]
-                yield _figure(f"{kind}, {rate} edits a second ({made[0]:.0f} came through)", late, rest)
+                with _leading(bed, kind, EDITED) as editor:
+                    done: list[float] = []
+                    late = _late(editor, seconds, lambda e=editor, r=rate, d=done: d.append(e.edit(r, seconds)))  # type: ignore[misc]
+                name = f"{kind}, {rate} edits a second of {EDITED} jobs of every second ({done[0]:.0f} came through)"
+                yield _figure(name, late, rest)
+            with _leading(bed, kind) as editor:
+                late = _late(editor, seconds, lambda e=editor: e.create(CREATED, seconds))  # type: ignore[misc]
+            yield _figure(f"{kind}, {CREATED} new jobs of every second, a second", late, rest)
             with _leading(bed, kind) as editor:
                 late = _late(editor, seconds, editor.apply)
             yield _figure(f"{kind}, an apply of {APPLIED:,}", late, rest)
@@ -78,8 +84,15 @@ class Editor:
         self._jobs, self._sets, self._inbox = SqlJobStore(database), SqlJobSets(database), inbox
 
     def edit(self, rate: int, seconds: float) -> float:
-        """Edit at this rate; how many a second came through."""
-        began, turn = time.monotonic(), iter(range(int(rate * seconds)))
+        """Change the standing jobs in turn at this rate; return how many changes a second came through."""
+        return self._one_by_one(rate, seconds, lambda number: job_of(f"{_EDITED}-{number % EDITED}", number=number))
+
+    def create(self, rate: int, seconds: float) -> float:
+        """Create jobs at this rate; return how many a second came through."""
+        return self._one_by_one(rate, seconds, lambda number: job_of(f"{_EDITED}-{number}"))
+
+    def _one_by_one(self, rate: int, seconds: float, wanted: Callable[[int], Job]) -> float:
+        began, turn = time.monotonic(), iter(range(1, int(rate * seconds) + 1))
         lock, done = threading.Lock(), 0
 
         def work() -> None:
@@ -90,8 +103,9 @@ class Editor:
                 if number is None or time.monotonic() > began + seconds:
                     return
                 time.sleep(max(0.0, began + number / rate - time.monotonic()))
-                self._jobs.replace(job_of(f"{_EDITED}-{number}", _EDITED), None, by=_DEED)
-                self._inbox.send("job_changed", host_now(), {"job_id": f"{_EDITED}-{number}", "change": "added"})
+                job, _ = self._jobs.replace(wanted(number), None, by=_DEED)
+                news = {"job_id": job.job_id, "change": "added" if job.version == 1 else "modified"}
+                self._inbox.send("job_changed", host_now(), news)
                 with lock:
                     done += 1
 
@@ -101,21 +115,16 @@ class Editor:
         return done / seconds
 
     def apply(self, number: int = APPLIED, every: str = "1m") -> None:
-        """All at once, from a file."""
-        wanted = JobSet("bench", [job_of(f"{_EDITED}-{n}", _EDITED, every=every) for n in range(number)])
+        """Create them all at once, as from a file."""
+        wanted = JobSet("bench", [job_of(f"{_EDITED}-{n}", every=every) for n in range(number)])
         plan = self._sets.apply(wanted, None, by=_DEED)
         for news in plan.news:
             self._inbox.send("job_changed", host_now(), news)
 
-    def stand(self) -> None:
-        """What edits leave behind, made before and at once."""
-        self.apply(STANDING, "1s")
-        time.sleep(8)
-
     def probe(self) -> None:
-        """The jobs whose runs are looked at."""
+        """Create the jobs whose runs are measured."""
         for number in range(PROBES):
-            self._jobs.create(job_of(f"{_PROBED}-{number}", _PROBED, overlap="allow"))
+            self._jobs.create(job_of(f"{_PROBED}-{number}", queue=_PROBED, overlap="allow"))
 
     def unpublished(self, since: int, until: int) -> int:
         """How many runs of the probes were due in between and are not known to be published."""
@@ -133,10 +142,14 @@ class Editor:
         return (runs.c.queue == _PROBED, runs.c.due_at >= since, runs.c.due_at < until)
 
 
-def job_of(job_id: str, queue: str, overlap: str = "skip", every: str = "1s") -> Job:
-    """A job of an interval, every second where no other is given."""
+def job_of(
+    job_id: str, *, queue: str = _EDITED, overlap: str = "skip", every: str = "1s", number: int | None = None
+) -> Job:
+    """A job of an interval; the number makes its definition another one."""
     body: dict[str, Any] = {"job_id": job_id, "task": TASK, "queue": queue, "overlap": overlap,
                             "schedule": {"kind": "interval", "every": every}}  # fmt: skip
+    if number is not None:
+        body["args"] = [number]
     return read_job(body, created_at=host_now())[0]
 
 
@@ -153,8 +166,8 @@ def _late(editor: Editor, seconds: float, action: Callable[[], object]) -> float
 
 
 @contextmanager
-def _leading(bed: Bed, kind: str) -> Iterator[Editor]:
-    """A leader with its probes, which have run for a while."""
+def _leading(bed: Bed, kind: str, standing: int = 0) -> Iterator[Editor]:
+    """A leader with its probes and this many jobs of every second, which have run for a while."""
     with ExitStack() as stack:
         scene = stack.enter_context(bed.scene())
         if kind == "SQLite":
@@ -165,7 +178,9 @@ def _leading(bed: Bed, kind: str) -> Iterator[Editor]:
         editor = Editor(scene, database, stack.enter_context(closing(RedisInbox(scene.redis_url))))
         scene.start_leader()
         editor.probe()
-        time.sleep(8)
+        if standing:
+            editor.apply(standing, "1s")
+        time.sleep(12 if standing else 8)
         yield editor
 
 
