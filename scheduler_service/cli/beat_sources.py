@@ -1,19 +1,38 @@
 """The places from which `import-beat` and `shadow` read a beat's schedule: the app, django-celery-beat, RedBeat."""
 
 import re
+import shlex
+import subprocess
+import sys
+from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from itinerary.protocol.errors import BadValue
+from scheduler_service.runtime.app_python import app_python
 
 if TYPE_CHECKING:
     from scheduler_service.migrating.beat_entry import BeatEntry
+    from scheduler_service.migrating.beat_export import ExportedApp
+
 
 BeatApp = Annotated[
     str | None,
     typer.Argument(metavar="[MODULE:APP]", help="Your Celery app, for its routes and tasks.", show_default=False),
+]
+FromJson = Annotated[
+    str | None,
+    typer.Option(
+        "--from-json", metavar="FILE", help="What `python -m itinerary export-beat` printed; - for standard input.",
+        show_default=False,
+    ),
+]  # fmt: skip
+AppInterpreter = Annotated[
+    str | None,
+    typer.Option("--python", metavar="PATH", help="The interpreter of your app's environment.", show_default=False),
 ]
 FromDatabase = Annotated[
     str | None,
@@ -48,21 +67,24 @@ class BeatSource:
 
 @dataclass(frozen=True, slots=True)
 class BeatPlace:
-    """The options that name a beat's schedule."""
+    """The options that name a beat's schedule; `command` is the command that reads it, for messages."""
 
+    command: str
     app: str | None
+    from_json: str | None = None
+    python: str | None = None
     database: str | None = None
     redbeat: str | None = None
     prefix: str = "redbeat:"
     timezone: str | None = None
     only_config: bool = False
 
-    def read(self, now: int, text: str) -> BeatSource:
-        """Read the entries; `text` is the command that reads, for messages."""
+    def read(self, now: int) -> BeatSource:
+        """Read the entries."""
         if self.database is not None and self.redbeat is not None:
             raise BadValue("--from-redbeat", self.redbeat, "name one source: --from-database or --from-redbeat")
         if self.database is None and self.redbeat is None:
-            return self._of_config(text)
+            return self._of_config()
         app, known, notes = self._app()
         if self.database is not None:
             from scheduler_service.migrating.django_beat import NOTES, place_of, read_django_beat
@@ -71,40 +93,74 @@ class BeatPlace:
             return BeatSource(
                 entries, app, known, (*notes, *NOTES), _owner("django-celery-beat", place_of(self.database))
             )
+        from itinerary.apps.beat_scheduler import REDBEAT_PREFIX
         from scheduler_service.migrating import redbeat
 
         assert self.redbeat is not None
         entries = redbeat.read_redbeat(self.redbeat, self.prefix)
-        place = redbeat.place_of(self.redbeat) + ("" if self.prefix == redbeat.PREFIX else f"/{self.prefix}")
+        place = redbeat.place_of(self.redbeat) + ("" if self.prefix == REDBEAT_PREFIX else f"/{self.prefix}")
         return BeatSource(entries, app, known, notes, _owner("redbeat", place))
 
-    def _of_config(self, text: str) -> BeatSource:
-        from scheduler_service.migrating.beat import NOTES, entries_of, load_app
+    def _of_config(self) -> BeatSource:
         from scheduler_service.migrating.beat_elsewhere import EMPTY, refuse_elsewhere
+        from scheduler_service.migrating.beat_export import NOTES
 
-        if self.app is None:
-            raise BadValue("MODULE:APP", None, "name your Celery app, or --from-database URL, or --from-redbeat URL")
-        app = load_app(self.app)
+        found = self._exported()
+        if found is None:
+            named = "name your Celery app, or --from-json FILE, or --from-database URL, or --from-redbeat URL"
+            raise BadValue("MODULE:APP", None, named)
         if not self.only_config:
-            refuse_elsewhere(app, self.app, text)
-        entries = entries_of(app)
-        return BeatSource(entries, app, True, NOTES, f"beat:{self.app}", None if entries else EMPTY)
+            again = self.app if self.from_json is None else f"--from-json {shlex.quote(self.from_json)}"
+            refuse_elsewhere(found.scheduler, found.place, f"itinerary {self.command} {again}")
+        return BeatSource(
+            found.entries, found.app, True, NOTES, f"beat:{found.place}", None if found.entries else EMPTY
+        )
+
+    def _exported(self) -> "ExportedApp | None":
+        """The app as its own environment prints it; None if none is named."""
+        from scheduler_service.migrating.beat_export import MOST_BYTES, parse_export
+
+        if self.from_json is not None:
+            if self.app is not None:
+                raise BadValue("MODULE:APP", self.app, "leave it out: --from-json names the app")
+            return parse_export(text_of(self.from_json, "--from-json", MOST_BYTES), self.from_json)
+        if self.app is None:
+            return None
+        # In a process of its own: what the app does at import stays there, and its interpreter may be another.
+        command = app_python(self.python, "--python").command("export-beat", self.app)
+        ended = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
+        if ended.returncode:
+            raise typer.Exit(ended.returncode)  # it has said why on stderr
+        return parse_export(ended.stdout, self.app)
 
     def _app(self) -> tuple[Any, bool, tuple[str, ...]]:
         from scheduler_service.core.schedules.zones import zone
-        from scheduler_service.migrating.beat import NOTES, load_app
+        from scheduler_service.migrating.beat_export import NOTES
         from scheduler_service.migrating.beat_moving import app_of_zone
 
-        if self.app is not None:
+        found = self._exported()
+        if found is not None:
             if self.timezone is not None:
                 raise BadValue("--timezone", self.timezone, "leave it out: the app names its zone")
-            return load_app(self.app), True, NOTES
+            return found.app, True, NOTES
         meant = zone("UTC" if self.timezone is None else self.timezone).key
         unknown = (
             "without MODULE:APP nothing is known of the app's task_routes, default queue and tasks: an entry that "
             f"names no queue goes to celery, a crontab that names no zone is meant in {meant}"
         )
         return app_of_zone(meant), False, (*NOTES, unknown)
+
+
+def text_of(file: str, option: str, most_bytes: int) -> str:
+    """Return the text of a file; - is standard input."""
+    try:
+        with nullcontext(sys.stdin.buffer) if file == "-" else Path(file).open("rb") as source:
+            raw = source.read(most_bytes + 1)
+        if len(raw) > most_bytes:
+            raise BadValue(option, file, f"give a file of at most {most_bytes:,} bytes; split it")
+        return raw.decode("utf-8")
+    except (OSError, UnicodeDecodeError) as exc:
+        raise BadValue(option, file, f"give a readable file ({exc})") from exc
 
 
 def _owner(kind: str, place: str) -> str:

@@ -7,22 +7,24 @@ import socket
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from itinerary.protocol.errors import BadValue, ItineraryError
+from itinerary.protocol.errors import ItineraryError
 from scheduler_service.cli.applying import JobsToApply, TakeOver, carry_out
 from scheduler_service.cli.beat_sources import (
+    AppInterpreter,
     BeatApp,
     BeatPlace,
     FromDatabase,
+    FromJson,
     FromRedBeat,
     OnlyConfig,
     RedBeatPrefix,
     Zone,
+    text_of,
 )
 from scheduler_service.cli.connect import instant_text, open_client, remedy
 from scheduler_service.cli.status import Json
@@ -43,6 +45,8 @@ _LONGEST_PLACE = 120
 
 def import_beat(
     place: BeatApp = None,
+    from_json: FromJson = None,
+    python: AppInterpreter = None,
     from_database: FromDatabase = None,
     from_redbeat: FromRedBeat = None,
     redbeat_prefix: RedBeatPrefix = "redbeat:",
@@ -56,14 +60,14 @@ def import_beat(
 ) -> None:
     """Translate a beat schedule and show each difference; with --apply, create those jobs.
 
-    Read from an app's beat_schedule, from django-celery-beat's tables (--from-database) or RedBeat's keys
-    (--from-redbeat).
+    Read from an app's beat_schedule, here or as JSON from the app's own environment (--from-json), from
+    django-celery-beat's tables (--from-database) or RedBeat's keys (--from-redbeat).
     """
     from scheduler_service.migrating.beat_moving import move_entries
 
-    read = BeatPlace(place, from_database, from_redbeat, redbeat_prefix, timezone, only_config).read(
-        _now(), "jobs import-beat"
-    )
+    read = BeatPlace(
+        "jobs import-beat", place, from_json, python, from_database, from_redbeat, redbeat_prefix, timezone, only_config
+    ).read(_now())
     found = [
         entry.converted for entry in move_entries(read.entries, read.app, _now(), _tracked, app_known=read.app_known)
     ]
@@ -87,18 +91,25 @@ def import_crontab(
     as_json: Json = False,
 ) -> None:
     """Translate a crontab and show each difference; with --apply, create those jobs."""
-    from scheduler_service.migrating.crontab_file import NOTES, read_crontab
+    from scheduler_service.migrating.crontab_file import MOST_BYTES, NOTES, read_crontab
     from scheduler_service.migrating.local_zone import local_zone
 
     of_system = file.startswith("/etc/") if system is None else system
     found = read_crontab(
-        _text_of(file), task=task, timezone=local_zone(timezone), now=_now(), system=of_system, queue=queue
+        text_of(file, "FILE", MOST_BYTES),
+        task=task,
+        timezone=local_zone(timezone),
+        now=_now(),
+        system=of_system,
+        queue=queue,
     )
     _finish(found, NOTES, source or _owner_of(file), apply, partly, take_over, as_json)
 
 
 def shadow(
     place: BeatApp = None,
+    from_json: FromJson = None,
+    python: AppInterpreter = None,
     from_database: FromDatabase = None,
     from_redbeat: FromRedBeat = None,
     redbeat_prefix: RedBeatPrefix = "redbeat:",
@@ -117,7 +128,9 @@ def shadow(
     text = instant_text(start, "--from")
     begin = _now() if text is None else parse_instant(text)
     end = begin + hours * HOUR
-    read = BeatPlace(place, from_database, from_redbeat, redbeat_prefix, timezone, only_config).read(begin, "shadow")
+    read = BeatPlace(
+        "shadow", place, from_json, python, from_database, from_redbeat, redbeat_prefix, timezone, only_config
+    ).read(begin)
     lines: list[dict[str, Any]] = []
     for each in _tracked(move_entries(read.entries, read.app, begin, clocks=False, app_known=read.app_known)):
         found = compare_entry(each, read.app, begin, end)
@@ -200,19 +213,6 @@ def _user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # a container's user may have no name
         return str(os.getuid())
-
-
-def _text_of(file: str) -> str:
-    from scheduler_service.migrating.crontab_file import MOST_BYTES
-
-    try:
-        with nullcontext(sys.stdin.buffer) if file == "-" else Path(file).open("rb") as source:
-            raw = source.read(MOST_BYTES + 1)
-        if len(raw) > MOST_BYTES:
-            raise BadValue("FILE", file, f"give a file of at most {MOST_BYTES:,} bytes; split it")
-        return raw.decode("utf-8")
-    except (OSError, UnicodeDecodeError) as exc:
-        raise BadValue("FILE", file, f"give a readable file ({exc})") from exc
 
 
 def _tracked(items: Sequence[T]) -> Iterable[T]:

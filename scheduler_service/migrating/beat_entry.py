@@ -15,7 +15,7 @@ class BeatEntry:
     """One entry as beat has it; `schedule` is a Celery schedule object, or None where `refused` says why.
 
     `zone` is the crontab's own, else the app's holds. `asleep` says why beat sends it no more. `differences` are those
-    that its source knows of.
+    that its source knows of. `stored`: the arguments are in the form in which a job holds them.
     """
 
     name: str
@@ -34,6 +34,7 @@ class BeatEntry:
     last_run_at: Instant | None = None
     description: str = ""
     differences: tuple[str, ...] = ()
+    stored: bool = False
 
     @property
     def paced(self) -> Any:

@@ -8,7 +8,7 @@ import copy
 from datetime import datetime, tzinfo
 from typing import Any, Final
 
-from itinerary.protocol.instants import MICROSECOND, SECOND, Instant, from_datetime, to_datetime
+from itinerary.protocol.instants import MICROSECOND, SECOND, Instant, to_datetime
 from scheduler_service.migrating.one_time import begins_from
 
 _CHECK_AGAIN: Final = SECOND
@@ -44,12 +44,3 @@ def beat_fires(schedule: Any, app: Any, start: Instant, end: Instant) -> list[In
 def _microseconds(seconds: Any) -> int:
     """Beat waits a float of seconds; the nearest whole microsecond is the instant that it means."""
     return round(float(seconds) * SECOND)
-
-
-def tells_present(schedule: Any, app: Any) -> bool:
-    """Whether the schedule's own clock (`nowfun`) tells the time that it is."""
-    moment = schedule.nowfun()
-    if not isinstance(moment, datetime):
-        return False
-    aware = schedule.maybe_make_aware(moment)
-    return abs(from_datetime(aware) - from_datetime(app.now())) < 5 * SECOND

@@ -1,16 +1,14 @@
 """An entry's options and arguments as fields of a job, each difference of meaning in words."""
 
-import json
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
 from celery import Celery
-from celery.beat import BeatLazyFunc
-from kombu.utils.json import dumps as celerys_json
 
+from itinerary.apps.beat_schedule import CannotMove, stored_arguments
+from itinerary.apps.beat_schedule import queue_of as route
 from itinerary.protocol.instants import MICROSECOND, SECOND, format_duration
-from itinerary.protocol.typed_values import from_python
 from scheduler_service.migrating.beat_entry import BeatEntry
 from scheduler_service.migrating.converted import CannotConvert
 
@@ -31,28 +29,18 @@ _DROPPED: Final = {
 
 def arguments_of(entry: BeatEntry) -> dict[str, Any]:
     """`args` and `kwargs` as a job holds them; CannotConvert where JSON cannot."""
-    values = [*entry.args, *entry.kwargs.values()]
-    if any(isinstance(value, BeatLazyFunc) for value in values):
-        raise CannotConvert("an argument is a BeatLazyFunc, worked out at each sending: let the task work it out")
+    if entry.stored:
+        return {"args": entry.args, "kwargs": entry.kwargs}
     try:
-        stored = from_python({"args": list(entry.args), "kwargs": dict(entry.kwargs)}, _as_celery_sends_it)
-        given: dict[str, Any] = json.loads(json.dumps(stored))
-    except (TypeError, ValueError) as exc:
-        raise CannotConvert(f"its arguments are not JSON: {exc}") from exc
-    return given
-
-
-def _as_celery_sends_it(value: Any) -> Any:
-    return json.loads(celerys_json(value))
+        return stored_arguments(entry.args, entry.kwargs)
+    except CannotMove as exc:
+        raise CannotConvert(str(exc)) from exc
 
 
 def queue_of(app: Celery, entry: BeatEntry) -> str:
     """Where Celery would route it: the entry's own queue, the task's, the app's routes, the app's default."""
     own = entry.options.get("queue") or getattr(app.tasks.get(entry.task), "queue", None)
-    wanted = {"queue": own} if own else {}
-    routed = app.amqp.router.route(wanted, entry.task, entry.args, entry.kwargs)
-    queue = routed.get("queue", app.conf.task_default_queue)
-    return str(getattr(queue, "name", queue))
+    return route(app, entry.task, own, entry.args, entry.kwargs)
 
 
 def options_of(app: Celery, entry: BeatEntry, body: dict[str, Any], app_known: bool = True) -> list[str]:

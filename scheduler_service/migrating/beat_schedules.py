@@ -20,7 +20,6 @@ from scheduler_service.core.schedules.cron_fields import (
     values_text,
 )
 from scheduler_service.core.schedules.zones import zone
-from scheduler_service.migrating.beat_fires import tells_present
 from scheduler_service.migrating.converted import CannotConvert
 from scheduler_service.migrating.one_time import OneTime
 
@@ -56,8 +55,6 @@ def spec_of(given: Any, app: Any) -> tuple[dict[str, Any], list[str]]:
 def _nowfun(given: Any, app: Any) -> list[str]:
     if given.nowfun is None:
         return []
-    if not tells_present(given, app):
-        raise CannotConvert("its nowfun tells another time than the present: no schedule here can do that")
     return [f"its nowfun is not carried over: Celery matches in the app's zone, {zone_of_app(app)}, and so do we"]
 
 

@@ -1,4 +1,4 @@
-"""RedBeat's keys as beat's entries: a hash `PREFIX` + name, with its definition and meta. Only reads."""
+"""RedBeat's keys as beat's entries: a hash `redbeat:` + name, with its definition and meta. Only reads."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -10,12 +10,12 @@ import redis
 from celery.schedules import ParseException, crontab, schedule
 from redis.exceptions import RedisError
 
+from itinerary.apps.beat_scheduler import REDBEAT_PREFIX
 from itinerary.protocol.errors import BadValue, ItineraryError
 from itinerary.protocol.instants import SECOND, Instant, from_datetime
 from itinerary.protocol.service_urls import read_service_url, redis_url
 from scheduler_service.migrating.beat_entry import BeatEntry
 
-PREFIX: Final = "redbeat:"
 _PATIENCE: Final = 10.0
 _AT_ONCE: Final = 500
 _KNOWN: Final = frozenset({"name", "task", "args", "kwargs", "options", "schedule", "enabled"})
@@ -31,7 +31,7 @@ class _NotUnderstood:
         self.name = name
 
 
-def read_redbeat(url: str, prefix: str = PREFIX) -> list[BeatEntry]:
+def read_redbeat(url: str, prefix: str = REDBEAT_PREFIX) -> list[BeatEntry]:
     """Every entry below the prefix, by name; ItineraryError where there is none and never was."""
     client = _client(url)
     try:

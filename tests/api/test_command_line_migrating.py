@@ -2,6 +2,8 @@
 
 import json
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,22 @@ def test_a_beat_schedule_is_shown_first_and_moved_in_when_asked(itinerary: Itine
     assert "compared with what is stored:" in dry
     assert "nothing to change" in dry
     assert json.loads(itinerary.done("jobs", "import-beat", BEAT_APP, "--json"))["plan"]["added"] == []
+
+
+@pytest.mark.slow
+def test_the_app_s_own_environment_says_the_same_in_json(itinerary: Itinerary) -> None:
+    printed = subprocess.check_output([sys.executable, "-m", "itinerary", "export-beat", BEAT_APP], env=itinerary.env)
+    words = ("jobs", "import-beat", "--json")
+    direct = json.loads(itinerary.done(*words, BEAT_APP, "--python", sys.executable))
+    piped = itinerary(*words, "--from-json", "-", stdin=printed.decode())
+    assert (piped.returncode, piped.stderr) == (0, "")
+    given = json.loads(piped.stdout)
+    for told in (direct, given):
+        for item in told["items"]:
+            item.pop("next_runs")
+            item.pop("refused")  # one of them names the address of an object
+    assert given == direct
+    assert given["source"] == f"beat:{BEAT_APP}"
 
 
 @pytest.mark.slow
@@ -161,12 +179,15 @@ def test_jobs_are_exported_for_other_schedulers_and_what_they_cannot_say_is_name
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
-        (("jobs", "import-beat", "no_such_module:app"), 1, "no_such_module"),
+        (("jobs", "import-beat", "no_such_module:app"), 2, "there is no module no_such_module in"),
+        (("jobs", "import-beat", BEAT_APP, "--from-json", "-"), 2, "--from-json names the app"),
+        (("jobs", "import-beat", "--from-json", "/nowhere"), 2, "--from-json: '/nowhere'"),
+        (("jobs", "import-beat", BEAT_APP, "--python", "/nowhere"), 2, "--python: '/nowhere'"),
         (("jobs", "import-crontab", "/nowhere", "--task", "t"), 2, "/nowhere"),
         (("jobs", "import-crontab", "-"), 2, "--task"),
         (("shadow", BEAT_APP, "--hours", "0"), 2, "--hours"),
         (("jobs", "export", "--format", "kubernetes"), 2, "--image"),
-        (("jobs", "import-beat"), 2, "name your Celery app, or --from-database URL"),
+        (("jobs", "import-beat"), 2, "name your Celery app, or --from-json FILE"),
         (("jobs", "import-beat", "--from-database", "mysql://u:p@h/d"), 2, "PostgreSQL and SQLite"),
         (("jobs", "import-beat", "--from-database", "sqlite:////x", "--from-redbeat", "redis://h"), 2, "one source"),
         (("shadow", BEAT_APP, "--from-redbeat", "redis://h", "--timezone", "UTC"), 2, "the app names its zone"),

@@ -10,13 +10,15 @@ import pytest
 from celery import Celery
 from celery.schedules import crontab, schedule
 
+from itinerary.apps.loading import load_app
 from itinerary.protocol.errors import ItineraryError
 from itinerary.protocol.instants import DAY, MINUTE, SECOND, Instant, format_instant, parse_instant
 from scheduler_service.core.schedules.schedule import occurrences, parse_schedule
-from scheduler_service.migrating.beat import ConvertedEntry, convert_beat, load_app
+from scheduler_service.migrating.beat_entry import ConvertedEntry
 from scheduler_service.migrating.beat_fires import beat_fires
 from scheduler_service.migrating.beat_schedules import spec_of
 from scheduler_service.migrating.comparing import compare
+from tests.support.beat import convert_beat
 
 NOW = parse_instant("2026-11-27T10:00:00Z")
 

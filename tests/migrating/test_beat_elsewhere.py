@@ -8,6 +8,7 @@ import pytest
 from celery import Celery
 from celery.beat import PersistentScheduler
 
+from itinerary.apps.beat_scheduler import scheduler_of
 from itinerary.protocol.errors import ItineraryError
 from scheduler_service.migrating.beat_elsewhere import refuse_elsewhere
 from tests.support.processes import CHECKOUT, project_env
@@ -23,7 +24,7 @@ def refused(scheduler: str, **conf: str) -> str:
     app = Celery("shop", broker="redis://127.0.0.1:1/0", set_as_current=False)
     app.conf.update(beat_scheduler=scheduler, **conf)
     with pytest.raises(ItineraryError) as exc:
-        refuse_elsewhere(app, "shop:app", "jobs import-beat")
+        refuse_elsewhere(scheduler_of(app), "shop:app", "itinerary jobs import-beat shop:app")
     return str(exc.value)
 
 
@@ -31,7 +32,7 @@ def refused(scheduler: str, **conf: str) -> str:
 def test_celerys_own_schedulers_read_the_config(scheduler: str) -> None:
     app = Celery("shop", set_as_current=False)
     app.conf.beat_scheduler = scheduler
-    refuse_elsewhere(app, "shop:app", "jobs import-beat")
+    refuse_elsewhere(scheduler_of(app), "shop:app", "itinerary jobs import-beat shop:app")
 
 
 def test_django_celery_beat_is_told_by_its_name_although_django_is_not_configured() -> None:

@@ -11,9 +11,9 @@ import pytest
 from celery import Celery
 from celery.schedules import schedule
 
+from itinerary.apps.loading import load_app
 from itinerary.protocol.errors import BadValue, ItineraryError
 from itinerary.protocol.instants import DAY, HOUR, format_instant, parse_instant
-from scheduler_service.migrating.beat import load_app
 from scheduler_service.migrating.beat_entry import ConvertedEntry
 from scheduler_service.migrating.beat_moving import app_of_zone, compare_entry, move_entries
 from scheduler_service.migrating.comparing import compare

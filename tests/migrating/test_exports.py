@@ -10,10 +10,10 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 from celery import Celery
 
+from itinerary.apps.loading import load_app
 from itinerary.protocol.instants import DAY, Instant, parse_instant
 from scheduler_service.core.model import Job
 from scheduler_service.core.schedules.schedule import occurrences
-from scheduler_service.migrating.beat import convert_beat, load_app
 from scheduler_service.migrating.comparing import compare
 from scheduler_service.migrating.converted import checked
 from scheduler_service.migrating.crontab_file import read_crontab
@@ -21,6 +21,7 @@ from scheduler_service.migrating.export_beat import export_beat
 from scheduler_service.migrating.export_crontab import export_crontab
 from scheduler_service.migrating.export_kubernetes import Cluster, export_kubernetes
 from scheduler_service.migrating.exported import Refused, jobs_of
+from tests.support.beat import convert_beat
 
 NOW = parse_instant("2026-11-27T10:00:00Z")
 CLUSTER = Cluster("shop:1", "shop:app")

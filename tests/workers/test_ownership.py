@@ -52,7 +52,7 @@ def test_a_worker_says_what_overwrote_its_package(site: Path) -> None:
     shutil.copytree(OURS, site / "itinerary", dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     ended = run("-m", "itinerary", path=str(site))
     assert ended.returncode == 2
-    assert "itinerary worker: itinerary 1.0.1 is installed over celery-itinerary; run `pip uninstall" in ended.stderr
+    assert "itinerary: environment: itinerary 1.0.1 is installed over celery-itinerary; run `pip" in ended.stderr
     (site / "itinerary" / "__init__.py").write_text(THEIRS)
     ended = run("-m", "itinerary", path=str(site))
     assert ended.returncode == 2

@@ -7,7 +7,7 @@ from celery import Celery
 from celery.signals import worker_init, worker_ready, worker_shutdown
 
 import itinerary
-from itinerary.__main__ import main
+from itinerary.command_line import main
 
 
 class Worker:
@@ -37,6 +37,5 @@ def test_without_gevent_its_pool_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "gevent", None)
-    with pytest.raises(SystemExit, match="2"):
-        main(["-P", "gevent"])
-    assert "needs the package gevent" in capsys.readouterr().err
+    assert main(["-P", "gevent"]) == 2
+    assert "--pool: 'gevent' is not accepted; it needs the package gevent" in capsys.readouterr().err

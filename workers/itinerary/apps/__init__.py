@@ -1,0 +1,1 @@
+"""A user's Celery app: loaded by its name, and read. Needs Celery; opens no connection."""

@@ -1,0 +1,90 @@
+"""The commands of `python -m itinerary`, for an app in its own environment: worker, export-beat.
+
+Exit status 2 for a wrong call, 1 where a command failed, else the command's own. An error is one line on stderr.
+Imports only what the command needs.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, TextIO
+
+from itinerary.ownership import ownership_error
+from itinerary.protocol.errors import BadValue, BadValues, ItineraryError
+
+_HELP: Final = """\
+usage: python -m itinerary COMMAND ..., in the environment of your Celery app
+
+  worker        run one Celery worker under Itinerary; the command if none is named
+  export-beat   print an app's beat schedule as JSON, for `itinerary jobs import-beat --from-json`
+
+python -m itinerary COMMAND --help describes a command."""
+
+
+def main(argv: list[str]) -> int:
+    """Run one command; return the exit status."""
+    if argv and argv[0] in ("-h", "--help", "help"):
+        print(_HELP)
+        return 0
+    name, arguments = (argv[0], argv[1:]) if argv and not argv[0].startswith("-") else ("worker", argv)
+    try:
+        if error := ownership_error():
+            raise BadValue("environment", None, error)
+        if name == "worker":
+            from itinerary.worker.command import run_worker
+
+            return run_worker(arguments)
+        if name == "export-beat":
+            return _export_beat(arguments)
+        raise BadValue("COMMAND", name, "give worker or export-beat; see python -m itinerary --help")
+    except (BadValue, BadValues) as exc:
+        return _end(str(exc), 2)
+    except ItineraryError as exc:
+        return _end(str(exc), 2 if name == "worker" else 1)  # a supervisor that sees 2 need not try again
+
+
+def _export_beat(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m itinerary export-beat", description="Print an app's beat schedule as JSON; opens no connection."
+    )
+    parser.add_argument("app", metavar="MODULE:APP", help="your Celery app, as `celery -A` takes it")
+    parser.add_argument("--once", action="store_true", help="do not load it again to find what is random at import")
+    asked = parser.parse_args(arguments)
+    with _only_ours_on_stdout() as out:
+        from itinerary.apps.beat_schedule import differing, export_beat
+        from itinerary.apps.loading import load_app
+
+        found = export_beat(load_app(asked.app), asked.app)
+        if not asked.once:
+            differing(found, _loaded_again(asked.app))
+        print(json.dumps(found, indent=1, ensure_ascii=True), file=out)
+    return 0
+
+
+def _loaded_again(place: str) -> dict[str, Any]:
+    """The same export from a new process: what is random at import is another there."""
+    safe = ["-P"] if getattr(sys.flags, "safe_path", False) else []  # Python 3.10 has no such flag
+    command = [sys.executable, *safe, "-m", "itinerary", "export-beat", "--once", place]
+    ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    if ended.returncode:
+        sys.stderr.write(ended.stderr.decode(errors="replace"))
+        raise ItineraryError(f"{place} was loaded once, but not again (exit status {ended.returncode}), see above")
+    found: dict[str, Any] = json.loads(ended.stdout)
+    return found
+
+
+@contextmanager
+def _only_ours_on_stdout() -> Iterator[TextIO]:
+    """Send to stderr what the app prints at import, so that stdout holds the JSON alone."""
+    with os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8") as out:
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+        yield out
+
+
+def _end(message: str, status: int) -> int:
+    print(f"itinerary: {message}", file=sys.stderr)
+    return status
