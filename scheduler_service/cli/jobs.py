@@ -249,6 +249,8 @@ def _schedule_text(schedule: dict[str, Any]) -> str:
             text = f"every {schedule['every']} {schedule['unit']} at {', '.join(schedule['at'])}"
         case "once":
             text = f"once, {schedule['at']}"
+        case "solar":
+            text = f"{schedule['event']} at {schedule['latitude']:g}, {schedule['longitude']:g}"
         case newer:  # of a service newer than this program
             text = str(newer)
     zone = schedule.get("timezone", "UTC")

@@ -81,6 +81,14 @@ class Schedule:
         """Add a job that runs once, at an aware datetime or an RFC 3339 text."""
         self._add(job_id, task, {"kind": "once", "at": at}, fields)
 
+    def solar(
+        self, job_id: str, *, task: Any, event: str, latitude: float, longitude: float, timezone: str | None = None,
+        **fields: Any,
+    ) -> None:  # fmt: skip
+        """Add a job that runs at an event of the sun, such as `sunrise`, at a place in degrees."""
+        spec = {"event": event, "latitude": latitude, "longitude": longitude}
+        self._add(job_id, task, {"kind": "solar", **spec, **self._zone(timezone)}, fields)
+
     def run(self, *, concurrency: int = 8, **settings: Any) -> None:
         """Block, with a leader and a Celery worker in this program, until Ctrl-C, SIGTERM or `stop()`.
 

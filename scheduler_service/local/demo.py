@@ -59,6 +59,20 @@ JOBS: Final[tuple[dict[str, Any], ...]] = (
         "tags": ["demo"],
     },
     {
+        "job_id": "demo.sunset",
+        "title": "At sunset in Berlin",
+        "task": "itinerary.echo",
+        "kwargs": {"message": "lights on"},
+        "schedule": {
+            "kind": "solar",
+            "event": "sunset",
+            "latitude": 52.52,
+            "longitude": 13.405,
+            "timezone": "Europe/Berlin",
+        },
+        "tags": ["demo"],
+    },
+    {
         "job_id": "demo.flaky",
         "title": "Fails at first, and succeeds when tried again",
         "task": "itinerary.fail",

@@ -92,7 +92,7 @@ def _converted(
     except CannotConvert as exc:
         return ConvertedEntry(entry, Converted(entry.name, refused=str(exc)), None)
     converted, job = checked(entry.name, body, tuple(differences), now)
-    if clocks and job is not None and spec["kind"] not in ("interval", "once"):
+    if clocks and job is not None and spec["kind"] not in ("interval", "once", "solar"):
         return _with_clocks(app, entry, body, differences, now)
     return ConvertedEntry(entry, converted, job)
 

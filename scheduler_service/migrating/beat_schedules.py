@@ -40,7 +40,8 @@ def zone_of_app(app: Any) -> str:
 def spec_of(given: Any, app: Any) -> tuple[dict[str, Any], list[str]]:
     """Our schedule, and how it differs; CannotConvert for what has no equal here."""
     if isinstance(given, solar):
-        raise CannotConvert(f"solar schedules ({given.event}) have no equal here")
+        place = {"latitude": float(given.lat), "longitude": float(given.lon)}
+        return {"kind": "solar", "event": given.event, **place, "timezone": zone_of_app(app)}, _nowfun(given, app)
     if isinstance(given, OneTime):
         return {"kind": "once", "at": format_instant(given.at)}, []
     kind = type(given)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from itinerary.protocol.instants import DAY, HOUR, SECOND, Instant, format_instant
-from scheduler_service.core.schedules.schedule import IntervalSchedule, Schedule, occurrences, zone_of
+from scheduler_service.core.schedules.schedule import IntervalSchedule, Schedule, SolarSchedule, occurrences, zone_of
 from scheduler_service.core.schedules.zones import Transition, changes_between, offset_at, passes_of
 from scheduler_service.migrating.beat_fires import beat_fires
 
@@ -48,12 +48,13 @@ def compare(
     """The two over (start, end), as if beat began at `start`; `start_at` and `end_at` are bounds of ours."""
     theirs = beat_fires(given, app, start, end)
     mine = occurrences(ours, max(start + 1, start_at or 0), min(end, end if end_at is None else end_at))
+    if isinstance(ours, SolarSchedule):
+        theirs = _to_the_second(theirs, mine)
     note = _phase(ours, theirs, mine)
     if note is not None:
         return Comparison(len(theirs), len(mine), (), note)
-    zone = zone_of(ours)
-    found = [Difference(at, "beat", _why(zone, at)) for at in sorted({*theirs} - {*mine})]
-    found += [Difference(at, "itinerary", _why(zone, at)) for at in sorted({*mine} - {*theirs})]
+    found = [Difference(at, "beat", _why(ours, at)) for at in sorted({*theirs} - {*mine})]
+    found += [Difference(at, "itinerary", _why(ours, at)) for at in sorted({*mine} - {*theirs})]
     return Comparison(len(theirs), len(mine), tuple(sorted(found, key=lambda each: each.at)))
 
 
@@ -82,7 +83,16 @@ def _phase(ours: Schedule, theirs: Sequence[Instant], mine: Sequence[Instant]) -
     return f"the same rhythm, counted from another moment: {first}"
 
 
-def _why(zone: str, at: Instant) -> str:
+def _to_the_second(theirs: Sequence[Instant], mine: Sequence[Instant]) -> list[Instant]:
+    """Beat's solar times, each as ours where it is less than a second away: beat sends within the second."""
+    near = {at // SECOND + step: at for at in mine for step in (-1, 0)}
+    return [near.get(at // SECOND, at) for at in theirs]
+
+
+def _why(ours: Schedule, at: Instant) -> str:
+    if isinstance(ours, SolarSchedule):
+        return "a day at the edge of a season without the event: beat searches from its last sending"
+    zone = zone_of(ours)
     which, passes = passes_of(zone, at // SECOND)
     if passes > 1:
         return f"the clocks of {zone} show {_local(zone, at)[11:16]} twice: this is time {which}"

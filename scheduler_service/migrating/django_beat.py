@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from celery.schedules import ParseException, crontab, schedule
+from celery.schedules import ParseException, crontab, schedule, solar
 from kombu.utils.json import loads as celerys_loads
 from sqlalchemy import Connection, Engine, create_engine, inspect, text
 from sqlalchemy.exc import SQLAlchemyError
@@ -180,8 +180,15 @@ def _schedule(task: Row, schedules: Mapping[str, Mapping[Any, Row]], differences
             assert at is not None  # the column takes no NULL
             return OneTime(at), None
         case _:
-            where = f"at {float(row['latitude']):g}, {float(row['longitude']):g}"
-            raise CannotConvert(f"solar schedules ({row['event']} {where}) are not understood yet: give a cron line")
+            return _solar(row), None
+
+
+def _solar(row: Row) -> solar:
+    try:
+        event: Any = row["event"]
+        return solar(event, float(row["latitude"]), float(row["longitude"]))
+    except (TypeError, ValueError) as exc:
+        raise CannotConvert(f"its solar schedule is not understood by Celery: {exc}") from exc
 
 
 def _interval(row: Row) -> schedule:

@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
-from celery.schedules import crontab
+from celery.schedules import crontab, solar
 
 from itinerary.protocol.instants import DAY, SECOND, Instant
 from itinerary.protocol.run_fields import DEFAULT_PRIORITY
 from scheduler_service.core.model import Job
-from scheduler_service.core.schedules.schedule import IntervalSchedule
+from scheduler_service.core.schedules.schedule import IntervalSchedule, SolarSchedule
 from scheduler_service.migrating.beat_moving import app_of_zone
 from scheduler_service.migrating.comparing import clock_differences, compare
 from scheduler_service.migrating.cron_lines import CannotSay, CronLine, cron_line
@@ -29,7 +29,7 @@ Read it by `app.config_from_object("NAME_OF_THIS_MODULE")`, or copy what you nee
 
 from datetime import timedelta
 
-from celery.schedules import crontab
+from celery.schedules import {names}
 
 '''
 _PHASE: Final = "beat counts from its own start, and each time from when it last sent"
@@ -43,7 +43,8 @@ def export_beat(jobs: Sequence[Job], now: Instant, *, nearest: bool) -> tuple[st
     for each in done:
         lines += [f"    # differs: {difference}" for difference in each.differences]
         lines += [f"    {each.job.job_id!r}: {{", *(f"        {key!r}: {text}," for key, text in each.said), "    },"]
-    return _HEAD + "\n".join([*lines, "}"]) + "\n", refused
+    names = "crontab, solar" if any(isinstance(each.job.schedule, SolarSchedule) for each in done) else "crontab"
+    return _HEAD.format(names=names) + "\n".join([*lines, "}"]) + "\n", refused
 
 
 def _zone(jobs: Sequence[Job], now: Instant) -> str:
@@ -81,6 +82,13 @@ def _schedule(job: Job, zone: str, now: Instant) -> tuple[str, list[str]]:
         if job.schedule.balanced:
             raise CannotSay("the scheduler places it, and may move it")
         return f"timedelta(seconds={job.schedule.every // SECOND})", [_PHASE]
+    if isinstance(job.schedule, SolarSchedule):
+        event: Any = job.schedule.event
+        latitude, longitude = job.schedule.latitude, job.schedule.longitude
+        given = solar(event, latitude, longitude)
+        if compare(given, app_of_zone(zone), job.schedule, now, now + 400 * DAY).differences:
+            raise CannotSay("a season without the event begins or ends on another day there")
+        return f"solar({event!r}, {latitude}, {longitude})", []
     line = cron_line(job, now)
     if line.timezone != zone:
         raise CannotSay(f"it is meant in {line.timezone}, and beat has one zone for the whole app, here {zone}")

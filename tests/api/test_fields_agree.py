@@ -71,6 +71,9 @@ SPECS: list[dict[str, Any]] = [
         "kind": "calendar", "every": 3, "unit": "month", "at": ["05:30:15"], "days": [1, 15, -1],
         "weekdays": [], "start": "2026-12-07", "timezone": "Europe/Berlin",
     },
+    {
+        "kind": "solar", "event": "dusk_civil", "latitude": 52.52, "longitude": -13.405, "timezone": "Europe/Berlin",
+    },
     FULL["schedule"],
 ]  # fmt: skip
 OF_SPECS = pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec['kind']} {spec.get('every', '')}".strip())

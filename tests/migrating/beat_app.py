@@ -37,9 +37,6 @@ def present() -> datetime:
     return datetime.now(UTC)
 
 
-sunset = solar.__new__(solar)  # its constructor wants a library that nothing here needs
-sunset.event = "sunset"
-
 app.conf.beat_schedule = {
     "every quarter": {"task": "shop.report", "schedule": crontab(minute="*/15"), "args": (1, 2)},
     "13th and Friday": {"task": "shop.report", "schedule": crontab(0, 0, day_of_month="13", day_of_week="friday")},
@@ -54,7 +51,7 @@ app.conf.beat_schedule = {
     },
     "own clock": {"task": "shop.report", "schedule": crontab(hour=7, minute=0, nowfun=present)},
     "no such task": {"task": "shop.gone", "schedule": crontab(hour=7, minute=0)},
-    "sun": {"task": "shop.report", "schedule": sunset},
+    "sun": {"task": "shop.report", "schedule": solar("sunset", 48.86, 2.35)},
     "own schedule": {"task": "shop.report", "schedule": Fortnight(timedelta(days=14))},
     "false clock": {"task": "shop.report", "schedule": crontab(minute=0, nowfun=yesterday)},
     "half a second": {"task": "shop.report", "schedule": 0.5},

@@ -93,6 +93,12 @@ def test_task_names_are_moved_as_they_are(converted: dict[str, ConvertedEntry]) 
     assert body(converted["Räume auf"])["task"] == "Räume auf / now"
 
 
+def test_a_solar_entry_keeps_its_event_and_place_in_the_apps_zone(converted: dict[str, ConvertedEntry]) -> None:
+    place = {"latitude": 48.86, "longitude": 2.35, "timezone": "Europe/Paris"}
+    assert body(converted["sun"])["schedule"] == {"kind": "solar", "event": "sunset", **place}
+    assert converted["sun"].converted.differences == ()
+
+
 def test_an_entry_added_by_code_is_moved_too(converted: dict[str, ConvertedEntry]) -> None:
     assert body(converted["by code"])["args"] == ["by code"]
 
@@ -100,7 +106,6 @@ def test_an_entry_added_by_code_is_moved_too(converted: dict[str, ConvertedEntry
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("sun", "solar schedules (sunset)"),
         ("own schedule", "Fortnight is a schedule of its own making"),
         ("false clock", "nowfun tells another time"),
         ("half a second", "whole seconds"),

@@ -89,11 +89,15 @@ def test_start_time_and_expires_become_bounds(converted: dict[str, ConvertedEntr
     assert body(converted["interval from"])["schedule"]["anchor"] == "2027-01-05T00:00:00Z"
 
 
+def test_a_solar_row_becomes_a_solar_schedule(converted: dict[str, ConvertedEntry]) -> None:
+    spec = {"kind": "solar", "event": "sunset", "latitude": 50.0, "longitude": 8.0}
+    assert {name: body(converted["sun"])["schedule"][name] for name in spec} == spec
+
+
 @pytest.mark.parametrize(
     ("name", "why"),
     [
         ("tiny", "whole seconds"),
-        ("sun", "solar schedules (sunset at 50, 8) are not understood yet"),
         ("no args", "its args are not JSON"),
     ],
 )

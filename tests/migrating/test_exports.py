@@ -115,6 +115,15 @@ def test_the_exported_crontab_fires_at_the_jobs_own_times() -> None:
         assert seen.beat > 0
 
 
+def test_a_solar_job_is_celerys_solar_and_comes_again_the_same() -> None:
+    place = {"kind": "solar", "event": "dusk_civil", "latitude": 52.52, "longitude": -13.5}
+    text, refused = export_beat([job("lights", place), job("plain", "0 2 * * *")], NOW, nearest=False)
+    assert refused == []
+    (lights, _) = convert_beat(configured(text), NOW)
+    assert lights.converted.body is not None
+    assert lights.converted.body["schedule"] == {**place, "timezone": "UTC"}
+
+
 # crontab
 
 CRONTAB = """\

@@ -5,9 +5,8 @@ core.contract reads the requests and reports invalid values; tests hold this doc
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
-from scheduler_service.api.openapi.patterns import CLOCK, DATE, WALL
 from scheduler_service.api.openapi.patterns import Duration as Duration
 from scheduler_service.api.openapi.patterns import JobId as JobId
 from scheduler_service.api.openapi.patterns import Key as Key
@@ -16,87 +15,11 @@ from scheduler_service.api.openapi.patterns import Queue as Queue
 from scheduler_service.api.openapi.patterns import Source as Source
 from scheduler_service.api.openapi.patterns import Task as Task
 from scheduler_service.api.openapi.patterns import Time as Time
-from scheduler_service.api.openapi.patterns import WallOrTime as WallOrTime
 from scheduler_service.api.openapi.patterns import Words as Words
-from scheduler_service.api.openapi.patterns import Zone as Zone
+from scheduler_service.api.openapi.schedule_schemas import Schedule as Schedule
+from scheduler_service.api.openapi.schedule_schemas import Strict as Strict
 
 OverlapChoice = Literal["skip", "allow", "queue", "queue_all", "cancel_running"]
-
-
-class Strict(BaseModel):
-    """No unknown fields, no coercion."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-def _without_default(schema: dict[str, Any]) -> None:
-    schema.pop("default", None)
-
-
-class Cron(Strict):
-    """A cron expression: five fields, or six with seconds last."""
-
-    kind: Literal["cron"]
-    expr: str = Field(max_length=256, pattern=r"^[ -~\t]+$", examples=["0 2 1 * *"])
-    timezone: Zone = "UTC"
-    day_match: Literal["or", "and"] = "or"
-    dst_gap: Literal["next_valid", "shift", "skip"] = "next_valid"
-    dst_fold: Literal["first", "last", "both"] = Field(
-        "first", description="Default: first, or both if the line has seconds",
-        json_schema_extra=_without_default,
-    )  # fmt: skip
-
-
-class Hourly(Strict):
-    """Every hour at a minute."""
-
-    kind: Literal["hourly"]
-    minute: int = Field(ge=0, le=59)
-    timezone: Zone = "UTC"
-
-
-class Interval(Strict):
-    """A rhythm in elapsed time."""
-
-    kind: Literal["interval"]
-    every: Duration
-    offset: Duration | None = None
-    anchor: WallOrTime | None = None
-    timezone: Zone = "UTC"
-    balanced: bool = False
-    pinned: bool = False
-
-
-class Calendar(Strict):
-    """Every N days, weeks or months, at wall times."""
-
-    kind: Literal["calendar"]
-    every: int = Field(1, ge=1, le=3660, description="At most 3,660 days, 520 weeks or 120 months")
-    unit: Literal["day", "week", "month"]
-    at: list[Annotated[str, Field(pattern=f"^{CLOCK}$")]] | None = Field(
-        None, max_length=288, examples=[["05:30"]], description="Wall times; without one 00:00, or that of `start`"
-    )
-    days: list[Annotated[int, Field(ge=1, le=31)] | Annotated[int, Field(ge=-31, le=-1)]] | None = Field(
-        None, max_length=62, description="Days of the month; -1 is the last. For the unit month only"
-    )
-    weekdays: list[Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]] | None = Field(
-        None, max_length=14, examples=[["mon"]], description="For the unit week only"
-    )
-    start: Annotated[str, Field(pattern=f"^({DATE}|{WALL})$")] | None = Field(
-        None, description="The date, or wall time, to count from"
-    )
-    timezone: Zone = "UTC"
-
-
-class Once(Strict):
-    """One instant."""
-
-    kind: Literal["once"]
-    at: WallOrTime
-    timezone: Zone | None = Field(None, description="The zone of an `at` without an offset; the answer is in UTC")
-
-
-Schedule = Annotated[Cron | Hourly | Interval | Calendar | Once, Field(discriminator="kind")]
 
 
 class Misfire(Strict):

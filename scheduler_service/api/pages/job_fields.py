@@ -14,6 +14,7 @@ KINDS: Final = (
     ("hourly", "Hourly", "every hour at a minute"),
     ("calendar", "Calendar", "every N days, weeks or months, at wall times"),
     ("once", "Once", "one instant"),
+    ("solar", "Solar", "sunrise, dusk, ... at a place"),
 )
 _PLAIN: Final = (
     "title",
@@ -34,8 +35,10 @@ _TEXTS: Final = {
     "interval": ("every", "offset", "anchor", "timezone"),
     "calendar": ("unit", "start", "timezone"),
     "once": ("at",),
+    "solar": ("event", "timezone"),
 }
 _NUMBERS: Final = {"hourly": ("minute",), "calendar": ("every",)}
+_DECIMALS: Final = {"solar": ("latitude", "longitude")}
 _LISTS: Final = {"calendar": ("at", "weekdays")}
 _SWITCHES: Final = {"interval": ("balanced", "pinned")}
 _GROUPS: Final = {
@@ -56,6 +59,7 @@ LABELS: Final = {
     "hourly.minute": "Minute", "hourly.timezone": "Time zone",
     "calendar.every": "Every", "calendar.unit": "Unit", "calendar.at": "At", "calendar.weekdays": "Weekdays",
     "calendar.days": "Days", "calendar.start": "First day", "calendar.timezone": "Time zone", "once.at": "At",
+    "solar.event": "Event", "solar.latitude": "Latitude", "solar.longitude": "Longitude", "solar.timezone": "Time zone",
     "retry.max_attempts": "Attempts in all", "retry.initial": "First pause", "retry.factor": "Factor",
     "retry.max": "Longest pause", "retry.jitter": "Random variation of each pause",
     "misfire.policy": "Late runs", "misfire.grace": "Late after", "misfire.max_catch_up": "Catch up at most",
@@ -63,7 +67,8 @@ LABELS: Final = {
 """The form's labels of its fields, used in its errors too."""
 BLANK: Final[dict[str, str]] = {
     "kind": "interval", "interval.every": "1h", "cron.expr": "0 2 * * *", "hourly.minute": "0", "calendar.every": "1",
-    "calendar.unit": "day", "calendar.at": "05:30", "queue": "default", "priority": "5", "overlap": "skip",
+    "calendar.unit": "day", "calendar.at": "05:30", "solar.event": "sunrise",
+    "queue": "default", "priority": "5", "overlap": "skip",
     "misfire.policy": "fire_once", "misfire.grace": "30s", "misfire.max_catch_up": "100", "retry.max_attempts": "1",
     "retry.initial": "5s", "retry.factor": "2", "retry.max": "10m", "retry.jitter": "on", "jitter": "0s",
     "args": "[]", "kwargs": "{}",
@@ -118,6 +123,9 @@ def schedule_of(form: Form) -> dict[str, Any]:
     for name in _NUMBERS.get(kind, ()):
         if text := form.one(f"{kind}.{name}"):
             spec[name] = _number(text, f"schedule.{name}")
+    for name in _DECIMALS.get(kind, ()):
+        if text := form.one(f"{kind}.{name}"):
+            spec[name] = _decimal(text, f"schedule.{name}")
     for name in _LISTS.get(kind, ()):
         if parts := _parts(form.one(f"{kind}.{name}")):
             spec[name] = parts
@@ -172,6 +180,13 @@ def _number(text: str, field: str) -> int:
         return int(text[:20])
     except ValueError:
         raise BadValue(field, text, "give a whole number") from None
+
+
+def _decimal(text: str, field: str) -> float:
+    try:
+        return float(text[:40])
+    except ValueError:
+        raise BadValue(field, text, "give a number of degrees, such as 52.52") from None
 
 
 def _json(text: str, field: str) -> Any:

@@ -35,9 +35,11 @@ from scheduler_service.api.routes.jobs import create_job, known_job, put_job
 from scheduler_service.api.services.previews import read_and_preview
 from scheduler_service.core.contract.job_json import known_definition, read_job
 from scheduler_service.core.model import Job, MisfirePolicy, Overlap
+from scheduler_service.core.schedules.schedule import SOLAR_EVENTS
 
 _CHOICES: Final[dict[str, Any]] = {
     "kinds": KINDS,
+    "solar_events": list(SOLAR_EVENTS),
     "overlaps": [overlap.value for overlap in Overlap],
     "misfires": [policy.value for policy in MisfirePolicy],
 }

@@ -16,6 +16,7 @@ from scheduler_service.core.index.hour_bits import HOUR_SECONDS, Bits, Clock, Ho
 from scheduler_service.core.index.ordering import NO_RUNS, Runs, merged
 from scheduler_service.core.index.schedule_table import Entry, ScheduleTable
 from scheduler_service.core.schedules.clock_rules import CatchUp
+from scheduler_service.core.schedules.solar_times import solar_seconds
 from scheduler_service.core.schedules.stepping import wall_parts
 from scheduler_service.core.schedules.wall_times import WallTimes
 from scheduler_service.core.schedules.zones import DAY_SECONDS
@@ -43,7 +44,7 @@ def expand(entries: Sequence[Entry], window_start: Instant, window_end: Instant)
 def expand_table(table: ScheduleTable, window_start: Instant, window_end: Instant) -> Expansion:
     """Expand a schedule table kept from an earlier window, as `expand` does its entries."""
     on_minutes, others = _Stepper(table, window_start, window_end).runs()
-    others += [_intervals(table, window_start, window_end), _once(table, window_start, window_end)]
+    others += [part(table, window_start, window_end) for part in (_intervals, _once, _solar)]
     runs = merged(on_minutes, [r for r in others if r.times.size], table.ordinals.size)
     if (table.starts > window_start).any() or (table.ends < window_end).any():
         kept = (runs.times >= table.starts[runs.positions]) & (runs.times < table.ends[runs.positions])
@@ -172,3 +173,14 @@ def _intervals(table: ScheduleTable, start: Instant, end: Instant) -> Runs:
 def _once(table: ScheduleTable, start: Instant, end: Instant) -> Runs:
     within = (table.once_at >= start) & (table.once_at < end)
     return Runs(table.once_at[within], table.once_entries[within])
+
+
+def _solar(table: ScheduleTable, start: Instant, end: Instant) -> Runs:
+    """Expand solar entries one by one: each event of a day is computed once and kept."""
+    found = [
+        (second * SECOND, position)
+        for position, schedule in zip(table.solar_entries, table.solar_schedules, strict=True)
+        for second in solar_seconds(schedule, start, end)
+    ]
+    times, positions = zip(*found, strict=True) if found else ((), ())
+    return Runs(np.asarray(times, dtype=np.int64), np.asarray(positions, dtype=np.int32))

@@ -24,13 +24,14 @@ from scheduler_service.core.schedules.kinds import (
     IntervalSchedule,
     OnceSchedule,
     Schedule,
+    SolarSchedule,
 )
 from scheduler_service.core.schedules.wall_times import Clockwork, WallTimes
 from scheduler_service.core.schedules.zones import zone
 
 Ints = NDArray[np.int64]
 Positions = NDArray[np.int32]
-_WALL, _INTERVAL, _ONCE, _FAILED = range(4)
+_WALL, _INTERVAL, _ONCE, _SOLAR, _FAILED = range(5)
 _EVER: Final[Instant] = -(2**63)
 _NEVER: Final[Ints] = np.empty(0, dtype=np.int64)
 _NOBODY: Final[Positions] = np.empty(0, dtype=np.int32)
@@ -66,6 +67,8 @@ class ScheduleTable:
     interval_everys: Ints
     once_entries: Positions
     once_at: Ints
+    solar_entries: Positions
+    solar_schedules: NDArray[np.object_]
     failures: tuple[tuple[int, str], ...]
 
     @property
@@ -118,6 +121,9 @@ class ScheduleTable:
         once_entries, once_at = _merged(
             (mine[self.once_entries], self.once_at), (its[fresh.once_entries], fresh.once_at)
         )
+        solar_entries, solar_schedules = _merged(
+            (mine[self.solar_entries], self.solar_schedules), (its[fresh.solar_entries], fresh.solar_schedules)
+        )
         kept = [(int(numbers[ordinal]), reason) for ordinal, reason in self.failures if numbers[ordinal] >= 0]
         return ScheduleTable(
             ordinals=ordinals,
@@ -134,6 +140,8 @@ class ScheduleTable:
             interval_everys=interval_everys,
             once_entries=once_entries,
             once_at=once_at,
+            solar_entries=solar_entries,
+            solar_schedules=solar_schedules,
             failures=tuple(sorted([*kept, *fresh.failures])),
         )
 
@@ -154,6 +162,7 @@ class Draft:
         self._rows_of: dict[int, tuple[int, int]] = {}
         self._walls: list[WallTimes] = []
         self._blocks: list[Clockwork] = []
+        self._solars: list[SolarSchedule] = []
         self._reasons: list[str] = []
 
     def add(self, ordinals: Positions, schedules: Sequence[Schedule], starts: Ints, ends: Ints) -> None:
@@ -173,6 +182,9 @@ class Draft:
                     return _INTERVAL, schedule.first, schedule.every, _EVER
                 case OnceSchedule():
                     return _ONCE, schedule.at, 0, _EVER
+                case SolarSchedule():
+                    self._solars.append(schedule)
+                    return _SOLAR, len(self._solars) - 1, 0, _EVER
                 case _:
                     assert_never(schedule)
         except (ItineraryError, TypeError, ValueError, AttributeError, AssertionError, KeyError) as exc:
@@ -191,7 +203,9 @@ class Draft:
         numbers, (kinds, first, second, begins) = self._read()
         ordinals, starts, ends, lines = self._in_order(numbers)
         kind = kinds[lines]
-        walls, intervals, once, failed = (np.flatnonzero(kind == k) for k in (_WALL, _INTERVAL, _ONCE, _FAILED))
+        walls, intervals, once, solar, failed = (
+            np.flatnonzero(kind == k) for k in (_WALL, _INTERVAL, _ONCE, _SOLAR, _FAILED)
+        )
         rows, place = self._rows()
         entries, blocks = _counted_out(walls, first[lines[walls]], second[lines[walls]])
         of_entries = place[blocks]
@@ -211,6 +225,8 @@ class Draft:
             interval_everys=second[lines[intervals]],
             once_entries=once.astype(np.int32),
             once_at=first[lines[once]],
+            solar_entries=solar.astype(np.int32),
+            solar_schedules=np.asarray(self._solars, dtype=object)[first[lines[solar]]],
             failures=tuple((int(ordinals[n]), self._reasons[int(first[lines[n]])]) for n in failed),
         )
 

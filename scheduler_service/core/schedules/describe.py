@@ -28,6 +28,7 @@ from scheduler_service.core.schedules.kinds import (
     IntervalSchedule,
     OnceSchedule,
     Schedule,
+    SolarSchedule,
 )
 from scheduler_service.core.schedules.special_days import MONTHS, WEEKDAYS, short_names
 
@@ -55,6 +56,8 @@ def describe(schedule: Schedule) -> str:
             return f"{_calendar(schedule)} ({schedule.wall.zone})"
         case OnceSchedule():
             return f"Once, at {format_instant(schedule.at)}"
+        case SolarSchedule():
+            return _solar(schedule)
         case _:
             assert_never(schedule)
 
@@ -132,6 +135,14 @@ def _interval(schedule: IntervalSchedule) -> str:
         return f"{parts}, to be placed by the scheduler"
     parts = f"{parts}, counted from {format_instant(schedule.first)}"
     return f"{parts}, placed by the scheduler" if schedule.balanced else parts
+
+
+def _solar(schedule: SolarSchedule) -> str:
+    first, _, which = schedule.event.partition("_")
+    event = f"{which} {first}" if first in ("dawn", "dusk") else schedule.event.replace("_", " ")
+    latitude = f"{abs(schedule.latitude):g} {'S' if schedule.latitude < 0 else 'N'}"
+    longitude = f"{abs(schedule.longitude):g} {'W' if schedule.longitude < 0 else 'E'}"
+    return f"At {event} at {latitude}, {longitude} ({schedule.zone})"
 
 
 def _length(duration: Duration) -> str:

@@ -1,4 +1,4 @@
-"""The five kinds of schedule, as small immutable values; equal ones share their parts.
+"""The six kinds of schedule, as small immutable values; equal ones share their parts.
 
 A schedule holds times only: bounds, jitter, misfire and overlap belong to the job. Wall-time kinds carry a `WallTimes`,
 the others plain instants. Only `parse_schedule` creates them.
@@ -62,8 +62,18 @@ class OnceSchedule:
     at: Instant
 
 
+@dataclass(frozen=True, slots=True)
+class SolarSchedule:
+    """An event of the sun at a place in degrees, on each day that has it; the zone is only for showing it."""
+
+    event: str
+    latitude: float
+    longitude: float
+    zone: str
+
+
 WallSchedule = CronSchedule | HourlySchedule | CalendarSchedule
-Schedule = WallSchedule | IntervalSchedule | OnceSchedule
+Schedule = WallSchedule | IntervalSchedule | OnceSchedule | SolarSchedule
 
 
 # One object represents all equal schedules, so that a million jobs stay small and are expanded together.
@@ -84,7 +94,7 @@ def zone_of(schedule: Schedule) -> str:
     match schedule:
         case CronSchedule() | HourlySchedule() | CalendarSchedule():
             return schedule.wall.zone
-        case IntervalSchedule():
+        case IntervalSchedule() | SolarSchedule():
             return schedule.zone
         case OnceSchedule():
             return "UTC"

@@ -6,7 +6,7 @@ import numpy as np
 
 from itinerary.protocol.instants import SECOND, Instant, format_instant
 from scheduler_service.core.schedules.days import Dates
-from scheduler_service.core.schedules.kinds import IntervalSchedule, OnceSchedule, Schedule, zone_of
+from scheduler_service.core.schedules.kinds import Schedule, WallSchedule, zone_of
 from scheduler_service.core.schedules.stepping import upcoming
 from scheduler_service.core.schedules.wall_times import WallTimes, times_of_day
 from scheduler_service.core.schedules.zones import DAY_SECONDS, offset_at, passes_of
@@ -50,7 +50,7 @@ def _offset_text(offset: int) -> str:
 
 
 def _note(schedule: Schedule, name: str, second: int, offset: int) -> str | None:
-    if not isinstance(schedule, IntervalSchedule | OnceSchedule) and not _means(schedule.wall, second + offset):
+    if isinstance(schedule, WallSchedule) and not _means(schedule.wall, second + offset):
         return f"gap: moved to {format_instant((second + offset) * SECOND)[11:16]}"
     which, passes = passes_of(name, second)
     if passes == 1:

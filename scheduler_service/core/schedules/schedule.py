@@ -12,12 +12,15 @@ from scheduler_service.core.schedules.kinds import (
     IntervalSchedule,
     OnceSchedule,
     Schedule,
+    SolarSchedule,
     zone_of,
 )
+from scheduler_service.core.schedules.solar_times import EVENTS as SOLAR_EVENTS
 from scheduler_service.core.schedules.specs import SPEC_FIELDS, ParsedSchedule, canonical_spec, parse_schedule
 from scheduler_service.core.schedules.stepping import count, latest, next_after, occurrences, upcoming
 
 __all__ = [
+    "SOLAR_EVENTS",
     "SPEC_FIELDS",
     "UNPLACED",
     "CalendarSchedule",
@@ -27,6 +30,7 @@ __all__ = [
     "OnceSchedule",
     "ParsedSchedule",
     "Schedule",
+    "SolarSchedule",
     "canonical_spec",
     "count",
     "jitter_of",

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, assert_never, get_args
 from itinerary.protocol.errors import BadValue
 from itinerary.protocol.instants import Instant, format_instant
 from scheduler_service.core.memo import shared
-from scheduler_service.core.schedules import calendar_specs, interval_specs
+from scheduler_service.core.schedules import calendar_specs, interval_specs, solar_specs
 from scheduler_service.core.schedules.clock_rules import ClockRule
 from scheduler_service.core.schedules.cron import CronLine, has_hash, read_line, resolve_hash
 from scheduler_service.core.schedules.kinds import CronSchedule, HourlySchedule, OnceSchedule, Schedule
@@ -20,7 +20,7 @@ from scheduler_service.core.schedules.spec_reading import choice, moment, month_
 from scheduler_service.core.schedules.wall_times import Clockwork, WallTimes
 from scheduler_service.core.schedules.warnings import clock_warnings
 
-Kind = Literal["cron", "hourly", "interval", "calendar", "once"]
+Kind = Literal["cron", "hourly", "interval", "calendar", "once", "solar"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 SPEC_FIELDS: Final[Mapping[Kind, tuple[str, ...]]] = {
     "cron": ("expr", "timezone", "day_match", "dst_gap", "dst_fold"),
@@ -28,6 +28,7 @@ SPEC_FIELDS: Final[Mapping[Kind, tuple[str, ...]]] = {
     "interval": interval_specs.KEYS,
     "calendar": calendar_specs.KEYS,
     "once": ("at", "timezone"),
+    "solar": solar_specs.KEYS,
 }
 """The keys that a spec of each kind may hold beside `kind`."""
 _DAY_MATCH: Final = ("or", "and")
@@ -100,6 +101,9 @@ def _parse(spec: Mapping[str, Any], job_id: str, created_at: Instant) -> ParsedS
             return ParsedSchedule(calendar, canonical, clock_warnings(calendar.wall, month_start(created_at)))
         case "once":
             return ParsedSchedule(OnceSchedule(moment(canonical["at"], "at", None)), canonical)
+        case "solar":
+            solar, notes = solar_specs.parse(*(canonical[key] for key in solar_specs.KEYS))
+            return ParsedSchedule(solar, canonical, notes)
         case _:
             assert_never(kind)
 
@@ -121,6 +125,8 @@ def _canonical(spec: Mapping[str, Any], job_id: str) -> Mapping[str, Any]:
             only_known(spec, SPEC_FIELDS[kind])
             timezone = zone_name(spec) if spec.get("timezone") is not None else None
             return {"kind": kind, "at": format_instant(moment(spec.get("at"), "at", timezone))}
+        case "solar":
+            return solar_specs.canonical(spec)
         case _:
             assert_never(kind)
 

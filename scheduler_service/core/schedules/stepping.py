@@ -21,7 +21,9 @@ from scheduler_service.core.schedules.kinds import (
     IntervalSchedule,
     OnceSchedule,
     Schedule,
+    SolarSchedule,
 )
+from scheduler_service.core.schedules.solar_times import last_solar, solar_from, solar_seconds
 from scheduler_service.core.schedules.wall_times import WallTimes, times_of_day
 from scheduler_service.core.schedules.zones import DAY_SECONDS, FIRST_SECOND, LAST_SECOND
 
@@ -84,6 +86,8 @@ def _from(schedule: Schedule, low: Instant) -> Iterator[Instant]:
         case CronSchedule() | HourlySchedule() | CalendarSchedule():
             for group in _groups_from(schedule.wall, low):
                 yield from (int(second) * SECOND for second in group)
+        case SolarSchedule():
+            yield from (second * SECOND for second in solar_from(schedule, low))
         case _:
             assert_never(schedule)
 
@@ -110,6 +114,9 @@ def latest(schedule: Schedule, start: Instant, end: Instant) -> Instant | None:
             return newest if max(start, schedule.first) <= newest < end else None
         case CronSchedule() | HourlySchedule() | CalendarSchedule():
             return _last_wall(schedule.wall, start, end)
+        case SolarSchedule():
+            second = last_solar(schedule, start, end)
+            return None if second is None else second * SECOND
         case _:
             assert_never(schedule)
 
@@ -135,6 +142,8 @@ def _parts(schedule: Schedule, start: Instant, end: Instant) -> Iterator[Ints]:
         case CronSchedule() | HourlySchedule() | CalendarSchedule():
             for part in wall_parts(schedule.wall, start, end):
                 yield part * SECOND
+        case SolarSchedule():
+            yield np.fromiter(solar_seconds(schedule, start, end), dtype=np.int64) * SECOND
         case _:
             assert_never(schedule)
 
