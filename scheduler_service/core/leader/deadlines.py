@@ -26,7 +26,7 @@ def expire(state: SchedulerState, step: Step) -> None:
         run = state.runs.get(run_id)
         if run is None or run.attempt != 1 or run.cancel_requested or run.start_by is None or run.start_by > step.now:
             continue
-        if run_id in state.dispatching:
+        if run_id in state.dispatches.in_progress:
             # Its dispatch is unanswered: the run comes back pending or refused.
             state.deadlines.again(step.now + _POLL_AGAIN, run_id)
         elif run.state is RunState.SCHEDULED:
@@ -51,7 +51,7 @@ def _reason(run: ActiveRun, waited_for: str) -> str:
 
 
 def _waited_for(state: SchedulerState, run: ActiveRun) -> str:
-    if run.job_id is not None and run.run_id in state.held.get(run.job_id, ()):
+    if run.job_id is not None and run.run_id in state.held.of(run.job_id):
         live = state.runs.live_of(run.job_id)
         return f"it waited for run {live[0]} of its job" if live else "it waited for another run of its job"
     if state.runs.is_admitted(run.run_id):

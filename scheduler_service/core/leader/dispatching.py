@@ -3,16 +3,14 @@
 A run that waits for its job's other runs or for the window stays `scheduled` in the database.
 """
 
-import heapq
-from collections import deque
 from typing import Final
 
-from itinerary.protocol.instants import MICROSECOND, MILLISECOND, Instant
+from itinerary.protocol.instants import MILLISECOND, Instant
 from scheduler_service.core.leader.commands import Dispatch, DispatchRuns, Transition
 from scheduler_service.core.leader.deadlines import expire
 from scheduler_service.core.leader.planning import is_fresh, is_unjudged, miss
 from scheduler_service.core.leader.state import SchedulerState, Step
-from scheduler_service.core.model import ActiveRun, MissedRange, Overlap, RunKind
+from scheduler_service.core.model import ActiveRun, Overlap, RunKind
 from scheduler_service.core.policies import OVERLAP_WORD, Admission, catches_up, decide_overlap, judge_lateness
 from scheduler_service.core.run_state import WAITING, Event, RunState
 
@@ -24,34 +22,31 @@ def dispatch(state: SchedulerState, step: Step) -> None:
     """Expire and admit due runs, then dispatch as many as each queue's publish window allows."""
     expire(state, step)
     for job_id in state.runs.take_freed():
-        state.skipping.pop(job_id, None)
+        state.skipped.close(job_id)
         admit_next(state, job_id)
     for run in _in_time(state, step, _pop_due(state, step)):
         _admit(state, step, run)
     # Shortest queue first: a few runs need not wait for transactions with thousands of another queue's runs.
-    for queue in sorted(state.waiting, key=lambda queue: len(state.waiting[queue])):
+    waiting = state.dispatches.waiting
+    for queue in sorted(waiting, key=lambda queue: len(waiting[queue])):
         _dispatch_queue(state, step, queue)
     if state.planned.cursor >= step.now:
-        # Every run due by now was judged; the rest waits for the window or for its job's other runs.
-        state.judged_until = max(state.judged_until, step.now)
+        state.judged.judge(step.now)
 
 
 def _pop_due(state: SchedulerState, step: Step) -> list[ActiveRun]:
     ripe: dict[str, ActiveRun] = {}
-    if state.put_off and state.planned.cursor >= step.now:
-        for run_id in state.put_off:
-            state.due.append((0, run_id))
-        heapq.heapify(state.due)
-        state.put_off.clear()
-    while state.due and state.due[0][0] <= step.now:
-        _, run_id = heapq.heappop(state.due)
+    if state.planned.cursor >= step.now:
+        state.due.resume_put_off()
+    dispatching, reading = state.dispatches.in_progress, state.reads.in_progress
+    for run_id in state.due.passed(step.now):
         run = state.runs.get(run_id)
-        if run is None or run.state not in WAITING or run_id in state.dispatching or run_id in state.reading:
+        if run is None or run.state not in WAITING or run_id in dispatching or run_id in reading:
             continue
         if run.due_at <= step.now:
             ripe[run_id] = run
         else:
-            state.wait_until(run)
+            state.due.wait_until(run)
     return sorted(ripe.values(), key=lambda run: (run.due_at, run.run_id))
 
 
@@ -67,7 +62,7 @@ def _in_time(state: SchedulerState, step: Step, ripe: list[ActiveRun]) -> list[A
             late_jobs[run.job_id].append(run)
     if state.planned.cursor < step.now:
         # The index will bring missed occurrences without rows: late rows are judged with those, newer ones after them.
-        state.put_off.update((run.run_id, None) for run in ripe if run.job_id in late_jobs)
+        state.due.put_off(run.run_id for run in ripe if run.job_id in late_jobs)
         return [run for run in ripe if run.job_id not in late_jobs]
     put_off: set[str] = set()
     for job_id, runs in late_jobs.items():
@@ -90,12 +85,12 @@ def _admit(state: SchedulerState, step: Step, run: ActiveRun) -> None:
     if run.job_id is None or run.state is RunState.RETRYING or state.runs.is_admitted(run.run_id):
         _queue_up(state, run)
         return
-    if run.job_id not in state.held and not state.runs.has_live(run.job_id):
+    if not state.held.of(run.job_id) and not state.runs.has_live(run.job_id):
         if step.now - run.due_at > _PROMPT:
             _policy(state, step, run)  # marks a catch-up run, so that a newer run waits for it
         _queue_up(state, run)
         return
-    if run.run_id in state.held.get(run.job_id, ()):
+    if run.run_id in state.held.of(run.job_id):
         return
     policy = _policy(state, step, run)
     if policy is Overlap.ALLOW:  # such a job may have thousands of live runs: do not scan them
@@ -103,7 +98,7 @@ def _admit(state: SchedulerState, step: Step, run: ActiveRun) -> None:
         return
     admit_next(state, run.job_id)
     live = state.runs.live_of(run.job_id)
-    held = [r for i in state.held.get(run.job_id, ()) if (r := state.runs.get(i)) and r.state is RunState.SCHEDULED]
+    held = [r for i in state.held.of(run.job_id) if (r := state.runs.get(i)) and r.state is RunState.SCHEDULED]
     match decide_overlap(policy, len(live), len(held), sum(map(_is_catch_up, held))):
         case Admission.GO:
             _queue_up(state, run)
@@ -135,13 +130,8 @@ def _is_catch_up(run: ActiveRun) -> bool:
 
 
 def _hold(state: SchedulerState, step: Step, run: ActiveRun) -> None:
-    """Queue the run behind its job's other runs, ordered by due time even if it was read late."""
-    held = state.held.setdefault(run.job_id or "", deque())
-    place = len(held)
-    while place and (other := state.runs.get(held[place - 1])) and other.due_at > run.due_at:
-        place -= 1
-    held.insert(place, run.run_id)
-    state.waits_since = step.now
+    state.held.hold(run, state.runs)
+    state.judged.waits(step.now)
 
 
 def _doubt(state: SchedulerState, step: Step, live: list[str]) -> None:
@@ -154,41 +144,25 @@ def _doubt(state: SchedulerState, step: Step, live: list[str]) -> None:
 
 def _queue_up(state: SchedulerState, run: ActiveRun) -> None:
     state.runs.admit(run)
-    heapq.heappush(state.waiting.setdefault(run.queue, []), (run.priority, run.due_at, run.run_id))
+    state.dispatches.queue_up(run)
 
 
 def _skip(state: SchedulerState, step: Step, run: ActiveRun, reason: str, in_common: str) -> None:
     state.counts["skip", "overlap"] += 1
-    coalesce = _coalesce(state, run, in_common)
+    # The first one with this reason keeps its row, the others share a missed range.
+    coalesce = state.skipped.extend(run.job_id, run.scheduled_at, in_common) if run.job_id and is_fresh(run) else None
     change = Transition(
         run.run_id, run.attempt, Event.SKIP, RunState.SKIPPED, step.now, reason=reason, coalesce=coalesce
     )
     step.transition(state, run._replace(state=RunState.SKIPPED), change)
 
 
-def _coalesce(state: SchedulerState, run: ActiveRun, reason: str) -> MissedRange | None:
-    """Return the missed range of a skipped run, or None for the first one with this reason, which keeps its row."""
-    if run.job_id is None or not is_fresh(run):
-        return None
-    at = run.scheduled_at
-    known, end = state.skipping.get(run.job_id, ("", 0))
-    if known != reason:
-        state.skipping[run.job_id] = (reason, 0)
-        return None
-    if at < end:  # jitter made a later occurrence due first
-        return None
-    state.skipping[run.job_id] = (reason, at + MICROSECOND)
-    return MissedRange(run.job_id, end or at, at + MICROSECOND, 1, reason)
-
-
 def _supersede(state: SchedulerState, step: Step, run: ActiveRun, live: list[str]) -> None:
     """Apply cancel_running: skip waiting runs and cancel live ones; the newest waits. Catch-up runs keep their turn."""
-    held = state.held.setdefault(run.job_id or "", deque())
-    for run_id in list(held):
-        older = state.runs.get(run_id)
-        if older is not None and _is_catch_up(older):
-            continue
-        held.remove(run_id)
+    held = {run_id: state.runs.get(run_id) for run_id in state.held.of(run.job_id)}
+    superseded = {run_id: older for run_id, older in held.items() if older is None or not _is_catch_up(older)}
+    state.held.drop(run.job_id or "", superseded)
+    for older in superseded.values():
         if older is not None and older.state is RunState.SCHEDULED:
             rule = f"{OVERLAP_WORD} {Overlap.CANCEL_RUNNING}"
             in_common = f"{rule}: newer ones came while {live[0]} was not final"
@@ -203,53 +177,27 @@ def _supersede(state: SchedulerState, step: Step, run: ActiveRun, live: list[str
 
 def admit_next(state: SchedulerState, job_id: str) -> None:
     """Admit the next queued run of the job if none of its runs is live."""
-    held = state.held.get(job_id)
-    while held and not state.runs.has_live(job_id):
-        run = state.runs.get(held.popleft())
+    while state.held.of(job_id) and not state.runs.has_live(job_id):
+        run = state.runs.get(state.held.pop_first(job_id))
         if run is not None and run.state is RunState.SCHEDULED:
             _queue_up(state, run)
-    if held is not None and not held:
-        del state.held[job_id]
 
 
 def _dispatch_queue(state: SchedulerState, step: Step, queue: str) -> None:
-    heap = state.waiting[queue]
-    dispatching = state.dispatching_in.get(queue, 0)
-    room = state.settings.publish_window - state.runs.pending[queue] - dispatching
+    dispatches = state.dispatches
+    room = state.settings.publish_window - state.runs.pending[queue] - dispatches.of_queue[queue]
     batch: list[Dispatch] = []
-    while heap and len(batch) < room:
-        for _, _, run_id in _first(heap, room - len(batch)):
+    while queue in dispatches.waiting and len(batch) < room:
+        for run_id in dispatches.take(queue, room - len(batch)):
             run = state.runs.get(run_id)
-            if run is None or run.state not in WAITING or run_id in state.dispatching or run.due_at > step.now:
+            if run is None or run.state not in WAITING or run_id in dispatches.in_progress or run.due_at > step.now:
                 continue
             if not state.runs.is_admitted(run_id):  # a pause revoked its admission
                 continue
             batch.append(Dispatch(run_id, run.attempt, state.next_seq()))
             state.watermarks.in_flight(queue, run_id, run.attempt, state.seq)
-            state.dispatching[run_id] = queue
-    if dispatching or batch:
-        state.dispatching_in[queue] = dispatching + len(batch)
+            dispatches.begin(queue, run_id)
     size = state.settings.dispatch_batch
     step.dispatching += [DispatchRuns(tuple(batch[i : i + size])) for i in range(0, len(batch), size)]
-    if heap:
-        state.waits_since = step.now
-    else:
-        del state.waiting[queue]
-
-
-def _first(heap: list[tuple[int, Instant, str]], number: int) -> list[tuple[int, Instant, str]]:
-    """Remove and return the smallest entries in order; one sort if all are taken."""
-    if number < len(heap):
-        return [heapq.heappop(heap) for _ in range(number)]
-    taken = sorted(heap)
-    heap.clear()
-    return taken
-
-
-def dispatch_answered(state: SchedulerState, run_id: str) -> None:
-    """Record that the dispatch of this run was answered, whatever the outcome."""
-    queue = state.dispatching.pop(run_id, None)
-    if queue is not None:
-        state.dispatching_in[queue] -= 1
-        if not state.dispatching_in[queue]:
-            del state.dispatching_in[queue]
+    if queue in dispatches.waiting:
+        state.judged.waits(step.now)

@@ -68,8 +68,7 @@ def _plan_edit(state: SchedulerState, step: Step, history: JobHistory, planned_v
     for run in state.runs.of_job(current.job_id):
         if is_fresh(run) and any(_retracted(run, r) for r in retracts):
             state.runs.drop(run.run_id)
-            if run.run_id in state.reading:
-                state.reading[run.run_id] = True  # the row being read was retracted
+            state.reads.outdate(run.run_id)  # the row being read was retracted
     start = min(job.effective_from for job in fresh)
     pairs = [pair for pair in fires(history, start, state.planned.cursor) if pair[0].version > planned_version]
     kept, missed_ranges = judged(state, step, pairs)

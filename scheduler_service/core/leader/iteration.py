@@ -11,7 +11,7 @@ from itinerary.protocol.instants import Instant
 from scheduler_service.core.balancing.placements import PlacementFeedback, RebalanceAsked, Survey
 from scheduler_service.core.leader import placing, polling, redis_epoch
 from scheduler_service.core.leader.commands import Command, CreateRuns, ReadJobs, RecordStatistics, Reply, ReplyMetrics
-from scheduler_service.core.leader.dispatching import dispatch, dispatch_answered
+from scheduler_service.core.leader.dispatching import dispatch
 from scheduler_service.core.leader.edits import take_jobs
 from scheduler_service.core.leader.in_flight import (
     check_queues,
@@ -38,6 +38,7 @@ from scheduler_service.core.leader.messages import (
     Started,
     Succeeded,
 )
+from scheduler_service.core.leader.parts.judged import Judged
 from scheduler_service.core.leader.parts.planned import Planned
 from scheduler_service.core.leader.planning import plan, without_unfinished
 from scheduler_service.core.leader.poll_state import CancelsRead, DueRead, ExpiredRead, Listened, OverdueRead
@@ -86,10 +87,10 @@ def take_over(
     if went_back:
         # The database's clock was ahead at that write. Rows planned beyond `now` stay; planning restarts from `now`.
         planned_until = now
-    state = SchedulerState(settings, term, Planned(planned_until), cursor.inbox_position, since=now)
+    planned, judged = Planned(planned_until), Judged.taken_over(min(cursor.judged_until or 0, now))
+    state = SchedulerState(settings, term, planned, cursor.inbox_position, since=now, judged=judged)
     state.position_saved = cursor.inbox_position
     state.position_saved_at = now
-    state.judged_until = state.judged_saved = min(cursor.judged_until or 0, now)
     step = Step(now)
     if went_back:
         step.creating.append(CreateRuns((), planned_until, set_back=True))
@@ -145,7 +146,7 @@ def iterate(state: SchedulerState, messages: Sequence[Feedback], now: Instant) -
 def next_wake(state: SchedulerState, now: Instant) -> Instant:
     """The next time at which the loop must run if no message arrives: the next due time, within `loop_interval`."""
     wake = now + state.settings.loop_interval
-    for planned in (state.resend,) if state.stopping else (state.due, state.resend, state.deadlines.heap):
+    for planned in (state.resend,) if state.stopping else (state.due.heap, state.resend, state.deadlines.heap):
         if planned:
             wake = min(wake, planned[0][0])
     next_poll = None if state.stopping else polling.next_poll(state)
@@ -246,12 +247,12 @@ def _answer(state: SchedulerState, step: Step, query: Query) -> None:
 
 def _runs_dispatched(state: SchedulerState, step: Step, answer: RunsDispatched) -> None:
     for run in answer.dispatched:
-        dispatch_answered(state, run.run_id)
+        state.dispatches.answered(run.run_id)
     take_dispatched(state, step, answer.dispatched)
     for run_id in answer.refused:
-        dispatch_answered(state, run_id)
+        state.dispatches.answered(run_id)
         state.watermarks.gone(run_id)
-        state.refused.add(run_id)
+        state.reads.dispatch_refused(run_id)
         step.read(state, run_id)
 
 
@@ -272,12 +273,11 @@ def _jobs_read(state: SchedulerState, step: Step, read: JobsRead) -> None:
 
 def _clean_up(state: SchedulerState, step: Step) -> None:
     """Forget finished runs after the grace period (in memory only), and workers that are gone."""
-    while state.ended and state.ended[0][0] + state.settings.grace_period <= step.now:
-        _, run_id = state.ended.popleft()
+    for run_id in state.runs.ended_by(step.now - state.settings.grace_period):
         run = state.runs.get(run_id)
         # An edit may have created the same occurrence again meanwhile.
         is_over = run is not None and run.state in FINAL
-        if is_over and run_id not in state.reading:
+        if is_over and run_id not in state.reads.in_progress:
             state.runs.drop(run_id)
     forget_workers(state, step.now)
 

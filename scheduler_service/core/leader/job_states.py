@@ -4,8 +4,6 @@ Occurrences that were due before a pause and had to wait are kept for the resume
 within a pause have no rows, see planning.py.
 """
 
-from collections import deque
-
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.leader.commands import Transition
 from scheduler_service.core.leader.in_flight import take_claims
@@ -32,9 +30,9 @@ def hold_back(state: SchedulerState, step: Step, run: ActiveRun, job: Job) -> No
         end(state, step, run, change)
         return
     state.runs.set_back(run)
-    state.waits_since = step.now  # commits that its lateness was judged, for the next leader
+    state.judged.waits(step.now)  # commits that its lateness was judged, for the next leader
     if job.paused_until is not None:
-        state.wait_until(run, max(run.due_at, job.paused_until))
+        state.due.wait_until(run, max(run.due_at, job.paused_until))
 
 
 def follow_edit(state: SchedulerState, step: Step, job_id: str) -> None:
@@ -51,13 +49,11 @@ def _pause_or_resume(state: SchedulerState, step: Step, job_id: str) -> None:
     waiting = [run for run in state.runs.of_job(job_id) if is_fresh(run) and run.due_at <= step.now]
     if not state.jobs[job_id].current.paused:
         for run in waiting:
-            state.wait_until(run)
+            state.due.wait_until(run)
         return
-    held, back = state.held.get(job_id), {run.run_id for run in waiting}
-    if held is not None:
-        state.held[job_id] = deque(run_id for run_id in held if run_id not in back)
+    state.held.drop(job_id, {run.run_id for run in waiting})
     for run in waiting:
-        if run.run_id not in state.dispatching:
+        if run.run_id not in state.dispatches.in_progress:
             state.runs.set_back(run)
             step.read(state, run.run_id)
 

@@ -57,7 +57,7 @@ def plan(state: SchedulerState, step: Step) -> None:
 
 def is_dispatching(state: SchedulerState, now: Instant) -> bool:
     """Whether runs are due now, or are being dispatched or published."""
-    return bool(state.dispatching or state.publishing or (state.due and state.due[0][0] <= now))
+    return bool(state.dispatches.in_progress or state.publishing or state.due.has_passed(now))
 
 
 def _version_at(history: JobHistory, at: Instant) -> Job:
@@ -104,7 +104,7 @@ def ripe_rows(state: SchedulerState, step: Step, job_id: str) -> list[ActiveRun]
     """The job's due rows that are not admitted yet: the misfire rule judges them with occurrences that have no row."""
     if step.ripe is None:
         step.ripe = defaultdict(list)
-        for run_id in {run_id for due_at, run_id in state.due if due_at <= step.now} | state.put_off.keys():
+        for run_id in state.due.ripe(step.now):
             run = state.runs.get(run_id)
             if run is not None and run.job_id and is_unjudged(state, run):
                 step.ripe[run.job_id].append(run)
@@ -123,7 +123,7 @@ def count_missed(state: SchedulerState, misfire: Misfire, number: int) -> None:
 
 def is_unjudged(state: SchedulerState, run: ActiveRun) -> bool:
     """Whether the run is a planned occurrence whose lateness no leader has judged yet."""
-    return is_fresh(run) and run.due_at > state.judged_until and not state.runs.is_admitted(run.run_id)
+    return is_fresh(run) and run.due_at > state.judged.until and not state.runs.is_admitted(run.run_id)
 
 
 def miss(state: SchedulerState, step: Step, run: ActiveRun, misfire: Misfire, reason: str | None) -> None:
@@ -143,9 +143,8 @@ def create_occurrences(
 ) -> None:
     rows = tuple(new_occurrence(job, at, step.now, state.settings.prompt) for job, at in pairs)
     for missed_range in missed_ranges:
-        state.skipping.pop(
-            missed_range.job_id, None
-        )  # runs skipped later do not extend a missed range that ends before these occurrences
+        # Runs skipped later do not extend a missed range that ends before these occurrences.
+        state.skipped.close(missed_range.job_id)
     if not (rows or retracts or missed_ranges or planned or state.planned.is_stale(step.now)):
         return
     state.planned.saved(step.now)
@@ -159,7 +158,7 @@ def create_occurrences(
         if known is None or known.state is RunState.SKIPPED:
             run = _active(row)
             keep(state, run, step.now)
-            state.wait_until(run)
+            state.due.wait_until(run)
 
 
 def without_unfinished(step: Step, found: tuple[ActiveRun, ...], cursor: Instant) -> tuple[ActiveRun, ...]:

@@ -85,7 +85,7 @@ def waiting_read(state: SchedulerState, step: Step, read: OverdueRead | ExpiredR
 def _overdue_read(state: SchedulerState, step: Step, read: OverdueRead) -> None:
     """Take over overdue runs; requested (not planned) ones only while their queue has too few waiting."""
     for run in read.runs:
-        if run.kind is RunKind.OCCURRENCE or len(state.waiting.get(run.queue, ())) < _DUE_LIMIT:
+        if run.kind is RunKind.OCCURRENCE or len(state.dispatches.waiting.get(run.queue, ())) < _DUE_LIMIT:
             _take_over(state, step, run)
     state.overdue_after = read.after
     if read.after is not None:
@@ -103,7 +103,7 @@ def _expired_read(state: SchedulerState, step: Step, read: ExpiredRead) -> None:
 
 def _take_over(state: SchedulerState, step: Step, run: ActiveRun) -> None:
     known = state.runs.get(run.run_id)
-    if known is None and run.run_id not in state.reading:
+    if known is None and run.run_id not in state.reads.in_progress:
         reconcile(state, step, run)
     elif known is not None and known.state in FINAL:
         step.read(state, run.run_id)  # its end may not be committed yet, or was refused

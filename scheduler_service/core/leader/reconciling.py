@@ -78,11 +78,8 @@ def runs_read(state: SchedulerState, step: Step, read: RunsRead) -> None:
     """Reconcile the runs that were read; read again those dispatched or redispatched meanwhile."""
     rows = {row.run_id: row for row in read.runs}
     for run_id in read.asked:
-        memory_is_newer = (
-            state.reading.pop(run_id, False) or run_id in state.dispatching or run_id in state.redispatching
-        )
-        if run_id in state.refused:
-            state.refused.discard(run_id)
+        memory_is_newer = state.reads.answered(run_id) or _is_being_dispatched(state, run_id)
+        if state.reads.take_refused(run_id):
             state.counts["stale", _stale_because(rows.get(run_id))] += 1
         if memory_is_newer:
             step.read(state, run_id)
@@ -91,6 +88,10 @@ def runs_read(state: SchedulerState, step: Step, read: RunsRead) -> None:
         else:
             state.runs.drop(run_id)
             state.watermarks.dropped(run_id)
+
+
+def _is_being_dispatched(state: SchedulerState, run_id: str) -> bool:
+    return run_id in state.dispatches.in_progress or run_id in state.redispatching
 
 
 def _stale_because(row: ActiveRun | None) -> str:
@@ -104,7 +105,7 @@ def _stale_because(row: ActiveRun | None) -> str:
 
 def reconcile(state: SchedulerState, step: Step, row: ActiveRun) -> None:
     """Update memory to agree with this row and continue from there."""
-    if row.run_id in state.dispatching or row.run_id in state.redispatching:
+    if _is_being_dispatched(state, row.run_id):
         return
     known = state.runs.get(row.run_id)
     if row.state in FINAL:
@@ -145,7 +146,7 @@ def _reconcile_waiting(state: SchedulerState, step: Step, row: ActiveRun, *, aga
         hold_back(state, step, row, job)
         return
     # Wait before trying a refused row again: an unplanned edit or another transaction's lock needs a moment.
-    state.wait_until(row, max(row.due_at, step.now + _POLL_AGAIN) if again else None)
+    state.due.wait_until(row, max(row.due_at, step.now + _POLL_AGAIN) if again else None)
 
 
 def _reconcile_in_flight(state: SchedulerState, step: Step, row: ActiveRun) -> None:

@@ -124,7 +124,7 @@ def _ready(state: SchedulerState) -> bool:
 
 def _nothing_in_flight(state: SchedulerState) -> bool:
     states = state.runs.states
-    return not (states[RunState.PENDING] or states[RunState.RUNNING] or state.dispatching)
+    return not (states[RunState.PENDING] or states[RunState.RUNNING] or state.dispatches.in_progress)
 
 
 def _all_have_spoken(state: SchedulerState) -> bool:

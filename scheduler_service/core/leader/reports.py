@@ -148,7 +148,7 @@ def end(state: SchedulerState, step: Step, run: ActiveRun, change: Transition) -
     if change.to is RunState.RETRYING and change.due_at is not None:
         after = next_attempt(run, change.due_at)
         state.attempt_over(run.run_id)
-        state.wait_until(after)
+        state.due.wait_until(after)
     else:
         after = run._replace(state=change.to)
     if run.state in IN_FLIGHT and change.event not in (Event.LOSE, Event.TIME_OUT):

@@ -1,9 +1,10 @@
 """The runs that the leader knows, with the counts that its rules need. Owned by the loop, never shared."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from typing import Final
 
+from itinerary.protocol.instants import Instant
 from scheduler_service.core.model import ActiveRun
 from scheduler_service.core.run_state import FINAL, PENDING, RunState
 
@@ -23,6 +24,7 @@ class RunTable:
         self._live: dict[str, dict[str, None]] = {}
         self._admitted: set[str] = set()
         self._freed: set[str] = set()
+        self._ends: deque[tuple[Instant, str]] = deque()
         self.pending: Counter[str] = Counter()
         self.states: dict[RunState, int] = dict.fromkeys(RunState, 0)
 
@@ -60,6 +62,15 @@ class RunTable:
             self._count(run, -1)
             self._retire(run)
             _remove(self._of_job, run)
+
+    def note_end(self, run_id: str, now: Instant) -> None:
+        """Remember when the run became final."""
+        self._ends.append((now, run_id))
+
+    def ended_by(self, at: Instant) -> Iterator[str]:
+        """Take out the ids of runs that became final by `at`."""
+        while self._ends and self._ends[0][0] <= at:
+            yield self._ends.popleft()[1]
 
     def admit(self, run: ActiveRun) -> None:
         """Count the run as live for its job from now on."""

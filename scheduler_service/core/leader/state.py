@@ -5,7 +5,7 @@ place, since a hundred thousand runs cannot be copied a thousand times a second.
 """
 
 import heapq
-from collections import Counter, deque
+from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from itinerary.protocol.instants import MINUTE, SECOND, Duration, Instant
@@ -21,10 +21,16 @@ from scheduler_service.core.leader.commands import (
 )
 from scheduler_service.core.leader.counts import CountName
 from scheduler_service.core.leader.deadline_heap import Deadlines
+from scheduler_service.core.leader.parts.dispatches import Dispatches
+from scheduler_service.core.leader.parts.due import DueRuns
+from scheduler_service.core.leader.parts.held import HeldRuns
 from scheduler_service.core.leader.parts.jobs import Jobs
+from scheduler_service.core.leader.parts.judged import Judged
 from scheduler_service.core.leader.parts.placing import Placing
 from scheduler_service.core.leader.parts.planned import Planned
+from scheduler_service.core.leader.parts.reads import RowReads
 from scheduler_service.core.leader.parts.rebuilds import Rebuilds
+from scheduler_service.core.leader.parts.skipped import SkippedRanges
 from scheduler_service.core.leader.poll_state import NEVER, Listened, Place
 from scheduler_service.core.leader.results import ServerEpoch
 from scheduler_service.core.leader.run_table import RunTable
@@ -92,10 +98,7 @@ class EpochState:
 
 @dataclass(slots=True)
 class SchedulerState:
-    """Everything the leader knows: inbox read up to `position`.
-
-    `put_off`: due occurrences of jobs whose missed occurrences are still unknown, in due order.
-    """
+    """Everything the leader knows: inbox read up to `position`."""
 
     settings: CoreSettings
     term: int
@@ -111,18 +114,13 @@ class SchedulerState:
     position_saved: str = ""
     position_saved_at: Instant = 0
 
-    judged_until: Instant = 0
-    judged_saved: Instant = 0
-    waits_since: Instant = 0
-    due: list[tuple[Instant, str]] = field(default_factory=list)
-    put_off: dict[str, None] = field(default_factory=dict)
+    judged: Judged = field(default_factory=Judged)
+    due: DueRuns = field(default_factory=DueRuns)
     deadlines: Deadlines = field(default_factory=Deadlines)
-    waiting: dict[str, list[tuple[int, Instant, str]]] = field(default_factory=dict)
-    held: dict[str, deque[str]] = field(default_factory=dict)
-    skipping: dict[str, tuple[str, Instant]] = field(default_factory=dict)
-    dispatching: dict[str, str] = field(default_factory=dict)
-    dispatching_in: dict[str, int] = field(default_factory=dict)
-    refused: set[str] = field(default_factory=set)
+    held: HeldRuns = field(default_factory=HeldRuns)
+    skipped: SkippedRanges = field(default_factory=SkippedRanges)
+    dispatches: Dispatches = field(default_factory=Dispatches)
+    reads: RowReads = field(default_factory=RowReads)
     seq: int = field(init=False)
 
     marks: list[PublishedMark] = field(default_factory=list)
@@ -134,7 +132,6 @@ class SchedulerState:
     resend: list[tuple[Instant, str]] = field(default_factory=list)
     redispatching: set[str] = field(default_factory=set)
     claiming: dict[str, str] = field(default_factory=dict)
-    reading: dict[str, bool] = field(default_factory=dict)
     started_seq: dict[str, int] = field(default_factory=dict)
     watermarks: Watermarks = field(default_factory=Watermarks)
     next_watermarks_at: Instant = 0
@@ -152,7 +149,6 @@ class SchedulerState:
     stopping: bool = False
     draining: bool = False
     trimmed_at: Instant = 0
-    ended: deque[tuple[Instant, str]] = field(default_factory=deque)
     next_due_poll_at: Instant = 0
     next_overdue_at: Instant = 0
     overdue_after: Place | None = None
@@ -178,10 +174,6 @@ class SchedulerState:
         """The time since `since` without a report, as far as a report would have been received."""
         could_speak = max(since, self.listened.since, self.epoch.reread_at)
         return max(0, self.listened.until - could_speak)
-
-    def wait_until(self, run: ActiveRun, at: Instant | None = None) -> None:
-        """Check this waiting run again at its due time, or at `at`."""
-        heapq.heappush(self.due, (run.due_at if at is None else at, run.run_id))
 
     def attempt_over(self, run_id: str) -> None:
         """Forget the state of the run's attempt: the next one starts fresh."""
@@ -229,8 +221,7 @@ class Step:
 
     def read(self, state: SchedulerState, run_id: str) -> None:
         """Request the run's row from the database."""
-        if run_id not in state.reading:
-            state.reading[run_id] = False
+        if state.reads.begin(run_id):
             self.reads[run_id] = None
 
     def finish(self, state: SchedulerState) -> list[Command]:
@@ -239,7 +230,7 @@ class Step:
         if self._worth_applying(state):
             commands += self._applies(state)
             state.marks = []
-            state.judged_saved = state.judged_until
+            state.judged.saved()
             state.position_saved, state.position_saved_at = state.position, self.now
             if state.epoch.gathering is not None and not state.epoch.rereading:
                 state.epoch.positions.add(state.position)
@@ -252,20 +243,20 @@ class Step:
         """The writes in parts; the last one commits the positions up to which was read and judged."""
         *early, last = in_parts(self.transitions, state.settings.write_batch)
         applies = [Apply(part) for part in early]
-        applies.append(Apply(last, (), tuple(self.late), (), state.position, state.judged_until))
+        applies.append(Apply(last, (), tuple(self.late), (), state.position, state.judged.until))
         applies[0] = replace(applies[0], published=tuple(state.marks), cancels=tuple(self.cancels))
         return applies
 
     def _worth_applying(self, state: SchedulerState) -> bool:
         if self.transitions or self.late or self.cancels or state.epoch.wants_commit():
             return True
-        waits_unsaved = min(state.waits_since, state.judged_until) > state.judged_saved
         if state.stopping:
-            return waits_unsaved or bool(state.marks) or state.position != state.position_saved
-        if waits_unsaved and self.now - state.judged_saved > SECOND:
+            return state.judged.is_unsaved() or bool(state.marks) or state.position != state.position_saved
+        if state.judged.is_overdue(self.now):
             return True
         moved_on = state.position != state.position_saved
-        patience = 10 * SECOND if state.dispatching else SECOND  # the marks are not urgent, the dispatches are
+        # The marks are not urgent, the dispatches are.
+        patience = 10 * SECOND if state.dispatches.in_progress else SECOND
         return (bool(state.marks) and self.now - state.marks[0].at > patience) or (
             moved_on and self.now - state.position_saved_at > 10 * SECOND
         )
@@ -273,15 +264,14 @@ class Step:
 
 def keep(state: SchedulerState, run: ActiveRun, now: Instant) -> None:
     """Put the run into memory and mark a read of it in progress as outdated."""
-    if run.run_id in state.reading:
-        state.reading[run.run_id] = True
+    state.reads.outdate(run.run_id)
     state.runs.put(run)
     if run.start_by is not None:
         state.deadlines.note(run)
     if run.state is PENDING:
         state.watermarks.in_flight(run.queue, run.run_id, run.attempt, run.seq)
-    elif run.run_id not in state.dispatching:
+    elif run.run_id not in state.dispatches.in_progress:
         state.watermarks.gone(run.run_id)
     if run.state in FINAL:
-        state.ended.append((now, run.run_id))
+        state.runs.note_end(run.run_id, now)
         state.attempt_over(run.run_id)

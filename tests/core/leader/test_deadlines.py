@@ -138,7 +138,7 @@ def test_runs_beyond_memory_are_swept_a_part_at_a_time(monkeypatch: pytest.Monke
     ids = [world.enqueue(after=MINUTE + number, start_within=SECOND) for number in range(5)]
     for run_id in ids:  # as rows that were never in memory
         world.state.runs.drop(run_id)
-    world.state.due.clear()
+    world.state.due.heap.clear()
     world.state.deadlines.heap.clear()
     asked: list[int] = []
     expired_runs = world.store.leader.expired_runs

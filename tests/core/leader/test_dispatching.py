@@ -39,16 +39,16 @@ def test_late_rows_wait_for_the_index_to_say_what_was_not_even_made() -> None:
     world.advance(MINUTE + 55 * SECOND)
     world.hold_builder = True
     world.lead(wait=10 * MINUTE)
-    judged = world.state.judged_until
+    judged = world.state.judged.until
     world.advance(2 * SECOND)
     # Judged alone, the late row would be the newest one and run; fire_once runs another one in its place.
     assert world.states("a") == ["completed", "scheduled"]
-    assert world.state.judged_until == judged < world.now
+    assert world.state.judged.until == judged < world.now
     world.release_builder()
     world.advance(2 * SECOND)
     states = {(run.scheduled_at - MONDAY) // MINUTE: run.state.value for run in world.runs("a")}
     assert (states[2], states[11]) == ("missed", "completed")
-    assert world.state.judged_until > judged
+    assert world.state.judged.until > judged
 
 
 def test_what_is_skipped_behind_another_run_without_a_free_moment_is_another_gap() -> None:
@@ -92,7 +92,7 @@ def test_a_run_that_waited_twice_for_the_window_still_waits_out_the_pause_of_its
     world.tell("cancel_run", run_id=run_id)  # not so in the database: it is read, and waits again
     world.reconcile()
     world.advance(SECOND)
-    assert len(world.state.waiting["default"]) == 2
+    assert len(world.state.dispatches.waiting["default"]) == 2
     world.workers.behave = lambda attempt: ("failed", FAILED)
     world.workers.seconds = 0  # its end is read together with its start, and then the window is free
     world.workers.listening = True

@@ -116,7 +116,7 @@ def test_a_look_at_cancel_requests_goes_on_where_the_last_one_stopped() -> None:
 
 def test_of_what_was_asked_for_no_more_is_taken_over_than_may_go_out_soon() -> None:
     state, _ = take_over(CoreSettings(publish_window=0), 1, Cursor(T0, "0-0"), (), (), T0)
-    state.waiting["default"] = [(5, T0, f"adhoc_{n}") for n in range(10_000)]
+    state.dispatches.waiting["default"] = [(5, T0, f"adhoc_{n}") for n in range(10_000)]
     behind = ActiveRun("adhoc_late", RunKind.ADHOC, None, None, "default", 5, T0, T0, RunState.SCHEDULED)
     planned = ActiveRun("job_1", RunKind.OCCURRENCE, "job", 1, "default", 5, T0, T0, RunState.SCHEDULED)
     elsewhere = behind._replace(run_id="adhoc_elsewhere", queue="other")

@@ -42,12 +42,11 @@ def test_a_run_that_is_read_while_it_is_moved_or_sent_again_is_read_once_more(wo
     world.workers.listening = False
     run_id = world.enqueue()
     if under_way == "moving":
-        world.state.dispatching[run_id] = "default"
-        world.state.dispatching_in["default"] = 1
+        world.state.dispatches.begin("default", run_id)
     else:
         world.state.redispatching.add(run_id)
     world.store.runs.request_cancel(run_id)
-    world.state.reading[run_id] = False
+    world.state.reads.begin(run_id)
     read = RunsRead((run_id,), tuple(world.store.leader.read_runs([run_id])))
     world.state, commands = iterate(world.state, [read], world.now)
     assert [one.run_ids for one in commands if isinstance(one, ReadRuns)] == [(run_id,)]

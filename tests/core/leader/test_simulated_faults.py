@@ -108,7 +108,7 @@ def test_an_occurrence_that_an_edit_made_anew_is_not_cleaned_up_as_the_ended_one
     world.every("a", "10s")
     world.advance(9 * SECOND)
     run_id = world.runs("a")[0].run_id
-    world.state.ended.append((world.now, run_id))
+    world.state.runs.note_end(run_id, world.now)
     world.advance(15 * SECOND)
     assert world.run(run_id).state is RunState.COMPLETED
 
@@ -119,7 +119,7 @@ def test_a_row_that_was_read_before_an_edit_replaced_it_does_not_come_back(world
     world.advance(6 * SECOND)
     (waiting,) = [run for run in world.state.runs if run.state is RunState.SCHEDULED]
     read = RunsRead((waiting.run_id,), (waiting,))
-    world.state.reading[waiting.run_id] = False
+    world.state.reads.begin(waiting.run_id)
     world.store.jobs.replace(_job(world, "a", every), None)
     world.state, commands = iterate(
         world.state, [JobsRead(tuple(world.store.leader.histories_of(["a"], None)))], world.now
@@ -229,7 +229,7 @@ class TestCatchUpInParts:
         state, commands = iterate(world.state, [], world.now + 7 * SECOND)
         missed = [command for command in commands if isinstance(command, Apply)]
         assert [len(apply.transitions) for apply in missed] == [2, 2, 1]
-        assert [apply.judged_until for apply in missed] == [None, None, state.judged_until]
+        assert [apply.judged_until for apply in missed] == [None, None, state.judged.until]
         assert [apply.position for apply in missed] == [None, None, state.position]
 
     def _catch_up(self) -> tuple[World, list[CreateRuns]]:

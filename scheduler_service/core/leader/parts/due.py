@@ -1,0 +1,47 @@
+"""Waiting runs by the time at which they are to be dispatched."""
+
+import heapq
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from itinerary.protocol.instants import Instant
+from scheduler_service.core.model import ActiveRun
+
+
+@dataclass(slots=True)
+class DueRuns:
+    """A heap of times and run ids, soonest first. A run may be in it twice, or wait no longer: the taker checks it.
+
+    `_put_off`: due occurrences of jobs whose missed occurrences are still unknown, in due order.
+    """
+
+    heap: list[tuple[Instant, str]] = field(default_factory=list)
+    _put_off: dict[str, None] = field(default_factory=dict)
+
+    def wait_until(self, run: ActiveRun, at: Instant | None = None) -> None:
+        """Check this waiting run again at its due time, or at `at`."""
+        heapq.heappush(self.heap, (run.due_at if at is None else at, run.run_id))
+
+    def passed(self, now: Instant) -> Iterator[str]:
+        """Take out the runs whose time has come."""
+        while self.heap and self.heap[0][0] <= now:
+            yield heapq.heappop(self.heap)[1]
+
+    def has_passed(self, now: Instant) -> bool:
+        """Whether the time of any run has come."""
+        return bool(self.heap) and self.heap[0][0] <= now
+
+    def put_off(self, run_ids: Iterable[str]) -> None:
+        """Keep due runs until the missed occurrences of their jobs are known."""
+        self._put_off.update((run_id, None) for run_id in run_ids)
+
+    def resume_put_off(self) -> None:
+        """Make the runs that were put off due at once."""
+        if self._put_off:
+            self.heap.extend((0, run_id) for run_id in self._put_off)
+            heapq.heapify(self.heap)
+            self._put_off.clear()
+
+    def ripe(self, now: Instant) -> set[str]:
+        """The runs whose time has come and those that were put off; all of them stay."""
+        return {run_id for due_at, run_id in self.heap if due_at <= now} | self._put_off.keys()
