@@ -20,15 +20,17 @@ Source = Annotated[
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")]
+Check = Annotated[bool, typer.Option("--check", help="For CI: as --dry-run, and status 1 if anything would change.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Apply without asking.")]
 Prune = Annotated[bool | None, typer.Option(help="Delete jobs that this source owns and does not name (the default).")]
 TakeOver = Annotated[bool, typer.Option("--take-over", help="Take over jobs that belong to another source.")]
 
 
 def apply(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="TOML, YAML, JSON or Python, or module:schedule.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="TOML, YAML, JSON, Python, module:schedule, module:app.")],
     source: Source = None,
     dry_run: DryRun = False,
+    check: Check = False,
     yes: Yes = False,
     prune: Prune = None,
     take_over: TakeOver = False,
@@ -45,7 +47,9 @@ def apply(
     unsure = named is None and prune is None
     wanted = JobsToApply(owner or None, found.jobs, prune is not False and bool(owner), take_over, unsure)
     with open_client() as client:
-        carry_out(client, wanted, dry_run=dry_run, yes=yes, as_json=as_json)
+        differs = carry_out(client, wanted, dry_run=dry_run or check, yes=yes, as_json=as_json)
+    if check and differs:
+        raise typer.Exit(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +77,8 @@ class JobsToApply:
         )
 
 
-def carry_out(client: "Client", wanted: JobsToApply, *, dry_run: bool, yes: bool, as_json: bool) -> None:
-    """Plan, show, ask and apply; exactly the plan shown is applied, or nothing."""
+def carry_out(client: "Client", wanted: JobsToApply, *, dry_run: bool, yes: bool, as_json: bool) -> bool:
+    """Plan, show, ask and apply; exactly the plan shown is applied, or nothing. Return whether anything differs."""
     from scheduler_service.cli.output import print_json, print_message
     from scheduler_service.cli.plans import print_plan
 
@@ -83,10 +87,11 @@ def carry_out(client: "Client", wanted: JobsToApply, *, dry_run: bool, yes: bool
         print_plan(plan)
     if wanted.unsure:
         _refuse_anothers(plan)
-    if dry_run or not (plan["added"] or plan["changed"] or plan["removed"]):
+    differs = bool(plan["added"] or plan["changed"] or plan["removed"])
+    if dry_run or not differs:
         if as_json:
             print_json(plan)
-        return
+        return differs
     if not yes:
         _ask()
     done = wanted.apply(client, plan)
@@ -94,6 +99,7 @@ def carry_out(client: "Client", wanted: JobsToApply, *, dry_run: bool, yes: bool
         print_json(done)
     else:
         print_message("applied")
+    return differs
 
 
 def _refuse_anothers(plan: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Job files: from a place, a file or `module:schedule`, to its jobs and their owner.
+"""Job files: from a place, a file, `module:schedule` or `module:app`, to its jobs and their owner.
 
 Promises: every error names the file and the job; never contacts the service. A Python file is executed, as by an
 import.
@@ -15,7 +15,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+from celery import Celery
+
+from itinerary.jobs import Body, collect
 from itinerary.protocol.errors import BadValue, BadValues, ItineraryError
+from itinerary.protocol.redaction import unmasked
 from itinerary.protocol.run_fields import read_list, read_object
 from scheduler_service.core.contract.job_json import read_job
 from scheduler_service.core.contract.job_plan import read_source
@@ -36,12 +40,12 @@ class JobFile:
 
 
 def read_place(place: str) -> JobFile:
-    """Read the jobs of a TOML, YAML, JSON or Python file, or of `module:schedule`; BadValues, ItineraryError."""
+    """Read the jobs of a TOML, YAML, JSON or Python file, of a Schedule or a Celery app; BadValues, ItineraryError."""
     kind = FORMATS.get(Path(place).suffix.lower())
     if kind is not None:
         return read_jobs(read_text_as(kind, _text_of(place)))
-    schedule = load_schedule(place)
-    return JobFile(schedule.source, schedule.bodies)
+    found = load_place(place)
+    return JobFile(found.source, found.bodies) if isinstance(found, Schedule) else JobFile(None, _judged(found))
 
 
 def source_of_place(place: str) -> str:
@@ -105,21 +109,39 @@ def _text_of(place: str) -> str:
         raise BadValue("file", place, f"give a readable file ({exc})") from exc
 
 
-def load_schedule(place: str) -> Schedule:
-    """Load the Schedule of a Python file or of `module:name` (default name: `schedule`)."""
+def _judged(bodies: list[Body]) -> list[dict[str, Any]]:
+    """Return the jobs that an app's modules declare; an error names file and line."""
+    errors: list[BadValue] = []
+    for body in bodies:
+        try:
+            read_job(unmasked(body), created_at=time.time_ns() // 1_000)
+        except BadValues as exc:
+            errors += [error.under(body.named) for error in exc.errors]
+        except BadValue as exc:
+            errors.append(exc.under(body.named))
+    if errors:
+        raise BadValues(errors)
+    return [dict(body) for body in bodies]
+
+
+def load_place(place: str) -> Schedule | list[Body]:
+    """Load a Python file or `module:name` (default name: `schedule`): its Schedule, or the jobs of its Celery app."""
     name, _, attribute = place.partition(":") if not place.endswith(".py") else (place, "", "")
     token = being_loaded.set(place)
     try:
         module = _from_file(Path(place)) if place.endswith(".py") else _imported(name)
+        found = getattr(module, attribute or "schedule", None)
+        if isinstance(found, Celery):
+            return collect(found)
     except ItineraryError:
         raise
     except (Exception, SystemExit) as exc:
         raise ItineraryError(f"{place} cannot be loaded: {type(exc).__name__}: {exc}") from exc
     finally:
         being_loaded.reset(token)
-    found = getattr(module, attribute or "schedule", None)
     if not isinstance(found, Schedule):
-        raise BadValue("file", place, f"it must define a Schedule named {attribute or 'schedule'}")
+        what = f"a Schedule or a Celery app named {attribute}" if attribute else "a Schedule named schedule"
+        raise BadValue("file", place, f"it must define {what}; of an app give MODULE:APP")
     return found
 
 

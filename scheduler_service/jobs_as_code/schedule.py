@@ -1,27 +1,30 @@
 """Jobs in Python: `schedule = Schedule(); schedule.hourly("job-1", task="shop.report", minute=17)`.
 
-A task is given by its name, by the Celery task itself, or by a plain function of (job_id, scheduled_at). Promises: an
-error in a job is raised where it is added; threads may add jobs at any time, also while `run()` blocks.
+A task is given by its name, by the Celery task itself, or by a plain function of (job_id, scheduled_at), of job_id or
+of nothing. Promises: an error in a job is raised where it is added; threads may add jobs at any time, also while
+`run()` blocks.
 """
 
-import inspect
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Unpack
 
+from itinerary.jobs import specs
+from itinerary.jobs.body import plain_fields
+from itinerary.jobs.fields import DayMatch, Duration, FoldRule, GapRule, JobFields, Moment, SolarEvent, Unit, Weekday
+from itinerary.jobs.functions import leading
 from itinerary.protocol.errors import BadValue, ItineraryError
 from itinerary.protocol.identity import check_job_id, is_task_name
-from itinerary.protocol.instants import MICROSECOND, format_duration, format_instant, from_datetime
 from itinerary.protocol.redaction import unmasked
 from scheduler_service.core.contract.job_json import READ_ONLY, read_job
 from scheduler_service.core.contract.job_plan import read_source
 
 Function = Callable[..., Any]
+_TASKS: Final = "give a task's name, a Celery task, or a function of (job_id, scheduled_at), of job_id or of nothing"
 
 being_loaded: ContextVar[str | None] = ContextVar("itinerary_being_loaded", default=None)
 """The file that `itinerary jobs apply` is loading: a `run()` in it would block forever."""
@@ -34,7 +37,7 @@ class Schedule:
     ...) are defaults for every job. Invalid values raise BadValue or BadValues.
     """
 
-    def __init__(self, source: str | None = None, *, timezone: str = "UTC", **defaults: Any) -> None:
+    def __init__(self, source: str | None = None, *, timezone: str = "UTC", **defaults: Unpack[JobFields]) -> None:
         self.source = read_source(source)
         self._timezone = timezone
         self._defaults = defaults
@@ -46,48 +49,53 @@ class Schedule:
         self.stopped = threading.Event()
 
     def cron(
-        self, job_id: str, *, task: Any, expr: str, timezone: str | None = None, day_match: str = "or",
-        dst_gap: str = "next_valid", dst_fold: str | None = None, **fields: Any,
+        self, job_id: str, expr: str, *, task: Any, timezone: str | None = None, day_match: DayMatch | None = None,
+        dst_gap: GapRule | None = None, dst_fold: FoldRule | None = None, **job: Unpack[JobFields],
     ) -> None:  # fmt: skip
-        """Add a job by a cron line: five fields, or six with seconds last.
+        """Add a job by a cron line: five fields, or six with seconds last."""
+        self._add(job_id, task, specs.cron(expr, self._zone(timezone), day_match, dst_gap, dst_fold), job)
 
-        `dst_fold` None: `first`, with seconds `both`.
-        """
-        choices = {"day_match": day_match, "dst_gap": dst_gap, **({} if dst_fold is None else {"dst_fold": dst_fold})}
-        self._add(job_id, task, {"kind": "cron", "expr": expr, **choices, **self._zone(timezone)}, fields)
-
-    def hourly(self, job_id: str, *, task: Any, minute: int, timezone: str | None = None, **fields: Any) -> None:
+    def hourly(
+        self, job_id: str, minute: int, *, task: Any, timezone: str | None = None, **job: Unpack[JobFields]
+    ) -> None:
         """Add a job that runs every hour at a minute."""
-        self._add(job_id, task, {"kind": "hourly", "minute": minute, **self._zone(timezone)}, fields)
+        self._add(job_id, task, specs.hourly(minute, self._zone(timezone)), job)
 
     def interval(
-        self, job_id: str, *, task: Any, every: str | timedelta, offset: str | timedelta = "0s",
-        anchor: str | datetime | None = None, balanced: bool = False, pinned: bool = False,
-        timezone: str | None = None, **fields: Any,
+        self, job_id: str, every: Duration, *, task: Any, offset: Duration | None = None, anchor: Moment | None = None,
+        timezone: str | None = None, **job: Unpack[JobFields],
     ) -> None:  # fmt: skip
         """Add a job in a rhythm of elapsed time, such as every `4m` with an offset of `1m`."""
-        spec = {"every": every, "offset": offset, "anchor": anchor, "balanced": balanced, "pinned": pinned}
-        self._add(job_id, task, {"kind": "interval", **spec, **self._zone(timezone)}, fields)
+        self._add(job_id, task, specs.interval(every, offset, anchor, self._zone(timezone)), job)
+
+    def balanced(
+        self, job_id: str, every: Duration, *, task: Any, pinned: bool | None = None, timezone: str | None = None,
+        **job: Unpack[JobFields],
+    ) -> None:  # fmt: skip
+        """Add a job in a rhythm whose place the scheduler chooses."""
+        self._add(job_id, task, specs.balanced(every, pinned, self._zone(timezone)), job)
 
     def calendar(
-        self, job_id: str, *, task: Any, unit: str, at: list[str], every: int = 1, days: list[int] | None = None,
-        weekdays: list[str] | None = None, start: str | None = None, timezone: str | None = None, **fields: Any,
+        self, job_id: str, unit: Unit, at: Sequence[str] | str, *, task: Any, every: int | None = None,
+        days: Sequence[int] | None = None, weekdays: Sequence[Weekday] | None = None, start: str | None = None,
+        timezone: str | None = None, **job: Unpack[JobFields],
     ) -> None:  # fmt: skip
         """Add a job that runs every N days, weeks or months, at wall times."""
-        spec = {"every": every, "unit": unit, "at": at, "days": days, "weekdays": weekdays, "start": start}
-        self._add(job_id, task, {"kind": "calendar", **spec, **self._zone(timezone)}, fields)
+        spec = specs.calendar(unit, at, every, days, weekdays, start, self._zone(timezone))
+        self._add(job_id, task, spec, job)
 
-    def once(self, job_id: str, *, task: Any, at: str | datetime, **fields: Any) -> None:
+    def once(
+        self, job_id: str, at: Moment, *, task: Any, timezone: str | None = None, **job: Unpack[JobFields]
+    ) -> None:
         """Add a job that runs once, at an aware datetime or an RFC 3339 text."""
-        self._add(job_id, task, {"kind": "once", "at": at}, fields)
+        self._add(job_id, task, specs.once(at, timezone), job)
 
     def solar(
-        self, job_id: str, *, task: Any, event: str, latitude: float, longitude: float, timezone: str | None = None,
-        **fields: Any,
+        self, job_id: str, event: SolarEvent, *, task: Any, latitude: float, longitude: float,
+        timezone: str | None = None, **job: Unpack[JobFields],
     ) -> None:  # fmt: skip
-        """Add a job that runs at an event of the sun, such as `sunrise`, at a place in degrees."""
-        spec = {"event": event, "latitude": latitude, "longitude": longitude}
-        self._add(job_id, task, {"kind": "solar", **spec, **self._zone(timezone)}, fields)
+        """Add a job that runs at an event of the sun, such as sunset, at a place."""
+        self._add(job_id, task, specs.solar(event, latitude, longitude, self._zone(timezone)), job)
 
     def run(self, *, concurrency: int = 8, **settings: Any) -> None:
         """Block, with a leader and a Celery worker in this program, until Ctrl-C, SIGTERM or `stop()`.
@@ -134,8 +142,8 @@ class Schedule:
         with self._lock:
             return dict(self._bodies[job_id])
 
-    def _zone(self, timezone: str | None) -> dict[str, str]:
-        return {"timezone": self._timezone if timezone is None else timezone}
+    def _zone(self, timezone: str | None) -> str:
+        return self._timezone if timezone is None else timezone
 
     def _add(self, job_id: str, task: Any, spec: dict[str, Any], fields: Mapping[str, Any]) -> None:
         check_job_id(job_id)
@@ -144,8 +152,7 @@ class Schedule:
             if job_id in self._bodies:
                 raise BadValue("job_id", job_id, "duplicate job id; give each job an id of its own")
             name = self._task_name(job_id, task, fields)
-            given = {**self._defaults, **fields, "schedule": spec}
-            body = {"job_id": job_id, "task": name, **{key: _plain(value) for key, value in given.items()}}
+            body = {"job_id": job_id, "task": name, **plain_fields({**self._defaults, **fields}), "schedule": spec}
             read_job(unmasked(body), created_at=time.time_ns() // 1_000)
             self._bodies[job_id] = body
             if callable(task) and not _is_celery_task(task):
@@ -170,8 +177,8 @@ class Schedule:
             if not any(app is task.app for app in self._apps):
                 self._apps.append(task.app)
             return str(task.name)
-        if not callable(task) or not _takes(task, fields):
-            raise BadValue("task", task, "give a task's name, a Celery task, or a function of (job_id, scheduled_at)")
+        if not callable(task) or leading(task, fields.get("args", ()), fields.get("kwargs", {})) is None:
+            raise BadValue("task", task, _TASKS)
         name = function_name(task)
         # A function without an importable name (a lambda, one defined inside another) is named by its job.
         if "<" in name or not is_task_name(name) or self._functions.get(name, task) is not task:
@@ -202,27 +209,5 @@ def _module_of(function: Function) -> str:
     return program_name() if module == "__main__" else str(module)
 
 
-def _takes(function: Function, fields: Mapping[str, Any]) -> bool:
-    """Whether the function can be called with an id, a time and the job's own arguments."""
-    try:
-        inspect.signature(function).bind("", None, *fields.get("args", ()), **fields.get("kwargs", {}))
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
 def _is_celery_task(task: Any) -> bool:
     return callable(getattr(task, "apply_async", None)) and isinstance(getattr(task, "name", None), str)
-
-
-def _plain(value: Any) -> Any:
-    """Convert datetimes and timedeltas to the texts that the API takes, at any depth."""
-    if isinstance(value, timedelta):
-        return format_duration(value // timedelta(microseconds=MICROSECOND))
-    if isinstance(value, datetime):
-        if value.tzinfo is None:
-            raise BadValue("at", value.isoformat(), "give an aware datetime, or a text with an offset")
-        return format_instant(from_datetime(value))
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

@@ -39,6 +39,45 @@ def test_a_file_is_shown_applied_and_exported_to_what_applies_to_no_change(
     assert "nothing to change" in itinerary.done("jobs", "apply", str(everything))
 
 
+APP = """
+from celery import Celery
+from itinerary import schedule
+
+app = Celery("shop")
+
+
+@schedule.cron("0 2 1 * *", timezone="Europe/Berlin", overlap="queue")
+@app.task(name="shop.close_month")
+def close_month():
+    pass
+
+
+@schedule.hourly(17, job_id="report", args=["short"])
+@app.task(name="shop.report")
+def report(kind):
+    pass
+"""
+
+
+def test_the_jobs_beside_an_apps_tasks_are_checked_applied_and_checked_again(
+    itinerary: Itinerary, tmp_path: Path
+) -> None:
+    (tmp_path / "decorated_shop.py").write_text(APP)
+    place, env = "decorated_shop:app", {"PYTHONPATH": f"{itinerary.env['PYTHONPATH']}:{tmp_path}"}
+    checked = itinerary("jobs", "apply", place, "--check", **env)
+    assert (checked.returncode, checked.stderr) == (1, "")
+    assert "decorated_shop: 2 added, 0 as they are" in checked.stdout
+    assert names(itinerary, "decorated_shop") == []
+    assert itinerary.done("jobs", "apply", place, "--yes", **env).endswith("applied\n")
+    assert names(itinerary, "decorated_shop") == ["report", "shop.close_month"]
+    assert "nothing to change, 2 as they are" in itinerary.done("jobs", "apply", place, "--check", **env)
+    (tmp_path / "decorated_shop.py").write_text(APP.replace('args=["short"]', ""))
+    refused = itinerary("jobs", "apply", place, "--check", **env)
+    assert refused.returncode == 2
+    assert "decorated_shop.py:14: job report: the task shop.report cannot be called like that" in refused.stderr
+    assert "missing a required argument: 'kind'" in refused.stderr
+
+
 @pytest.mark.slow
 def test_an_export_says_whose_values_it_does_not_hold_and_its_file_is_refused_by_name(
     itinerary: Itinerary, tmp_path: Path

@@ -11,6 +11,8 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import BaseModel
 
+from itinerary.jobs import schedule as decorators
+from itinerary.jobs.fields import JobFields, SolarEvent
 from itinerary.protocol.instants import parse_instant
 from scheduler_service.api.openapi import answers, schemas
 from scheduler_service.api.pages import job_fields
@@ -20,6 +22,7 @@ from scheduler_service.core.contract.job_json import FIELDS, READ_ONLY, definiti
 from scheduler_service.core.schedules.describe import describe
 from scheduler_service.core.schedules.kinds import Schedule as AnySchedule
 from scheduler_service.core.schedules.schedule import SPEC_FIELDS, zone_of
+from scheduler_service.core.schedules.solar_times import EVENTS
 from scheduler_service.core.schedules.specs import KINDS
 from scheduler_service.jobs_as_code import Schedule
 from scheduler_service.jobs_as_code.writing import short_body
@@ -205,9 +208,15 @@ def test_every_field_has_an_option(command: Any) -> None:
 
 
 def test_jobs_as_code_have_a_method_for_every_kind_and_write_every_field() -> None:
-    for kind, known in SPEC_FIELDS.items():
-        taken = set(inspect.signature(getattr(Schedule, kind)).parameters)
-        assert set(known) - NOT_STORED.get(kind, set()) <= taken, kind
+    of_balanced = {"interval": {"balanced", "pinned"}}
+    homes: tuple[Any, ...] = (Schedule, decorators)
+    for home in homes:
+        for kind, known in SPEC_FIELDS.items():
+            taken = set(inspect.signature(getattr(home, kind)).parameters)
+            assert set(known) - NOT_STORED.get(kind, set()) - of_balanced.get(kind, set()) <= taken, kind
+        assert {"every", "pinned", "timezone"} <= set(inspect.signature(home.balanced).parameters)
+    assert set(get_args(SolarEvent)) == set(EVENTS)
+    assert {*JobFields.__annotations__, "job_id", "task", "schedule"} == FIELDS
     for spec in SPECS:
         definition = stored(spec)
         assert stored() | {"schedule": definition["schedule"]} == definition

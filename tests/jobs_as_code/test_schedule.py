@@ -34,6 +34,31 @@ def test_a_task_is_named_by_its_name_by_itself_or_by_a_function() -> None:
     assert schedule.celery_apps == [app]
 
 
+def test_expression_minute_interval_and_time_may_be_given_by_position() -> None:
+    schedule = Schedule()
+    schedule.cron("a", "0 2 * * *", task="t")
+    schedule.hourly("b", 5, task="t")
+    schedule.interval("c", "4m", task="t")
+    schedule.balanced("d", "25m", task="t", pinned=True)
+    schedule.calendar("e", "month", "05:30", task="t", days=[-1])
+    schedule.once("f", "2027-01-01T02:00:00", task="t", timezone="Europe/Berlin")
+    schedule.solar("g", "sunset", task="t", latitude=52.52, longitude=13.405)
+    specs = [definition_of(read_job(body, created_at=0)[0])["schedule"] for body in schedule.bodies]
+    assert [spec["kind"] for spec in specs] == ["cron", "hourly", "interval", "interval", "calendar", "once", "solar"]
+    assert (specs[3]["balanced"], specs[3]["pinned"], specs[4]["at"]) == (True, True, ["05:30"])
+    assert specs[5]["at"] == "2027-01-01T01:00:00Z"
+
+
+def test_a_function_may_take_the_job_and_its_time_the_job_or_nothing() -> None:
+    schedule = Schedule()
+    schedule.hourly("a", 1, task=lambda: None)
+    schedule.hourly("b", 1, task=lambda job_id: None)
+    schedule.hourly("c", 1, task=lambda job_id, at, note: None, kwargs={"note": "x"})
+    assert len(schedule.functions) == 3
+    with pytest.raises(BadValue, match=r"a function of \(job_id, scheduled_at\), of job_id or of nothing"):
+        schedule.hourly("d", 1, task=lambda job_id, at, note: None)
+
+
 def test_every_kind_of_schedule_can_be_said() -> None:
     schedule = Schedule("shop", timezone="Europe/Berlin", queue="slow")
     schedule.cron("a", task="t", expr="0 2 * * *", day_match="and", title="A")

@@ -26,10 +26,10 @@ def loaded_by(statement: str) -> list[str]:
 def test_the_public_names_are_these() -> None:
     apps, errors = ["CurrentRun", "RunCancelled", "attach", "current_run"], ["ItineraryError", "BadValue", "BadValues"]
     clients = ["AsyncClient", "Client", "enqueue_in", "ApiError", "Conflict", "NoAnswer", "WaitTimeout"]
-    assert itinerary.__all__ == sorted([*apps, *clients, *errors])
+    assert itinerary.__all__ == sorted([*apps, *clients, *errors, "schedule"])
     assert set(itinerary.__all__) <= set(dir(itinerary))
     for name in itinerary.__all__:
-        assert getattr(itinerary, name).__name__ == name
+        assert getattr(itinerary, name).__name__.removeprefix("itinerary.jobs.") == name
     assert callable(itinerary.attach)
     assert issubclass(itinerary.RunCancelled, Exception)
     for name in ("ApiError", "BadValue", "BadValues", "Conflict", "NoAnswer", "WaitTimeout"):
@@ -60,6 +60,8 @@ def test_a_name_stays_what_it_is_once_every_module_is_imported() -> None:
         ("import itinerary", []),
         ("from itinerary import RunCancelled, current_run; current_run()", []),
         ("from itinerary import AsyncClient, BadValue, Client, enqueue_in", []),
+        ("from itinerary import schedule; schedule.hourly(17)(lambda: None)", []),
+        ("from itinerary.jobs import collect", []),
         ("from itinerary import attach", ["celery", "kombu", "redis"]),
     ],
 )

@@ -1,6 +1,6 @@
-"""The public names of Itinerary: `attach` and `current_run` for apps, the clients for programs that enqueue.
+"""The public names of Itinerary: `attach`, `current_run`, `schedule` for apps, the clients for programs that enqueue.
 
-Importing it loads nothing else: each name is loaded at its first use. `attach` needs Celery and Redis, the clients only
+Importing it loads nothing else: each name is loaded at its first use. `attach` needs Celery and Redis, the rest only
 the standard library. No module beside this one has a public name, since importing a module sets it as an attribute
 here.
 """
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from itinerary.client.sync import Client, WaitTimeout
     from itinerary.client.transactional import enqueue_in
     from itinerary.client.transport import ApiError, NoAnswer
+    from itinerary.jobs import schedule
     from itinerary.protocol.errors import BadValue, BadValues, Conflict, ItineraryError
     from itinerary.worker.attach import attach
     from itinerary.worker.current import CurrentRun, RunCancelled, current_run
@@ -32,6 +33,7 @@ __all__ = [
     "attach",
     "current_run",
     "enqueue_in",
+    "schedule",
 ]
 
 _HOMES: Final = {
@@ -49,6 +51,7 @@ _HOMES: Final = {
     "attach": "itinerary.worker.attach",
     "current_run": "itinerary.worker.current",
     "enqueue_in": "itinerary.client.transactional",
+    "schedule": "itinerary.jobs",
 }
 
 

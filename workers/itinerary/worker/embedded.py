@@ -14,6 +14,7 @@ from celery.platforms import EX_OK
 from celery.utils.nodenames import default_nodename, host_format
 from celery.worker import state
 
+from itinerary.jobs.functions import leading
 from itinerary.protocol.errors import BadValue, ItineraryError
 from itinerary.worker.attach import attach, attach_new_tasks
 from itinerary.worker.celery_app import app_of_environment, create_app
@@ -33,7 +34,7 @@ def app_for(functions: Mapping[str, Function], apps: Sequence[Celery]) -> Celery
 
 
 def add_functions(app: Celery, functions: Mapping[str, Function]) -> None:
-    """Register plain functions of (job_id, scheduled_at) as tasks of these names."""
+    """Register plain functions of (job_id, scheduled_at), the first or neither, as tasks of these names."""
     for name, function in functions.items():
         app.task(name=name, shared=False)(_call_of(function))
 
@@ -135,6 +136,7 @@ def _call_of(function: Function) -> Function:
         run = current_run()
         if run is None:
             raise RuntimeError("only Itinerary may call this function: it supplies the job and the time")
-        return function(run.job_id, run.scheduled_at, *args, **kwargs)
+        given = (run.job_id, run.scheduled_at)[: leading(function, args, kwargs) or 0]
+        return function(*given, *args, **kwargs)
 
     return call

@@ -1,0 +1,66 @@
+"""The fields of a job as Python programs give them, typed for editors and type checkers."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Literal, TypedDict
+
+Duration = str | timedelta
+Moment = str | datetime
+Overlap = Literal["skip", "allow", "queue", "queue_all", "cancel_running"]
+MisfirePolicy = Literal["fire_once", "fire_all", "skip"]
+Priority = Literal[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
+DayMatch = Literal["or", "and"]
+GapRule = Literal["next_valid", "shift", "skip"]
+FoldRule = Literal["first", "last", "both"]
+Unit = Literal["day", "week", "month", "year"]
+Weekday = Literal["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
+
+SolarEvent = Literal[
+    "dawn_astronomical",
+    "dawn_nautical",
+    "dawn_civil",
+    "sunrise",
+    "solar_noon",
+    "sunset",
+    "dusk_civil",
+    "dusk_nautical",
+    "dusk_astronomical",
+]
+
+
+class Retry(TypedDict, total=False):
+    """Retries of a failed attempt, with pauses that grow by `factor` from `initial` to `max`."""
+
+    max_attempts: int
+    initial: Duration
+    factor: float
+    max: Duration
+    jitter: bool
+
+
+class Misfire(TypedDict, total=False):
+    """The rule for occurrences that could not be dispatched within `grace`."""
+
+    policy: MisfirePolicy
+    grace: Duration
+    max_catch_up: int
+
+
+class JobFields(TypedDict, total=False):
+    """The fields of a job beside its id, its task and its schedule; the service has a default for each."""
+
+    title: str
+    description: str
+    tags: Sequence[str]
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    queue: str
+    priority: Priority
+    start_at: Moment
+    end_at: Moment
+    jitter: Duration
+    misfire: Misfire
+    overlap: Overlap
+    retry: Retry
+    timeout: Duration
+    start_within: Duration

@@ -1,0 +1,58 @@
+"""Schedules as JSON, one function a kind: what the decorators and `Schedule` have in common.
+
+A value that is not given is left out, so that the service's own default holds.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from itinerary.jobs.body import plain_fields
+from itinerary.jobs.fields import DayMatch, Duration, FoldRule, GapRule, Moment, SolarEvent, Unit, Weekday
+
+Spec = dict[str, Any]
+
+
+def cron(
+    expr: str, timezone: str | None, day_match: DayMatch | None, dst_gap: GapRule | None, dst_fold: FoldRule | None
+) -> Spec:
+    """A cron line."""
+    rules = {"day_match": day_match, "dst_gap": dst_gap, "dst_fold": dst_fold}
+    return plain_fields({"kind": "cron", "expr": expr, "timezone": timezone, **rules})
+
+
+def hourly(minute: int, timezone: str | None) -> Spec:
+    """A minute of each hour."""
+    return plain_fields({"kind": "hourly", "minute": minute, "timezone": timezone})
+
+
+def interval(every: Duration, offset: Duration | None, anchor: Moment | None, timezone: str | None) -> Spec:
+    """A rhythm of elapsed time."""
+    given = {"every": every, "offset": offset, "anchor": anchor, "timezone": timezone}
+    return plain_fields({"kind": "interval", **given})
+
+
+def balanced(every: Duration, pinned: bool | None, timezone: str | None) -> Spec:
+    """A rhythm whose place the scheduler chooses."""
+    given = {"every": every, "balanced": True, "pinned": pinned, "timezone": timezone}
+    return plain_fields({"kind": "interval", **given})
+
+
+def calendar(
+    unit: Unit, at: Sequence[str] | str, every: int | None, days: Sequence[int] | None,
+    weekdays: Sequence[Weekday] | None, start: str | None, timezone: str | None,
+) -> Spec:  # fmt: skip
+    """Days, weeks or months at wall times."""
+    times = [at] if isinstance(at, str) else at
+    given = {"every": every, "unit": unit, "at": times, "days": days, "weekdays": weekdays, "start": start}
+    return plain_fields({"kind": "calendar", **given, "timezone": timezone})
+
+
+def once(at: Moment, timezone: str | None) -> Spec:
+    """One instant."""
+    return plain_fields({"kind": "once", "at": at, "timezone": timezone})
+
+
+def solar(event: SolarEvent, latitude: float, longitude: float, timezone: str | None) -> Spec:
+    """An event of the sun at a place."""
+    place = {"latitude": latitude, "longitude": longitude}
+    return plain_fields({"kind": "solar", "event": event, **place, "timezone": timezone})
