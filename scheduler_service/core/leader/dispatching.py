@@ -194,8 +194,9 @@ def _dispatch_queue(state: SchedulerState, step: Step, queue: str) -> None:
                 continue
             if not state.runs.is_admitted(run_id):  # a pause revoked its admission
                 continue
-            batch.append(Dispatch(run_id, run.attempt, state.next_seq()))
-            state.watermarks.in_flight(queue, run_id, run.attempt, state.seq)
+            seq = state.numbers.next()
+            batch.append(Dispatch(run_id, run.attempt, seq))
+            state.watermarks.in_flight(queue, run_id, run.attempt, seq)
             dispatches.begin(queue, run_id)
     size = state.settings.dispatch_batch
     step.dispatching += [DispatchRuns(tuple(batch[i : i + size])) for i in range(0, len(batch), size)]

@@ -4,7 +4,6 @@ Promises that time without a report counts only up to the last confirmed inbox r
 backlog is never taken for a loss.
 """
 
-import heapq
 from collections import defaultdict
 from dataclasses import replace
 from typing import Final
@@ -14,7 +13,6 @@ from scheduler_service.core.leader.commands import (
     Dispatch,
     InspectQueues,
     Publish,
-    PublishedMark,
     ReadResults,
     Redispatch,
     StopTasks,
@@ -30,43 +28,32 @@ from scheduler_service.core.policies import START_WITHIN
 from scheduler_service.core.run_state import PENDING, WAITING, Event, RunState
 from scheduler_service.core.sendable import send_error
 
-_CHECK_EVERY: Final = 5 * SECOND
-_LONGEST_PAUSE: Final = 30 * SECOND
-_SUSPECT_FOR: Final = 5 * SECOND
 _LIMIT_SLACK: Final = 30 * SECOND
 _NEVER: Final[Instant] = 2**62
-_RECEIVED_COUNTS_FOR: Final = 10 * SECOND
 _NOT_STARTED: Final = WAITING | {RunState.PENDING}
-_WORKER_FORGOTTEN_AFTER: Final = 600 * SECOND
 
 
 def note_published(state: SchedulerState, published: Published) -> None:
     """Record that the broker accepted these runs; a later write stores the marks."""
     for sent in published.runs:
-        state.publishing.discard(sent.run_id)
-        state.unsure.pop(sent.run_id, None)
-        state.marks.append(PublishedMark(sent.run_id, sent.attempt, published.at))
+        state.publishing.confirmed(sent, published.at)
         run = state.runs.get(sent.run_id)
         if run is not None and run.state is PENDING and run.attempt == sent.attempt:
-            state.published[sent.run_id] = published.at
+            state.unstarted.accepted(sent.run_id, published.at)
 
 
 def publish_uncertain(state: SchedulerState, step: Step, uncertain: PublishUncertain) -> None:
     """Schedule runs whose publish is unconfirmed to be sent again: at once the first time, then after longer pauses."""
     for sent in uncertain.runs:
-        times = state.unsure[sent.run_id] = state.unsure.get(sent.run_id, 0) + 1
-        pause = 0 if times == 1 else min(SECOND << min(times - 2, 10), _LONGEST_PAUSE)
-        heapq.heappush(state.resend, (step.now + pause, sent.run_id))
+        state.publishing.unconfirmed(sent.run_id, step.now)
 
 
 def resend(state: SchedulerState, step: Step) -> None:
     """Redispatch the runs whose publish is still unconfirmed, by queue: a blocked queue does not delay the others."""
     of_queue: dict[str, list[str]] = defaultdict(list)
-    while state.resend and state.resend[0][0] <= step.now:
-        _, run_id = heapq.heappop(state.resend)
-        state.publishing.discard(run_id)
+    for run_id in state.publishing.to_resend(step.now):
         run = state.runs.get(run_id)
-        if run is not None and run_id in state.unsure:
+        if run is not None:
             of_queue[run.queue].append(run_id)
     for run_ids in of_queue.values():
         redispatch(state, step, run_ids, "unconfirmed")
@@ -77,11 +64,11 @@ def redispatch(state: SchedulerState, step: Step, run_ids: list[str], cause: str
     dispatches = []
     for run_id in run_ids:
         run = state.runs.get(run_id)
-        if run is not None and run.state is RunState.PENDING and run_id not in state.redispatching:
-            state.redispatching.add(run_id)
-            state.published.pop(run_id, None)
+        if run is not None and run.state is RunState.PENDING and run_id not in state.publishing.redispatching:
+            state.publishing.begin_redispatch(run_id)
+            state.unstarted.unaccepted(run_id)
             state.counts["republished", cause] += 1
-            dispatches.append(Dispatch(run_id, run.attempt, state.next_seq()))
+            dispatches.append(Dispatch(run_id, run.attempt, state.numbers.next()))
     size = state.settings.dispatch_batch
     step.dispatching += [Redispatch(tuple(dispatches[i : i + size]), cause) for i in range(0, len(dispatches), size)]
 
@@ -113,7 +100,7 @@ def take_dispatched(
         if sent.seq < state.epoch.watermark:
             below.append(sent.run_id)
             continue
-        state.publishing.add(sent.run_id)
+        state.publishing.begin(sent.run_id)
         wanted.append(sent)
     if wanted:
         step.others.append(Publish(tuple(wanted)))
@@ -122,10 +109,9 @@ def take_dispatched(
 
 def check_queues(state: SchedulerState, step: Step) -> None:
     """Query the queues of runs that the broker accepted long ago and no worker has received."""
-    if step.now < state.next_check_at:
+    if not state.unstarted.check_due(step.now):
         return
-    state.next_check_at = step.now + _CHECK_EVERY
-    queues = {run.queue for run_id in state.published if (run := _overdue(state, step, run_id)) is not None}
+    queues = {run.queue for run_id in state.unstarted.published if (run := _overdue(state, step, run_id)) is not None}
     if queues:
         step.others.append(InspectQueues(tuple(sorted(queues))))
 
@@ -134,9 +120,10 @@ def _overdue(state: SchedulerState, step: Step, run_id: str) -> ActiveRun | None
     run = state.runs.get(run_id)
     if run is None or run.state is not RunState.PENDING:
         return None
-    patience = state.settings.redispatch_after << min(state.redispatched.get(run_id, 0), 6)
-    received = step.now - state.received.get(run_id, 0) < _RECEIVED_COUNTS_FOR
-    return None if received or step.now - state.published[run_id] < patience else run
+    unstarted = state.unstarted
+    patience = state.settings.redispatch_after << min(unstarted.times_redispatched(run_id), 6)
+    is_received = unstarted.is_received(run_id, step.now)
+    return None if is_received or step.now - unstarted.published[run_id] < patience else run
 
 
 def take_queues(state: SchedulerState, step: Step, seen: QueuesSeen) -> None:
@@ -144,25 +131,24 @@ def take_queues(state: SchedulerState, step: Step, seen: QueuesSeen) -> None:
 
     The evidence must hold for longer than a worker takes to report a message as received: one just popped is not gone.
     """
-    gone = []
-    for run_id in list(state.published):
+    again: list[str] = []
+    spent: list[str] = []
+    for run_id in state.unstarted.published:
         run = _overdue(state, step, run_id)
         if run is None or not _has_left_its_queue(state, run, seen):
-            state.suspects.pop(run_id, None)
-        elif step.now - state.suspects.setdefault(run_id, step.now) >= _SUSPECT_FOR:
-            del state.suspects[run_id]
-            gone.append(run_id)
-    spent = [r for r in gone if state.redispatched.get(r, 0) >= state.settings.max_redispatch]
-    again = [r for r in gone if state.redispatched.get(r, 0) < state.settings.max_redispatch]
+            state.unstarted.trust(run_id)
+        elif state.unstarted.suspect(run_id, step.now):
+            is_spent = state.unstarted.times_redispatched(run_id) >= state.settings.max_redispatch
+            (spent if is_spent else again).append(run_id)
     for run_id in again:
-        state.redispatched[run_id] = state.redispatched.get(run_id, 0) + 1
+        state.unstarted.redispatched(run_id)
     redispatch(state, step, again, "not_received")
     take_claims(state, step, spent, "unroutable: no worker took it, however often it was sent")
 
 
 def _has_left_its_queue(state: SchedulerState, run: ActiveRun, seen: QueuesSeen) -> bool:
     length, head = seen.heads.get(run.queue, (1, None))
-    overtaken = (head is not None and head > run.seq) or state.started_seq.get(run.queue, 0) > run.seq
+    overtaken = (head is not None and head > run.seq) or state.unstarted.is_overtaken(run.queue, run.seq)
     return length == 0 or overtaken
 
 
@@ -171,8 +157,7 @@ def take_claims(state: SchedulerState, step: Step, run_ids: list[str], reason: s
     wanted = []
     for run_id in run_ids:
         run = state.runs.get(run_id)
-        if run is not None and run_id not in state.claiming:
-            state.claiming[run_id] = reason
+        if run is not None and state.withdrawals.begin(run_id, reason):
             wanted.append((run_id, run.attempt))
     if wanted:
         step.others.append(TakeClaims(tuple(wanted)))
@@ -182,7 +167,7 @@ def claims_taken(state: SchedulerState, step: Step, taken: ClaimsTaken) -> None:
     """End each run whose claim the leader won; ask the worker to stop if it holds the claim."""
     stop = []
     for run_id, attempt, won in taken.outcomes:
-        reason = state.claiming.pop(run_id, "cancelled before it started")
+        reason = state.withdrawals.answered(run_id) or "cancelled before it started"
         run = state.runs.get(run_id)
         if run is None or run.attempt != attempt or run.state not in (RunState.PENDING, RunState.RUNNING):
             continue
@@ -212,8 +197,7 @@ def _give_up(state: SchedulerState, step: Step, run_id: str, message: str, reaso
 def check_running(state: SchedulerState, step: Step) -> None:
     """Time out running runs that exceeded their limit, and question those without a report for `lost_after`."""
     doubtful = []
-    while state.watch and state.watch[0][0] <= step.now:
-        _, run_id = heapq.heappop(state.watch)
+    for run_id in state.running.to_check(step.now):
         run = state.runs.get(run_id)
         if run is None or run.state is not RunState.RUNNING:
             continue
@@ -224,7 +208,7 @@ def check_running(state: SchedulerState, step: Step) -> None:
         if unreported >= state.settings.lost_after:
             doubtful.append((run_id, run.attempt))
         else:
-            state.watch_at(_next_check(state, run, unreported, step.now), run_id)
+            state.running.watch_at(_next_check(state, run, unreported, step.now), run_id)
     if doubtful:
         step.others.append(ReadResults(tuple(doubtful)))
 
@@ -234,14 +218,14 @@ def _time_is_up_at(state: SchedulerState, run: ActiveRun) -> Instant:
 
     Never, if the worker is unknown: the run is then declared lost anyway.
     """
-    worker = state.workers.get(run.worker or "")
+    worker = state.workers.by_name.get(run.worker or "")
     if run.timeout is None or run.started_at is None or worker is None:
         return _NEVER
     return run.started_at + worker.behind + run.timeout + _LIMIT_SLACK
 
 
 def _unreported_for(state: SchedulerState, run: ActiveRun, now: Instant) -> Duration:
-    return state.unreported_for(state.reported.get(run.run_id, now))
+    return state.unreported_for(state.running.reported_at(run.run_id, now))
 
 
 def _next_check(state: SchedulerState, run: ActiveRun, unreported: Duration, now: Instant) -> Instant:
@@ -267,7 +251,7 @@ def results_found(state: SchedulerState, step: Step, found: ResultsFound) -> Non
             continue
         unreported = _unreported_for(state, run, step.now)
         if unreported < state.settings.lost_after:
-            state.watch_at(_next_check(state, run, unreported, step.now), run_id)
+            state.running.watch_at(_next_check(state, run, unreported, step.now), run_id)
             continue
         step.others.append(StopTasks(((run_id, attempt),)))
         reason = f"no heartbeat from worker {run.worker} lists it any more"
@@ -277,11 +261,3 @@ def results_found(state: SchedulerState, step: Step, found: ResultsFound) -> Non
 def _failure(run: ActiveRun, now: Instant, kind: str, message: str, reason: str) -> Failed:
     error = {"type": kind, "message": message, "traceback": None}
     return Failed(run.run_id, run.attempt, run.worker or "", now, None, error, reason)
-
-
-def forget_workers(state: SchedulerState, now: Instant) -> None:
-    """Forget workers last seen more than ten minutes ago, or whose last heartbeat was a farewell a minute ago."""
-    for name, view in list(state.workers.items()):
-        unseen_for = now - view.last_seen_at
-        if unseen_for > _WORKER_FORGOTTEN_AFTER or (view.left and unseen_for > 60 * SECOND):
-            del state.workers[name]

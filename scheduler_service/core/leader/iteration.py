@@ -17,7 +17,6 @@ from scheduler_service.core.leader.in_flight import (
     check_queues,
     check_running,
     claims_taken,
-    forget_workers,
     note_published,
     publish_uncertain,
     resend,
@@ -146,7 +145,8 @@ def iterate(state: SchedulerState, messages: Sequence[Feedback], now: Instant) -
 def next_wake(state: SchedulerState, now: Instant) -> Instant:
     """The next time at which the loop must run if no message arrives: the next due time, within `loop_interval`."""
     wake = now + state.settings.loop_interval
-    for planned in (state.resend,) if state.stopping else (state.due.heap, state.resend, state.deadlines.heap):
+    resend = state.publishing.resend
+    for planned in (resend,) if state.stopping else (state.due.heap, resend, state.deadlines.heap):
         if planned:
             wake = min(wake, planned[0][0])
     next_poll = None if state.stopping else polling.next_poll(state)
@@ -257,8 +257,8 @@ def _runs_dispatched(state: SchedulerState, step: Step, answer: RunsDispatched) 
 
 
 def _renewed(state: SchedulerState, step: Step, renewed: RunsRedispatched) -> None:
-    state.redispatching.difference_update(run.run_id for run in renewed.dispatched)
-    state.redispatching.difference_update(renewed.refused)
+    state.publishing.redispatch_answered(run.run_id for run in renewed.dispatched)
+    state.publishing.redispatch_answered(renewed.refused)
     take_dispatched(state, step, renewed.dispatched, redispatched=True)
     for run_id in renewed.refused:
         step.read(state, run_id)
@@ -279,7 +279,7 @@ def _clean_up(state: SchedulerState, step: Step) -> None:
         is_over = run is not None and run.state in FINAL
         if is_over and run_id not in state.reads.in_progress:
             state.runs.drop(run_id)
-    forget_workers(state, step.now)
+    state.workers.forget_gone(step.now)
 
 
 def _statistics(state: SchedulerState, step: Step) -> None:

@@ -57,7 +57,7 @@ def plan(state: SchedulerState, step: Step) -> None:
 
 def is_dispatching(state: SchedulerState, now: Instant) -> bool:
     """Whether runs are due now, or are being dispatched or published."""
-    return bool(state.dispatches.in_progress or state.publishing or state.due.has_passed(now))
+    return bool(state.dispatches.in_progress or state.publishing.in_progress or state.due.has_passed(now))
 
 
 def _version_at(history: JobHistory, at: Instant) -> Job:

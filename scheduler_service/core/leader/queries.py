@@ -15,8 +15,8 @@ from itinerary.protocol.wire import PROTOCOL_FIELD
 from scheduler_service.core.index.snapshot import RunSlice
 from scheduler_service.core.leader.job_states import is_paused
 from scheduler_service.core.leader.messages import Query
+from scheduler_service.core.leader.parts.workers import WorkerView
 from scheduler_service.core.leader.state import SchedulerState
-from scheduler_service.core.leader.worker_view import WorkerView
 from scheduler_service.core.model import ActiveRun
 from scheduler_service.core.policies import could_go_since
 from scheduler_service.core.run_state import FINAL, WAITING, RunState
@@ -69,7 +69,7 @@ def oldest_due_of_queues(state: SchedulerState, now: Instant) -> dict[str, Insta
 
 def alive_workers(state: SchedulerState, now: Instant) -> int:
     """The number of worker processes with a recent heartbeat."""
-    return sum(_alive(view, now) for view in state.workers.values())
+    return sum(_alive(view, now) for view in state.workers.by_name.values())
 
 
 def _is_waiting(state: SchedulerState, run: ActiveRun, now: Instant) -> bool:
@@ -88,7 +88,7 @@ def statistics(state: SchedulerState, now: Instant) -> dict[str, Any]:
         "oldest_due_at": _text(min(oldest_due.values(), default=None)),
         "active_runs": state.runs.active(),
         "states": {s.value: n for s, n in state.runs.states.items() if n and s not in FINAL},
-        "workers": [_worker(view, now) for view in sorted(state.workers.values(), key=lambda v: v.name)],
+        "workers": [_worker(view, now) for view in sorted(state.workers.by_name.values(), key=lambda v: v.name)],
         "queues": _queues(state, oldest_due, now),
     }
 
@@ -96,7 +96,7 @@ def statistics(state: SchedulerState, now: Instant) -> dict[str, Any]:
 def _queues(state: SchedulerState, oldest_due: Mapping[str, Instant], now: Instant) -> list[dict[str, Any]]:
     """Queues that have workers, pending runs or due runs."""
     listening: dict[str, int] = {}
-    for view in state.workers.values():
+    for view in state.workers.by_name.values():
         for name in view.queues:
             listening[name] = listening.get(name, 0) + _alive(view, now)
     oldest: dict[str, Instant] = {}

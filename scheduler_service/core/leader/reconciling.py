@@ -49,15 +49,15 @@ def applied(state: SchedulerState, step: Step, done: Applied) -> None:
 
 def raise_watermarks(state: SchedulerState, step: Step) -> None:
     """Raise the low watermarks of queues that changed, once a second."""
-    if step.now < state.next_watermarks_at:
+    if not state.watermarks.raise_due(step.now):
         return
-    state.next_watermarks_at = step.now + SECOND
-    watermarks = state.watermarks.to_raise(state.seq + 1)
+    next_seq = state.numbers.last + 1
+    watermarks = state.watermarks.to_raise(next_seq)
     for queue in watermarks:
         if queue not in state.runs.pending:
-            state.started_seq.pop(queue, None)  # needed for pending runs only
+            state.unstarted.forget_queue(queue)  # needed for pending runs only
     if watermarks:
-        step.others.append(RaiseWatermarks(watermarks, state.watermarks.lowest(state.seq + 1)))
+        step.others.append(RaiseWatermarks(watermarks, state.watermarks.lowest(next_seq)))
 
 
 def watermarks_raised(state: SchedulerState, step: Step, raised: WatermarksRaised) -> None:
@@ -68,9 +68,9 @@ def watermarks_raised(state: SchedulerState, step: Step, raised: WatermarksRaise
     # No pending run is below it; recorded here, the next poll of the epoch has nothing to do.
     state.epoch.watermark = max(state.epoch.watermark, raised.lowest)
     highest = max(raised.watermarks.values(), default=0)
-    if highest > state.seq + 1:
+    if highest > state.numbers.last + 1:
         # Redis remembers numbers of a database that no longer exists: continue above them.
-        state.seq = highest
+        state.numbers.raise_to(highest)
         redispatch(state, step, [run.run_id for run in state.runs if run.seq < highest], "floor")
 
 
@@ -91,7 +91,7 @@ def runs_read(state: SchedulerState, step: Step, read: RunsRead) -> None:
 
 
 def _is_being_dispatched(state: SchedulerState, run_id: str) -> bool:
-    return run_id in state.dispatches.in_progress or run_id in state.redispatching
+    return run_id in state.dispatches.in_progress or run_id in state.publishing.redispatching
 
 
 def _stale_because(row: ActiveRun | None) -> str:
@@ -156,8 +156,8 @@ def _reconcile_in_flight(state: SchedulerState, step: Step, row: ActiveRun) -> N
     if row.state is RunState.PENDING:
         _reconcile_pending(state, step, row)
         return
-    state.reported.setdefault(row.run_id, step.now)
-    state.watch_at(step.now + state.settings.loop_interval, row.run_id)
+    state.running.take_over(row.run_id, step.now)
+    state.running.watch_at(step.now + state.settings.loop_interval, row.run_id)
     if row.cancel_requested:
         step.others.append(StopTasks(((row.run_id, row.attempt),)))
 
@@ -171,8 +171,9 @@ def _reconcile_pending(state: SchedulerState, step: Step, row: ActiveRun) -> Non
     elif row.seq < state.epoch.watermark:
         redispatch(state, step, [row.run_id], "generation")
     elif row.published_at is not None:
-        state.published.setdefault(row.run_id, row.published_at)
-    elif row.run_id not in state.published and row.run_id not in state.publishing:
+        if row.run_id not in state.unstarted.published:
+            state.unstarted.accepted(row.run_id, row.published_at)
+    elif row.run_id not in state.unstarted.published and row.run_id not in state.publishing.in_progress:
         # Its leader may have died between commit and publish; a duplicate message finds the claim taken.
         redispatch(state, step, [row.run_id], "unconfirmed")
     return

@@ -52,7 +52,7 @@ def poll(state: SchedulerState, step: Step) -> None:
     if claims is not None or (broker is not None and present.gathering is None):
         present.accepting = True
         present.next_try_at = step.now + POLL_EVERY
-        step.others.append(AcceptEpoch(claims, broker, state.next_seq()))
+        step.others.append(AcceptEpoch(claims, broker, state.numbers.next()))
 
 
 def seen(state: SchedulerState, step: Step, message: EpochSeen) -> None:
@@ -107,7 +107,7 @@ def inbox_read(state: SchedulerState, step: Step, read: InboxRead) -> None:
 def _gather(state: SchedulerState, step: Step, name: str) -> None:
     present = state.epoch
     present.gathering, present.since = name, step.now
-    present.knows_all = present.all_reported and step.now - present.reported_at < _REPORTED_LATELY
+    present.knows_all = present.all_reported and step.now - state.workers.last_seen_at() < _REPORTED_LATELY
     present.committed = False
     present.positions.clear()
     # Until the reread begins, reads may return entries of the previous stream, or none.
@@ -129,7 +129,7 @@ def _nothing_in_flight(state: SchedulerState) -> bool:
 
 def _all_have_spoken(state: SchedulerState) -> bool:
     present = state.epoch
-    known = [view for view in state.workers.values() if not view.left]
+    known = [view for view in state.workers.by_name.values() if not view.left]
     return present.knows_all and bool(known) and all(view.epoch == present.gathering for view in known)
 
 
@@ -143,7 +143,7 @@ def _refuse_below(state: SchedulerState, step: Step, watermark: int) -> None:
     if watermark <= state.epoch.watermark:
         return
     # If Redis remembers messages of another database, continue above their numbers.
-    state.seq = max(state.seq, watermark)
+    state.numbers.raise_to(watermark)
     # If we crash here, the next leader sees this watermark and finds the same runs below it.
     state.epoch.watermark = watermark
     below = [run.run_id for run in state.runs if run.state is RunState.PENDING and run.seq < watermark]

@@ -6,8 +6,8 @@ from typing import Any, Final, assert_never
 from itinerary.protocol.instants import DAY, Instant
 from scheduler_service.core.leader.commands import CANCELLED_RUNNING, LateReport, Transition
 from scheduler_service.core.leader.messages import Failed, Heartbeat, Report, RetryAsked, Started, Succeeded
+from scheduler_service.core.leader.parts.workers import WorkerView
 from scheduler_service.core.leader.state import SchedulerState, Step
-from scheduler_service.core.leader.worker_view import WorkerView
 from scheduler_service.core.model import ActiveRun
 from scheduler_service.core.policies import after_failure, next_attempt
 from scheduler_service.core.run_state import FINAL, IN_FLIGHT, Event, RunState, is_allowed
@@ -32,7 +32,7 @@ def report(state: SchedulerState, step: Step, message: Report) -> None:
     match message:
         case Started():
             if message.seq is not None:
-                state.started_seq[run.queue] = max(state.started_seq.get(run.queue, 0), message.seq)
+                state.unstarted.started(run.queue, message.seq)
             start(state, step, run, message.worker, message.at)
         case Succeeded():
             _succeed(state, step, run, message)
@@ -54,13 +54,13 @@ def _too_late(state: SchedulerState, step: Step, message: Report, cause: str) ->
 
 def start(state: SchedulerState, step: Step, run: ActiveRun, worker: str, at: Instant) -> None:
     """Record that a worker runs the attempt; a duplicate only renews the time of the last report."""
-    state.reported[run.run_id] = step.now
+    state.running.report(run.run_id, step.now)
     if run.state is not RunState.PENDING:
         if run.state is not RunState.RUNNING:
             state.ignore("not_released")
         return
-    state.suspects.pop(run.run_id, None)
-    state.watch_at(step.now + state.settings.lost_after, run.run_id)
+    state.unstarted.trust(run.run_id)
+    state.running.watch_at(step.now + state.settings.lost_after, run.run_id)
     change = Transition(
         run.run_id, run.attempt, Event.START, RunState.RUNNING, step.now, started_at=at, worker=worker
     )  # fmt: skip
@@ -168,15 +168,15 @@ def heartbeat(state: SchedulerState, step: Step, message: Heartbeat) -> None:
         if run is None or run.attempt != attempt:
             continue
         if run.state is RunState.PENDING:
-            state.received[run_id] = step.now
+            state.unstarted.received(run_id, step.now)
         elif run.state is RunState.RUNNING and run.worker == message.worker:
             # Another worker may hold a duplicate message for hours, which proves nothing about the one that runs it.
-            state.reported[run_id] = step.now
-    before = state.workers.get(message.worker)
+            state.running.report(run_id, step.now)
+    before = state.workers.by_name.get(message.worker)
     running = tuple(run_id for run_id, _ in message.running)
     if message.part and before is not None:
         running = (*before.running, *running)
-    state.workers[message.worker] = WorkerView(
+    view = WorkerView(
         name=message.worker,
         last_seen_at=step.now,
         concurrency=message.concurrency,
@@ -187,4 +187,4 @@ def heartbeat(state: SchedulerState, step: Step, message: Heartbeat) -> None:
         behind=step.now - message.at,
         protocol=message.protocol,
     )
-    state.epoch.reported_at = step.now
+    state.workers.seen(view)

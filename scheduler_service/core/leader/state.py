@@ -4,7 +4,6 @@
 place, since a hundred thousand runs cannot be copied a thousand times a second.
 """
 
-import heapq
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
@@ -14,7 +13,6 @@ from scheduler_service.core.leader.commands import (
     Apply,
     Command,
     LateReport,
-    PublishedMark,
     ReadRuns,
     Transition,
     in_parts,
@@ -26,16 +24,21 @@ from scheduler_service.core.leader.parts.due import DueRuns
 from scheduler_service.core.leader.parts.held import HeldRuns
 from scheduler_service.core.leader.parts.jobs import Jobs
 from scheduler_service.core.leader.parts.judged import Judged
+from scheduler_service.core.leader.parts.numbers import MessageNumbers
 from scheduler_service.core.leader.parts.placing import Placing
 from scheduler_service.core.leader.parts.planned import Planned
+from scheduler_service.core.leader.parts.publishing import Publishing
 from scheduler_service.core.leader.parts.reads import RowReads
 from scheduler_service.core.leader.parts.rebuilds import Rebuilds
+from scheduler_service.core.leader.parts.running import Running
 from scheduler_service.core.leader.parts.skipped import SkippedRanges
+from scheduler_service.core.leader.parts.unstarted import Unstarted
+from scheduler_service.core.leader.parts.withdrawals import Withdrawals
+from scheduler_service.core.leader.parts.workers import Workers
 from scheduler_service.core.leader.poll_state import NEVER, Listened, Place
 from scheduler_service.core.leader.results import ServerEpoch
 from scheduler_service.core.leader.run_table import RunTable
 from scheduler_service.core.leader.watermarks import Watermarks
-from scheduler_service.core.leader.worker_view import WorkerView
 from scheduler_service.core.model import ActiveRun
 from scheduler_service.core.run_state import FINAL, PENDING, Event, RunState, is_allowed
 
@@ -78,7 +81,6 @@ class EpochState:
     broker: ServerEpoch | None = None
     querying: bool = False
     next_poll_at: Instant = 0
-    reported_at: Instant = 0
     gathering: str | None = None
     since: Instant = 0
     all_reported: bool = False
@@ -121,27 +123,17 @@ class SchedulerState:
     skipped: SkippedRanges = field(default_factory=SkippedRanges)
     dispatches: Dispatches = field(default_factory=Dispatches)
     reads: RowReads = field(default_factory=RowReads)
-    seq: int = field(init=False)
+    numbers: MessageNumbers = field(init=False)
 
-    marks: list[PublishedMark] = field(default_factory=list)
-    publishing: set[str] = field(default_factory=set)
-    published: dict[str, Instant] = field(default_factory=dict)
-    redispatched: dict[str, int] = field(default_factory=dict)
-    suspects: dict[str, Instant] = field(default_factory=dict)
-    unsure: dict[str, int] = field(default_factory=dict)
-    resend: list[tuple[Instant, str]] = field(default_factory=list)
-    redispatching: set[str] = field(default_factory=set)
-    claiming: dict[str, str] = field(default_factory=dict)
-    started_seq: dict[str, int] = field(default_factory=dict)
+    publishing: Publishing = field(default_factory=Publishing)
+    unstarted: Unstarted = field(default_factory=Unstarted)
+    running: Running = field(default_factory=Running)
+    withdrawals: Withdrawals = field(default_factory=Withdrawals)
     watermarks: Watermarks = field(default_factory=Watermarks)
-    next_watermarks_at: Instant = 0
     epoch: EpochState = field(default_factory=EpochState)
 
-    reported: dict[str, Instant] = field(default_factory=dict)
-    received: dict[str, Instant] = field(default_factory=dict)
-    watch: list[tuple[Instant, str]] = field(default_factory=list)
     listened: Listened = NEVER
-    workers: dict[str, WorkerView] = field(default_factory=dict)
+    workers: Workers = field(default_factory=Workers)
 
     placing: Placing = field(default_factory=Placing)
 
@@ -155,20 +147,14 @@ class SchedulerState:
     cancels_after: Place | None = None
     poll_wanted: bool = False
     next_poll_at: Instant = 0
-    next_check_at: Instant = 0
     next_statistics_at: Instant = 0
 
     def __post_init__(self) -> None:
-        self.seq = self.term << 32
+        self.numbers = MessageNumbers.of_term(self.term)
 
     def ignore(self, cause: str) -> None:
         """Count an event that changes nothing."""
         self.counts["ignored", cause] += 1
-
-    def next_seq(self) -> int:
-        """The number of the next publish: term in the high bits, a counter in the low ones. It grows across leaders."""
-        self.seq += 1
-        return self.seq
 
     def unreported_for(self, since: Instant) -> Duration:
         """The time since `since` without a report, as far as a report would have been received."""
@@ -177,12 +163,9 @@ class SchedulerState:
 
     def attempt_over(self, run_id: str) -> None:
         """Forget the state of the run's attempt: the next one starts fresh."""
-        for kept in (self.published, self.redispatched, self.suspects, self.unsure, self.reported, self.received):
-            kept.pop(run_id, None)
-
-    def watch_at(self, at: Instant, run_id: str) -> None:
-        """Check at `at` whether this running run is still reported."""
-        heapq.heappush(self.watch, (at, run_id))
+        self.publishing.attempt_over(run_id)
+        self.unstarted.attempt_over(run_id)
+        self.running.attempt_over(run_id)
 
 
 @dataclass(slots=True)
@@ -229,7 +212,7 @@ class Step:
         commands = list(self.creating)
         if self._worth_applying(state):
             commands += self._applies(state)
-            state.marks = []
+            state.publishing.marks_stored()
             state.judged.saved()
             state.position_saved, state.position_saved_at = state.position, self.now
             if state.epoch.gathering is not None and not state.epoch.rereading:
@@ -244,20 +227,21 @@ class Step:
         *early, last = in_parts(self.transitions, state.settings.write_batch)
         applies = [Apply(part) for part in early]
         applies.append(Apply(last, (), tuple(self.late), (), state.position, state.judged.until))
-        applies[0] = replace(applies[0], published=tuple(state.marks), cancels=tuple(self.cancels))
+        applies[0] = replace(applies[0], published=tuple(state.publishing.marks), cancels=tuple(self.cancels))
         return applies
 
     def _worth_applying(self, state: SchedulerState) -> bool:
         if self.transitions or self.late or self.cancels or state.epoch.wants_commit():
             return True
+        marks = state.publishing.marks
         if state.stopping:
-            return state.judged.is_unsaved() or bool(state.marks) or state.position != state.position_saved
+            return state.judged.is_unsaved() or bool(marks) or state.position != state.position_saved
         if state.judged.is_overdue(self.now):
             return True
         moved_on = state.position != state.position_saved
         # The marks are not urgent, the dispatches are.
         patience = 10 * SECOND if state.dispatches.in_progress else SECOND
-        return (bool(state.marks) and self.now - state.marks[0].at > patience) or (
+        return (bool(marks) and self.now - marks[0].at > patience) or (
             moved_on and self.now - state.position_saved_at > 10 * SECOND
         )
 

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from itinerary.protocol.instants import SECOND, Instant
+
 Attempt = tuple[str, int]
 
 # Beyond this number, claims of ended attempts are left to expire.
@@ -31,6 +33,7 @@ class Watermarks:
     _uncommitted: dict[str, list[tuple[int, str, int]]] = field(default_factory=dict)
     _ended: dict[str, list[tuple[int, str, int]]] = field(default_factory=dict)
     _kept: int = 0
+    _next_at: Instant = 0
 
     def in_flight(self, queue: str, run_id: str, attempt: int, seq: int) -> None:
         """Record that a message with this seq exists or is about to; the first one of an attempt counts."""
@@ -83,6 +86,13 @@ class Watermarks:
         self.gone(run_id)
         for attempt, _, _ in list(self._uncommitted.get(run_id, ())):
             self.committed(run_id, attempt)
+
+    def raise_due(self, now: Instant) -> bool:
+        """Whether the watermarks are to be raised now; the next time is a second later."""
+        if now < self._next_at:
+            return False
+        self._next_at = now + SECOND
+        return True
 
     def to_raise(self, next_seq: int) -> dict[str, int]:
         """The new watermarks of queues that changed, one request at a time; `next_seq` if nothing is in flight."""

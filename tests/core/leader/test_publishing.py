@@ -52,7 +52,7 @@ def test_a_queue_that_takes_nothing_keeps_no_other_waiting(world: World) -> None
 def test_the_next_attempt_is_sent_again_as_patiently_as_the_first(world: World) -> None:
     world.workers.listening = False
     run_id = world.enqueue(retry=RetryPolicy(max_attempts=2, initial=SECOND, jitter=False))
-    while world.state.redispatched.get(run_id, 0) < 3:
+    while world.state.unstarted.times_redispatched(run_id) < 3:
         world.dispatcher.pop_run("default")  # and lost
         world.advance(5 * SECOND)
     error = {"type": "ValueError", "message": "", "traceback": None}
@@ -110,7 +110,7 @@ def test_a_publish_of_an_attempt_that_is_over_dates_no_later_one(world: World) -
     world.advance(2 * SECOND)
     assert (world.run(run_id).state, world.run(run_id).attempt) == (RunState.PENDING, 2)
     world.state, _ = iterate(world.state, [Published((sent,), world.now)], world.now)
-    assert run_id not in world.state.published  # its silence would be counted from there
+    assert run_id not in world.state.unstarted.published  # its silence would be counted from there
 
 
 @pytest.mark.parametrize("answer", [RunsDispatched, partial(RunsRedispatched, cause="unconfirmed")])
@@ -129,6 +129,6 @@ def test_what_ended_while_it_was_moved_or_renewed_is_not_published(world: World,
 def test_a_worker_is_shown_for_ten_minutes_of_silence(world: World) -> None:
     world.workers.beat()
     world.advance(9 * MINUTE)
-    assert "w1" in world.state.workers
+    assert "w1" in world.state.workers.by_name
     world.advance(MINUTE + 2 * SECOND)
-    assert world.state.workers == {}
+    assert world.state.workers.by_name == {}

@@ -27,7 +27,7 @@ def test_a_move_that_comes_back_for_a_run_out_of_memory_is_sent_once_the_run_is_
     sent = world.dispatcher.published.pop()
     world.state.runs.drop(run_id)
     world.state.attempt_over(run_id)
-    world.state.marks.clear()
+    world.state.publishing.marks_stored()
     world.state, commands = iterate(world.state, [RunsDispatched((sent,), ())], world.now)
     assert not [one for one in commands if isinstance(one, Publish)]
     assert [one.run_ids for one in commands if isinstance(one, ReadRuns)] == [(run_id,)]
@@ -44,7 +44,7 @@ def test_a_run_that_is_read_while_it_is_moved_or_sent_again_is_read_once_more(wo
     if under_way == "moving":
         world.state.dispatches.begin("default", run_id)
     else:
-        world.state.redispatching.add(run_id)
+        world.state.publishing.begin_redispatch(run_id)
     world.store.runs.request_cancel(run_id)
     world.state.reads.begin(run_id)
     read = RunsRead((run_id,), tuple(world.store.leader.read_runs([run_id])))

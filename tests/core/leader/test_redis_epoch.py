@@ -320,8 +320,8 @@ def test_a_leader_that_dies_once_it_has_accepted_leaves_the_sending_to_the_next(
     world.workers.listening = False
     pending = [world.enqueue() for _ in range(3)]
     world.wipe()
-    world.claims.accept(world.claims.query_epoch().name, world.state.next_seq())
-    world.dispatcher.accept(world.dispatcher.server, world.state.next_seq())
+    world.claims.accept(world.claims.query_epoch().name, world.state.numbers.next())
+    world.dispatcher.accept(world.dispatcher.server, world.state.numbers.next())
     world.workers.listening = True
     world.lead(wait=2 * SECOND)
     world.advance(3 * SECOND)
@@ -529,12 +529,12 @@ class TestReady:
 
     def test_workers_that_left_are_not_waited_for_and_all_others_are(self, world: World) -> None:
         world.state.dispatches.begin("default", "a")  # so that the workers' word is wanted
-        (name, view), *_ = world.state.workers.items()
-        world.state.workers[name] = replace(view, epoch="another")
+        view, *_ = world.state.workers.by_name.values()
+        world.state.workers.seen(replace(view, epoch="another"))
         assert self.accepts(world)
-        world.state.workers["gone"] = replace(view, name="gone", left=True)
+        world.state.workers.seen(replace(view, name="gone", left=True))
         assert self.accepts(world)
-        world.state.workers["silent"] = replace(view, name="silent")
+        world.state.workers.seen(replace(view, name="silent"))
         assert not self.accepts(world)
 
     def test_an_idle_worker_without_a_slot_is_waited_for_until_it_leaves(self, world: World) -> None:
@@ -543,10 +543,10 @@ class TestReady:
         for leaving in (False, True):
             world.tell("heartbeat", **idle, leaving=leaving)
             world.reconcile()
-            for view in list(world.state.workers.values()):
+            for view in list(world.state.workers.by_name.values()):
                 if not view.left:
                     spoken = "another" if view.name != "idle" else None
-                    world.state.workers[view.name] = replace(view, epoch=spoken)
+                    world.state.workers.seen(replace(view, epoch=spoken))
             assert self.accepts(world) is leaving
 
     def test_deferred_claims_are_asked_for_once(self, world: World) -> None:

@@ -1,0 +1,66 @@
+"""Messages between the commit of their run and the broker's confirmation."""
+
+import heapq
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from itinerary.protocol.instants import SECOND, Instant
+from scheduler_service.core.leader.commands import PublishedMark
+from scheduler_service.core.model import DispatchedRun
+
+_LONGEST_PAUSE: Final = 30 * SECOND
+
+
+@dataclass(slots=True)
+class Publishing:
+    """`in_progress`: runs being published, `redispatching`: runs that get a new number first.
+
+    `resend`: a heap of the unconfirmed ones, to be sent again. `marks`: confirmed ones that the database does not know.
+    """
+
+    in_progress: set[str] = field(default_factory=set)
+    redispatching: set[str] = field(default_factory=set)
+    resend: list[tuple[Instant, str]] = field(default_factory=list)
+    marks: list[PublishedMark] = field(default_factory=list)
+    _failures: dict[str, int] = field(default_factory=dict)
+
+    def begin(self, run_id: str) -> None:
+        """Record that the run's publish was commanded."""
+        self.in_progress.add(run_id)
+
+    def confirmed(self, sent: DispatchedRun, at: Instant) -> None:
+        """Record that the broker accepted the message; a later write stores the mark."""
+        self.in_progress.discard(sent.run_id)
+        self._failures.pop(sent.run_id, None)
+        self.marks.append(PublishedMark(sent.run_id, sent.attempt, at))
+
+    def unconfirmed(self, run_id: str, now: Instant) -> None:
+        """Let the run be sent again: at once the first time, then after longer pauses."""
+        times = self._failures[run_id] = self._failures.get(run_id, 0) + 1
+        pause = 0 if times == 1 else min(SECOND << min(times - 2, 10), _LONGEST_PAUSE)
+        heapq.heappush(self.resend, (now + pause, run_id))
+
+    def to_resend(self, now: Instant) -> Iterator[str]:
+        """Take out the runs to be sent again now."""
+        while self.resend and self.resend[0][0] <= now:
+            _, run_id = heapq.heappop(self.resend)
+            self.in_progress.discard(run_id)
+            if run_id in self._failures:
+                yield run_id
+
+    def begin_redispatch(self, run_id: str) -> None:
+        """Record that a new number for the run was commanded."""
+        self.redispatching.add(run_id)
+
+    def redispatch_answered(self, run_ids: Iterable[str]) -> None:
+        """Record that the database has answered for these runs."""
+        self.redispatching.difference_update(run_ids)
+
+    def marks_stored(self) -> None:
+        """Record that a command of this pass stores the marks."""
+        self.marks = []
+
+    def attempt_over(self, run_id: str) -> None:
+        """Forget the failures of the run's attempt."""
+        self._failures.pop(run_id, None)

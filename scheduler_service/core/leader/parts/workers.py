@@ -1,0 +1,46 @@
+"""Workers as their heartbeats show them."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from itinerary.protocol.instants import SECOND, Duration, Instant
+
+_FORGOTTEN_AFTER: Final = 600 * SECOND
+_FAREWELL_FORGOTTEN_AFTER: Final = 60 * SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerView:
+    """A worker process as of its last heartbeat; `left`: that was a farewell. `behind`: how far its clock lags ours."""
+
+    name: str
+    last_seen_at: Instant
+    concurrency: int
+    queues: tuple[str, ...]
+    running: tuple[str, ...]
+    left: bool
+    epoch: str | None = None
+    behind: Duration = 0
+    protocol: int = 1
+
+
+@dataclass(slots=True)
+class Workers:
+    """Workers by name."""
+
+    by_name: dict[str, WorkerView] = field(default_factory=dict)
+
+    def seen(self, view: WorkerView) -> None:
+        """Store the view of a worker's newest heartbeat."""
+        self.by_name[view.name] = view
+
+    def last_seen_at(self) -> Instant:
+        """The time of the newest heartbeat of all."""
+        return max((view.last_seen_at for view in self.by_name.values()), default=0)
+
+    def forget_gone(self, now: Instant) -> None:
+        """Forget workers last seen more than ten minutes ago, or whose last heartbeat was a farewell a minute ago."""
+        for name, view in list(self.by_name.items()):
+            unseen_for = now - view.last_seen_at
+            if unseen_for > _FORGOTTEN_AFTER or (view.left and unseen_for > _FAREWELL_FORGOTTEN_AFTER):
+                del self.by_name[name]
