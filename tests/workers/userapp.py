@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from celery import Celery, Task, shared_task
+from celery import Celery, Task, shared_task, signals
 from celery.exceptions import Ignore, Reject, SoftTimeLimitExceeded
 from greenlet import GreenletExit
 from kombu.utils import functional
@@ -261,7 +261,29 @@ def nested() -> list[Any]:
 
 app.register_task(Counter())
 
-itinerary.attach(app)
+itinerary.attach(app, publish_signals="PUBLISH_SIGNALS" in os.environ)
+
+
+@signals.before_task_publish.connect
+def published(sender: str, headers: dict[str, Any], body: Any, **_: Any) -> None:
+    witness("published", sender, headers["id"], body[0], body[1])
+    headers["tenant"] = "acme"
+
+
+@signals.after_task_publish.connect
+def sent(sender: str, headers: dict[str, Any], routing_key: str, **_: Any) -> None:
+    witness("sent", sender, headers["id"], routing_key, headers["tenant"])
+
+
+@signals.task_prerun.connect
+def begun(task_id: str, task: Any, **_: Any) -> None:
+    if task.name == "user.tenant":
+        witness("prerun", task_id)
+
+
+@app.task(name="user.tenant", bind=True)
+def tenant(self: Any, password: str = "") -> Any:
+    return [self.request.get("tenant"), (self.request.headers or {}).get("tenant")]
 
 
 @app.task(name="user.late")

@@ -35,6 +35,7 @@ from itinerary.worker.hiding import learn_hidden_names
 from itinerary.worker.intake import Intake
 from itinerary.worker.mixin import Claiming, delivery_of, give_claim
 from itinerary.worker.pool_registry import PoolRegistry
+from itinerary.worker.publish_signals import fire_at_claims
 from itinerary.worker.releases import unfit_releases
 from itinerary.worker.reporting import ANY_TOKEN, ReportBuilder
 
@@ -48,14 +49,19 @@ log = logging.getLogger("itinerary.worker")
 _attachments: dict[int, "Attachment"] = {}
 
 
-def attach(app: Celery, redis_url: str | None = None, *, exclude: Iterable[str] = ()) -> None:
+def attach(
+    app: Celery, redis_url: str | None = None, *, exclude: Iterable[str] = (), publish_signals: bool = False
+) -> None:
     """Let `app`'s workers run the scheduler's tasks: claimed before they start, reported when they end.
 
     Redis is `redis_url`, else ITINERARY_REDIS_URL, else the app's broker if that is Redis. `exclude` names tasks that
-    cannot be claimed and that the scheduler never runs. Attaching again changes nothing.
+    cannot be claimed and that the scheduler never runs. `publish_signals`: the app's `before_task_publish` and
+    `after_task_publish` receivers fire in the worker, after each claim. Attaching again changes nothing.
     """
     if id(app) not in _attachments:
         _attachments[id(app)] = Attachment(app, redis_url, frozenset(exclude))
+        if publish_signals:
+            fire_at_claims(app)
 
 
 def attach_new_tasks(app: Celery) -> None:
@@ -231,21 +237,11 @@ class Attachment:
 
         A child without its claim has begun nothing: the leader redispatches the attempt.
         """
-        request, connection, heartbeater, registry = (
-            self._received.of(task_id),
-            self._connection,
-            self._heartbeater,
-            self._registry,
-        )
-        if (
-            request is None
-            or connection is None
-            or heartbeater is None
-            or registry is None
-            or os.getpid() != self._main_pid
-        ):
+        request, connection = self._received.of(task_id), self._connection
+        heartbeater, registry = self._heartbeater, self._registry
+        if request is None or connection is None or heartbeater is None or registry is None:
             return
-        if not registry.is_claimed(task_id):
+        if os.getpid() != self._main_pid or not registry.is_claimed(task_id):
             return
         builder = ReportBuilder(task_id, self._worker, _started_at(request))
         if retry is None:

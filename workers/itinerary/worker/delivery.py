@@ -77,7 +77,7 @@ class AskedRetry:
 
 @dataclass(slots=True)
 class Delivery:
-    """One of our messages; `won` once its claim succeeded.
+    """One of our messages; it has a `verdict` once its claim was asked for.
 
     The token belongs to this delivery, not to the worker: two deliveries of one attempt may meet in one worker.
     """
@@ -92,7 +92,7 @@ class Delivery:
     seq: int | None = None
     queue: str | None = None
     token: str = field(default_factory=lambda: uuid4().hex)
-    won: bool = False
+    verdict: Verdict | None = None
     started_at: Instant | None = None
     timer: SoftLimit | None = None
     asking_retry: bool = False
@@ -121,7 +121,12 @@ class Delivery:
         seq, queue = headers.get(HEADER_SEQ), headers.get(HEADER_QUEUE)
         return cls(connection, registry, task_id, run, worker, hard, soft, seq, queue)
 
-    def claim(self) -> Verdict:
+    @property
+    def won(self) -> bool:
+        """Whether this delivery has the attempt's claim."""
+        return self.verdict is Verdict.WON
+
+    def claim(self) -> None:
         """Ask until Redis answers and the leader has accepted its data; no code of the task runs before that."""
         verdict = self._ask()
         if verdict is Verdict.WAIT:
@@ -130,11 +135,10 @@ class Delivery:
         while verdict is Verdict.WAIT:
             time.sleep(_ASKED_AGAIN_AFTER)
             verdict = self._ask()
-        self.won = verdict is Verdict.WON
+        self.verdict = verdict
         if self.won:
             self.registry.claimed(self.task_id)
             self.timer = SoftLimit(self.soft_limit)
-        return verdict
 
     def _ask(self) -> Verdict:
         at = self.started_at = reporting.clock()

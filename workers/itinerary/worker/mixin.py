@@ -41,18 +41,27 @@ class Claiming(_Task):
 
     def before_start(self, task_id: str, args: Any, kwargs: Any) -> None:
         """Claim, or end the task by Ignore: then none of its code runs."""
-        delivery = Delivery.of(self.request, self.itinerary_connection, self.itinerary_registry, self.itinerary_worker)
+        delivery = self.claimed()
         if delivery is not None:
-            setattr(self.request, _SLOT, delivery)
-            verdict = delivery.claim()
-            if verdict is not Verdict.WON:
+            if delivery.verdict is not Verdict.WON:
                 delattr(self.request, _SLOT)
-                log.info("claim refused task_id=%s verdict=%s", task_id, verdict)
-                raise Ignore(f"claim {verdict}")
+                log.info("claim refused task_id=%s verdict=%s", task_id, delivery.verdict)
+                raise Ignore(f"claim {delivery.verdict}")
             running.set(delivery.run)
             delivery.span = begin(self.name, vars(self.request))
             delivery.take_secrets(args, kwargs)
         super().before_start(task_id, args, kwargs)
+
+    def claimed(self) -> Delivery | None:
+        """The request's delivery after its claim, which is asked for once; None for other messages."""
+        known = delivery_of(self)
+        if known is not None and known.verdict is not None:
+            return known
+        delivery = Delivery.of(self.request, self.itinerary_connection, self.itinerary_registry, self.itinerary_worker)
+        if delivery is not None:
+            setattr(self.request, _SLOT, delivery)
+            delivery.claim()
+        return delivery
 
     def retry(self, *args: Any, **kwargs: Any) -> Any:
         """Celery's `retry`, bounded by max_retries as ever, but without a message: the leader retries."""

@@ -1,0 +1,55 @@
+"""An app that listens to publications: its receivers fire for our runs where it asked for that."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from scheduler_service.core.leader.messages import Succeeded
+from tests.support.redis_server import RedisServer
+from tests.support.worker_process import Bench, dispatched
+
+pytestmark = [pytest.mark.slow, pytest.mark.redis]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    with RedisServer(tmp_path_factory.mktemp("redis")) as running:
+        yield running
+
+
+@pytest.fixture
+def bench(server: RedisServer, tmp_path: pytest.TempPathFactory) -> Iterator[Bench]:
+    with server.client() as client:
+        client.flushall()
+    with Bench(server.url, tmp_path) as bench:
+        yield bench
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_they_fire_once_a_delivery_before_the_apps_prerun(bench: Bench, pool: str) -> None:
+    secret = {"PASSWORD": "hunter2", "ITINERARY_SECRET_ENV_NAMES": "PASSWORD"}
+    bench.worker("-c", "2", "-P", pool, PUBLISH_SIGNALS="yes", **secret)
+    first = dispatched("first", "user.tenant", kwargs={"password": {"$env": "PASSWORD"}})
+    bench.publish(first, first, first, dispatched("second", "user.tenant", attempt=2, seq=7_000_002))
+    assert bench.report_of("first", Succeeded).result == ["acme", "acme"]
+    assert bench.report_of("second", Succeeded, attempt=2).result == ["acme", "acme"]
+    bench.publish(dispatched("last", "user.add", 1, 2, seq=7_000_003))
+    bench.report_of("last", Succeeded)
+    told = [
+        line for line in bench.truth if line.partition(" ")[0] in ("published", "sent", "prerun") and "first~1" in line
+    ]
+    assert told[:3] == [
+        "published user.tenant first~1 [] {'password': {'$env': 'PASSWORD'}}",
+        "sent user.tenant first~1 default acme",
+        "prerun first~1",
+    ]
+    assert sorted(told[3:]) == ["prerun first~1"] * 2
+    assert "published user.tenant second~2 [] {}" in bench.truth
+    assert "published user.add last~1 [1, 2] {}" in bench.truth
+
+
+def test_without_being_asked_nothing_fires(bench: Bench) -> None:
+    bench.worker("-c", "1")
+    bench.publish(dispatched("first", "user.tenant"))
+    assert bench.report_of("first", Succeeded).result == [None, None]
+    assert not [line for line in bench.truth if line.startswith(("published", "sent"))]
