@@ -21,6 +21,7 @@ from release import package
 
 HELP = """\
 python3 deploy up [--demo] [--app MODULE:APP]            run everything on this machine; Ctrl-C stops it
+                  [--worker-python PATH]                 with the worker in your app's own environment
                   [--port N] [--data-dir DIR]
 python3 deploy test [--fast] [pytest arguments]          run the tests on real Redis and PostgreSQL
 python3 deploy test --mutants [core] [loops] [...]       whether the tests detect small wrong changes of the product

@@ -2,10 +2,12 @@
 
 import json
 import os
+import shlex
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from itinerary.protocol.errors import BadValue
+from itinerary.protocol.errors import BadValue, ItineraryError
 from itinerary.protocol.instants import format_instant, from_datetime, parse_duration
 
 if TYPE_CHECKING:
@@ -16,7 +18,10 @@ NAMED_BY: Final = "ITINERARY_API_URL"
 
 
 def open_client(*, timeout: float = 10, retries: int = 3) -> "Client":
-    """Open a client of ITINERARY_API_URL, else of the `itinerary up` in the data folder, else of the settings."""
+    """Open a client of ITINERARY_API_URL, else of the `itinerary up` in the data folder, else of the settings.
+
+    ItineraryError if an `up` ran in that folder and is stopped: what the settings name may be another service.
+    """
     from itinerary.client.sync import Client
 
     token = os.environ.get("ITINERARY_API_TOKEN") or None
@@ -44,11 +49,24 @@ def _address() -> str:
         return url
     from scheduler_service.config.settings import load_settings
     from scheduler_service.runtime.addresses import http_url
+    from scheduler_service.runtime.run_file import LOCK_FILE
 
-    # Where nothing listens at a left-over address, the error says so.
-    started_by_up = started_here().get("api_url")
     settings = load_settings()
-    return str(started_by_up or http_url(settings.api_host, settings.api_port))
+    # After a kill -9 the address stays; where nothing listens there, the error says so.
+    started_by_up = started_here().get("api_url")
+    if started_by_up is not None:
+        return str(started_by_up)
+    if not settings.model_fields_set & {"api_host", "api_port"} and (settings.data_dir / LOCK_FILE).exists():
+        named = (
+            ""
+            if settings.data_dir == Path(".itinerary").absolute()
+            else f" --data-dir {shlex.quote(str(settings.data_dir))}"
+        )
+        raise ItineraryError(
+            f"the service of {settings.data_dir} is not running; start it with `itinerary up{named}`,"
+            f" or name another with {NAMED_BY}"
+        )
+    return http_url(settings.api_host, settings.api_port)
 
 
 def json_value(text: str | None, option: str) -> Any:

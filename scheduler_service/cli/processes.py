@@ -22,18 +22,28 @@ Port = Annotated[int | None, typer.Option(help="Port of the API and dashboard.",
 DataDir = Annotated[Path | None, typer.Option(help="Folder for all stored data.", file_okay=False)]
 CeleryApp = Annotated[str | None, typer.Option(help="Your own Celery app, as module:celery_app.")]
 
+WorkerPython = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PATH", help="The interpreter that runs the worker, of your app's environment.", show_default=False
+    ),
+]
+
 
 def up(
     demo: Annotated[bool, typer.Option(help="Add example jobs of each kind.")] = False,
     app: CeleryApp = None,
+    worker_python: WorkerPython = None,
     port: Port = None,
     data_dir: DataDir = None,
 ) -> None:
     """Run everything on this machine: Redis, database, leader, worker, API, Flower. Ctrl-C stops it."""
     from scheduler_service.local.up import run_up
+    from scheduler_service.runtime.app_python import app_python
 
     settings = _settings(api_port=port, data_dir=data_dir)
-    sys.exit(run_up(settings, demo=demo, app=app))
+    python = app_python(worker_python, "--worker-python")
+    sys.exit(run_up(settings, demo=demo, app=app, worker_python=python))
 
 
 def leader() -> None:

@@ -20,9 +20,9 @@ def explain_job(
     as_json: Json = False,
 ) -> None:
     """Explain the decision about a job at an instant."""
-    wanted = instant_text(at if at is not None else instant, "--at")
+    wanted = instant_text(instant, "AT") if at is None else instant_text(at, "--at")
     if wanted is None:
-        raise BadValue("--at", None, "give the instant, such as 2026-11-27T10:17:00Z")
+        raise BadValue("AT", None, "give the instant, such as 2026-11-27T10:17:00Z")
     with open_client() as client:
         _print(client.explain_job(job_id, wanted), as_json)
 

@@ -21,7 +21,9 @@ from itinerary.protocol.instants import SECOND, format_instant
 from scheduler_service.config.settings import PREFIX, Settings
 from scheduler_service.local.demo import with_demo_token
 from scheduler_service.local.redis_server import ServerBinary, find_server, server_argv, server_folder, serves_folder
+from scheduler_service.local.user_app import load_once, worker_env
 from scheduler_service.runtime.addresses import Ports, answers, http_url, shown_url
+from scheduler_service.runtime.app_python import AppPython, own_python
 from scheduler_service.runtime.console import Console
 from scheduler_service.runtime.private_files import (
     kept_password,
@@ -82,18 +84,23 @@ class Plan:
         return http_url(LOOPBACK, self.flower_port)
 
 
-def run_up(settings: Settings, *, demo: bool = False, app: str | None = None) -> int:
+def run_up(
+    settings: Settings, *, demo: bool = False, app: str | None = None, worker_python: AppPython | None = None
+) -> int:
     """Run everything until a signal; return the exit status.
 
-    `app` is a user's own Celery app, as module:celery_app. Call it from the main thread.
+    `app` is a user's own Celery app, as module:celery_app; `worker_python` runs it. Call it from the main thread.
     """
+    python = worker_python or own_python()
     with private_umask() as theirs, only_one(settings.data_dir), Ports() as ports:
         plan = create_plan(settings, read_run(settings.data_dir), ports)
-        parts = parts_of(plan, demo=demo, app=app, worker_umask=theirs)
+        if app is not None and load_once(app, python, worker_env(child_env(plan, os.environ), os.environ, python)):
+            return 2
+        parts = parts_of(plan, demo=demo, app=app, python=python, worker_umask=theirs)
         console = Console([part.name for part in parts])
         try:
             console.plain("\n".join([f"Itinerary {VERSION}, everything in {settings.data_dir}", *plan.notes]))
-            upgrade(settings.leader_database_url, console.plain)
+            upgrade(settings.leader_database_url, console.plain, each_version=False)
             Supervisor(parts, console, _Journal(plan, console)).run()
         finally:
             write_run(settings.data_dir, {"redis_port": plan.redis.port} if plan.redis else {})
@@ -166,7 +173,9 @@ def _redis_password(data_dir: Path) -> str:
     return known or new_password()
 
 
-def parts_of(plan: Plan, *, demo: bool, app: str | None = None, worker_umask: int = -1) -> list[Part]:
+def parts_of(
+    plan: Plan, *, demo: bool, app: str | None = None, python: AppPython | None = None, worker_umask: int = -1
+) -> list[Part]:
     """Return every program of this machine, in start order.
 
     `worker_umask` applies to the files of tasks; those of the other parts are private.
@@ -175,14 +184,15 @@ def parts_of(plan: Plan, *, demo: bool, app: str | None = None, worker_umask: in
     processes = str(max(4, min(8, os.cpu_count() or 1)))
     api_answers = answers(plan.settings.api_host, plan.api_port, "/healthz")
     flower_answers = answers(LOOPBACK, plan.flower_port, "/healthcheck")
-    # Tasks do not get Flower's password.
     with_flower = {**env, f"{PREFIX}FLOWER_PASSWORD": plan.flower_password}
     env.pop(f"{PREFIX}FLOWER_PASSWORD", None)
-    arguments = ["-c", processes, *(["--app", app] if app else [])]
+    python = python or own_python()
+    worker = python.command("worker", "-c", processes, *(["--app", app] if app else []))
+    of_worker = worker_env(env, os.environ, python)
     patience = plan.settings.stop_timeout / SECOND
     own = [
         Part("leader", _command("leader"), env, pause_signal=signal.SIGUSR1),
-        Part("worker", _command("worker", *arguments), env, stop_timeout=patience, umask=worker_umask),
+        Part("worker", worker, of_worker, stop_timeout=patience, umask=worker_umask),
         Part("api", _command("api"), with_flower, api_answers, stop_timeout=5),
         Part("flower", _command("flower"), with_flower, flower_answers, stop_timeout=5),
     ]

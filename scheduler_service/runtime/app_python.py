@@ -5,6 +5,7 @@ Promises: a named interpreter is examined first; what is missing there is said w
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -85,11 +86,13 @@ def _probed(given: str, path: str, option: str) -> dict[str, Any]:
 
 
 def _check_packages(found: dict[str, Any], given: str, path: str, option: str) -> None:
-    install = f"{given} -m pip install celery-itinerary=={VERSION} (in a checkout: ./workers)"
+    install = f"{shlex.quote(given)} -m pip install celery-itinerary=={VERSION} (in a checkout: ./workers)"
     if found["itinerary"] is None:
         raise BadValue(option, path, f"its environment has no celery-itinerary; run {install}")
     if not PROTOCOL - 1 <= found["protocol"] <= PROTOCOL:
         theirs = f"it has celery-itinerary {found['itinerary']}, which this service ({VERSION}) does not understand"
         raise BadValue(option, path, f"{theirs}; run {install}")
     if found["celery"] is None:
-        raise BadValue(option, path, f"its environment has no celery; run {given} -m pip install 'celery[redis]'")
+        raise BadValue(
+            option, path, f"its environment has no celery; run {shlex.quote(given)} -m pip install 'celery[redis]'"
+        )

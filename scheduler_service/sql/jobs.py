@@ -45,7 +45,8 @@ class SqlJobStore(JobStore):
         with self._database.write() as connection:
             there = self._locked(connection, job.job_id)
             if there is not None and not there.deleted:
-                raise Conflict(f"job {job.job_id} exists", "job-exists")
+                change = f"change it with `itinerary jobs edit {job.job_id}`, or PUT with If-Match"
+                raise Conflict(f"job {job.job_id} exists; {change}", "job-exists")
             return self._create(connection, job, there, by)
 
     @again_when_busy

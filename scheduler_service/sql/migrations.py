@@ -7,7 +7,7 @@ back after a second and retries. The leader only checks the version and never mi
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -34,12 +34,15 @@ _LOCK_NOT_AVAILABLE: Final = "55P03"
 _ADVISORY_LOCK: Final = 0x17_1EAA_2D
 
 
-def upgrade(database_url: str, report: Callable[[str], None] = lambda line: None) -> None:
-    """Migrate to this program's schema; `report` gets one line for each version and wait, and one at the end."""
-    migrate_to(database_url, ScriptDirectory.from_config(alembic_config()).get_current_head() or "base", report)
+def upgrade(database_url: str, report: Callable[[str], None] = lambda line: None, *, each_version: bool = True) -> None:
+    """Migrate to this program's schema; `report` gets a line for each version and wait, and one at the end."""
+    head = ScriptDirectory.from_config(alembic_config()).get_current_head() or "base"
+    migrate_to(database_url, head, report, each_version=each_version)
 
 
-def migrate_to(database_url: str, wanted: str, report: Callable[[str], None] = lambda line: None) -> None:
+def migrate_to(
+    database_url: str, wanted: str, report: Callable[[str], None] = lambda line: None, *, each_version: bool = True
+) -> None:
     """Migrate up or down to a version; "base" is an empty schema. Down loses the data of newer versions."""
     known = ["base", *reversed([script.revision for script in _scripts()])]
     if wanted not in known:
@@ -54,9 +57,19 @@ def migrate_to(database_url: str, wanted: str, report: Callable[[str], None] = l
             connection.commit()  # Alembic must begin its transactions itself, so that a version can leave them
             event.listen(connection, "begin", _wait_in_line_briefly)
         move = command.upgrade if known.index(wanted) >= known.index(current or "base") else command.downgrade
-        config = alembic_config(connection=connection, on_version_apply=_teller(report))
+        applied = report if each_version else lambda line: None
+        config = alembic_config(connection=connection, on_version_apply=_teller(applied))
         _until_nothing_is_in_use(connection, lambda: move(config, wanted), report)
-    report(f"the schema is at version {wanted}" + (", as it was" if current == wanted else ""))
+    report(_outcome(known, current, wanted))
+
+
+def _outcome(known: Sequence[str], current: str | None, wanted: str) -> str:
+    if current == wanted:
+        return f"the schema is at version {wanted}, as it was"
+    if current is None:
+        return f"database created, its schema is at version {wanted}"
+    steps = abs(known.index(wanted) - known.index(current))
+    return f"database brought from version {current} to {wanted}, {steps} step{'' if steps == 1 else 's'}"
 
 
 def _wait_in_line_briefly(connection: Connection) -> None:

@@ -111,8 +111,9 @@ def test_long_work_is_shown_on_a_terminal_and_nowhere_else(itinerary: Itinerary)
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("jobs", "explain", "explained"), "--at"),
-        (("jobs", "explain", "explained", "soon"), "--at"),
+        (("jobs", "explain", "explained"), "AT: give the instant"),
+        (("jobs", "explain", "explained", "now"), "AT: 'now' is not accepted; give a time such as"),
+        (("jobs", "explain", "explained", "--at", "now"), "--at: 'now' is not accepted; give a time such as"),
         (("runs", "list", "--limit", "0"), "--limit"),
         (("jobs", "edit", "explained"), "nothing to change; give at least one option"),
         (("jobs", "add", "another", "shop.add"), "give a schedule: --cron, --every, --minute, --at or --schedule"),

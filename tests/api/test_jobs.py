@@ -59,7 +59,9 @@ def test_the_leader_hears_of_each_change_once_and_of_no_change_not_at_all(
 
 def test_a_job_that_exists_is_not_made_again(api: TestClient, job: dict[str, Any]) -> None:
     api.post(JOBS, json=job)
-    assert api.post(JOBS, json=job).status_code == 409
+    taken = api.post(JOBS, json=job)
+    assert taken.status_code == 409
+    assert f"`itinerary jobs edit {job['job_id']}`, or PUT with If-Match" in taken.json()["detail"]
 
 
 def test_every_bad_field_is_named_at_once_with_what_is_allowed(api: TestClient) -> None:

@@ -208,7 +208,7 @@ def test_a_version_that_waits_for_a_table_in_use_holds_up_no_writer(empty_postgr
             assert not migrating.done()
             assert "ALTER TABLE runs ADD COLUMN traceparent" in wait_until(lambda: said, 20, "it to step back")[0]
         migrating.result(20)
-        assert said[1:] == ["migrated to version 0009", "the schema is at version 0009"]
+        assert said[1:] == ["migrated to version 0009", "database brought from version 0008 to 0009, 1 step"]
 
 
 def _waits(database: Database, statement: str) -> bool:

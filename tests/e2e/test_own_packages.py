@@ -9,7 +9,8 @@ import pytest
 
 from scheduler_service.core.leader.messages import Succeeded
 from scheduler_service.runtime.run_file import REDIS_FILE
-from tests.support.processes import REPOSITORY, Child, project_env, wait_until
+from tests.support.command_line import COMMAND
+from tests.support.processes import CHECKOUT, REPOSITORY, Child, project_env, wait_until
 from tests.support.running import Running
 from tests.support.worker_process import Bench, dispatched
 
@@ -26,6 +27,15 @@ app = Celery("shop", broker=os.environ["ITINERARY_REDIS_URL"])
 @app.task(name="shop.add")
 def add(x, y):
     return x + y
+"""
+WHERE = """
+import sys
+from importlib.util import find_spec
+
+
+@app.task(name="shop.where")
+def where():
+    return [sys.prefix, find_spec("scheduler_service") is not None]
 """
 ATTACHED = """
 import itinerary
@@ -92,6 +102,32 @@ def test_everything_starts_beside_packages_of_the_same_names(folder: Path, home:
                 worker.wait_for_line("ready.", 60)
         assert "of the folder" not in running.output
         assert running.stop() == 0
+
+
+def test_the_worker_runs_in_the_environment_of_the_app(folder: Path, home: Path) -> None:
+    """The service's packages are not there: only Celery's and the small package, as `pip install ./workers` puts it."""
+    theirs = folder / "theirs"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(theirs)], check=True, timeout=60)
+    (site,) = theirs.glob("lib/python*/site-packages")
+    (site / "a-lent.pth").write_text(f"{sysconfig.get_path('purelib')}\n{REPOSITORY / 'workers'}\n")
+    (folder / "shop.py").write_text(SHOP + WHERE)
+    words = ("--app", "shop:app", "--worker-python", str(theirs / "bin" / "python"))
+    command = [str(home / "bin" / "itinerary")]
+    with Running(folder / ".itinerary", *words, command=command, PYTHONPATH="") as running, running.client() as client:
+        run = client.enqueue("shop.where")
+        assert client.wait(run["run_id"])["result"] == [str(theirs), False]
+        assert running.stop() == 0
+
+
+def test_an_app_that_cannot_be_loaded_ends_up_at_once(folder: Path) -> None:
+    ended = subprocess.run(
+        [*COMMAND, "up", "--app", "nosuch:app"],
+        cwd=folder, env=project_env(PYTHONPATH=CHECKOUT), capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stdout) == (2, "")
+    why = f"there is no module nosuch in {folder} or among the packages of {sys.executable}"
+    assert ended.stderr.startswith(f"itinerary: --app: 'nosuch:app' is not accepted; {why}")
+    assert ended.stderr.count("\n") == 1
 
 
 @pytest.mark.redis

@@ -21,7 +21,7 @@ def find(place: str) -> Any:
     try:
         return find_app(place)
     except (Exception, SystemExit) as exc:
-        cause = first_error(place, exc)
+        cause = exc if _is_missing(place, exc) else first_error(place, exc)
         why = _not_found(place, cause)
         if why is not None:
             raise BadValue(FIELD, place, why) from exc
@@ -50,9 +50,10 @@ def load_app(place: str) -> Celery:
 def _not_found(place: str, cause: BaseException) -> str | None:
     """The error and what to do, where the name is wrong; None where the module itself raised."""
     module, _, attribute = place.partition(":")
-    if isinstance(cause, ModuleNotFoundError) and cause.name and f"{module}.".startswith(f"{cause.name}."):
-        there = f"{os.getcwd()} or among the packages of {sys.executable}"
-        return f"there is no module {cause.name} in {there}; start it in the folder that holds {_top(module)}"
+    if _is_missing(place, cause):
+        missing = f"there is no module {getattr(cause, 'name', module)}"
+        where = f"in {os.getcwd()} or among the packages of {sys.executable}"
+        return f"{missing} {where}; start it in the folder that holds {_top(module)}"
     loaded = sys.modules.get(module)
     if not isinstance(cause, AttributeError) or loaded is None or hasattr(loaded, attribute or "app"):
         return None
@@ -60,6 +61,12 @@ def _not_found(place: str, cause: BaseException) -> str | None:
     if attribute:
         return f"the module {module} has no {attribute}; {f'it has {apps}' if apps else _CREATED}"
     return f"the module {module} has no Celery app; name it as `celery -A` does, module:attribute; {_CREATED}"
+
+
+def _is_missing(place: str, error: BaseException) -> bool:
+    """Whether the module of the name is not there, or a package of it."""
+    module = place.partition(":")[0]
+    return isinstance(error, ModuleNotFoundError) and bool(error.name) and f"{module}.".startswith(f"{error.name}.")
 
 
 _CREATED: Final = "an app that a function creates must be assigned to a name of its module"
