@@ -24,6 +24,7 @@ python3 deploy up [--demo] [--app MODULE:APP]            run everything on this 
                   [--worker-python PATH]                 with the worker in your app's own environment
                   [--port N] [--data-dir DIR]
 python3 deploy test [--fast] [pytest arguments]          run the tests on real Redis and PostgreSQL
+python3 deploy test --durations [--fast] [...]           and show where the time goes, by file and CPU
 python3 deploy test --mutants [core] [loops] [...]       whether the tests detect small wrong changes of the product
 python3 deploy bench [suites] [--quick] [--report DIR]   measure, beside peers and limits
 python3 deploy env                                       only create the environment; then .venv/bin/itinerary is
@@ -76,6 +77,9 @@ def test(arguments: list[str]) -> None:
     if "--mutants" in arguments:
         become(python, ["-m", "tests.mutants", *(word for word in arguments if word != "--mutants")])
     pytest = ["-m", "pytest"]
+    if "--durations" in arguments:  # pytest's own has a number: --durations=10
+        pytest += ["-p", "tests.support.durations"]
+        arguments = [word for word in arguments if word != "--durations"]
     if "--fast" in arguments:
         rest = [word for word in arguments if word != "--fast"]
         become(python, [*pytest, "-m", "not slow and not e2e and not postgres", "-n", "2", *rest])
