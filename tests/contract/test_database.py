@@ -229,6 +229,7 @@ def test_a_gate_that_stays_closed_keeps_no_writer_waiting_for_long(sqlite_url: s
     gate.let_go()
 
 
+@pytest.mark.postgres
 def test_a_statement_that_takes_too_long_is_ended(emptied_postgres_url: str) -> None:
     def sleep() -> None:
         with opened(emptied_postgres_url) as database, database.read() as connection:
