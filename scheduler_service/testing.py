@@ -15,14 +15,19 @@ from datetime import UTC, datetime
 from typing import Any
 
 from itinerary.protocol.instants import Instant, format_instant, from_datetime, to_datetime
+from itinerary.protocol.redaction import unmasked
+from scheduler_service.core.contract.job_json import job_body, read_job
 from scheduler_service.core.contract.job_warnings import NEVER, is_to_come
 from scheduler_service.core.schedules.preview import occurrence
 from scheduler_service.core.schedules.schedule import (
+    UNPLACED,
+    IntervalSchedule,
     ParsedSchedule,
     Schedule,
     next_after,
     occurrences,
     parse_schedule,
+    upcoming,
     zone_of,
 )
 from scheduler_service.core.schedules.spec_reading import moment
@@ -85,6 +90,28 @@ def warnings_of(spec: Spec, *, timezone: str = "UTC", job_id: str = "job") -> tu
     now = from_datetime(datetime.now(UTC))
     parsed = _parsed(spec, timezone, job_id, now)
     return parsed.warnings if is_to_come(parsed.schedule, now) else (*parsed.warnings, NEVER)
+
+
+class JobTimes:
+    """A job as the service would save it at `made_at`, and when its runs are due; BadValues if it would be refused.
+
+    Called with (after, until, most) it returns the first `most` instants in (after, until], within start_at and end_at,
+    without jitter. A balanced interval counts from `made_at`. What `itinerary.testing` asks for scheduled jobs.
+    """
+
+    def __init__(self, body: Mapping[str, Any], made_at: Instant) -> None:
+        job, _ = read_job(unmasked(body), created_at=made_at)
+        schedule = job.schedule
+        if isinstance(schedule, IntervalSchedule) and schedule.first == UNPLACED:
+            schedule = schedule.placed(made_at + schedule.every)
+        self._job, self._schedule = job, schedule
+        self.body = {**job_body(job), "version": 1}
+        self.start_within = job.start_within
+
+    def __call__(self, after: Instant, until: Instant, most: int) -> list[Instant]:
+        """Return the instants in (after, until], at most so many."""
+        end = until + 1 if self._job.end_at is None else min(until + 1, self._job.end_at)
+        return upcoming(self._schedule, after, most, start_at=self._job.start_at, end_at=end)
 
 
 def _found(

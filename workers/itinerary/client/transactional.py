@@ -36,7 +36,7 @@ _LATER: Final = {
 }
 _KEYED: Final = "ON CONFLICT DO NOTHING"
 _KNOWN: Final = "SELECT run_id, request_hash FROM {runs} WHERE idempotency_key = {key}"
-_CLOCK: Final = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)"
+CLOCK: Final = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)"
 _ALLOWED: Final = (
     "give a psycopg connection, or an SQLAlchemy Connection or Session, of Itinerary's PostgreSQL database"
 )
@@ -98,7 +98,7 @@ def _deadline_over(run: RunRequest, target: "_DbApi | _SqlAlchemy") -> BadValues
     """The error if the run could only be missed, by the database's clock; asks it only if that is possible."""
     if not run.run_at or run.start_within is None:
         return None
-    now = target.first(_CLOCK, {})
+    now = target.first(CLOCK, {})
     assert now is not None
     error = over_error(run.run_at, run.start_within, int(now[0]))
     return None if error is None else BadValues([error])

@@ -1,0 +1,52 @@
+"""Scheduled jobs of the service in memory: judged and expanded by the real schedules of `itinerary-server`.
+
+The one place of this package that uses the server, if it is installed in the environment of the test.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, Final
+
+from itinerary.protocol.errors import ItineraryError
+from itinerary.protocol.instants import Instant
+from itinerary.protocol.run_fields import read_retry
+from itinerary.testing.run import Run
+
+_KIT: Final = "scheduler_service.testing"
+
+
+@dataclass
+class Job:
+    """A stored job: its JSON, and `times`, which gives its instants."""
+
+    body: dict[str, Any]
+    times: Any
+
+    @property
+    def job_id(self) -> str:
+        """Its id."""
+        return str(self.body["job_id"])
+
+    def due(self, after: Instant, until: Instant, most: int) -> list[Instant]:
+        """Its next instants in (after, until], one more than `most` at most; none while it is paused."""
+        found: list[Instant] = [] if self.body["paused"] else self.times(after, until, most + 1)
+        return found
+
+    def run(self, run_id: str, at: Instant, *, is_occurrence: bool = False) -> Run:
+        """A new run of it."""
+        body = self.body
+        return Run(
+            run_id, body["task"], at, at, job_id=self.job_id, args=list(body["args"]), kwargs=dict(body["kwargs"]),
+            queue=body["queue"], priority=body["priority"], retry=read_retry(body["retry"], "retry"),
+            start_within=self.times.start_within, is_occurrence=is_occurrence,
+        )  # fmt: skip
+
+
+def read_job(body: Mapping[str, Any], now: Instant) -> Job:
+    """Judge a job as the service does; BadValues, or ItineraryError where the server is not installed."""
+    if find_spec(_KIT.partition(".")[0]) is None:
+        raise ItineraryError("scheduled jobs need itinerary-server in the environment of the test: install it there")
+    times = import_module(_KIT).JobTimes(body, now)
+    return Job(times.body, times)
