@@ -156,7 +156,7 @@ class PrometheusMeter(Meter):
         )
 
     def _count(self, state: SchedulerState) -> None:
-        for (name, label), number in state.counts.items():
+        for (name, label), number in state.counts.take().items():
             match name:
                 case "ignored":
                     self._ignored.labels(label).inc(number)
@@ -174,7 +174,6 @@ class PrometheusMeter(Meter):
                     self._placement.count(name, label, number)
                 case _:
                     assert_never(name)
-        state.counts.clear()
 
     def placed(self, count: int, seconds: float) -> None:
         self._placement.placed(count, seconds)
@@ -201,6 +200,6 @@ class PrometheusMeter(Meter):
 
 def _inbox_lag(state: SchedulerState, now: Instant) -> Duration:
     """How far reading lags behind, by the time in an entry's id: 0 at the end, growing while Redis is away."""
-    milliseconds = int(state.position.partition("-")[0] or 0)
-    behind = now - max(state.since, state.listened.until, milliseconds * MILLISECOND)
+    milliseconds = int(state.inbox.position.partition("-")[0] or 0)
+    behind = now - max(state.since, state.inbox.listened.until, milliseconds * MILLISECOND)
     return behind if behind > PAUSE else 0

@@ -29,7 +29,7 @@ STAGES: Final = {
     "leader/reports": "reports: what they change",
     "leader/results": "reports: what they change",
     "leader/redis_epoch": "epoch, low watermarks, in flight",
-    "leader/watermarks": "epoch, low watermarks, in flight",
+    "parts/watermarks": "epoch, low watermarks, in flight",
     "leader/in_flight": "epoch, low watermarks, in flight",
     "leader/iteration": "the pass around these",
     "metrics/leader": "metrics",

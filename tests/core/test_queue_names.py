@@ -3,7 +3,7 @@
 from itinerary.protocol.instants import SECOND
 from scheduler_service.core.leader.messages import Started
 from scheduler_service.core.leader.reports import report
-from scheduler_service.core.leader.state import Step
+from scheduler_service.core.leader.step import Step
 from scheduler_service.core.run_state import RunState
 from tests.support.world import World
 
@@ -12,9 +12,9 @@ def test_a_queue_that_is_gone_leaves_no_counter_behind() -> None:
     world = World()
     run_id = world.enqueue()
     report(world.state, Step(world.now), Started(world.enqueue(5 * SECOND), 1, "w1", world.now, 7))
-    world.state.started_seq["default"] = 7
+    world.state.unstarted.started("default", 7)
     world.advance(20 * SECOND)
     assert world.run(run_id).state is RunState.COMPLETED
-    assert "default" not in world.state.dispatching_in
+    assert "default" not in world.state.dispatches.of_queue
     assert "default" not in world.state.runs.pending
-    assert "default" not in world.state.started_seq
+    assert not world.state.unstarted.is_overtaken("default", 0)

@@ -192,7 +192,8 @@ def test_the_table_of_tests_has_every_module_of_the_leader_and_what_its_mutants_
     table = {
         module: ticked(tests) for modules, tests in rows("Which tests hold which module") for module in ticked(modules)
     }
-    leader = {f"core/leader/{path.name}" for path in (REPOSITORY / "scheduler_service/core/leader").glob("[a-z]*.py")}
+    core = REPOSITORY / "scheduler_service"
+    leader = {path.relative_to(core).as_posix() for path in (core / "core/leader").rglob("[a-z]*.py")}
     assert leader - set(table) == set()
     for mutant in mutants([]):
         module = mutant.path.removeprefix("scheduler_service/").removeprefix("workers/")

@@ -9,7 +9,8 @@ from itinerary.protocol.instants import MILLISECOND, Instant
 from scheduler_service.core.leader.commands import Dispatch, DispatchRuns, Transition
 from scheduler_service.core.leader.deadlines import expire
 from scheduler_service.core.leader.planning import is_fresh, is_unjudged, miss
-from scheduler_service.core.leader.state import SchedulerState, Step
+from scheduler_service.core.leader.state import SchedulerState
+from scheduler_service.core.leader.step import Step
 from scheduler_service.core.model import ActiveRun, Overlap, RunKind
 from scheduler_service.core.policies import OVERLAP_WORD, Admission, catches_up, decide_overlap, judge_lateness
 from scheduler_service.core.run_state import WAITING, Event, RunState
@@ -148,7 +149,7 @@ def _queue_up(state: SchedulerState, run: ActiveRun) -> None:
 
 
 def _skip(state: SchedulerState, step: Step, run: ActiveRun, reason: str, in_common: str) -> None:
-    state.counts["skip", "overlap"] += 1
+    state.counts.add("skip", "overlap")
     # The first one with this reason keeps its row, the others share a missed range.
     coalesce = state.skipped.extend(run.job_id, run.scheduled_at, in_common) if run.job_id and is_fresh(run) else None
     change = Transition(

@@ -9,7 +9,8 @@ from itinerary.protocol.instants import Instant
 from scheduler_service.core.leader.commands import Retract
 from scheduler_service.core.leader.planning import create_occurrences, fires, is_fresh, judged
 from scheduler_service.core.leader.results import JobsRead
-from scheduler_service.core.leader.state import SchedulerState, Step
+from scheduler_service.core.leader.state import SchedulerState
+from scheduler_service.core.leader.step import Step
 from scheduler_service.core.model import ActiveRun, Job, JobHistory, MissedRange
 
 

@@ -22,7 +22,8 @@ from scheduler_service.core.leader.commands import (
 from scheduler_service.core.leader.messages import Failed
 from scheduler_service.core.leader.reports import cancel, end, fail, report
 from scheduler_service.core.leader.results import ClaimsTaken, Published, PublishUncertain, QueuesSeen, ResultsFound
-from scheduler_service.core.leader.state import SchedulerState, Step, keep
+from scheduler_service.core.leader.state import SchedulerState
+from scheduler_service.core.leader.step import Step, keep
 from scheduler_service.core.model import ActiveRun, DispatchedRun
 from scheduler_service.core.policies import START_WITHIN
 from scheduler_service.core.run_state import PENDING, WAITING, Event, RunState
@@ -67,7 +68,7 @@ def redispatch(state: SchedulerState, step: Step, run_ids: list[str], cause: str
         if run is not None and run.state is RunState.PENDING and run_id not in state.publishing.redispatching:
             state.publishing.begin_redispatch(run_id)
             state.unstarted.unaccepted(run_id)
-            state.counts["republished", cause] += 1
+            state.counts.add("republished", cause)
             dispatches.append(Dispatch(run_id, run.attempt, state.numbers.next()))
     size = state.settings.dispatch_batch
     step.dispatching += [Redispatch(tuple(dispatches[i : i + size]), cause) for i in range(0, len(dispatches), size)]

@@ -37,7 +37,9 @@ from scheduler_service.core.leader.messages import (
     Started,
     Succeeded,
 )
+from scheduler_service.core.leader.parts.inbox import InboxPosition
 from scheduler_service.core.leader.parts.judged import Judged
+from scheduler_service.core.leader.parts.numbers import MessageNumbers
 from scheduler_service.core.leader.parts.planned import Planned
 from scheduler_service.core.leader.planning import plan, without_unfinished
 from scheduler_service.core.leader.poll_state import CancelsRead, DueRead, ExpiredRead, Listened, OverdueRead
@@ -67,7 +69,8 @@ from scheduler_service.core.leader.results import (
     WatermarksRaised,
     Woken,
 )
-from scheduler_service.core.leader.state import CoreSettings, SchedulerState, Step
+from scheduler_service.core.leader.state import CoreSettings, SchedulerState
+from scheduler_service.core.leader.step import Step
 from scheduler_service.core.model import ActiveRun, Cursor, JobHistory
 from scheduler_service.core.run_state import FINAL
 
@@ -86,10 +89,10 @@ def take_over(
     if went_back:
         # The database's clock was ahead at that write. Rows planned beyond `now` stay; planning restarts from `now`.
         planned_until = now
-    planned, judged = Planned(planned_until), Judged.taken_over(min(cursor.judged_until or 0, now))
-    state = SchedulerState(settings, term, planned, cursor.inbox_position, since=now, judged=judged)
-    state.position_saved = cursor.inbox_position
-    state.position_saved_at = now
+    judged = Judged.taken_over(min(cursor.judged_until or 0, now))
+    inbox = InboxPosition.taken_over(cursor.inbox_position, now)
+    numbers = MessageNumbers.of_term(term)
+    state = SchedulerState(settings, term, now, Planned(planned_until), judged, inbox, numbers)
     step = Step(now)
     if went_back:
         step.creating.append(CreateRuns((), planned_until, set_back=True))
@@ -167,7 +170,7 @@ def _take(state: SchedulerState, step: Step, message: Feedback) -> None:
         case Shutdown():
             state.stopping, state.draining = True, message.draining
         case Listened():
-            state.listened = message
+            state.inbox.listen(message)
         case Woken():
             polling.woken(state)
         case RunsDispatched():

@@ -9,7 +9,8 @@ from scheduler_service.core.leader.commands import Transition
 from scheduler_service.core.leader.in_flight import take_claims
 from scheduler_service.core.leader.planning import is_fresh
 from scheduler_service.core.leader.reports import end
-from scheduler_service.core.leader.state import SchedulerState, Step
+from scheduler_service.core.leader.state import SchedulerState
+from scheduler_service.core.leader.step import Step
 from scheduler_service.core.model import ActiveRun, Job
 from scheduler_service.core.run_state import Event, RunState
 

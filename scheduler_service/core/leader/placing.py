@@ -32,7 +32,8 @@ from scheduler_service.core.balancing.placements import (
 from scheduler_service.core.balancing.rebalancing import PLAN_LIVES
 from scheduler_service.core.balancing.slot_balancer import slot_time
 from scheduler_service.core.leader.commands import ReadJobs, Reply
-from scheduler_service.core.leader.state import SchedulerState, Step
+from scheduler_service.core.leader.state import SchedulerState
+from scheduler_service.core.leader.step import Step
 from scheduler_service.core.model import Job
 from scheduler_service.core.run_state import RunState
 
@@ -143,7 +144,7 @@ def _jobs_placed(state: SchedulerState, step: Step, done: JobsPlaced) -> None:
     order = done.command.order
     for placement in done.command.placements:
         if placement.job_id not in done.refused:
-            state.counts["placed", placement.cause] += 1
+            state.counts.add("placed", placement.cause)
     if order is None:
         return
     moved = [p for p in done.command.placements if p.job_id not in done.refused]
@@ -154,7 +155,7 @@ def _jobs_placed(state: SchedulerState, step: Step, done: JobsPlaced) -> None:
     follow(state, step, [placement.job_id for placement in moved])
     body = _result_body(order.plan, done.refused)
     state.placing.carried_out(order.plan.plan_id, len(body["moved"]), len(body["skipped"]))
-    state.counts["rebalanced", order.plan.kind] += 1
+    state.counts.add("rebalanced", order.plan.kind)
     step.others.append(Survey(step.now, order.asked.reply_to, order.plan.base, body))
 
 

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from itinerary.protocol.identity import occurrence_run_id
 from itinerary.protocol.instants import Duration, Instant
 from scheduler_service.core.leader.commands import CreateRuns, Retract, Transition, in_parts
-from scheduler_service.core.leader.state import SchedulerState, Step, keep
+from scheduler_service.core.leader.state import SchedulerState
+from scheduler_service.core.leader.step import Step, keep
 from scheduler_service.core.model import ActiveRun, Job, JobHistory, Misfire, MissedRange, NewRun, Overlap, RunKind
 from scheduler_service.core.policies import catches_up, judge_lateness
 from scheduler_service.core.run_state import Event, RunState
@@ -118,7 +119,7 @@ def is_fresh(run: ActiveRun) -> bool:
 
 def count_missed(state: SchedulerState, misfire: Misfire, number: int) -> None:
     """Count occurrences that a job's misfire policy drops, as rows or in a missed range."""
-    state.counts["misfire", misfire.policy.value] += number
+    state.counts.add("misfire", misfire.policy.value, number)
 
 
 def is_unjudged(state: SchedulerState, run: ActiveRun) -> bool:

@@ -15,7 +15,8 @@ from scheduler_service.core.index.snapshot import build_snapshot
 from scheduler_service.core.leader.commands import BuildIndex
 from scheduler_service.core.leader.planning import count_missed, create_occurrences, miss, ripe_rows
 from scheduler_service.core.leader.results import IndexBuilt, MissedOccurrences
-from scheduler_service.core.leader.state import SchedulerState, Step
+from scheduler_service.core.leader.state import SchedulerState
+from scheduler_service.core.leader.step import Step
 from scheduler_service.core.model import Job, JobHistory, MissedRange
 from scheduler_service.core.policies import judge_lateness
 from scheduler_service.core.schedules.jitter import jitter_of

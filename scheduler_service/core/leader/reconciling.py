@@ -5,7 +5,7 @@ Also applies the answers to writes: refused runs are read again, committed ends 
 
 from typing import Final
 
-from itinerary.protocol.instants import MILLISECOND, SECOND
+from itinerary.protocol.instants import MILLISECOND
 from scheduler_service.core.leader.commands import (
     ForgetAttempts,
     ForgetResults,
@@ -19,12 +19,12 @@ from scheduler_service.core.leader.in_flight import redispatch, take_claims
 from scheduler_service.core.leader.job_states import hold_back, is_paused
 from scheduler_service.core.leader.reports import cancel
 from scheduler_service.core.leader.results import Applied, RunsRead, WatermarksRaised
-from scheduler_service.core.leader.state import SchedulerState, Step, keep
+from scheduler_service.core.leader.state import SchedulerState
+from scheduler_service.core.leader.step import Step, keep
 from scheduler_service.core.model import ActiveRun, RunKind
 from scheduler_service.core.run_state import FINAL, WAITING, Event, RunState
 
 _POLL_AGAIN: Final = 200 * MILLISECOND
-_TRIM_EVERY: Final = 10 * SECOND
 
 
 def applied(state: SchedulerState, step: Step, done: Applied) -> None:
@@ -40,10 +40,8 @@ def applied(state: SchedulerState, step: Step, done: Applied) -> None:
             state.watermarks.committed(change.run_id, change.attempt)
     if over:
         step.others.append(ForgetResults(tuple(over)))
-    if done.batch.position in state.epoch.positions:
-        state.epoch.committed = True
-    if done.batch.position is not None and step.now - state.trimmed_at > _TRIM_EVERY:
-        state.trimmed_at = step.now
+    state.epoch.position_committed(done.batch.position)
+    if done.batch.position is not None and state.inbox.trim_due(step.now):
         step.others.append(TrimInbox(done.batch.position))
 
 
@@ -66,7 +64,7 @@ def watermarks_raised(state: SchedulerState, step: Step, raised: WatermarksRaise
     if passed:
         step.others.append(ForgetAttempts(tuple(passed)))
     # No pending run is below it; recorded here, the next poll of the epoch has nothing to do.
-    state.epoch.watermark = max(state.epoch.watermark, raised.lowest)
+    state.epoch.raise_watermark(raised.lowest)
     highest = max(raised.watermarks.values(), default=0)
     if highest > state.numbers.last + 1:
         # Redis remembers numbers of a database that no longer exists: continue above them.
@@ -80,7 +78,7 @@ def runs_read(state: SchedulerState, step: Step, read: RunsRead) -> None:
     for run_id in read.asked:
         memory_is_newer = state.reads.answered(run_id) or _is_being_dispatched(state, run_id)
         if state.reads.take_refused(run_id):
-            state.counts["stale", _stale_because(rows.get(run_id))] += 1
+            state.counts.add("stale", _stale_because(rows.get(run_id)))
         if memory_is_newer:
             step.read(state, run_id)
         elif run_id in rows:

@@ -7,7 +7,6 @@ message ever sent, so none of them starts a run again. Then the leader redispatc
 Redis of its own has its own epoch, for which only the redispatch is needed.
 """
 
-from dataclasses import replace
 from typing import Final
 
 from itinerary.protocol.instants import SECOND
@@ -27,10 +26,10 @@ from scheduler_service.core.leader.results import (
     InboxRead,
     ServerEpoch,
 )
-from scheduler_service.core.leader.state import SchedulerState, Step
+from scheduler_service.core.leader.state import SchedulerState
+from scheduler_service.core.leader.step import Step
 from scheduler_service.core.run_state import RunState
 
-POLL_EVERY: Final = SECOND
 # Two heartbeats, plus the time in which a worker notices a dead connection.
 GATHER_AT_MOST: Final = (2 * HEARTBEAT_SECONDS + 4) * SECOND
 _REPORTED_LATELY: Final = 60 * SECOND
@@ -39,29 +38,26 @@ _REPORTED_LATELY: Final = 60 * SECOND
 def poll(state: SchedulerState, step: Step) -> None:
     """Query the epoch once a second, and accept a new one as soon as every worker has reported."""
     present = state.epoch
-    if not present.all_reported:
-        present.all_reported = state.unreported_for(state.since) >= GATHER_AT_MOST
-    if not present.querying and step.now >= present.next_poll_at:
-        present.querying = True
-        present.next_poll_at = step.now + POLL_EVERY
+    if not present.all_reported and state.unreported_for(state.since) >= GATHER_AT_MOST:
+        present.workers_have_reported()
+    if present.begin_query(step.now):
         step.others.append(QueryEpoch())
-    if present.accepting or step.now < present.next_try_at:
+    if not present.may_try(step.now):
         return
     claims = present.gathering if _ready(state) else None
     broker = _broker_to_accept(state)
     if claims is not None or (broker is not None and present.gathering is None):
-        present.accepting = True
-        present.next_try_at = step.now + POLL_EVERY
+        present.begin_accept(step.now)
         step.others.append(AcceptEpoch(claims, broker, state.numbers.next()))
 
 
 def seen(state: SchedulerState, step: Step, message: EpochSeen) -> None:
     """Apply the epochs that the servers report; None is unknown."""
     present = state.epoch
-    present.querying = False
-    claims, present.broker = message.claims, message.broker
+    claims = message.claims
+    present.query_answered(message.broker)
     if claims is not None and claims.accepted:
-        present.gathering = None
+        present.end_gathering()
         _refuse_below(state, step, claims.watermark)
         _ask_deferred(state, step)
     elif claims is not None and claims.name != present.gathering:
@@ -73,14 +69,12 @@ def seen(state: SchedulerState, step: Step, message: EpochSeen) -> None:
 def accepted(state: SchedulerState, step: Step, message: EpochAccepted) -> None:
     """Continue after an AcceptEpoch: the watermark is set, or the epoch has changed again, or Redis is unreachable."""
     present = state.epoch
-    present.accepting = False
-    if message.broker is not None and present.broker is not None:
-        present.broker = replace(present.broker, accepted=True)
+    present.accept_answered(broker=message.broker is not None)
     if message.claims is not None or message.broker is not None:
         _refuse_below(state, step, message.watermark)
     if message.claims is None or message.claims != present.gathering:
         return
-    present.gathering = None
+    present.end_gathering()
     _ask_deferred(state, step)
     unwanted = [run for run in state.runs if run.state is RunState.RUNNING and run.cancel_requested]
     if unwanted:
@@ -90,28 +84,21 @@ def accepted(state: SchedulerState, step: Step, message: EpochAccepted) -> None:
 
 def claims_deferred(state: SchedulerState, message: ClaimsDeferred) -> None:
     """Keep these claims until the epoch is accepted: a worker may hold a claim that Redis has lost."""
-    state.epoch.deferred += message.attempts
-    state.epoch.next_poll_at = 0
+    state.epoch.defer(message.attempts)
 
 
 def inbox_read(state: SchedulerState, step: Step, read: InboxRead) -> None:
     """Advance the position, unless it still belongs to the previous epoch."""
     if read.restarted:
-        state.epoch.rereading = False
-        state.epoch.reread_at = step.now
+        state.epoch.reread(step.now)
     if not state.epoch.rereading:
-        state.position = read.position
+        state.inbox.advance(read.position)
     step.again = read.again
 
 
 def _gather(state: SchedulerState, step: Step, name: str) -> None:
-    present = state.epoch
-    present.gathering, present.since = name, step.now
-    present.knows_all = present.all_reported and step.now - state.workers.last_seen_at() < _REPORTED_LATELY
-    present.committed = False
-    present.positions.clear()
-    # Until the reread begins, reads may return entries of the previous stream, or none.
-    present.rereading, present.reread_at = True, step.now
+    knows_all = state.epoch.all_reported and step.now - state.workers.last_seen_at() < _REPORTED_LATELY
+    state.epoch.gather(name, step.now, knows_all=knows_all)
     step.others.append(RereadInbox())
 
 
@@ -145,12 +132,11 @@ def _refuse_below(state: SchedulerState, step: Step, watermark: int) -> None:
     # If Redis remembers messages of another database, continue above their numbers.
     state.numbers.raise_to(watermark)
     # If we crash here, the next leader sees this watermark and finds the same runs below it.
-    state.epoch.watermark = watermark
+    state.epoch.raise_watermark(watermark)
     below = [run.run_id for run in state.runs if run.state is RunState.PENDING and run.seq < watermark]
     redispatch(state, step, below, "generation")
 
 
 def _ask_deferred(state: SchedulerState, step: Step) -> None:
     if state.epoch.deferred:
-        step.others.append(TakeClaims(tuple(state.epoch.deferred)))
-        state.epoch.deferred.clear()
+        step.others.append(TakeClaims(state.epoch.take_deferred()))

@@ -7,7 +7,8 @@ from itinerary.protocol.instants import DAY, Instant
 from scheduler_service.core.leader.commands import CANCELLED_RUNNING, LateReport, Transition
 from scheduler_service.core.leader.messages import Failed, Heartbeat, Report, RetryAsked, Started, Succeeded
 from scheduler_service.core.leader.parts.workers import WorkerView
-from scheduler_service.core.leader.state import SchedulerState, Step
+from scheduler_service.core.leader.state import SchedulerState
+from scheduler_service.core.leader.step import Step
 from scheduler_service.core.model import ActiveRun
 from scheduler_service.core.policies import after_failure, next_attempt
 from scheduler_service.core.run_state import FINAL, IN_FLIGHT, Event, RunState, is_allowed
@@ -45,7 +46,7 @@ def report(state: SchedulerState, step: Step, message: Report) -> None:
 
 
 def _too_late(state: SchedulerState, step: Step, message: Report, cause: str) -> None:
-    state.ignore(cause)
+    state.counts.add("ignored", cause)
     if not isinstance(message, Started) and not step.again:
         error = message.error if isinstance(message, Failed | RetryAsked) else None
         kind = _KIND[type(message)]
@@ -57,7 +58,7 @@ def start(state: SchedulerState, step: Step, run: ActiveRun, worker: str, at: In
     state.running.report(run.run_id, step.now)
     if run.state is not RunState.PENDING:
         if run.state is not RunState.RUNNING:
-            state.ignore("not_released")
+            state.counts.add("ignored", "not_released")
         return
     state.unstarted.trust(run.run_id)
     state.running.watch_at(step.now + state.settings.lost_after, run.run_id)
@@ -69,7 +70,7 @@ def start(state: SchedulerState, step: Step, run: ActiveRun, worker: str, at: In
 
 def _succeed(state: SchedulerState, step: Step, run: ActiveRun, message: Succeeded) -> None:
     if not is_allowed(run.state, Event.SUCCEED):
-        state.ignore("not_released")
+        state.counts.add("ignored", "not_released")
         return
     change = Transition(
         run.run_id, run.attempt, Event.SUCCEED, RunState.COMPLETED, message.at, reason=message.reason,
@@ -81,14 +82,14 @@ def _succeed(state: SchedulerState, step: Step, run: ActiveRun, message: Succeed
 def fail(state: SchedulerState, step: Step, run: ActiveRun, event: Event, message: Failed) -> None:
     """Apply a failed attempt: cancel the run if that was requested, otherwise schedule the next attempt or end it."""
     if not is_allowed(run.state, event):
-        state.ignore("not_released")
+        state.counts.add("ignored", "not_released")
         return
     if run.cancel_requested:
         cancel(state, step, run, CANCELLED_RUNNING, message)
         return
     to, due_at = after_failure(run, event, step.now)
     if event is Event.LOSE:
-        state.counts["lost", ""] += 1
+        state.counts.add("lost")
     change = Transition(
         run.run_id, run.attempt, event, to, message.at, reason=_with_policy(run, reason_of(run, message)),
         due_at=due_at, started_at=message.started_at, worker=message.worker or None, error=message.error,
@@ -115,7 +116,7 @@ def _with_policy(run: ActiveRun, reason: str | None) -> str | None:
 
 def _retry(state: SchedulerState, step: Step, run: ActiveRun, message: RetryAsked) -> None:
     if not is_allowed(run.state, Event.RETRY):
-        state.ignore("not_released")
+        state.counts.add("ignored", "not_released")
         return
     if run.cancel_requested:
         cancel(state, step, run, CANCELLED_RUNNING, message)

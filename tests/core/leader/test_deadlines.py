@@ -4,7 +4,7 @@ import pytest
 
 from itinerary.protocol.instants import DAY, HOUR, MINUTE, SECOND, format_instant
 from itinerary.protocol.run_fields import RetryPolicy
-from scheduler_service.core.leader.deadline_heap import Deadlines
+from scheduler_service.core.leader.parts.deadlines import Deadlines
 from scheduler_service.core.leader.poll_state import ExpiredRead
 from scheduler_service.core.leader.state import CoreSettings
 from scheduler_service.core.model import Run

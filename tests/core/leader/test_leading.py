@@ -624,7 +624,7 @@ class TestLost:
         world.tell("heartbeat", **told, running=[attempt_of(first)])
         world.tell("heartbeat", **told, running=[attempt_of(second)], part=1)
         world.advance(SECOND)
-        assert world.state.workers["w1"].running == (first, second)
+        assert world.state.workers.by_name["w1"].running == (first, second)
 
     def test_heartbeats_keep_a_long_run_alive(self, world: World) -> None:
         world.workers.seconds = 300
@@ -668,7 +668,7 @@ class TestLost:
         world.advance(50 * SECOND)
         beat = Heartbeat("w", world.now, ((run_id, 1),), (), 1, ("default",), None)
         world.mailbox.put(ResultsFound(((run_id, 1, None),)))
-        world.mailbox.put(InboxRead((beat,), world.state.position))
+        world.mailbox.put(InboxRead((beat,), world.state.inbox.position))
         world.reconcile()
         assert world.run(run_id).state is RunState.RUNNING
 

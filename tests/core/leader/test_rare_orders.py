@@ -8,7 +8,7 @@ from itinerary.protocol.instants import SECOND
 from scheduler_service.core.leader.commands import Command, Publish, ReadRuns, StoreCommand, Transition
 from scheduler_service.core.leader.iteration import iterate
 from scheduler_service.core.leader.results import RunsDispatched, RunsRead
-from scheduler_service.core.leader.state import Step
+from scheduler_service.core.leader.step import Step
 from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.loops.commit_order import CommitOrder
 from scheduler_service.loops.store_writer import DispatchCommand

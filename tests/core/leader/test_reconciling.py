@@ -19,7 +19,8 @@ def world() -> World:
 
 
 def test_the_inbox_is_trimmed_up_to_what_is_committed_and_no_further(world: World) -> None:
-    world.state.position, world.state.trimmed_at = "9-0", 0  # read up to there, committed up to 5-0
+    world.advance(MINUTE)
+    world.state.inbox.advance("9-0")  # read up to there, committed up to 5-0
     world.state, commands = iterate(world.state, [Applied(Apply((), position="5-0"), ())], world.now)
     assert [one.position for one in commands if isinstance(one, TrimInbox)] == ["5-0"]
 

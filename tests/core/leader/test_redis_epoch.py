@@ -10,7 +10,7 @@ from scheduler_service.core.leader.commands import AcceptEpoch, DispatchRuns, Ta
 from scheduler_service.core.leader.iteration import iterate
 from scheduler_service.core.leader.redis_epoch import GATHER_AT_MOST, accepted, poll
 from scheduler_service.core.leader.results import EpochAccepted, InboxRead, Shutdown
-from scheduler_service.core.leader.state import Step
+from scheduler_service.core.leader.step import Step
 from scheduler_service.core.run_state import RunState
 from tests.support.world import World, attempt_of
 
@@ -405,12 +405,12 @@ class TestInbox:
         """Its entries have lower numbers than the position: the clock of its host may have stepped."""
         world.workers.behave = lambda attempt: None
         run_id = world.enqueue()
-        position = world.state.position
+        position = world.state.inbox.position
         world.wipe()
         world.tell("succeeded", task_id=attempt_of(run_id), worker="w1", result="early")
         world.advance(2 * SECOND)
         assert world.run(run_id).result == "early"
-        assert _number(world.state.position) < _number(position)
+        assert _number(world.state.inbox.position) < _number(position)
 
     def test_the_position_is_committed_before_the_generation_is_accepted(self, world: World) -> None:
         """Else the next leader would trust a position of the stream before."""
@@ -420,7 +420,7 @@ class TestInbox:
             order.append(batch.position or ""), apply(lease, batch)
         )[1]  # fmt: skip
         world.claims.accept = lambda name, watermark: order.append("accepted") or accept(name, watermark)  # type: ignore[method-assign]
-        position = world.state.position
+        position = world.state.inbox.position
         world.wipe()
         world.advance(2 * SECOND)
         assert _number(order[order.index("accepted") - 1]) < _number(position)
@@ -446,7 +446,7 @@ class TestInbox:
     def test_nothing_unread_is_trimmed_from_a_stream_that_began_anew(self, world: World) -> None:
         from scheduler_service.core.leader.commands import TrimInbox
 
-        position = world.state.position
+        position = world.state.inbox.position
         world.wipe()
         world.inbox.send("run_enqueued", world.now, {"run_ids": []})
         world.carry_out([TrimInbox(position)])
@@ -486,14 +486,14 @@ def test_a_redis_that_does_not_answer_is_looked_at_again(world: World) -> None:
 
 def test_what_is_read_before_the_inbox_begins_anew_moves_no_position(world: World) -> None:
     """It would be a position in a stream that is no more, beyond entries of the new one that nobody read."""
-    before, world.deaf = world.state.position, True
+    before, world.deaf = world.state.inbox.position, True
     world.wipe()
     world.advance(2 * SECOND)
     assert world.state.epoch.rereading
     world.state, _ = iterate(world.state, [InboxRead((), "99-0")], world.now)
-    assert world.state.position == before != "99-0"
+    assert world.state.inbox.position == before != "99-0"
     world.state, _ = iterate(world.state, [InboxRead((), "1-0", restarted=True)], world.now)
-    assert world.state.position == "1-0"
+    assert world.state.inbox.position == "1-0"
 
 
 class TestReady:
@@ -509,7 +509,7 @@ class TestReady:
     @staticmethod
     def accepts(world: World) -> bool:
         step = Step(world.now + MINUTE)
-        world.state.epoch.accepting, world.state.epoch.next_try_at = False, 0
+        world.state.epoch.accepting, world.state.epoch._next_try_at = False, 0
         poll(world.state, step)
         return any(isinstance(command, AcceptEpoch) for command in step.others)
 

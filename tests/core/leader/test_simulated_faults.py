@@ -230,7 +230,7 @@ class TestCatchUpInParts:
         missed = [command for command in commands if isinstance(command, Apply)]
         assert [len(apply.transitions) for apply in missed] == [2, 2, 1]
         assert [apply.judged_until for apply in missed] == [None, None, state.judged.until]
-        assert [apply.position for apply in missed] == [None, None, state.position]
+        assert [apply.position for apply in missed] == [None, None, state.inbox.position]
 
     def _catch_up(self) -> tuple[World, list[CreateRuns]]:
         """The world after the outage, and what a leader then wants to be made: what it owes, and what comes next."""
@@ -300,7 +300,7 @@ def test_the_end_of_an_unwanted_attempt_is_committed_with_the_position_that_brou
     world.store.runs.request_cancel(run_id)
     world.renewer.confirm()
     world.tell("failed", task_id=attempt_of(run_id), worker="w1", error={"type": "E", "message": "", "traceback": None})
-    batch = world.inbox.read(world.state.position, 10, 0)
+    batch = world.inbox.read(world.state.inbox.position, 10, 0)
     messages = tuple(decode(fields) for _, fields in batch.entries)
     _, commands = iterate(world.state, [InboxRead(messages, batch.position)], world.now)
     # The leader dies after the first commit: nobody reads this report again.

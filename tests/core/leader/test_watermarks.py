@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from itinerary.protocol.instants import HOUR, MINUTE, SECOND
-from scheduler_service.core.leader.watermarks import Watermarks
+from scheduler_service.core.leader.parts.watermarks import Watermarks
 from scheduler_service.core.model import DispatchedRun
 from scheduler_service.core.run_state import RunState
 from tests.support.world import World, attempt_of

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from scheduler_service.core.leader.run_table import RunTable
+from scheduler_service.core.leader.parts.runs import RunTable
 from scheduler_service.core.model import ActiveRun
 
 

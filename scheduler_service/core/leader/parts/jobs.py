@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from itinerary.protocol.instants import Instant
-from scheduler_service.core.leader.run_table import RunTable
+from scheduler_service.core.leader.parts.runs import RunTable
 from scheduler_service.core.model import JobHistory
 
 

@@ -1,4 +1,4 @@
-"""Start deadlines of runs waiting in memory, soonest first, and the position of the database poll for expired runs."""
+"""Start deadlines of runs waiting in memory, soonest first."""
 
 import heapq
 from collections.abc import Iterable, Iterator
@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from itinerary.protocol.instants import Instant
-from scheduler_service.core.leader.poll_state import Place
 from scheduler_service.core.model import ActiveRun
 from scheduler_service.core.run_state import PENDING, RunState
 
@@ -20,8 +19,6 @@ class Deadlines:
     """A heap of start deadlines. It may hold duplicates and started runs, so callers check the run they take out."""
 
     heap: list[tuple[Instant, str]] = field(default_factory=list)
-    next_poll_at: Instant = 0
-    poll_after: Place | None = None
 
     def note(self, run: ActiveRun) -> None:
         """Add the run's deadline, if it has one and has not started."""

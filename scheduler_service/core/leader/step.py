@@ -1,0 +1,98 @@
+"""The step that collects the decisions of one iteration, and the one way of a changed run into memory."""
+
+from dataclasses import dataclass, field, replace
+
+from itinerary.protocol.instants import SECOND, Instant
+from scheduler_service.core.leader.commands import Apply, Command, LateReport, ReadRuns, Transition, in_parts
+from scheduler_service.core.leader.state import SchedulerState
+from scheduler_service.core.model import ActiveRun
+from scheduler_service.core.run_state import FINAL, PENDING, Event, RunState, is_allowed
+
+
+@dataclass(slots=True)
+class Step:
+    """The decisions of one iteration so far; `finish` returns its commands in the order in which they must happen."""
+
+    now: Instant
+    creating: list[Command] = field(default_factory=list)
+    dispatching: list[Command] = field(default_factory=list)
+    others: list[Command] = field(default_factory=list)
+    transitions: list[Transition] = field(default_factory=list)
+    late: list[LateReport] = field(default_factory=list)
+    cancels: list[str] = field(default_factory=list)
+    reads: dict[str, None] = field(default_factory=dict)
+    ripe: dict[str, list[ActiveRun]] | None = None
+    again: bool = False
+    _starts: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def transition(self, state: SchedulerState, run: ActiveRun, change: Transition) -> None:
+        """Record one guarded write that leaves the run as `run`, applied to memory at once.
+
+        A start and the end of the same attempt within one iteration become one write, if a pending run may end so.
+        """
+        key = (change.run_id, change.attempt)
+        started = self._starts.pop(key, None)
+        if started is not None and is_allowed(RunState.PENDING, change.event):
+            start = self.transitions[started]
+            self.transitions[started] = change._replace(
+                started_at=change.started_at or start.started_at, worker=change.worker or start.worker
+            )
+        else:
+            if change.event is Event.START:
+                self._starts[key] = len(self.transitions)
+            self.transitions.append(change)
+        keep(state, run, self.now)
+
+    def read(self, state: SchedulerState, run_id: str) -> None:
+        """Request the run's row from the database."""
+        if state.reads.begin(run_id):
+            self.reads[run_id] = None
+
+    def finish(self, state: SchedulerState) -> list[Command]:
+        """The commands in order: create rows, change them, dispatch them, then everything else."""
+        commands = list(self.creating)
+        if self._worth_applying(state):
+            commands += self._applies(state)
+            state.publishing.marks_stored()
+            state.judged.saved()
+            state.inbox.saved(self.now)
+            state.epoch.position_sent(state.inbox.position)
+        commands += self.dispatching
+        if self.reads:
+            commands.append(ReadRuns(tuple(self.reads)))
+        return commands + self.others
+
+    def _applies(self, state: SchedulerState) -> list[Apply]:
+        """The writes in parts; the last one commits the positions up to which was read and judged."""
+        *early, last = in_parts(self.transitions, state.settings.write_batch)
+        applies = [Apply(part) for part in early]
+        applies.append(Apply(last, (), tuple(self.late), (), state.inbox.position, state.judged.until))
+        applies[0] = replace(applies[0], published=tuple(state.publishing.marks), cancels=tuple(self.cancels))
+        return applies
+
+    def _worth_applying(self, state: SchedulerState) -> bool:
+        if self.transitions or self.late or self.cancels or state.epoch.wants_commit():
+            return True
+        marks = state.publishing.marks
+        if state.stopping:
+            return state.judged.is_unsaved() or bool(marks) or state.inbox.is_unsaved()
+        if state.judged.is_overdue(self.now):
+            return True
+        # The marks are not urgent, the dispatches are.
+        patience = 10 * SECOND if state.dispatches.in_progress else SECOND
+        return (bool(marks) and self.now - marks[0].at > patience) or state.inbox.is_overdue(self.now)
+
+
+def keep(state: SchedulerState, run: ActiveRun, now: Instant) -> None:
+    """Put the run into memory and mark a read of it in progress as outdated."""
+    state.reads.outdate(run.run_id)
+    state.runs.put(run)
+    if run.start_by is not None:
+        state.deadlines.note(run)
+    if run.state is PENDING:
+        state.watermarks.in_flight(run.queue, run.run_id, run.attempt, run.seq)
+    elif run.run_id not in state.dispatches.in_progress:
+        state.watermarks.gone(run.run_id)
+    if run.state in FINAL:
+        state.runs.note_end(run.run_id, now)
+        state.attempt_over(run.run_id)
