@@ -28,7 +28,7 @@ from itinerary.protocol.instants import (
     parse_duration,
 )
 from itinerary.protocol.redaction import DEFAULT_KEYS
-from itinerary.protocol.service_urls import read_service_url
+from itinerary.protocol.service_urls import in_schema, read_service_url
 from scheduler_service.config.notify import Address, Addresses, Names, Secret, SmtpUrl, Topics, Webhooks
 from scheduler_service.config.tokens import ApiToken as ApiToken
 from scheduler_service.config.tokens import Role as Role
@@ -55,10 +55,15 @@ def _folder(value: Any) -> Any:
     return Path(value).expanduser().absolute() if isinstance(value, str | Path) and str(value) else value
 
 
+_NAMES: Final = {"mysql": "MySQL", "mariadb": "MariaDB", "oracle": "Oracle", "redis-cluster": "Redis Cluster"}
+
+
 def _url(*schemes: str) -> BeforeValidator:
     def check(value: Any) -> Any:
         if not isinstance(value, str) or not value.startswith(tuple(f"{scheme}://" for scheme in schemes)):
-            raise ValueError(f"give an address that begins with {' or '.join(f'{s}://' for s in schemes)}")
+            found = re.match(r"[a-z][a-z0-9+.-]*(?=://)", str(value))
+            refused = f"{_NAMES.get(found[0], found[0])} is not supported; " if found else ""
+            raise ValueError(f"{refused}give an address that begins with {' or '.join(f'{s}://' for s in schemes)}")
         return _encoded(value)
 
     return BeforeValidator(check)
@@ -110,6 +115,7 @@ class Settings(BaseSettings):
     data_dir: Annotated[Path, BeforeValidator(_folder)] = Field(Path(".itinerary"), validate_default=True)
     database_url: DatabaseUrl = Field(default_factory=lambda given: f"sqlite:///{given['data_dir']}/itinerary.db")
     database_direct_url: Annotated[str, _url(*_POSTGRES)] | None = Field(None, repr=False)
+    database_schema: str | None = Field(None, pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$")
     redis_url: RedisUrl = "redis://127.0.0.1:6379/0"
     broker_url: BrokerUrl = Field(default_factory=lambda given: str(given["redis_url"]))
     broker_key_prefix: str | None = Field(None, pattern=r"^[!-~]{1,128}$")
@@ -163,6 +169,17 @@ class Settings(BaseSettings):
     def notify_topics(self) -> frozenset[Topic]:
         """The topics of notifications: none if there is no target."""
         return self.notify_events if self.notify_webhooks or self.notify_email_to else frozenset()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _put_schema_into_urls(cls, values: dict[str, Any]) -> dict[str, Any]:
+        schema = values.get("database_schema")
+        if not isinstance(schema, str):
+            return values
+        if not str(values.get("database_url", "sqlite")).startswith(_POSTGRES):
+            raise BadValue("database_schema", schema, "only PostgreSQL has schemas; set ITINERARY_DATABASE_URL too")
+        named = {name: values[name] for name in ("database_url", "database_direct_url") if values.get(name)}
+        return values | {name: in_schema(url, schema) for name, url in named.items()}
 
     @model_validator(mode="after")
     def _check(self) -> Self:

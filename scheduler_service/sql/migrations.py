@@ -17,6 +17,7 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import Script, ScriptDirectory
 from sqlalchemy import Connection, event, exc
+from sqlalchemy.schema import CreateSchema
 
 import scheduler_service
 from itinerary.protocol.errors import BadValue, StoreUnavailable
@@ -51,6 +52,8 @@ def migrate_to(
         closing(Database(database_url, pool_size=1, bounds=MIGRATION_BOUNDS)) as database,
         alone(database) as connection,
     ):
+        if database.dialect == "postgresql":
+            _create_schema(connection)
         current, _ = _revisions(connection)
         _refuse_newer(current)
         if database.dialect == "postgresql":
@@ -61,6 +64,19 @@ def migrate_to(
         config = alembic_config(connection=connection, on_version_apply=_teller(applied))
         _until_nothing_is_in_use(connection, lambda: move(config, wanted), report)
     report(_outcome(known, current, wanted))
+
+
+def _create_schema(connection: Connection) -> None:
+    """Create the schema that the search path names alone, if it is missing."""
+    if connection.exec_driver_sql("SELECT current_schema()").scalar_one() is not None:
+        return
+    schema = str(connection.exec_driver_sql("SHOW search_path").scalar_one()).strip('"')
+    try:
+        connection.execute(CreateSchema(schema))
+    except exc.ProgrammingError as error:
+        advice = f'create it for this role: CREATE SCHEMA "{schema}" AUTHORIZATION this_role'
+        raise StoreUnavailable(f"the schema {schema} is missing, and this role may not create it; {advice}") from error
+    connection.commit()
 
 
 def _outcome(known: Sequence[str], current: str | None, wanted: str) -> str:

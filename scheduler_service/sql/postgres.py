@@ -5,10 +5,13 @@ other, nothing outlives a transaction: no statement is prepared by name, and eac
 bounds.
 """
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import psycopg
+from psycopg.sql import quote as quoted
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 
 from itinerary.protocol.instants import MILLISECOND, MINUTE, SECOND, Duration
@@ -23,6 +26,7 @@ _KEEPALIVES: Final = {"keepalives": 1, "keepalives_idle": 5, "keepalives_interva
 _ALWAYS: Final = {"timezone": "UTC", "jit": "off", "random_page_cost": "1.1"}
 _MARK: Final = "itinerary.direct"
 _DIRECT: Final = "itinerary_direct"
+_ASKED: Final = re.compile(r"(?:-c *|--)([a-z_.]+)=(\S+)")
 _REFUSED: Final = "unsupported startup parameter"
 # A transaction that only reads blocks nobody, and its caller works through the rows while it is open.
 _IDLE_READING: Final = MINUTE
@@ -56,9 +60,8 @@ def is_direct(connection: Connection) -> bool:
 
 def postgres_engine(url: URL, pool_size: int, bounds: Bounds) -> Engine:
     """An engine whose connections keep this module's promises."""
-    asked = url.query.get("options", "")
+    asked = _options_of(url)
     settings = {**bounds.settings(), _MARK: "on"}
-    options = [asked if isinstance(asked, str) else " ".join(asked)]
     engine = create_engine(
         url,
         pool_size=pool_size,
@@ -67,7 +70,7 @@ def postgres_engine(url: URL, pool_size: int, bounds: Bounds) -> Engine:
         pool_pre_ping=True,
         isolation_level="READ COMMITTED",
         connect_args={
-            "options": " ".join([*options, *(f"-c {name}={value}" for name, value in settings.items())]).strip(),
+            "options": " ".join([asked, *(f"-c {name}={value}" for name, value in settings.items())]).strip(),
             "connect_timeout": max(2, bounds.connect // SECOND),
             "tcp_user_timeout": bounds.statement // MILLISECOND,
             "application_name": "itinerary",
@@ -78,8 +81,13 @@ def postgres_engine(url: URL, pool_size: int, bounds: Bounds) -> Engine:
     )
     event.listen(engine, "do_execute", _execute_unprepared)
     event.listen(engine, "do_connect", _connect)
-    event.listen(engine, "begin", _Setting(bounds).begin)
+    event.listen(engine, "begin", _Setting(bounds, dict(_ASKED.findall(asked))).begin)
     return engine
+
+
+def _options_of(url: URL) -> str:
+    asked = url.query.get("options", "")
+    return asked if isinstance(asked, str) else " ".join(asked)
 
 
 def is_direct_to_server(connection: "psycopg.Connection[Any]") -> bool:
@@ -115,19 +123,24 @@ def _is_proven_direct(connection: "psycopg.Connection[Any]") -> bool:
 
 
 class _Setting:
-    """The start of each transaction of a connection that is not direct with the settings of a direct session."""
+    """The start of each transaction of a connection that is not direct with the settings of a direct session.
 
-    def __init__(self, bounds: Bounds) -> None:
-        self._reading, self._writing = (_local(bounds.settings(reading=reading)) for reading in (True, False))
+    Those that the URL asks for (`options`) are among them: a pooler may have refused them at the connection.
+    """
+
+    def __init__(self, bounds: Bounds, asked: Mapping[str, str]) -> None:
+        self._reading, self._writing = (_local({**asked, **bounds.settings(reading=r)}) for r in (True, False))
 
     def begin(self, connection: Connection) -> None:
         options = connection.get_execution_options()
         if not is_direct(connection) and options.get("isolation_level") != "AUTOCOMMIT":
-            connection.exec_driver_sql(self._writing if options.get(WRITES) else self._reading)
+            connection.exec_driver_sql(self._writing if options.get(WRITES) else self._reading).close()
 
 
-def _local(settings: dict[str, str]) -> str:
-    return "; ".join(f"SET LOCAL {name} = '{value}'" for name, value in settings.items())
+def _local(settings: Mapping[str, str]) -> str:
+    # By a function: SET takes a list of schemas as several values, and this is one text.
+    calls = (f"set_config({quoted(name)}, {quoted(value)}, true)" for name, value in settings.items())
+    return f"SELECT {', '.join(calls)}"
 
 
 def _execute_unprepared(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:

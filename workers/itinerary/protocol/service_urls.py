@@ -6,7 +6,7 @@ Promises that a shown URL holds no password, whatever letters that has, percent-
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 from urllib.parse import quote, unquote
 
@@ -91,6 +91,20 @@ def redis_url(text: str, name: str = "redis_url") -> str:
     url = read_service_url("unix://" + text.removeprefix("redis+socket://"), name)
     query = tuple(("db" if key == "virtual_host" else key, value) for key, value in url.query)
     return ServiceUrl("unix", url.hosts, url.path, url.user, url.password, query).text
+
+
+def in_schema(text: str, schema: str) -> str:
+    """The URL of a PostgreSQL database whose sessions find tables in the schema alone."""
+    try:
+        url = read_service_url(text, "")
+    except BadValue:
+        return text  # its own check refuses it
+    wanted = f"-csearch_path={schema}"
+    given = [value for name, value in url.query if name == "options"]
+    if wanted in " ".join(given).split():
+        return text
+    others = tuple((name, value) for name, value in url.query if name != "options")
+    return replace(url, query=(*others, ("options", " ".join([*given, wanted])))).text
 
 
 def _places(rest: str) -> Iterator[int]:
