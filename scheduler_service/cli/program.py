@@ -13,8 +13,9 @@ from scheduler_service.cli.applying import apply
 from scheduler_service.cli.connect import remedy
 from scheduler_service.cli.enqueueing import enqueue
 from scheduler_service.cli.exporting import export
+from scheduler_service.cli.import_files import import_crontab, import_kubernetes
 from scheduler_service.cli.jobs import jobs
-from scheduler_service.cli.migrating import import_beat, import_crontab, shadow
+from scheduler_service.cli.migrating import import_beat, shadow
 from scheduler_service.cli.notify import notify
 from scheduler_service.cli.processes import api, doctor, flower, leader, migrate, up, worker
 from scheduler_service.cli.pruning import prune
@@ -56,6 +57,7 @@ for command in (up, leader, api, flower, migrate, prune, doctor, status, enqueue
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(worker)
 for name, of_jobs in (
     ("apply", apply), ("export", export), ("import-beat", import_beat), ("import-crontab", import_crontab),
+    ("import-kubernetes", import_kubernetes),
 ):  # fmt: skip
     jobs.command(name)(of_jobs)
 jobs.command("explain")(explain_job)

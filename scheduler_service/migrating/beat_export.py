@@ -109,9 +109,7 @@ def _schedule(app: Celery, given: Mapping[str, Any]) -> tuple[Any, str | None]:
         case "interval":
             return schedule(timedelta(microseconds=given["microseconds"]), given["relative"], **clock), None
         case "solar":
-            found: Any = solar.__new__(solar)  # its constructor wants a library that only asking for times needs
-            found.event, found.lat, found.lon, found.nowfun = given["event"], given["lat"], given["lon"], None
-            return found, None
+            return solar(given["event"], given["lat"], given["lon"]), None
         case other:
             raise ValueError(f"a schedule of kind {other!r}")
 

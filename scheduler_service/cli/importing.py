@@ -1,0 +1,101 @@
+"""What every import shares: its options, the dry run against the stored jobs, and the apply."""
+
+import getpass
+import os
+import re
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from itinerary.protocol.errors import ItineraryError
+from scheduler_service.cli.applying import JobsToApply, carry_out
+from scheduler_service.cli.connect import open_client, remedy
+
+if TYPE_CHECKING:
+    from scheduler_service.migrating.converted import Converted
+
+Apply = Annotated[bool, typer.Option("--apply", help="Create the jobs; without it nothing is changed.")]
+Partly = Annotated[bool, typer.Option("--partly", help="Apply although some entries cannot be moved.")]
+Source = Annotated[str | None, typer.Option(help="The owner of the jobs here.", show_default=False)]
+_PATIENCE = 3.0
+_FOREIGN = re.compile(r"[^A-Za-z0-9._:/@-]+")
+_LONGEST_PLACE = 120
+
+
+def finish(
+    found: "Sequence[Converted]",
+    notes: Sequence[str],
+    source: str,
+    apply: bool,
+    partly: bool,
+    take_over: bool,
+    as_json: bool,
+) -> None:
+    """Show the entries and the plan against the stored jobs, or apply them."""
+    from scheduler_service.cli.output import print_json, print_message
+    from scheduler_service.cli.shadows import converted_body, print_converted
+
+    bodies = [dict(each.body) for each in found if each.body is not None and each.left_out is None]
+    if not apply:
+        items = [converted_body(each, now()) for each in found]
+        if not as_json:
+            print_converted(found, notes, now())
+        plan = _compared(JobsToApply(source, bodies, True, take_over), as_json)
+        if as_json:
+            print_json({"source": source, "items": items, "notes": list(notes), "plan": plan})
+        else:
+            print_message("nothing was changed; --apply creates these jobs")
+        return
+    if not as_json:
+        print_converted(found, notes, now())
+    refused = [each.name for each in found if each.refused]
+    if refused and not partly:
+        names = f"{refused[0]}{', ...' if len(refused) > 1 else ''}"
+        raise ItineraryError(f"nothing was applied, {len(refused)} cannot be moved ({names}): --partly to go on")
+    with open_client() as client:
+        carry_out(client, JobsToApply(source, bodies, True, take_over), dry_run=False, yes=True, as_json=as_json)
+
+
+def _compared(wanted: JobsToApply, as_json: bool) -> dict[str, Any] | None:
+    """Return the plan against the stored jobs; None if no API answers, which it prints."""
+    from itinerary.client.transport import NoAnswer
+    from scheduler_service.cli.output import print_message
+    from scheduler_service.cli.plans import print_plan
+
+    try:
+        with open_client(timeout=_PATIENCE, retries=0) as client:
+            plan = wanted.plan(client)
+    except NoAnswer:
+        print(f"itinerary: not compared with what is stored, as no API answers; {remedy()}", file=sys.stderr)
+        return None
+    except ItineraryError as exc:
+        print(f"itinerary: applying it would be refused: {exc}", file=sys.stderr)
+        return None
+    if not as_json:
+        print_message("compared with what is stored:")
+        print_plan(plan)
+    return plan
+
+
+def now() -> int:
+    """Return the present instant."""
+    return time.time_ns() // 1_000
+
+
+def owner_of(kind: str, file: str) -> str:
+    """Return the source of a file, for one machine and one user: applying it must not delete another's jobs."""
+    host = socket.gethostname()
+    place = f"{host}:{Path(file).absolute()}" if file != "-" else f"{_user()}@{host}"
+    return f"{kind}:{_FOREIGN.sub('-', place)[-_LONGEST_PLACE:]}"
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user may have no name
+        return str(os.getuid())
