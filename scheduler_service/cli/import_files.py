@@ -1,5 +1,6 @@
 """`jobs import-crontab`, `import-kubernetes` and `import-systemd`: files that other schedulers read, as jobs."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -66,3 +67,27 @@ def import_kubernetes(
         text_of(file, "FILE", MOST_BYTES), task=task, timezone=zone(timezone).key, now=now(), queue=queue
     )
     finish(found, NOTES, source or owner_of("kubernetes", file), apply, partly, take_over, as_json)
+
+
+def import_systemd(
+    place: Annotated[
+        str, typer.Argument(metavar="PLACE", help="A folder of units, a .timer file, or - for systemctl cat.")
+    ],
+    task: Annotated[str, typer.Option(help="Your task that runs a command; given `command` and `env`.")],
+    timezone: Annotated[str | None, typer.Option(help="Zone of the timers; default this machine's.")] = None,
+    queue: Queue = None,
+    apply: Apply = False,
+    partly: Partly = False,
+    source: Source = None,
+    take_over: TakeOver = False,
+    as_json: Json = False,
+) -> None:
+    """Translate systemd's timers and their services, and show each difference; with --apply, create those jobs."""
+    from scheduler_service.migrating.local_zone import local_zone
+    from scheduler_service.migrating.systemd_timers import NOTES, read_timers
+    from scheduler_service.migrating.systemd_units import MOST_BYTES, units_in, units_of
+
+    units = units_of(text_of(place, "PLACE", MOST_BYTES)) if place == "-" else units_in(Path(place))
+    only = Path(place).name if place.endswith(".timer") else None
+    found = read_timers(units, task=task, timezone=local_zone(timezone), now=now(), queue=queue, only=only)
+    finish(found, NOTES, source or owner_of("systemd", place), apply, partly, take_over, as_json)

@@ -1,4 +1,4 @@
-"""What every import shares: its options, the dry run against the stored jobs, and the apply."""
+"""The common part of every import: its options, the dry run against the stored jobs, and the apply."""
 
 import getpass
 import os

@@ -1,7 +1,7 @@
 """A CronJob's schedule in our words: the dialect of its controller's library (robfig/cron v3). Pure.
 
-It reads `5/15` as 5-59/15, has no 7 for Sunday, and joins the two day fields by *or* as soon as neither holds a plain
-`*`: `*/2` counts as restricted. Nothing happens in an hour that the clocks skip, and a repeated one
+It reads `5/15` as 5-59/15 and has no 7 for Sunday. It joins the two day fields by *or* unless one holds a plain `*`, so
+that `*/2` counts as restricted. Nothing happens in an hour that the clocks skip, and a repeated one
 counts twice.
 """
 

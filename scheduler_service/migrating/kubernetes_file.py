@@ -34,7 +34,7 @@ _SPEC: Final = frozenset(
 _HISTORY: Final = frozenset({"successfulJobsHistoryLimit", "failedJobsHistoryLimit", "ttlSecondsAfterFinished"})
 _JOB: Final = frozenset({"template", "backoffLimit", "activeDeadlineSeconds", "completions", "parallelism"})
 _POD: Final = frozenset({"containers", "initContainers", "restartPolicy", "activeDeadlineSeconds"})
-# What an API server fills in says nothing.
+# An API server fills these in by itself.
 _DEFAULTS: Final = frozenset(
     {"dnsPolicy", "schedulerName", "securityContext", "terminationGracePeriodSeconds", "completionMode", "suspend"}
 )
@@ -114,17 +114,19 @@ def _job(
 
 def _schedule(spec: Mapping[str, Any], timezone: str) -> tuple[dict[str, Any], list[str]]:
     text, named = str(spec.get("schedule") or "").strip(), spec.get("timeZone")
-    said: list[str] = []
+    differences: list[str] = []
     if prefixed := _PREFIX.fullmatch(text):
         named, text = named or prefixed[1], prefixed[2]
     if named is None:
-        said = [f"it names no timeZone: the zone of the cluster's controller holds there, {timezone} here (--timezone)"]
+        differences = [
+            f"it names no timeZone: the zone of the cluster's controller holds there, {timezone} here (--timezone)"
+        ]
     try:
         meant = timezone if named is None else zone(str(named)).key
     except BadValue as exc:
         raise CannotConvert(f"its timeZone {named!r} is not known here") from exc
-    schedule, differences = kubernetes_spec(text, meant)
-    return schedule, [*said, *differences]
+    schedule, more = kubernetes_spec(text, meant)
+    return schedule, [*differences, *more]
 
 
 def _overlap(spec: Mapping[str, Any]) -> str:
@@ -173,7 +175,7 @@ def _command(
     container: Mapping[str, Any], task: str | None, queue: str | None, differences: list[str]
 ) -> dict[str, Any]:
     environment, from_elsewhere = _environment(container)
-    words = [_filled(word, environment, from_elsewhere) for word in _words(container)]
+    words = [_filled(word, environment, from_elsewhere) for word in _command_of(container)]
     if from_elsewhere:
         differences.append(f"Kubernetes fills in the environment {', '.join(from_elsewhere)}: set it on the worker")
     differences.append(f"its image {container.get('image')} is not used: the worker has to have the command")
@@ -191,7 +193,7 @@ def _command(
     return {"task": task, "kwargs": kwargs, **({"queue": queue} if queue else {})}
 
 
-def _words(container: Mapping[str, Any]) -> list[str]:
+def _command_of(container: Mapping[str, Any]) -> list[str]:
     command, arguments = container.get("command") or [], container.get("args") or []
     if not command:
         raise CannotConvert(f"its command is that of its image {container.get('image')}: write it as `command`")
@@ -227,7 +229,7 @@ def _filled(text: str, environment: Mapping[str, str], elsewhere: list[str]) -> 
 
 
 def _left(where: str, part: Mapping[str, Any], known: frozenset[str]) -> list[str]:
-    """What is said of the pod and has no place here, in one sentence."""
+    """Name the keys that have no place here, in one sentence."""
     named = sorted(str(key) for key in part if key not in known and part[key] not in (None, {}, [], False))
     return [f"{where} {', '.join(named)}: not carried over, see to it where the worker runs"] if named else []
 

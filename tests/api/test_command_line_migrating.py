@@ -135,12 +135,35 @@ def test_a_crontab_is_shown_first_and_moved_in_when_asked(itinerary: Itinerary, 
 
 
 @pytest.mark.slow
+def test_cronjobs_and_timers_are_moved_in(itinerary: Itinerary, tmp_path: Path) -> None:
+    manifests = tmp_path / "cronjobs.yaml"
+    pod = {"containers": [{"name": "c", "image": "i", "command": ["backup"]}], "restartPolicy": "Never"}
+    spec = {"schedule": "5 4 * * *", "jobTemplate": {"spec": {"backoffLimit": 0, "template": {"spec": pod}}}}
+    held = {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "nightly"}, "spec": spec}
+    manifests.write_text(json.dumps(held))
+    (tmp_path / "weekly.timer").write_text("[Timer]\nOnCalendar=weekly\n")
+    (tmp_path / "weekly.service").write_text("[Service]\nExecStart=/bin/backup\n")
+    (tmp_path / "boot.timer").write_text("[Timer]\nOnBootSec=5min\n")
+    cluster = ("jobs", "import-kubernetes", str(manifests), "--task", "ops.run")
+    machine = ("jobs", "import-systemd", str(tmp_path), "--task", "ops.run", "--timezone", "Europe/Berlin")
+    assert "differs   it names no timeZone" in itinerary.done(*cluster)
+    assert "x boot.timer  cannot be moved: OnBootSec=5min counts from the machine's boot" in itinerary.done(*machine)
+    itinerary.done(*cluster, "--apply")
+    assert itinerary(*machine, "--apply").returncode == 1
+    itinerary.done(*machine, "--apply", "--partly")
+    assert jobs_of(itinerary, f"kubernetes:{socket.gethostname()}:{manifests}") == ["nightly"]
+    assert jobs_of(itinerary, f"systemd:{socket.gethostname()}:{tmp_path}") == ["weekly"]
+    for words in (cluster, machine):
+        assert "nothing to change" in itinerary.done(*words)
+
+
+@pytest.mark.slow
 def test_the_shadow_lists_what_differs_and_why(itinerary: Itinerary) -> None:
     words = ("shadow", BEAT_APP, "--from", "2027-10-31T00:00:00+02:00", "--hours", "6")
     text = itinerary.done(*words)
     assert "~ every quarter  19 by beat, 23 here" in text
     assert "twice: this is time 2" in text
-    assert "= sun  1 by beat, 1 here" in text
+    assert "= at sunset  0 by beat, 0 here" in text
     seen = {each["name"]: each for each in json.loads(itinerary.done(*words, "--json"))["items"]}
     quarter = seen["every quarter"]
     assert [each["only"] for each in quarter["differences"]] == ["itinerary"] * 4

@@ -51,7 +51,7 @@ app.conf.beat_schedule = {
     },
     "own clock": {"task": "shop.report", "schedule": crontab(hour=7, minute=0, nowfun=present)},
     "no such task": {"task": "shop.gone", "schedule": crontab(hour=7, minute=0)},
-    "sun": {"task": "shop.report", "schedule": solar("sunset", 48.86, 2.35)},
+    "at sunset": {"task": "shop.report", "schedule": solar("sunset", 48.86, 2.35)},
     "own schedule": {"task": "shop.report", "schedule": Fortnight(timedelta(days=14))},
     "false clock": {"task": "shop.report", "schedule": crontab(minute=0, nowfun=yesterday)},
     "half a second": {"task": "shop.report", "schedule": 0.5},

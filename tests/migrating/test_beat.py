@@ -95,8 +95,8 @@ def test_task_names_are_moved_as_they_are(converted: dict[str, ConvertedEntry]) 
 
 def test_a_solar_entry_keeps_its_event_and_place_in_the_apps_zone(converted: dict[str, ConvertedEntry]) -> None:
     place = {"latitude": 48.86, "longitude": 2.35, "timezone": "Europe/Paris"}
-    assert body(converted["sun"])["schedule"] == {"kind": "solar", "event": "sunset", **place}
-    assert converted["sun"].converted.differences == ()
+    assert body(converted["at sunset"])["schedule"] == {"kind": "solar", "event": "sunset", **place}
+    assert converted["at sunset"].converted.differences == ()
 
 
 def test_an_entry_added_by_code_is_moved_too(converted: dict[str, ConvertedEntry]) -> None:

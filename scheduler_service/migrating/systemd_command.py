@@ -1,0 +1,64 @@
+"""ExecStart= as a command for a shell: systemd's quoting, prefixes, specifiers and variables. Pure."""
+
+import re
+import shlex
+from typing import Final
+
+from scheduler_service.migrating.converted import CannotConvert
+
+_PREFIXES: Final = "@-:+!|"
+_VARIABLE: Final = re.compile(r"\$\$|\$\{(\w+)\}|\$(\w+)", re.ASCII)
+_ESCAPED: Final = re.compile(r"\\[^\\\"' ]")
+_SPECIFIER: Final = re.compile(r"%(.)")
+
+
+def filled(text: str, unit: str, key: str) -> str:
+    """The text with the specifiers that the unit's name answers; CannotConvert for those of the machine."""
+    stem = unit.rpartition(".")[0]
+    prefix, at, instance = stem.partition("@")
+    known = {"%": "%", "n": unit, "N": stem, "p": prefix, "i": instance, "I": instance.replace("-", "/")}
+
+    def of(found: re.Match[str]) -> str:
+        if found[1] not in known or (found[1] in "iI" and not at):
+            raise CannotConvert(f"{key} holds {found[0]}, which systemd fills in: write its value")
+        return known[found[1]]
+
+    return _SPECIFIER.sub(of, text)
+
+
+def shell_command(lines: list[str], unit: str) -> str:
+    """The commands one after the other, as systemd runs those of a oneshot: the first that fails ends it."""
+    return " && ".join(_one(line, unit) for line in lines)
+
+
+def _one(line: str, unit: str) -> str:
+    text = line.lstrip(_PREFIXES)
+    prefix = line[: len(line) - len(text)]
+    if set(prefix) - {"-"}:
+        raise CannotConvert(f"ExecStart={prefix}... has a prefix that only systemd knows: {prefix}")
+    if _ESCAPED.search(text):
+        raise CannotConvert(f"ExecStart={line} has a backslash that only systemd understands")
+    try:
+        words = shlex.split(text)
+    except ValueError as exc:
+        raise CannotConvert(f"ExecStart={line} is not understood: {exc}") from exc
+    if ";" in words:
+        raise CannotConvert("ExecStart has several commands in one line: write one ExecStart for each")
+    command = " ".join(_word(filled(word, unit, "ExecStart")) for word in words)
+    return f"{{ {command} || true; }}" if prefix else command
+
+
+def _word(word: str) -> str:
+    """The word as a shell has to read it: a variable of its own is split, one within a word is not."""
+    if not _VARIABLE.search(word):
+        return shlex.quote(word)
+    alone = _VARIABLE.fullmatch(word)
+    if alone and alone[2]:
+        return f"${alone[2]}"
+    return "".join(_piece(piece) for piece in re.split(r"(\$\$|\$\{\w+\}|\$\w+)", word) if piece)
+
+
+def _piece(piece: str) -> str:
+    if piece == "$$":
+        return "'$'"
+    return f'"{piece}"' if _VARIABLE.fullmatch(piece) else shlex.quote(piece)
