@@ -180,6 +180,7 @@ def test_where_history_was_pruned_it_is_refused_with_the_time_that_would_do(api:
     assert asked(api, hourly, 2)["runs"] == 2
 
 
+@pytest.mark.slow
 def test_a_thousand_at_once_are_one_transaction(api: TestClient, hourly: Planned, stores: Stores) -> None:
     said = asked(api, hourly, 1000)
     assert (said["runs"], len(set(said["run_ids"]))) == (1000, 1000)

@@ -80,6 +80,7 @@ def twice(api: TestClient, path: str, body: Any, headers: dict[str, str], second
     return first, api.post(path, json=body if second is None else second, headers=headers)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("header", ["order-17", '"order-17"'])
 @pytest.mark.parametrize(
     ("path", "body", "other"),

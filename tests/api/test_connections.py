@@ -76,6 +76,7 @@ def test_a_body_that_does_not_come_is_answered_408_and_closed(site: Site) -> Non
         assert b"the body did not come within 300ms" in answer
 
 
+@pytest.mark.slow
 def test_the_body_of_a_request_that_was_answered_early_is_not_waited_for(site: Site) -> None:
     with connected(site) as peer:
         peer.sendall(POST.replace(b"/api/v1/runs", b"/nowhere"))
@@ -97,6 +98,7 @@ def test_whole_requests_keep_their_connection_for_longer_than_that(site: Site) -
         assert client.get("/healthz").status_code == 200
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/bin/sh").exists(), reason="needs a shell to lower the number of open files")
 def test_half_open_connections_do_not_use_up_the_descriptors(sqlite_url: str, redis_url: str, tmp_path: Path) -> None:
     port = free_port()

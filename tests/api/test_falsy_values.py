@@ -45,7 +45,11 @@ def variants(name: str, example: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from (body for body in changed if not validator.is_valid(body))
 
 
-@pytest.mark.parametrize(("method", "path", "name", "example"), list(bodies()), ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(
+    ("method", "path", "name", "example"),
+    [pytest.param(*call, marks=[] if call[2] == "JobIn" else pytest.mark.slow) for call in bodies()],
+    ids=lambda value: str(value)[:40],
+)
 def test_a_falsy_value_of_a_wrong_type_is_422(
     api: TestClient, job: dict[str, Any], leader: AnsweringLeader,
     method: str, path: str, name: str, example: dict[str, Any],

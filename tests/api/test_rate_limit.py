@@ -77,6 +77,7 @@ def test_on_loopback_there_is_no_limit_unless_one_or_a_token_is_set(
     assert rate_of(settings) == rate
 
 
+@pytest.mark.slow
 def test_on_loopback_wrong_tokens_are_limited_counted_and_logged(
     client_of: Callable[[Settings], TestClient], settings: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -15,6 +15,7 @@ from tests.api.test_auth import bearer, guarded_settings
 from tests.support.routes import address_of, routes_of
 
 
+@pytest.mark.slow
 def test_every_answer_has_one_and_no_two_the_same(api: TestClient) -> None:
     ids = set()
     for method, path, _ in routes_of(api.app):  # type: ignore[arg-type]  # the application itself

@@ -24,6 +24,7 @@ def test_small_rows_go_as_many_at_once_as_a_statement_takes(number: int) -> None
     assert [row for chunk in chunks for row in chunk] == [[str(n), n] for n in range(number)]
 
 
+@pytest.mark.slow
 def test_large_rows_are_read_as_they_go_and_come_in_order() -> None:
     taken = []
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
@@ -12,6 +13,7 @@ BUCKETS = (0.001, 0.5, 1.0, 300.0)
 SECONDS = st.one_of(st.sampled_from(BUCKETS), st.integers(0, 10**9).map(lambda micros: micros / 1e6))
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(SECONDS)))
 def test_it_shows_what_the_librarys_own_shows(batches: Sequence[Sequence[float]]) -> None:
     ours, theirs = CollectorRegistry(), CollectorRegistry()

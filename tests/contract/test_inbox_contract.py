@@ -155,6 +155,7 @@ def test_entries_of_anybody_are_read_whatever_their_bytes(redis_url: str) -> Non
         assert b"not known" in dead[b"reason"]
 
 
+@pytest.mark.slow
 @pytest.mark.redis
 def test_dead_letters_are_bounded_in_bytes_and_the_newest_stay(redis_url: str) -> None:
     with closing(RedisInbox(redis_url)) as inbox, connect(redis_url) as client:

@@ -60,6 +60,12 @@ def defined(tree: ast.AST) -> Iterator[str]:
 
 
 @cache
+def names_in(path: Path) -> frozenset[str]:
+    """The names that one file defines."""
+    return frozenset(defined(ast.parse(path.read_text("utf-8"))))
+
+
+@cache
 def known() -> frozenset[str]:
     """All names that the code defines, and all texts that it holds."""
     names = set(OTHER_WORDS)
@@ -82,8 +88,7 @@ def wrong(span: str) -> str | None:
         path = found(file)
         if path is None:
             return "there is no such file"
-        names = set(defined(ast.parse(path.read_text("utf-8"))))
-        return None if name in names else f"{file} has no {name}"
+        return None if name in names_in(path) else f"{file} has no {name}"
     if PATH.fullmatch(span):
         return None if found(span) else "there is no such file"
     if parts := WORD.fullmatch(span) or WORD.match(span):

@@ -155,6 +155,7 @@ def same(kind: Format, jobs: list[dict[str, Any]]) -> None:
     assert read["source"] == "shop"
 
 
+@pytest.mark.slow
 @given(st.dictionaries(TEXTS, NULLS, max_size=3), st.sampled_from(["yaml", "json"]))
 def test_what_is_written_is_read_back_as_the_same_values(kwargs: dict[str, Any], kind: Format) -> None:
     same(kind, [{"job_id": "a", "kwargs": kwargs}])

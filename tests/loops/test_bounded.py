@@ -13,6 +13,7 @@ from tests.support.processes import free_port
 DEAD = ["127.0.0.2", "127.0.0.3", "127.0.0.4"]
 
 
+@pytest.mark.slow
 def test_dead_addresses_leave_time_for_one_that_answers() -> None:
     port = free_port()
     with dead_hosts(DEAD, port), socket.create_server(("127.0.0.1", port)):

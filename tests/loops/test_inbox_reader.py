@@ -110,6 +110,7 @@ def listens(reading: Reading, since: int, until: int) -> None:
     wait_until(lambda: reading.reader.listened == wanted, 20, lambda: f"{wanted}, not {reading.reader.listened}")
 
 
+@pytest.mark.slow
 @pytest.mark.redis
 def test_while_redis_is_frozen_nothing_is_confirmed_and_the_time_of_it_is_no_silence(redis_server: RedisServer) -> None:
     with closing(RedisInbox(redis_server.url)) as inbox:

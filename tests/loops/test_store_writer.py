@@ -94,6 +94,7 @@ def test_a_read_that_the_database_ends_each_time_keeps_no_write_behind_it_waitin
     assert [entry["log_level"] for entry in logs] == ["error"]
 
 
+@pytest.mark.slow
 def test_a_write_that_the_database_ends_each_time_is_told_and_seen_to_stand_still() -> None:
     syncer, stopping = _store_writer(TooSlow(), SECOND // 2)
     assert syncer.stuck_for() == 0

@@ -181,6 +181,7 @@ def test_redis_has_a_password_that_no_command_shows_and_one_file_tells(tmp_path:
     assert again.redis.password == first.redis.password
 
 
+@pytest.mark.slow
 def test_the_embedded_redis_asks_for_its_password(tmp_path: Path, ports: Ports) -> None:
     plan = create_plan(Settings(data_dir=tmp_path), {}, ports)
     assert plan.redis is not None

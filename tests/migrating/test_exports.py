@@ -53,6 +53,7 @@ def why(refused: list[Refused]) -> dict[str, str]:
 # beat
 
 
+@pytest.mark.slow
 def test_what_came_from_beat_goes_back_and_comes_again_the_same() -> None:
     first = {entry.converted.name: entry for entry in convert_beat(load_app("tests.migrating.beat_app:app"), NOW)}
     names = ("every quarter", "13th and Friday", "odd steps", "in the gap", "every 30 s", "expiring")

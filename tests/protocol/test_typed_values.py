@@ -53,11 +53,13 @@ def _is_typed(value: Any) -> bool:
     return isinstance(value, list) and any(map(_is_typed, value))
 
 
+@pytest.mark.slow
 @given(_JSON.filter(lambda value: not _is_typed(value)))
 def test_plain_json_arrives_as_it_was_enqueued(value: Any) -> None:
     assert delivered(value) == value
 
 
+@pytest.mark.slow
 @given(_JSON)
 def test_whatever_is_called_plain_arrives_as_it_stands(value: Any) -> None:
     assert delivered({"$type": "plain", "$value": value}) == value

@@ -50,6 +50,7 @@ def _jump_and_back(world: World) -> None:
     world.lead()
 
 
+@pytest.mark.slow
 def test_a_clock_that_jumps_two_years_ahead_and_back_costs_one_catch_up_and_stops_nothing() -> None:
     """B33, celery/celery#5892."""
     world = world_at("2026-11-30T10:00:30Z")

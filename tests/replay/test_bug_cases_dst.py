@@ -41,6 +41,7 @@ def test_an_every_minute_job_runs_each_minute_of_the_repeated_hour() -> None:
     assert sum(repeated <= start < repeated + HOUR for start in starts) == 60
 
 
+@pytest.mark.slow
 def test_a_leader_that_starts_in_the_repeated_hour_goes_on_with_each_job_s_own_schedule() -> None:
     """B05, celery/django-celery-beat#604, celery/django-celery-beat#285."""
     world = world_at("2022-11-06T08:14:59Z")
@@ -84,6 +85,7 @@ def test_the_next_run_of_an_hour_list_always_lies_later_over_the_autumn_change()
     assert found == upcoming(schedule, at("2023-10-28T22:45:00+02:00"), 70)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("expr", "starts"),
     [

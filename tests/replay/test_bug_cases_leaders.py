@@ -47,6 +47,7 @@ def _holder(store: FakeStore) -> str:
     return "" if view is None or not view.live else view.holder
 
 
+@pytest.mark.slow
 def test_a_leader_whose_host_slept_goes_back_into_the_election_by_itself() -> None:
     """B49, sibson/redbeat#218, sibson/redbeat#230."""
     shift = [0]
@@ -106,6 +107,7 @@ def test_the_lease_is_renewed_several_times_in_its_life() -> None:
     assert 3 * renewed_every(ttl) < ttl
 
 
+@pytest.mark.slow
 def test_a_lease_that_a_dead_leader_left_for_25_minutes_is_taken_after_it_stood_still_for_a_ttl() -> None:
     """B51, jalantechnologies/flask-react-template#656."""
     store = FakeStore(lambda: START + monotonic())

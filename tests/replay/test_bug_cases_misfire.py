@@ -11,6 +11,7 @@ from tests.support.replay import cron, starts_of, world_at
 from tests.support.world import World
 
 
+@pytest.mark.slow
 def test_after_eight_hours_each_of_two_hundred_minutely_jobs_has_one_catch_up() -> None:
     """B38, celery/django-celery-beat#459, akvo/akvo-rsr#5248, Koed00/django-q#110."""
     world = world_at("2026-11-30T00:00:30Z", publish_window=50)
@@ -178,6 +179,7 @@ def test_a_long_stall_is_bounded_by_the_policy_and_what_is_left_out_is_recorded(
     assert "fire_all" in missed_range.reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("overlap", "one_by_one"),
     [("skip", True), ("queue", True), ("queue_all", True), ("cancel_running", True), ("allow", False)],

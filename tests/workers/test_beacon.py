@@ -134,6 +134,7 @@ def test_a_worker_says_that_a_leader_speaks_another_protocol_and_runs(
     assert all(str(sentence) in message for message in caplog.messages)
 
 
+@pytest.mark.slow
 def test_where_nobody_leads_or_something_is_away_nothing_is_refused(
     redis_url: str, connection: RedisConnection
 ) -> None:

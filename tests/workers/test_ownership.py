@@ -48,6 +48,7 @@ def test_this_checkout_owns_its_package(site: Path, monkeypatch: pytest.MonkeyPa
     assert ownership.ownership_error() is None, "the stranger is installed, and is not what is imported"
 
 
+@pytest.mark.slow
 def test_a_worker_says_what_overwrote_its_package(site: Path) -> None:
     shutil.copytree(OURS, site / "itinerary", dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     ended = run("-m", "itinerary", path=str(site))
@@ -59,6 +60,7 @@ def test_a_worker_says_what_overwrote_its_package(site: Path) -> None:
     assert f"{site}/itinerary/__init__.py is not of celery-itinerary; run `pip uninstall itinerary`" in ended.stderr
 
 
+@pytest.mark.slow
 def test_the_command_line_says_that_its_package_is_another_or_missing(site: Path) -> None:
     ended = run("-m", "scheduler_service.cli", "doctor", path=f"{site}{os.pathsep}{REPOSITORY}")
     assert ended.returncode == 1
@@ -69,6 +71,7 @@ def test_the_command_line_says_that_its_package_is_another_or_missing(site: Path
     assert "itinerary: the package `itinerary` is missing; run `pip install celery-itinerary`" in ended.stderr
 
 
+@pytest.mark.slow
 def test_the_doctor_names_the_package(site: Path, tmp_path: Path) -> None:
     shutil.copytree(OURS, site / "itinerary", dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     settings = {"ITINERARY_DATA_DIR": str(tmp_path / "data"), "ITINERARY_REDIS_URL": "redis://127.0.0.1:1/0"}
@@ -80,6 +83,7 @@ def test_the_doctor_names_the_package(site: Path, tmp_path: Path) -> None:
         assert words in ended.stdout, ended.stdout + ended.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_its_own", [True, False], ids=["a package workers of its own", "none"])
 @pytest.mark.parametrize("statement", ["import workers; workers.attach(app)", "from workers import attach"])
 def test_an_app_that_imports_workers_is_told_the_new_name(tmp_path: Path, statement: str, has_its_own: bool) -> None:

@@ -279,6 +279,7 @@ def test_thousands_of_held_messages_are_listed_whole_in_entries_that_the_leader_
     assert [beat.part for beat in beats(connection)[:4]] == [0, 1, 2, 3]
 
 
+@pytest.mark.slow
 @pytest.mark.redis
 def test_a_second_message_of_what_ran_here_and_is_over_is_no_sign_of_life(
     connection: RedisConnection, registry: PoolRegistry

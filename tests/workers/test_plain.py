@@ -48,6 +48,7 @@ def decoded(report: Report) -> Any:
     return decode(entry(report.kind, report.at, dict(report.body)))
 
 
+@pytest.mark.slow
 @given(JSON)
 def test_json_values_pass_unchanged(value: Any) -> None:
     assert plain_result(value) == value
@@ -73,6 +74,7 @@ def test_other_values_become_plain_or_are_marked(value: Any, plain: Any) -> None
     assert plain_result(value) == plain
 
 
+@pytest.mark.slow
 def test_endless_and_bottomless_values_are_marked() -> None:
     loop: list[Any] = []
     loop.append(loop)

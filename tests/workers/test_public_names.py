@@ -54,6 +54,7 @@ def test_a_name_stays_what_it_is_once_every_module_is_imported() -> None:
     assert itinerary.current_run() is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("statement", "loaded"),
     [

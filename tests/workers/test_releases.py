@@ -75,6 +75,7 @@ itinerary.attach(app)
 """
 
 
+@pytest.mark.slow
 def test_such_a_worker_does_not_start(tmp_path: Path) -> None:
     (tmp_path / "faked.py").write_text(FAKED)
     env = project_env()

@@ -145,6 +145,7 @@ def test_a_rebalance_never_lowers_the_score_and_does_what_it_projected(jobs: lis
     assert BucketMap(plan.base, after(jobs, plan)).day() == plan.projected_slots
 
 
+@pytest.mark.slow
 @RELAXED
 @given(populations())
 def test_no_occurrence_is_lost_or_doubled_by_a_move(jobs: list[Job]) -> None:

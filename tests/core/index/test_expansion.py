@@ -166,6 +166,7 @@ def _hold_many_against_one_by_one(seed: int) -> None:
     assert pairs == sorted((run[0], run[2]) for run in one_by_one)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 2**48))
 def test_many_jobs_together_fire_as_each_of_them_alone(seed: int) -> None:

@@ -78,6 +78,7 @@ def test_a_run_that_waits_behind_another_of_its_job_is_missed_and_says_so() -> N
     assert world.run(first.run_id).state is RunState.RUNNING
 
 
+@pytest.mark.slow
 def test_what_waits_for_room_in_its_queue_is_missed_and_the_next_goes_on() -> None:
     world = world_without_workers(publish_window=1)
     sent, waiting, without = world.enqueue(), world.enqueue(start_within=MINUTE), world.enqueue()

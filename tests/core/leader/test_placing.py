@@ -89,6 +89,7 @@ def test_ten_new_jobs_of_one_interval_are_placed_in_ten_slots_and_run_in_their_r
         assert all(len(world.starts(run.run_id)) == 1 for run in world.runs(job.job_id))
 
 
+@pytest.mark.slow
 def test_an_interval_below_a_slot_and_one_that_drifts_through_slots_keep_their_exact_rhythm(world: World) -> None:
     for job_id, every, step in (("fast", "40s", 40 * SECOND), ("drifting", "25m", 25 * MINUTE)):
         job = balanced(world, job_id, every)
@@ -147,6 +148,7 @@ def test_a_resumed_job_is_placed_afresh_a_paused_one_weighs_nothing(world: World
     assert distribution(world)["total_jobs"] == 1
 
 
+@pytest.mark.slow
 def test_a_pause_with_an_end_keeps_the_place(world: World) -> None:
     before = balanced(world, "a", "1h")
     world.pause("a", until=world.now + 3 * HOUR)

@@ -179,6 +179,7 @@ def test_an_end_is_forgotten_only_once_it_is_committed(world: World) -> None:
     assert attempt_of(run_id) not in world.claims.holders
 
 
+@pytest.mark.slow
 def test_an_attempt_before_a_retry_is_forgotten_too(world: World) -> None:
     error = {"type": "ValueError", "message": "no", "traceback": None}
     world.workers.behave = lambda attempt: ("failed", {"error": error})

@@ -68,6 +68,7 @@ def test_a_line_fires_next_when_its_user_wants(row: dict[str, Any]) -> None:
     assert _next_runs(row) == [at(text) for text in row["expected"]], row.get("why")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", FIRING, ids=lambda row: row["id"])
 def test_the_expansion_of_many_fires_the_same(row: dict[str, Any]) -> None:
     expected = [at(text) for text in row["expected"]]

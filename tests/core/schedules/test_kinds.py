@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from itinerary.protocol.instants import DAY, HOUR, MINUTE, SECOND
 from scheduler_service.core.schedules.schedule import IntervalSchedule, count, latest, next_after, occurrences, upcoming
 from tests.support.moments import at, clocks, cron, schedule_of, texts
@@ -125,6 +127,7 @@ def test_the_rarest_dates_are_found_and_those_of_the_past_are_not() -> None:
     assert next_after(cron("0 0 1 1 * 0 2020"), MIDNIGHT) is None
 
 
+@pytest.mark.slow
 def test_runs_of_a_day_are_counted_without_being_walked_one_by_one() -> None:
     every_second = cron("* * * * * *")
     assert count(every_second, MIDNIGHT, MIDNIGHT + 30 * DAY) == 30 * 86_400

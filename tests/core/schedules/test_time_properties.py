@@ -97,6 +97,7 @@ def _hold_against_the_model(case: Case) -> None:
     assert after == expected[0] if expected else after is None or after >= end
 
 
+@pytest.mark.slow
 def test_the_random_cases_fire_and_meet_the_jumps_often_enough_to_show_anything() -> None:
     fired = met = 0
     for case in map(case_of, range(400)):
