@@ -7,8 +7,7 @@ from collections.abc import Callable
 import structlog
 
 from itinerary.protocol.errors import StoreUnavailable
-from itinerary.protocol.instants import Instant
-from scheduler_service.core.leader.results import JobsRead
+from scheduler_service.core.leader.results import UnplannedJobs
 from scheduler_service.loops.mailbox import Mailbox
 from scheduler_service.ports.stores import LeaderStore
 
@@ -29,12 +28,10 @@ class JobWatcher:
         self,
         store: LeaderStore,
         mailbox: Mailbox,
-        since: Instant | None,
         on_crash: Callable[[BaseException], None],
     ) -> None:
         self._store = store
         self._mailbox = mailbox
-        self._since = since
         self._on_crash = on_crash
         self._stopped = False
         self._poll_now, self._rest = threading.Event(), threading.Event()
@@ -70,8 +67,7 @@ class JobWatcher:
 
     def _query_epoch(self) -> None:
         try:
-            job_ids = self._store.unplanned_jobs(_AT_ONCE)
-            if job_ids:
-                self._mailbox.put(JobsRead(tuple(self._store.histories_of(job_ids, self._since))))
+            if job_ids := self._store.unplanned_jobs(_AT_ONCE):
+                self._mailbox.put(UnplannedJobs(tuple(job_ids)))
         except StoreUnavailable as exc:
             log.warning("jobs cannot be read", error=str(exc))

@@ -102,11 +102,8 @@ class SchedulerLoop:
         jobs = store.job_histories(cursor.materialised_until)
         self._adapters.meter.jobs_refused(store.refused_jobs())
         runs = store.active_runs()
-        since = cursor.materialised_until
         log.info("took over", term=lease.term, jobs=len(jobs), active_runs=len(runs), position=cursor.inbox_position)
-        self._store_writer = StoreWriter(
-            store, self._renewer, self._mailbox, since, self._stopping, self._broke, side_by_side
-        )  # fmt: skip
+        self._store_writer = StoreWriter(store, self._renewer, self._mailbox, self._stopping, self._broke, side_by_side)
         self._renewer.watch_writer(self._store_writer.stuck_for)
         self._broker = BrokerThread(
             self._adapters.dispatcher, self._adapters.claims, self._adapters.inbox, self._adapters.meter,
@@ -114,7 +111,7 @@ class SchedulerLoop:
         )  # fmt: skip
         self._builder: CommandThread[BuildIndex] = CommandThread("index-builder", self._build, self._broke)
         self._balancer = BalancerThread(self._mailbox, self._adapters.meter, self._broke)
-        self._watcher = JobWatcher(store, self._mailbox, since, self._broke)
+        self._watcher = JobWatcher(store, self._mailbox, self._broke)
         self._reader = InboxReader(
             self._adapters.inbox, self._mailbox, self._adapters.meter, cursor.inbox_position,
             self._inbox_buffer, lambda: self._store_writer.backlog() > _BACKLOG, self._renewer.now, self._broke,

@@ -13,7 +13,7 @@ from typing import assert_never
 import structlog
 
 from itinerary.protocol.errors import RowRefused, StatementTimedOut, StoreUnavailable
-from itinerary.protocol.instants import Duration, Instant
+from itinerary.protocol.instants import Duration
 from scheduler_service.core.balancing.placements import JobsPlaced, PlaceJobs, ReadRebalance, RebalanceRead
 from scheduler_service.core.leader.commands import (
     Apply,
@@ -64,7 +64,6 @@ class StoreWriter:
         store: LeaderStore,
         renewer: LeaseRenewer,
         mailbox: Mailbox,
-        since: Instant | None,
         stopping: threading.Event,
         on_crash: Callable[[BaseException], None],
         at_once: Callable[[Callable[[Group], Answers], Sequence[Group]], Iterator[Answers]] = map,
@@ -72,7 +71,6 @@ class StoreWriter:
         self._store = store
         self._renewer = renewer
         self._mailbox = mailbox
-        self._since = since
         self._stopping = stopping
         self._at_once = at_once
         self._order = CommitOrder()
@@ -183,7 +181,8 @@ class StoreWriter:
         match command:
             case CreateRuns():
                 existing = store.create_runs(lease, command)
-                return RunsCreated(existing) if existing else None
+                planned = len(command.planned)
+                return RunsCreated(existing, planned) if existing or planned else None
             case DispatchRuns(dispatches=dispatches):
                 answer = store.dispatch_runs(lease, dispatches, self._renewer.now())
                 return RunsDispatched(answer.dispatched, answer.refused)
@@ -206,8 +205,8 @@ class StoreWriter:
             case ReadCancels(limit=limit, after=after):
                 requests = store.cancel_requests(limit, after)
                 return requests if requests.runs else None
-            case ReadJobs(job_ids=job_ids):
-                return JobsRead(tuple(store.histories_of(job_ids, self._since)))
+            case ReadJobs(job_ids=job_ids, since=since):
+                return JobsRead(tuple(store.histories_of(job_ids, since)))
             case PlaceJobs():
                 return JobsPlaced(command, store.place_jobs(lease, command))
             case ReadRebalance(asked=asked):

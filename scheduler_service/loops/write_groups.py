@@ -3,9 +3,9 @@
 from itertools import groupby
 from typing import Any
 
-from scheduler_service.core.leader.commands import Apply, CreateRuns, ReadJobs, StoreCommand
+from scheduler_service.core.leader.commands import Apply, CreateRuns, StoreCommand
+from scheduler_service.core.leader.edits import MOST_ROWS
 
-_MOST_JOBS = 1000
 _MOST_TRANSITIONS = 2000
 _SHARING = (CreateRuns, Apply)
 _SHARED_FROM, _SHARED_TO = 50, 1_000
@@ -48,12 +48,16 @@ def _edits(command: StoreCommand) -> bool:
     return isinstance(command, CreateRuns) and bool(command.planned)
 
 
+def _edit_rows(command: CreateRuns) -> int:
+    return len(command.runs) + len(command.planned)
+
+
 def _rows(command: Any) -> int:
     return len(command.runs) if isinstance(command, CreateRuns) else len(command.transitions)
 
 
 def merged(commands: list[StoreCommand]) -> list[StoreCommand]:
-    """Merge neighbouring Applies, ReadJobs and edits, for fewer transactions with the same meaning."""
+    """Merge neighbouring Applies and edits, for fewer transactions with the same meaning."""
     out: list[StoreCommand] = []
     for command in commands:
         match out[-1] if out else None, command:
@@ -66,8 +70,6 @@ def merged(commands: list[StoreCommand]) -> list[StoreCommand]:
                     command.position or last.position,
                     command.judged_until if command.judged_until is not None else last.judged_until,
                 )
-            case ReadJobs() as last, ReadJobs() if len(last.job_ids) + len(command.job_ids) <= _MOST_JOBS:
-                out[-1] = ReadJobs(tuple(dict.fromkeys((*last.job_ids, *command.job_ids))))
             case CreateRuns() as last, CreateRuns() if _may_be_one(last, command):
                 out[-1] = CreateRuns(
                     last.runs + command.runs,
@@ -86,4 +88,4 @@ def _may_be_one(first: CreateRuns, second: CreateRuns) -> bool:
     if not (first.planned and second.planned) or first.set_back or second.set_back:
         return False
     both = [job_id for job_id, _ in (*first.planned, *second.planned)]
-    return len(set(both)) == len(both) <= _MOST_JOBS and _rows(first) + _rows(second) <= _SHARED_TO
+    return len(set(both)) == len(both) and _edit_rows(first) + _edit_rows(second) <= MOST_ROWS

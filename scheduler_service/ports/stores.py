@@ -49,7 +49,7 @@ class LeaderStore(PlacementStore, Protocol):
         """
 
     def job_histories(self, since: Instant | None) -> list[JobHistory]:
-        """All jobs, each with the versions in effect at or after `since` (all unplanned versions too)."""
+        """All jobs, each with the versions in effect at or after `since`, and from the last planned one on."""
 
     def histories_of(self, job_ids: Sequence[str], since: Instant | None) -> list[JobHistory]:
         """The histories of some jobs; a deleted job has a last version with `deleted` set."""

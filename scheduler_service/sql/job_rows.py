@@ -104,7 +104,7 @@ def histories(
     job_ids: Sequence[str] | None = None,
     refused: set[str] | None = None,
 ) -> list[JobHistory]:
-    """The versions of these jobs, or of all, that hold at or after `since` or are not planned, oldest first.
+    """The versions of these jobs, or of all, that hold at or after `since`, and from the last planned one on.
 
     Of all jobs, those deleted before `since`, and planned as deleted, are left out. `refused` collects the ids of jobs
     that this program cannot read.
@@ -136,7 +136,7 @@ def _versions(since: Instant | None) -> Select[Any]:
     if since is None:
         return versions
     ends_at = following.c.effective_from
-    return versions.where(or_(ends_at.is_(None), ends_at > since, _V.version > jobs.c.planned_version))
+    return versions.where(or_(ends_at.is_(None), ends_at > since, _V.version >= jobs.c.planned_version))
 
 
 def _gone_before(since: Instant) -> ColumnElement[bool]:

@@ -200,6 +200,8 @@ def test_histories_hold_every_version_that_still_matters(bed: StoreBed) -> None:
 
     assert versions(None) == [1, 2, 3]
     assert versions(third.effective_from) == [1, 2, 3], "not planned yet"
+    bed.leader.create_runs(lease, CreateRuns((), lease.now, planned=(("job", 2), ("other", 1))))
+    assert versions(third.effective_from) == [2, 3], "what is planned tells what the edit changed"
     bed.leader.create_runs(lease, CreateRuns((), lease.now, planned=(("job", 3), ("other", 1))))
     assert versions(None) == [1, 2, 3]
     assert versions(second.effective_from - 1) == [1, 2, 3]

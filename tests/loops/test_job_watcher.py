@@ -4,8 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from scheduler_service.core.leader.results import JobsRead
-from scheduler_service.core.model import JobHistory
+from scheduler_service.core.leader.results import UnplannedJobs
 from scheduler_service.loops.job_watcher import JobWatcher
 from scheduler_service.loops.mailbox import Mailbox
 from tests.support.processes import wait_until
@@ -20,17 +19,14 @@ class Unplanned:
         self.polls: list[tuple[float, float]] = []
 
     def unplanned_jobs(self, _: int) -> list[str]:
-        return ["a"]
-
-    def histories_of(self, _: object, __: object) -> list[JobHistory]:
         began = time.monotonic()
         threading.Event().wait(TAKES)
         self.polls.append((began, time.monotonic()))
-        return []
+        return ["a"]
 
 
 def watching(store: Unplanned, mailbox: Mailbox, on_crash: Callable[[BaseException], None] = print) -> JobWatcher:
-    watcher = JobWatcher(store, mailbox, None, on_crash)  # type: ignore[arg-type]
+    watcher = JobWatcher(store, mailbox, on_crash)  # type: ignore[arg-type]
     watcher.start()
     return watcher
 
@@ -47,7 +43,7 @@ def test_told_again_and_again_it_rests_longer_than_it_looks() -> None:
     watcher.stop(10)
     rests = [begins - ended for (_, ended), (begins, _) in zip(store.polls, store.polls[1:], strict=False)]
     assert min(rests) > 2 * TAKES
-    assert JobsRead(()) in mailbox.drain(0)
+    assert UnplannedJobs(("a",)) in mailbox.drain(0)
 
 
 def test_a_rest_is_cut_short_when_it_is_told_to_stop() -> None:

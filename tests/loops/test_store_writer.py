@@ -16,7 +16,6 @@ from scheduler_service.core.leader.commands import (
     CreateRuns,
     Dispatch,
     DispatchRuns,
-    ReadJobs,
     ReadRuns,
     RecordStatistics,
     Redispatch,
@@ -61,7 +60,7 @@ def test_a_database_that_is_away_is_asked_with_growing_pauses_by_a_leader_that_s
     renewer = LeaseRenewer(leases, Lease(0, 1, "a", 1), monotonic(), SECOND // 2, lambda: None)
     stopping, away = threading.Event(), Away()
     stopping.set()
-    syncer = StoreWriter(away, renewer, Mailbox(), None, stopping, print)  # type: ignore[arg-type]
+    syncer = StoreWriter(away, renewer, Mailbox(), stopping, print)  # type: ignore[arg-type]
     with pytest.raises(LeaseLost):
         syncer.carry_out([apply("x")])
     assert 1 < away.asked < 6
@@ -81,7 +80,7 @@ class TooSlow(Away):
 def _store_writer(store: object, ttl: int = 60 * SECOND) -> tuple[StoreWriter, threading.Event]:
     renewer = LeaseRenewer(FakeStore(lambda: 1).leases, Lease(0, 1, "a", 1), monotonic(), ttl, lambda: None)
     stopping = threading.Event()
-    return StoreWriter(store, renewer, Mailbox(), None, stopping, print), stopping  # type: ignore[arg-type]
+    return StoreWriter(store, renewer, Mailbox(), stopping, print), stopping  # type: ignore[arg-type]
 
 
 def test_a_read_that_the_database_ends_each_time_keeps_no_write_behind_it_waiting() -> None:
@@ -163,7 +162,7 @@ class Slow:
 def slow() -> Iterator[tuple[Slow, StoreWriter]]:
     leases, database = FakeStore(lambda: 1).leases, Slow()
     renewer = LeaseRenewer(leases, Lease(0, 1, "a", 1), monotonic(), 60 * SECOND, lambda: None)
-    syncer = StoreWriter(database, renewer, Mailbox(), None, threading.Event(), print)  # type: ignore[arg-type]
+    syncer = StoreWriter(database, renewer, Mailbox(), threading.Event(), print)  # type: ignore[arg-type]
     for thread in syncer.threads:
         thread.start()
     yield database, syncer
@@ -267,14 +266,13 @@ def edit(job_id: str, version: int, rows: int = 1, cursor: int = 9) -> CreateRun
     return CreateRuns(runs, cursor, (Retract(job_id, version, 5),), planned=((job_id, version),))
 
 
-def test_neighbouring_edits_of_different_jobs_are_one_and_what_they_ask_to_read_too() -> None:
+def test_neighbouring_edits_of_different_jobs_are_one() -> None:
     a, b, later = edit("a", 2), edit("b", 1, cursor=10), edit("a", 3)
     (both, *rest) = merged([a, b, later])
     assert rest == [later], "it takes back what the first one makes"
     assert both == CreateRuns(a.runs + b.runs, 10, a.retracts + b.retracts, planned=(("a", 2), ("b", 1)))
     assert merged([created_rows("x"), a]) == [created_rows("x"), a]
     assert merged([edit("a", 1), replace(edit("b", 1), set_back=True)]) != [edit("a", 1)]
-    assert merged([ReadJobs(("a",)), ReadJobs(("b", "a"))]) == [ReadJobs(("a", "b"))]
 
 
 def test_edits_that_are_not_one_share_no_transaction_since_jobs_are_locked_in_their_order() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from itinerary.protocol.instants import DAY, HOUR, MINUTE, SECOND
 from scheduler_service.core.contract.job_json import read_job
-from scheduler_service.core.leader.results import JobsRead
+from scheduler_service.core.leader.results import UnplannedJobs
 from scheduler_service.core.run_state import RunState
 from tests.support.moments import at
 from tests.support.replay import cron, starts_of, world_at
@@ -54,8 +54,7 @@ def _edit_unseen(world: World, body: dict[str, object]) -> None:
     job, _ = read_job({"task": "demo.task", **body}, created_at=world.now)
     world.store.jobs.replace(job, None)
     world.advance(2 * SECOND)
-    unplanned = world.store.leader.unplanned_jobs(100)
-    world.mailbox.put(JobsRead(tuple(world.store.leader.histories_of(unplanned, None))))
+    world.mailbox.put(UnplannedJobs(tuple(world.store.leader.unplanned_jobs(100))))
     world.reconcile()
 
 

@@ -331,7 +331,7 @@ def _history(row: JobRow, since: Instant | None) -> JobHistory:
     kept = [
         version
         for version, end in zip(row.versions, [*ends, None], strict=True)
-        if since is None or end is None or end > since or version.version > row.planned_version
+        if since is None or end is None or end > since or version.version >= row.planned_version
     ]
     return JobHistory(tuple(kept), row.planned_version)
 

@@ -20,7 +20,7 @@ from scheduler_service.core.leader.iteration import iterate, next_wake, take_ove
 from scheduler_service.core.leader.messages import decode
 from scheduler_service.core.leader.poll_state import NEVER
 from scheduler_service.core.leader.rebuilding import IndexBuilder
-from scheduler_service.core.leader.results import InboxRead, JobsRead, Shutdown
+from scheduler_service.core.leader.results import InboxRead, Shutdown, UnplannedJobs
 from scheduler_service.core.model import Lease
 from scheduler_service.core.run_state import Event
 from scheduler_service.loops.broker_thread import BrokerThread
@@ -101,11 +101,10 @@ class SimLeader(Process):
             simulation.store.leases, lease, simulation.t, simulation.ttl, lambda: None, lambda: simulation.t
         )
         cursor = store.cursor(lease)
-        self._since = cursor.materialised_until
         self._store: Any = _Unsure(self)
         no_wait = _NoWait()
         self._writer, self._mover = (
-            _Lane(partial(StoreWriter, self._store, self.renewer), self._since, no_wait, self._broke) for _ in range(2)
+            _Lane(partial(StoreWriter, self._store, self.renewer), no_wait, self._broke) for _ in range(2)
         )
         self._broker = BrokerThread(
             simulation.dispatcher, simulation.claims, simulation.inbox, METER, self.renewer, self.mailbox, no_wait,
@@ -122,7 +121,7 @@ class SimLeader(Process):
         self._asked_at: Instant | None = None
         self.stopping = False
         self._commands_left: int | None = None
-        jobs, runs = store.job_histories(self._since), store.active_runs()
+        jobs, runs = store.job_histories(cursor.materialised_until), store.active_runs()
         self.state, commands = take_over(simulation.settings, lease.term, cursor, jobs, runs, self.renewer.now())
         simulation.note(f"{self.name} takes over: cursor {cursor}, {len(runs)} runs, {len(jobs)} jobs")
         self._submit(commands)
@@ -284,9 +283,8 @@ class SimLeader(Process):
         if self.simulation.database_away:
             return
         store = self.simulation.store.leader
-        job_ids = store.unplanned_jobs(1000)
-        if job_ids:
-            self.mailbox.put(JobsRead(tuple(store.histories_of(job_ids, self._since))))
+        if job_ids := store.unplanned_jobs(1000):
+            self.mailbox.put(UnplannedJobs(tuple(job_ids)))
             self._heard()
 
     def turn_keep(self) -> None:

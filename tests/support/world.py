@@ -157,7 +157,7 @@ class World:
         cursor = store.cursor(lease)
         stopping = threading.Event()
         since = cursor.materialised_until
-        self._store_writer = StoreWriter(store, self.renewer, self.mailbox, since, stopping, self._broke)
+        self._store_writer = StoreWriter(store, self.renewer, self.mailbox, stopping, self._broke)
         self._balancer = BalancerThread(self.mailbox, self.meter, self._broke)
         self._broker = BrokerThread(
             self.dispatcher, self.claims, self.inbox, self.meter, self.renewer, self.mailbox, stopping, self._broke

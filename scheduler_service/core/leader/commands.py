@@ -141,9 +141,10 @@ class ReadRuns:
 
 @dataclass(frozen=True, slots=True)
 class ReadJobs:
-    """Read the current definitions of these jobs."""
+    """Read these jobs: the versions in effect at or after `since`, and from the last planned one on."""
 
     job_ids: tuple[str, ...]
+    since: Instant
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,22 +1,32 @@
-"""Edits of jobs: update memory from the database and plan the new versions up to the cursor at once.
+"""Edits of jobs: read them in batches, update memory and plan the new versions up to the cursor.
 
-Promises that an edit is marked as planned in the transaction of its rows; many edits share one. Never judges lateness.
+Promises that an edit is marked as planned in the transaction of its rows; several share one, small enough for a
+dispatch to wait for. Never judges lateness.
 """
 
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from itinerary.protocol.instants import Instant
-from scheduler_service.core.leader.commands import Retract
+from scheduler_service.core.leader.commands import ReadJobs, Retract
 from scheduler_service.core.leader.planning import create_occurrences, fires, is_fresh, judged
 from scheduler_service.core.leader.results import JobsRead
 from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.leader.step import Step
 from scheduler_service.core.model import ActiveRun, Job, JobHistory, MissedRange
 
+MOST_ROWS: Final = 250
+
+
+def read_edited(state: SchedulerState, step: Step) -> None:
+    """Request the next batch of jobs that may have changed."""
+    if batch := state.edits.take(step.now):
+        step.others.append(ReadJobs(batch, state.planned.cursor))
+
 
 def take_jobs(state: SchedulerState, step: Step, read: JobsRead) -> list[str]:
     """Apply changed jobs to memory and plan their unplanned versions up to the cursor; returns the changed ids."""
-    touched = []
+    touched, planned_jobs = [], 0
     edits = _Edits()
     for history in read.histories:
         known = state.jobs.get(history.job_id)
@@ -25,14 +35,15 @@ def take_jobs(state: SchedulerState, step: Step, read: JobsRead) -> list[str]:
         touched.append(history.job_id)
         # Memory may have planned a version whose mark has not reached the database yet.
         planned = max(history.planned_version, known.planned_version if known is not None else 0)
-        if edits.is_full(state.settings.write_batch) or history.job_id in edits.planned:
-            edits.create(state, step)
+        if edits.is_full(min(state.settings.write_batch, MOST_ROWS)) or history.job_id in edits.planned:
+            planned_jobs += edits.create(state, step)
             edits = _Edits()
         _plan_edit(state, step, history, planned, edits)
         if history.planned_version != history.current.version:
             history = replace(history, planned_version=history.current.version)
         state.jobs.put(history)
-    edits.create(state, step)
+    planned_jobs += edits.create(state, step)
+    state.edits.read(planned_jobs, step.now)
     return touched
 
 
@@ -48,10 +59,11 @@ class _Edits:
     def is_full(self, most: int) -> bool:
         return len(self.pairs) + len(self.planned) >= most
 
-    def create(self, state: SchedulerState, step: Step) -> None:
+    def create(self, state: SchedulerState, step: Step) -> int:
         if self.planned:
             planned = tuple(sorted(self.planned.items()))
             create_occurrences(state, step, self.pairs, tuple(self.retracts), tuple(self.missed_ranges), planned)
+        return len(self.planned)
 
 
 def _is_no_news(known: JobHistory, read: JobHistory) -> bool:

@@ -10,9 +10,9 @@ from typing import assert_never
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.balancing.placements import PlacementFeedback, RebalanceAsked, Survey
 from scheduler_service.core.leader import placing, polling, redis_epoch
-from scheduler_service.core.leader.commands import Command, CreateRuns, ReadJobs, RecordStatistics, Reply, ReplyMetrics
+from scheduler_service.core.leader.commands import Command, CreateRuns, RecordStatistics, Reply, ReplyMetrics
 from scheduler_service.core.leader.dispatching import dispatch
-from scheduler_service.core.leader.edits import take_jobs
+from scheduler_service.core.leader.edits import read_edited, take_jobs
 from scheduler_service.core.leader.in_flight import (
     check_queues,
     check_running,
@@ -66,6 +66,7 @@ from scheduler_service.core.leader.results import (
     RunsRead,
     RunsRedispatched,
     Shutdown,
+    UnplannedJobs,
     WatermarksRaised,
     Woken,
 )
@@ -131,6 +132,7 @@ def iterate(state: SchedulerState, messages: Sequence[Feedback], now: Instant) -
             results_found(state, step, message)
     resend(state, step)
     if not state.stopping:
+        read_edited(state, step)
         plan(state, step)  # planning was deferred while runs were being dispatched
         check_running(state, step)
         check_queues(state, step)
@@ -152,9 +154,8 @@ def next_wake(state: SchedulerState, now: Instant) -> Instant:
     for planned in (resend,) if state.stopping else (state.due.heap, resend, state.deadlines.heap):
         if planned:
             wake = min(wake, planned[0][0])
-    next_poll = None if state.stopping else polling.next_poll(state)
-    if next_poll is not None:
-        wake = min(wake, next_poll)
+    if not state.stopping:
+        wake = min([wake, *filter(None, (polling.next_poll(state), state.edits.next_at()))])
     return max(wake, now)
 
 
@@ -180,8 +181,11 @@ def _take(state: SchedulerState, step: Step, message: Feedback) -> None:
         case Applied():
             applied(state, step, message)
         case RunsCreated():
+            state.edits.committed(message.planned, step.now)
             for run_id in message.existing:
                 step.read(state, run_id)
+        case UnplannedJobs():
+            state.edits.note(message.job_ids)
         case RunsRead():
             runs_read(state, step, message)
         case DueRead():
@@ -224,7 +228,7 @@ def _take_message(state: SchedulerState, step: Step, message: InboxMessage) -> N
         case Heartbeat():
             heartbeat(state, step, message)
         case JobChanged():
-            step.others.append(ReadJobs((message.job_id,)))
+            state.edits.note((message.job_id,))
         case CancelRun():
             step.read(state, message.run_id)
         case RunEnqueued():

@@ -31,7 +31,7 @@ from scheduler_service.core.balancing.placements import (
 )
 from scheduler_service.core.balancing.rebalancing import PLAN_LIVES
 from scheduler_service.core.balancing.slot_balancer import slot_time
-from scheduler_service.core.leader.commands import ReadJobs, Reply
+from scheduler_service.core.leader.commands import Reply
 from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.leader.step import Step
 from scheduler_service.core.model import Job
@@ -140,7 +140,7 @@ def _know(state: SchedulerState, job: Job) -> None:
 
 def _jobs_placed(state: SchedulerState, step: Step, done: JobsPlaced) -> None:
     if done.refused:
-        step.others.append(ReadJobs(tuple(sorted(done.refused))))
+        state.edits.note(sorted(done.refused))
     order = done.command.order
     for placement in done.command.placements:
         if placement.job_id not in done.refused:

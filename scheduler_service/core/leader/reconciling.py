@@ -10,7 +10,6 @@ from scheduler_service.core.leader.commands import (
     ForgetAttempts,
     ForgetResults,
     RaiseWatermarks,
-    ReadJobs,
     StopTasks,
     TrimInbox,
 )
@@ -132,7 +131,7 @@ def _reconcile_waiting(state: SchedulerState, step: Step, row: ActiveRun, *, aga
     history = state.jobs.get(row.job_id)
     job = history.current if history is not None else None
     if row.job_id is not None and history is None:
-        step.others.append(ReadJobs((row.job_id,)))
+        state.edits.note((row.job_id,))
     if job is not None and job.deleted:
         cancel(state, step, row, "its job was deleted")
         return

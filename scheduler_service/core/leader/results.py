@@ -46,10 +46,18 @@ class JobsRead:
 
 
 @dataclass(frozen=True, slots=True)
+class UnplannedJobs:
+    """Jobs whose newest version the database does not call planned."""
+
+    job_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RunsCreated:
-    """The runs of a CreateRuns that existed already."""
+    """The runs of a CreateRuns that existed already, and the number of edits that it marked as planned."""
 
     existing: tuple[str, ...]
+    planned: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +198,7 @@ class Woken:
 Feedback = (
     IndexBuilt
     | JobsRead
+    | UnplannedJobs
     | RunsCreated
     | RunsDispatched
     | RunsRedispatched
