@@ -12,7 +12,7 @@ from scheduler_service.core.leader.parts.counts import Counts
 from scheduler_service.core.leader.parts.deadlines import Deadlines
 from scheduler_service.core.leader.parts.dispatches import Dispatches
 from scheduler_service.core.leader.parts.due import DueRuns
-from scheduler_service.core.leader.parts.edit_queue import EditQueue
+from scheduler_service.core.leader.parts.edits import EditQueue
 from scheduler_service.core.leader.parts.epoch import Epoch
 from scheduler_service.core.leader.parts.held import HeldRuns
 from scheduler_service.core.leader.parts.inbox import InboxPosition

@@ -7,7 +7,7 @@ from scheduler_service.core.contract.job_json import read_job
 from scheduler_service.core.leader.commands import CreateRuns, ReadJobs
 from scheduler_service.core.leader.edits import MOST_ROWS
 from scheduler_service.core.leader.iteration import iterate, next_wake
-from scheduler_service.core.leader.parts.edit_queue import EditQueue
+from scheduler_service.core.leader.parts.edits import EditQueue
 from scheduler_service.core.leader.results import RunsCreated, UnplannedJobs
 from tests.support.world import World
 
