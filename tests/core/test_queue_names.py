@@ -2,6 +2,7 @@
 
 from itinerary.protocol.instants import SECOND
 from scheduler_service.core.leader.messages import Started
+from scheduler_service.core.leader.parts.dispatches import Dispatches
 from scheduler_service.core.leader.reports import report
 from scheduler_service.core.leader.step import Step
 from scheduler_service.core.run_state import RunState
@@ -18,3 +19,9 @@ def test_a_queue_that_is_gone_leaves_no_counter_behind() -> None:
     assert "default" not in world.state.dispatches.of_queue
     assert "default" not in world.state.runs.pending
     assert not world.state.unstarted.is_overtaken("default", 0)
+
+
+def test_dispatching_nothing_of_a_queue_leaves_no_counter_behind() -> None:
+    dispatches = Dispatches()
+    dispatches.begin("default", [])
+    assert "default" not in dispatches.of_queue

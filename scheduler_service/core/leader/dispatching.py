@@ -189,6 +189,7 @@ def _dispatch_queue(state: SchedulerState, step: Step, queue: str) -> None:
     room = state.settings.publish_window - state.runs.pending[queue] - dispatches.of_queue[queue]
     batch: list[Dispatch] = []
     while queue in dispatches.waiting and len(batch) < room:
+        taken: list[str] = []
         for run_id in dispatches.take(queue, room - len(batch)):
             run = state.runs.get(run_id)
             if run is None or run.state not in WAITING or run_id in dispatches.in_progress or run.due_at > step.now:
@@ -198,7 +199,8 @@ def _dispatch_queue(state: SchedulerState, step: Step, queue: str) -> None:
             seq = state.numbers.next()
             batch.append(Dispatch(run_id, run.attempt, seq))
             state.watermarks.in_flight(queue, run_id, run.attempt, seq)
-            dispatches.begin(queue, run_id)
+            taken.append(run_id)
+        dispatches.begin(queue, taken)
     size = state.settings.dispatch_batch
     step.dispatching += [DispatchRuns(tuple(batch[i : i + size])) for i in range(0, len(batch), size)]
     if queue in dispatches.waiting:

@@ -36,8 +36,8 @@ _NOT_STARTED: Final = WAITING | {RunState.PENDING}
 
 def note_published(state: SchedulerState, published: Published) -> None:
     """Record that the broker accepted these runs; a later write stores the marks."""
+    state.publishing.confirmed(published.runs, published.at)
     for sent in published.runs:
-        state.publishing.confirmed(sent, published.at)
         run = state.runs.get(sent.run_id)
         if run is not None and run.state is PENDING and run.attempt == sent.attempt:
             state.unstarted.accepted(sent.run_id, published.at)
@@ -101,9 +101,9 @@ def take_dispatched(
         if sent.seq < state.epoch.watermark:
             below.append(sent.run_id)
             continue
-        state.publishing.begin(sent.run_id)
         wanted.append(sent)
     if wanted:
+        state.publishing.begin(wanted)
         step.others.append(Publish(tuple(wanted)))
     redispatch(state, step, below, "generation")
 

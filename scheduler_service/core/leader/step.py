@@ -85,7 +85,8 @@ class Step:
 
 def keep(state: SchedulerState, run: ActiveRun, now: Instant) -> None:
     """Put the run into memory and mark a read of it in progress as outdated."""
-    state.reads.outdate(run.run_id)
+    if run.run_id in state.reads.in_progress:
+        state.reads.outdate(run.run_id)
     state.runs.put(run)
     if run.start_by is not None:
         state.deadlines.note(run)

@@ -42,7 +42,7 @@ def test_a_run_that_is_read_while_it_is_moved_or_sent_again_is_read_once_more(wo
     world.workers.listening = False
     run_id = world.enqueue()
     if under_way == "moving":
-        world.state.dispatches.begin("default", run_id)
+        world.state.dispatches.begin("default", [run_id])
     else:
         world.state.publishing.begin_redispatch(run_id)
     world.store.runs.request_cancel(run_id)

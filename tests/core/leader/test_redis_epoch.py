@@ -522,13 +522,13 @@ class TestReady:
         assert self.accepts(world)
 
     def test_a_run_on_its_way_out_counts_as_out(self, world: World) -> None:
-        world.state.dispatches.begin("default", "a")
+        world.state.dispatches.begin("default", ["a"])
         assert not self.accepts(world)
         world.state.dispatches.answered("a")
         assert self.accepts(world)
 
     def test_workers_that_left_are_not_waited_for_and_all_others_are(self, world: World) -> None:
-        world.state.dispatches.begin("default", "a")  # so that the workers' word is wanted
+        world.state.dispatches.begin("default", ["a"])  # so that the workers' word is wanted
         view, *_ = world.state.workers.by_name.values()
         world.state.workers.seen(replace(view, epoch="another"))
         assert self.accepts(world)
@@ -538,7 +538,7 @@ class TestReady:
         assert not self.accepts(world)
 
     def test_an_idle_worker_without_a_slot_is_waited_for_until_it_leaves(self, world: World) -> None:
-        world.state.dispatches.begin("default", "a")
+        world.state.dispatches.begin("default", ["a"])
         idle = {"worker": "idle", "running": [], "received": [], "concurrency": 0, "queues": ["default"]}
         for leaving in (False, True):
             world.tell("heartbeat", **idle, leaving=leaving)

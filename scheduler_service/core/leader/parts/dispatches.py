@@ -2,6 +2,7 @@
 
 import heapq
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from itinerary.protocol.instants import Instant
@@ -21,17 +22,16 @@ class Dispatches:
         heapq.heappush(self.waiting.setdefault(run.queue, []), (run.priority, run.due_at, run.run_id))
 
     def take(self, queue: str, number: int) -> list[str]:
-        """Take out the most urgent runs of the queue, at most `number`; one sort if all are taken."""
+        """Take out the most urgent runs of the queue, at most `number`, each once; one sort if all are taken."""
         heap = self.waiting[queue]
-        if number < len(heap):
-            return [heapq.heappop(heap)[2] for _ in range(number)]
-        del self.waiting[queue]
-        return [run_id for _, _, run_id in sorted(heap)]
+        taken = [heapq.heappop(heap) for _ in range(number)] if number < len(heap) else sorted(self.waiting.pop(queue))
+        return list(dict.fromkeys(run_id for _, _, run_id in taken))
 
-    def begin(self, queue: str, run_id: str) -> None:
-        """Record that the dispatch of this run was commanded."""
-        self.in_progress[run_id] = queue
-        self.of_queue[queue] += 1
+    def begin(self, queue: str, run_ids: Sequence[str]) -> None:
+        """Record that the dispatch of these runs was commanded."""
+        if run_ids:  # queue names come and go: keep no zero counts
+            self.in_progress.update(dict.fromkeys(run_ids, queue))
+            self.of_queue[queue] += len(run_ids)
 
     def answered(self, run_id: str) -> None:
         """Record that the dispatch of this run was answered, whatever the outcome."""
@@ -39,4 +39,4 @@ class Dispatches:
         if queue is not None:
             self.of_queue[queue] -= 1
             if not self.of_queue[queue]:
-                del self.of_queue[queue]  # queue names come and go: keep no zero counts
+                del self.of_queue[queue]

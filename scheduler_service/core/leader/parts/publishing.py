@@ -25,15 +25,16 @@ class Publishing:
     marks: list[PublishedMark] = field(default_factory=list)
     _failures: dict[str, int] = field(default_factory=dict)
 
-    def begin(self, run_id: str) -> None:
-        """Record that the run's publish was commanded."""
-        self.in_progress.add(run_id)
+    def begin(self, runs: Iterable[DispatchedRun]) -> None:
+        """Record that the publish of these runs was commanded."""
+        self.in_progress.update(sent.run_id for sent in runs)
 
-    def confirmed(self, sent: DispatchedRun, at: Instant) -> None:
-        """Record that the broker accepted the message; a later write stores the mark."""
-        self.in_progress.discard(sent.run_id)
-        self._failures.pop(sent.run_id, None)
-        self.marks.append(PublishedMark(sent.run_id, sent.attempt, at))
+    def confirmed(self, runs: Iterable[DispatchedRun], at: Instant) -> None:
+        """Record that the broker accepted these messages; a later write stores the marks."""
+        for sent in runs:
+            self.in_progress.discard(sent.run_id)
+            self._failures.pop(sent.run_id, None)
+            self.marks.append(PublishedMark(sent.run_id, sent.attempt, at))
 
     def unconfirmed(self, run_id: str, now: Instant) -> None:
         """Let the run be sent again: at once the first time, then after longer pauses."""
