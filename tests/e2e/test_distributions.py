@@ -278,8 +278,9 @@ from celery import Celery  # type: ignore[import-untyped]
 import itinerary
 from itinerary import (
     ApiError, AsyncClient, BadValue, Client, Conflict, CurrentRun, ItineraryError, NoAnswer, RunCancelled, WaitTimeout,
-    attach, current_run, enqueue_in,
+    attach, current_run, enqueue_in, schedule,
 )
+from itinerary.testing import Service
 
 app = Celery("shop")
 attach(app)
@@ -294,6 +295,19 @@ def task() -> str | None:
         raise RunCancelled
     at: datetime = run.scheduled_at
     return f"{run.run_id} {run.job_id} {run.attempt + 1} {at} {run.due_at}"
+
+
+@schedule.cron("0 2 1 * *", overlap="queue", retry={"max_attempts": 3})
+@schedule.hourly(17, job_id="hourly")
+def report(kind: str = "short") -> int:
+    return len(kind)
+
+
+def test_report() -> None:
+    with Service(app, now="2026-12-01T00:00:00Z") as service:
+        service.advance("1h")
+        runs: list[dict[str, Any]] = [*service.run_due(), *service.assert_enqueued("shop.add", [1], times=report("x"))]
+        print(runs)
 
 
 def enqueue(connection: Any) -> str:
@@ -340,6 +354,10 @@ enqueue_in(None, "t", prio=3)  # wrong: call-arg
 Client(port=8080)  # wrong: call-arg
 AsyncClient(port=8080)  # wrong: call-arg
 AsyncClient(at_once="5")  # wrong: arg-type
+report(5)  # wrong: arg-type
+schedule.hourly("17")  # wrong: arg-type
+schedule.hourly(17, overlap="que")  # wrong: arg-type
+Service(now=5)  # wrong: arg-type
 client = Client()
 client.enqueue("t", priority="high")  # wrong: arg-type
 client.wait(17)  # wrong: arg-type
