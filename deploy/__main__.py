@@ -80,19 +80,22 @@ def test(arguments: list[str]) -> None:
     if "--durations" in arguments:  # pytest's own has a number: --durations=10
         pytest += ["-p", "tests.support.durations"]
         arguments = [word for word in arguments if word != "--durations"]
+    cores = os.cpu_count() or 1
     if "--fast" in arguments:
         rest = [word for word in arguments if word != "--fast"]
-        become(python, [*pytest, "-m", "not slow and not e2e and not postgres", "-n", "2", *rest])
+        become(python, [*pytest, "-m", "not slow and not e2e and not postgres", *by_file(cores + 1), *rest])
     programs_for_ci()
     if arguments:
         become(python, [*pytest, *arguments])
-    # File by file in the order of tests/conftest.py, more at once than there are cores, since most of them wait;
-    # what measures delays runs after that, with nothing beside it.
-    at_once = str(min(2 * (os.cpu_count() or 1), 8))
-    by_file = ["-n", at_once, "--dist", "loadfile", "--no-loadscope-reorder"]
-    first = run(python, [*pytest, "-m", "not alone", *by_file])
+    # Most of these tests wait more than they work. What measures delays runs after them, with nothing beside it.
+    first = run(python, [*pytest, "-m", "not alone", *by_file(2 * cores + 1)])
     second = run(python, [*pytest, "-m", "alone"]) if first in (0, 1) else 0
     sys.exit(first or second)
+
+
+def by_file(processes: int) -> list[str]:
+    """Let pytest give whole files to so many processes, in the order of tests/conftest.py."""
+    return ["-n", str(min(processes, 8)), "--dist", "loadfile", "--no-loadscope-reorder"]
 
 
 def bench(arguments: list[str]) -> None:
