@@ -52,7 +52,14 @@ def _duration(value: Any) -> Duration:
 
 
 def _folder(value: Any) -> Any:
-    return Path(value).expanduser().absolute() if isinstance(value, str | Path) and str(value) else value
+    if not isinstance(value, str | Path) or not str(value):
+        return value
+    folder = Path(value).expanduser().absolute()
+    if "?" in str(folder) or not str(folder).isprintable():
+        raise ValueError(
+            "give a folder whose path has no ? and no control characters: it is part of the database's URL"
+        )
+    return folder
 
 
 _NAMES: Final = {"mysql": "MySQL", "mariadb": "MariaDB", "oracle": "Oracle", "redis-cluster": "Redis Cluster"}

@@ -5,6 +5,7 @@ Promises a folder for each kind of server, since neither reads the other's newer
 supervises a process: it returns the command.
 """
 
+import glob
 import os
 import re
 import shutil
@@ -87,7 +88,9 @@ def server_argv(binary: ServerBinary, folder: Path, port: int, password: str | N
     secret = []
     if password:
         write_private(folder / PASSWORD_FILE, f"requirepass {password}\n")
-        secret = [str(folder / PASSWORD_FILE)]
+        file = str(folder / PASSWORD_FILE)
+        # Since 7.0 the name is a pattern, and one that matches nothing means no password at all.
+        secret = [glob.escape(file) if binary.version >= (7, 0) else file]
     options = {
         "bind": "127.0.0.1",
         "port": str(port),

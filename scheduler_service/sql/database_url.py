@@ -1,5 +1,6 @@
 """Database URLs in the form that SQLAlchemy and libpq need, read by itinerary/protocol/service_urls.py."""
 
+import re
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -10,6 +11,7 @@ from itinerary.protocol.errors import BadValue
 from itinerary.protocol.service_urls import read_service_url
 
 _ALLOWED: Final = "give sqlite:///path or postgresql://user:password@host/database"
+_OPTIONS: Final = re.compile(r"(\w+=[^?/&]*(&|$))*")
 _POSTGRES: Final = ("postgresql", "postgres", "postgresql+psycopg")
 
 
@@ -23,6 +25,8 @@ def read_url(text: str) -> URL:
         file, _, options = path.partition("?")
         if file in ("", ":memory:"):
             raise BadValue("database_url", text, _ALLOWED)
+        if not _OPTIONS.fullmatch(options):
+            raise BadValue("database_url", text, "give a path without ?, which begins options (?name=value)")
         return URL.create("sqlite+pysqlite", database=file, query=dict(parse_qsl(options)))
     url = read_service_url(text, "database_url")
     if url.scheme not in _POSTGRES:

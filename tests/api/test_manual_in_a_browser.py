@@ -41,6 +41,18 @@ def test_no_page_of_the_manual_is_wider_than_the_screen(browser: Browser, site: 
     assert browser.complaints == []
 
 
+def test_no_name_of_the_navigation_is_cut(browser: Browser, site: Site) -> None:
+    cut = (
+        "[...document.querySelectorAll('body > header nav a')].filter(a => {"
+        " const at = a.getBoundingClientRect(), row = a.parentElement.getBoundingClientRect();"
+        " return at.left < row.left - 1 || at.right > row.right + 1 }).map(a => a.textContent)"
+    )
+    for width in (320, 390, 640):
+        browser.view(width)
+        browser.open(f"{site.url}/manual")
+        assert browser.run(cut) == [], f"at {width}"
+
+
 def test_the_contents_are_beside_the_text_or_one_click_away(browser: Browser, site: Site) -> None:
     place = "(s => document.querySelector(s).getBoundingClientRect())"
     browser.view(1440)

@@ -6,6 +6,7 @@ from itinerary.protocol.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND, 
 from scheduler_service.api.pages.charts import duration_chart, health, spark
 from scheduler_service.api.pages.moments import length
 from scheduler_service.api.pages.policy_text import changes
+from scheduler_service.api.services.balance_views import chart
 from scheduler_service.core.run_state import RunState
 from scheduler_service.ports.history import Outcome
 
@@ -74,3 +75,16 @@ def test_a_difference_names_the_innermost_fields() -> None:
         ("retry.max", '"1m"', '"2m"'),
         ("tags", '[\n  "a"\n]', "[]"),
     ]
+
+
+def test_the_peak_in_words_is_the_bar_that_is_marked_and_equal_hours_are_counted() -> None:
+    begin = NOW - NOW % DAY + 10 * HOUR + 30 * MINUTE  # its first hour and its last are halves of 10:00 to 11:00
+    shown = chart(begin, [3] * 2 + [2, 2, 1, 1] * 23 + [3] * 2)
+    assert [bar.label for bar in shown.bars if bar.peak] == ["10:00"]
+    assert (shown.bars[0].peak, shown.most, shown.columns) == (True, 6, 25)
+    assert shown.peak_text == "runs from 10:00 UTC, and in 24 other hours"
+    later = chart(begin, [0] * 2 + [1, 0, 0, 0] * 9 + [2, 2, 2, 2] + [1, 0, 0, 0] * 13 + [2, 2])
+    assert [bar.label for bar in later.bars if bar.peak] == ["20:00"]
+    assert (later.most, later.peak_text) == (8, "runs from 20:00 UTC")
+    none = chart(begin, [0] * 96)
+    assert (none.most, none.peak_text, any(bar.peak for bar in none.bars)) == (0, "runs", False)

@@ -56,7 +56,7 @@ def test_a_database_is_named_by_its_usual_url(given: str, driver: str) -> None:
     assert read_url(given).drivername == driver
 
 
-@pytest.mark.parametrize("folder", ["m\u00fcller", "somebody's", "a (b) + c", "100%25"])
+@pytest.mark.parametrize("folder", ["m\u00fcller", "somebody's", "a (b) + c", "100%25", "a#b & [c]"])
 def test_a_file_in_an_odd_folder_is_the_same_one_for_each_connection(folder: str, tmp_path: Path) -> None:
     (tmp_path / folder).mkdir()
     with opened(f"sqlite:///{tmp_path / folder}/itinerary.db") as database, closing(database.beside()) as other:
@@ -64,6 +64,13 @@ def test_a_file_in_an_odd_folder_is_the_same_one_for_each_connection(folder: str
             connection.execute(text("CREATE TABLE seen (n INTEGER)"))
         with other.read() as connection:
             assert connection.execute(text("SELECT count(*) FROM seen")).scalar_one() == 0
+
+
+@pytest.mark.parametrize("given", ["sqlite:////a?b/itinerary.db", "sqlite:////a?b/c?mode=ro"])
+def test_a_question_mark_in_the_path_is_refused_and_not_cut_off(given: str) -> None:
+    with pytest.raises(BadValue, match="give a path without"):
+        read_url(given)
+    assert read_url("sqlite:////a/b.db?mode=ro").query == {"mode": "ro"}
 
 
 @pytest.mark.parametrize("given", ["", "nonsense", "mysql://u:secret@h/d", "sqlite://", "sqlite:///:memory:", "sqlite"])

@@ -52,6 +52,11 @@ def test_a_link_leads_to_a_file_and_a_heading_that_are_there(page: Path) -> None
             assert anchor in anchors(there), f"{target}#{anchor}"
 
 
+def test_the_small_packages_page_has_no_link_that_a_package_index_could_not_follow() -> None:
+    page = (REPOSITORY / "workers" / "README.md").read_text("utf-8")
+    assert [target for target in re.findall(r"\]\(([^)]+)\)", page) if not target.startswith("https://")] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_a_setting_that_is_named_is_one(page: Path) -> None:
     known = {name.upper() for name in Settings.model_fields} | OTHER_NAMES

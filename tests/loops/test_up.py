@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from itinerary.protocol.errors import BadValue, ItineraryError
+from itinerary.protocol.errors import BadValue, BadValues, ItineraryError
 from scheduler_service.config.settings import Settings, load_settings
 from scheduler_service.core.contract.job_json import read_job
 from scheduler_service.local.demo import demo_jobs, with_demo_token
@@ -193,6 +193,23 @@ def test_the_embedded_redis_asks_for_its_password(tmp_path: Path, ports: Ports) 
             stranger.ping()
         with redis.Redis.from_url(plan.redis_url) as ours:
             assert ours.ping()
+
+
+def test_the_embedded_redis_has_its_password_in_a_folder_that_reads_as_a_pattern(tmp_path: Path, ports: Ports) -> None:
+    folder = tmp_path / "a #1 [x] * 'y' %41"
+    plan = create_plan(Settings(data_dir=folder), {}, ports)
+    assert plan.redis is not None
+    redis_part = parts_of(plan, demo=False)[0]
+    with Child(list(redis_part.argv), env=dict(redis_part.env)) as server:
+        wait_until(lambda: redis_part.ready is not None and redis_part.ready(), 10, lambda: server.output)
+        with pytest.raises(redis.AuthenticationError):
+            redis.Redis(port=plan.redis.port).ping()
+
+
+@pytest.mark.parametrize("name", ["a?b", "a\nb"])
+def test_a_folder_that_no_database_url_can_name_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(BadValues, match=r"ITINERARY_DATA_DIR: .* give a folder without \? and control characters"):
+        load_settings(data_dir=tmp_path / name)
 
 
 def test_flower_has_a_password_that_is_told_once_and_that_tasks_do_not_get(tmp_path: Path, ports: Ports) -> None:

@@ -21,7 +21,7 @@ REASONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One hour: its position from the left, its height in percent of the chart, and whether it is the peak."""
+    """One hour: its position from the left, its height in percent of the chart, and whether it is the marked peak."""
 
     place: int
     label: str
@@ -55,6 +55,16 @@ class Chart:
         """Return how many hours are drawn."""
         return len(self.bars)
 
+    @property
+    def peak_text(self) -> str:
+        """Name the marked hour, and how many others are as high."""
+        if self.most == 0:
+            return "runs"
+        marked = next(bar for bar in self.bars if bar.peak)
+        equal = sum(bar.count == self.most for bar in self.bars) - 1
+        more = f", and in {equal} other hour{'' if equal == 1 else 's'}" if equal else ""
+        return f"runs from {marked.label} UTC{more}"
+
 
 @dataclass(frozen=True, slots=True)
 class Shift:
@@ -68,14 +78,14 @@ class Shift:
 
 
 def chart(first_slot: Instant, loads: Sequence[int], *, beside: Sequence[int] = ()) -> Chart:
-    """Draw the chart of these loads, to the same scale as the loads `beside` it."""
+    """Draw the chart of these loads, to the same scale as the loads `beside` it; the first highest hour is marked."""
     hours, others = _hours(first_slot, loads), _hours(first_slot, beside)
     highest = max(hours, default=0)
+    peak = hours.index(highest) if highest else None
     scale = max(1, highest, *others)
     first_hour = first_slot - first_slot % HOUR
     bars = tuple(
-        Bar(n, _clock(first_hour + n * HOUR), count, 100 * count / scale, 0 < count == highest)
-        for n, count in enumerate(hours)
+        Bar(n, _clock(first_hour + n * HOUR), count, 100 * count / scale, n == peak) for n, count in enumerate(hours)
     )
     return Chart(bars, _cells(first_slot, loads, max(1, *loads, *beside)), highest, scale)
 
