@@ -56,9 +56,7 @@ def _folder(value: Any) -> Any:
         return value
     folder = Path(value).expanduser().absolute()
     if "?" in str(folder) or not str(folder).isprintable():
-        raise ValueError(
-            "give a folder whose path has no ? and no control characters: it is part of the database's URL"
-        )
+        raise ValueError("give a folder without ? and control characters in its path, which the database's URL holds")
     return folder
 
 
