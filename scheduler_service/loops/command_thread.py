@@ -19,7 +19,7 @@ class CommandThread(Generic[E]):
     """A first-in, first-out worker; an error that `carry_out` lets through ends the leadership through `on_crash`.
 
     A batch that `may_wait` is executed after a rest, as long as the last batch took times three, so that others join
-    it.
+    it. `on_done` is called after each batch.
     """
 
     def __init__(
@@ -28,14 +28,15 @@ class CommandThread(Generic[E]):
         carry_out: Callable[[list[E]], None],
         on_crash: Callable[[BaseException], None],
         may_wait: Callable[[list[E]], bool] = lambda _: False,
+        on_done: Callable[[], None] = lambda: None,
     ) -> None:
         self._queue: queue.Queue[E | None] = queue.Queue()
         self._carry_out = carry_out
         self._on_crash = on_crash
         self._may_wait = may_wait
+        self._on_done = on_done
         self._rests_until = 0.0
-        self.done = 0
-        self._handed = 0
+        self.done = self.handed = 0
         self._finished = threading.Condition()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -45,12 +46,12 @@ class CommandThread(Generic[E]):
 
     def put(self, command: E) -> None:
         """Queue one command; only one thread may call this."""
-        self._handed += 1
+        self.handed += 1
         self._queue.put(command)
 
     def backlog(self) -> int:
         """The number of commands that are queued or being executed."""
-        return self._handed - self.done
+        return self.handed - self.done
 
     def has_more(self) -> bool:
         """Whether commands are queued behind those being executed."""
@@ -78,6 +79,7 @@ class CommandThread(Generic[E]):
                 with self._finished:
                     self.done += len(batch)
                     self._finished.notify_all()
+                self._on_done()
         except BaseException as exc:  # noqa: BLE001 - whatever it is, the leader must not go on without this thread
             self._on_crash(exc)
 

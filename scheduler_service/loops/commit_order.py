@@ -33,6 +33,8 @@ class CommitOrder:
 
     taken: int = 0
     _all_wait_for: int = 0
+    _every_queue: int = 0
+    _of_queue: dict[str, int] = field(default_factory=dict)
     _named: dict[str, int] = field(default_factory=dict)
     _unfinished: list[str] = field(default_factory=list)
     _names: deque[tuple[int, list[str]]] = field(default_factory=deque)
@@ -53,12 +55,26 @@ class CommitOrder:
         self._forget(done)
 
     def before(self, command: DispatchRuns | Redispatch, done: int) -> int:
-        """The number of commands that must be done before this dispatch; the first `done` are."""
+        """The number of commands that must be done before this dispatch; the first `done` are.
+
+        A dispatch waits for those of its queue before it, and Redispatch, which may hold many queues, for those of all.
+        """
         self._forget(done)
+        self._of_queue = {queue: number for queue, number in self._of_queue.items() if number > done}
+        number = max(self._all_wait_for, self._every_queue, self._named_last(command))
+        if isinstance(command, Redispatch):
+            self._every_queue = max([number, *self._of_queue.values()])
+            return self._every_queue
+        number = max(number, self._of_queue.get(command.queue, 0))
+        if number > done:
+            self._of_queue[command.queue] = number
+        return number
+
+    def _named_last(self, command: DispatchRuns | Redispatch) -> int:
         if not self._named:
-            return self._all_wait_for
+            return 0
         runs = [one.run_id for one in command.dispatches]
-        return max([self._all_wait_for, *(self._named.get(name, 0) for name in (*runs, *map(job_named_by, runs)))])
+        return max((self._named.get(name, 0) for name in (*runs, *map(job_named_by, runs))), default=0)
 
     def _name(self, names: list[str]) -> None:
         self._named.update(dict.fromkeys(names, self.taken))

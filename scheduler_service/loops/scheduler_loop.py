@@ -103,7 +103,9 @@ class SchedulerLoop:
         self._adapters.meter.jobs_refused(store.refused_jobs())
         runs = store.active_runs()
         log.info("took over", term=lease.term, jobs=len(jobs), active_runs=len(runs), position=cursor.inbox_position)
-        self._store_writer = StoreWriter(store, self._renewer, self._mailbox, self._stopping, self._broke, side_by_side)
+        self._store_writer = StoreWriter(
+            store, self._renewer, self._mailbox, self._stopping, self._broke, side_by_side, store.has_one_writer
+        )
         self._renewer.watch_writer(self._store_writer.stuck_for)
         self._broker = BrokerThread(
             self._adapters.dispatcher, self._adapters.claims, self._adapters.inbox, self._adapters.meter,
@@ -159,6 +161,7 @@ class SchedulerLoop:
         return state
 
     def _submit(self, commands: list[Command]) -> None:
+        self._store_writer.put(*(command for command in commands if isinstance(command, StoreCommand)))
         for command in commands:
             if isinstance(command, BuildIndex):
                 self._builder.put(command)
@@ -166,9 +169,7 @@ class SchedulerLoop:
                 self._reader.reread()
             elif isinstance(command, BalancerCommand):
                 self._balancer.thread.put(command)
-            elif isinstance(command, StoreCommand):
-                self._store_writer.put(command)
-            else:
+            elif not isinstance(command, StoreCommand):
                 self._broker.thread.put(command)
 
     def _build(self, orders: list[BuildIndex]) -> None:

@@ -7,7 +7,7 @@ database is away, both retry as long as the lease is trusted; a row that the dat
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby, takewhile
+from itertools import groupby
 from typing import assert_never
 
 import structlog
@@ -46,7 +46,7 @@ from scheduler_service.ports.stores import LeaderStore
 log = structlog.get_logger(__name__)
 
 _FIRST_MOVES, _MOST_MOVES = 250, 500
-_CHECK_LEASE = 0.2
+_GIVES_WAY = 0.25
 _FEW = 100
 
 # Reads that are repeated by time, or whose asker has gone by then: they must not block the writes behind them.
@@ -57,7 +57,10 @@ Answers = list[Feedback]
 
 
 class StoreWriter:
-    """The executor of StoreCommands, which reports their results."""
+    """The executor of StoreCommands, which reports their results.
+
+    `gives_way`: the database takes one write at a time, so that each group of writes lets dispatches pass first.
+    """
 
     def __init__(
         self,
@@ -67,6 +70,7 @@ class StoreWriter:
         stopping: threading.Event,
         on_crash: Callable[[BaseException], None],
         at_once: Callable[[Callable[[Group], Answers], Sequence[Group]], Iterator[Answers]] = map,
+        gives_way: bool = False,
     ) -> None:
         self._store = store
         self._renewer = renewer
@@ -75,27 +79,36 @@ class StoreWriter:
         self._at_once = at_once
         self._order = CommitOrder()
         self._begun: dict[int, Duration] = {}
-        self._writer: CommandThread[StoreCommand] = CommandThread("run-syncer", self.carry_out, on_crash, are_few)
-        self._dispatcher: CommandThread[tuple[int, DispatchCommand]] = CommandThread(
-            "run-mover", self._dispatch_in_order, on_crash
+        self._gives_way = gives_way
+        self._handing = threading.Lock()
+        self._held: list[tuple[int, DispatchCommand]] = []
+        self._writer: CommandThread[StoreCommand] = CommandThread(
+            "run-syncer", self.carry_out, on_crash, are_few, self._let_go
         )
+        self._dispatcher: CommandThread[DispatchCommand] = CommandThread("run-mover", self.dispatch, on_crash)
         self.threads = (self._writer, self._dispatcher)
 
-    def put(self, command: StoreCommand) -> None:
-        """Queue one command; only the loop's thread may call this."""
-        if isinstance(command, DispatchCommand):
-            self._dispatcher.put((self._order.before(command, self._writer.done), command))
-        else:
-            self._order.take(command, self._writer.done)
+    def put(self, *commands: StoreCommand) -> None:
+        """Queue the commands of one pass, dispatches that wait for none of them first; only the loop's thread calls."""
+        writes = []
+        for command in commands:
+            if isinstance(command, DispatchCommand):
+                self._hand_over(command, self._order.before(command, self._writer.done))
+            else:
+                self._order.take(command, self._writer.done)
+                writes.append(command)
+        for command in writes:
             self._writer.put(command)
 
     def backlog(self) -> int:
         """The number of commands that are queued or being executed."""
-        return self._writer.backlog() + self._dispatcher.backlog()
+        return len(self._held) + self._writer.backlog() + self._dispatcher.backlog()
 
     def carry_out(self, commands: list[StoreCommand]) -> None:
         """Execute these commands in order and report their results; return when all are done."""
         for group in grouped(merged(commands)):
+            if self._gives_way:
+                self._dispatcher.wait_until_done(self._dispatcher.handed, _GIVES_WAY)
             self._put_answers(self._until_done(group))
 
     def dispatch(self, commands: Sequence[DispatchCommand]) -> None:
@@ -103,13 +116,23 @@ class StoreWriter:
         for answers in self._at_once(self._until_done, [[command] for command in in_growing_parts(commands)]):
             self._put_answers(answers)
 
-    def _dispatch_in_order(self, orders: list[tuple[int, DispatchCommand]]) -> None:
-        while orders:
-            while not self._writer.wait_until_done(orders[0][0], _CHECK_LEASE):
-                self._renewer.check()
-            free = list(takewhile(lambda order: order[0] <= self._writer.done, orders))
-            self.dispatch([command for _, command in free])
-            orders = orders[len(free) :]
+    def _hand_over(self, command: DispatchCommand, number: int) -> None:
+        """Dispatch once the first `number` writes are done; those of the same queue keep their order."""
+        self._let_go()
+        with self._handing:
+            if number > self._writer.done:
+                self._held.append((number, command))
+            else:
+                self._dispatcher.put(command)
+
+    def _let_go(self) -> None:
+        """Hand over the dispatches whose writes are done."""
+        with self._handing:
+            done, held = self._writer.done, self._held
+            self._held = [order for order in held if order[0] > done]
+            for number, command in held:
+                if number <= done:
+                    self._dispatcher.put(command)
 
     def _put_answers(self, answers: Answers) -> None:
         for answer in answers:

@@ -38,6 +38,10 @@ class Dispatched:
 class LeaderStore(PlacementStore, Protocol):
     """The leader's writes and reads. Every write is one transaction fenced by the lease's term."""
 
+    @property
+    def has_one_writer(self) -> bool:
+        """Whether a write waits for every other one."""
+
     def cursor(self, lease: Lease) -> Cursor:
         """The cursor of the lease's shard; created empty (inbox position "0-0") on first use."""
 

@@ -91,5 +91,18 @@ def test_the_last_that_names_a_run_counts_and_what_is_done_is_forgotten() -> Non
     order.take(ended("x"), done=1)
     assert order.before(MOVE, 0) == 2
     order.take(ended("x"), done=3)
-    assert order.before(MOVE, 0) == 0
+    assert order.before(MOVE, 3) == 0
     assert order._named == {"x": 4}
+
+
+def test_a_move_waits_for_those_of_its_queue_before_it_and_passes_those_of_others() -> None:
+    order = CommitOrder()
+    order.take(made("a"), done=0)
+    order.take(made("z"), done=0)
+    mine, more, another = (DispatchRuns((Dispatch(run_id, 1, 7),), queue)
+                           for run_id, queue in (("z", "mine"), ("new", "mine"), ("new", "another")))  # fmt: skip
+    again = Redispatch((Dispatch("old", 1, 9),), "lost")
+    assert [order.before(one, 0) for one in (another, mine, more, another)] == [0, 2, 2, 0]
+    assert [order.before(one, 0) for one in (again, another)] == [2, 2], "it may be of any queue"
+    assert [order.before(one, 2) for one in (more, again, another)] == [2, 2, 2], "both are done"
+    assert order._of_queue == {}

@@ -211,6 +211,32 @@ def test_a_move_does_not_wait_for_what_a_later_one_waits_for(slow: tuple[Slow, S
     assert database.done.get(timeout=10) == "x,b"
 
 
+def test_a_move_passes_one_of_another_queue_that_waits_for_a_write(slow: tuple[Slow, StoreWriter]) -> None:
+    database, syncer = slow
+    syncer.put(apply("x"), move("x"), replace(move("a"), queue="another"))
+    assert database.begun.wait(10)
+    assert database.done.get(timeout=10) == "a"
+    assert syncer.backlog() == 2
+    database.may_end.set()
+    assert [database.done.get(timeout=10) for _ in range(2)] == ["applied", "x"]
+
+
+def test_where_a_database_has_one_writer_a_write_lets_the_moves_of_its_pass_go_first() -> None:
+    database = Slow()
+    renewer = LeaseRenewer(FakeStore(lambda: 1).leases, Lease(0, 1, "a", 1), monotonic(), 60 * SECOND, lambda: None)
+    syncer = StoreWriter(database, renewer, Mailbox(), threading.Event(), print, gives_way=True)  # type: ignore[arg-type]
+    database.may_move.set()
+    database.may_end.set()
+    syncer.put(apply("x"), move("slow"))
+    writer, dispatcher = syncer.threads
+    writer.start()
+    assert not database.begun.wait(0.05)
+    dispatcher.start()
+    assert [database.done.get(timeout=10) for _ in range(2)] == ["slow", "applied"]
+    for thread in syncer.threads:
+        thread.stop(10)
+
+
 def test_what_is_sent_again_is_sent_behind_the_moves_that_were_decided_before_it(
     slow: tuple[Slow, StoreWriter],
 ) -> None:

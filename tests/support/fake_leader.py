@@ -33,6 +33,8 @@ class FakeLeaderStore(FakePolls):
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
+    has_one_writer = False
+
     def cursor(self, lease: Lease) -> Cursor:
         with self._tables.lock:
             self._tables.check(lease)

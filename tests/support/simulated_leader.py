@@ -8,7 +8,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from itinerary.protocol.errors import BrokerUnavailable, LeaseLost, StoreUnavailable
@@ -201,7 +200,7 @@ class SimLeader(Process):
         for name, lane in (("store", self._writer), ("move", self._mover)):
             if lane.answers:
                 self.kick(f"{name}_told", latency())
-            elif lane.queue and lane.queue[0][0] <= self._writer.done:
+            elif any(number <= self._writer.done for number, _ in lane.queue):
                 self.kick(name, latency())
         if self._brokers:
             self.kick("broker", latency())
@@ -218,11 +217,13 @@ class SimLeader(Process):
         """Some of what is queued is committed; the loop hears of it later, when the other lane may have gone on."""
         if self.simulation.database_away:
             return self.kick(name, 200 * MILLISECOND)
-        free = len(list(takewhile(lambda order: order[0] <= self._writer.done, lane.queue)))
-        several = 1 if self._commands_left is not None else self.simulation.random.randint(1, free)
+        free = [order for order in lane.queue if order[0] <= self._writer.done]
+        several = 1 if self._commands_left is not None else self.simulation.random.randint(1, len(free))
         lane.answers = several
+        for order in free[:several]:
+            lane.queue.remove(order)
         try:
-            do([lane.queue.popleft()[1] for _ in range(several)])
+            do([command for _, command in free[:several]])
         except LeaseLost as lost:
             return self.step_down(str(lost))
         return None if self._dies_now() else self._go_on()

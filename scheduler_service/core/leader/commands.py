@@ -56,9 +56,10 @@ class Dispatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DispatchRuns:
-    """The two-phase dispatch of one batch of due runs."""
+    """The two-phase dispatch of one batch of due runs of a queue."""
 
     dispatches: tuple[Dispatch, ...]
+    queue: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,6 +202,6 @@ def _dispatch_queue(state: SchedulerState, step: Step, queue: str) -> None:
             taken.append(run_id)
         dispatches.begin(queue, taken)
     size = state.settings.dispatch_batch
-    step.dispatching += [DispatchRuns(tuple(batch[i : i + size])) for i in range(0, len(batch), size)]
+    step.dispatching += [DispatchRuns(tuple(batch[i : i + size]), queue) for i in range(0, len(batch), size)]
     if queue in dispatches.waiting:
         state.judged.waits(step.now)

@@ -43,6 +43,10 @@ class SqlLeaderStore(LeaderStore):
         self._open = threading.local()
         self._refused: set[str] = set()
 
+    @property
+    def has_one_writer(self) -> bool:
+        return self._dialect == "sqlite"
+
     def cursor(self, lease: Lease) -> Cursor:
         first = insert_into(cursors, self._dialect).values(shard=lease.shard, inbox_position="0-0")
         columns = (cursors.c.materialised_until, cursors.c.inbox_position, cursors.c.judged_until)
