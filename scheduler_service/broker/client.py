@@ -6,13 +6,15 @@ timeout, and text that is not UTF-8 never raises. Never holds keys or commands: 
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
+from redis.sentinel import Sentinel
 
 from itinerary.protocol.errors import BadValue, BrokerUnavailable
+from itinerary.protocol.sentinel_urls import is_sentinel, read_sentinel_url
 from itinerary.protocol.service_urls import redis_url
 
 CONNECT_TIMEOUT: Final = 3.0
@@ -25,18 +27,26 @@ def connect(url: str, *, answer_timeout: float = ANSWER_TIMEOUT) -> redis.Redis:
 
     A client that waits in BLOCK or BLPOP needs a longer `answer_timeout` than it waits.
     """
+    options: dict[str, Any] = {
+        "decode_responses": True,
+        "encoding_errors": "replace",
+        "protocol": 2,
+        "retry": Retry(NoBackoff(), 0),
+        "socket_timeout": answer_timeout,
+        "socket_connect_timeout": CONNECT_TIMEOUT,
+        "socket_keepalive": True,
+        "health_check_interval": _HEALTH_CHECK,
+    }
     try:
-        return redis.Redis.from_url(
-            redis_url(url),
-            decode_responses=True,
-            encoding_errors="replace",
-            protocol=2,
-            retry=Retry(NoBackoff(), 0),
-            socket_timeout=answer_timeout,
-            socket_connect_timeout=CONNECT_TIMEOUT,
-            socket_keepalive=True,
-            health_check_interval=_HEALTH_CHECK,
-        )
+        if is_sentinel(url):
+            at = read_sentinel_url(url)
+            asked = {"socket_timeout": CONNECT_TIMEOUT, "socket_connect_timeout": CONNECT_TIMEOUT, **at.sentinel_login}
+            sentinels: Any = Sentinel
+            client: redis.Redis = sentinels(at.hosts, sentinel_kwargs=asked).master_for(
+                at.master, db=at.db, **at.login, **options
+            )
+            return client
+        return redis.Redis.from_url(redis_url(url), **options)
     except ValueError:
         raise BadValue("redis_url", url.partition("://")[0] + "://...", "give redis://:password@host:port/0") from None
 

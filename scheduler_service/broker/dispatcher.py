@@ -19,6 +19,7 @@ from uuid_utils.compat import uuid7
 
 from itinerary.protocol.errors import BrokerUnavailable
 from itinerary.protocol.instants import Duration
+from itinerary.protocol.sentinel_urls import is_sentinel, read_sentinel_url
 from itinerary.protocol.wire import BROKER_MARK, EPOCH_OF_BROKER, SAMPLE_QUEUE
 from scheduler_service.broker.client import ANSWER_TIMEOUT, CONNECT_TIMEOUT
 from scheduler_service.broker.message import SHOWN, SendOptions, Template, record_template
@@ -36,7 +37,8 @@ _TAG_BYTES: Final = 16
 
 def publishing_app(broker_url: str, transport_options: Mapping[str, Any] | None = None) -> Celery:
     """Create a Celery app that only publishes; its `transport_options` (key prefix, ...) must equal the workers'."""
-    app = Celery("itinerary", broker=broker_url, set_as_current=False)
+    master = read_sentinel_url(broker_url, "broker_url") if is_sentinel(broker_url) else None
+    app = Celery("itinerary", broker=master.broker_url if master else broker_url, set_as_current=False)
     app.conf.update(
         task_serializer="json",
         accept_content=["json"],
@@ -44,7 +46,11 @@ def publishing_app(broker_url: str, transport_options: Mapping[str, Any] | None 
         task_publish_retry=False,
         broker_pool_limit=2,
         broker_pool_acquire_timeout=ANSWER_TIMEOUT,
-        broker_transport_options={**_bounded_options(broker_url), **(transport_options or {})},
+        broker_transport_options={
+            **_bounded_options(broker_url),
+            **(master.transport_options if master else {}),
+            **(transport_options or {}),
+        },
     )
     app.amqp.argsrepr_maxsize = app.amqp.kwargsrepr_maxsize = SHOWN
     return app

@@ -65,8 +65,8 @@ class RedisMarks(DataMarks):
 
 
 def reads_marks(broker_url: str) -> bool:
-    """Whether redis-py reaches the broker directly: it is a Redis and has no sentinel."""
-    return broker_url.startswith(("redis://", "rediss://", "unix://", "redis+socket://"))
+    """Whether our own client reaches the broker: it is a Redis."""
+    return broker_url.startswith(("redis://", "rediss://", "unix://", "redis+socket://", "sentinel://"))
 
 
 def _read(client: redis.Redis, key: str) -> str | None:

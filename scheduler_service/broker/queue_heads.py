@@ -11,6 +11,7 @@ import redis
 
 from itinerary.protocol.wire import HEADER_SEQ
 from scheduler_service.broker.client import connect
+from scheduler_service.broker.marks import reads_marks
 from scheduler_service.ports.broker import QueueHead, Queues
 
 _ANSWERS_WITHIN: Final = 2.0
@@ -56,7 +57,7 @@ class RedisQueues(Queues):
 
     def head(self, queue: str) -> QueueHead | None:
         """Head of the list that our messages are pushed to; None for another broker, or one that does not answer."""
-        if not self._url.startswith(("redis://", "rediss://", "unix://", "redis+socket://")):
+        if not reads_marks(self._url):
             return None
         client = self._client = self._client or connect(self._url, answer_timeout=_ANSWERS_WITHIN)
         try:

@@ -28,6 +28,7 @@ from itinerary.protocol.instants import (
     parse_duration,
 )
 from itinerary.protocol.redaction import DEFAULT_KEYS
+from itinerary.protocol.sentinel_urls import is_sentinel, read_sentinel_url
 from itinerary.protocol.service_urls import in_schema, read_service_url
 from scheduler_service.config.notify import Address, Addresses, Names, Secret, SmtpUrl, Topics, Webhooks
 from scheduler_service.config.tokens import ApiToken as ApiToken
@@ -77,6 +78,8 @@ def _url(*schemes: str) -> BeforeValidator:
 def _encoded(url: str) -> str:
     """Encode the URL so that every library reads it alike, whatever characters its password has."""
     try:
+        if is_sentinel(url):
+            return read_sentinel_url(url, "").text
         # A SQLite URL holds a path: no password, and any characters.
         return url if url.startswith("sqlite") else read_service_url(url, "").text
     except BadValue as exc:
@@ -88,7 +91,7 @@ def _broker(value: Any) -> Any:
     if not isinstance(value, str) or not re.match(r"[a-z][a-z0-9+.-]*://", value):
         raise ValueError("give an address with its scheme, such as redis://host:6379/0 or amqp://user:password@host//")
     several = re.split(r";(?=[a-z][a-z0-9+.-]*://)", value)
-    return ";".join(map(_encoded, several)) if re.match(r"rediss?:|amqps?:", value) else value
+    return ";".join(map(_encoded, several)) if re.match(r"rediss?:|amqps?:|sentinel:", value) else value
 
 
 def _lower(value: Any) -> Any:
@@ -101,7 +104,7 @@ DurationText = Annotated[
 Port = Annotated[int, Field(ge=1, le=65535)]
 _POSTGRES: Final = ("postgresql", "postgresql+psycopg", "postgres")
 DatabaseUrl = Annotated[str, _url("sqlite", *_POSTGRES), Field(repr=False)]
-RedisUrl = Annotated[str, _url("redis", "rediss", "unix", "redis+socket"), Field(repr=False)]
+RedisUrl = Annotated[str, _url("redis", "rediss", "unix", "redis+socket", "sentinel"), Field(repr=False)]
 BrokerUrl = Annotated[str, BeforeValidator(_broker), Field(repr=False)]
 
 

@@ -11,7 +11,9 @@ from celery import Celery
 import itinerary
 from tests.support.recording import record
 
-app = Celery("recording", broker=os.environ["ITINERARY_REDIS_URL"])
+app = Celery("recording", broker=os.environ.get("BROKER_OF_APP") or os.environ["ITINERARY_REDIS_URL"])
+if "MASTER_NAME" in os.environ:
+    app.conf.broker_transport_options = {"master_name": os.environ["MASTER_NAME"]}
 itinerary.attach(app)
 
 

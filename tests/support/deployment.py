@@ -9,13 +9,16 @@ from typing import Self
 from itinerary.client.sync import ApiError, Client, NoAnswer
 from tests.support.processes import Child, free_port, project_env, wait_until
 from tests.support.redis_server import RedisServer
+from tests.support.sentinels import Sentinels
 
 
 class Deployment(AbstractContextManager["Deployment"]):
     """Two leaders, a worker of `app` and an API over the given database and a Redis of its own."""
 
-    def __init__(self, folder: Path, database_url: str, *, app: str, **settings: str) -> None:
-        self.redis = RedisServer(folder)
+    def __init__(
+        self, folder: Path, database_url: str, *, app: str, redis: Sentinels | None = None, **settings: str
+    ) -> None:
+        self.redis = redis or RedisServer(folder)
         self.api_url = f"http://127.0.0.1:{free_port()}"
         self._app = app
         self.env = project_env(
@@ -46,10 +49,11 @@ class Deployment(AbstractContextManager["Deployment"]):
         return max(led, key=self._terms)
 
     def kill(self, part: str) -> None:
-        """kill -9 of a part, or of Redis, which starts again at once; `leader`: the one that leads."""
+        """kill -9 of a part, or of Redis, which starts again unless it has a replica; `leader`: the one that leads."""
         if part == "redis":
             self.redis.kill()
-            self.redis.start()
+            if isinstance(self.redis, RedisServer):
+                self.redis.start()
         elif part == "leader":
             dead = self.leading()
             term = self._terms(dead)

@@ -146,7 +146,9 @@ class Attachment:
     def _arm(self, worker: str) -> None:
         """Add the claim to every task, or exit: a task without one could run twice."""
         try:
-            self._connection = self._connection or RedisConnection(redis_of(self._redis_url, self._app.conf.broker_url))
+            conf = self._app.conf
+            url = redis_of(self._redis_url, conf.broker_url, conf.broker_transport_options or {})
+            self._connection = self._connection or RedisConnection(url)
             registry = self._registry = self._registry or PoolRegistry()
             tracing.check()
         except BadValue as exc:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from celery import Celery
 
 from itinerary.protocol.errors import BadValue
+from itinerary.protocol.sentinel_urls import is_sentinel, read_sentinel_url
 from itinerary.worker.attach import attach
 from itinerary.worker.connection import REDIS_VARIABLE
 from itinerary.worker.tasks import register
@@ -59,11 +60,13 @@ _SETTINGS: Final[dict[str, Any]] = {
 
 def create_app(broker_url: str, redis_url: str | None = None) -> Celery:
     """The app on this broker; claims and reports go to `redis_url`, by default the broker."""
-    app = Celery("itinerary", broker=broker_url)
+    master = read_sentinel_url(broker_url, BROKER_VARIABLE) if is_sentinel(broker_url) else None
+    app = Celery("itinerary", broker=master.broker_url if master else broker_url)
     app.conf.update(_SETTINGS)
+    more: dict[str, Any] = master.transport_options if master else {}
     if os.environ.get(PREFIX_VARIABLE):
-        options = {**app.conf.broker_transport_options, "global_keyprefix": os.environ[PREFIX_VARIABLE]}
-        app.conf.broker_transport_options = options
+        more["global_keyprefix"] = os.environ[PREFIX_VARIABLE]
+    app.conf.broker_transport_options = {**app.conf.broker_transport_options, **more}
     register(app)
     attach(app, redis_url)
     return app

@@ -7,12 +7,13 @@ a child forked at the wrong moment would inherit it closed.
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 import redis
 
 from itinerary.protocol.errors import BadValue
+from itinerary.protocol.sentinel_urls import celerys_sentinel_url, is_sentinel, read_sentinel_url
 from itinerary.protocol.service_urls import redis_url
 
 T = TypeVar("T")
@@ -59,9 +60,15 @@ def patiently(action: Callable[[], T], doing: str) -> T:
             pause = min(pause * 2, _LONGEST_PAUSE)
 
 
-def redis_of(given: str | None, broker: object) -> str:
-    """The Redis for claims and reports: the one given to attach(), the setting's, or the broker; BadValue for none."""
-    url = usable_url(given or os.environ.get(REDIS_VARIABLE) or broker)
+def redis_of(given: str | None, broker: object, options: Mapping[str, Any]) -> str:
+    """The Redis for claims and reports: the one given to attach(), the setting's, or the broker; BadValue for none.
+
+    `options` are the broker's transport options: they name the master behind Sentinels.
+    """
+    named = given or os.environ.get(REDIS_VARIABLE)
+    if named is None and isinstance(broker, str) and is_sentinel(broker):
+        return celerys_sentinel_url(broker, options)
+    url = usable_url(named or broker)
     if url is None:
         problem = f"set {REDIS_VARIABLE}, or give attach() a redis_url: the broker is not Redis"
         raise BadValue("redis_url", None, problem)
@@ -69,10 +76,12 @@ def redis_of(given: str | None, broker: object) -> str:
 
 
 def usable_url(url: object) -> str | None:
-    """`url` as redis-py reads it, or None if it is not the URL of a single Redis server."""
+    """`url` as our clients read it, or None if it is not the URL of one Redis."""
     first = url[0] if isinstance(url, (list, tuple)) and url else url
     if not isinstance(first, str):
         return None
+    if is_sentinel(first):
+        return first
     first = first.partition(";")[0]
     return redis_url(first) if first.startswith(("redis://", "rediss://", "unix://", "redis+socket://")) else None
 
@@ -80,18 +89,27 @@ def usable_url(url: object) -> str | None:
 def _connect(url: str) -> redis.Redis:
     from redis.backoff import NoBackoff  # absent from the oldest releases, which the start check refuses
     from redis.retry import Retry
+    from redis.sentinel import Sentinel
 
+    options: dict[str, Any] = {
+        "decode_responses": True,
+        "encoding_errors": "replace",
+        "protocol": 2,
+        "retry": Retry(NoBackoff(), 0),
+        "socket_timeout": 5,
+        "socket_connect_timeout": 3,
+        "socket_keepalive": True,
+        "health_check_interval": 15,
+    }
     try:
-        return redis.Redis.from_url(
-            url,
-            decode_responses=True,
-            encoding_errors="replace",
-            protocol=2,
-            retry=Retry(NoBackoff(), 0),
-            socket_timeout=5,
-            socket_connect_timeout=3,
-            socket_keepalive=True,
-            health_check_interval=15,
-        )
+        if is_sentinel(url):
+            at = read_sentinel_url(url)
+            asked = {"socket_timeout": 3, "socket_connect_timeout": 3, **at.sentinel_login}
+            sentinels: Any = Sentinel
+            client: redis.Redis = sentinels(at.hosts, sentinel_kwargs=asked).master_for(
+                at.master, db=at.db, **at.login, **options
+            )
+            return client
+        return redis.Redis.from_url(url, **options)
     except ValueError:
         raise BadValue("redis_url", url.partition("://")[0] + "://...", "give redis://:password@host:port/0") from None
