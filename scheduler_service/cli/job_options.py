@@ -1,81 +1,97 @@
 """The options of `jobs add` and `jobs edit`, and their translation into JSON."""
 
+import inspect
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
 from itinerary.protocol.errors import BadValue
+from itinerary.protocol.field_types import Choice, FieldType, Flag, Number, Time, Whole
+from itinerary.protocol.run_fields import ARGS, KWARGS
 from scheduler_service.cli.connect import instant_text, json_value
+from scheduler_service.core.contract.fields import OVERLAP, Tags
+from scheduler_service.core.contract.job_table import JOB_FIELDS, JOB_ID, SCHEDULE, JobField, leaves
 
-Task = Annotated[str | None, typer.Option(help="Name of the Celery task.")]
-Cron = Annotated[str | None, typer.Option(help="Cron expression: five fields, or six with seconds last.")]
-Every = Annotated[str | None, typer.Option(help="Interval, such as 25m.")]
-Offset = Annotated[str | None, typer.Option(help="Shift of an interval, such as 2m.")]
-Balanced = Annotated[bool | None, typer.Option("--balanced", help="Let the scheduler place the interval.")]
-Minute = Annotated[int | None, typer.Option(help="Hourly, at this minute.")]
-At = Annotated[str | None, typer.Option(help="Once, at this time; without an offset in --timezone, else in your zone.")]
-Schedule = Annotated[str | None, typer.Option(help="Any schedule, as JSON.")]
-Timezone = Annotated[str | None, typer.Option("--timezone", "--tz", help="IANA name of the schedule's zone.")]
-DayMatch = Annotated[str | None, typer.Option(help="Cron with day and weekday: or, and.")]
-Args = Annotated[str | None, typer.Option(help="Positional arguments, a JSON list.")]
-Kwargs = Annotated[str | None, typer.Option(help="Keyword arguments, a JSON object.")]
-Queue = Annotated[str | None, typer.Option(help="Queue.")]
-Priority = Annotated[int | None, typer.Option(help="0 (first) to 9 (last).")]
-Title = Annotated[str | None, typer.Option(help="Free text.")]
-Tag = Annotated[list[str] | None, typer.Option(help="May be repeated.")]
-Description = Annotated[str | None, typer.Option(help="Free text, any length.")]
-StartAt = Annotated[
-    str | None, typer.Option("--start", help="No run before this time; without an offset in your zone.")
-]
-EndAt = Annotated[str | None, typer.Option("--end", help="No run from this time on; without an offset in your zone.")]
-Jitter = Annotated[str | None, typer.Option(help="Delay each run by up to this much, such as 30s.")]
-Misfire = Annotated[str | None, typer.Option(help="Late runs: fire_once, fire_all or skip.")]
-Grace = Annotated[str | None, typer.Option(help="A run later than this is late, such as 30s.")]
-MaxCatchUp = Annotated[int | None, typer.Option(help="Maximum of late runs that fire_all dispatches.")]
-RetryInitial = Annotated[str | None, typer.Option(help="Pause after the first attempt, such as 5s.")]
-RetryFactor = Annotated[float | None, typer.Option(help="Factor from one pause to the next.")]
-RetryMax = Annotated[str | None, typer.Option(help="The longest pause, such as 10m.")]
 Key = Annotated[
     str | None, typer.Option("--key", help="Idempotency key: repeating it creates nothing new.", show_default=False)
 ]
-Overlap = Annotated[str | None, typer.Option(help="skip, allow, queue, queue_all or cancel_running.")]
-Attempts = Annotated[int | None, typer.Option(help="Number of attempts of a run.")]
-Timeout = Annotated[str | None, typer.Option(help="Time limit of an attempt.")]
-StartWithin = Annotated[str | None, typer.Option(help="A run not started this long after its time is missed.")]
+Overlap = Annotated[str | None, typer.Option(help=f"{', '.join(OVERLAP.texts)}.")]
 File = Annotated[str | None, typer.Option("--file", "-f", help="A file of the job's JSON, - for standard input.")]
+_SCHEDULES: Final = {
+    "cron": Annotated[str | None, typer.Option(help="Cron expression: five fields, or six with seconds last.")],
+    "every": Annotated[str | None, typer.Option(help="Interval, such as 25m.")],
+    "offset": Annotated[str | None, typer.Option(help="Shift of an interval, such as 2m.")],
+    "balanced": Annotated[bool | None, typer.Option("--balanced", help="Let the scheduler place the interval.")],
+    "minute": Annotated[int | None, typer.Option(help="Hourly, at this minute.")],
+    "at": Annotated[
+        str | None, typer.Option(help="Once, at this time; without an offset in --timezone, else in your zone.")
+    ],
+    "schedule": Annotated[str | None, typer.Option(help="Any schedule, as JSON.")],
+    "timezone": Annotated[str | None, typer.Option("--timezone", "--tz", help="IANA name of the schedule's zone.")],
+    "day_match": Annotated[str | None, typer.Option(help="Cron with day and weekday: or, and.")],
+}
+_FIELDS: Final = {
+    leaf.option.lstrip("-").replace("-", "_") or path: (path, leaf)
+    for field in JOB_FIELDS
+    if field.type not in (JOB_ID, SCHEDULE)
+    for path, leaf in leaves(field)
+}
+"""The fields of a job by the name of their option, each with its path."""
 
 
-_GROUPS: Final = {
-    "misfire": {"policy": "misfire", "grace": "grace", "max_catch_up": "max_catch_up"},
-    "retry": {
-        "max_attempts": "attempts", "initial": "retry_initial", "factor": "retry_factor", "max": "retry_max",
-    },
+_TYPES: Final[dict[type[FieldType], tuple[Any, str]]] = {
+    Whole: (int, ""), Number: (float, ""), Flag: (bool, ""), Tags: (list[str], "; may be repeated"),
+    Time: (str, "; without an offset in your zone"),
 }  # fmt: skip
+"""What is given for a type that is not given as text, and what its help adds."""
 
 
-def fields_of(options: dict[str, Any]) -> dict[str, Any]:
+def of_a_job(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of a job in place of its `**options`."""
+    own = inspect.signature(command, eval_str=True)
+    options = {**_SCHEDULES, **{name: _option(name, leaf) for name, (_, leaf) in _FIELDS.items()}}
+    parameters = [each for each in own.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    parameters += [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        for name, annotation in options.items()
+    ]
+    command.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return command
+
+
+def _option(name: str, field: JobField) -> Any:
+    of, more = _TYPES.get(type(field.type), (str, ""))
+    if isinstance(field.type, Choice):
+        more = f": {', '.join(field.type.texts)}"
+    flag = name.replace("_", "-")
+    names = f"--{flag}/--no-{flag}" if of is bool else f"--{flag}"
+    return Annotated[of | None, typer.Option(names, help=f"{field.sentence}{more}.")]
+
+
+def fields_of(options: dict[str, Any], file: str | None) -> dict[str, Any]:
     """Return the fields that the options give, over those of `--file`."""
-    fields = _from_file(options["file"])
-    for name in ("task", "queue", "priority", "title", "overlap", "timeout", "start_within", "description", "jitter"):
-        if options[name] is not None:
-            fields[name] = options[name]
-    for name in ("args", "kwargs"):
-        if options[name] is not None:
-            fields[name] = json_value(options[name], f"--{name}")
-    if options["tag"]:
-        fields["tags"] = options["tag"]
-    for name, option in (("start_at", "--start"), ("end_at", "--end")):
-        if options[name] is not None:
-            fields[name] = instant_text(options[name], option)
-    for group, names in _GROUPS.items():
-        given = {name: options[option] for name, option in names.items() if options[option] is not None}
-        if given:
-            fields[group] = {**fields.get(group, {}), **given}
+    fields = _from_file(file)
+    for name, (path, leaf) in _FIELDS.items():
+        value = _value(options[name], leaf.type, f"--{name}")
+        group, _, inner = path.partition(".")
+        if inner and value is not None:
+            fields[group] = {**fields.get(group, {}), inner: value}
+        elif value is not None:
+            fields[path] = value
     schedule = _schedule(options)
     return fields if schedule is None else {**fields, "schedule": schedule}
+
+
+def _value(given: Any, of: FieldType, option: str) -> Any:
+    if isinstance(of, Time):
+        return instant_text(given, option)
+    if of in (ARGS, KWARGS):
+        return json_value(given, option)
+    return given or None if isinstance(of, Tags) else given
 
 
 def _schedule(options: dict[str, Any]) -> Any:

@@ -78,24 +78,16 @@ def show(job_id: JobId, as_json: Json = False) -> None:
 
 
 @jobs.command("add")
+@options.of_a_job
 def add(
     job_id: JobId,
     named: Annotated[str | None, typer.Argument(metavar="TASK", help="Name of the Celery task.")] = None,
-    task: options.Task = None, cron: options.Cron = None, every: options.Every = None, offset: options.Offset = None,
-    balanced: options.Balanced = None,
-    minute: options.Minute = None, at: options.At = None, schedule: options.Schedule = None,
-    timezone: options.Timezone = None, args: options.Args = None, kwargs: options.Kwargs = None,
-    queue: options.Queue = None, priority: options.Priority = None, title: options.Title = None,
-    tag: options.Tag = None, description: options.Description = None, day_match: options.DayMatch = None,
-    start_at: options.StartAt = None, end_at: options.EndAt = None, jitter: options.Jitter = None,
-    misfire: options.Misfire = None, grace: options.Grace = None, max_catch_up: options.MaxCatchUp = None,
-    overlap: options.Overlap = None, attempts: options.Attempts = None, retry_initial: options.RetryInitial = None,
-    retry_factor: options.RetryFactor = None, retry_max: options.RetryMax = None,
-    timeout: options.Timeout = None, start_within: options.StartWithin = None,
-    file: options.File = None, as_json: Json = False,
-) -> None:  # fmt: skip
+    file: options.File = None,
+    as_json: Json = False,
+    **given: Any,
+) -> None:
     """Create a job; its id must not exist yet."""
-    body = {**options.fields_of({**locals(), "task": task or named}), "job_id": job_id}
+    body = {**options.fields_of({**given, "task": given["task"] or named}, file), "job_id": job_id}
     if "schedule" not in body:
         raise typer.BadParameter("give a schedule: --cron, --every, --minute, --at or --schedule")
     with open_client() as client:
@@ -103,23 +95,10 @@ def add(
 
 
 @jobs.command("edit")
-def edit(
-    job_id: JobId,
-    task: options.Task = None, cron: options.Cron = None, every: options.Every = None, offset: options.Offset = None,
-    balanced: options.Balanced = None,
-    minute: options.Minute = None, at: options.At = None, schedule: options.Schedule = None,
-    timezone: options.Timezone = None, args: options.Args = None, kwargs: options.Kwargs = None,
-    queue: options.Queue = None, priority: options.Priority = None, title: options.Title = None,
-    tag: options.Tag = None, description: options.Description = None, day_match: options.DayMatch = None,
-    start_at: options.StartAt = None, end_at: options.EndAt = None, jitter: options.Jitter = None,
-    misfire: options.Misfire = None, grace: options.Grace = None, max_catch_up: options.MaxCatchUp = None,
-    overlap: options.Overlap = None, attempts: options.Attempts = None, retry_initial: options.RetryInitial = None,
-    retry_factor: options.RetryFactor = None, retry_max: options.RetryMax = None,
-    timeout: options.Timeout = None, start_within: options.StartWithin = None,
-    file: options.File = None, as_json: Json = False,
-) -> None:  # fmt: skip
+@options.of_a_job
+def edit(job_id: JobId, file: options.File = None, as_json: Json = False, **given: Any) -> None:
     """Change the fields that the options name; the rest stays. Past runs are not changed."""
-    change = options.fields_of(locals())
+    change = options.fields_of(given, file)
     if not change:
         raise typer.BadParameter("nothing to change; give at least one option")
     with open_client() as client:

@@ -3,12 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from itinerary.protocol.instants import SECOND, Duration, Instant
 from itinerary.protocol.run_fields import DEFAULT_PRIORITY, DEFAULT_QUEUE, NO_RETRIES, RetryPolicy
 from scheduler_service.core.run_state import RunState
-from scheduler_service.core.schedules.schedule import Schedule
+
+if TYPE_CHECKING:  # schedules load numpy
+    from scheduler_service.core.schedules.schedule import Schedule
 
 
 class Overlap(StrEnum):
@@ -56,7 +58,7 @@ class Job:
 
     job_id: str
     task: str
-    schedule: Schedule
+    schedule: "Schedule"
     schedule_spec: Mapping[str, Any]
     title: str = ""
     args: Sequence[Any] = ()

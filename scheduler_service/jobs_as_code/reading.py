@@ -19,8 +19,8 @@ from celery import Celery
 
 from itinerary.jobs import Body, collect
 from itinerary.protocol.errors import BadValue, BadValues, ItineraryError
+from itinerary.protocol.field_types import read_list, read_object
 from itinerary.protocol.redaction import unmasked
-from itinerary.protocol.run_fields import read_list, read_object
 from scheduler_service.core.contract.job_json import read_job
 from scheduler_service.core.contract.job_plan import read_source
 from scheduler_service.jobs_as_code.schedule import Schedule, being_loaded, refuse_read_only

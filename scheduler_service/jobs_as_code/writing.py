@@ -1,26 +1,22 @@
 """Stored jobs in the form of a file: only the fields that differ from the defaults. Pure."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from itinerary.protocol.errors import BadValue
-from scheduler_service.core.contract.job_json import FIELDS, definition_of, read_job
+from scheduler_service.core.contract.job_json import DEFAULTS
+from scheduler_service.core.contract.job_table import GROUPS
 from scheduler_service.core.schedules.schedule import canonical_spec
-
-_LEAST: Final = ("job_id", "task", "schedule")
-_PLAIN: Final = {"job_id": "a", "task": "a", "schedule": {"kind": "hourly", "minute": 0}}
 
 
 def short_body(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the job without the fields that the service fills in; read again, it is the same definition."""
     job_id = body["job_id"]
     short: dict[str, Any] = {"job_id": job_id, "task": body["task"], "schedule": short_spec(body["schedule"], job_id)}
-    defaults = definition_of(read_job(_PLAIN, created_at=0)[0])
-    for key in (*defaults, *sorted(FIELDS - set(defaults))):
-        value, default = body.get(key), defaults.get(key)
-        if key in _LEAST or value == default or value is None:
-            continue
-        short[key] = _differing(value, defaults[key]) if key in ("misfire", "retry") else value
+    for key, default in DEFAULTS.items():
+        value = body.get(key)
+        if value != default and value is not None:
+            short[key] = _differing(value, default) if key in GROUPS else value
     return short
 
 

@@ -3,6 +3,7 @@
 Whoever adds a field or a kind adds it to FULL or SPECS and then to each place that a test names.
 """
 
+import dataclasses
 import inspect
 import re
 from typing import Any, get_args
@@ -17,11 +18,12 @@ from itinerary.protocol.instants import parse_instant
 from scheduler_service.api.openapi import answers, schemas
 from scheduler_service.api.pages import job_fields
 from scheduler_service.cli import jobs as cli_jobs
-from scheduler_service.core.contract.fields import read_misfire, read_retry
-from scheduler_service.core.contract.job_json import FIELDS, READ_ONLY, definition_of, job_body, read_job
+from scheduler_service.core.contract.job_json import DEFAULTS, FIELDS, READ_ONLY, definition_of, job_body, read_job
+from scheduler_service.core.contract.job_table import GROUPS, JOB_FIELDS
+from scheduler_service.core.model import Job
 from scheduler_service.core.schedules.describe import describe
 from scheduler_service.core.schedules.kinds import Schedule as AnySchedule
-from scheduler_service.core.schedules.schedule import SPEC_FIELDS, zone_of
+from scheduler_service.core.schedules.schedule import SPEC_FIELDS, canonical_spec, zone_of
 from scheduler_service.core.schedules.solar_times import EVENTS
 from scheduler_service.core.schedules.specs import KINDS
 from scheduler_service.jobs_as_code import Schedule
@@ -79,8 +81,12 @@ SPECS: list[dict[str, Any]] = [
     },
     FULL["schedule"],
 ]  # fmt: skip
+LEAST: dict[str, tuple[str, ...]] = {
+    "cron": ("expr",), "hourly": ("minute",), "interval": ("every",), "calendar": ("unit",), "once": ("at",),
+    "solar": ("event", "latitude", "longitude"),
+}  # fmt: skip
 OF_SPECS = pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec['kind']} {spec.get('every', '')}".strip())
-OPTIONS = {"tag": "tags", "attempts": "retry", "named": "task"}
+OPTIONS = {"tag": "tags", "attempts": "retry", "start": "start_at", "end": "end_at"}
 # An instant is stored in UTC, however it was written.
 NOT_STORED = {"once": {"timezone"}}
 
@@ -97,14 +103,19 @@ def stored(spec: dict[str, Any] | None = None) -> dict[str, Any]:
 
 def test_the_full_job_sets_every_field_to_something_else_than_its_default() -> None:
     least = {name: FULL[name] for name in ("job_id", "task", "schedule")}
-    # A deadline is stored only where it is given: the release before refuses what it does not know.
-    defaults = {"start_within": None, **definition_of(read_job(least, created_at=AT)[0])}
-    assert set(FULL) == set(defaults) == FIELDS
+    assert set(FULL) == set(least) | set(DEFAULTS) == FIELDS
     assert stored() == FULL
-    for name in FIELDS - set(least):
-        assert FULL[name] != defaults[name], name
-        for inner in defaults[name] if name in ("misfire", "retry") else ():
-            assert FULL[name][inner] != defaults[name][inner], (name, inner)
+    for name, default in DEFAULTS.items():
+        assert FULL[name] != default, name
+        for inner in default if name in GROUPS else ():
+            assert FULL[name][inner] != default[inner], (name, inner)
+
+
+def test_a_field_is_an_attribute_of_a_job_and_a_new_one_is_stored_only_where_it_is_given() -> None:
+    assert {field.name for field in dataclasses.fields(Job)} >= FIELDS
+    least = {name: FULL[name] for name in ("job_id", "task", "schedule")}
+    sparse = {field.name for field in JOB_FIELDS if field.sparse}
+    assert set(definition_of(read_job(least, created_at=AT)[0])) == FIELDS - sparse
 
 
 def test_the_specs_show_every_kind_with_every_field() -> None:
@@ -136,14 +147,27 @@ def test_the_document_of_requests_and_answers_names_the_same_fields() -> None:
     assert fields(answers.JobOut) == FIELDS | READ_ONLY
     assert fields(schemas.Misfire) == set(FULL["misfire"])
     assert fields(schemas.Retry) == set(FULL["retry"])
-    read_misfire(FULL["misfire"], "misfire")
-    read_retry(FULL["retry"], "retry")
 
 
 def test_the_document_names_every_kind_and_its_fields() -> None:
     models = get_args(get_args(schemas.Schedule)[0])
     documented = {get_args(model.model_fields["kind"].annotation)[0]: fields(model) - {"kind"} for model in models}
     assert documented == {kind: set(known) for kind, known in SPEC_FIELDS.items()}
+
+
+@OF_SPECS
+def test_a_default_that_the_document_states_is_the_one_that_a_schedule_gets(spec: dict[str, Any]) -> None:
+    models = get_args(get_args(schemas.Schedule)[0])
+    (model,) = (each for each in models if get_args(each.model_fields["kind"].annotation)[0] == spec["kind"])
+    stated = {
+        name: said["default"]
+        for name, said in model.model_json_schema()["properties"].items()
+        if said.get("default") is not None
+    }
+    needed = {name: spec[name] for name in spec if name in ("kind", *LEAST[spec["kind"]])}
+    assert stated.items() <= canonical_spec(needed, job_id="a").items()
+    # The one that depends on the line.
+    assert "dst_fold" not in stated
 
 
 def test_the_form_knows_every_kind_and_every_field(api: TestClient) -> None:

@@ -10,7 +10,6 @@ import pytest
 from fastapi.testclient import TestClient
 
 from scheduler_service.api.pages import job as job_page
-from scheduler_service.api.pages import job_fields
 from scheduler_service.api.services import previews
 from scheduler_service.config.settings import ApiToken, Settings
 from tests.support.answering_leader import AnsweringLeader
@@ -292,18 +291,3 @@ def test_a_line_with_seconds_has_the_fold_that_it_has_everywhere(api: TestClient
     fields = {**JOB, "cron.expr": "30 2 * * * 15", "cron.dst_fold": chosen[1]}
     assert submit(api, "/new-job", **fields).status_code == 303
     assert api.get("/api/v1/jobs/made.here").json()["schedule"]["dst_fold"] == "both"
-
-
-def test_saving_the_form_keeps_what_it_does_not_show(
-    api: TestClient, made: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A field that somebody forgot to add to the form must not be erased by saving it."""
-    api.patch("/api/v1/jobs/a.job", json={"description": "kept", "retry": {"max_attempts": 4, "jitter": False}})
-    before = api.get("/api/v1/jobs/a.job").json()
-    monkeypatch.setattr(job_fields, "_PLAIN", tuple(set(job_fields._PLAIN) - {"description"}))
-    monkeypatch.setattr(job_fields, "_SHOWN", job_fields._SHOWN - {"description"})
-    monkeypatch.setitem(job_fields._GROUPS, "retry", ("initial", "factor", "max", "jitter"))
-    shown = as_shown(api.get(f"{made}/edit").text)
-    del shown["description"], shown["retry.max_attempts"]
-    assert submit(api, f"{made}/edit", **{**shown, "title": "Mine"}).status_code == 303
-    assert api.get("/api/v1/jobs/a.job").json() == {**before, "title": "Mine", "version": before["version"] + 1}

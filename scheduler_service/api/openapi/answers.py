@@ -6,30 +6,13 @@ from pydantic import BaseModel, Field
 
 from scheduler_service.api.openapi.list_shapes import Counted, LastRun, State
 from scheduler_service.api.openapi.patterns import Duration, JobId, Queue, Task, Time
-from scheduler_service.api.openapi.schemas import Misfire, OverlapChoice, Retry, Schedule
+from scheduler_service.api.openapi.schemas import stored
 
 
+@stored
 class JobBody(BaseModel):
     """A job as stored."""
 
-    job_id: JobId
-    title: str
-    task: Task
-    args: list[Any]
-    kwargs: dict[str, Any]
-    queue: Queue
-    priority: int
-    schedule: Schedule
-    start_at: Time | None
-    end_at: Time | None
-    jitter: Duration
-    misfire: Misfire
-    overlap: OverlapChoice
-    retry: Retry
-    timeout: Duration | None
-    start_within: Duration | None = Field(description="How long after its due time a run may start; then it is missed")
-    tags: list[str]
-    description: str
     paused: bool
     pause_reason: str | None
     paused_until: Time | None

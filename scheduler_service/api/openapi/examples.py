@@ -2,18 +2,16 @@
 
 from typing import Any, Final
 
+from scheduler_service.core.contract.job_json import DEFAULTS
+
 _SCHEDULE: Final = {
     "kind": "cron", "expr": "0 2 1 * *", "timezone": "Europe/Berlin", "day_match": "or", "dst_gap": "next_valid",
     "dst_fold": "first",
 }  # fmt: skip
 _JOB: Final = {
-    "job_id": "billing.close", "title": "Close the month", "task": "billing.close_month", "args": [], "kwargs": {},
-    "queue": "default", "priority": 5, "schedule": _SCHEDULE, "start_at": None, "end_at": None, "jitter": "0s",
-    "misfire": {"policy": "fire_once", "grace": "30s", "max_catch_up": 100}, "overlap": "skip",
-    "retry": {"max_attempts": 3, "initial": "5s", "factor": 2, "max": "10m", "jitter": True}, "timeout": None,
-    "start_within": None,
-    "tags": ["finance"], "description": "", "paused": False, "pause_reason": None, "paused_until": None,
-    "pause_waiting": None, "source": None, "version": 3,
+    **DEFAULTS, "job_id": "billing.close", "title": "Close the month", "task": "billing.close_month",
+    "schedule": _SCHEDULE, "retry": {**DEFAULTS["retry"], "max_attempts": 3}, "tags": ["finance"], "paused": False,
+    "pause_reason": None, "paused_until": None, "pause_waiting": None, "source": None, "version": 3,
 }  # fmt: skip
 _ATTEMPT: Final = {
     "attempt": 1, "outcome": "completed", "reason": None, "pending_at": "2026-12-01T01:00:00.004Z",

@@ -36,7 +36,8 @@ WallOrTime = Annotated[
 ]  # fmt: skip
 _PRINTED = r"[^\u0000-\u001f\u007f-\u00a0]"
 _SEEN = r"[^\u0000-\u0020\u007f-\u00a0]"
-Words = Annotated[str, Field(max_length=10_000, pattern=r"^[^\u0000]*$")]
+STORABLE = r"^[^\u0000]*$"
+Words = Annotated[str, Field(max_length=10_000, pattern=STORABLE)]
 JobId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$", examples=["billing.close"])]
 Task = Annotated[
     str,
@@ -46,7 +47,6 @@ Task = Annotated[
     ),
 ]  # fmt: skip
 Queue = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$", examples=["default"])]
-Priority = Annotated[int, Field(ge=0, le=9, description="0 (first) to 9 (last)", strict=True)]
 Source = Annotated[
     str,
     Field(

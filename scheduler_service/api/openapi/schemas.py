@@ -3,68 +3,40 @@
 core.contract reads the requests and reports invalid values; tests hold this document against it.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from itinerary.protocol.run_fields import RETRY, RUN_FIELDS
 from scheduler_service.api.openapi.patterns import Duration as Duration
 from scheduler_service.api.openapi.patterns import JobId as JobId
 from scheduler_service.api.openapi.patterns import Key as Key
-from scheduler_service.api.openapi.patterns import Priority as Priority
-from scheduler_service.api.openapi.patterns import Queue as Queue
 from scheduler_service.api.openapi.patterns import Source as Source
-from scheduler_service.api.openapi.patterns import Task as Task
 from scheduler_service.api.openapi.patterns import Time as Time
 from scheduler_service.api.openapi.patterns import Words as Words
 from scheduler_service.api.openapi.schedule_schemas import Schedule as Schedule
 from scheduler_service.api.openapi.schedule_schemas import Strict as Strict
+from scheduler_service.api.openapi.table import NAMED, group, requested
+from scheduler_service.api.openapi.table import stored as stored
+from scheduler_service.core.contract.fields import MISFIRE
+from scheduler_service.core.contract.job_table import JOB_TYPES, SCHEDULE
 
-OverlapChoice = Literal["skip", "allow", "queue", "queue_all", "cancel_running"]
 
-
+@group("misfire", MISFIRE)
 class Misfire(Strict):
     """The policy for occurrences that could not be dispatched within the grace."""
 
-    policy: Literal["fire_once", "fire_all", "skip"] = "fire_once"
-    grace: Duration = "30s"
-    max_catch_up: int = Field(100, ge=1, le=10_000)
 
-
+@group("retry", RETRY)
 class Retry(Strict):
     """How often, and after which pauses, a failed attempt is retried."""
 
-    max_attempts: int = Field(1, ge=1, le=1000)
-    initial: Duration = "5s"
-    factor: float = Field(2, ge=1, le=100)
-    max: Duration = "10m"
-    jitter: bool = True
+
+NAMED[SCHEDULE] = Schedule
 
 
-class JobFields(Strict):
-    """The fields of a job."""
-
-    title: Words | None = None
-    args: list[Any] | None = None
-    kwargs: dict[str, Any] | None = None
-    queue: Queue | None = None
-    priority: Priority | None = None
-    start_at: Time | None = None
-    end_at: Time | None = None
-    jitter: Duration | None = None
-    misfire: Misfire | None = None
-    overlap: OverlapChoice | None = None
-    retry: Retry | None = None
-    timeout: Duration | None = None
-    start_within: Duration | None = Field(
-        default=None, description="From 1s to 365d; a run not started so long after its due time ends missed"
-    )
-    tags: list[Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\u0000]*$")]] | None = Field(
-        None, max_length=50
-    )
-    description: Words | None = None
-
-
-class JobIn(JobFields):
+@requested("job_id", "task", "schedule")
+class JobIn(Strict):
     """A job to create."""
 
     model_config = ConfigDict(
@@ -81,23 +53,16 @@ class JobIn(JobFields):
         }
     )
 
-    job_id: JobId
-    task: Task
-    schedule: Schedule
 
-
-class JobPut(JobFields):
+@requested("task", "schedule")
+class JobPut(Strict):
     """A job whose id is in the address."""
 
-    job_id: JobId | None = None
-    task: Task
-    schedule: Schedule
 
-
-class JobPatch(JobFields):
+@requested(only=JOB_TYPES.keys() - {"job_id"})
+class JobPatch(Strict):
     """Fields to change; null resets one to its default."""
 
-    task: Task | None = None
     schedule: dict[str, Any] | None = Field(None, examples=[{"expr": "0 3 1 * *"}])
 
 
@@ -141,11 +106,10 @@ class PauseIn(Strict):
     )
 
 
+@requested(only=("kwargs", "overlap"))
 class TriggerIn(Strict):
     """Deviations from the job for this run."""
 
-    kwargs: dict[str, Any] | None = None
-    overlap: OverlapChoice | None = None
     idempotency_key: Key | None = None
 
 
@@ -186,6 +150,7 @@ class PreviewIn(Strict):
     job_id: JobId | None = None
 
 
+@requested("task", only=RUN_FIELDS)
 class RunIn(Strict):
     """A run to enqueue."""
 
@@ -195,17 +160,7 @@ class RunIn(Strict):
         }
     )
 
-    task: Task
-    args: list[Any] | None = None
-    kwargs: dict[str, Any] | None = None
     run_at: Time | None = None
-    queue: Queue | None = None
-    priority: Priority | None = None
-    timeout: Duration | None = None
-    start_within: Duration | None = Field(
-        default=None, description="From 1s to 365d; a run not started so long after its due time ends missed"
-    )
-    retry: Retry | None = None
     idempotency_key: Key | None = None
 
 

@@ -4,9 +4,22 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from itinerary.protocol.errors import BadValue
+from itinerary.protocol.field_types import FieldType, Flag, Number, Whole
+from itinerary.protocol.run_fields import ARGS, KWARGS
 from scheduler_service.api.http.bodies import read_json
 from scheduler_service.api.pages.csrf import Form
 from scheduler_service.api.pages.moments import pretty
+from scheduler_service.core.contract.fields import Tags
+from scheduler_service.core.contract.job_json import DEFAULTS
+from scheduler_service.core.contract.job_table import (
+    ARGUMENTS,
+    JOB_FIELDS,
+    NOTES,
+    PLACE,
+    SCHEDULE,
+    TROUBLE,
+    leaves,
+)
 
 KINDS: Final = (
     ("interval", "Interval", "a fixed interval, in elapsed time"),
@@ -15,18 +28,6 @@ KINDS: Final = (
     ("calendar", "Calendar", "every N days, weeks or months, at wall times"),
     ("once", "Once", "one instant"),
     ("solar", "Solar", "sunrise, dusk, ... at a place"),
-)
-_PLAIN: Final = (
-    "title",
-    "task",
-    "queue",
-    "jitter",
-    "timeout",
-    "start_within",
-    "start_at",
-    "end_at",
-    "overlap",
-    "description",
 )
 # The fields of each kind of schedule; the form's names have the kind as prefix.
 _TEXTS: Final = {
@@ -41,17 +42,9 @@ _NUMBERS: Final = {"hourly": ("minute",), "calendar": ("every",)}
 _DECIMALS: Final = {"solar": ("latitude", "longitude")}
 _LISTS: Final = {"calendar": ("at", "weekdays")}
 _SWITCHES: Final = {"interval": ("balanced", "pinned")}
-_GROUPS: Final = {
-    "misfire": ("policy", "grace", "max_catch_up"),
-    "retry": ("max_attempts", "initial", "factor", "max", "jitter"),
-}
-_SHOWN: Final = frozenset({"job_id", "schedule", "priority", "tags", "args", "kwargs", *_PLAIN, *_GROUPS})
-LABELS: Final = {
-    "job_id": "Id", "task": "Task", "title": "Title", "queue": "Queue", "priority": "Priority", "timeout": "Timeout",
-    "start_within": "Start within",
-    "overlap": "If the previous run is not over", "jitter": "Jitter", "kwargs": "By name (a JSON object)",
-    "args": "In order (a JSON list)", "start_at": "Not before", "end_at": "Not from", "tags": "Tags",
-    "description": "Description", "kind": "Schedule",
+_LEAVES: Final = {path: leaf for field in JOB_FIELDS for path, leaf in leaves(field) if field.type is not SCHEDULE}
+LABELS: Final = {path: leaf.label for path, leaf in _LEAVES.items()} | {
+    "kind": "Schedule",
     "interval.every": "Every", "interval.offset": "Offset", "interval.anchor": "Counted from",
     "interval.timezone": "Time zone", "interval.balanced": "Balanced", "interval.pinned": "Pinned",
     "cron.expr": "Line", "cron.timezone": "Time zone", "cron.day_match": "Day and weekday",
@@ -60,43 +53,61 @@ LABELS: Final = {
     "calendar.every": "Every", "calendar.unit": "Unit", "calendar.at": "At", "calendar.weekdays": "Weekdays",
     "calendar.days": "Days", "calendar.start": "First day", "calendar.timezone": "Time zone", "once.at": "At",
     "solar.event": "Event", "solar.latitude": "Latitude", "solar.longitude": "Longitude", "solar.timezone": "Time zone",
-    "retry.max_attempts": "Attempts in all", "retry.initial": "First pause", "retry.factor": "Factor",
-    "retry.max": "Longest pause", "retry.jitter": "Random variation of each pause",
-    "misfire.policy": "Late runs", "misfire.grace": "Late after", "misfire.max_catch_up": "Catch up at most",
 }  # fmt: skip
 """The form's labels of its fields, used in its errors too."""
-BLANK: Final[dict[str, str]] = {
-    "kind": "interval", "interval.every": "1h", "cron.expr": "0 2 * * *", "hourly.minute": "0", "calendar.every": "1",
-    "calendar.unit": "day", "calendar.at": "05:30", "solar.event": "sunrise",
-    "queue": "default", "priority": "5", "overlap": "skip",
-    "misfire.policy": "fire_once", "misfire.grace": "30s", "misfire.max_catch_up": "100", "retry.max_attempts": "1",
-    "retry.initial": "5s", "retry.factor": "2", "retry.max": "10m", "retry.jitter": "on", "jitter": "0s",
-    "args": "[]", "kwargs": "{}",
-}  # fmt: skip
+
+
+PARTS: Final = [
+    (part, [leaf for field in JOB_FIELDS if field.part == part for leaf in leaves(field)])
+    for part in (ARGUMENTS, PLACE, TROUBLE, NOTES)
+]
+"""The parts of the form below the schedule, with their fields by path."""
+INPUTS: Final = {Whole: "number", Flag: "checkbox"}
+"""The inputs of types that are not typed as text; a Choice has its texts."""
 
 
 def fields_of(definition: Mapping[str, Any]) -> dict[str, str]:
     """Return the texts of the form for a job's JSON."""
     schedule = definition["schedule"]
     kind = schedule["kind"]
-    fields = {**BLANK, "kind": kind, "job_id": definition["job_id"]}
-    fields |= {name: _text(definition.get(name)) for name in (*_PLAIN, "priority")}
-    fields |= {f"{kind}.{name}": _text(value) for name, value in schedule.items() if name != "kind"}
-    for group in ("misfire", "retry"):
-        fields |= {f"{group}.{name}": _text(value) for name, value in definition[group].items()}
-    fields |= {name: pretty(definition[name]) for name in ("args", "kwargs")}
-    return {**fields, "tags": ", ".join(definition["tags"])}
+    return {
+        **BLANK,
+        **_texts(definition),
+        "kind": kind,
+        **{f"{kind}.{name}": _text(value) for name, value in schedule.items() if name != "kind"},
+    }
+
+
+def _texts(definition: Mapping[str, Any]) -> dict[str, str]:
+    texts = {}
+    for path, leaf in _LEAVES.items():
+        group, _, inner = path.partition(".")
+        value = definition.get(group)
+        value = value[inner] if inner and value else value
+        texts[path] = pretty(value) if leaf.type in (ARGS, KWARGS) else _text(value)
+    return texts
+
+
+def _text(value: Any) -> str:
+    if value is None or value is False:
+        return ""
+    if value is True:
+        return "on"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+BLANK: Final[dict[str, str]] = _texts(DEFAULTS) | {
+    "kind": "interval", "interval.every": "1h", "cron.expr": "0 2 * * *", "hourly.minute": "0", "calendar.every": "1",
+    "calendar.unit": "day", "calendar.at": "05:30", "solar.event": "sunrise",
+}  # fmt: skip
+"""A new form: the defaults of a job, and a schedule of each kind."""
 
 
 def laid_over(definition: Mapping[str, Any], form: Form, errors: list[BadValue]) -> dict[str, Any]:
-    """Apply the form to a stored job's JSON: fields that the form does not show stay as stored."""
+    """Return the job's JSON; tags that were not touched stay as stored, since one may hold a comma."""
     body = body_of(form, errors)
-    if form.one("tags") == fields_of(definition)["tags"]:  # a tag may hold a comma
-        body["tags"] = definition["tags"]
-    for group, shown in _GROUPS.items():
-        if group in body:
-            body[group] = {name: value for name, value in definition[group].items() if name not in shown} | body[group]
-    return {name: value for name, value in definition.items() if name not in _SHOWN} | body
+    untouched = form.one("tags") == fields_of(definition)["tags"]
+    return {**body, "tags": definition["tags"]} if untouched else body
 
 
 def field_in_form(name: str, kind: str) -> str:
@@ -147,32 +158,29 @@ def body_of(form: Form, errors: list[BadValue]) -> dict[str, Any]:
             errors.append(exc)
             return None
 
-    body: dict[str, Any] = {name: form.one(name) or None for name in ("job_id", *_PLAIN)}
-    body["schedule"] = tried("schedule", lambda: schedule_of(form))
-    body["priority"] = tried("priority", lambda: _number(form.one("priority") or "5", "priority"))
-    body["tags"] = _parts(form.one("tags"))
-    for name in ("args", "kwargs"):
-        body[name] = tried(name, lambda name=name: _json(form.one(name), name))
-    body["misfire"] = tried("misfire", lambda: _misfire(form))
-    body["retry"] = tried("retry", lambda: _retry(form))
-    return {name: value for name, value in body.items() if value is not None}
+    body: dict[str, Any] = {}
+    for path, leaf in _LEAVES.items():
+        value = tried(path, lambda path=path, leaf=leaf: _typed(form.one(path), leaf.type, path))
+        group, _, inner = path.partition(".")
+        if value is not None and inner:
+            body.setdefault(group, {})[inner] = value
+        elif value is not None:
+            body[path] = value
+    schedule = tried("schedule", lambda: schedule_of(form))
+    return body if schedule is None else {**body, "schedule": schedule}
 
 
-def _misfire(form: Form) -> dict[str, Any]:
-    found = {name: form.one(f"misfire.{name}") for name in ("policy", "grace") if form.one(f"misfire.{name}")}
-    most = form.one("misfire.max_catch_up")
-    return {**found, **({"max_catch_up": _number(most, "misfire.max_catch_up")} if most else {})}
-
-
-def _retry(form: Form) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        name: form.one(f"retry.{name}") for name in ("initial", "max") if form.one(f"retry.{name}")
-    }
-    if most := form.one("retry.max_attempts"):
-        found["max_attempts"] = _number(most, "retry.max_attempts")
-    if factor := form.one("retry.factor"):
-        found["factor"] = _json(factor, "retry.factor")
-    return {**found, "jitter": bool(form.one("retry.jitter"))}
+def _typed(text: str, of: FieldType, path: str) -> Any:
+    """Return the JSON of an input's text; None for nothing."""
+    if isinstance(of, Flag):
+        return bool(text)
+    if not text:
+        return None
+    if isinstance(of, Whole):
+        return _number(text, path)
+    if isinstance(of, Number) or of in (ARGS, KWARGS):
+        return read_json(text, path)
+    return _parts(text) if isinstance(of, Tags) else text
 
 
 def _number(text: str, field: str) -> int:
@@ -189,17 +197,5 @@ def _decimal(text: str, field: str) -> float:
         raise BadValue(field, text, "give a number of degrees, such as 52.52") from None
 
 
-def _json(text: str, field: str) -> Any:
-    return read_json(text, field) if text else None
-
-
 def _parts(text: str) -> list[str]:
     return [part for part in (piece.strip() for piece in text.split(",")) if part]
-
-
-def _text(value: Any) -> str:
-    if value is None or value is False:
-        return ""
-    if value is True:
-        return "on"
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

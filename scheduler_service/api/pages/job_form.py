@@ -18,8 +18,10 @@ from scheduler_service.api.http.auth import Who, require_operator_page
 from scheduler_service.api.pages.csrf import Form, FormBody
 from scheduler_service.api.pages.job_fields import (
     BLANK,
+    INPUTS,
     KINDS,
     LABELS,
+    PARTS,
     body_of,
     field_in_form,
     fields_of,
@@ -34,14 +36,14 @@ from scheduler_service.api.pages.wrong import NOTHING_WRONG, sentence, wrong_of
 from scheduler_service.api.routes.jobs import create_job, known_job, put_job
 from scheduler_service.api.services.previews import read_and_preview
 from scheduler_service.core.contract.job_json import known_definition, read_job
-from scheduler_service.core.model import Job, MisfirePolicy, Overlap
+from scheduler_service.core.model import Job
 from scheduler_service.core.schedules.schedule import SOLAR_EVENTS
 
 _CHOICES: Final[dict[str, Any]] = {
     "kinds": KINDS,
     "solar_events": list(SOLAR_EVENTS),
-    "overlaps": [overlap.value for overlap in Overlap],
-    "misfires": [policy.value for policy in MisfirePolicy],
+    "parts": PARTS,
+    "inputs": INPUTS,
 }
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)

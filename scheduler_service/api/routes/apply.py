@@ -7,9 +7,9 @@ from fastapi import APIRouter, Depends, Response
 from starlette.responses import JSONResponse
 
 from itinerary.protocol.errors import BadValue, BadValues
+from itinerary.protocol.field_types import read_list, read_object
 from itinerary.protocol.instants import Instant
 from itinerary.protocol.redaction import unmasked
-from itinerary.protocol.run_fields import read_list, read_object
 from scheduler_service.api.context import Context
 from scheduler_service.api.http.auth import Who, demand, require
 from scheduler_service.api.http.bodies import JsonObject

@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from itinerary.protocol.errors import BadValue, BadValues
+from itinerary.protocol.field_types import read_object
 from itinerary.protocol.identity import check_job_id
 from itinerary.protocol.instants import Instant, format_instant, parse_instant
-from itinerary.protocol.run_fields import read_object
 from scheduler_service.core.contract.job_warnings import END_OF_TIME, NEVER, is_to_come, job_warnings
 from scheduler_service.core.contract.unknown_fields import note
 from scheduler_service.core.model import Job

@@ -1,35 +1,64 @@
-"""Readers of the fields that only jobs have, and of stored retry policies. See run_fields."""
+"""JSON types that only jobs have: texts, tags, the misfire policy; and stored retry policies. See field_types."""
 
 import json
 import re
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from itinerary.protocol import run_fields
 from itinerary.protocol.errors import BadValue
+from itinerary.protocol.field_types import Choice, FieldType, Group, Span, Whole
 from itinerary.protocol.instants import DAY
-from itinerary.protocol.run_fields import (
-    MOST_ATTEMPTS,
-    RETRY_FIELDS,
-    RetryPolicy,
-    choice,
-    duration_between,
-    object_of,
-    whole,
-)
+from itinerary.protocol.run_fields import RETRY, RetryPolicy
 from scheduler_service.core.memo import shared
 from scheduler_service.core.model import Misfire, MisfirePolicy, Overlap
 
-_MAX_TEXT: Final = 10_000
-MISFIRE_FIELDS: Final = frozenset({"policy", "grace", "max_catch_up"})
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
-_OVERLAPS: Final = tuple(overlap.value for overlap in Overlap)
-_MISFIRES: Final = tuple(policy.value for policy in MisfirePolicy)
 
 
+@dataclass(frozen=True)
+class Text(FieldType):
+    """Free text that every database can store."""
+
+    longest: int = 10_000
+
+    def read(self, value: Any, field: str) -> str:
+        """Return the text."""
+        if not isinstance(value, str) or len(value) > self.longest or _UNSTORABLE.search(value):
+            raise BadValue(field, value, f"give a text of at most {self.longest} characters without NUL")
+        return value
+
+
+@dataclass(frozen=True)
+class Tags(FieldType):
+    """Short texts, each once, in their order."""
+
+    most: int = 50
+    longest: int = 100
+
+    def read(self, value: Any, field: str) -> tuple[str, ...]:
+        """Return the texts."""
+        if not isinstance(value, list) or len(value) > self.most:
+            raise BadValue(field, value, f"give a list of at most {self.most} texts")
+        for tag in value:
+            if not isinstance(tag, str) or not 0 < len(tag) <= self.longest or _UNSTORABLE.search(tag):
+                raise BadValue(field, tag, f"a tag is a text of 1 to {self.longest} characters")
+        return tuple(dict.fromkeys(value))
+
+    def write(self, value: tuple[str, ...]) -> list[str]:
+        """Return them as a list."""
+        return list(value)
+
+
+TEXT: Final = Text()
+OVERLAP: Final = Choice(Overlap)
+MISFIRE: Final = Group(
+    Misfire, {"policy": Choice(MisfirePolicy), "grace": Span(0, 365 * DAY), "max_catch_up": Whole(1, 10_000)}
+)
+read_text: Final = TEXT.read
 # Equal policies are one object: a hundred thousand jobs have few.
-read_retry: Final = shared(run_fields.read_retry)
+read_retry: Final = shared(RETRY.read)
+read_misfire: Final = shared(MISFIRE.read)
 
 
 def unread_retry(text: str) -> RetryPolicy:
@@ -40,54 +69,11 @@ def unread_retry(text: str) -> RetryPolicy:
     """
     try:
         body = json.loads(text)
-        known = {name: body[name] for name in body if name in RETRY_FIELDS} if isinstance(body, dict) else {}
+        known = {name: body[name] for name in body if name in RETRY.types} if isinstance(body, dict) else {}
         if known and len(known) < len(body):
             with suppress(BadValue):
                 return replace(read_retry(known, "retry"), unread=text)
         attempts = body["max_attempts"] if isinstance(body, dict) else 1
-        return RetryPolicy(whole(attempts, "max_attempts", 1, MOST_ATTEMPTS), unread=text)
+        return RetryPolicy(RETRY.types["max_attempts"].read(attempts, "max_attempts"), unread=text)
     except (ValueError, KeyError, RecursionError, BadValue):
         return RetryPolicy(unread=text)
-
-
-def read_overlap(value: Any, field: str) -> Overlap:
-    """Read one of the overlap policies."""
-    return Overlap(choice(value, field, _OVERLAPS))
-
-
-def read_text(value: Any, field: str) -> str:
-    """Read free text that every database can store."""
-    if not isinstance(value, str) or len(value) > _MAX_TEXT or not _storable(value):
-        raise BadValue(field, value, f"give a text of at most {_MAX_TEXT} characters without NUL")
-    return value
-
-
-@shared
-def read_misfire(value: Any, field: str) -> Misfire:
-    """Read a misfire policy from its JSON; missing keys take their defaults."""
-    body = object_of(value, field, MISFIRE_FIELDS)
-    policy = choice(body.get("policy", "fire_once"), f"{field}.policy", _MISFIRES)
-    return Misfire(
-        policy=MisfirePolicy(policy),
-        grace=duration_between(body.get("grace", "30s"), f"{field}.grace", 0, 365 * DAY),
-        max_catch_up=whole(body.get("max_catch_up", 100), f"{field}.max_catch_up", 1, 10_000),
-    )
-
-
-def read_jitter(value: Any, field: str) -> int:
-    """Read the spread of dispatch times: from none to a day."""
-    return duration_between(value, field, 0, DAY)
-
-
-def read_tags(value: Any, field: str) -> tuple[str, ...]:
-    """Read tags, each once, in their order."""
-    if not isinstance(value, list) or len(value) > 50:
-        raise BadValue(field, value, "give a list of at most 50 texts")
-    for tag in value:
-        if not isinstance(tag, str) or not 0 < len(tag) <= 100 or not _storable(tag):
-            raise BadValue(field, tag, "a tag is a text of 1 to 100 characters")
-    return tuple(dict.fromkeys(value))
-
-
-def _storable(text: str) -> bool:
-    return _UNSTORABLE.search(text) is None

@@ -5,10 +5,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from itinerary.protocol.errors import BadValue, BadValues
+from itinerary.protocol.field_types import read_object
 from itinerary.protocol.identity import adhoc_run_id, manual_run_id
 from itinerary.protocol.instants import SECOND, Instant
 from itinerary.protocol.redaction import unmasked
-from itinerary.protocol.run_fields import check_payload, read_object
+from itinerary.protocol.run_fields import check_payload
 from itinerary.protocol.run_request import (
     KEY_FIELD,
     older_hash,
@@ -19,7 +20,7 @@ from itinerary.protocol.run_request import (
     refuse_unknown,
     request_hash,
 )
-from scheduler_service.core.contract.fields import read_overlap
+from scheduler_service.core.contract.fields import OVERLAP
 from scheduler_service.core.model import Job, NewRun, Overlap, Run, RunKind
 
 MAX_BATCH: Final = 1000
@@ -92,7 +93,7 @@ def read_trigger(job: Job, body: Mapping[str, Any], uuid7: str, now: Instant) ->
     """Read a run of the job now: its definition, `kwargs` over the job's, and its own `overlap` if given."""
     errors: list[BadValue] = []
     given = read_field(body, "kwargs", read_object, {}, errors)
-    overlap: Overlap | None = read_field(body, "overlap", read_overlap, None, errors)
+    overlap: Overlap | None = read_field(body, "overlap", OVERLAP.read, None, errors)
     key = read_field(body, KEY_FIELD, read_key, None, errors)
     refuse_unknown(body, {"kwargs", "overlap", KEY_FIELD}, errors)
     kwargs = {**job.kwargs, **given}

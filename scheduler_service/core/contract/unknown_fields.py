@@ -8,12 +8,11 @@ from collections.abc import Container, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from itinerary.protocol.run_fields import RETRY_FIELDS
-from scheduler_service.core.contract.fields import MISFIRE_FIELDS
+from scheduler_service.core.contract.job_table import GROUPS
 from scheduler_service.core.model import Job
 from scheduler_service.core.schedules.schedule import SPEC_FIELDS
 
-_INNER: Final = ("misfire", "retry", "schedule")
+_INNER: Final = (*GROUPS, "schedule")
 
 
 def split(definition: Mapping[str, Any], fields: Container[str]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -64,13 +63,9 @@ def note(job: Job) -> tuple[str, ...]:
 
 
 def _known_inside(name: str, inner: Any) -> Container[str]:
-    match name:
-        case "misfire":
-            return MISFIRE_FIELDS
-        case "retry":
-            return RETRY_FIELDS
-        case _:
-            kind = inner.get("kind") if isinstance(inner, Mapping) else None
-            # Leave an unknown kind whole: it must be refused, not half read.
-            found = next((fields for known, fields in SPEC_FIELDS.items() if known == kind), None)
-            return {"kind", *found} if found is not None else set(inner or ())
+    if name in GROUPS:
+        return {field.name for field in GROUPS[name]}
+    kind = inner.get("kind") if isinstance(inner, Mapping) else None
+    # Leave an unknown kind whole: it must be refused, not half read.
+    found = next((fields for known, fields in SPEC_FIELDS.items() if known == kind), None)
+    return {"kind", *found} if found is not None else set(inner or ())

@@ -5,8 +5,8 @@ Promises that a request means the same run, and has the same hash, whichever way
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from itinerary.protocol.errors import BadValue, BadValues
@@ -22,18 +22,12 @@ from itinerary.protocol.run_fields import (
     DEFAULT_PRIORITY,
     DEFAULT_QUEUE,
     NO_RETRIES,
+    RUN_FIELDS,
     RetryPolicy,
     check_payload,
-    read_list,
-    read_object,
-    read_priority,
-    read_queue,
-    read_retry,
-    read_start_within,
-    read_task,
-    read_timeout,
 )
 
+Reader = Callable[[Any, str], Any]
 KEY_FIELD: Final = "idempotency_key"
 _LONGEST_KEY: Final = 255
 _LAST: Final = parse_instant("9999-12-31T23:59:59.999999Z")  # drivers cannot read a later time
@@ -44,44 +38,35 @@ class RunRequest:
     """A requested one-off run; without `run_at` it is due at once."""
 
     task: str
-    args: list[Any]
-    kwargs: dict[str, Any]
-    run_at: Instant | None
-    queue: str
-    priority: int
-    timeout: Duration | None
-    start_within: Duration | None
-    retry: RetryPolicy
-    idempotency_key: str | None
-    request_hash: str | None
+    args: list[Any] = field(default_factory=list)
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    run_at: Instant | None = None
+    queue: str = DEFAULT_QUEUE
+    priority: int = DEFAULT_PRIORITY
+    timeout: Duration | None = None
+    start_within: Duration | None = None
+    retry: RetryPolicy = NO_RETRIES
+    idempotency_key: str | None = None
+    request_hash: str | None = None
 
 
-_READERS: Final[dict[str, tuple[Callable[[Any, str], Any], Any]]] = {
-    "task": (read_task, ""),
-    "args": (read_list, []),
-    "kwargs": (read_object, {}),
-    "run_at": (parse_instant, None),
-    "queue": (read_queue, DEFAULT_QUEUE),
-    "priority": (read_priority, DEFAULT_PRIORITY),
-    "timeout": (read_timeout, None),
-    "start_within": (read_start_within, None),
-    "retry": (read_retry, NO_RETRIES),
-}
+_READERS: Final[dict[str, Reader]] = {name: of.read for name, of in RUN_FIELDS.items()}
 
 
 def read_run_request(body: Mapping[str, Any]) -> RunRequest:
     """A request from its JSON; BadValues with every error."""
     errors: list[BadValue] = []
-    fields = {name: read_field(body, name, read, default, errors) for name, (read, default) in _READERS.items()}
+    fields = read_fields(body, _READERS, errors)
     if body.get("task") is None:
         errors.append(BadValue("task", None, "this field is required"))
-    refuse_unknown(body, {*_READERS, KEY_FIELD}, errors)
-    check_payload(errors, fields["args"], fields["kwargs"])
+    refuse_unknown(body, {*RUN_FIELDS, KEY_FIELD}, errors)
+    check_payload(errors, fields.get("args"), fields.get("kwargs"))
     key = read_field(body, KEY_FIELD, read_key, None, errors)
     if errors:
         raise BadValues(errors)
-    _check_deadline(fields["run_at"], fields["start_within"])
-    return RunRequest(idempotency_key=key, request_hash=None if key is None else request_hash(body), **fields)
+    run = RunRequest(**fields, idempotency_key=key, request_hash=None if key is None else request_hash(body))
+    _check_deadline(run.run_at, run.start_within)
+    return run
 
 
 def over_error(run_at: Instant | None, start_within: Duration | None, now: Instant) -> BadValue | None:
@@ -117,9 +102,20 @@ def hash_of(body: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def read_field(
-    body: Mapping[str, Any], name: str, read: Callable[[Any, str], Any], default: Any, errors: list[BadValue]
-) -> Any:
+def read_fields(body: Mapping[str, Any], readers: Mapping[str, Reader], errors: list[BadValue]) -> dict[str, Any]:
+    """The values of the fields that are given, null being none; a refused one is left out and its error added."""
+    values: dict[str, Any] = {}
+    for name, read in readers.items():
+        value = body.get(name)
+        if value is not None:
+            try:
+                values[name] = read(value, name)
+            except BadValue as exc:
+                errors.append(exc)
+    return values
+
+
+def read_field(body: Mapping[str, Any], name: str, read: Reader, default: Any, errors: list[BadValue]) -> Any:
     """The field's value, or the default where it is absent, null or refused; a refusal is added to the errors."""
     value = body.get(name)
     if value is None:
@@ -131,9 +127,9 @@ def read_field(
         return default
 
 
-def refuse_unknown(body: Mapping[str, Any], known: set[str], errors: list[BadValue]) -> None:
+def refuse_unknown(body: Mapping[str, Any], known: Set[str], errors: list[BadValue]) -> None:
     """Add an error for each unknown field."""
-    for name in sorted(set(body) - known):
+    for name in sorted(body.keys() - known):
         errors.append(BadValue(name, body[name], f"this field is not known; known are {', '.join(sorted(known))}"))
 
 

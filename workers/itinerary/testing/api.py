@@ -10,8 +10,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from itinerary.client.http_pool import Answer
 from itinerary.protocol.errors import BadValue, BadValues, Conflict, ItineraryError, NotFound
+from itinerary.protocol.field_types import read_object
 from itinerary.protocol.redaction import unmasked
-from itinerary.protocol.run_fields import read_object
 from itinerary.protocol.run_request import KEY_FIELD, read_run_request
 
 if TYPE_CHECKING:

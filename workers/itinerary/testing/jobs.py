@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from itinerary.protocol.errors import ItineraryError
 from itinerary.protocol.instants import Instant
-from itinerary.protocol.run_fields import read_retry
+from itinerary.protocol.run_fields import RETRY
 from itinerary.testing.run import Run
 
 _KIT: Final = "scheduler_service.testing"
@@ -39,7 +39,7 @@ class Job:
         body = self.body
         return Run(
             run_id, body["task"], at, at, job_id=self.job_id, args=list(body["args"]), kwargs=dict(body["kwargs"]),
-            queue=body["queue"], priority=body["priority"], retry=read_retry(body["retry"], "retry"),
+            queue=body["queue"], priority=body["priority"], retry=RETRY.read(body["retry"], "retry"),
             start_within=self.times.start_within, is_occurrence=is_occurrence,
         )  # fmt: skip
 
