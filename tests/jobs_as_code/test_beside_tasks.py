@@ -110,6 +110,29 @@ def test_each_kind_has_a_decorator_and_every_field_a_place(app: Celery) -> None:
     assert read["b"]["retry"]["initial"] == "2s"
 
 
+def test_a_datetime_without_an_offset_is_a_wall_time_of_the_jobs_zone(app: Celery) -> None:
+    @schedule.once(datetime(2027, 6, 1, 2), timezone="Europe/Berlin")  # noqa: DTZ001
+    @app.task(shared=False, name="t")
+    def task() -> None: ...
+
+    (body,) = collect(app)
+    assert definition_of(read_job(body, created_at=0)[0])["schedule"]["at"] == "2027-06-01T00:00:00Z"
+
+
+def test_a_worker_in_a_folder_that_is_gone_declares_all_the_same(
+    app: Celery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+
+    @schedule.hourly(1)
+    @app.task(shared=False, name="t")
+    def task() -> None: ...
+
+    assert collect(app)[0].place.startswith(f"{REPOSITORY / HERE}:")
+
+
 def test_arguments_keep_their_types(app: Celery) -> None:
     @schedule.hourly(1, kwargs={"rate": Decimal("1.10"), "days": (1, 2)})
     @app.task(shared=False, name="t")
@@ -365,10 +388,10 @@ def test_the_servers_command_reads_an_app_and_names_file_and_line_of_what_is_wro
     with pytest.raises(BadValues) as refused:
         read_place("there_app:app")
     wrong = [str(error) for error in refused.value.errors]
-    assert [text.partition(" is not accepted")[0] for text in wrong] == [
+    assert {text.partition(" is not accepted")[0] for text in wrong} == {
         "there_tasks.py:12: job there.wrong.schedule.expr: '61 * * * *'",
         "there_tasks.py:12: job there.wrong.priority: 12",
-    ]
+    }
     schedule.declared[:] = [each for each in schedule.declared if not each.place.endswith(":12")]
     found = read_place("there_app:app")
     assert (found.source, [job["job_id"] for job in found.jobs]) == (None, ["there.close"])

@@ -159,6 +159,8 @@ def _holder(task: Any, place: str) -> Callable[[], Any]:
 
 
 def _place(frame: Any) -> str:
-    path = frame.f_code.co_filename
-    near = os.path.relpath(path) if path.startswith(os.getcwd() + os.sep) else path
-    return f"{near}:{frame.f_lineno}"
+    try:
+        folder = os.getcwd() + os.sep
+    except OSError:
+        folder = ""  # it was deleted, which is no reason to stop a worker
+    return f"{frame.f_code.co_filename.removeprefix(folder)}:{frame.f_lineno}"

@@ -4,6 +4,7 @@ A value that is not given is left out, so that the service's own default holds.
 """
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from itinerary.jobs.body import plain_fields
@@ -48,7 +49,9 @@ def calendar(
 
 
 def once(at: Moment, timezone: str | None) -> Spec:
-    """One instant."""
+    """One instant; a datetime without an offset is a wall time of the zone, if that is given."""
+    if isinstance(at, datetime) and at.tzinfo is None and timezone is not None:
+        at = at.isoformat()
     return plain_fields({"kind": "once", "at": at, "timezone": timezone})
 
 

@@ -137,7 +137,8 @@ def _put_job(store: "Store", asked: _Request) -> Reply:
         body.setdefault("job_id", asked.words[1])
     is_there = body.get("job_id") in store.jobs
     if asked.method == "POST" and is_there:
-        raise Conflict(f"job {body['job_id']} exists")
+        job_id = body["job_id"]
+        raise Conflict(f"job {job_id} exists; change it with `itinerary jobs edit {job_id}`, or PUT with If-Match")
     return (200 if is_there else 201), store.put_job(body).body
 
 

@@ -36,6 +36,7 @@ class Service:
         self._app = app
         self._store = Store(None if now is None else _instant(now, "now"))
         self._patches = ExitStack()
+        self._is_loaded = False
 
     def __enter__(self) -> "Service":
         store = self._store
@@ -133,8 +134,10 @@ class Service:
         """The app with all its tasks."""
         if self._app is None:
             raise ItineraryError("this needs the app: Service(app)")
-        self._app.loader.import_default_modules()
-        self._app.finalize()
+        if not self._is_loaded:
+            self._app.loader.import_default_modules()
+            self._app.finalize()
+            self._is_loaded = True
         return self._app
 
 
