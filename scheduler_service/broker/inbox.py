@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from itinerary.protocol.errors import BrokerUnavailable
 from itinerary.protocol.instants import MILLISECOND, SECOND, Duration, Instant
+from itinerary.protocol.json_text import storable
 from itinerary.protocol.wire import INBOX, INBOX_DEAD, entry, reply_key
 from scheduler_service.broker.client import ANSWER_TIMEOUT, connect, redis_errors
 from scheduler_service.ports.broker import Inbox, InboxBatch
@@ -53,7 +54,7 @@ class RedisInbox(Inbox):
     def dead_letter(self, entry_id: str, fields: Mapping[str, str], reason: str) -> None:
         """Keep the newest malformed entries, each cut to 64 KiB: ten thousand of them, or fewer if they are large."""
         text = json.dumps(dict(fields), ensure_ascii=True)[:_DEAD_FIELDS]
-        dead: Any = {"entry_id": entry_id, "reason": _storable(reason)[:_DEAD_REASON], "fields": text}
+        dead: Any = {"entry_id": entry_id, "reason": storable(reason)[:_DEAD_REASON], "fields": text}
         # The bound assumes that all entries are as long as this one, which limits the stream to ten times these bytes.
         most = min(_DEAD_KEPT, _DEAD_BYTES // (len(text) + _DEAD_REASON))
         with redis_errors():
@@ -106,7 +107,3 @@ def _object(text: str) -> Mapping[str, Any]:
     if not isinstance(body, dict):
         raise BrokerUnavailable("the reply is not a JSON object")
     return body
-
-
-def _storable(text: str) -> str:
-    return text.encode("utf-8", "replace").decode("utf-8")

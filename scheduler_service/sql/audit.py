@@ -10,12 +10,13 @@ from sqlalchemy import ColumnElement, Connection, and_, insert, or_, select
 
 from itinerary.protocol.errors import Conflict
 from itinerary.protocol.instants import Instant, format_instant
+from itinerary.protocol.json_text import is_storable
 from scheduler_service.core.audit import AuditedChange, AuditEntry
 from scheduler_service.core.contract.request_keys import shown_key
 from scheduler_service.core.model import NewRun
 from scheduler_service.ports.records import AuditFilter, AuditLog
 from scheduler_service.ports.stores import Page
-from scheduler_service.sql.database import Database, can_hold
+from scheduler_service.sql.database import Database
 from scheduler_service.sql.paging import page_of, read_cursor
 from scheduler_service.sql.record_tables import audit_log
 
@@ -76,7 +77,7 @@ class SqlAuditLog(AuditLog):
             record(connection, self._database.read_clock(connection), by, subject, before, after)
 
     def list(self, wanted: AuditFilter, limit: int, cursor: str | None) -> Page[AuditEntry]:
-        if not can_hold(f"{wanted.subject}{wanted.actor}{wanted.action}"):
+        if not is_storable(f"{wanted.subject}{wanted.actor}{wanted.action}"):
             return Page([], None)
         by_time = wanted.since is not None or wanted.until is not None
         # Ordered by id, an old time would be found only after everything that happened since.

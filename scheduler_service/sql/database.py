@@ -195,11 +195,6 @@ class WriterQueue:
                     self._waiting[0].set()
 
 
-def can_hold(name: str) -> bool:
-    """Whether a database could store this text at all; a text that it cannot store names nothing in it."""
-    return "\x00" not in name and not any("\ud800" <= letter <= "\udfff" for letter in name)
-
-
 @contextmanager
 def savepoint(connection: Connection) -> Iterator[None]:
     """Run the block as a part of a write transaction that can be undone by itself."""

@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, Connection, Row, select
 
 from itinerary.protocol.errors import NotFound
 from itinerary.protocol.instants import Instant
+from itinerary.protocol.json_text import is_storable
 from scheduler_service.core.audit import AuditEntry
 from scheduler_service.core.contract.backfill import Known
 from scheduler_service.core.explain.facts import Facts, Term, Version, waited
@@ -16,7 +17,7 @@ from scheduler_service.core.model import MissedRange, Run, RunKind
 from scheduler_service.ports.records import Evidence
 from scheduler_service.sql.audit import AUDIT_COLUMNS
 from scheduler_service.sql.backfill import known_of
-from scheduler_service.sql.database import Database, can_hold
+from scheduler_service.sql.database import Database
 from scheduler_service.sql.job_rows import VERSION_COLUMNS, version_of
 from scheduler_service.sql.record_tables import audit_log, leaderships
 from scheduler_service.sql.runs import read_whole
@@ -40,7 +41,7 @@ class SqlEvidence(Evidence):
         self._database = database
 
     def of_occurrence(self, job_id: str, at: Instant) -> Facts:
-        if not can_hold(job_id):
+        if not is_storable(job_id):
             raise NotFound(f"no job {job_id!r}")
         with self._database.read() as connection:
             versions = _versions(connection, job_id, at)
@@ -51,7 +52,7 @@ class SqlEvidence(Evidence):
             return replace(facts, backfilled=_newest(connection, job_id, at, IS_MANUAL))
 
     def of_run(self, run_id: str) -> Facts:
-        if not can_hold(run_id):
+        if not is_storable(run_id):
             raise NotFound(f"no run {run_id!r}")
         with self._database.read() as connection:
             run = read_whole(connection, run_id)
@@ -61,7 +62,7 @@ class SqlEvidence(Evidence):
             return self._facts(connection, at, run.job_id, versions, run)
 
     def of_occurrences(self, job_id: str, times: Sequence[Instant]) -> Known:
-        if not times or not can_hold(job_id):
+        if not times or not is_storable(job_id):
             return Known()
         with self._database.read() as connection:
             return known_of(connection, self._database.dialect, job_id, times)

@@ -14,6 +14,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from itinerary.protocol.errors import Conflict, NotFound, StaleVersion
 from itinerary.protocol.instants import MICROSECOND, Instant
+from itinerary.protocol.json_text import is_storable
 from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.balancing.placements import carry_place
 from scheduler_service.core.contract.job_json import definition_of, job_body
@@ -22,7 +23,7 @@ from scheduler_service.core.model import Job
 from scheduler_service.ports.stores import JobStore, Page
 from scheduler_service.sql.audit import record
 from scheduler_service.sql.batch import insert_into
-from scheduler_service.sql.database import Database, again_when_busy, can_hold
+from scheduler_service.sql.database import Database, again_when_busy
 from scheduler_service.sql.job_rows import JOB_COLUMNS, job_of, listed_job_of, named_job_of, search_columns, tag_line
 from scheduler_service.sql.paging import page_of, read_cursor
 from scheduler_service.sql.tables import job_versions, jobs
@@ -99,7 +100,7 @@ class SqlJobStore(JobStore):
         source: str | None = None,
         prefixes: tuple[str, ...] = (),
     ) -> Page[Job]:
-        if not can_hold(f"{tag}{text}{source}"):
+        if not is_storable(f"{tag}{text}{source}"):
             return Page([], None)
         conditions = job_conditions(tag, text, paused, source)
         wanted = select(*JOB_COLUMNS, jobs.c.job_id).where(~jobs.c.deleted, *conditions)
@@ -230,7 +231,7 @@ def audited(job: Job | None) -> Mapping[str, Any] | None:
 
 
 def _check_name(job_id: str) -> None:
-    if not can_hold(job_id):
+    if not is_storable(job_id):
         raise NotFound(f"no job {job_id!r}")
 
 

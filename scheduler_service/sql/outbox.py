@@ -10,6 +10,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, and_, delete, false, func, insert, or_, select, update
 
 from itinerary.protocol.instants import DAY, Duration, Instant
+from itinerary.protocol.json_text import storable
 from scheduler_service.core.notifications.notices import (
     GIVE_UP_AFTER,
     LONGEST_PAUSE,
@@ -106,7 +107,7 @@ class SqlOutbox(Outbox):
         self._end(delivery, state="sent", said=None)
 
     def failed(self, delivery: Delivery, answer: str, next_at: Instant | None) -> None:
-        text = answer.encode("ascii", "backslashreplace").decode().replace("\x00", " ")[:_ANSWER_LENGTH]
+        text = storable(answer)[:_ANSWER_LENGTH]
         if next_at is None:
             self._end(delivery, state="dead", said=text)
             return

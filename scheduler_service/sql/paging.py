@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from itinerary.protocol.errors import BadValue
+from itinerary.protocol.json_text import is_storable
 from scheduler_service.ports.stores import Page
 from scheduler_service.sql.column_types import FIRST_INSTANT, LAST_INSTANT
-from scheduler_service.sql.database import can_hold
 
 T = TypeVar("T")
 
@@ -41,4 +41,6 @@ def read_cursor(text: str, *kinds: type) -> list[Any]:
 
 
 def _can_be(part: Any) -> bool:
-    return can_hold(part) if isinstance(part, str) else isinstance(part, int) and FIRST_INSTANT <= part <= LAST_INSTANT
+    return (
+        is_storable(part) if isinstance(part, str) else isinstance(part, int) and FIRST_INSTANT <= part <= LAST_INSTANT
+    )

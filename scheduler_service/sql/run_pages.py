@@ -10,6 +10,7 @@ from sqlalchemy import BigInteger, ColumnElement, Select, Text, bindparam, func,
 from sqlalchemy.sql.selectable import CompoundSelect
 
 from itinerary.protocol.instants import Instant
+from itinerary.protocol.json_text import is_storable
 from scheduler_service.core.explain.facts import Version
 from scheduler_service.core.model import MissedRange
 from scheduler_service.core.policies import OVERLAP_WORD
@@ -18,7 +19,7 @@ from scheduler_service.ports.history import HistoryStore, Outcome, Total, Troubl
 from scheduler_service.ports.stores import RunFilter
 from scheduler_service.sql.column_types import InstantColumn
 from scheduler_service.sql.counts import jobs_total, runs_total, total_of
-from scheduler_service.sql.database import PLANNED_EACH_TIME, Database, Dialect, can_hold
+from scheduler_service.sql.database import PLANNED_EACH_TIME, Database, Dialect
 from scheduler_service.sql.job_rows import VERSION_COLUMNS, version_of
 from scheduler_service.sql.tables import IS_TRACKED, IS_TROUBLE, gaps, has_index_state, job_versions, runs
 
@@ -42,14 +43,14 @@ class SqlHistoryStore(HistoryStore):
         self._database = database
 
     def count_runs(self, wanted: RunFilter) -> Total:
-        if not can_hold(f"{wanted.job_id}{wanted.queue}"):
+        if not is_storable(f"{wanted.job_id}{wanted.queue}"):
             return Total(0, False)
         with self._database.read() as connection:
             scans = [connection.execute(scan, execution_options=_EACH).one() for scan in runs_total(wanted)]
         return total_of([(scanned, matching) for scanned, matching in scans])
 
     def count_jobs(self, *, tag: str | None, text: str | None, paused: bool | None, source: str | None = None) -> Total:
-        if not can_hold(f"{tag}{text}{source}"):
+        if not is_storable(f"{tag}{text}{source}"):
             return Total(0, False)
         with self._database.read() as connection:
             scanned, matching = connection.execute(jobs_total(tag, text, paused, source)).one()
@@ -61,7 +62,7 @@ class SqlHistoryStore(HistoryStore):
             return [_outcome(row) for row in rows]
 
     def latest_of(self, job_ids: Sequence[str], until: Instant, limit: int) -> Mapping[str, list[Outcome]]:
-        found: dict[str, list[Outcome]] = {job_id: [] for job_id in job_ids if can_hold(job_id)}
+        found: dict[str, list[Outcome]] = {job_id: [] for job_id in job_ids if is_storable(job_id)}
         asked = list(found)
         with self._database.read() as connection:
             for first in range(0, len(asked), _JOBS_AT_ONCE):
@@ -85,14 +86,14 @@ class SqlHistoryStore(HistoryStore):
             return [MissedRange(*row) for row in connection.execute(latest_first.limit(limit))]
 
     def missed_ranges_of(self, job_id: str, limit: int) -> list[MissedRange]:
-        if not can_hold(job_id):
+        if not is_storable(job_id):
             return []
         newest_first = select(*_MISSED_RANGE).where(gaps.c.job_id == job_id).order_by(gaps.c.start_at.desc())
         with self._database.read() as connection:
             return [MissedRange(*row) for row in connection.execute(newest_first.limit(limit))]
 
     def versions(self, job_id: str, limit: int) -> list[Version]:
-        if not can_hold(job_id):
+        if not is_storable(job_id):
             return []
         columns = (*VERSION_COLUMNS, job_versions.c.actor)
         newest_first = (

@@ -27,6 +27,7 @@ from sqlalchemy import (
 from sqlalchemy import tuple_ as row_of
 
 from itinerary.protocol.errors import Conflict, NotFound, StoreUnavailable
+from itinerary.protocol.json_text import is_storable
 from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.contract.request_keys import shown_key
 from scheduler_service.core.contract.run_requests import refuse_over
@@ -36,7 +37,7 @@ from scheduler_service.ports.stores import Page, RunFilter, RunStore
 from scheduler_service.sql.audit import record, record_enqueue
 from scheduler_service.sql.batch import Batch
 from scheduler_service.sql.column_types import InstantColumn
-from scheduler_service.sql.database import PLANNED_EACH_TIME, Database, again_when_busy, can_hold
+from scheduler_service.sql.database import PLANNED_EACH_TIME, Database, again_when_busy
 from scheduler_service.sql.leader import planning
 from scheduler_service.sql.paging import page_of, read_cursor
 from scheduler_service.sql.record_tables import audit_log
@@ -84,7 +85,7 @@ class SqlRunStore(RunStore):
             return read_whole(connection, run_id)
 
     def list(self, wanted: RunFilter, limit: int, cursor: str | None) -> Page[Run]:
-        if not can_hold(f"{wanted.job_id}{wanted.queue}"):
+        if not is_storable(f"{wanted.job_id}{wanted.queue}"):
             return Page([], None)
         conditions = _conditions(wanted)
         if cursor is not None:
@@ -171,7 +172,7 @@ def read_whole(connection: Connection, run_id: str) -> Run:
 
 
 def _check_name(run_id: str) -> None:
-    if not can_hold(run_id):
+    if not is_storable(run_id):
         raise NotFound(f"no run {run_id!r}")
 
 

@@ -13,7 +13,7 @@ from scheduler_service.core.run_state import FINAL, TRANSITIONS, Event, RunState
 from tests.support.store_bed import StoreBed, one_off, release
 
 ERROR = {"type": "ValueError", "message": "no", "traceback": "Traceback ..."}
-UNSTORABLE = {"worker-\udc80": "worker-\\udc80", "worker-\x00": "worker-\\x00"}
+UNSTORABLE = {"worker-\udc80": "worker-\\ufffd", "worker-\x00": "worker-\\ufffd"}
 
 
 def start(run_id: str, at: Instant, attempt: int = 1) -> Transition:

@@ -22,7 +22,7 @@ from scheduler_service.core.leader.commands import (
 from scheduler_service.core.model import ActiveRun, Attempt, Cursor, JobHistory, Lease, MissedRange, NewRun, RunKind
 from scheduler_service.core.run_state import ACTIVE, FINAL, WAITING, Event, RunState, is_allowed
 from scheduler_service.ports.stores import Dispatched
-from scheduler_service.sql.leader.quarantine import note, storable, without_payload
+from scheduler_service.sql.leader.quarantine import ascii_text, note, without_payload
 from tests.support.fake_polls import FakePolls
 from tests.support.fake_rows import AttemptRow, JobRow, RunRow, Tables, as_json, refuse_unstorable, task_error
 
@@ -295,7 +295,9 @@ class FakeLeaderStore(FakePolls):
         try:
             refuse_unstorable(report.kind, report.worker)
         except RowRefused as refused:
-            report = replace(report, worker=storable(report.worker), kind=storable(report.kind), error=note(refused))
+            report = replace(
+                report, worker=ascii_text(report.worker), kind=ascii_text(report.kind), error=note(refused)
+            )
         row = self._tables.runs.get(report.run_id)
         if row is None or report.attempt > row.attempt or (report.attempt == row.attempt and row.state in ACTIVE):
             return

@@ -8,6 +8,7 @@ from typing import Any
 
 from itinerary.protocol.errors import LeaseLost, RowRefused
 from itinerary.protocol.instants import Duration, Instant
+from itinerary.protocol.json_text import is_storable
 from itinerary.protocol.run_fields import RetryPolicy
 from scheduler_service.core.audit import AuditedChange, AuditEntry
 from scheduler_service.core.explain.facts import Term
@@ -28,7 +29,6 @@ from scheduler_service.core.model import (
 )
 from scheduler_service.core.run_state import RunState
 from scheduler_service.sql.column_types import FIRST_INSTANT, LAST_INSTANT, dump_json
-from scheduler_service.sql.database import can_hold
 
 
 @dataclass(slots=True)
@@ -217,7 +217,7 @@ def as_json(value: Any) -> Any:
 def refuse_unstorable(*values: str | Instant | None) -> None:
     """RowRefused for a text or a time that no database keeps."""
     for value in values:
-        if isinstance(value, str) and not can_hold(value):
+        if isinstance(value, str) and not is_storable(value):
             raise RowRefused("not storable: a NUL character or a lone surrogate")
         if isinstance(value, int) and not FIRST_INSTANT <= value <= LAST_INSTANT:
             raise RowRefused("not storable: a time outside the years 1 to 9999")

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from itinerary.protocol.errors import BadValue
 from itinerary.protocol.instants import SECOND, format_duration
+from itinerary.protocol.json_text import is_storable
 from scheduler_service.api.http.problems import Problem, malformed, problem_response
 
 MAX_BODY: Final = 1024 * 1024
@@ -161,9 +162,7 @@ def _check(value: dict[str, Any] | list[Any]) -> None:
 
 def check_text(text: str, loc: tuple[str, ...], key: str | int) -> None:
     """Raise Problem 422 for text that no database can store; `loc` and `key` name its place."""
-    if text.isascii() and "\x00" not in text:
-        return
-    if "\x00" in text or any("\ud800" <= c <= "\udfff" for c in text):
+    if not is_storable(text):
         shown = [part.encode("utf-8", "backslashreplace").decode() for part in (*loc, str(key))]
         message = "text must hold no NUL and no half of a surrogate pair"
         raise Problem(422, "some values are not accepted", [{"loc": shown, "msg": message}])

@@ -1,7 +1,6 @@
 """JSON types that only jobs have: texts, tags, the misfire policy; and stored retry policies. See field_types."""
 
 import json
-import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -9,11 +8,10 @@ from typing import Any, Final
 from itinerary.protocol.errors import BadValue
 from itinerary.protocol.field_types import Choice, FieldType, Group, Span, Whole
 from itinerary.protocol.instants import DAY
+from itinerary.protocol.json_text import is_storable
 from itinerary.protocol.run_fields import RETRY, RetryPolicy
 from scheduler_service.core.memo import shared
 from scheduler_service.core.model import Misfire, MisfirePolicy, Overlap
-
-_UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -24,7 +22,7 @@ class Text(FieldType):
 
     def read(self, value: Any, field: str) -> str:
         """Return the text."""
-        if not isinstance(value, str) or len(value) > self.longest or _UNSTORABLE.search(value):
+        if not isinstance(value, str) or len(value) > self.longest or not is_storable(value):
             raise BadValue(field, value, f"give a text of at most {self.longest} characters without NUL")
         return value
 
@@ -41,7 +39,7 @@ class Tags(FieldType):
         if not isinstance(value, list) or len(value) > self.most:
             raise BadValue(field, value, f"give a list of at most {self.most} texts")
         for tag in value:
-            if not isinstance(tag, str) or not 0 < len(tag) <= self.longest or _UNSTORABLE.search(tag):
+            if not isinstance(tag, str) or not 0 < len(tag) <= self.longest or not is_storable(tag):
                 raise BadValue(field, tag, f"a tag is a text of 1 to {self.longest} characters")
         return tuple(dict.fromkeys(value))
 

@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 
 from itinerary.protocol.errors import RowRefused
 from itinerary.protocol.instants import MICROSECOND, Instant
+from itinerary.protocol.json_text import storable
 from scheduler_service.core.leader.commands import Apply, LateReport, PublishedMark, Transition
 from scheduler_service.core.model import MissedRange, NewRun
 from scheduler_service.core.run_state import Event, RunState
@@ -47,7 +48,7 @@ class Creating:
         log.error("run not made, its row was refused", run_id=run.run_id, reason=str(refused))
         if run.job_id is not None:
             at = run.scheduled_at
-            missed_range = MissedRange(run.job_id, at, at + MICROSECOND, 1, f"row refused: {storable(str(refused))}")
+            missed_range = MissedRange(run.job_id, at, at + MICROSECOND, 1, f"row refused: {ascii_text(str(refused))}")
             self.missed_ranges.extend(planning.keep_missed_ranges(self.connection, self.dialect, [missed_range]))
         return set()
 
@@ -92,7 +93,7 @@ class Applying:
 
     def _write_late_bare(self, report: LateReport, refused: RowRefused) -> set[str]:
         log.error("late report set aside, its row was refused", run_id=report.run_id, reason=str(refused))
-        bare = replace(report, kind=storable(report.kind), worker=storable(report.worker), error=note(refused))
+        bare = replace(report, kind=ascii_text(report.kind), worker=ascii_text(report.worker), error=note(refused))
         return write_bisecting(self.connection, [bare], self._write_late, self._drop)
 
     def _drop(self, report: LateReport, refused: RowRefused) -> set[str]:
@@ -103,8 +104,8 @@ class Applying:
 def without_payload(transition: Transition, refused: RowRefused) -> Transition:
     """The transition with a note in place of its payload; a run that loses its new arguments ends as failed."""
     bare = transition._replace(
-        reason=None if transition.reason is None else storable(transition.reason),
-        worker=None if transition.worker is None else storable(transition.worker),
+        reason=None if transition.reason is None else ascii_text(transition.reason),
+        worker=None if transition.worker is None else ascii_text(transition.worker),
         result=None,
         error=note(refused),
         args=None,
@@ -117,9 +118,9 @@ def without_payload(transition: Transition, refused: RowRefused) -> Transition:
 
 def note(refused: RowRefused) -> dict[str, str]:
     """The error that replaces the value that could not be stored."""
-    return {"type": "RowRefused", "message": storable(str(refused))}
+    return {"type": "RowRefused", "message": ascii_text(str(refused))}
 
 
-def storable(text: str) -> str:
-    """The text in characters that every database keeps."""
-    return text.encode("ascii", "backslashreplace").decode().replace("\x00", "\\x00")
+def ascii_text(text: str) -> str:
+    """The storable text in ASCII, since the reason of a refusal may be the database's encoding."""
+    return storable(text).encode("ascii", "backslashreplace").decode()

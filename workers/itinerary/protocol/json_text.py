@@ -9,6 +9,7 @@ from typing import Any, Final
 
 MOST_LEVELS: Final = 100
 _STRING: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
+_UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 _BRACKET: Final = re.compile(r"[\[{\]}]")
 
 
@@ -23,6 +24,16 @@ def is_deep(text: str) -> bool:
 def is_plain(text: str) -> bool:
     """Whether no text in this JSON can hold a NUL or a surrogate."""
     return text.isascii() and "\\u0000" not in text and "\\ud" not in text and "\\uD" not in text
+
+
+def is_storable(text: str) -> bool:
+    """Whether every database takes the text."""
+    return "\x00" not in text if text.isascii() else _UNSTORABLE.search(text) is None
+
+
+def storable(text: str) -> str:
+    """The text with U+FFFD, the replacement character, in place of each character that no database takes."""
+    return text if is_storable(text) else _UNSTORABLE.sub("\ufffd", text)
 
 
 def storable_text(body: dict[str, Any]) -> dict[str, Any]:
@@ -41,6 +52,4 @@ def storable_text(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _text(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    return value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+    return storable(value) if isinstance(value, str) else value
