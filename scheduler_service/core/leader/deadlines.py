@@ -23,7 +23,7 @@ _POLL_AGAIN: Final = 200 * MILLISECOND
 def expire(state: SchedulerState, step: Step) -> None:
     """End waiting runs whose deadline has passed, and withdraw published runs that have not started."""
     withdrawn = []
-    for run_id in list(state.deadlines.passed(step.now)):
+    for run_id in state.deadlines.passed(step.now):
         run = state.runs.get(run_id)
         if run is None or run.attempt != 1 or run.cancel_requested or run.start_by is None or run.start_by > step.now:
             continue

@@ -32,16 +32,16 @@ _EXPIRED_LIMIT: Final = 1_000
 def poll(state: SchedulerState, step: Step) -> None:
     """Poll the database for rows that other processes wrote and for cancel requests whose message was lost."""
     polls, interval = state.polls, state.settings.due_poll_interval
-    by_time = polls.due_by_time(step.now)
+    by_time = step.now >= polls.next_at
     if by_time:
-        step.others.append(ReadCancels(_CANCEL_LIMIT, polls.begin_by_time(step.now, interval)))
-    if polls.overdue.is_due(step.now):
+        step.others.append(ReadCancels(_CANCEL_LIMIT, polls.begin_cancels(step.now, interval)))
+    if step.now >= polls.overdue.next_at:
         # Memory holds every planned run: an overdue one that it does not hold was lost from it.
         after = polls.overdue.begin(step.now, interval)
         step.others.append(ReadOverdue(step.now - interval, _OVERDUE_LIMIT, after))
-    if polls.expired.is_due(step.now):
+    if step.now >= polls.expired.next_at:
         step.others.append(ReadExpired(step.now, _EXPIRED_LIMIT, polls.expired.begin(step.now, interval)))
-    if by_time or polls.due_by_wakeup(step.now):
+    if by_time or (polls.wanted and step.now >= polls.wanted_at):
         polls.begin_due(step.now)
         step.others.append(ReadDue(step.now + state.settings.pre_schedule_interval, _DUE_LIMIT))
 

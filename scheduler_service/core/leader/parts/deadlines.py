@@ -1,7 +1,7 @@
 """Start deadlines of runs waiting in memory, soonest first."""
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -29,10 +29,12 @@ class Deadlines:
         """Check this run again at `at`."""
         heapq.heappush(self.heap, (at, run_id))
 
-    def passed(self, now: Instant) -> Iterator[str]:
+    def passed(self, now: Instant) -> list[str]:
         """Take out the runs whose deadline has passed."""
+        passed = []
         while self.heap and self.heap[0][0] <= now:
-            yield heapq.heappop(self.heap)[1]
+            passed.append(heapq.heappop(self.heap)[1])
+        return passed
 
     def forget_started(self, runs: Iterable[ActiveRun], active: int) -> None:
         """Rebuild the heap if started runs fill it: most start long before their deadline and must not pile up."""

@@ -1,7 +1,7 @@
 """Waiting runs by the time at which they are to be dispatched."""
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from itinerary.protocol.instants import Instant
@@ -22,10 +22,12 @@ class DueRuns:
         """Check this waiting run again at its due time, or at `at`."""
         heapq.heappush(self.heap, (run.due_at if at is None else at, run.run_id))
 
-    def passed(self, now: Instant) -> Iterator[str]:
+    def passed(self, now: Instant) -> list[str]:
         """Take out the runs whose time has come."""
+        passed = []
         while self.heap and self.heap[0][0] <= now:
-            yield heapq.heappop(self.heap)[1]
+            passed.append(heapq.heappop(self.heap)[1])
+        return passed
 
     def has_passed(self, now: Instant) -> bool:
         """Whether the time of any run has come."""

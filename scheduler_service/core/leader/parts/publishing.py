@@ -1,7 +1,7 @@
 """Messages between the commit of their run and the broker's confirmation."""
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -42,13 +42,15 @@ class Publishing:
         pause = 0 if times == 1 else min(SECOND << min(times - 2, 10), _LONGEST_PAUSE)
         heapq.heappush(self.resend, (now + pause, run_id))
 
-    def to_resend(self, now: Instant) -> Iterator[str]:
+    def to_resend(self, now: Instant) -> list[str]:
         """Take out the runs to be sent again now."""
+        to_resend = []
         while self.resend and self.resend[0][0] <= now:
             _, run_id = heapq.heappop(self.resend)
             self.in_progress.discard(run_id)
             if run_id in self._failures:
-                yield run_id
+                to_resend.append(run_id)
+        return to_resend
 
     def begin_redispatch(self, run_id: str) -> None:
         """Record that a new number for the run was commanded."""

@@ -1,7 +1,6 @@
 """Running attempts: when each was last reported, and when it is checked."""
 
 import heapq
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from itinerary.protocol.instants import Instant
@@ -30,10 +29,12 @@ class Running:
         """Check at `at` whether this running run is still reported."""
         heapq.heappush(self._watch, (at, run_id))
 
-    def to_check(self, now: Instant) -> Iterator[str]:
+    def to_check(self, now: Instant) -> list[str]:
         """Take out the runs to be checked now."""
+        to_check = []
         while self._watch and self._watch[0][0] <= now:
-            yield heapq.heappop(self._watch)[1]
+            to_check.append(heapq.heappop(self._watch)[1])
+        return to_check
 
     def attempt_over(self, run_id: str) -> None:
         """Forget the run's attempt."""

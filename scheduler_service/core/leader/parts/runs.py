@@ -67,10 +67,12 @@ class RunTable:
         """Remember when the run became final."""
         self._ends.append((now, run_id))
 
-    def ended_by(self, at: Instant) -> Iterator[str]:
+    def ended_by(self, at: Instant) -> list[str]:
         """Take out the ids of runs that became final by `at`."""
+        ended = []
         while self._ends and self._ends[0][0] <= at:
-            yield self._ends.popleft()[1]
+            ended.append(self._ends.popleft()[1])
+        return ended
 
     def admit(self, run: ActiveRun) -> None:
         """Count the run as live for its job from now on."""
