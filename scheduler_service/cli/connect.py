@@ -17,10 +17,14 @@ if TYPE_CHECKING:
 NAMED_BY: Final = "ITINERARY_API_URL"
 
 
+class NotRunning(ItineraryError):
+    """The `itinerary up` of the data folder is stopped; the user starts it or names another service."""
+
+
 def open_client(*, timeout: float = 10, retries: int = 3) -> "Client":
     """Open a client of ITINERARY_API_URL, else of the `itinerary up` in the data folder, else of the settings.
 
-    ItineraryError if an `up` ran in that folder and is stopped: what the settings name may be another service.
+    NotRunning if an `up` ran in that folder and is stopped: what the settings name may be another service.
     """
     from itinerary.client.sync import Client
 
@@ -62,7 +66,7 @@ def _address() -> str:
             if settings.data_dir == Path(".itinerary").absolute()
             else f" --data-dir {shlex.quote(str(settings.data_dir))}"
         )
-        raise ItineraryError(
+        raise NotRunning(
             f"the service of {settings.data_dir} is not running; start it with `itinerary up{named}`,"
             f" or name another with {NAMED_BY}"
         )

@@ -14,7 +14,7 @@ import typer
 
 from itinerary.protocol.errors import ItineraryError
 from scheduler_service.cli.applying import JobsToApply, carry_out
-from scheduler_service.cli.connect import open_client, remedy
+from scheduler_service.cli.connect import NotRunning, open_client, remedy
 
 if TYPE_CHECKING:
     from scheduler_service.migrating.converted import Converted
@@ -38,18 +38,20 @@ def finish(
 ) -> None:
     """Show the entries and the plan against the stored jobs, or apply them."""
     from scheduler_service.cli.output import print_json, print_message
+    from scheduler_service.cli.plans import print_plan
     from scheduler_service.cli.shadows import converted_body, print_converted
 
     bodies = [dict(each.body) for each in found if each.body is not None and each.left_out is None]
     if not apply:
-        items = [converted_body(each, now()) for each in found]
-        if not as_json:
-            print_converted(found, notes, now())
-        plan = _compared(JobsToApply(source, bodies, True, take_over), as_json)
+        plan = _compared(JobsToApply(source, bodies, True, take_over))
         if as_json:
+            items = [converted_body(each, now()) for each in found]
             print_json({"source": source, "items": items, "notes": list(notes), "plan": plan})
-        else:
-            print_message("nothing was changed; --apply creates these jobs")
+            return
+        print_converted(found, notes, now(), plan)
+        if plan is not None:
+            print_plan(plan, entries=False)
+        print_message("nothing was changed; --apply creates these jobs")
         return
     if not as_json:
         print_converted(found, notes, now())
@@ -61,25 +63,20 @@ def finish(
         carry_out(client, JobsToApply(source, bodies, True, take_over), dry_run=False, yes=True, as_json=as_json)
 
 
-def _compared(wanted: JobsToApply, as_json: bool) -> dict[str, Any] | None:
+def _compared(wanted: JobsToApply) -> dict[str, Any] | None:
     """Return the plan against the stored jobs; None if no API answers, which it prints."""
     from itinerary.client.transport import NoAnswer
-    from scheduler_service.cli.output import print_message
-    from scheduler_service.cli.plans import print_plan
 
     try:
         with open_client(timeout=_PATIENCE, retries=0) as client:
-            plan = wanted.plan(client)
+            return wanted.plan(client)
     except NoAnswer:
         print(f"itinerary: not compared with what is stored, as no API answers; {remedy()}", file=sys.stderr)
-        return None
+    except NotRunning as exc:
+        print(f"itinerary: not compared with what is stored: {exc}", file=sys.stderr)
     except ItineraryError as exc:
         print(f"itinerary: applying it would be refused: {exc}", file=sys.stderr)
-        return None
-    if not as_json:
-        print_message("compared with what is stored:")
-        print_plan(plan)
-    return plan
+    return None
 
 
 def now() -> int:

@@ -11,20 +11,20 @@ from scheduler_service.cli.output import console, plain
 from scheduler_service.core.schedules.describe import describe
 from scheduler_service.core.schedules.schedule import parse_schedule
 
-_STYLES: Final = {"+": "green", "~": "yellow", "-": "red", "=": "dim"}
+STYLES: Final = {"+": "green", "~": "yellow", "-": "red", "=": "dim"}
 _LONGEST: Final = 200
 # The start is known only once the job is created.
 _COUNTED: Final = re.compile(r", counted from \S+")
 
 
-def print_plan(plan: dict[str, Any]) -> None:
-    """Print one line a job, the changed fields below it, and a line that counts."""
+def print_plan(plan: dict[str, Any], *, entries: bool = True) -> None:
+    """Print one line a job, the changed fields below it, and a line that counts; without `entries`, no job to apply."""
     lines: list[Text] = []
-    for entry in plan["added"]:
+    for entry in plan["added"] if entries else ():
         lines.append(_line("+", entry["job_id"], _in_short(entry["job"])))
-    for entry in plan["changed"]:
+    for entry in plan["changed"] if entries else ():
         lines.append(_line("~", entry["job_id"], f"version {entry['version']}"))
-        lines += [_field(change) for change in entry["changes"]]
+        lines += [field_line(change) for change in entry["changes"]]
     for entry in plan["removed"]:
         lines.append(_line("-", entry["job_id"], _in_short(entry["job"])))
     for job_id in plan["left"]:
@@ -51,11 +51,22 @@ def _in_short(job: dict[str, Any]) -> str:
     return f"{job['task']}: {schedule_text(job)}"
 
 
+def sign_in(plan: dict[str, Any] | None, job_id: str) -> tuple[str, list[Text]]:
+    """Return what becomes of a job that is applied: + new, ~ changed with the fields, = the same; + without a plan."""
+    if plan is None or any(entry["job_id"] == job_id for entry in plan["added"]):
+        return "+", []
+    for entry in plan["changed"]:
+        if entry["job_id"] == job_id:
+            return "~", [field_line(change) for change in entry["changes"]]
+    return "=", []
+
+
 def _line(sign: str, job_id: str, message: str) -> Text:
-    return Text.assemble((f"{sign} {job_id}", _STYLES[sign]), "  ", plain(message))
+    return Text.assemble((f"{sign} {job_id}", STYLES[sign]), "  ", plain(message))
 
 
-def _field(change: dict[str, Any]) -> Text:
+def field_line(change: dict[str, Any]) -> Text:
+    """Return a changed field with both its values."""
     return plain(f"    {change['field']}: {_shown(change['before'])} -> {_shown(change['after'])}")
 
 

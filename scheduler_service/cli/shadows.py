@@ -7,7 +7,7 @@ from rich.text import Text
 
 from itinerary.protocol.instants import Instant, format_instant
 from scheduler_service.cli.output import console, plain, when
-from scheduler_service.cli.plans import schedule_text
+from scheduler_service.cli.plans import STYLES, schedule_text, sign_in
 from scheduler_service.core.contract.job_json import read_job
 from scheduler_service.core.schedules.schedule import upcoming
 from scheduler_service.migrating.comparing import Comparison
@@ -29,11 +29,16 @@ def converted_body(converted: Converted, now: Instant) -> dict[str, Any]:
     }
 
 
-def print_converted(found: Sequence[Converted], notes: Sequence[str], now: Instant) -> None:
-    """Print each entry in a few lines, refused ones in red, and at the end the notes that hold for all."""
+def print_converted(
+    found: Sequence[Converted], notes: Sequence[str], now: Instant, plan: dict[str, Any] | None = None
+) -> None:
+    """Print each entry in a few lines, refused ones in red, and at the end the notes that hold for all.
+
+    With a plan, each entry shows whether its job is new, changed or the same.
+    """
     out = console()
     for converted in found:
-        for line in _entry_lines(converted, now):
+        for line in _entry_lines(converted, now, plan):
             out.print(line, soft_wrap=True)
     for note in notes if any(converted.body for converted in found) else ():
         out.print(plain(f"of all: {note}"), soft_wrap=True)
@@ -43,7 +48,7 @@ def print_converted(found: Sequence[Converted], notes: Sequence[str], now: Insta
     out.print(plain(f"{len(found) - refused - idle} can be moved, {refused} cannot{more}"))
 
 
-def _entry_lines(converted: Converted, now: Instant) -> list[Text]:
+def _entry_lines(converted: Converted, now: Instant, plan: dict[str, Any] | None) -> list[Text]:
     if converted.body is None:
         return [
             Text.assemble(
@@ -54,8 +59,10 @@ def _entry_lines(converted: Converted, now: Instant) -> list[Text]:
         return [Text.assemble(("- ", "dim"), plain(converted.name), ("  left out: ", "dim"), plain(converted.left_out))]
     body = dict(converted.body)
     times = ", ".join(str(when(text)) for text in _next_times(converted, now)) or "never"
+    sign, changes = sign_in(plan, body["job_id"])
     lines = [
-        Text.assemble((f"+ {body['job_id']}", "green"), "  ", plain(f"from {converted.name}")),
+        Text.assemble((f"{sign} {body['job_id']}", STYLES[sign]), "  ", plain(f"from {converted.name}")),
+        *changes,
         plain(f"    task      {body['task']} on queue {body.get('queue', 'default')}"),
         plain(f"    schedule  {schedule_text(body)}"),
         plain(f"    next      {times}"),

@@ -39,7 +39,8 @@ def test_a_beat_schedule_is_shown_first_and_moved_in_when_asked(itinerary: Itine
     again = itinerary.done("jobs", "import-beat", BEAT_APP, "--apply", "--partly")
     assert "nothing to change" in again
     dry = itinerary.done("jobs", "import-beat", BEAT_APP)
-    assert "compared with what is stored:" in dry
+    assert "= every-quarter  from every quarter" in dry
+    assert "+ " not in dry.replace(" + k x", "")
     assert "nothing to change" in dry
     assert json.loads(itinerary.done("jobs", "import-beat", BEAT_APP, "--json"))["plan"]["added"] == []
 
@@ -139,7 +140,7 @@ def test_cronjobs_and_timers_are_moved_in(itinerary: Itinerary, tmp_path: Path) 
     manifests = tmp_path / "cronjobs.yaml"
     pod = {"containers": [{"name": "c", "image": "i", "command": ["backup"]}], "restartPolicy": "Never"}
     spec = {"schedule": "5 4 * * *", "jobTemplate": {"spec": {"backoffLimit": 0, "template": {"spec": pod}}}}
-    held = {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "nightly"}, "spec": spec}
+    held = {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "backup-pod"}, "spec": spec}
     manifests.write_text(json.dumps(held))
     (tmp_path / "weekly.timer").write_text("[Timer]\nOnCalendar=weekly\n")
     (tmp_path / "weekly.service").write_text("[Service]\nExecStart=/bin/backup\n")
@@ -151,7 +152,7 @@ def test_cronjobs_and_timers_are_moved_in(itinerary: Itinerary, tmp_path: Path) 
     itinerary.done(*cluster, "--apply")
     assert itinerary(*machine, "--apply").returncode == 1
     itinerary.done(*machine, "--apply", "--partly")
-    assert jobs_of(itinerary, f"kubernetes:{socket.gethostname()}:{manifests}") == ["nightly"]
+    assert jobs_of(itinerary, f"kubernetes:{socket.gethostname()}:{manifests}") == ["backup-pod"]
     assert jobs_of(itinerary, f"systemd:{socket.gethostname()}:{tmp_path}") == ["weekly"]
     for words in (cluster, machine):
         assert "nothing to change" in itinerary.done(*words)
@@ -222,3 +223,18 @@ def test_a_wrong_call_is_one_line(itinerary: Itinerary, words: tuple[str, ...], 
     assert ended.returncode == status
     assert said in ended.stderr
     assert ended.stderr.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_a_dry_run_shows_what_is_new_changed_and_the_same(itinerary: Itinerary, tmp_path: Path) -> None:
+    file = tmp_path / "crontab"
+    words = ("jobs", "import-crontab", str(file), "--task", "ops.run", "--source", "dry-run")
+    file.write_text("1 2 * * * kept\n3 4 * * * moved\n")
+    itinerary.done(*words, "--apply")
+    file.write_text("1 2 * * * kept\n9 4 * * * moved\n5 6 * * * another\n")
+    shown = itinerary.done(*words)
+    assert "= kept  from line 1" in shown
+    assert '~ moved  from line 2\n    schedule.expr: "3 4 * * *" -> "9 4 * * *"\n    task ' in shown
+    assert "+ another  from line 3" in shown
+    assert shown.count("\n+ ") == 1
+    assert "dry-run: 1 added, 1 changed, 1 as they are\nnothing was changed" in shown

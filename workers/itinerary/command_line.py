@@ -1,4 +1,4 @@
-"""The commands of `python -m itinerary`, for an app in its own environment: worker, export-beat.
+"""The commands of `python -m itinerary`, for an app in its own environment: worker, export-beat, jobs.
 
 Exit status 2 for a wrong call, 1 where a command failed, else the command's own. An error is one line on stderr.
 Imports only what the command needs.
@@ -21,6 +21,8 @@ usage: python -m itinerary COMMAND ..., in the environment of your Celery app
 
   worker        run one Celery worker under Itinerary; the command if none is named
   export-beat   print an app's beat schedule as JSON, for `itinerary jobs import-beat --from-json`
+  jobs plan     show what applying the jobs declared beside an app's tasks would change in a service
+  jobs apply    change it, as shown
 
 python -m itinerary COMMAND --help describes a command."""
 
@@ -40,7 +42,9 @@ def main(argv: list[str]) -> int:
             return run_worker(arguments)
         if name == "export-beat":
             return _export_beat(arguments)
-        raise BadValue("COMMAND", name, "give worker or export-beat; see python -m itinerary --help")
+        if name == "jobs":
+            return _jobs(arguments)
+        raise BadValue("COMMAND", name, "give worker, export-beat or jobs; see python -m itinerary --help")
     except (BadValue, BadValues) as exc:
         return _end(str(exc), 2)
     except ItineraryError as exc:
@@ -65,6 +69,14 @@ def _export_beat(arguments: list[str]) -> int:
     return 0
 
 
+def _jobs(arguments: list[str]) -> int:
+    from itinerary.jobs_command import jobs_parser, run_jobs
+
+    asked = jobs_parser().parse_args(arguments)
+    with _only_ours_on_stdout() as out:
+        return run_jobs(asked, out)
+
+
 def _loaded_again(place: str) -> dict[str, Any]:
     """The same export from a new process: what is random at import is another there."""
     safe = ["-P"] if getattr(sys.flags, "safe_path", False) else []  # Python 3.10 has no such flag
@@ -80,9 +92,13 @@ def _loaded_again(place: str) -> dict[str, Any]:
 @contextmanager
 def _only_ours_on_stdout() -> Iterator[TextIO]:
     """Send to stderr what the app prints at import, so that stdout holds the JSON alone."""
-    with os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8") as out:
-        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-        yield out
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as out:
+        os.dup2(2, 1)
+        try:
+            yield out
+        finally:
+            sys.stdout.flush()
+            os.dup2(out.fileno(), 1)
 
 
 def _end(message: str, status: int) -> int:
