@@ -14,6 +14,7 @@ from scheduler_service.cli.connect import remedy
 from scheduler_service.cli.enqueueing import enqueue
 from scheduler_service.cli.exporting import export
 from scheduler_service.cli.import_files import import_crontab, import_kubernetes, import_systemd
+from scheduler_service.cli.import_schedulers import import_apscheduler, import_rq
 from scheduler_service.cli.jobs import jobs
 from scheduler_service.cli.migrating import import_beat, shadow
 from scheduler_service.cli.notify import notify
@@ -58,6 +59,8 @@ app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options"
 for name, of_jobs in (
     ("apply", apply), ("export", export), ("import-beat", import_beat), ("import-crontab", import_crontab),
     ("import-kubernetes", import_kubernetes), ("import-systemd", import_systemd),
+    ("import-apscheduler", import_apscheduler),
+    ("import-rq", import_rq),
 ):  # fmt: skip
     jobs.command(name)(of_jobs)
 jobs.command("explain")(explain_job)

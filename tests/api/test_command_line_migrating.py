@@ -159,6 +159,34 @@ def test_cronjobs_and_timers_are_moved_in(itinerary: Itinerary, tmp_path: Path) 
 
 
 @pytest.mark.slow
+def test_jobs_of_apscheduler_and_rq_scheduler_are_moved_in(
+    itinerary: Itinerary, tmp_path: Path, redis_url: str
+) -> None:
+    place = "tests.migrating.apscheduler_app:scheduler"
+    words = ("jobs", "import-apscheduler", place, "--task", "ops.call")
+    shown = itinerary.done(*words)
+    assert "+ aps-nightly  from aps-nightly" in shown
+    assert "x either  cannot be moved: its trigger or[cron[" in shown
+    assert itinerary.done(*words, "--apply", "--partly").endswith("applied\n")
+    assert {"aps-nightly", "monday", "every-25"} <= set(jobs_of(itinerary, f"apscheduler:{place}"))
+    assert "nothing to change" in itinerary.done(*words)
+    command = [sys.executable, "-m", "itinerary", "export-apscheduler", place]
+    file = tmp_path / "jobs.json"
+    file.write_bytes(subprocess.run(command, capture_output=True, check=True).stdout)
+    assert "nothing to change" in itinerary.done("jobs", "import-apscheduler", "--from-json", str(file), *words[3:])
+    client = redis.Redis.from_url(redis_url)
+    client.hset("rq:job:hourly", mapping={"data": b'["shop.report", null, [1], {}]', "meta": b'{"interval": 3600}'})
+    client.zadd("rq:scheduler:scheduled_jobs", {"hourly": 1_800_000_000})
+    client.close()
+    of_rq = ("jobs", "import-rq", redis_url, "--timezone", "UTC")
+    assert "+ hourly  from hourly" in itinerary.done(*of_rq)
+    itinerary.done(*of_rq, "--apply")
+    assert "nothing to change" in itinerary.done(*of_rq)
+    for wrong in (("jobs", "import-apscheduler"), ("jobs", "import-apscheduler", "tests.migrating.beat_app:app")):
+        assert itinerary(*wrong).returncode == 2
+
+
+@pytest.mark.slow
 def test_the_shadow_lists_what_differs_and_why(itinerary: Itinerary) -> None:
     words = ("shadow", BEAT_APP, "--from", "2027-10-31T00:00:00+02:00", "--hours", "6")
     text = itinerary.done(*words)

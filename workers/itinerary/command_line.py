@@ -1,4 +1,4 @@
-"""The commands of `python -m itinerary`, for an app in its own environment: worker, export-beat, jobs.
+"""The commands of `python -m itinerary`, for an app in its own environment: worker, jobs, and exports.
 
 Exit status 2 for a wrong call, 1 where a command failed, else the command's own. An error is one line on stderr.
 Imports only what the command needs.
@@ -23,6 +23,7 @@ usage: python -m itinerary COMMAND ..., in the environment of your Celery app
   export-beat   print an app's beat schedule as JSON, for `itinerary jobs import-beat --from-json`
   jobs plan     show what applying the jobs declared beside an app's tasks would change in a service
   jobs apply    change it, as shown
+  export-apscheduler   print the jobs of a scheduler of APScheduler 3 as JSON
 
 python -m itinerary COMMAND --help describes a command."""
 
@@ -44,7 +45,10 @@ def main(argv: list[str]) -> int:
             return _export_beat(arguments)
         if name == "jobs":
             return _jobs(arguments)
-        raise BadValue("COMMAND", name, "give worker, export-beat or jobs; see python -m itinerary --help")
+        if name == "export-apscheduler":
+            return _export_apscheduler(arguments)
+        known = "worker, export-beat, export-apscheduler or jobs"
+        raise BadValue("COMMAND", name, f"give {known}; see python -m itinerary --help")
     except (BadValue, BadValues) as exc:
         return _end(str(exc), 2)
     except ItineraryError as exc:
@@ -75,6 +79,24 @@ def _jobs(arguments: list[str]) -> int:
     asked = jobs_parser().parse_args(arguments)
     with _only_ours_on_stdout() as out:
         return run_jobs(asked, out)
+
+
+def _export_apscheduler(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m itinerary export-apscheduler", description="Print the jobs of a scheduler, without starting it."
+    )
+    parser.add_argument("scheduler", metavar="MODULE:SCHEDULER", help="your scheduler of APScheduler 3")
+    parser.add_argument(
+        "--unpickle", action="store_true", help="read stored jobs too, which runs whatever code their store holds"
+    )
+    asked = parser.parse_args(arguments)
+    with _only_ours_on_stdout() as out:
+        from itinerary.apps.apscheduler_jobs import export_apscheduler
+        from itinerary.apps.loading import find
+
+        found = export_apscheduler(find(asked.scheduler), asked.scheduler, unpickle=asked.unpickle)
+        print(json.dumps(found, indent=1, ensure_ascii=True), file=out)
+    return 0
 
 
 def _loaded_again(place: str) -> dict[str, Any]:
