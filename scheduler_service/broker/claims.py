@@ -6,11 +6,12 @@ which attempts to cancel. Needs permission for INFO.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from uuid_utils.compat import uuid7
 
+from itinerary.protocol.batches import batched
 from itinerary.protocol.wire import (
     BEACON,
     BEACON_SECONDS,
@@ -123,7 +124,7 @@ class RedisClaims(Claims):
     def take(self, task_ids: Sequence[str]) -> list[bool] | None:
         """Take the claims with one script per batch; a repeated call gives the same answers."""
         won: list[bool] = []
-        for batch in _batches(task_ids):
+        for batch in batched(task_ids, _BATCH):
             keys = [EPOCH, *(claim_key(task_id) for task_id in batch)]
             with redis_errors():
                 answer: Any = self._take(keys=keys, args=[_LEADERS_TOKEN, _A_DAY])
@@ -134,7 +135,7 @@ class RedisClaims(Claims):
 
     def flag(self, task_ids: Sequence[str]) -> None:
         """SET the cancel flags for a day."""
-        for batch in _batches(task_ids):
+        for batch in batched(task_ids, _BATCH):
             with redis_errors(), self._client.pipeline(transaction=False) as pipe:
                 for task_id in batch:
                     pipe.set(cancel_key(task_id), "1", ex=_A_DAY)
@@ -143,7 +144,7 @@ class RedisClaims(Claims):
     def results(self, task_ids: Sequence[str]) -> list[Mapping[str, str] | None]:
         """Read the hashes that workers wrote in the same MULTI as their stream entries."""
         found: list[Mapping[str, str] | None] = []
-        for batch in _batches(task_ids):
+        for batch in batched(task_ids, _BATCH):
             with redis_errors(), self._client.pipeline(transaction=False) as pipe:
                 for task_id in batch:
                     pipe.hgetall(result_key(task_id))
@@ -152,13 +153,13 @@ class RedisClaims(Claims):
 
     def forget_results(self, task_ids: Sequence[str]) -> None:
         """UNLINK the result keys."""
-        for batch in _batches(task_ids):
+        for batch in batched(task_ids, _BATCH):
             with redis_errors():
                 self._client.unlink(*(result_key(task_id) for task_id in batch))
 
     def forget(self, task_ids: Sequence[str]) -> None:
         """UNLINK all three keys of each attempt."""
-        for batch in _batches(task_ids):
+        for batch in batched(task_ids, _BATCH):
             keys = [key(task_id) for task_id in batch for key in (claim_key, cancel_key, result_key)]
             with redis_errors():
                 self._client.unlink(*keys)
@@ -166,7 +167,7 @@ class RedisClaims(Claims):
     def raise_watermarks(self, watermarks: Mapping[str, int], lowest: int) -> dict[str, int]:
         """Raise the watermarks with one script per batch; each call also checks some other queues, all in turn."""
         raised: dict[str, int] = {}
-        for batch in _batches([*watermarks, *(queue for queue in self._some_kept() if queue not in watermarks)]):
+        for batch in batched([*watermarks, *(queue for queue in self._some_kept() if queue not in watermarks)], _BATCH):
             keys = [EPOCH, WATERMARKS, *(watermark_key(queue) for queue in batch)]
             pairs = [part for queue in batch for part in (queue, watermarks.get(queue, 0))]
             with redis_errors():
@@ -204,7 +205,3 @@ class RedisClaims(Claims):
         with redis_errors():
             memory: Any = self._client.info("memory")
         return str(memory.get("maxmemory_policy", "unknown"))
-
-
-def _batches(task_ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (task_ids[start : start + _BATCH] for start in range(0, len(task_ids), _BATCH))

@@ -8,7 +8,6 @@ kombu's batches. Never retries: an error means that the outcome is unknown. Used
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import islice
 from typing import Any, Final
 
 import redis
@@ -17,6 +16,7 @@ from kombu import Connection, Producer
 from kombu.exceptions import ChannelError, KombuError
 from uuid_utils.compat import uuid7
 
+from itinerary.protocol.batches import batched
 from itinerary.protocol.errors import BrokerUnavailable
 from itinerary.protocol.instants import Duration
 from itinerary.protocol.sentinel_urls import is_sentinel, read_sentinel_url
@@ -111,7 +111,7 @@ class CeleryDispatcher(Dispatcher):
             control: Any = self._app.control
             mailbox = control.mailbox(self._connection)
             producer = Producer(channel, auto_declare=False)
-            for batch in _chunks(task_ids, _REVOKED_AT_ONCE):
+            for batch in batched(task_ids, _REVOKED_AT_ONCE):
                 arguments = {"task_id": batch, "terminate": True, "signal": "SIGTERM"}
                 producer.publish(
                     {"method": "revoke", "arguments": arguments, "destination": None, "pattern": None, "matcher": None},
@@ -233,9 +233,3 @@ def _declared_head(channel: Any, queue: str) -> QueueHead:
             return QueueHead(int(asking.queue_declare(queue=queue, passive=True).message_count), None)
         except ChannelError:
             return QueueHead(0, None)
-
-
-def _chunks(items: Sequence[str], size: int) -> Iterator[list[str]]:
-    rest = iter(items)
-    while part := list(islice(rest, size)):
-        yield part

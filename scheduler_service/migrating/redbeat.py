@@ -11,6 +11,7 @@ from celery.schedules import ParseException, crontab, schedule
 from redis.exceptions import RedisError
 
 from itinerary.apps.beat_scheduler import REDBEAT_PREFIX
+from itinerary.protocol.batches import batched
 from itinerary.protocol.errors import BadValue, ItineraryError
 from itinerary.protocol.instants import SECOND, Instant, from_datetime
 from itinerary.protocol.service_urls import read_service_url, redis_url
@@ -67,8 +68,7 @@ def _stored(client: Any, prefix: str) -> Iterator[Stored]:
     """Name, definition, meta and the time at which RedBeat holds it due, of each entry."""
     escaped = "".join(f"\\{letter}" if letter in "*?[]\\^" else letter for letter in prefix)
     keys = sorted(set(client.scan_iter(match=f"{escaped}*", count=_AT_ONCE, _type="hash")))
-    for begin in range(0, len(keys), _AT_ONCE):
-        some = keys[begin : begin + _AT_ONCE]
+    for some in batched(keys, _AT_ONCE):
         with client.pipeline(transaction=False) as pipe:
             for key in some:
                 pipe.hmget(key, "definition", "meta")

@@ -5,7 +5,6 @@ So it is compiled and prepared once. Raises RowRefused for a row that cannot be 
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from typing import Any, Final
 
 import orjson
@@ -31,6 +30,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import TypeEngine
 
+from itinerary.protocol.batches import batched
 from itinerary.protocol.errors import RowRefused
 from scheduler_service.sql.column_types import FIRST_INSTANT, LAST_INSTANT, InstantColumn, Payload
 
@@ -60,10 +60,9 @@ class Batch:
 
     def chunks(self, rows: Iterable[Sequence[Any]]) -> Iterator[dict[str, str]]:
         """Yield the parameters of one execution after the other, in order, each of bounded size."""
-        rest = iter(rows)
         texts: list[bytes] = []
         size = number = 0
-        while part := list(islice(rest, _AT_ONCE)):
+        for part in batched(rows, _AT_ONCE):
             self._check_instants(part)
             for count, text in _dumped(part):
                 if texts and (number + count > MAX_ROWS or size + len(text) > MAX_BYTES):

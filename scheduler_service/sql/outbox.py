@@ -4,11 +4,12 @@ Promises: a message exists exactly if its notices are marked as reported; each d
 time of its claim. If we die after a claim, its delivery is due again when the claim ends.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, false, func, insert, or_, select, update
 
+from itinerary.protocol.batches import batched
 from itinerary.protocol.instants import DAY, Duration, Instant
 from itinerary.protocol.json_text import storable
 from scheduler_service.core.notifications.notices import (
@@ -69,7 +70,7 @@ class SqlOutbox(Outbox):
         if not (new or over):
             return
         with self._database.write() as connection:
-            for these in _parts(sorted(over)):
+            for these in batched(sorted(over), _AT_ONCE):
                 connection.execute(update(notices).where(held_now, _N.subject.in_(these)).values(holds=False))
             sql_notices.add(connection, self._dialect, new, holds=True)
 
@@ -180,13 +181,9 @@ def _note_messages(connection: Connection, message: Message, targets: Sequence[s
         "next_at": now, "state": "waiting",
     }  # fmt: skip
     connection.execute(insert(deliveries), [{**row, "target": target} for target in targets])
-    for these in _parts([notice.subject for notice in message.notices]):
+    for these in batched([notice.subject for notice in message.notices], _AT_ONCE):
         reported = and_(_N.topic == message.topic.value, _N.subject.in_(these))
         connection.execute(update(notices).where(reported).values({"count": 0, "told_at": now}))
-
-
-def _parts(subjects: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (subjects[start : start + _AT_ONCE] for start in range(0, len(subjects), _AT_ONCE))
 
 
 def _text(row: Any) -> str | None:

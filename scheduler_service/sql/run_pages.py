@@ -9,6 +9,7 @@ import structlog
 from sqlalchemy import BigInteger, ColumnElement, Select, Text, bindparam, func, literal_column, select, union_all
 from sqlalchemy.sql.selectable import CompoundSelect
 
+from itinerary.protocol.batches import batched
 from itinerary.protocol.instants import Instant
 from itinerary.protocol.json_text import is_storable
 from scheduler_service.core.explain.facts import Version
@@ -63,11 +64,9 @@ class SqlHistoryStore(HistoryStore):
 
     def latest_of(self, job_ids: Sequence[str], until: Instant, limit: int) -> Mapping[str, list[Outcome]]:
         found: dict[str, list[Outcome]] = {job_id: [] for job_id in job_ids if is_storable(job_id)}
-        asked = list(found)
         with self._database.read() as connection:
-            for first in range(0, len(asked), _JOBS_AT_ONCE):
-                part = asked[first : first + _JOBS_AT_ONCE]
-                padded = part + [""] * (_JOBS_AT_ONCE - len(part))  # no job has this id
+            for part in batched(list(found), _JOBS_AT_ONCE):
+                padded = [*part, *[""] * (_JOBS_AT_ONCE - len(part))]  # no job has this id
                 named = {f"job_{place}": job_id for place, job_id in enumerate(padded)}
                 for row in connection.execute(_latest_of(), {**named, "until": until, "limit": limit}):
                     found[row.job_id].append(_outcome(row))

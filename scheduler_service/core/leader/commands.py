@@ -4,7 +4,7 @@ The loop hands each to the thread that owns that I/O. Holds no behaviour and doe
 are in `results`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -290,8 +290,3 @@ BrokerCommand = (
     | ReplyMetrics
 )
 Command = StoreCommand | BrokerCommand | BuildIndex | BalancerCommand | RereadInbox
-
-
-def in_parts(rows: Sequence[T], size: int) -> list[tuple[T, ...]]:
-    """Split the rows into parts of at most `size`; no rows give one empty part."""
-    return [tuple(rows[i : i + size]) for i in range(0, len(rows), size)] or [()]

@@ -5,6 +5,7 @@ A run that waits for its job's other runs or for the window stays `scheduled` in
 
 from typing import Final
 
+from itinerary.protocol.batches import batched
 from itinerary.protocol.instants import MILLISECOND, Instant
 from scheduler_service.core.leader.commands import Dispatch, DispatchRuns, Transition
 from scheduler_service.core.leader.deadlines import expire
@@ -202,6 +203,6 @@ def _dispatch_queue(state: SchedulerState, step: Step, queue: str) -> None:
             taken.append(run_id)
         dispatches.begin(queue, taken)
     size = state.settings.dispatch_batch
-    step.dispatching += [DispatchRuns(tuple(batch[i : i + size]), queue) for i in range(0, len(batch), size)]
+    step.dispatching += [DispatchRuns(part, queue) for part in batched(batch, size)]
     if queue in dispatches.waiting:
         state.judged.waits(step.now)

@@ -8,6 +8,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import Final
 
+from itinerary.protocol.batches import batched
 from itinerary.protocol.instants import SECOND, Duration, Instant
 from scheduler_service.core.leader.commands import (
     Dispatch,
@@ -71,7 +72,7 @@ def redispatch(state: SchedulerState, step: Step, run_ids: list[str], cause: str
             state.counts.add("republished", cause)
             dispatches.append(Dispatch(run_id, run.attempt, state.numbers.next()))
     size = state.settings.dispatch_batch
-    step.dispatching += [Redispatch(tuple(dispatches[i : i + size]), cause) for i in range(0, len(dispatches), size)]
+    step.dispatching += [Redispatch(part, cause) for part in batched(dispatches, size)]
 
 
 def take_dispatched(

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final, assert_never
 
+from itinerary.protocol.batches import batched
 from itinerary.protocol.instants import SECOND, Duration, format_instant
 from scheduler_service.core.balancing.distribution import distribution_body, score_of
 from scheduler_service.core.balancing.placements import (
@@ -45,8 +46,8 @@ def follow(state: SchedulerState, step: Step, job_ids: Iterable[str]) -> None:
     """Send these jobs to the balancer; jobs without a place get one, later than everything planned already."""
     jobs = [state.jobs[job_id].current for job_id in job_ids if job_id in state.jobs]
     earliest = max(state.planned.cursor, step.now + state.settings.pre_schedule_interval) + _MARGIN
-    for start in range(0, len(jobs), _AT_ONCE):
-        step.others.append(FollowJobs(tuple(jobs[start : start + _AT_ONCE]), step.now, earliest))
+    for batch in batched(jobs, _AT_ONCE):
+        step.others.append(FollowJobs(batch, step.now, earliest))
 
 
 def survey(state: SchedulerState, step: Step) -> None:

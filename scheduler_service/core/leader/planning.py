@@ -7,9 +7,10 @@ depends on being awake at the moment an occurrence falls due.
 from collections import defaultdict
 from collections.abc import Iterable
 
+from itinerary.protocol.batches import batched
 from itinerary.protocol.identity import occurrence_run_id
 from itinerary.protocol.instants import Duration, Instant
-from scheduler_service.core.leader.commands import CreateRuns, Retract, Transition, in_parts
+from scheduler_service.core.leader.commands import CreateRuns, Retract, Transition
 from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.leader.step import Step, keep
 from scheduler_service.core.model import ActiveRun, Job, JobHistory, Misfire, MissedRange, NewRun, Overlap, RunKind
@@ -150,7 +151,7 @@ def create_occurrences(
         return
     state.planned.saved(step.now)
     # An edit is marked as planned in the transaction of its rows.
-    *early, last = [rows] if planned else in_parts(rows, state.settings.write_batch)
+    *early, last = [rows] if planned else [*batched(rows, state.settings.write_batch)] or [()]
     step.creating += [CreateRuns(part, None) for part in early]
     step.creating.append(CreateRuns(last, state.planned.cursor, retracts, missed_ranges, planned))
     for row in rows:

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass, field, replace
 
+from itinerary.protocol.batches import batched
 from itinerary.protocol.instants import SECOND, Instant
-from scheduler_service.core.leader.commands import Apply, Command, LateReport, ReadRuns, Transition, in_parts
+from scheduler_service.core.leader.commands import Apply, Command, LateReport, ReadRuns, Transition
 from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.model import ActiveRun
 from scheduler_service.core.run_state import FINAL, PENDING, Event, RunState, is_allowed
@@ -64,7 +65,7 @@ class Step:
 
     def _applies(self, state: SchedulerState) -> list[Apply]:
         """The writes in parts; the last one commits the positions up to which was read and judged."""
-        *early, last = in_parts(self.transitions, state.settings.write_batch)
+        *early, last = [*batched(self.transitions, state.settings.write_batch)] or [()]
         applies = [Apply(part) for part in early]
         applies.append(Apply(last, (), tuple(self.late), (), state.inbox.position, state.judged.until))
         applies[0] = replace(applies[0], published=tuple(state.publishing.marks), cancels=tuple(self.cancels))

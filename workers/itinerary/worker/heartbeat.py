@@ -10,7 +10,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, Final
@@ -18,6 +18,7 @@ from uuid import uuid4
 
 from celery.worker import state
 
+from itinerary.protocol.batches import batched
 from itinerary.protocol.wire import (
     EPOCH,
     EPOCH_SEEN,
@@ -42,7 +43,7 @@ _ASKED_EVERY: Final = 60.0
 _ASKED_FIRST_AFTER: Final = 10.0
 _TRIED_AGAIN_AFTER: Final = 0.5
 # An id has at most 300 characters, and an inbox entry at most half a million.
-_IN_ONE_ENTRY: Final = 800
+_IN_ONE_ENTRY: Final = 800  # two such lists fit into one entry of the inbox
 _LISTED_AT_ONCE: Final = 20_000
 
 log = logging.getLogger("itinerary.worker")
@@ -210,11 +211,11 @@ class Heartbeater(threading.Thread):
             "queues": self._queues(),
             "generation": self._epoch,
         }
-        nothing: list[str] = []
-        slices = list(zip_longest(_sliced(running), _sliced(received), fillvalue=nothing)) or [(nothing, nothing)]
+        slices = [batched(running, _IN_ONE_ENTRY), batched(received, _IN_ONE_ENTRY)]
+        pairs = list(zip_longest(*slices, fillvalue=())) or [((), ())]
         return [
             entry("heartbeat", clock(), body | {"running": runs, "received": waits} | ({"part": n} if n else {}))
-            for n, (runs, waits) in enumerate(slices)
+            for n, (runs, waits) in enumerate(pairs)
         ]
 
     def _listed(self) -> tuple[list[str], list[str]]:
@@ -252,11 +253,6 @@ class Heartbeater(threading.Thread):
     def _queues(self) -> list[str]:
         consumed: Mapping[str, Any] = self._consumer.app.amqp.queues.consume_from
         return sorted(consumed)
-
-
-def _sliced(task_ids: list[str]) -> Iterator[list[str]]:
-    """The ids in slices, of which two fit into one inbox entry."""
-    return (task_ids[start : start + _IN_ONE_ENTRY] for start in range(0, len(task_ids), _IN_ONE_ENTRY))
 
 
 def _is_gone(pid: int | None) -> bool:
