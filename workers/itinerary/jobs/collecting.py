@@ -5,7 +5,6 @@ Imports the app's modules as a worker does. Needs Celery, which it loads when it
 
 import inspect
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,14 +29,13 @@ def collect(app: "Celery") -> list[Body]:
     app.loader.import_default_modules()
     app.finalize()
     bodies, errors = [], []
-    with _current(app):
-        tasks = _by_code(app)
-        for each in _still_there():
-            try:
-                if (task := _task_of(each, app, tasks)) is not None:
-                    bodies.append(_body(each, task, app))
-            except BadValue as exc:
-                errors.append(exc)
+    tasks = _by_code(app)
+    for each in _still_there():
+        try:
+            if (task := _task_of(each, app, tasks)) is not None:
+                bodies.append(_body(each, task, app))
+        except BadValue as exc:
+            errors.append(exc)
     errors += _duplicates(bodies)
     if errors:
         raise BadValues(errors)
@@ -128,16 +126,3 @@ def _of_class(kind: type, app: "Celery") -> Any:
 def _apps() -> Any:
     state: Any = import_module("celery._state")
     return state._get_active_apps()  # the only list of apps that there is
-
-
-@contextmanager
-def _current(app: "Celery") -> Iterator[None]:
-    """In the block, shared tasks are this app's."""
-    from celery import _state
-
-    before = _state.get_current_app()
-    app.set_current()
-    try:
-        yield
-    finally:
-        before.set_current()
