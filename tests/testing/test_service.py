@@ -60,6 +60,8 @@ def test_a_programs_own_clients_and_enqueue_in_are_captured_and_nothing_else(ser
     run_id = enqueue_in(object(), "shop.committed", kwargs={"order": 17}, timeout="5m", retry={"max_attempts": 2})
     service.assert_enqueued("shop.note", [1], {"a": 2}, queue="slow", times=1)
     service.assert_enqueued("shop.batch", times=2)
+    with pytest.raises(AssertionError, match="enqueued 2 times, not exactly once"):
+        service.assert_enqueued("shop.batch", times=1)
     service.assert_enqueued("shop.asked", run_at=datetime(2026, 12, 2, tzinfo=UTC))
     (run,) = service.assert_enqueued("shop.committed", kwargs={"order": 17})
     assert (run["run_id"], run["state"], run["scheduled_at"]) == (run_id, "scheduled", START)
@@ -86,7 +88,7 @@ def test_an_assertion_that_fails_shows_what_was_enqueued(service: Service, app: 
     with pytest.raises(AssertionError) as failed:
         service.assert_enqueued(close, kwargs={"month": 2}, times=1)
     assert str(failed.value) == (
-        "shop.close was enqueued 0 times with kwargs={'month': 2}, not exactly 1 times. Enqueued were:\n"
+        "shop.close was enqueued 0 times with kwargs={'month': 2}, not exactly once. Enqueued were:\n"
         "  shop.close args=[] kwargs={'month': 1} queue=default run_at=2026-12-01T00:00:00+00:00 (scheduled)"
     )
     for wrong in ({"times": 2}, {"args": [1]}, {"queue": "slow"}, {"run_at": "2026-12-01T00:00:01Z"}):
@@ -371,6 +373,7 @@ with Service(app, now="2026-12-01T00:00:00Z") as service:
 """
 
 
+@pytest.mark.slow
 def test_it_works_with_the_small_package_alone_but_for_scheduled_jobs() -> None:
     ended = subprocess.run(
         [sys.executable, "-c", ALONE], env=project_env(), cwd=REPOSITORY, capture_output=True, text=True, timeout=60

@@ -143,9 +143,14 @@ class Service:
 
 def _difference(name: str, given: Mapping[str, Any], times: int | None, found: int, asked: Sequence[Run]) -> str:
     shown = ", ".join(f"{key}={value!r}" for key, value in given.items() if value is not None)
-    expected = "at least once" if times is None else f"exactly {times} times"
-    first = f"{name} was enqueued {found} times{' with ' if shown else ''}{shown}, not {expected}. Enqueued were:"
+    expected = "at least once" if times is None else f"exactly {_counted(times)}"
+    with_these = f" with {shown}" if shown else ""
+    first = f"{name} was enqueued {_counted(found)}{with_these}, not {expected}. Enqueued were:"
     return "\n  ".join([first, *([_line(run) for run in asked] or ["nothing"])])
+
+
+def _counted(times: int) -> str:
+    return "once" if times == 1 else f"{times} times"
 
 
 def _line(run: Run) -> str:
