@@ -53,12 +53,11 @@ def _duration(value: Any) -> Duration:
 
 
 def _folder(value: Any) -> Any:
-    if not isinstance(value, str | Path) or not str(value):
-        return value
-    folder = Path(value).expanduser().absolute()
-    if "?" in str(folder) or not str(folder).isprintable():
-        raise ValueError("give a folder without ? and control characters in its path, which the database's URL holds")
-    return folder
+    if isinstance(value, str | Path) and str(value):
+        value = Path(value).expanduser().absolute()
+        if "?" in str(value) or not str(value).isprintable():
+            raise ValueError(f"the path {str(value)!r} has a ? or control characters; give another folder")
+    return value
 
 
 _NAMES: Final = {"mysql": "MySQL", "mariadb": "MariaDB", "oracle": "Oracle", "redis-cluster": "Redis Cluster"}
@@ -94,14 +93,11 @@ def _broker(value: Any) -> Any:
     return ";".join(map(_encoded, several)) if re.match(r"rediss?:|amqps?:|sentinel:", value) else value
 
 
-def _lower(value: Any) -> Any:
-    return value.lower() if isinstance(value, str) else value
-
-
 DurationText = Annotated[
     int, BeforeValidator(_duration), PlainSerializer(format_duration, return_type=str, when_used="json")
 ]
 Port = Annotated[int, Field(ge=1, le=65535)]
+_Lower: Final = BeforeValidator(lambda value: value.lower() if isinstance(value, str) else value)
 _POSTGRES: Final = ("postgresql", "postgresql+psycopg", "postgres")
 DatabaseUrl = Annotated[str, _url("sqlite", *_POSTGRES), Field(repr=False)]
 RedisUrl = Annotated[str, _url("redis", "rediss", "unix", "redis+socket", "sentinel"), Field(repr=False)]
@@ -165,8 +161,8 @@ class Settings(BaseSettings):
     notify_late_after: DurationText = 5 * MINUTE
     notify_long_after: DurationText = HOUR
     notify_quiet: DurationText = HOUR
-    log_format: Annotated[Literal["auto", "console", "json"], BeforeValidator(_lower)] = "auto"
-    log_level: Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)] = "info"
+    log_format: Annotated[Literal["auto", "console", "json"], _Lower] = "auto"
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], _Lower] = "info"
 
     @property
     def leader_database_url(self) -> str:
