@@ -75,7 +75,7 @@ def test_without_a_service_or_an_app_the_call_is_refused(
     assert main(["jobs", "plan", "no_such:app", "--url", "http://127.0.0.1:1"]) == 2
     assert "there is no module no_such in" in capfd.readouterr().err
     assert main(["nonsense"]) == 2
-    assert "give worker, export-beat or jobs" in capfd.readouterr().err
+    assert "export-apscheduler or jobs" in capfd.readouterr().err
 
 
 def test_no_text_of_a_job_breaks_a_line_of_the_plan() -> None:

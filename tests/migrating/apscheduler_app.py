@@ -13,7 +13,7 @@ app = Celery("shop", set_as_current=False)
 scheduler = BackgroundScheduler(timezone=BERLIN)
 
 
-@app.task(name="shop.mail")
+@app.task(name="apscheduler.mail")
 def mail(to: str) -> str:
     return to
 

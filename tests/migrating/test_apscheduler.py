@@ -82,7 +82,7 @@ def test_one_task_may_call_any_function() -> None:
 
 def test_a_job_that_sends_a_celery_task_becomes_a_job_of_that_task(converted: dict[str, Converted]) -> None:
     made = body(converted["mail"])
-    assert (made["task"], made["args"]) == ("shop.mail", ["me"])
+    assert (made["task"], made["args"]) == ("apscheduler.mail", ["me"])
     assert converted["mail"].differences[-1].startswith("the clocks") or "--task" not in str(converted["mail"])
 
 
@@ -134,7 +134,7 @@ def test_a_time_that_differs_is_named() -> None:
         ("week 5", "its week 5 counts ISO weeks"),
         ("twice a second", "whole seconds"),
         ("either", "its trigger or[cron[hour='1'], cron[hour='5', minute='5']] has no equal"),
-        ("applied", "of the task shop.mail: let it call delay"),
+        ("applied", "of the task apscheduler.mail: let it call delay"),
         ("nameless", "has no name of its own"),
         ("object", "not JSON"),
     ],
@@ -170,7 +170,7 @@ def test_a_job_store_is_read_and_what_is_pickled_only_when_asked(kind: str, tmp_
             )
         found = read(stored, unpickle=True)
         assert body(found["stored"])["args"] == ["x"]
-        assert (body(found["sent"])["task"], body(found["sent"])["args"]) == ("shop.mail", ["me"])
+        assert (body(found["sent"])["task"], body(found["sent"])["args"]) == ("apscheduler.mail", ["me"])
         assert found["paused"].left_out
         stored.remove_all_jobs()
     finally:

@@ -19,11 +19,11 @@ from itinerary.protocol.errors import BadValue, BadValues, ItineraryError
 _HELP: Final = """\
 usage: python -m itinerary COMMAND ..., in the environment of your Celery app
 
-  worker        run one Celery worker under Itinerary; the command if none is named
-  export-beat   print an app's beat schedule as JSON, for `itinerary jobs import-beat --from-json`
-  jobs plan     show what applying the jobs declared beside an app's tasks would change in a service
-  jobs apply    change it, as shown
-  export-apscheduler   print the jobs of a scheduler of APScheduler 3 as JSON
+  worker              run one Celery worker under Itinerary; the command if none is named
+  export-beat         print an app's beat schedule as JSON, for `itinerary jobs import-beat --from-json`
+  export-apscheduler  print the jobs of a scheduler of APScheduler 3 as JSON
+  jobs plan           show what applying the jobs declared beside an app's tasks would change in a service
+  jobs apply          change it, as shown
 
 python -m itinerary COMMAND --help describes a command."""
 
