@@ -2,6 +2,7 @@
 
 import gc
 import inspect
+import re
 import textwrap
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -17,7 +18,7 @@ from itinerary.jobs import Body, collect, placed
 from itinerary.protocol.errors import BadValue, BadValues, ItineraryError
 from scheduler_service.core.contract.job_json import FIELDS, definition_of, read_job
 from scheduler_service.jobs_as_code.reading import read_place
-from tests.support.processes import REPOSITORY
+from tests.support.processes import MANUAL, REPOSITORY
 
 HERE = Path(__file__).relative_to(REPOSITORY)
 
@@ -353,6 +354,26 @@ def test_an_error_of_the_service_names_file_and_line_in_place_of_a_number() -> N
         "shop/tasks.py:9: job b.schedule.expr: '61 * * * *' is not accepted; shop/tasks.py:3: job a.queue: ''; "
         "jobs.7: 3 (HTTP 422)"
     )
+
+
+def test_the_manuals_program_and_each_decorator_of_its_table_declare_jobs_that_the_service_takes(app: Celery) -> None:
+    page = (MANUAL / "jobs-as-code.md").read_text("utf-8").partition("\n## A file\n")[0]
+    program = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)[0]
+    exec(program, {"__name__": "shop.tasks"})
+    names = {"shop.tasks.close_month", "report.hourly", "report.often"}
+    examples = re.findall(r"^\| `(\w+)\(.*?`@(schedule\.\w+\(.*?\))`", page, re.MULTILINE)
+    assert {name for name, _ in examples} == set(schedule.__all__)
+    for number, (_, example) in enumerate(examples):
+        eval(example, {"schedule": schedule})(app.task(shared=False, name=f"t{number}")(plain_task))
+        names.add(f"t{number}")
+    found = by_id(app)
+    assert set(found) == names
+    for body in found.values():
+        read_job(body, created_at=0)
+
+
+def plain_task() -> None:
+    """A task of nothing."""
 
 
 APP = """

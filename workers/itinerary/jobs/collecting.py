@@ -96,7 +96,8 @@ def _task_of(each: Declared, app: "Celery", tasks: Mapping[int, Any]) -> Any:
             raise BadValue(f"{each.place}: task", target.__name__, "register the class: app.register_task(...)")
         return of_class
     if callable(getattr(target, "apply_async", None)):
-        return next((tasks[code] for code in _codes(target) if code in tasks), None)
+        named = app.tasks.get(target.name)  # a function may be several tasks
+        return named if named is not None and set(_codes(named)) & set(_codes(target)) else None
     if id(target) not in tasks and not any(id(target) in _by_code(other) for other in _apps()):
         raise BadValue(f"{each.place}: task", getattr(target, "__qualname__", target), _NO_TASK)
     return tasks.get(id(target))
