@@ -1,5 +1,6 @@
 """The environments: made whole or made again. An installer that only leaves marks stands in for the real one."""
 
+import os
 import sys
 import threading
 from pathlib import Path
@@ -123,9 +124,10 @@ def test_an_installer_that_says_nothing_is_seen_to_go_on(
     installed_text = made.module.installed_text
     monkeypatch.setattr(made.module, "installed_text", words)
     gate = made.root / "gate"
-    silent = "import os, sys, time\nprint('Collecting left-pad', flush=True); print('Installing collected'"
-    silent += ", flush=True)\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)"
-    opener = threading.Thread(target=lambda: (told.wait(20), gate.touch()))
+    os.mkfifo(gate)
+    silent = "import sys\nprint('Collecting left-pad', flush=True); print('Installing collected'"
+    silent += ", flush=True)\nopen(sys.argv[1]).read()"
+    opener = threading.Thread(target=lambda: (told.wait(20), gate.write_text("")), daemon=True)
     opener.start()
     made.module.with_progress([sys.executable, "-c", silent, str(gate)], home, lock)
     opener.join()
