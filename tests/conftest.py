@@ -25,7 +25,7 @@ from tests.support.redis_server import RedisServer
 # milliseconds. A process that is killed loses nothing there either.
 IN_MEMORY = Path("/dev/shm")
 ROOM_FOR_FILES = 4 << 30
-LONGEST_FIRST = {"replay": 0, "e2e": 1, "workers": 2, "api": 3}
+LONGEST_FIRST = ("replay/", "e2e/", "deploy/test_code_rules", "workers/", "api/")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -72,9 +72,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The folders of the longest files first: side by side, none of those is then left to the end."""
-    tests = Path(__file__).parent
-    items.sort(key=lambda item: LONGEST_FIRST.get(item.path.relative_to(tests).parts[0], len(LONGEST_FIRST)))
+    """The longest files first: side by side, none of those is then left to the end."""
+    tests = f"{Path(__file__).parent.name}/"
+
+    def place(item: pytest.Item) -> int:
+        path = item.nodeid.removeprefix(tests)
+        return next((place for place, start in enumerate(LONGEST_FIRST) if path.startswith(start)), len(LONGEST_FIRST))
+
+    items.sort(key=place)
 
 
 @pytest.fixture(scope="session")

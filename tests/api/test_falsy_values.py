@@ -8,12 +8,12 @@ import pytest
 from fastapi.testclient import TestClient
 from jsonschema_rs import validator_for
 
-from scheduler_service.api.app import describe
 from tests.support.answering_leader import AnsweringLeader
+from tests.support.processes import REPOSITORY
 from tests.support.routes import address_of
 
 FALSY: tuple[Any, ...] = ("", {}, [], 0, False)
-DOCUMENT = json.loads(describe())
+DOCUMENT = json.loads((REPOSITORY / "scheduler_service" / "api" / "openapi.json").read_text("utf-8"))
 COMPONENTS = DOCUMENT["components"]
 NESTED = {
     "misfire": {"policy": "skip", "grace": "1s", "max_catch_up": 1},

@@ -152,6 +152,7 @@ def test_a_leader_of_the_past_deletes_nothing(sql_stores: StoreBed) -> None:
     assert SqlPruning(database).last_sweep().pruned_until is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [0, 1, 2])
 def test_a_sweep_that_was_killed_is_simply_gone_on_with(sql_stores: StoreBed, steps: int) -> None:
     lease, database = sql_stores.lead(), database_of(sql_stores)

@@ -161,6 +161,7 @@ def test_what_is_written_is_read_back_as_the_same_values(kwargs: dict[str, Any],
     same(kind, [{"job_id": "a", "kwargs": kwargs}])
 
 
+@pytest.mark.slow
 @given(st.dictionaries(TEXTS, VALUES, max_size=3))
 def test_what_is_written_as_toml_is_read_back_as_the_same_values(kwargs: dict[str, Any]) -> None:
     same("toml", [{"job_id": "a", "kwargs": kwargs}, {"job_id": "b"}])

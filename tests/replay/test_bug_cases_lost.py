@@ -266,6 +266,7 @@ def _failing(attempt: str) -> tuple[str, dict[str, object]]:
     return "failed", dict(ERROR)
 
 
+@pytest.mark.slow
 def test_forty_failures_in_a_row_are_pauses_of_the_longest_length_and_the_loop_lives() -> None:
     """B78, getredash/redash#3899."""
     world = world_at("2026-11-30T10:00:01Z", MINUTE)

@@ -210,6 +210,7 @@ def test_the_next_leader_goes_on_with_a_catch_up_where_the_last_one_died(overlap
     assert {run.state for run in world.runs("often")[-9:-2]} == {RunState.COMPLETED}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("overlap", ["skip", "queue", "queue_all", "cancel_running"])
 def test_rows_that_were_made_before_the_outage_are_caught_up_on_like_those_that_were_not(overlap: str) -> None:
     world = world_at("2026-11-30T00:00:00.5Z")

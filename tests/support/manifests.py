@@ -16,7 +16,7 @@ DEPLOY = REPOSITORY / "deploy"
 COMMANDS = {"leader", "api", "worker", "flower", "migrate"}
 
 
-class _Strict(yaml.SafeLoader):
+class _Strict(yaml.CSafeLoader):
     """Refuses a key that is given twice: plain YAML silently takes the last."""
 
 

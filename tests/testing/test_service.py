@@ -295,7 +295,7 @@ def test_scheduled_jobs_are_due_by_the_real_schedules(service: Service, app: Cel
 
     @declare.cron("30 2 * * *", timezone="Europe/Berlin", end_at="2027-03-29T12:00:00Z", job_id="nightly")
     @declare.interval("10m", offset="1m", job_id="often", end_at="2026-12-01T00:30:00Z", args=["often"])
-    @app.task(name="shop.report", shared=False)
+    @app.task(name="shop.overview", shared=False)
     def report(kind: str = "whole") -> None:
         run = current_run()
         assert run is not None
@@ -305,7 +305,7 @@ def test_scheduled_jobs_are_due_by_the_real_schedules(service: Service, app: Cel
     service.advance("30m")
     service.run_due()
     assert [at for _, _, at in seen] == ["2026-12-01T00:11:00+00:00", "2026-12-01T00:21:00+00:00"]
-    service.assert_enqueued("shop.report", times=0)
+    service.assert_enqueued("shop.overview", times=0)
     seen.clear()
     service.advance_to("2027-03-27T12:00:00Z")
     service.run_due()

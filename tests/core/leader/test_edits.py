@@ -74,6 +74,7 @@ def test_an_answer_that_never_comes_ends_no_edits(edits: EditQueue) -> None:
     assert edits.take(30 * SECOND) == tuple(IDS[25:50])
 
 
+@pytest.mark.slow
 def test_many_edits_are_written_in_small_transactions_one_batch_after_the_other() -> None:
     world = World()
     for job_id in IDS:

@@ -65,6 +65,7 @@ def test_five_one_offs_of_which_one_is_due_give_one_start_over_three_passes(worl
     assert {world.run(run_id).state for run_id in later} == {RunState.SCHEDULED}
 
 
+@pytest.mark.slow
 def test_a_one_off_that_nobody_told_the_leader_about_is_found_in_time(world: World) -> None:
     run_id = world.enqueue(after=HOUR)
     world.lead()
@@ -72,6 +73,7 @@ def test_a_one_off_that_nobody_told_the_leader_about_is_found_in_time(world: Wor
     assert world.starts(run_id) == [world.run(run_id).due_at]
 
 
+@pytest.mark.slow
 def test_a_failure_is_tried_again_after_its_pause_until_the_attempts_are_spent(world: World) -> None:
     world.workers.behave = fails
     retry = {"max_attempts": 3, "initial": "10s", "factor": 2, "jitter": False}
@@ -119,6 +121,7 @@ class TestReports:
         after = world.run(run_id)
         assert (after.state, after.result, after.finished_at) == (before.state, before.result, before.finished_at)
 
+    @pytest.mark.slow
     def test_a_report_of_an_attempt_that_is_over_does_not_touch_the_next_one(self, world: World) -> None:
         world.workers.behave = fails
         world.every("a", "1h", retry={"max_attempts": 2, "initial": "60s", "jitter": False})
@@ -187,6 +190,7 @@ class TestCancel:
         world.advance(SECOND)
         assert world.run(run_id).state is RunState.COMPLETED
 
+    @pytest.mark.slow
     def test_a_cancelled_run_gets_no_further_attempt(self, world: World) -> None:
         world.workers.behave = lambda attempt: None
         world.every("a", "1h", retry={"max_attempts": 5})
@@ -592,6 +596,7 @@ class TestLost:
         assert run.state is RunState.FAILED
         assert run.reason == "lost"
 
+    @pytest.mark.slow
     def test_a_lost_attempt_is_followed_by_the_next_where_the_job_has_one(self, world: World) -> None:
         world.workers.behave = lambda attempt: None
         world.every("a", "1h", retry={"max_attempts": 2, "initial": "1s", "jitter": False})
