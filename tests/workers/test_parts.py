@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import redis
 from celery import Celery
+from celery.app.task import Context
 
 import itinerary
 from itinerary.protocol.errors import BadValue
@@ -18,7 +19,7 @@ from itinerary.worker import connection as connection_module
 from itinerary.worker.celery_app import create_app
 from itinerary.worker.connection import RedisConnection, patiently, usable_url
 from itinerary.worker.current import CurrentRun, current_run
-from itinerary.worker.delivery import is_ours, unrun_code
+from itinerary.worker.delivery import Delivery, Limits, is_ours, unrun_code
 from itinerary.worker.heartbeat import Heartbeater, PendingSend
 from itinerary.worker.held import HeldRequests
 from itinerary.worker.mixin import Claiming, give_claim
@@ -110,6 +111,29 @@ def test_a_task_keeps_its_class_its_module_and_its_name(
     assert isinstance(add, user_app.Task)
     assert not give_claim(add, RedisConnection("redis://127.0.0.1/0"), registry, "celery@there", _nobody)
     assert type(add).__mro__.count(Claiming) == 1
+
+
+@pytest.mark.parametrize(
+    ("message", "otherwise", "held"),
+    [
+        ([15, 5], Limits(30, 20), (15, 5)),
+        ([None, None], Limits(30, 20), (30, 20)),
+        (None, Limits(None, 20), (None, 20)),
+        ([15, None], Limits(), (15, None)),
+    ],
+)
+def test_limits_of_a_message_hold_before_those_of_task_and_worker(
+    message: list[float | None] | None,
+    otherwise: Limits,
+    held: tuple[float | None, float | None],
+    registry: PoolRegistry,
+) -> None:
+    times = dict.fromkeys(("itinerary_scheduled_at", "itinerary_due_at"), "2026-12-01T12:00:00Z")
+    own = {"id": "job_x~2", "itinerary_run_id": "job_x", "itinerary_attempt": 2, "called_directly": False, **times}
+    connection = RedisConnection(f"redis://127.0.0.1:{free_port()}/0")
+    delivery = Delivery.of(Context(own, timelimit=message), connection, registry, "one@here", otherwise)
+    assert delivery is not None
+    assert (delivery.hard_limit, delivery.soft_limit) == held
 
 
 @pytest.mark.parametrize(

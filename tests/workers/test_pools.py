@@ -14,6 +14,7 @@ class Worker:
     """As much of a Celery worker as its signals show."""
 
     hostname = "one@here"
+    time_limit = soft_time_limit = None
 
     def __init__(self, app: Celery, pool: str) -> None:
         self.app = app

@@ -5,6 +5,7 @@ the standard library. No module beside this one has a public name, since importi
 here.
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -54,6 +55,10 @@ _HOMES: Final = {
     "schedule": "itinerary.jobs",
 }
 
+if sys.version_info < (3, 10):  # noqa: UP036 - metadata do not hold for a copy or for an installation by force
+    raise ImportError(
+        f"celery-itinerary needs Python 3.10 or later; this is {sys.version.split()[0]} ({sys.executable})"
+    )
 
 if not TYPE_CHECKING:  # else any misspelt name would have a type
 

@@ -26,7 +26,7 @@ from itinerary.worker.claim import Verdict, claim
 from itinerary.worker.claimable import hindrance, refusal
 from itinerary.worker.connection import RedisConnection, redis_of, usable_url
 from itinerary.worker.current import running
-from itinerary.worker.delivery import TERMINATED, TIMED_OUT, AskedRetry, is_ours
+from itinerary.worker.delivery import NO_LIMITS, TERMINATED, TIMED_OUT, AskedRetry, Limits, is_ours
 from itinerary.worker.escapes import learn_escapes
 from itinerary.worker.green import mend_kombu
 from itinerary.worker.heartbeat import Heartbeater, PendingSend
@@ -81,6 +81,7 @@ class Attachment:
         self._connection: RedisConnection | None = None
         self._registry: PoolRegistry | None = None
         self._worker = "celery"
+        self._limits = NO_LIMITS
         self._main_pid = 0
         self._heartbeater: Heartbeater | None = None
         self._received = HeldRequests()
@@ -110,6 +111,7 @@ class Attachment:
 
     def _on_worker_init(self, sender: Any, **_: Any) -> None:
         if sender.app is self._app:
+            self._limits = Limits(sender.time_limit, sender.soft_time_limit)
             self._arm(sender.hostname)
             assert self._connection is not None
             try:
@@ -168,7 +170,9 @@ class Attachment:
             why = None if isinstance(task, Claiming) else hindrance(task)
             if why is not None:
                 self._unclaimable[name] = why
-            elif give_claim(task, connection, registry, self._worker, self.child_lost) and task.__trace__ is not None:
+                continue
+            given = give_claim(task, connection, registry, self._worker, self.child_lost, self._limits)
+            if given and task.__trace__ is not None:
                 task.__trace__ = build_tracer(name, task, self._app.loader, self._worker, app=self._app)
         return {name: why for name, why in self._unclaimable.items() if name not in self._exclude}
 

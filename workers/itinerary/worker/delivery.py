@@ -12,7 +12,7 @@ import signal
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 from celery.exceptions import Ignore, Reject, Retry, SoftTimeLimitExceeded
@@ -65,6 +65,16 @@ def is_ours(headers: Mapping[str, Any]) -> bool:
     return isinstance(run_id, str) and headers.get("id") == f"{run_id}~{attempt}"
 
 
+class Limits(NamedTuple):
+    """Seconds that a task may take: at the soft limit it is told, at the hard one it is killed."""
+
+    hard: float | None = None
+    soft: float | None = None
+
+
+NO_LIMITS: Final = Limits()
+
+
 @dataclass(frozen=True, slots=True)
 class AskedRetry:
     """The task's request by `retry()`; arguments are None if they are unchanged and too long to send."""
@@ -103,8 +113,13 @@ class Delivery:
     hide: Hide = field(default=AS_IT_IS, repr=False)
 
     @classmethod
-    def of(cls, request: Any, connection: RedisConnection, registry: PoolRegistry, worker: str) -> "Delivery | None":
-        """The delivery of this request, or None for other messages, eager and direct calls."""
+    def of(
+        cls, request: Any, connection: RedisConnection, registry: PoolRegistry, worker: str, limits: Limits
+    ) -> "Delivery | None":
+        """The delivery of this request, or None for other messages, eager and direct calls.
+
+        `limits` are those of task and worker, which hold where the message has none.
+        """
         headers = vars(request)
         if request.is_eager or request.called_directly or not is_ours(headers):
             return None
@@ -119,6 +134,7 @@ class Delivery:
         )
         hard, soft = headers.get("timelimit") or (None, None)
         seq, queue = headers.get(HEADER_SEQ), headers.get(HEADER_QUEUE)
+        hard, soft = hard or limits.hard, soft or limits.soft
         return cls(connection, registry, task_id, run, worker, hard, soft, seq, queue)
 
     @property

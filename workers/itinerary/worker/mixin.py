@@ -15,7 +15,7 @@ from celery.utils.imports import symbol_by_name
 from itinerary.worker.claim import Verdict
 from itinerary.worker.connection import RedisConnection
 from itinerary.worker.current import running
-from itinerary.worker.delivery import AskedRetry, Delivery
+from itinerary.worker.delivery import NO_LIMITS, AskedRetry, Delivery, Limits
 from itinerary.worker.pool_registry import PoolRegistry
 from itinerary.worker.request import telling
 from itinerary.worker.tracing import begin
@@ -37,6 +37,7 @@ class Claiming(_Task):
     itinerary_connection: ClassVar[RedisConnection]
     itinerary_registry: ClassVar[PoolRegistry]
     itinerary_worker: ClassVar[str]
+    itinerary_limits: ClassVar[Limits]
     itinerary_lost: ClassVar[Lost]
 
     def before_start(self, task_id: str, args: Any, kwargs: Any) -> None:
@@ -57,7 +58,11 @@ class Claiming(_Task):
         known = delivery_of(self)
         if known is not None and known.verdict is not None:
             return known
-        delivery = Delivery.of(self.request, self.itinerary_connection, self.itinerary_registry, self.itinerary_worker)
+        of_worker = self.itinerary_limits
+        limits = Limits(self.time_limit or of_worker.hard, self.soft_time_limit or of_worker.soft)
+        delivery = Delivery.of(
+            self.request, self.itinerary_connection, self.itinerary_registry, self.itinerary_worker, limits
+        )
         if delivery is not None:
             setattr(self.request, _SLOT, delivery)
             delivery.claim()
@@ -89,16 +94,25 @@ def delivery_of(task: Any) -> Delivery | None:
     return delivery
 
 
-def give_claim(task: Any, connection: RedisConnection, registry: PoolRegistry, worker: str, lost: Lost) -> bool:
+def give_claim(
+    task: Any,
+    connection: RedisConnection,
+    registry: PoolRegistry,
+    worker: str,
+    lost: Lost,
+    limits: Limits = NO_LIMITS,
+) -> bool:
     """Put the mixin before the task's class; False if it is there already (its worker's name is updated).
 
     `lost` is called in the main process with the id of an attempt whose process is gone, and the retry that it wants.
+    `limits` are the worker's, for tasks that have none.
     """
     kind = type(task)
     given = {
         "itinerary_connection": connection,
         "itinerary_registry": registry,
         "itinerary_worker": worker,
+        "itinerary_limits": limits,
         "itinerary_lost": staticmethod(lost),
     }
     if issubclass(kind, Claiming):
