@@ -25,6 +25,8 @@ python3 deploy up [--demo] [--app MODULE:APP]            run everything on this 
                   [--port N] [--data-dir DIR]
 python3 deploy test [--fast] [pytest arguments]          run the tests on real Redis and PostgreSQL
 python3 deploy test --durations [--fast] [...]           and show where the time goes, by file and CPU
+python3 deploy test --matrix [pytest arguments]          a worker of the built wheel with every supported Celery,
+                                                         Python and pool; -k "5.4-3.10 and gevent" takes some
 python3 deploy test --mutants [core] [loops] [...]       whether the tests detect small wrong changes of the product
 python3 deploy bench [suites] [--quick] [--report DIR]   measure, beside peers and limits
 python3 deploy env                                       only create the environment; then .venv/bin/itinerary is
@@ -34,17 +36,29 @@ python3 deploy release [--dry-run]                       build and check what is
 
 The first run installs the locked dependencies into .venv (or .venv-test); later runs start at once."""
 
-# What builds our distributions, and both ends of the range that the small one allows.
-# Each is the Python, further bounds, our own metadata, and further requirements.
+# What builds our distributions, what the small one needs, and what its tests install beside it. Each is the Python,
+# further bounds, our own metadata, and further requirements. A Celery has the kombu and redis-py of its time, the
+# newest those of the service.
 SMALL = "workers/pyproject.toml"
+USED = ["gevent>=25.9", "psycopg[binary]>=3.2"]
+BATCHES = "celery-batches>=0.9"  # none allows Celery 5.7
 MATRIX = {
     "release.lock": (
         "3.11", ["-c", "deploy/requirements-test.lock"], [], ["hatchling>=1.27", "twine>=6", "cyclonedx-bom>=7"]
     ),
-    "matrix-newest.lock": ("3.11", ["-c", "deploy/requirements.lock"], [SMALL], ["psycopg[binary]"]),
-    "matrix-oldest.lock": (
-        "3.10", [], [SMALL], ["celery==5.4.0", "kombu[redis]==5.4.2", "redis==5.2.1", "psycopg[binary]"]
+    "requirements-worker.lock": ("3.11", ["-c", "deploy/requirements.lock"], [SMALL], []),
+    "matrix-celery-5.4.lock": (
+        "3.10", [], [SMALL], ["celery==5.4.0", "kombu[redis]==5.4.2", "redis==5.2.1", BATCHES, *USED]
     ),
+    "matrix-celery-5.5.lock": (
+        "3.10", [], [SMALL], ["celery==5.5.3", "kombu[redis]==5.5.4", "redis==5.2.1", BATCHES, *USED]
+    ),
+    "matrix-celery-5.6.lock": (
+        "3.10", [], [SMALL], ["celery==5.6.2", "kombu[redis]==5.6.2", "redis==6.4.0", BATCHES, *USED]
+    ),
+    "matrix-celery-5.7.lock": ("3.10", ["-c", "deploy/requirements.lock"], [SMALL], ["celery==5.7.0", *USED]),
+    "matrix-refused-celery-5.3.lock": ("3.9", [], [], ["celery==5.3.6", "kombu==5.3.7", "redis==5.0.8"]),
+    "matrix-refused-redis-4.lock": ("3.9", [], [], ["celery==5.4.0", "kombu[redis]==5.4.2", "redis==4.6.0"]),
 }  # fmt: skip
 
 
@@ -71,7 +85,7 @@ def up(arguments: list[str]) -> None:
 
 
 def test(arguments: list[str]) -> None:
-    """Run pytest: the fast part, the given arguments, or everything; or judge the tests by mutants."""
+    """Run pytest: the fast part, the matrix, the given arguments, or everything; or judge the tests by mutants."""
     python = environment(".venv-test")
     os.chdir(ROOT)
     if "--mutants" in arguments:
@@ -84,6 +98,10 @@ def test(arguments: list[str]) -> None:
     if "--fast" in arguments:
         rest = [word for word in arguments if word != "--fast"]
         become(python, [*pytest, "-m", "not slow and not e2e and not postgres", *by_file(cores + 1), *rest])
+    if "--matrix" in arguments:
+        rest = [word for word in arguments if word != "--matrix"]
+        os.environ["TEST_MATRIX"] = "1"
+        become(python, [*pytest, "tests/workers/matrix", "-v", "-n", "3", *rest])
     programs_for_ci()
     if arguments:
         become(python, [*pytest, *arguments])

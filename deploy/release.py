@@ -22,7 +22,7 @@ from environments import ROOT, environment, report, scrubbed
 DIST = ROOT / "dist"
 CHANGELOG = ROOT / "CHANGELOG.md"
 # Each distribution: its folder, and the lock of its list of parts.
-PACKAGES = {"celery-itinerary": ("workers", "matrix-newest.lock"), "itinerary-server": (".", "requirements.lock")}
+PACKAGES = {"celery-itinerary": ("workers", "requirements-worker.lock"), "itinerary-server": (".", "requirements.lock")}
 NOTES = "NOTES.md"
 SUMS = "SHA256SUMS"
 

@@ -12,11 +12,15 @@ from packaging.requirements import Requirement
 
 from itinerary import version as small
 from scheduler_service import version
-from tests.support.processes import REPOSITORY
+from tests.support.matrix import COLUMNS, POOLS, celery_releases, pythons
+from tests.support.processes import MANUAL, REPOSITORY
 
 DEPLOY = REPOSITORY / "deploy"
 LOCKS = ("requirements.lock", "requirements-test.lock", "requirements-otel.lock", "requirements-local.lock")
-MATRIX = ("release.lock", "matrix-newest.lock", "matrix-oldest.lock")
+MATRIX = (
+    "release.lock", "requirements-worker.lock", "matrix-refused-celery-5.3.lock", "matrix-refused-redis-4.lock",
+    *dict.fromkeys(column.lock for column in COLUMNS),
+)  # fmt: skip
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
 SMALL = tomllib.loads((REPOSITORY / "workers" / "pyproject.toml").read_text())
 PIN = re.compile(r"(?m)^([A-Za-z0-9._-]+)==(\S+)")
@@ -79,13 +83,27 @@ def test_no_lock_is_left_out_here() -> None:
 
 
 def test_the_ends_of_what_workers_run_with_are_locked() -> None:
-    oldest, newest = (dict(pins(lock)) for lock in ("matrix-oldest.lock", "matrix-newest.lock"))
+    oldest, newest = (dict(pins(column.lock)) for column in (COLUMNS[0], COLUMNS[-1]))
     for wanted in map(Requirement, SMALL["project"]["dependencies"]):
         assert wanted.specifier.contains(oldest[wanted.name]), wanted
         assert wanted.specifier.contains(newest[wanted.name]), wanted
         assert dict(pins(LOCKS[0]))[wanted.name] == newest[wanted.name]
     assert (oldest["celery"], oldest["kombu"], oldest["redis"]) == ("5.4.0", "5.4.2", "5.2.1")
     assert not {"numpy", "sqlalchemy", "fastapi", "flower"} & {*oldest, *newest}
+
+
+def test_the_pages_name_the_versions_that_the_matrix_tests() -> None:
+    celery, python = celery_releases(), pythons()
+    rows = [line for line in (MANUAL / "workers.md").read_text().splitlines() if re.match(r"\| \d", line)]
+    assert [row.split(" | ")[0].removeprefix("| ") for row in rows] == celery
+    for release, row in zip(celery, rows, strict=True):
+        pinned = dict(pins(f"matrix-celery-{release}.lock"))
+        tested = f"Celery {pinned['celery']}, kombu {pinned['kombu']}, redis-py {pinned['redis']}"
+        assert row.startswith(f"| {release} | {tested} | {', '.join(python)} | {', '.join(POOLS)}")
+        assert pinned["celery"].startswith(f"{release}.")
+        assert ("celery-batches" in pinned) != ("no celery-batches" in row)
+    readme = f"Python {python[0]} to {python[-1]}, Celery {celery[0]} to {celery[-1]}, redis-py 5 or later"
+    assert readme in (REPOSITORY / "README.md").read_text()
 
 
 @pytest.mark.parametrize("program", ["__main__.py", "ci_programs.py", "environments.py", "release.py"])

@@ -4,14 +4,12 @@ Needs a registry that answers, for deploy/release.lock and deploy/matrix-*.lock;
 """
 
 import inspect
-import io
 import json
 import os
 import re
 import subprocess
 import sys
 import sysconfig
-import tarfile
 import urllib.request
 import zipfile
 from collections.abc import Iterator
@@ -23,7 +21,15 @@ import pytest
 from itinerary import Client
 from itinerary.version import VERSION
 from scheduler_service.runtime.run_file import REDIS_FILE
-from tests.support.fresh_environment import CannotInstall, Environment, interpreter_of
+from tests.support.fresh_environment import (
+    CannotInstall,
+    Environment,
+    Wheels,
+    built_release,
+    skip_without_a_registry,
+    wheels_in,
+)
+from tests.support.matrix import COLUMNS, Column, running_python
 from tests.support.processes import REPOSITORY, Child, project_env, wait_until
 from tests.support.running import Running
 
@@ -86,45 +92,18 @@ with psycopg.connect(sys.argv[1]) as connection:
 FOREIGN = {"scheduler_service", "numpy", "sqlalchemy", "fastapi", "flower", "pydantic", "structlog"}
 
 
-@dataclass(frozen=True)
-class Wheels:
-    small: Path
-    server: Path
-
-
-def tracked_files() -> bytes:
-    """The files that git knows, as they are now, as a tar archive."""
-    listed = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, check=True, capture_output=True, text=True).stdout
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w") as archive:
-        for name in listed.splitlines():
-            if (REPOSITORY / name).exists():
-                archive.add(REPOSITORY / name, name)
-    return content.getvalue()
-
-
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All that a release publishes, built of this checkout; a registry is first needed here."""
-    folder = tmp_path_factory.mktemp("release")
     try:
-        builder = Environment(folder / "builder", sys.executable, REPOSITORY / "deploy" / "release.lock")
+        return built_release(tmp_path_factory)
     except CannotInstall as exc:
-        if re.search("do not match the hashes|hash mismatch", str(exc), re.IGNORECASE):
-            raise
-        pytest.skip(f"no registry gives what builds a wheel: {str(exc).strip().splitlines()[-1]}")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(REPOSITORY / "deploy"))
-        import release  # type: ignore[import-not-found]
-
-        release.build_all(builder.python, tracked_files(), folder / "dist")
-    return folder / "dist"
+        skip_without_a_registry(exc)
 
 
 @pytest.fixture(scope="module")
 def wheels(built: Path) -> Wheels:
-    (small,), (server,) = built.glob("celery_itinerary-*.whl"), built.glob("itinerary_server-*.whl")
-    return Wheels(small, server)
+    return wheels_in(built)
 
 
 @dataclass(frozen=True)
@@ -152,13 +131,8 @@ class Corner:
 
 @pytest.fixture(scope="module", params=["oldest", "newest"])
 def corner(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, wheels: Wheels) -> Corner:
-    interpreter = interpreter_of("3.10") if request.param == "oldest" else sys.executable
-    if interpreter is None:
-        pytest.skip("there is no Python 3.10 on this machine")
-    home = tmp_path_factory.mktemp(request.param) / "env"
-    environment = Environment(home, interpreter, REPOSITORY / "deploy" / f"matrix-{request.param}.lock")
-    environment.install_wheel(wheels.small)
-    return Corner(request.param, environment)
+    column = COLUMNS[0] if request.param == "oldest" else Column(COLUMNS[-1].celery, running_python())
+    return Corner(request.param, column.environment(tmp_path_factory))
 
 
 @pytest.fixture(scope="module")
@@ -229,7 +203,7 @@ def test_the_two_wheels_run_everything_without_a_checkout(wheels: Wheels, tmp_pa
 
 
 def test_each_list_of_parts_names_what_its_lock_pins(built: Path) -> None:
-    for name, lock in (("celery-itinerary", "matrix-newest.lock"), ("itinerary-server", "requirements.lock")):
+    for name, lock in (("celery-itinerary", "requirements-worker.lock"), ("itinerary-server", "requirements.lock")):
         parts = json.loads((built / f"{name}.cdx.json").read_text())
         assert (parts["bomFormat"], parts["metadata"]["component"]["version"]) == ("CycloneDX", VERSION)
         pinned = re.findall(r"(?m)^([A-Za-z0-9._-]+)==(\S+)", (REPOSITORY / "deploy" / lock).read_text())

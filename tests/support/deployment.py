@@ -1,6 +1,7 @@
 """The same parts apart, as a production has them: PostgreSQL, Redis, two leaders, a worker and the API as processes."""
 
 import sys
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -11,16 +12,25 @@ from tests.support.processes import Child, free_port, project_env, wait_until
 from tests.support.redis_server import RedisServer
 from tests.support.sentinels import Sentinels
 
+ALL = ("leader-1", "leader-2", "worker", "api")
+
 
 class Deployment(AbstractContextManager["Deployment"]):
-    """Two leaders, a worker of `app` and an API over the given database and a Redis of its own."""
+    """Two leaders, a worker of `app` and an API, or only some of these, over a database and a Redis of its own."""
 
     def __init__(
-        self, folder: Path, database_url: str, *, app: str, redis: Sentinels | None = None, **settings: str
+        self,
+        folder: Path,
+        database_url: str,
+        *,
+        app: str = "",
+        parts: Sequence[str] = ALL,
+        redis: Sentinels | None = None,
+        **settings: str,
     ) -> None:
         self.redis = redis or RedisServer(folder)
         self.api_url = f"http://127.0.0.1:{free_port()}"
-        self._app = app
+        self._app, self._wanted = app, parts
         self.env = project_env(
             ITINERARY_DATABASE_URL=database_url,
             ITINERARY_REDIS_URL=self.redis.url,
@@ -85,7 +95,7 @@ class Deployment(AbstractContextManager["Deployment"]):
         self._stack.enter_context(self.redis)
         migrate = Child([sys.executable, "-m", "scheduler_service.cli", "migrate"], env=self.env)
         assert migrate.wait(30) == 0, migrate.output
-        for part in ("leader-1", "leader-2", "worker", "api"):
+        for part in self._wanted:
             self.start(part)
         wait_until(self._leads, 40, lambda: self.output, every=0.1)
         return self
