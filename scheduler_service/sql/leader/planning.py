@@ -14,6 +14,7 @@ from sqlalchemy import (
     Integer,
     Text,
     Update,
+    and_,
     bindparam,
     delete,
     exists,
@@ -28,10 +29,10 @@ from itinerary.protocol.instants import Instant
 from scheduler_service.core.leader.commands import Retract
 from scheduler_service.core.model import MissedRange, NewRun
 from scheduler_service.core.run_state import RunState
-from scheduler_service.sql.batch import Batch, insert_into
+from scheduler_service.sql.batch import Batch, insert_into, judged
 from scheduler_service.sql.column_types import InstantColumn
 from scheduler_service.sql.run_rows import NEW_RUNS, new_run_row
-from scheduler_service.sql.tables import IS_OCCURRENCE, IS_TRACKED, cursors, gaps, jobs, runs
+from scheduler_service.sql.tables import IS_OCCURRENCE, cursors, gaps, jobs, runs
 
 _RETRACTS: Final = Batch(job_id=Text, version=Integer, start=InstantColumn)
 _MISSED_RANGES: Final = Batch(job_id=Text, start_at=InstantColumn, end_at=InstantColumn, count=BigInteger, reason=Text)
@@ -105,18 +106,15 @@ def advance(connection: Connection, shard: int, cursor: Instant, *, back: bool) 
 @cache
 def _retract(dialect: str) -> Delete:
     batch = _RETRACTS.rows(dialect)
-    older = (
-        select(runs.c.id)
-        .select_from(batch.join(runs, runs.c.job_id == batch.c.job_id))
-        .where(
-            IS_TRACKED,  # implied by the next two; names the index that finds these few rows
-            runs.c.state == literal_column(f"'{RunState.SCHEDULED}'"),
-            IS_OCCURRENCE,
-            runs.c.scheduled_at >= batch.c.start,
-            runs.c.job_version < batch.c.version,
-            runs.c.cancel_requested_at.is_(None),
-        )
+    untouched = (
+        runs.c.state == literal_column(f"'{RunState.SCHEDULED}'"),
+        IS_OCCURRENCE,
+        runs.c.job_version < batch.c.version,
+        runs.c.cancel_requested_at.is_(None),
     )
+    # An edit is recent: its job has few rows after it, while the index of tracked runs holds those of all jobs.
+    later = and_(runs.c.job_id == batch.c.job_id, runs.c.scheduled_at >= batch.c.start)
+    older = select(runs.c.id).select_from(batch.join(runs, later)).where(judged(batch.c.job_id, and_(*untouched)))
     return delete(runs).where(runs.c.id.in_(older))
 
 
@@ -130,13 +128,22 @@ def _insert(dialect: str) -> Any:
 
 @cache
 def _lengthen(dialect: str) -> Update:
+    before = gaps.alias("before")
     batch = _MISSED_RANGES.rows(dialect)
+    # Not by their end: many jobs have ranges that end at the same instant.
+    last = (
+        select(before.c.id)
+        .where(before.c.job_id == batch.c.job_id, before.c.start_at < batch.c.start_at)
+        .order_by(before.c.start_at.desc())
+        .limit(1)
+        .correlate(batch)
+        .scalar_subquery()
+    )
     return (
         update(gaps)
         .where(
-            gaps.c.job_id == batch.c.job_id,
-            gaps.c.reason == batch.c.reason,
-            gaps.c.end_at == batch.c.start_at,
+            gaps.c.id == last,
+            judged(batch.c.job_id, and_(gaps.c.reason == batch.c.reason, gaps.c.end_at == batch.c.start_at)),
         )
         .values(end_at=batch.c.end_at, count=gaps.c.count + batch.c["count"])
         .returning(gaps.c.job_id, gaps.c.end_at)
