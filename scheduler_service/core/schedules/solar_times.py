@@ -1,7 +1,8 @@
 """The times of solar events: sunrise, civil dawn, solar noon, ... at a place, by PyEphem, as Celery's `solar` asks it.
 
 Each event belongs to one solar day of its place, and is computed from that day alone: every window shows the same
-second. A day without the event (polar summer and winter) has no time.
+second. A day without the event (polar summer and winter) has no time. The event of solar day n lies in the UTC day n, or
+in one beside it.
 """
 
 from collections.abc import Iterator
@@ -56,7 +57,7 @@ def happens(schedule: SolarSchedule) -> bool:
 def solar_seconds(schedule: SolarSchedule, start: Instant, end: Instant) -> Iterator[int]:
     """Yield the events in [start, end), as seconds."""
     low, high = max(-(-start // SECOND), FIRST_SECOND), min(-(-end // SECOND), LAST_SECOND)
-    for day in range(_day_of(schedule, low) - 1, _day_of(schedule, high) + 2) if low < high else ():
+    for day in range(low // DAY_SECONDS - 1, high // DAY_SECONDS + 2) if low < high else ():
         at = _on_day(schedule, day)
         if at is not None and low <= at < high:
             yield at
@@ -65,7 +66,7 @@ def solar_seconds(schedule: SolarSchedule, start: Instant, end: Instant) -> Iter
 def solar_from(schedule: SolarSchedule, start: Instant) -> Iterator[int]:
     """Yield the events from `start` on, as seconds, until 400 days have none."""
     low = max(-(-start // SECOND), FIRST_SECOND)
-    day, without = _day_of(schedule, low) - 1, 0
+    day, without = low // DAY_SECONDS - 1, 0
     while without < _DAYS_WITHOUT and day * DAY_SECONDS < LAST_SECOND - DAY_SECONDS:
         at = _on_day(schedule, day)
         if at is not None and at >= low:
@@ -76,17 +77,12 @@ def solar_from(schedule: SolarSchedule, start: Instant) -> Iterator[int]:
 def last_solar(schedule: SolarSchedule, start: Instant, end: Instant) -> int | None:
     """Return the newest event in [start, end), as seconds, or None."""
     low, high = max(-(-start // SECOND), FIRST_SECOND), min(-(-end // SECOND), LAST_SECOND)
-    first = max(_day_of(schedule, low) - 1, _day_of(schedule, high) - _DAYS_WITHOUT)
-    for day in range(_day_of(schedule, high) + 1, first - 1, -1) if low < high else ():
+    first = max(low // DAY_SECONDS - 1, high // DAY_SECONDS - _DAYS_WITHOUT)
+    for day in range(high // DAY_SECONDS + 1, first - 1, -1) if low < high else ():
         at = _on_day(schedule, day)
         if at is not None and low <= at < high:
             return at
     return None
-
-
-def _day_of(schedule: SolarSchedule, second: int) -> int:
-    """The solar day, by mean local time, that holds a second."""
-    return int(second + schedule.longitude * _SECONDS_A_DEGREE) // DAY_SECONDS
 
 
 def _on_day(schedule: SolarSchedule, day: int) -> int | None:
