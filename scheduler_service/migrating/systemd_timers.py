@@ -29,9 +29,19 @@ _TIMER: Final = frozenset(
     }
 )  # fmt: skip
 _SERVICE: Final = frozenset(
-    {"Type", "ExecStart", "User", "Environment", "WorkingDirectory", "TimeoutStartSec", "RuntimeMaxSec", "TimeoutSec"}
+    {
+        "Type",
+        "ExecStartPre",
+        "ExecStart",
+        "ExecStartPost",
+        "User",
+        "Environment",
+        "WorkingDirectory",
+        "TimeoutStartSec",
+        "RuntimeMaxSec",
+        "TimeoutSec",
+    }
 )
-_OTHER_COMMANDS: Final = ("ExecCondition", "ExecStartPre", "ExecStartPost")
 _NO: Final = frozenset({"no", "false", "off", "0"})
 
 
@@ -129,13 +139,7 @@ def _of_service(
     name, service = service_of(timer, units)
     if service is None or service.masked:
         raise CannotConvert(f"it starts {name}, which is not beside it: give both units")
-    for key in _OTHER_COMMANDS:
-        if service.all("Service", key):
-            raise CannotConvert(f"{name} has {key}: put all of its commands into one script")
-    lines = service.all("Service", "ExecStart")
-    if not lines:
-        raise CannotConvert(f"{name} has no ExecStart")
-    command = shell_command(lines, name)
+    command = shell_command(_commands(service, name), name)
     if folder := service.last("Service", "WorkingDirectory"):
         if folder[0] in "-~":
             raise CannotConvert(f"WorkingDirectory={folder} of {name}: write the whole path")
@@ -151,6 +155,17 @@ def _of_service(
     title = timer.last("Unit", "Description") or service.last("Unit", "Description")
     body = {**({"title": filled(title, name, "Description")} if title else {}), "task": task, "kwargs": kwargs}
     return body | ({"queue": queue} if queue else {}) | _timeout(service), differences
+
+
+def _commands(service: Unit, name: str) -> list[str]:
+    before, lines, after = (service.all("Service", key) for key in ("ExecStartPre", "ExecStart", "ExecStartPost"))
+    if not lines:
+        raise CannotConvert(f"{name} has no ExecStart")
+    if service.all("Service", "ExecCondition"):
+        raise CannotConvert(f"{name} has ExecCondition: let the command itself ask")
+    if after and service.last("Service", "Type") != "oneshot":
+        raise CannotConvert(f"{name} has ExecStartPost, which runs beside its command: put both into one script")
+    return [*before, *lines, *after]
 
 
 def _environment(service: Unit, name: str) -> dict[str, str]:

@@ -182,7 +182,8 @@ def test_an_empty_value_forgets_those_above_it_and_drop_ins_come_last(tmp_path: 
         ("OnUnitActiveSec=500ms\n", SERVICE, "whole seconds"),
         ("OnCalendar=daily\nUnit=gone.service\n", SERVICE, "starts gone.service, which is not beside it"),
         (TIMER, "Type=oneshot\n", "has no ExecStart"),
-        (TIMER, f"{SERVICE}ExecStartPre=x\n", "has ExecStartPre"),
+        (TIMER, f"{SERVICE}ExecCondition=x\n", "has ExecCondition"),
+        (TIMER, "ExecStart=x\nExecStartPost=y\n", "which runs beside its command"),
         (TIMER, "ExecStart=+/bin/x\n", "prefix that only systemd knows: +"),
         (TIMER, "ExecStart=/bin/x %H\n", "ExecStart holds %H"),
         (TIMER, "ExecStart=/bin/x %i\n", "ExecStart holds %i"),
@@ -238,6 +239,12 @@ def test_the_rest_of_a_service_is_carried_over_or_named() -> None:
     notify = one(TIMER, "Type=notify\nExecStart=x\nRuntimeMaxSec=1h\n")
     assert body(notify)["timeout"] == "3600s"
     assert "Type=notify" in notify.differences[0]
+
+
+def test_what_runs_before_and_after_is_part_of_the_command() -> None:
+    more = "ExecStartPre=-/bin/wait online\nExecStartPost=/bin/report\n"
+    command_line = body(one(TIMER, f"{SERVICE}{more}"))["kwargs"]["command"]
+    assert command_line == "{ /bin/wait online || true; } && /usr/bin/backup --all && /bin/report"
 
 
 def test_an_instance_takes_the_service_of_its_template() -> None:

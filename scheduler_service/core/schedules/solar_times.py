@@ -1,8 +1,8 @@
 """The times of solar events: sunrise, civil dawn, solar noon, ... at a place, by PyEphem, as Celery's `solar` asks it.
 
 Each event belongs to one solar day of its place, and is computed from that day alone: every window shows the same
-second. A day without the event (polar summer and winter) has no time. The event of solar day n lies in the UTC day n, or
-in one beside it.
+second. A day without the event (polar summer and winter) has no time. The event of solar day n lies in UTC day n or in
+one beside it.
 """
 
 from collections.abc import Iterator
