@@ -284,7 +284,7 @@ def test_each_target_gets_its_own_delivery_with_the_same_id_and_body(bed: StoreB
     again = claimed(outbox, "a", "b")
     assert (again.target, again.attempts, again.body) == ("b", 2, of_b.body)
     backlog = outbox.backlog()
-    assert (backlog.waiting, backlog.dead, backlog.last_failed) == (1, 0, "b: HTTP 500 ")
+    assert (backlog.waiting, backlog.dead, backlog.last_failed) == (1, 0, "b: HTTP 500\ufffd")
     outbox.failed(again, "gone", None)
     backlog = outbox.backlog()
     assert (backlog.waiting, backlog.dead, backlog.last_dead) == (0, 1, "b: gone")

@@ -85,7 +85,9 @@ def _is_described_exactly(parts: list[str], days: DayPattern) -> bool:
         return False
     one_minute = _ONE.fullmatch(minute) is not None
     clock = one_minute or minute == "*" or _even(minute, 60)
-    hours = hour == "*" or _ONE.fullmatch(hour) or (one_minute and (_even(hour, 24) or _is_plain(hour, _HOURS, 1)))
+    # With a second, cron-descriptor names the full hours of a list as if they fired.
+    listed = _is_plain(hour, _HOURS, 1) and (len(parts) == 5 or int(parts[5]) == 0)
+    hours = hour == "*" or _ONE.fullmatch(hour) or (one_minute and (_even(hour, 24) or listed))
     weekdays = _is_plain(weekday, _WEEK) or _ONE_WEEKDAY.fullmatch(weekday)
     month_days = _is_plain(day, _MONTH_DAYS) or _ONE_MONTH_DAY.fullmatch(day)
     return bool(clock and hours and month_days and weekdays and _is_plain(month, _MONTHS_OF_A_YEAR))

@@ -76,12 +76,15 @@ def ended(event: Event, to: RunState, **fields: object) -> Transition:
         pytest.param(MUCH_LATER, [], LATER, [], id="a run that is not due waits"),
         pytest.param(
             SOON, [], LATER,
-            [DispatchRuns((Dispatch("a", 1, FIRST_SEQ),)), RaiseWatermarks({"default": FIRST_SEQ}, FIRST_SEQ)],
+            [
+                DispatchRuns((Dispatch("a", 1, FIRST_SEQ),), "default"),
+                RaiseWatermarks({"default": FIRST_SEQ}, FIRST_SEQ),
+            ],
             id="a run that is due is dispatched",
         ),
         pytest.param(SOON, [], LATER - 1, [], id="a microsecond before, it is not"),
         pytest.param(
-            SOON, [Shutdown()], LATER, [DispatchRuns((Dispatch("a", 1, FIRST_SEQ),))],
+            SOON, [Shutdown()], LATER, [DispatchRuns((Dispatch("a", 1, FIRST_SEQ),), "default")],
             id="a stop comes after what is due in its pass",
         ),
         pytest.param(MUCH_LATER, [inbox(CancelRun("a"))], LATER, [ReadRuns(("a",))], id="a cancel is read first"),

@@ -67,6 +67,8 @@ def test_a_thousand_occurrences_of_each_second_are_one_walk() -> None:
         ({"kind": "cron", "expr": "*/61 * * * *"}, "At minute 0 of every hour, every day (UTC)"),
         ({"kind": "cron", "expr": "*/25 9-17 * * *"}, "At minute 0, 25 and 50 of hour 9 to 17, every day (UTC)"),
         ({"kind": "cron", "expr": "0 12 * * * 15"}, "At 12:00:15 (UTC)"),
+        ({"kind": "cron", "expr": "8 1,4 * * *"}, "At 01:08 and 04:08 (UTC)"),
+        ({"kind": "cron", "expr": "8 1,4 * * * 15"}, "At 01:08:15 and 04:08:15, every day (UTC)"),
         ({"kind": "cron", "expr": "0 0 1 1 * 0 2027-2030"},
          "At 00:00, on day 1 of the month, in January, in 2027 to 2030 (UTC)"),
         ({"kind": "hourly", "minute": 17}, "At 17 minutes past every hour (UTC)"),
