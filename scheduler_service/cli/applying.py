@@ -1,6 +1,7 @@
 """`itinerary jobs apply FILE`: jobs as code, planned first, then applied as planned."""
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -62,11 +63,11 @@ class JobsToApply:
     take_over: bool
     unsure: bool = False
 
-    def plan(self, client: "Client") -> dict[str, Any]:
+    def plan(self, client: "Client") -> Mapping[str, Any]:
         """Return the plan of applying."""
         return client.apply_jobs(self.source, self.jobs, prune=self.prune, take_over=self.take_over, dry_run=True)
 
-    def apply(self, client: "Client", plan: dict[str, Any]) -> dict[str, Any]:
+    def apply(self, client: "Client", plan: Mapping[str, Any]) -> Mapping[str, Any]:
         """Carry out exactly this plan. Requests pruning only if the plan deletes: it needs another role."""
         return client.apply_jobs(
             self.source,
@@ -102,7 +103,7 @@ def carry_out(client: "Client", wanted: JobsToApply, *, dry_run: bool, yes: bool
     return differs
 
 
-def _refuse_anothers(plan: dict[str, Any]) -> None:
+def _refuse_anothers(plan: Mapping[str, Any]) -> None:
     """Refuse to delete jobs that belong to a file elsewhere: two folders may have the same name."""
     theirs = [job["job_id"] for job in plan["removed"]]
     if theirs and not (plan["changed"] or plan["unchanged"]):

@@ -1,11 +1,12 @@
 """The output of `itinerary jobs backfill`: occurrences to run, their first times, and the reasons for the others."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 _WHY: Final = (("completed", "completed"), ("active", "under way"), ("planned", "waiting already"))
 
 
-def print_backfill(answer: dict[str, Any]) -> None:
+def print_backfill(answer: Mapping[str, Any]) -> None:
     """Print the API's answer as text."""
     from scheduler_service.cli.output import print_message, when
 
@@ -24,7 +25,7 @@ def print_backfill(answer: dict[str, Any]) -> None:
         print_message(f"mind: {warning}")
 
 
-def _doing(answer: dict[str, Any]) -> str:
+def _doing(answer: Mapping[str, Any]) -> str:
     if not answer["runs"]:
         return "there is nothing to run"
     runs = f"{answer['runs']} run{'' if answer['runs'] == 1 else 's'}"

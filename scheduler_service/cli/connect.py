@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -32,7 +33,7 @@ def open_client(*, timeout: float = 10, retries: int = 3) -> "Client":
     return Client(_address(), token=token, timeout=timeout, retries=retries)
 
 
-def started_here() -> dict[str, Any]:
+def started_here() -> Mapping[str, Any]:
     """Return what the last `itinerary up` wrote in the data folder; after a kill -9 it stays behind."""
     from scheduler_service.config.settings import load_settings
     from scheduler_service.runtime.run_file import read_run

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -59,7 +60,7 @@ def enqueue(
         sys.exit(1)
 
 
-def _outcome(run: dict[str, Any]) -> str:
+def _outcome(run: Mapping[str, Any]) -> str:
     """Return the result, or the reason for none."""
     if run["result"] is not None:
         return json.dumps(run["result"], ensure_ascii=False)

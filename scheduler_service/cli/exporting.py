@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -53,7 +53,7 @@ def export(
 
 def _stored(source: str | None) -> list[dict[str, Any]]:
     with open_client() as client:
-        return list(client.all_jobs(source=source))
+        return [dict(job) for job in client.all_jobs(source=source)]
 
 
 def _own_text(source: str | None, format: Literal["toml", "yaml", "json"]) -> str:
@@ -71,7 +71,7 @@ def _own_text(source: str | None, format: Literal["toml", "yaml", "json"]) -> st
 
 
 def _their_text(
-    format: str, bodies: Sequence[dict[str, Any]], nearest: bool, image: str, celery_app: str | None
+    format: str, bodies: Sequence[Mapping[str, Any]], nearest: bool, image: str, celery_app: str | None
 ) -> "tuple[str, list[Refused]]":
     from scheduler_service.migrating.exported import jobs_of
 

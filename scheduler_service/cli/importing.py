@@ -6,7 +6,7 @@ import re
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -63,7 +63,7 @@ def finish(
         carry_out(client, JobsToApply(source, bodies, True, take_over), dry_run=False, yes=True, as_json=as_json)
 
 
-def _compared(wanted: JobsToApply) -> dict[str, Any] | None:
+def _compared(wanted: JobsToApply) -> Mapping[str, Any] | None:
     """Return the plan against the stored jobs; None if no API answers, which it prints."""
     from itinerary.client.transport import NoAnswer
 

@@ -1,6 +1,7 @@
 """`itinerary jobs ...`: definitions, created and changed through the API."""
 
 import sys
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -38,7 +39,7 @@ def list_jobs(
     with open_client() as client:
         if everything:
             found = client.all_jobs(tag=tag, q=text, paused=paused, source=source, with_runs=None if as_json else True)
-            page: dict[str, Any] = {"items": list(counted(found, "reading jobs")), "next_cursor": None}
+            page: Any = {"items": list(counted(found, "reading jobs")), "next_cursor": None}
         else:
             shown = None if as_json else True
             page = client.jobs(
@@ -67,7 +68,7 @@ def show(job_id: JobId, as_json: Json = False) -> None:
     from scheduler_service.cli.output import print_fields, print_json, when
 
     with open_client() as client:
-        job = client.job(job_id)
+        job = dict(client.job(job_id))
     if as_json:
         print_json(job)
         return
@@ -213,7 +214,7 @@ def preview(
     print_table(["your clock", "the job's clock", "offset", "note"], rows, "it has no further run")
 
 
-def _schedule_text(schedule: dict[str, Any]) -> str:
+def _schedule_text(schedule: Mapping[str, Any]) -> str:
     """Return the schedule in short; `jobs preview` gives the sentence."""
     match schedule["kind"]:
         case "cron":
@@ -236,7 +237,7 @@ def _schedule_text(schedule: dict[str, Any]) -> str:
     return text if zone == "UTC" else f"{text} {zone}"
 
 
-def _next(job: dict[str, Any]) -> str | None:
+def _next(job: Mapping[str, Any]) -> str | None:
     from scheduler_service.cli.output import near
 
     if job["paused"]:
@@ -244,13 +245,13 @@ def _next(job: dict[str, Any]) -> str | None:
     return near(job["next_run_at"]) or ("being placed" if job["schedule"].get("balanced") else None)
 
 
-def _last(run: dict[str, Any] | None) -> str | None:
+def _last(run: Mapping[str, Any] | None) -> str | None:
     from scheduler_service.cli.output import near
 
     return None if run is None else f"{run['state']} {near(run['finished_at'] or run['scheduled_at'])}"
 
 
-def _print_job(job: dict[str, Any], as_json: bool, done: str) -> None:
+def _print_job(job: Mapping[str, Any], as_json: bool, done: str) -> None:
     from scheduler_service.cli.output import print_json
 
     if as_json:
@@ -259,7 +260,7 @@ def _print_job(job: dict[str, Any], as_json: bool, done: str) -> None:
         _print_change(job, done)
 
 
-def _print_change(job: dict[str, Any], done: str) -> None:
+def _print_change(job: Mapping[str, Any], done: str) -> None:
     from scheduler_service.cli.output import print_message, when
 
     upcoming = job.get("next_runs") or []

@@ -34,7 +34,7 @@ def console() -> Console:
 
 def print_json(value: Any) -> None:
     """One JSON document, indented."""
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    print(json.dumps(value, indent=2, ensure_ascii=False, default=dict))  # results of the client are no dictionaries
 
 
 def none_found(things: str, *, filtered: bool, add: str) -> str:

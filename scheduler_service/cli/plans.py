@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 from rich.text import Text
@@ -17,7 +18,7 @@ _LONGEST: Final = 200
 _COUNTED: Final = re.compile(r", counted from \S+")
 
 
-def print_plan(plan: dict[str, Any], *, entries: bool = True) -> None:
+def print_plan(plan: Mapping[str, Any], *, entries: bool = True) -> None:
     """Print one line a job, the changed fields below it, and a line that counts; without `entries`, no job to apply."""
     lines: list[Text] = []
     for entry in plan["added"] if entries else ():
@@ -36,7 +37,7 @@ def print_plan(plan: dict[str, Any], *, entries: bool = True) -> None:
     out.print(plain(_count(plan)))
 
 
-def schedule_text(job: dict[str, Any]) -> str:
+def schedule_text(job: Mapping[str, Any]) -> str:
     """Return the job's schedule in a sentence; its JSON if this program does not understand it."""
     try:
         schedule = parse_schedule(job["schedule"], job_id=job["job_id"], created_at=0).schedule
@@ -47,11 +48,11 @@ def schedule_text(job: dict[str, Any]) -> str:
     return message if counted else _COUNTED.sub("", message)
 
 
-def _in_short(job: dict[str, Any]) -> str:
+def _in_short(job: Mapping[str, Any]) -> str:
     return f"{job['task']}: {schedule_text(job)}"
 
 
-def sign_in(plan: dict[str, Any] | None, job_id: str) -> tuple[str, list[Text]]:
+def sign_in(plan: Mapping[str, Any] | None, job_id: str) -> tuple[str, list[Text]]:
     """Return what becomes of a job that is applied: + new, ~ changed with the fields, = the same; + without a plan."""
     if plan is None or any(entry["job_id"] == job_id for entry in plan["added"]):
         return "+", []
@@ -65,7 +66,7 @@ def _line(sign: str, job_id: str, message: str) -> Text:
     return Text.assemble((f"{sign} {job_id}", STYLES[sign]), "  ", plain(message))
 
 
-def field_line(change: dict[str, Any]) -> Text:
+def field_line(change: Mapping[str, Any]) -> Text:
     """Return a changed field with both its values."""
     return plain(f"    {change['field']}: {_shown(change['before'])} -> {_shown(change['after'])}")
 
@@ -75,7 +76,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
-def _count(plan: dict[str, Any]) -> str:
+def _count(plan: Mapping[str, Any]) -> str:
     counts = [(len(plan[name]), name) for name in ("added", "changed", "removed")]
     message = ", ".join(f"{count} {name}" for count, name in counts if count) or "nothing to change"
     owner = f"{plan['source']}: " if plan["source"] else ""

@@ -1,5 +1,6 @@
 """`itinerary jobs explain`, `runs explain` and `itinerary audit`: events, their reasons, and their authors."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -62,7 +63,7 @@ def audit(
     print_table(
         ["at", "by", "role", "what", "of", "change"], rows, "nothing was changed", whole=("of",), spare=("role",)
     )
-    print_more(len(rows), page, "changes")
+    print_more(len(rows), page.body, "changes")
 
 
 def _check_subject(client: "Client", subject: str) -> None:
@@ -81,7 +82,7 @@ def _check_subject(client: "Client", subject: str) -> None:
         raise ItineraryError(f"there is no job and no run {subject}")
 
 
-def _print(explained: dict[str, Any], as_json: bool) -> None:
+def _print(explained: Mapping[str, Any], as_json: bool) -> None:
     from rich.text import Text
 
     from scheduler_service.cli.output import plain, print_json, print_lines, when
@@ -102,14 +103,14 @@ def _print(explained: dict[str, Any], as_json: bool) -> None:
     print_lines(lines)
 
 
-def _row_name(row: dict[str, Any]) -> str:
+def _row_name(row: Mapping[str, Any]) -> str:
     """Name a row: its table and its key."""
     keys = ("job_id", "version", "run_id", "attempt", "term", "id", "start_at", "materialised_until")
     named = [f"{key}={row[key]}" for key in keys if row.get(key) is not None]
     return f"{row['table']}: {', '.join(named)}"
 
 
-def _difference(entry: dict[str, Any]) -> str:
+def _difference(entry: Mapping[str, Any]) -> str:
     """Return the fields that changed, in short."""
     before, after = entry["before"], entry["after"]
     if not isinstance(before, dict) or not isinstance(after, dict):

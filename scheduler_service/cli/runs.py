@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -50,7 +50,7 @@ def list_runs(
     with open_client() as client:
         if everything:
             found = client.all_runs(job_id=job, state=state, queue=queue, **times)
-            page: dict[str, Any] = {"items": list(counted(found, "reading runs")), "next_cursor": None}
+            page: Any = {"items": list(counted(found, "reading runs")), "next_cursor": None}
         else:
             total = None if as_json else True
             page = client.runs(job_id=job, state=state, queue=queue, limit=limit, total=total, **times)
@@ -89,7 +89,7 @@ def retry(run_ids: RunIds, key: Key = None, as_json: Json = False) -> None:
     """Run the tasks of final runs again, each as a new run."""
     from scheduler_service.cli.output import print_message
 
-    def again(run_id: str) -> dict[str, Any]:
+    def again(run_id: str) -> Mapping[str, Any]:
         own = key if key is None or len(run_ids) == 1 else f"{key} {run_id}"
         return client.retry(run_id, idempotency_key=own)
 
@@ -110,11 +110,11 @@ def watch(
 
     with open_client() as client:
         polls = _polls_of(client, run_id, every) if run_id else _polls(client, every, job_id=job, state=state)
-        last: dict[str, Any] = {}
+        last: Mapping[str, Any] = {}
         for run in polls:
             last = run
             if as_json:
-                print(json.dumps(run, ensure_ascii=False), flush=True)
+                print(json.dumps(dict(run), ensure_ascii=False), flush=True)
                 continue
             shown_at = run["finished_at"] or run["started_at"] or run["pending_at"] or run["due_at"]
             print_message(f"{run['state']:9} {run['run_id']}  {when(shown_at)}  {run['reason'] or ''}".rstrip())
@@ -122,7 +122,7 @@ def watch(
         sys.exit(1)
 
 
-def _polls_of(client: "Client", run_id: str, every: float) -> Iterator[dict[str, Any]]:
+def _polls_of(client: "Client", run_id: str, every: float) -> Iterator[Mapping[str, Any]]:
     """Yield the run at each change of its state or attempt, until it is final."""
     from itinerary.client.sync import FINAL_STATES
 
@@ -137,7 +137,7 @@ def _polls_of(client: "Client", run_id: str, every: float) -> Iterator[dict[str,
         time.sleep(every)
 
 
-def _polls(client: "Client", every: float, **filters: Any) -> Iterator[dict[str, Any]]:
+def _polls(client: "Client", every: float, **filters: Any) -> Iterator[Mapping[str, Any]]:
     """Yield runs among the newest hundred, up to a minute ahead, whose state changed since the last poll, oldest first.
 
     Runs planned further ahead would hide the present ones.
@@ -151,7 +151,7 @@ def _polls(client: "Client", every: float, **filters: Any) -> Iterator[dict[str,
         time.sleep(every)
 
 
-def _print_runs(items: list[dict[str, Any]], *, filtered: bool) -> None:
+def _print_runs(items: list[Mapping[str, Any]], *, filtered: bool) -> None:
     from scheduler_service.cli.output import none_found, print_table, state, took, when
 
     rows = [
@@ -166,7 +166,7 @@ def _print_runs(items: list[dict[str, Any]], *, filtered: bool) -> None:
     print_table(columns, rows, empty, whole=("run",), spare=("worker", "attempt", "took"))
 
 
-def why_text(run: dict[str, Any]) -> str | None:
+def why_text(run: Mapping[str, Any]) -> str | None:
     """Return the reason in one line: the run's reason, else the first line of its error."""
     error = run["error"] or {}
     first_line = next(iter(str(error.get("message") or "").splitlines()), "")
@@ -174,7 +174,7 @@ def why_text(run: dict[str, Any]) -> str | None:
     return run["reason"] or message or None
 
 
-def _print_run(run: dict[str, Any], as_json: bool) -> None:
+def _print_run(run: Mapping[str, Any], as_json: bool) -> None:
     from scheduler_service.cli.output import print_fields, print_json, state, when
 
     if as_json:

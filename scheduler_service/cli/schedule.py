@@ -1,6 +1,7 @@
 """`itinerary schedule ...`: the load of the next 24 hours, and the rebalance."""
 
 import sys
+from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 import typer
@@ -51,6 +52,7 @@ def rebalance(
     if preview + undo + (plan is not None) > 1:
         raise BadValue("--preview, --undo and --plan", "...", "give one of them")
     with open_client() as client:
+        answer: Mapping[str, Any]
         if preview:
             answer = client.preview_rebalance()
         elif undo:
@@ -101,7 +103,7 @@ def _can_draw() -> bool:
     return True
 
 
-def _print_preview(plan: dict[str, Any]) -> None:
+def _print_preview(plan: Mapping[str, Any]) -> None:
     from scheduler_service.cli.output import print_message, print_table, when
 
     rows = [(move["job_id"], when(move["current_time"]), when(move["proposed_time"])) for move in plan["preview"]]
@@ -115,7 +117,7 @@ def _print_preview(plan: dict[str, Any]) -> None:
         print_message(f"carry it out within ten minutes: itinerary schedule rebalance --plan {plan['plan_id']}")
 
 
-def _print_result(result: dict[str, Any]) -> None:
+def _print_result(result: Mapping[str, Any]) -> None:
     from scheduler_service.cli.output import print_message, print_table, when
 
     rows = [(move["job_id"], when(move["old_time"]), when(move["new_time"])) for move in result["moved"]]

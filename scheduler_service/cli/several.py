@@ -1,7 +1,7 @@
 """One command for several jobs or runs: tries each, reports each refusal, and sets the status."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from itinerary.protocol.errors import ItineraryError
@@ -9,16 +9,16 @@ from itinerary.protocol.errors import ItineraryError
 
 def each(
     names: Sequence[str],
-    act: Callable[[str], dict[str, Any]],
+    act: Callable[[str], Mapping[str, Any]],
     as_json: bool,
-    tell: Callable[[str, dict[str, Any]], None],
+    tell: Callable[[str, Mapping[str, Any]], None],
 ) -> None:
     """Act on each; a single one's refusal is raised as it is, among several it is a line on stderr and status 1."""
     from itinerary.client.transport import ApiError
     from scheduler_service.cli.output import print_json
     from scheduler_service.observability.logs import escaped
 
-    done: list[dict[str, Any]] = []
+    done: list[Mapping[str, Any]] = []
     refused = 0
     for name in dict.fromkeys(names):
         try:

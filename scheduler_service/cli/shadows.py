@@ -1,6 +1,6 @@
 """The output of a migration: each entry with its next times and differences, or two schedules compared."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rich.text import Text
@@ -30,7 +30,7 @@ def converted_body(converted: Converted, now: Instant) -> dict[str, Any]:
 
 
 def print_converted(
-    found: Sequence[Converted], notes: Sequence[str], now: Instant, plan: dict[str, Any] | None = None
+    found: Sequence[Converted], notes: Sequence[str], now: Instant, plan: Mapping[str, Any] | None = None
 ) -> None:
     """Print each entry in a few lines, refused ones in red, and at the end the notes that hold for all.
 
@@ -48,7 +48,7 @@ def print_converted(
     out.print(plain(f"{len(found) - refused - idle} can be moved, {refused} cannot{more}"))
 
 
-def _entry_lines(converted: Converted, now: Instant, plan: dict[str, Any] | None) -> list[Text]:
+def _entry_lines(converted: Converted, now: Instant, plan: Mapping[str, Any] | None) -> list[Text]:
     if converted.body is None:
         return [
             Text.assemble(

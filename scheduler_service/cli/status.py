@@ -1,6 +1,7 @@
 """`itinerary status`: the leader and its view; status 1 if nobody leads and answers, or it cannot dispatch."""
 
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
@@ -39,7 +40,7 @@ def status(as_json: Json = False) -> None:
         sys.exit(1)
 
 
-def leader_text(seen: dict[str, Any]) -> str:
+def leader_text(seen: Mapping[str, Any]) -> str:
     """Name the leader and its last heartbeat, or say that nobody leads."""
     if seen["last_leader"] is None:
         return "nobody leads, and nobody ever did: start a leader with `itinerary leader`"
@@ -51,7 +52,7 @@ def leader_text(seen: dict[str, Any]) -> str:
     return f"{seen['leader']}, last heard {last_seen}"
 
 
-def redis_warnings(seen: dict[str, Any]) -> list[str]:
+def redis_warnings(seen: Mapping[str, Any]) -> list[str]:
     """Return warnings if the leader cannot reach Redis or the broker, or the API uses others."""
     from scheduler_service.core.redis_marks import SAME_REDIS
 
@@ -66,7 +67,7 @@ def redis_warnings(seen: dict[str, Any]) -> list[str]:
     return found
 
 
-def zone_warnings(seen: dict[str, Any]) -> list[str]:
+def zone_warnings(seen: Mapping[str, Any]) -> list[str]:
     """Return warnings if the processes of an installation have different zone rules."""
     leader, api, standby = (seen.get(name) for name in ("zone_rules", "zone_rules_api", "zone_rules_standby"))
     cure = "install one version of tzdata on every host, and restart"
@@ -86,7 +87,7 @@ def _ago(text: str) -> str:
     return "less than a second ago" if passed is None else f"{passed} ago"
 
 
-def _processes(api_url: str) -> list[dict[str, Any]]:
+def _processes(api_url: str) -> list[Mapping[str, Any]]:
     """Return the processes of the `itinerary up` on this machine that this API belongs to."""
     run = started_here()
     parts = run.get("parts")
@@ -95,6 +96,6 @@ def _processes(api_url: str) -> list[dict[str, Any]]:
     return [{"name": name, **part} for name, part in parts.items() if isinstance(part, dict)]
 
 
-def _process_text(part: dict[str, Any]) -> str:
+def _process_text(part: Mapping[str, Any]) -> str:
     text = part["name"] if part.get("pid") is None else f"{part['name']} pid {part['pid']}"
     return text if part.get("state") == "ready" else f"{text} ({part.get('state')})"

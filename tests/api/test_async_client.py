@@ -13,7 +13,7 @@ from tests.support.http_server import LoopbackServer, QuietHandler
 from tests.support.stub_server import Answer, StubServer
 
 ITERATING = {"all_jobs", "all_runs"}
-OF_ITS_OWN = {"close", "wait"}
+OF_ITS_OWN = {"close", "result", "wait"}
 RUNNING, COMPLETED = ({"run_id": "adhoc_1", "state": state} for state in ("running", "completed"))
 
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from itinerary.client.asynchronous import AsyncClient
-    from itinerary.client.sync import Client, WaitTimeout
+    from itinerary.client.sync import Client
     from itinerary.client.transactional import enqueue_in
     from itinerary.client.transport import ApiError, NoAnswer
+    from itinerary.client.waiting import RunFailed, WaitTimeout
     from itinerary.jobs import schedule
     from itinerary.protocol.errors import BadValue, BadValues, Conflict, ItineraryError
     from itinerary.worker.attach import attach
@@ -30,6 +31,7 @@ __all__ = [
     "ItineraryError",
     "NoAnswer",
     "RunCancelled",
+    "RunFailed",
     "WaitTimeout",
     "attach",
     "current_run",
@@ -48,7 +50,8 @@ _HOMES: Final = {
     "ItineraryError": "itinerary.protocol.errors",
     "NoAnswer": "itinerary.client.transport",
     "RunCancelled": "itinerary.worker.current",
-    "WaitTimeout": "itinerary.client.sync",
+    "RunFailed": "itinerary.client.waiting",
+    "WaitTimeout": "itinerary.client.waiting",
     "attach": "itinerary.worker.attach",
     "current_run": "itinerary.worker.current",
     "enqueue_in": "itinerary.client.transactional",

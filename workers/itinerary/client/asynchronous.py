@@ -14,7 +14,9 @@ from itertools import islice
 from types import TracebackType
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
-from itinerary.client.sync import Client, Patience
+from itinerary.client.results import Run
+from itinerary.client.sync import Client
+from itinerary.client.waiting import Patience, checked
 
 _PAGE: Final = 1000
 _P = ParamSpec("_P")
@@ -82,14 +84,18 @@ class AsyncClient:
     ) -> None:
         await self.close()
 
-    async def wait(self, run_id: str, timeout: float = 60, every: float = 0.2) -> dict[str, Any]:
+    async def wait(self, run_id: str, timeout: float = 60, every: float = 0.2, *, raises: bool = False) -> Run:
         """`Client.wait`, with no thread held between the queries."""
         patience = Patience(timeout, every)
         while True:
             run = await self._in_thread(partial(self._client._final_run, run_id, patience))
             if run is not None:
-                return run
+                return checked(run) if raises else run
             await asyncio.sleep(patience.pause())
+
+    async def result(self, run_id: str, timeout: float = 60) -> Any:
+        """`Client.result`, with no thread held between the queries."""
+        return (await self.wait(run_id, timeout, raises=True)).result
 
     async def _in_thread(self, call: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, copy_context().run, call)

@@ -7,6 +7,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+from itinerary.client.results import (
+    AuditPage,
+    Distribution,
+    Explanation,
+    Job,
+    JobPage,
+    ListedJob,
+    Preview,
+    Queue,
+    Run,
+    RunPage,
+    Status,
+    Worker,
+)
+from itinerary.client.run_body import Moment, moment_text
 from itinerary.client.transport import Transport, given, segment
 
 PLANNED_WITHIN: Final = 40.0
@@ -29,7 +44,7 @@ class Reads:
         cursor: str | None = None,
         total: bool | None = None,
         with_runs: bool | None = None,
-    ) -> dict[str, Any]:
+    ) -> JobPage:
         """One page of jobs by their id; `q` is found in id, title or task, `source` is the file that owns them.
 
         `total` also counts them, up to 10,000; `with_runs` gives each its `next_run_at` and `last_run`.
@@ -37,7 +52,7 @@ class Reads:
         asked = given(
             tag=tag, q=q, paused=paused, source=source, limit=limit, cursor=cursor, total=total, with_runs=with_runs
         )  # fmt: skip
-        return self._api.object("GET", "/jobs", params=asked)
+        return JobPage.of(self._api.object("GET", "/jobs", params=asked))
 
     def all_jobs(
         self,
@@ -47,13 +62,13 @@ class Reads:
         paused: bool | None = None,
         source: str | None = None,
         with_runs: bool | None = None,
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[ListedJob]:
         """Every job that passes the filters of `jobs`, page by page."""
         return _pages(partial(self.jobs, tag=tag, q=q, paused=paused, source=source, with_runs=with_runs))
 
-    def job(self, job_id: str) -> dict[str, Any]:
+    def job(self, job_id: str) -> Job:
         """One job, with its `next_runs`."""
-        return self._api.object("GET", f"/jobs/{segment(job_id)}")
+        return Job.of(self._api.object("GET", f"/jobs/{segment(job_id)}"))
 
     def runs(
         self,
@@ -61,20 +76,20 @@ class Reads:
         job_id: str | None = None,
         state: str | Sequence[str] | None = None,
         queue: str | None = None,
-        since: str | None = None,
-        until: str | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
         limit: int | None = None,
         cursor: str | None = None,
         total: bool | None = None,
-    ) -> dict[str, Any]:
+    ) -> RunPage:
         """One page of runs, newest first; `state` is one or several, the times are RFC 3339.
 
         `total` also counts them, up to 10,000.
         """
         asked = given(
-            job_id=job_id, state=state, queue=queue, since=since, until=until, limit=limit, cursor=cursor, total=total
+            job_id=job_id, state=state, queue=queue, **_window(since, until), limit=limit, cursor=cursor, total=total
         )  # fmt: skip
-        return self._api.object("GET", "/runs", params=asked)
+        return RunPage.of(self._api.object("GET", "/runs", params=asked))
 
     def all_runs(
         self,
@@ -82,23 +97,25 @@ class Reads:
         job_id: str | None = None,
         state: str | Sequence[str] | None = None,
         queue: str | None = None,
-        since: str | None = None,
-        until: str | None = None,
-    ) -> Iterator[dict[str, Any]]:
+        since: Moment | None = None,
+        until: Moment | None = None,
+    ) -> Iterator[Run]:
         """Every run that passes the filters of `runs`, newest first, page by page."""
         return _pages(partial(self.runs, job_id=job_id, state=state, queue=queue, since=since, until=until))
 
-    def run(self, run_id: str) -> dict[str, Any]:
+    def run(self, run_id: str) -> Run:
         """One run with its attempts."""
-        return self._api.object("GET", f"/runs/{segment(run_id)}")
+        return Run.of(self._api.object("GET", f"/runs/{segment(run_id)}"))
 
-    def explain_job(self, job_id: str, at: str) -> dict[str, Any]:
+    def explain_job(self, job_id: str, at: Moment) -> Explanation:
         """The decision about the job at an instant (RFC 3339), and its reasons."""
-        return self._api.object("GET", f"/jobs/{segment(job_id)}/explain", params={"at": at})
+        return Explanation.of(
+            self._api.object("GET", f"/jobs/{segment(job_id)}/explain", params={"at": moment_text(at, "at")})
+        )
 
-    def explain_run(self, run_id: str) -> dict[str, Any]:
+    def explain_run(self, run_id: str) -> Explanation:
         """The reasons for the run's state."""
-        return self._api.object("GET", f"/runs/{segment(run_id)}/explain")
+        return Explanation.of(self._api.object("GET", f"/runs/{segment(run_id)}/explain"))
 
     def audit(
         self,
@@ -106,51 +123,58 @@ class Reads:
         subject: str | None = None,
         actor: str | None = None,
         action: str | None = None,
-        since: str | None = None,
-        until: str | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
         limit: int | None = None,
         cursor: str | None = None,
-    ) -> dict[str, Any]:
+    ) -> AuditPage:
         """One page of the audit log, newest first; `subject` is a job's or a run's id."""
         asked = given(
-            subject=subject, actor=actor, action=action, since=since, until=until, limit=limit, cursor=cursor
+            subject=subject, actor=actor, action=action, **_window(since, until), limit=limit, cursor=cursor
         )  # fmt: skip
-        return self._api.object("GET", "/audit", params=asked)
+        return AuditPage.of(self._api.object("GET", "/audit", params=asked))
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> Status:
         """The leader, since when it leads, and its view of the scheduler."""
-        return self._api.object("GET", "/scheduler/status")
+        return Status.of(self._api.object("GET", "/scheduler/status"))
 
-    def distribution(self) -> dict[str, Any]:
+    def distribution(self) -> Distribution:
         """The load of the coming 24 hours."""
-        return self._api.object("GET", "/scheduler/distribution", timeout=PLANNED_WITHIN)
+        return Distribution.of(self._api.object("GET", "/scheduler/distribution", timeout=PLANNED_WITHIN))
 
-    def workers(self) -> list[dict[str, Any]]:
+    def workers(self) -> list[Worker]:
         """The workers whose heartbeats the leader receives."""
-        items: list[dict[str, Any]] = self._api.object("GET", "/workers")["items"]
-        return items
+        return [Worker.of(item) for item in self._api.object("GET", "/workers")["items"]]
 
-    def queues(self) -> list[dict[str, Any]]:
+    def queues(self) -> list[Queue]:
         """The queues that the leader dispatches to."""
-        items: list[dict[str, Any]] = self._api.object("GET", "/queues")["items"]
-        return items
+        return [Queue.of(item) for item in self._api.object("GET", "/queues")["items"]]
 
-    def preview_job(self, job_id: str, count: int = 10, start: str | None = None) -> dict[str, Any]:
+    def preview_job(self, job_id: str, count: int = 10, start: Moment | None = None) -> Preview:
         """The next `count` occurrences of a job after `start` (default: now)."""
-        return self._api.object("GET", f"/jobs/{segment(job_id)}/preview", params=given(count=count, **{"from": start}))
-
-    def preview(self, schedule: Mapping[str, Any], count: int = 10, start: str | None = None) -> dict[str, Any]:
-        """The next `count` occurrences of a schedule that is not saved."""
-        return self._api.object(
-            "POST", "/preview", again=True, json=given(schedule=schedule, count=count, **{"from": start})
+        return Preview.of(
+            self._api.object(
+                "GET",
+                f"/jobs/{segment(job_id)}/preview",
+                params=given(count=count, **{"from": moment_text(start, "start")}),
+            )
         )
 
+    def preview(self, schedule: Mapping[str, Any], count: int = 10, start: Moment | None = None) -> Preview:
+        """The next `count` occurrences of a schedule that is not saved."""
+        wanted = given(schedule=schedule, count=count, **{"from": moment_text(start, "start")})
+        return Preview.of(self._api.object("POST", "/preview", again=True, json=wanted))
 
-def _pages(fetch: Callable[..., dict[str, Any]]) -> Iterator[dict[str, Any]]:
+
+def _window(since: Moment | None, until: Moment | None) -> dict[str, Any]:
+    return {"since": moment_text(since, "since"), "until": moment_text(until, "until")}
+
+
+def _pages(fetch: Callable[..., Any]) -> Iterator[Any]:
     cursor = None
     while True:
         page = fetch(limit=1000, cursor=cursor)
-        yield from page["items"]
-        cursor = page["next_cursor"]
+        yield from page.items
+        cursor = page.next_cursor
         if cursor is None:
             return

@@ -1,4 +1,4 @@
-"""The Python client of the REST API: plain values in, the API's own JSON out.
+"""The Python client of the REST API: Python values in, typed results out.
 
 Promises a light import, a timeout on every call, and errors as ItineraryError with the API's message. Repeats a request
 only if that has no more effect than sending it once; enqueues carry an idempotency key for that. Threads may share a
@@ -8,43 +8,19 @@ client, processes may not. `enqueue_in` is for callers with a transaction of the
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from itinerary.client.reads import PLANNED_WITHIN, Reads
+from itinerary.client.results import Backfill, Job, Plan, Rebalance, RebalancePlan, Run
+from itinerary.client.run_body import Duration, Moment, moment_text, run_body
 from itinerary.client.transactional import enqueue_in
 from itinerary.client.transport import ApiError, NoAnswer, Transport, given, segment
-from itinerary.protocol.errors import ItineraryError
+from itinerary.client.waiting import FINAL_STATES, Patience, RunFailed, WaitTimeout, checked
 
-__all__ = ["FINAL_STATES", "ApiError", "Client", "NoAnswer", "WaitTimeout", "enqueue_in"]
+__all__ = ["FINAL_STATES", "ApiError", "Client", "NoAnswer", "RunFailed", "WaitTimeout", "enqueue_in"]
 
-FINAL_STATES: Final = frozenset({"completed", "failed", "cancelled", "skipped", "missed"})
-_FIRST_PAUSE: Final = 0.02
 _Client = TypeVar("_Client", bound="Client")
-
-
-class WaitTimeout(ItineraryError):
-    """The run was not final in time; it continues."""
-
-
-class Patience:
-    """The time limit for a run's end, and the pauses between queries."""
-
-    def __init__(self, timeout: float, every: float) -> None:
-        self.timeout = timeout
-        self._deadline = time.monotonic() + timeout
-        self._pause = min(_FIRST_PAUSE, every)
-        self._longest = every
-
-    def is_over(self) -> bool:
-        """Whether the time is up."""
-        return time.monotonic() >= self._deadline
-
-    def pause(self) -> float:
-        """The seconds until the next query; longer each time."""
-        pause = max(0.0, min(self._pause, self._deadline - time.monotonic()))
-        self._pause = min(self._pause * 1.5, self._longest)
-        return pause
 
 
 class Client(Reads):
@@ -75,22 +51,28 @@ class Client(Reads):
     ) -> None:
         self.close()
 
-    def create_job(self, job: Mapping[str, Any]) -> dict[str, Any]:
+    def create_job(self, job: Mapping[str, Any]) -> Job:
         """Create a job; ApiError 409 if it exists."""
-        return self._api.object("POST", "/jobs", json=job)
+        return Job.of(self._api.object("POST", "/jobs", json=job))
 
     def put_job(
         self, job_id: str, job: Mapping[str, Any], if_version: int | None = None, *, only_new: bool = False
-    ) -> dict[str, Any]:
+    ) -> Job:
         """Create or replace a job; ApiError 412 if `if_version` is not the current one, or the job is not new."""
         again, headers = if_version is None and not only_new, _if_match(if_version)
         headers |= {"If-None-Match": "*"} if only_new else {}
-        return self._api.object("PUT", f"/jobs/{segment(job_id)}", again=again, json=job, headers=headers)
+        return Job.of(self._api.object("PUT", f"/jobs/{segment(job_id)}", again=again, json=job, headers=headers))
 
-    def patch_job(self, job_id: str, change: Mapping[str, Any], if_version: int | None = None) -> dict[str, Any]:
+    def patch_job(self, job_id: str, change: Mapping[str, Any], if_version: int | None = None) -> Job:
         """Change some fields of a job."""
-        return self._api.object(
-            "PATCH", f"/jobs/{segment(job_id)}", again=if_version is None, json=change, headers=_if_match(if_version)
+        return Job.of(
+            self._api.object(
+                "PATCH",
+                f"/jobs/{segment(job_id)}",
+                again=if_version is None,
+                json=change,
+                headers=_if_match(if_version),
+            )
         )
 
     def apply_jobs(
@@ -102,14 +84,14 @@ class Client(Reads):
         dry_run: bool = False,
         take_over: bool = False,
         plan_version: str | None = None,
-    ) -> dict[str, Any]:
+    ) -> Plan:
         """Make the jobs of `source` as given, all or nothing; returns the plan that was or would be executed.
 
         ApiError 409 if `plan_version` is of an older state, or a job belongs to another source.
         """
         wanted = given(source=source, plan_version=plan_version)
         flags = {"prune": prune, "dry_run": dry_run, "take_over": take_over}
-        return self._api.object("POST", "/jobs/apply", json={**wanted, **flags, "jobs": list(jobs)})
+        return Plan.of(self._api.object("POST", "/jobs/apply", json={**wanted, **flags, "jobs": list(jobs)}))
 
     def delete_job(self, job_id: str, if_version: int | None = None) -> None:
         """Delete a job; its history stays. ApiError 412 if `if_version` is not the current one."""
@@ -119,20 +101,23 @@ class Client(Reads):
         self,
         job_id: str,
         reason: str | None = None,
-        until: str | None = None,
+        until: Moment | None = None,
         if_version: int | None = None,
         *,
         waiting: str | None = None,
-    ) -> dict[str, Any]:
+    ) -> Job:
         """Pause a job, indefinitely or `until` an RFC 3339 time; `waiting="skip"` ends runs that already wait."""
-        wanted, headers = given(reason=reason, until=until, waiting=waiting), _if_match(if_version)
+        wanted, headers = (
+            given(reason=reason, until=moment_text(until, "until"), waiting=waiting),
+            _if_match(if_version),
+        )
         path = f"/jobs/{segment(job_id)}/pause"
-        return self._api.object("POST", path, again=if_version is None, json=wanted, headers=headers)
+        return Job.of(self._api.object("POST", path, again=if_version is None, json=wanted, headers=headers))
 
-    def resume_job(self, job_id: str, if_version: int | None = None) -> dict[str, Any]:
+    def resume_job(self, job_id: str, if_version: int | None = None) -> Job:
         """Resume a paused job."""
         path = f"/jobs/{segment(job_id)}/resume"
-        return self._api.object("POST", path, again=if_version is None, headers=_if_match(if_version))
+        return Job.of(self._api.object("POST", path, again=if_version is None, headers=_if_match(if_version)))
 
     def trigger(
         self,
@@ -142,93 +127,101 @@ class Client(Reads):
         *,
         if_version: int | None = None,
         idempotency_key: str | None = None,
-    ) -> dict[str, Any]:
+    ) -> Run:
         """Run a job now; returns the new run. The same key and request return the same run again."""
         wanted, path = given(kwargs=kwargs, overlap=overlap), f"/jobs/{segment(job_id)}/trigger"
         headers = {**_if_match(if_version), **_key(idempotency_key)}
-        return self._api.object("POST", path, again=if_version is None, json=wanted, headers=headers)
+        return Run.of(self._api.object("POST", path, again=if_version is None, json=wanted, headers=headers))
 
     def backfill(
         self,
         job_id: str,
-        start: str,
-        end: str,
+        start: Moment,
+        end: Moment,
         overlap: str | None = None,
         *,
         dry_run: bool = False,
         idempotency_key: str | None = None,
-    ) -> dict[str, Any]:
+    ) -> Backfill:
         """Run the job's occurrences in [start, end) that did not complete, at their own times; returns the new runs.
 
         `overlap` is queue_all (one after the other, the default) or allow. A `dry_run` creates nothing. A repeated
         request creates no second run of an occurrence in progress; with the same key, none of a failed one either.
         """
-        window = {"from": start, "to": end, "dry_run": dry_run}
+        window = {"from": moment_text(start, "start"), "to": moment_text(end, "end"), "dry_run": dry_run}
         path = f"/jobs/{segment(job_id)}/backfill"
         body = {**window, **given(overlap=overlap)}
-        return self._api.object("POST", path, again=True, json=body, headers=_key(idempotency_key))
+        return Backfill.of(self._api.object("POST", path, again=True, json=body, headers=_key(idempotency_key)))
 
     def enqueue(
         self,
-        task: str,
+        task: Any,
         args: Sequence[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
         *,
-        run_at: str | None = None,
+        run_at: Moment | None = None,
         queue: str | None = None,
         priority: int | None = None,
-        timeout: str | None = None,
-        start_within: str | None = None,
+        timeout: Duration | None = None,
+        start_within: Duration | None = None,
         retry: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
-    ) -> dict[str, Any]:
-        """Run a task once, now or at `run_at`; the same key and body return the same run again."""
-        wanted = given(
-            task=task, args=args, kwargs=kwargs, run_at=run_at, queue=queue, priority=priority, timeout=timeout,
+    ) -> Run:
+        """Run a task once, now or at `run_at`; the same key and body return the same run again.
+
+        `task` is a name, a Celery task or its signature. Arguments may be of every type that messages carry.
+        """
+        wanted = run_body(
+            task, args, kwargs, run_at=run_at, queue=queue, priority=priority, timeout=timeout,
             start_within=start_within, retry=retry, idempotency_key=idempotency_key,
         )  # fmt: skip
-        return self._api.object("POST", "/runs", again=True, json=_keyed(wanted))
+        return Run.of(self._api.object("POST", "/runs", again=True, json=_keyed(wanted)))
 
-    def enqueue_batch(
-        self, runs: Sequence[Mapping[str, Any]], *, idempotency_key: str | None = None
-    ) -> list[dict[str, Any]]:
+    def enqueue_batch(self, runs: Sequence[Mapping[str, Any]], *, idempotency_key: str | None = None) -> list[Run]:
         """Enqueue up to 1,000 runs, all or none; the key is for those that have none of their own."""
-        wanted, headers = {"runs": list(runs)}, _key(idempotency_key)
+        bodies = [run_body(**{"args": None, "kwargs": None, "task": "", **run}) for run in runs]
+        wanted, headers = {"runs": bodies}, _key(idempotency_key)
         answer = self._api.object("POST", "/runs/batch", again=True, json=wanted, headers=headers)
-        created: list[dict[str, Any]] = answer["runs"]
-        return created
+        return [Run.of(run) for run in answer["runs"]]
 
-    def cancel(self, run_id: str) -> dict[str, Any]:
+    def cancel(self, run_id: str) -> Run:
         """Request that a run ends; returns the run as it is now."""
-        return self._api.object("POST", f"/runs/{segment(run_id)}/cancel", again=True)
+        return Run.of(self._api.object("POST", f"/runs/{segment(run_id)}/cancel", again=True))
 
-    def retry(self, run_id: str, *, idempotency_key: str | None = None) -> dict[str, Any]:
+    def retry(self, run_id: str, *, idempotency_key: str | None = None) -> Run:
         """Run a final run's task again; returns the new run."""
-        return self._api.object("POST", f"/runs/{segment(run_id)}/retry", again=True, headers=_key(idempotency_key))
+        return Run.of(
+            self._api.object("POST", f"/runs/{segment(run_id)}/retry", again=True, headers=_key(idempotency_key))
+        )
 
-    def wait(self, run_id: str, timeout: float = 60, every: float = 0.2) -> dict[str, Any]:
+    def wait(self, run_id: str, timeout: float = 60, every: float = 0.2, *, raises: bool = False) -> Run:
         """Wait until the run is final and return it; `every` is the seconds between queries, fewer at first.
 
-        WaitTimeout after `timeout` seconds; an API that is away meanwhile is waited for too.
+        WaitTimeout after `timeout` seconds; an API that is away meanwhile is waited for too. With `raises`, RunFailed
+        for a run that did not complete.
         """
         patience = Patience(timeout, every)
         while True:
             run = self._final_run(run_id, patience)
             if run is not None:
-                return run
+                return checked(run) if raises else run
             time.sleep(patience.pause())
 
-    def _final_run(self, run_id: str, patience: "Patience") -> dict[str, Any] | None:
+    def result(self, run_id: str, timeout: float = 60) -> Any:
+        """The task's result, waited for; RunFailed if the run did not complete, WaitTimeout as `wait`."""
+        return self.wait(run_id, timeout, raises=True).result
+
+    def _final_run(self, run_id: str, patience: "Patience") -> Run | None:
         """The run if it is final; WaitTimeout if it is not and the time is up."""
         run = self._run_if_answered(run_id, patience)
-        if run is not None and run["state"] in FINAL_STATES:
+        if run is not None and run.state in FINAL_STATES:
             return run
         if patience.is_over():
-            state = run["state"] if run else "unknown"
+            state = run.state if run else "unknown"
             raise WaitTimeout(f"run {run_id} is still {state} after {patience.timeout:g} s")
         return None
 
-    def _run_if_answered(self, run_id: str, patience: "Patience") -> dict[str, Any] | None:
+    def _run_if_answered(self, run_id: str, patience: "Patience") -> Run | None:
         try:
             return self.run(run_id)
         except NoAnswer:
@@ -240,17 +233,19 @@ class Client(Reads):
                 raise
             return None
 
-    def preview_rebalance(self) -> dict[str, Any]:
+    def preview_rebalance(self) -> RebalancePlan:
         """Plan a rebalance without moving a job; its `plan_id` can be carried out within ten minutes."""
-        return self._api.object("POST", "/scheduler/rebalance/preview", timeout=PLANNED_WITHIN)
+        return RebalancePlan.of(self._api.object("POST", "/scheduler/rebalance/preview", timeout=PLANNED_WITHIN))
 
-    def rebalance(self, plan_id: str | None = None) -> dict[str, Any]:
+    def rebalance(self, plan_id: str | None = None) -> Rebalance:
         """Carry out the plan of a preview, or a new one; ApiError 409 if the plan is too old."""
-        return self._api.object("POST", "/scheduler/rebalance", json=given(plan_id=plan_id), timeout=PLANNED_WITHIN)
+        return Rebalance.of(
+            self._api.object("POST", "/scheduler/rebalance", json=given(plan_id=plan_id), timeout=PLANNED_WITHIN)
+        )
 
-    def undo_rebalance(self) -> dict[str, Any]:
+    def undo_rebalance(self) -> Rebalance:
         """Undo the last rebalance; ApiError 409 if there is none."""
-        return self._api.object("POST", "/scheduler/rebalance/undo", timeout=PLANNED_WITHIN)
+        return Rebalance.of(self._api.object("POST", "/scheduler/rebalance/undo", timeout=PLANNED_WITHIN))
 
 
 def _key(given_key: str | None) -> dict[str, str]:

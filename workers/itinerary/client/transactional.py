@@ -11,10 +11,10 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from typing import Any, Final
 from uuid import UUID
 
+from itinerary.client.run_body import Duration, Moment, run_body
 from itinerary.protocol.errors import BadValue, BadValues, Conflict
 from itinerary.protocol.identity import adhoc_run_id
 from itinerary.protocol.instants import format_instant
@@ -44,33 +44,31 @@ _ALLOWED: Final = (
 
 def enqueue_in(
     connection_or_session: Any,
-    task: str,
+    task: Any,
     args: Sequence[Any] | None = None,
     kwargs: Mapping[str, Any] | None = None,
     *,
-    run_at: str | datetime | None = None,
+    run_at: Moment | None = None,
     queue: str | None = None,
     priority: int | None = None,
-    timeout: str | None = None,
-    start_within: str | None = None,
+    timeout: Duration | None = None,
+    start_within: Duration | None = None,
     retry: Mapping[str, Any] | None = None,
     idempotency_key: str | None = None,
     schema: str | None = None,
 ) -> str:
     """Insert a new run of `task` in the open transaction of this connection or session; returns its id.
 
-    The run is dispatched when that transaction commits, and never if it does not. `run_at` is an aware datetime or an
-    RFC 3339 text, `timeout` a text such as "5m". `schema` names the schema of Itinerary's tables if the search path
-    does not contain it. The same key and request return the id of the existing run. Raises BadValues for values that
-    cannot be enqueued, Conflict for a key of another request, and the driver's own errors.
+    The run is dispatched when that transaction commits, and never if it does not. `task` is a name, a Celery task or
+    its signature; `run_at` an aware datetime or an RFC 3339 text. `timeout` is a timedelta or a text such as "5m".
+    `schema` names the schema of Itinerary's tables if the search path does not contain it. The same key and request
+    return the id of the existing run. Raises BadValues for values that cannot be enqueued, Conflict for a key of
+    another request, and the driver's own errors.
     """
-    body = {
-        "task": task, "args": None if args is None else list(args), "kwargs": None if kwargs is None else dict(kwargs),
-        "run_at": _instant_text(run_at), "queue": queue, "priority": priority, "timeout": timeout,
-        "start_within": start_within,
-        "retry": None if retry is None else dict(retry), "idempotency_key": idempotency_key,
-    }  # fmt: skip
-    run = read_run_request(_plain({name: value for name, value in body.items() if value is not None}))
+    run = request_of(
+        task, args, kwargs, run_at=run_at, queue=queue, priority=priority, timeout=timeout,
+        start_within=start_within, retry=retry, idempotency_key=idempotency_key,
+    )  # fmt: skip
     values = _values_of(run)
     target = _target_of(connection_or_session, schema)
     over = _deadline_over(run, target)
@@ -85,6 +83,11 @@ def enqueue_in(
     if known[1] != values["hash"]:
         raise Conflict(f"idempotency key {idempotency_key!r} was used for another request")
     return str(known[0])
+
+
+def request_of(task: Any, args: Any, kwargs: Any, **fields: Any) -> RunRequest:
+    """The request of these arguments of `enqueue_in`; BadValues for those that cannot be enqueued."""
+    return read_run_request(_plain(run_body(task, args, kwargs, **fields)))
 
 
 def _insert_of(values: Mapping[str, Any]) -> str:
@@ -132,14 +135,6 @@ def _plain(body: dict[str, Any]) -> dict[str, Any]:
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-
-
-def _instant_text(at: str | datetime | None) -> str | None:
-    if not isinstance(at, datetime):
-        return at
-    if at.tzinfo is None:
-        raise BadValue("run_at", at.isoformat(), "give a datetime with a zone; without one it names no instant")
-    return at.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
 
 
 @dataclass(frozen=True, slots=True)

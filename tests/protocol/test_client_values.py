@@ -1,0 +1,127 @@
+"""What the client takes from a Python program and gives back: values of any type, results with every field."""
+
+import dataclasses
+import json
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any, get_type_hints
+from uuid import UUID
+
+import pytest
+from celery import Celery, chain
+
+from itinerary.client import results
+from itinerary.client.results import Answer, Job, JobPage, Run
+from itinerary.client.run_body import run_body
+from itinerary.protocol.errors import BadValue, BadValues
+from tests.support.processes import REPOSITORY
+
+SCHEMAS: dict[str, Any] = json.loads((REPOSITORY / "scheduler_service/api/openapi.json").read_text())["components"][
+    "schemas"
+]
+OUTSIDE = {
+    "AuditEntry": "AuditOut", "Backfill": "BackfillOut", "Because": "BecauseOut", "Distribution": "DistributionOut",
+    "Explanation": "ExplanationOut", "Job": "JobOut", "Plan": "PlanOut", "Queue": "QueueOut", "Run": "RunOut",
+    "Rebalance": "RebalanceOut", "RebalancePlan": "PreviewOut",
+}  # fmt: skip
+KINDS = [kind for name in results.__all__ if dataclasses.fields(kind := getattr(results, name))[1:]]
+app = Celery("shop", broker="memory://", set_as_current=False)
+
+
+@app.task(name="shop.add")
+def add(x: int, y: int) -> int:
+    return x + y
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_a_result_has_every_field_of_the_document_and_no_other(kind: type[Answer]) -> None:
+    schema = SCHEMAS[OUTSIDE.get(kind.__name__, kind.__name__)]
+    named = {each.metadata.get("json", each.name): each.name for each in dataclasses.fields(kind) if each.init}
+    assert set(named) == set(schema["properties"])
+    hints = get_type_hints(kind)
+    for name, field in schema["properties"].items():
+        text = json.dumps(field)
+        assert ("datetime" in str(hints[named[name]])) == ('"format": "date-time"' in text), name
+        optional = '"null"' in text or name not in schema.get("required", [])
+        assert ("None" in str(hints[named[name]]) or hints[named[name]] is Any) == (
+            optional or field.keys() <= {"description", "title"}
+        ), name
+
+
+def test_each_answer_of_the_document_has_its_result() -> None:
+    asked = {name for name in SCHEMAS if name.endswith("In") or name in ("JobPatch", "JobPut", "Problem", "FieldError")}
+    schedules = {"Calendar", "Cron", "Hourly", "Interval", "Once", "Solar"}
+    wrappers = {"BatchOut", "Queues", "Workers", "RunState", "Verdict"}
+    known = {OUTSIDE.get(kind.__name__, kind.__name__) for kind in KINDS}
+    assert set(SCHEMAS) - asked - schedules - wrappers == known
+
+
+BODY = {
+    "run_id": "a", "state": "completed", "due_at": "2026-12-01T12:00:00.25Z", "result": {"x": 1}, "new": "later",
+    "error": None, "attempts": [{"attempt": 1, "error": {"type": "E", "message": "m", "traceback": None}}],
+}  # fmt: skip
+
+
+def test_a_result_is_typed_and_still_the_answers_json() -> None:
+    run = Run.of(BODY)
+    assert run.due_at == datetime(2026, 12, 1, 12, 0, 0, 250_000, UTC)
+    assert run.attempts[0].error is not None
+    assert run.attempts[0].error.message == "m"
+    assert (run.scheduled_at, run.error) == (None, None), "an older server leaves fields out"
+    assert (run["due_at"], run["new"], run.get("none"), dict(run)) == (BODY["due_at"], "later", None, BODY)
+    assert run == BODY
+    assert run == Run.of(dict(BODY))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        run.state = "failed"  # type: ignore[misc]
+    page = JobPage.of({"items": [{"job_id": "a"}], "next_cursor": None})
+    assert (page.items[0].job_id, page["items"], page.total) == ("a", [{"job_id": "a"}], None)
+    assert Job.of({"retry": {"max_attempts": 3}}).retry.max_attempts == 3
+
+
+def test_values_of_a_program_become_json() -> None:
+    at = datetime(2026, 12, 1, 13, tzinfo=timezone(timedelta(hours=1)))
+    given = {"$type": "date", "$value": "2026-12-01"}
+    body = run_body(
+        add, (at, Decimal("1.10")), {"id": UUID(int=7), "raw": b"\x00", "given": given}, run_at=at, queue=None,
+        timeout=timedelta(minutes=5, milliseconds=1), start_within="1h",
+    )  # fmt: skip
+    assert body == {
+        "task": "shop.add",
+        "args": [
+            {"$type": "datetime", "$value": "2026-12-01T13:00:00+01:00"},
+            {"$type": "decimal", "$value": "1.10"},
+        ],
+        "kwargs": {
+            "id": {"$type": "uuid", "$value": "00000000-0000-0000-0000-000000000007"},
+            "raw": {"$type": "bytes", "$value": "AA=="},
+            "given": {"$type": "date", "$value": "2026-12-01"},
+        },
+        "run_at": "2026-12-01T12:00:00Z",
+        "timeout": "300001ms",
+        "start_within": "1h",
+    }
+
+
+def test_a_signature_brings_its_arguments_and_options() -> None:
+    made = add.s(1).set(queue="fast", priority=3, eta=datetime(2026, 12, 1, tzinfo=UTC))
+    assert run_body(made, [2], {"z": 3}, priority=9) == {
+        "task": "shop.add", "args": [1, 2], "kwargs": {"z": 3}, "queue": "fast", "priority": 9,
+        "run_at": "2026-12-01T00:00:00Z",
+    }  # fmt: skip
+    assert "run_at" in run_body(add.s(1, 2).set(countdown=5), None, None)
+
+
+@pytest.mark.parametrize(
+    ("task", "args", "fields", "message"),
+    [
+        (chain(add.s(1, 2), add.s(3)), None, {}, "task: 'celery.chain' is not accepted; a chain, group or chord"),
+        (add.s(1, 2).set(shadow="x"), None, {}, "task.options.shadow: 'x' is not accepted; a run has no such option"),
+        (17, None, {}, "task: 'int' is not accepted; give a task's name, a Celery task or its signature"),
+        ("t", [1, {"a": {1, 2}}], {}, "args.1.a: {1, 2} is not accepted; set has no JSON"),
+        ("t", None, {"run_at": datetime(2026, 12, 1)}, "run_at: '2026-12-01T00:00:00' is not accepted"),  # noqa: DTZ001
+    ],
+)
+def test_what_has_no_json_is_named(task: Any, args: Any, fields: dict[str, Any], message: str) -> None:
+    with pytest.raises((BadValue, BadValues)) as refusal:
+        run_body(task, args, None, **fields)
+    assert message in str(refusal.value)

@@ -1,0 +1,96 @@
+"""The JSON of a requested run, from what a Python program has: tasks, signatures, datetimes, UUIDs, Decimals.
+
+Light: knows Celery's tasks and signatures by their attributes.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta, timezone
+from typing import Any, Final
+
+from itinerary.protocol.errors import BadValue, BadValues
+from itinerary.protocol.instants import format_duration
+from itinerary.protocol.typed_values import from_python
+
+Moment = str | datetime
+Duration = str | timedelta
+_KNOWN_OPTIONS: Final = ("queue", "priority", "eta", "countdown", "task_id")
+
+
+def run_body(task: Any, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None, **fields: Any) -> dict[str, Any]:
+    """The fields that are given, as JSON; BadValues for a value that has no JSON.
+
+    `task` is a name, a Celery task or a signature; a signature's arguments come before `args`, its options where no
+    field says otherwise.
+    """
+    name, options = task, dict[str, Any]()
+    if not isinstance(task, str):
+        name, args, kwargs, options = _called(task, args, kwargs)
+    body = {"task": name, "args": args, "kwargs": kwargs, **options, **_given(fields)}
+    return {key: _READ.get(key, stored)(value, key) for key, value in body.items() if value is not None}
+
+
+def _called(task: Any, args: Any, kwargs: Any) -> tuple[str, list[Any], dict[str, Any], dict[str, Any]]:
+    """Name, arguments and options of a Celery task or signature."""
+    if not callable(getattr(task, "apply_async", None)):
+        raise BadValues([BadValue("task", type(task).__name__, "give a task's name, a Celery task or its signature")])
+    if not isinstance(task, Mapping):
+        return str(task.name), list(args or ()), dict(kwargs or {}), {}
+    if task.get("subtask_type"):
+        advice = "a chain, group or chord is several tasks: enqueue a task that starts it"
+        raise BadValues([BadValue("task", task["task"], advice)])
+    options = _given(task.get("options") or {})
+    if unknown := sorted(set(options) - set(_KNOWN_OPTIONS)):
+        advice = f"a run has no such option; it has {', '.join(_KNOWN_OPTIONS[:-1])}"
+        raise BadValues([BadValue(f"task.options.{unknown[0]}", options[unknown[0]], advice)])
+    fields: dict[str, Any] = {name: options[name] for name in ("queue", "priority") if name in options}
+    if (countdown := options.get("countdown")) is not None:
+        fields["run_at"] = datetime.now(timezone.utc) + timedelta(seconds=float(countdown))
+    elif options.get("eta") is not None:
+        fields["run_at"] = options["eta"]
+    whole = [*(task.get("args") or ()), *(args or ())]
+    return str(task["task"]), whole, {**(task.get("kwargs") or {}), **(kwargs or {})}, fields
+
+
+def stored(value: Any, field: str) -> Any:
+    """The value as a run stores it: JSON, with the types that JSON lacks marked; BadValues for any other type."""
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, Mapping):
+        return {key: stored(one, f"{field}.{key}") for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [stored(one, f"{field}.{number}") for number, one in enumerate(value)]
+    try:
+        return from_python(value, _refuse)
+    except TypeError:
+        kind = type(value).__name__
+        advice = f"{kind} has no JSON; give JSON, datetime, date, time, Decimal, UUID or bytes"
+        raise BadValues([BadValue(field, value, advice)]) from None
+
+
+def moment_text(value: Any, field: str) -> Any:
+    """An instant as its text; BadValue for a datetime without a zone."""
+    if not isinstance(value, datetime):
+        return value
+    if value.tzinfo is None:
+        raise BadValue(field, value.isoformat(), "give a datetime with a zone; without one it names no instant")
+    return value.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
+
+
+def duration_text(value: Any, field: str) -> Any:
+    """A duration as its text."""
+    return format_duration(value // timedelta(microseconds=1)) if isinstance(value, timedelta) else value
+
+
+def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _refuse(value: Any) -> Any:
+    raise TypeError(type(value).__name__)
+
+
+_READ: Final[dict[str, Callable[[Any, str], Any]]] = {
+    "run_at": moment_text,
+    "timeout": duration_text,
+    "start_within": duration_text,
+}
