@@ -1,14 +1,13 @@
 """The times of solar events: sunrise, civil dawn, solar noon, ... at a place, by PyEphem, as Celery's `solar` asks it.
 
 Each event belongs to one solar day of its place, and is computed from that day alone: every window shows the same
-second. A day without the event (polar summer and winter) has no time. The event of solar day n lies in UTC day n or in
-one beside it.
+second. A day without the event (polar summer and winter) has no time.
 """
 
 from collections.abc import Iterator
 from functools import lru_cache
 from importlib import import_module
-from math import radians
+from math import ceil, floor, radians
 from typing import Any, Final, NamedTuple
 
 from itinerary.protocol.instants import SECOND, Instant
@@ -38,6 +37,7 @@ EVENTS: Final = {
 """Celery's events, at Celery's heights."""
 _HALF_DAY: Final = DAY_SECONDS // 2
 _SECONDS_A_DEGREE: Final = 240
+_MARGIN: Final = 1_800  # the true noon is within twenty minutes of the mean one
 _EPHEM_EPOCH: Final = 25_567.5  # its days count from noon of 1899-12-31
 _DAYS_WITHOUT: Final = 400
 _SUMMER, _WINTER = 19_894, 20_078  # the solstices of 2024; every event is rarest or most frequent about one of them
@@ -57,7 +57,7 @@ def happens(schedule: SolarSchedule) -> bool:
 def solar_seconds(schedule: SolarSchedule, start: Instant, end: Instant) -> Iterator[int]:
     """Yield the events in [start, end), as seconds."""
     low, high = max(-(-start // SECOND), FIRST_SECOND), min(-(-end // SECOND), LAST_SECOND)
-    for day in range(low // DAY_SECONDS - 1, high // DAY_SECONDS + 2) if low < high else ():
+    for day in _days(schedule, low, high) if low < high else ():
         at = _on_day(schedule, day)
         if at is not None and low <= at < high:
             yield at
@@ -66,7 +66,7 @@ def solar_seconds(schedule: SolarSchedule, start: Instant, end: Instant) -> Iter
 def solar_from(schedule: SolarSchedule, start: Instant) -> Iterator[int]:
     """Yield the events from `start` on, as seconds, until 400 days have none."""
     low = max(-(-start // SECOND), FIRST_SECOND)
-    day, without = low // DAY_SECONDS - 1, 0
+    day, without = _days(schedule, low, low).start, 0
     while without < _DAYS_WITHOUT and day * DAY_SECONDS < LAST_SECOND - DAY_SECONDS:
         at = _on_day(schedule, day)
         if at is not None and at >= low:
@@ -77,12 +77,20 @@ def solar_from(schedule: SolarSchedule, start: Instant) -> Iterator[int]:
 def last_solar(schedule: SolarSchedule, start: Instant, end: Instant) -> int | None:
     """Return the newest event in [start, end), as seconds, or None."""
     low, high = max(-(-start // SECOND), FIRST_SECOND), min(-(-end // SECOND), LAST_SECOND)
-    first = max(low // DAY_SECONDS - 1, high // DAY_SECONDS - _DAYS_WITHOUT)
-    for day in range(high // DAY_SECONDS + 1, first - 1, -1) if low < high else ():
+    for day in reversed(_days(schedule, max(low, high - _DAYS_WITHOUT * DAY_SECONDS), high)) if low < high else ():
         at = _on_day(schedule, day)
         if at is not None and low <= at < high:
             return at
     return None
+
+
+def _days(schedule: SolarSchedule, low: int, high: int) -> range:
+    """The solar days whose events may lie in [low, high): the sun rises in the half day before noon, sets after it."""
+    rises = EVENTS[schedule.event].rises
+    before = _MARGIN + (_HALF_DAY if rises else 0)
+    after = _MARGIN + (_HALF_DAY if rises is False else 0)
+    first_noon = _HALF_DAY - schedule.longitude * _SECONDS_A_DEGREE
+    return range(ceil((low - after - first_noon) / DAY_SECONDS), floor((high + before - first_noon) / DAY_SECONDS) + 1)
 
 
 def _on_day(schedule: SolarSchedule, day: int) -> int | None:
@@ -98,7 +106,6 @@ def _event(name: str, latitude: float, longitude: float, day: int) -> int | None
     place, sun = ephem.Observer(), ephem.Sun()
     place.lat, place.lon = radians(latitude), radians(longitude)
     place.horizon, place.pressure, place.elevation = radians(event.horizon), 0, 0
-    # The true noon is within twenty minutes of the mean one; the event lies half a day around it.
     mean_noon = (day * DAY_SECONDS + _HALF_DAY - longitude * _SECONDS_A_DEGREE) / DAY_SECONDS + _EPHEM_EPOCH
     noon = place.next_transit(sun, start=mean_noon - 0.25)
     try:

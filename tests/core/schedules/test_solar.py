@@ -118,14 +118,15 @@ def test_every_window_shows_the_same_times_and_both_engines_agree() -> None:
 @pytest.mark.parametrize("longitude", [-179.9, 0.0, 179.9])
 def test_each_time_is_found_by_a_window_of_its_own(longitude: float) -> None:
     """Near the polar circle the sun sets about midnight, so that a solar day's event lies in the next day."""
-    june = at("2027-06-01T00:00:00Z")
-    sunset = place("sunset", 65.6, longitude)
-    own = occurrences(sunset, june, june + 40 * DAY)
-    assert len(own) > 20
-    for moment in own:
-        assert occurrences(sunset, moment, moment + 1) == [moment]
-        assert next_after(sunset, moment - 1) == moment
-        assert latest(sunset, moment, moment + 1) == moment
+    begin = at("2026-10-20T00:00:00Z"), at("2027-06-01T00:00:00Z")
+    for event, start in (("solar_noon", begin[0]), ("sunset", begin[1]), ("sunrise", begin[1])):
+        schedule = place(event, 65.6, longitude)
+        own = occurrences(schedule, start, start + 40 * DAY)
+        assert len(own) > 20
+        for moment in own:
+            assert occurrences(schedule, moment, moment + 1) == [moment]
+            assert next_after(schedule, moment - 1) == moment
+            assert latest(schedule, moment, moment + 1) == moment
 
 
 def test_the_search_for_an_event_that_never_comes_ends() -> None:
