@@ -1,6 +1,6 @@
 """The leader's step: `iterate(state, messages, now) -> (state, commands)`, deterministic, in a fixed order.
 
-Apply a rebuilt index and changed jobs; plan and dispatch due runs; process all messages; clean up; record statistics.
+Apply a rebuilt index and changed jobs; plan; process all messages; dispatch due runs; clean up; record statistics.
 It does no I/O, reads no clock and raises for no message: it counts the messages that it cannot use.
 """
 
@@ -121,15 +121,18 @@ def iterate(state: SchedulerState, messages: Sequence[Feedback], now: Instant) -
         elif isinstance(message, JobsRead):
             # Before any decision about their runs: an edit replaces runs under the same id.
             _jobs_read(state, step, message)
-    if not state.stopping:
+    goes_on = not state.stopping  # a stop comes after what is due in its pass
+    if goes_on:
         plan(state, step)
-        dispatch(state, step)
     for message in messages:
         _take(state, step, message)
     for message in messages:
         if isinstance(message, ResultsFound):
             # Last: an attempt that was reported in this pass is not lost.
             results_found(state, step, message)
+    if goes_on:
+        # After the messages: what they made due need not wait for the next pass.
+        dispatch(state, step)
     resend(state, step)
     if not state.stopping:
         read_edited(state, step)

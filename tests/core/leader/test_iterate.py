@@ -26,6 +26,7 @@ from scheduler_service.core.leader.results import (
     Feedback,
     InboxRead,
     RunsDispatched,
+    RunsRead,
     ServerEpoch,
     Shutdown,
 )
@@ -50,6 +51,7 @@ RUNNING = a_run(RunState.RUNNING, seq=FIRST_SEQ, pending_at=NOW, published_at=NO
 SOON = a_run(RunState.SCHEDULED, LATER)
 MUCH_LATER = a_run(RunState.SCHEDULED, NOW + MINUTE)
 SENT = DispatchedRun("a", 1, FIRST_SEQ, TERM, None, "shop.add", [], {}, "default", 5, LATER, LATER, None)
+DISPATCHED = DispatchRuns((Dispatch("a", 1, FIRST_SEQ),), "default")
 ERROR = {"type": "ValueError", "message": "no"}
 
 
@@ -76,16 +78,21 @@ def ended(event: Event, to: RunState, **fields: object) -> Transition:
         pytest.param(MUCH_LATER, [], LATER, [], id="a run that is not due waits"),
         pytest.param(
             SOON, [], LATER,
-            [
-                DispatchRuns((Dispatch("a", 1, FIRST_SEQ),), "default"),
-                RaiseWatermarks({"default": FIRST_SEQ}, FIRST_SEQ),
-            ],
+            [DISPATCHED, RaiseWatermarks({"default": FIRST_SEQ}, FIRST_SEQ)],
             id="a run that is due is dispatched",
         ),
         pytest.param(SOON, [], LATER - 1, [], id="a microsecond before, it is not"),
         pytest.param(
-            SOON, [Shutdown()], LATER, [DispatchRuns((Dispatch("a", 1, FIRST_SEQ),), "default")],
-            id="a stop comes after what is due in its pass",
+            SOON, [Shutdown()], LATER, [DISPATCHED], id="a stop comes after what is due in its pass",
+        ),
+        pytest.param(
+            None, [RunsRead(("a",), (SOON,))], LATER,
+            [DISPATCHED, RaiseWatermarks({"default": FIRST_SEQ}, FIRST_SEQ)],
+            id="a run that is read when it is due is dispatched in the same pass",
+        ),
+        pytest.param(
+            SOON, [inbox(CancelRun("a"))], LATER, [ReadRuns(("a",))],
+            id="a run whose cancel arrives as it falls due is read, not dispatched",
         ),
         pytest.param(MUCH_LATER, [inbox(CancelRun("a"))], LATER, [ReadRuns(("a",))], id="a cancel is read first"),
         pytest.param(
