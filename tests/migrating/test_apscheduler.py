@@ -43,6 +43,9 @@ def read(given: Any, *, task: str | None = None, unpickle: bool = False) -> dict
 
 @pytest.fixture(scope="module")
 def converted() -> dict[str, Converted]:
+    # Added anew, as at a program's start: all tests of a run may have been collected minutes ago.
+    scheduler.remove_job("every 25")
+    scheduler.add_job(report, "interval", minutes=25, id="every 25")
     return read(scheduler)
 
 
