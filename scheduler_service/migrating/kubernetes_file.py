@@ -40,6 +40,7 @@ _DEFAULTS: Final = frozenset(
 )
 _CONTAINER: Final = frozenset({"name", "image", "command", "args", "env", "envFrom"})
 _QUIET: Final = frozenset({"imagePullPolicy", "terminationMessagePath", "terminationMessagePolicy"})
+_ODD: Final = (TypeError, ValueError, AttributeError)  # a value of another type than the manifest's schema says
 _RETRIES: Final = 6
 
 
@@ -80,6 +81,8 @@ def _entry(
         body, differences = _job(held, task, timezone, queue, taken)
     except CannotConvert as exc:
         return Converted(name, refused=str(exc))
+    except _ODD as exc:
+        return Converted(name, refused=f"it is no CronJob that Kubernetes would take: {exc}")
     converted, _ = checked(name, body, tuple(differences), now)
     taken.add(str(body["job_id"]))
     if _object(held, "spec").get("suspend") and converted.body is not None:

@@ -14,7 +14,7 @@ import redis
 from redis.exceptions import RedisError
 
 from itinerary.apps.beat_schedule import CannotMove, stored_arguments
-from itinerary.protocol.errors import BadValue, ItineraryError
+from itinerary.protocol.errors import BadValue, BadValues, ItineraryError
 from itinerary.protocol.instants import SECOND, Instant, format_instant
 from itinerary.protocol.service_urls import read_service_url, redis_url
 from scheduler_service.core.contract.job_json import read_job
@@ -35,6 +35,7 @@ _JOB: Final = "rq:job:"
 _PATIENCE: Final = 10.0
 _AT_ONCE: Final = 500
 _FIELDS: Final = ("data", "meta", "origin", "timeout", "description", "dependency_id")
+_ODD: Final = (TypeError, ValueError, OverflowError, RecursionError, BadValues)  # values that rq would not write
 _KINDS: Final = (MINUTE, HOUR, DAY, MONTH, WEEKDAY)
 
 Stored = tuple[str, float, Mapping[str, bytes | None]]
@@ -84,8 +85,8 @@ def _entry(
     now: Instant, taken: set[str],
 ) -> Converted:  # fmt: skip
     differences: list[str] = []
-    due = round(score) * SECOND
     try:
+        due = round(score) * SECOND
         function, args, kwargs = _called(held["data"])
         meta = _read(held["meta"], "meta") if held["meta"] else {}
         schedule = _schedule(meta, due, timezone, differences)
@@ -96,11 +97,14 @@ def _entry(
         body |= {"overlap": "allow", **_rest(held, queue), **_end(body, meta, due, now)}
     except CannotConvert as exc:
         return Converted(name, refused=str(exc))
+    except _ODD as exc:
+        return Converted(name, refused=f"it is no job that rq-scheduler would store: {exc}")
     taken.add(str(body["job_id"]))
-    late = f"its time, {format_instant(due)}, is past; rq-scheduler would enqueue it at once: `itinerary enqueue` does"
     converted, _ = checked(name, body, tuple(differences), now)
-    is_past = schedule["kind"] == "once" and due <= now and converted.body is not None
-    return Converted(name, converted.body, converted.differences, left_out=late) if is_past else converted
+    if schedule["kind"] != "once" or due > now or converted.body is None:
+        return converted
+    late = f"its time, {format_instant(due)}, is past; rq-scheduler would enqueue it at once: `itinerary enqueue` does"
+    return Converted(name, converted.body, converted.differences, left_out=late)
 
 
 def _id_of(name: str, function: str) -> str:

@@ -110,6 +110,8 @@ def test_what_a_worker_does_not_take_over_is_named() -> None:
         ({"schedule": "@every soon"}, "names no duration"),
         ({"spec": {"timeZone": "Mars/Base"}}, "timeZone 'Mars/Base'"),
         ({"spec": {"concurrencyPolicy": "Maybe"}}, "concurrencyPolicy 'Maybe'"),
+        ({"spec": {"concurrencyPolicy": ["Allow"]}}, "no CronJob that Kubernetes would take"),
+        ({"container": {"env": 5}}, "no CronJob that Kubernetes would take"),
         ({"spec": {"startingDeadlineSeconds": "soon"}}, "startingDeadlineSeconds is 'soon'"),
         ({"job": {"parallelism": 3}}, "parallelism is 3"),
         ({"pod": {"containers": []}}, "0 containers"),
