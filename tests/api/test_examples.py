@@ -3,10 +3,13 @@
 import json
 import re
 import shutil
+import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import psycopg
 import pytest
@@ -14,11 +17,15 @@ from sqlalchemy import make_url
 
 from itinerary.client.sync import Client
 from tests.support.command_line import Itinerary
-from tests.support.processes import MANUAL
+from tests.support.processes import MANUAL, Child, free_port, project_env, wait_until
 
 pytestmark = pytest.mark.slow  # whole processes, or real servers for long
 
 PAGE = (MANUAL / "enqueueing.md").read_text("utf-8")
+SERVERS = {
+    "fastapi": ["uvicorn", "shop:app", "--port", "{port}", "--log-level", "warning"],
+    "flask": ["flask", "--app", "shop", "run", "--port", "{port}"],
+}
 
 
 def piece(heading: str, language: str, place: int = 0) -> str:
@@ -110,3 +117,28 @@ def test_the_pieces_for_ones_own_transaction_enqueue_with_no_more_rights_than_th
 
 def test_the_page_names_the_file_that_clients_are_generated_from() -> None:
     assert "(../api/openapi.json)" in PAGE
+
+
+@pytest.mark.parametrize("page", SERVERS)
+def test_the_web_programs_enqueue_once_and_wait(page: str, address: str, client: Client, tmp_path: Path) -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```", (MANUAL / f"{page}.md").read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    (tmp_path / "shop.py").write_text(blocks[0])
+    port = free_port()
+    command = [sys.executable, "-m", *(word.format(port=port) for word in SERVERS[page])]
+    web = f"http://127.0.0.1:{port}/orders/17"
+    with Child(command, env=project_env(ITINERARY_API_URL=address), cwd=tmp_path) as server:
+        wait_until(lambda: answers(port) or not server.running, 30, lambda: server.output)
+        first, second = (answer(Request(web, method="POST")) for _ in range(2))
+        assert first == second
+        client.cancel(first["run"])
+        assert answer(Request(f"{web}/run/{first['run']}")) == {"state": "cancelled", "result": None}
+
+
+def answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def answer(request: Request) -> Any:
+    with urlopen(request, timeout=60) as said:
+        return json.load(said)

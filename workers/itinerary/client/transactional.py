@@ -198,6 +198,7 @@ def _target_of(target: Any, schema: str | None) -> _DbApi | _SqlAlchemy:
         if getattr(getattr(connection, "dialect", None), "name", None) != "postgresql":
             raise BadValue("connection_or_session", shown, _ALLOWED)
         return _SqlAlchemy(connection, runs)
-    if not hasattr(target, "cursor"):
+    # A connection of Django says which database it is for.
+    if not hasattr(target, "cursor") or getattr(target, "vendor", "postgresql") != "postgresql":
         raise BadValue("connection_or_session", shown, _ALLOWED)
     return _DbApi(target, runs)

@@ -1,0 +1,246 @@
+"""The example project for Django as its readers run it: `up` with the project's app, its commands, views and admin."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import make_url
+
+from tests.support.processes import REPOSITORY, project_env
+from tests.support.running import Running
+
+pytestmark = [pytest.mark.slow, pytest.mark.e2e, pytest.mark.postgres, pytest.mark.timeout(180)]
+
+# The command line as an installation has it, a program of its own.
+LAUNCHER = """#!/bin/sh
+exec {python} -P -m scheduler_service.cli "$@"
+"""
+EXAMPLE = REPOSITORY / "workers" / "examples" / "django"
+SETTINGS = """
+from shop.settings import *
+
+DATABASES["itinerary"] = {postgres!r}
+INSTALLED_APPS += ["probe"]
+ITINERARY["COMMAND"] = "no-such-command"
+"""
+# The worker's main process has a connection when it forks its children.
+PROBE = """
+import os
+from celery import shared_task, signals
+from django.db import connections
+
+
+def backend(seconds):
+    with connections["itinerary"].cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid(), pg_sleep(%s)", [seconds])
+        return cursor.fetchone()[0]
+
+
+@signals.worker_init.connect
+def started(**_):
+    os.environ["BACKEND_OF_MAIN"] = str(backend(0))
+
+
+@shared_task
+def backends():
+    return [int(os.environ["BACKEND_OF_MAIN"]), os.getpid(), backend(1), backend(0)]
+"""
+# Each program is one `manage.py shell`, as somebody would type it.
+PLACE = """
+from django.db import transaction
+from django.test import Client
+from orders.models import Order
+
+assert Client().post("/orders/", {"email": "a@example.org"}).status_code == 200
+try:
+    with transaction.atomic():
+        assert Client().post("/orders/", {"email": "b@example.org"}).status_code == 200
+        raise RuntimeError("rolled back")
+except RuntimeError:
+    print([order.email for order in Order.objects.all()])
+"""
+TRANSACTIONAL = """
+from django.db import connection, connections, transaction
+from itinerary import BadValue, enqueue_in
+
+other = connections["itinerary"]
+with transaction.atomic(using="itinerary"):
+    kept = enqueue_in(other, "orders.tasks.report", queue="default")
+try:
+    with transaction.atomic(using="itinerary"):
+        dropped = enqueue_in(other, "orders.tasks.report")
+        raise RuntimeError("rolled back")
+except RuntimeError:
+    pass
+try:
+    enqueue_in(connection, "orders.tasks.report")
+except BadValue as exc:
+    refused = exc.field
+import json
+print(json.dumps([kept, dropped, refused]))
+"""
+FORKED = """
+import os
+from itinerary.django import client
+
+before = client()
+assert before.status()["leader"]
+for child in range(3):
+    if os.fork() == 0:
+        assert client() is not before
+        ids = {client().enqueue("orders.tasks.report", run_at="2999-01-01T00:00:00Z")["run_id"] for _ in range(10)}
+        os._exit(0 if len(ids) == 10 and client() is client() else 1)
+print([os.waitstatus_to_exitcode(os.wait()[1]) for child in range(3)], client() is before)
+"""
+ADMIN = """
+from django.contrib.auth.models import Permission, User
+from django.test import Client, override_settings
+
+boss = User.objects.create_superuser("boss")
+clerk = User.objects.create_user("clerk", is_staff=True)
+viewer = User.objects.create_user("viewer", is_staff=True)
+viewer.user_permissions.add(*Permission.objects.filter(codename__in=["view_job", "view_run"]))
+seen = {}
+for user in (boss, clerk, viewer):
+    browser = Client()
+    browser.force_login(user)
+    seen[user.username] = [browser.get(f"/admin/itinerary/{name}/").status_code for name in ("job", "run")]
+page = browser.get("/admin/itinerary/job/?q=now").content.decode()
+seen["jobs"] = [text in page for text in ("orders.now", "orders.tasks.report", "every 10m", "/jobs/orders.now\\"")]
+page = browser.get("/admin/itinerary/run/?state=nonsense").content.decode()
+seen["refused"] = "state" in page.partition('class="errornote">')[2][:200]
+with override_settings(ITINERARY={"URL": "http://127.0.0.1:9"}):
+    away = browser.get("/admin/itinerary/run/")
+    seen["away"] = [away.status_code, "no answer from the API" in away.content.decode()]
+import json
+print(json.dumps(seen))
+"""
+
+
+class Project:
+    """A copy of the example, beside a running service."""
+
+    def __init__(self, folder: Path, env: dict[str, str]) -> None:
+        self.folder, self.env = folder, env
+
+    def manage(self, *words: str, status: int = 0) -> str:
+        """What one command of manage.py prints."""
+        command = [sys.executable, "manage.py", *words]
+        ended = subprocess.run(command, cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=90)
+        assert ended.returncode == status, ended.stdout + ended.stderr
+        return ended.stdout + (ended.stderr if status else "")
+
+    def shell(self, program: str) -> str:
+        return self.manage("shell", "--no-imports", "-c", program)
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory, module_postgres_url: str) -> Iterator[Running]:
+    folder = tmp_path_factory.mktemp("django") / "shop"
+    shutil.copytree(EXAMPLE, folder)
+    env = {"DJANGO_SETTINGS_MODULE": "local_settings", "ITINERARY_DATABASE_URL": module_postgres_url}
+    url = make_url(module_postgres_url)
+    postgres = {
+        "ENGINE": "django.db.backends.postgresql", "NAME": url.database, "USER": url.username,
+        "PASSWORD": url.password or "", "HOST": url.host or url.query.get("host"), "PORT": str(url.port or ""),
+    }  # fmt: skip
+    (folder / "local_settings.py").write_text(SETTINGS.format(postgres=postgres))
+    (folder / "probe").mkdir()
+    (folder / "probe" / "__init__.py").touch()
+    (folder / "probe" / "tasks.py").write_text(PROBE)
+    migrate = [sys.executable, "manage.py", "migrate", "-v", "0"]
+    subprocess.run(migrate, cwd=folder, env=project_env(**env), check=True, timeout=60)
+    with Running(folder / ".itinerary", "--app", "shop.celery:app", **env) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def project(service: Running) -> Project:
+    env = project_env(
+        DJANGO_SETTINGS_MODULE="local_settings",
+        ITINERARY_API_URL=service.written["api_url"],
+        ITINERARY_REDIS_URL="redis://127.0.0.1:9/0",  # the web part needs no Redis
+    )
+    return Project(service.data_dir.parent, env)
+
+
+def test_an_order_that_is_rolled_back_enqueues_nothing(project: Project, service: Running) -> None:
+    assert project.shell(PLACE).strip() == "['a@example.org']"
+    with service.client() as client:
+        (run,) = [run for run in client.all_runs() if run["task"] == "orders.tasks.confirm"]
+        assert client.wait(run["run_id"])["state"] == "completed"
+    counted = "from orders.models import Order; print(Order.objects.filter(confirmed=True).count())"
+    assert project.shell(counted).strip() == "1"
+
+
+def test_a_run_goes_with_the_transaction_of_the_database_that_is_named(project: Project, service: Running) -> None:
+    kept, dropped, refused = json.loads(project.shell(TRANSACTIONAL))
+    with service.client() as client:
+        assert client.wait(kept)["state"] == "completed"
+        assert dropped not in {run["run_id"] for run in client.all_runs()}
+    assert refused == "connection_or_session"
+
+
+def test_each_forked_process_has_a_client_of_its_own(project: Project) -> None:
+    assert project.shell(FORKED).strip() == "[0, 0, 0] True"
+
+
+def test_no_process_of_a_pool_uses_a_connection_of_another(service: Running) -> None:
+    with service.client() as client:
+        ids = [run["run_id"] for run in client.enqueue_batch([{"task": "probe.tasks.backends"}] * 2)]
+        (main, child, first, again), (_, other, second, _) = (client.wait(run_id)["result"] for run_id in ids)
+    assert child != other
+    assert len({main, first, second}) == 3
+    assert first == again
+
+
+def test_jobs_beside_the_tasks_are_planned_applied_and_checked(project: Project, service: Running) -> None:
+    planned = project.manage("itinerary", "plan")
+    assert "orders.now" in planned
+    assert "orders.tasks.report" in planned
+    project.manage("itinerary", "check", status=1)
+    project.manage("itinerary", "apply", "--yes")
+    project.manage("itinerary", "check")
+    with service.client() as client:
+        assert {job.job_id for job in client.all_jobs()} == {"orders.now", "orders.tasks.report"}
+        assert client.wait(client.trigger("orders.now").run_id, raises=True).result == 0
+    launcher = project.folder / "itinerary-of-service"
+    launcher.write_text(LAUNCHER.format(python=sys.executable))
+    launcher.chmod(0o755)
+    command = f"from shop.settings import *\nITINERARY['COMMAND'] = {str(launcher)!r}\n"
+    (project.folder / "beat_settings.py").write_text(
+        command + "CELERY_BEAT_SCHEDULE = {'hourly': {'task': 'orders.tasks.report', 'schedule': 3600}}\n"
+    )
+    moved = project.manage("itinerary", "--settings", "beat_settings", "import-beat")
+    assert "hourly" in moved
+    assert "1 can be moved, 0 cannot" in moved
+    said = project.manage("itinerary", "import-beat", status=1)
+    assert "the service's command 'no-such-command' is not found" in said
+
+
+def test_the_admin_shows_both_lists_to_those_who_may_see_them(project: Project) -> None:
+    project.manage("itinerary", "apply", "--yes")
+    seen = json.loads(project.shell(ADMIN))
+    assert seen == {
+        "boss": [200, 200],
+        "clerk": [403, 403],
+        "viewer": [200, 200],
+        "jobs": [True, True, True, True],
+        "refused": True,
+        "away": [200, True],
+    }
+
+
+def test_the_projects_own_tests_pass_and_its_models_need_no_migration(project: Project) -> None:
+    project.manage("test", "orders", "--settings", "shop.settings")
+    assert "No changes detected" in project.manage("makemigrations", "--check", "--dry-run")
+    wrong = "from shop.settings import *\nITINERARY = {'ULR': 'x', 'TOKEN': 5}\n"
+    (project.folder / "wrong_settings.py").write_text(wrong)
+    said = project.manage("check", "--settings", "wrong_settings", status=1)
+    assert "ITINERARY has an unknown name 'ULR'" in said
+    assert 'Did you mean "URL"?' in said
+    assert 'ITINERARY["TOKEN"] must be a text' in said

@@ -1,0 +1,6 @@
+"""Jobs in a file of their own, for those who want them apart from the tasks."""
+
+from itinerary import schedule
+from orders.tasks import report
+
+schedule.interval("10m", job_id="orders.now")(report)
