@@ -77,7 +77,7 @@ def outcome(call: Callable[[Client], Any], client: Client) -> Any:
         found = call(client)
     except ApiError as exc:
         found = [exc.status, str(exc), [error["loc"] for error in exc.problem.get("errors", [])]]
-    text = json.dumps(found, sort_keys=True)
+    text = json.dumps(found, sort_keys=True, default=dict)
     text = re.sub(r"(adhoc_|manual-)[0-9a-f-]{32,36}", r"\1ID", text)
     text = re.sub(r'"(job_version|term|version)": \w+', r'"\1": "N"', text)
     text = re.sub(r", \"(next_runs|warnings)\": \[[^]]*\]", "", text)
