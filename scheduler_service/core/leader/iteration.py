@@ -128,8 +128,7 @@ def iterate(state: SchedulerState, messages: Sequence[Feedback], now: Instant) -
         _take(state, step, message)
     for message in messages:
         if isinstance(message, ResultsFound):
-            # Last: an attempt that was reported in this pass is not lost.
-            results_found(state, step, message)
+            results_found(state, step, message)  # last: an attempt that was reported in this pass is not lost
     if goes_on:
         # After the messages: what they made due need not wait for the next pass.
         dispatch(state, step)
