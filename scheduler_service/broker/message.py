@@ -85,6 +85,7 @@ def headers_of(run: DispatchedRun) -> dict[str, Any]:
     """The run's Itinerary headers, except the protocol header, which is the same for all runs."""
     due_at = format_instant(run.due_at)
     headers = {
+        **(run.headers or {}),
         HEADER_RUN_ID: run.run_id,
         HEADER_JOB_ID: run.job_id,
         HEADER_ATTEMPT: run.attempt,

@@ -84,6 +84,15 @@ def json_value(text: str | None, option: str) -> Any:
         raise BadValue(option, text, f"give JSON ({exc})") from exc
 
 
+def headers_value(given: list[str] | None) -> dict[str, str] | None:
+    """Read `NAME=VALUE` options; None if there are none."""
+    pairs = [text.partition("=") for text in given or ()]
+    for name, equals, _ in pairs:
+        if not (name and equals):
+            raise BadValue("--header", name, "give NAME=VALUE")
+    return {name: value for name, _, value in pairs} or None
+
+
 def instant_text(text: str | None, option: str) -> str | None:
     """Format a time as RFC 3339 in UTC; one without an offset is in the reader's zone."""
     if text is None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from itinerary.protocol.errors import BadValue
-from scheduler_service.cli.connect import after, instant_text, json_value, open_client
+from scheduler_service.cli.connect import after, headers_value, instant_text, json_value, open_client
 from scheduler_service.cli.progress import spinner
 from scheduler_service.cli.status import Json
 
@@ -26,6 +26,9 @@ def enqueue(
         str | None, typer.Option(help="A run not started this long after its time is missed.")
     ] = None,
     attempts: Annotated[int | None, typer.Option(help="Number of attempts.")] = None,
+    header: Annotated[
+        list[str] | None, typer.Option(help="A header of its messages as NAME=VALUE; may be repeated.")
+    ] = None,
     key: Annotated[str | None, typer.Option(help="Idempotency key: repeating it enqueues nothing new.")] = None,
     wait: Annotated[bool, typer.Option(help="Wait until the run is over; status 1 unless it completed.")] = False,
     as_json: Json = False,
@@ -46,6 +49,7 @@ def enqueue(
             timeout=timeout,
             start_within=start_within,
             retry=None if attempts is None else {"max_attempts": attempts},
+            headers=headers_value(header),
             idempotency_key=key,
         )
         if wait:

@@ -73,6 +73,7 @@ class Job:
     retry: RetryPolicy = NO_RETRIES
     timeout: Duration | None = None
     start_within: Duration | None = None
+    headers: Mapping[str, Any] | None = None
     tags: tuple[str, ...] = ()
     description: str = ""
     paused: bool = False
@@ -125,6 +126,7 @@ class NewRun:
     retry: RetryPolicy = NO_RETRIES
     timeout: Duration | None = None
     start_within: Duration | None = None
+    headers: Mapping[str, Any] | None = None
     overlap: Overlap | None = None
     retry_of: str | None = None
     idempotency_key: str | None = None
@@ -181,6 +183,7 @@ class DispatchedRun(NamedTuple):
     retries: int = 0
     traceparent: str | None = None
     overlap: str | None = None
+    headers: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +257,7 @@ class Run:
     traceparent: str | None = None
     owner: str | None = None
     start_by: Instant | None = None
+    headers: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,10 @@
 from functools import lru_cache
 from typing import Final
 
+from itinerary.protocol.errors import BadValue
 from itinerary.protocol.identity import TASK_RULE, is_task_name
 from itinerary.protocol.instants import DAY
-from itinerary.protocol.run_fields import is_taken
+from itinerary.protocol.run_fields import HEADERS, is_taken
 from scheduler_service.core.model import DispatchedRun
 
 _LONGEST_ID: Final = 280
@@ -19,6 +20,11 @@ def send_error(run: DispatchedRun) -> str | None:
     """The reason why the run cannot be sent to a worker; None if it can."""
     if not isinstance(run.args, list) or not isinstance(run.kwargs, dict):
         return "args must be a list and kwargs an object"
+    if run.headers is not None:
+        try:
+            HEADERS.read(run.headers, "headers")
+        except BadValue as exc:
+            return str(exc)
     if not is_known(run.task):
         return f"task {run.task[:100]!r}: {TASK_RULE}"
     if is_taken(run.queue):

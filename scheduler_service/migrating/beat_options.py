@@ -8,11 +8,13 @@ from celery import Celery
 
 from itinerary.apps.beat_schedule import CannotMove, stored_arguments
 from itinerary.apps.beat_schedule import queue_of as route
+from itinerary.protocol.errors import BadValue
 from itinerary.protocol.instants import MICROSECOND, SECOND, format_duration
+from itinerary.protocol.run_fields import HEADERS
 from scheduler_service.migrating.beat_entry import BeatEntry
 from scheduler_service.migrating.converted import CannotConvert
 
-_HARMLESS: Final = frozenset({"queue", "priority", "expires", "time_limit", "soft_time_limit"})
+_HARMLESS: Final = frozenset({"queue", "priority", "expires", "time_limit", "soft_time_limit", "headers"})
 _DROPPED: Final = {
     "countdown": "runs start at the time itself, not {value} s later",
     "link": "what was linked is not sent; let the task send it",
@@ -56,6 +58,7 @@ def options_of(app: Celery, entry: BeatEntry, body: dict[str, Any], app_known: b
     differences += _priority(app, options.get("priority"), body)
     differences += _expires(options.get("expires"), body)
     differences += _limits(options, body)
+    differences += _headers(options.get("headers"), body)
     for name, value in options.items():
         if name not in _HARMLESS and value is not None:
             message = _DROPPED.get(name, "Itinerary has no equal").format(value=value, queue=body["queue"])
@@ -85,6 +88,15 @@ def _expires(expires: Any, body: dict[str, Any]) -> Iterator[str]:
         f"beat's message is dropped by a worker that gets to it later than {span}; here the leader withdraws it then, "
         "and the run is recorded as missed"
     )
+
+
+def _headers(headers: Any, body: dict[str, Any]) -> Iterator[str]:
+    if not headers:
+        return
+    try:
+        body["headers"] = HEADERS.read(headers, "headers")
+    except BadValue as exc:
+        yield f"its headers are not carried over: {exc}"
 
 
 def _limits(options: Mapping[str, Any], body: dict[str, Any]) -> Iterator[str]:

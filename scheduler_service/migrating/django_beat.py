@@ -109,15 +109,12 @@ def _entry(task: Row, schedules: Mapping[str, Mapping[Any, Row]], now: Instant) 
     name, refused, given, zone_name = str(task["name"]), None, None, None
     args: Any = ()
     kwargs: Any = {}
+    headers: Any = {}
     differences: list[str] = []
     try:
         given, zone_name = _schedule(task, schedules, differences)
         args, kwargs = _json(task, "args", list, "[]"), _json(task, "kwargs", dict, "{}")
         headers = _json(task, "headers", dict, "{}")
-        if headers:
-            differences.append(
-                f"the headers {', '.join(sorted(headers))} are not carried over: a job's messages have none"
-            )
     except CannotConvert as exc:
         refused = str(exc)
     ends, starts = _instant(task.get("expires")), _instant(task.get("start_time"))
@@ -128,6 +125,8 @@ def _entry(task: Row, schedules: Mapping[str, Mapping[Any, Row]], now: Instant) 
     options = {key: task.get(key) for key in _OPTIONS if task.get(key) not in (None, "")}
     if ends is None and task.get("expire_seconds"):
         options["expires"] = task["expire_seconds"]
+    if headers:
+        options["headers"] = headers
     return BeatEntry(
         name, str(task["task"]), given, args, kwargs, options,
         zone=zone_name, refused=refused, asleep=_asleep(task, given, ends, now),

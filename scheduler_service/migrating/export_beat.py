@@ -69,6 +69,8 @@ def _entry(job: Job, zone: str, now: Instant) -> Exported:
         options["priority"] = job.priority
     if job.start_within is not None:
         options["expires"] = job.start_within / SECOND
+    if job.headers:
+        options["headers"] = dict(job.headers)
     if job.timeout is not None:
         options |= {"soft_time_limit": job.timeout / SECOND, "time_limit": job.timeout / SECOND + 10}
     said = [("task", repr(job.task)), ("schedule", when)]

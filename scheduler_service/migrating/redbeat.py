@@ -95,13 +95,10 @@ def _entry(name: str, definition: bytes, meta: bytes | None, due: float | None) 
     if not (isinstance(args, list | tuple) and isinstance(kwargs, Mapping) and isinstance(options, Mapping)):
         refused = refused or "its args, kwargs or options are no list and objects"
         args, kwargs, options = (), {}, {}
-    headers = options.get("headers")
-    lost = ", ".join(sorted(headers)) if isinstance(headers, Mapping) else ""
-    differences = (f"the headers {lost} are not carried over: a job's messages have none",) if lost else ()
     return BeatEntry(
         str(held.get("name") or name), str(held.get("task")), given, args, kwargs,
-        {key: value for key, value in options.items() if key != "headers"},
-        tuple(sorted(set(held) - _KNOWN)), refused=refused, last_run_at=last, differences=differences,
+        dict(options),
+        tuple(sorted(set(held) - _KNOWN)), refused=refused, last_run_at=last,
         asleep=None if held.get("enabled", True) else "it is disabled there; enable it and import again",
     )  # fmt: skip
 

@@ -136,6 +136,7 @@ runs: Final = Table(
     Column("traceparent", Text),
     Column("owner", Text),
     Column("start_by", InstantColumn),
+    Column("headers", PAYLOAD),
     Column("standing", Text, Computed(_INDEX_STATE, persisted=True)),
     CheckConstraint(f"state IN ({', '.join(repr(s.value) for s in RunState)})", name="state"),
     CheckConstraint(f"kind IN ({', '.join(repr(k.value) for k in RunKind)})", name="kind"),

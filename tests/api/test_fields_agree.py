@@ -15,12 +15,15 @@ from pydantic import BaseModel
 from itinerary.jobs import schedule as decorators
 from itinerary.jobs.fields import JobFields, SolarEvent
 from itinerary.protocol.instants import parse_instant
+from itinerary.protocol.run_fields import RUN_FIELDS
 from scheduler_service.api.openapi import answers, schemas
 from scheduler_service.api.pages import job_fields
 from scheduler_service.cli import jobs as cli_jobs
 from scheduler_service.core.contract.job_json import DEFAULTS, FIELDS, READ_ONLY, definition_of, job_body, read_job
 from scheduler_service.core.contract.job_table import GROUPS, JOB_FIELDS
-from scheduler_service.core.model import Job
+from scheduler_service.core.contract.run_requests import read_trigger
+from scheduler_service.core.leader.planning import new_occurrence
+from scheduler_service.core.model import Job, NewRun
 from scheduler_service.core.schedules.describe import describe
 from scheduler_service.core.schedules.kinds import Schedule as AnySchedule
 from scheduler_service.core.schedules.schedule import SPEC_FIELDS, canonical_spec, zone_of
@@ -39,6 +42,7 @@ FULL: dict[str, Any] = {
     "task": "shop.report",
     "args": [1, "two"],
     "kwargs": {"three": {"four": [5, None]}},
+    "headers": {"tenant": "north", "trace": {"five": 6}},
     "queue": "slow",
     "priority": 3,
     "schedule": {"kind": "once", "at": "2031-03-04T05:06:07Z"},
@@ -86,7 +90,7 @@ LEAST: dict[str, tuple[str, ...]] = {
     "solar": ("event", "latitude", "longitude"),
 }  # fmt: skip
 OF_SPECS = pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec['kind']} {spec.get('every', '')}".strip())
-OPTIONS = {"tag": "tags", "attempts": "retry", "start": "start_at", "end": "end_at"}
+OPTIONS = {"tag": "tags", "attempts": "retry", "start": "start_at", "end": "end_at", "header": "headers"}
 # An instant is stored in UTC, however it was written.
 NOT_STORED = {"once": {"timezone"}}
 
@@ -116,6 +120,15 @@ def test_a_field_is_an_attribute_of_a_job_and_a_new_one_is_stored_only_where_it_
     least = {name: FULL[name] for name in ("job_id", "task", "schedule")}
     sparse = {field.name for field in JOB_FIELDS if field.sparse}
     assert set(definition_of(read_job(least, created_at=AT)[0])) == FIELDS - sparse
+
+
+def test_a_job_gives_its_runs_every_field_that_both_have() -> None:
+    job, _ = read_job(FULL, created_at=AT)
+    # Of the run itself: the trigger's or the catching-up one.
+    shared = FIELDS & {field.name for field in dataclasses.fields(NewRun)} - {"overlap"}
+    assert shared == {*RUN_FIELDS, "job_id"} - {"run_at"}
+    for run in (new_occurrence(job, AT, AT, 0), read_trigger(job, {}, "x", AT)):
+        assert {name: getattr(run, name) for name in shared} == {name: getattr(job, name) for name in shared}
 
 
 def test_the_specs_show_every_kind_with_every_field() -> None:

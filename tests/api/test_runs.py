@@ -8,6 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from itinerary.protocol.instants import SECOND, format_instant, parse_instant
+from itinerary.protocol.redaction import MASK
 from scheduler_service.bootstrap.parts import Stores
 from scheduler_service.core.leader.messages import CancelRun, RunEnqueued
 from scheduler_service.core.run_state import RunState
@@ -33,12 +34,40 @@ def test_an_enqueued_run_is_in_the_database_and_told_to_the_leader(
 def test_a_run_has_exactly_the_fields_of_the_contract(api: TestClient) -> None:
     run = api.post(RUNS, json={"task": "t"}).json()
     assert list(run) == [
-        "run_id", "job_id", "job_version", "task", "args", "kwargs", "queue", "priority", "retry_of", "scheduled_at",
-        "due_at", "start_by", "state", "attempt", "reason", "cancel_requested_at", "pending_at", "published_at",
-        "started_at",
-        "finished_at", "worker", "term", "result", "error", "attempts",
+        "run_id", "job_id", "job_version", "task", "args", "kwargs", "headers", "queue", "priority", "retry_of",
+        "scheduled_at", "due_at", "start_by", "state", "attempt", "reason", "cancel_requested_at", "pending_at",
+        "published_at", "started_at", "finished_at", "worker", "term", "result", "error", "attempts",
     ]  # fmt: skip
     assert (run["args"], run["kwargs"], run["queue"], run["priority"], run["attempts"]) == ([], {}, "default", 5, [])
+
+
+def test_a_run_carries_headers_and_gives_them_to_its_retry(api: TestClient, stores: Stores) -> None:
+    headers = {"tenant": "north", "nested": {"a": [1, None]}, "api_token": "s3cret"}
+    run = api.post(RUNS, json={"task": "t", "headers": headers}).json()
+    assert run["headers"] == {**headers, "api_token": MASK}
+    assert stores.runs.get(run["run_id"]).headers == headers
+    assert api.post(f"{RUNS}/{run['run_id']}/cancel").status_code == 202
+    again = api.post(f"{RUNS}/{run['run_id']}/retry").json()
+    assert stores.runs.get(again["run_id"]).headers == headers
+
+
+@pytest.mark.parametrize(
+    ("headers", "field"),
+    [
+        ({"itinerary_run_id": "x"}, "headers.itinerary_run_id"),
+        ({"traceparent": "x"}, "headers.traceparent"),
+        ({"retries": 3}, "headers.retries"),
+        ({"update": 3}, "headers.update"),
+        ({"a b": 1}, "headers.a b"),
+        ({"": 1}, "headers."),
+        ({"a": "x" * 16_384}, "headers"),
+        (["a"], "headers"),
+    ],
+)
+def test_headers_that_others_send_or_that_are_too_large_are_refused(api: TestClient, headers: Any, field: str) -> None:
+    answer = api.post(RUNS, json={"task": "t", "headers": headers})
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["loc"] == field.split(".")
 
 
 def test_a_run_for_later_is_due_then(api: TestClient) -> None:

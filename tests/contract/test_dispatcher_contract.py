@@ -227,7 +227,8 @@ def message_of_celery(real: RealBroker, url: str, run: DispatchedRun) -> dict[st
             "itinerary_queue": run.queue,
             "itinerary_protocol": 1,
         }
-        | ({} if run.traceparent is None else {"traceparent": run.traceparent}),
+        | ({} if run.traceparent is None else {"traceparent": run.traceparent})
+        | dict(run.headers or {}),
     )
     app.close()
     message = real.pop_raw(run.queue)
@@ -246,7 +247,9 @@ def comparable(message: dict[str, Any]) -> dict[str, Any]:
 
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-FIRST = dispatched("job_first", args=["other"], kwargs={}, seq=1, attempt=9, retries=4, traceparent=TRACE)
+FIRST = dispatched(
+    "job_first", args=["other"], kwargs={}, seq=1, attempt=9, retries=4, traceparent=TRACE, headers={"other": 1}
+)
 
 
 @pytest.mark.redis
@@ -261,6 +264,7 @@ FIRST = dispatched("job_first", args=["other"], kwargs={}, seq=1, attempt=9, ret
         dispatched(args=["ä", "雪", None, 1.5, True], kwargs={"key": "a b", "nested": {"a": []}}),
         dispatched(args=[10**30]),
         dispatched(traceparent=TRACE.replace("-b7", "-00")),
+        dispatched(headers={"tenant": "ä%s", "nested": {"a": [1, None]}}, traceparent=TRACE),
         dispatched("100%_%(id)s", task='pkg.50%%_%(id)b_"ä"\\u0000id', queue="50%d", job_id="%s", args=["%b"]),
     ],
     ids=[
@@ -272,6 +276,7 @@ FIRST = dispatched("job_first", args=["other"], kwargs={}, seq=1, attempt=9, ret
         "odd text",
         "big number",
         "traced",
+        "headers",
         "%",
     ],
 )

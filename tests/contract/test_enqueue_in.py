@@ -81,6 +81,7 @@ def test_what_commits_is_there_as_it_was_asked_for(url: str, postgres_stores: St
         run_id = enqueue_in(
             mine, "shop.send", [1], {"order": 17, "note": "50 % off: 'now'"}, run_at=datetime(2099, 1, 1, tzinfo=UTC),
             queue="mail", priority=2, timeout="5m", retry={"max_attempts": 3}, start_within="90s",
+            headers={"tenant": "ä", "n": 1},
         )  # fmt: skip
         mine.commit()
     run = postgres_stores.runs.get(run_id)
@@ -89,6 +90,7 @@ def test_what_commits_is_there_as_it_was_asked_for(url: str, postgres_stores: St
     assert run.due_at == run.scheduled_at == parse_instant("2099-01-01T00:00:00Z")
     assert (run.timeout, run.retry.max_attempts) == (300 * SECOND, 3)
     assert run.start_by == run.due_at + 90 * SECOND
+    assert run.headers == {"tenant": "ä", "n": 1}
 
 
 @each_way

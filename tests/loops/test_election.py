@@ -108,7 +108,8 @@ def test_a_row_that_no_program_of_ours_would_write_ends_by_itself_and_no_leader_
     database_url: str, redis_url: str
 ) -> None:
     wrong: list[dict[str, Any]] = [
-        {"args": 7}, {"kwargs": [1]}, {"kwargs": "x"}, {"run_id": "x" * 400}, {"timeout": -5},
+        {"args": 7}, {"kwargs": [1]}, {"kwargs": "x"}, {"run_id": "x" * 400}, {"timeout": -5}, {"headers": [1]},
+        {"headers": {"id": "of another"}},
         {"queue": "itinerary:inbox"}, {"queue": "_kombu.binding.celery.pidbox"}, {"job_id": "nowhere"},
     ]  # fmt: skip
     odd: list[dict[str, Any]] = [{"retry": "nonsense"}, {"retry": '{"tries": 3}'}, {"overlap": "never"}]

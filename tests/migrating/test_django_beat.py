@@ -63,8 +63,12 @@ def test_a_row_becomes_a_job_with_its_crontabs_own_zone_and_all_its_columns(
 
 def test_what_is_lost_of_a_row_is_named(converted: dict[str, ConvertedEntry]) -> None:
     told = "\n".join(converted["quarter"].converted.differences)
-    for part in ("headers tenant", "option exchange", "option routing_key", "goes to the queue celery", "go back from"):
+    for part in ("option exchange", "option routing_key", "goes to the queue celery", "go back from"):
         assert part in told
+
+
+def test_the_headers_of_a_row_are_the_job_s(converted: dict[str, ConvertedEntry]) -> None:
+    assert converted["quarter"].converted.body["headers"] == {"tenant": "x"}
 
 
 def test_an_interval_goes_on_from_its_last_sending(converted: dict[str, ConvertedEntry]) -> None:

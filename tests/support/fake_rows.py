@@ -69,6 +69,7 @@ class RunRow:
     error: Mapping[str, Any] | None = None
     traceparent: str | None = None
     start_by: Instant | None = None
+    headers: Any = None
 
     def active(self) -> ActiveRun:
         return ActiveRun(
@@ -82,7 +83,7 @@ class RunRow:
         return DispatchedRun(
             self.run_id, self.attempt, self.seq, self.term or 0, self.job_id, self.task, self.args, self.kwargs,
             self.queue, self.priority, self.scheduled_at, self.due_at, self.timeout, self.retries,
-            self.traceparent,
+            self.traceparent, headers=self.headers,
         )  # fmt: skip
 
     def whole(self, attempts: tuple[Attempt, ...] = ()) -> Run:
@@ -92,6 +93,7 @@ class RunRow:
             self.timeout, self.reason, self.cancel_requested_at, self.pending_at, self.published_at, self.started_at,
             self.finished_at, self.worker, self.term, self.result, task_error(self.error), attempts,
             traceparent=self.traceparent, start_by=self.start_by,
+            headers=self.headers,
         )  # fmt: skip
 
 
@@ -187,7 +189,7 @@ class Tables:
             self.next_id, run.run_id, run.kind, run.job_id, run.job_version, run.task, as_json(run.args),
             as_json(run.kwargs), run.queue, run.priority, run.retry_of, run.scheduled_at or now, run.due_at or now,
             run.retry, run.timeout, run.overlap, run.idempotency_key, run.request_hash,
-            traceparent=run.traceparent,
+            traceparent=run.traceparent, headers=as_json(run.headers) if run.headers else None,
             start_by=None if run.start_within is None else (run.due_at or now) + run.start_within,
         )  # fmt: skip
         self.next_id += 1

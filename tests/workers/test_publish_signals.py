@@ -48,8 +48,10 @@ def test_they_fire_once_a_delivery_before_the_apps_prerun(bench: Bench, pool: st
     assert "published user.add last~1 [1, 2] {}" in bench.truth
 
 
-def test_without_being_asked_nothing_fires(bench: Bench) -> None:
+def test_without_being_asked_nothing_fires_and_a_task_sees_the_headers_of_its_run(bench: Bench) -> None:
     bench.worker("-c", "1")
     bench.publish(dispatched("first", "user.tenant"))
     assert bench.report_of("first", Succeeded).result == [None, None]
     assert not [line for line in bench.truth if line.startswith(("published", "sent"))]
+    bench.publish(dispatched("second", "user.tenant", seq=7_000_002, headers={"tenant": {"name": "north"}}))
+    assert bench.report_of("second", Succeeded).result == [{"name": "north"}] * 2

@@ -148,6 +148,7 @@ class RunOut(BaseModel):
     task: Task
     args: list[Any]
     kwargs: dict[str, Any]
+    headers: dict[str, Any] | None
     queue: Queue
     priority: int
     retry_of: str | None

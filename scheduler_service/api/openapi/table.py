@@ -19,6 +19,7 @@ NAMED: Final[dict[FieldType, Any]] = {
     RUN_FIELDS["queue"]: patterns.Queue,
     RUN_FIELDS["args"]: list[Any],
     RUN_FIELDS["kwargs"]: dict[str, Any],
+    RUN_FIELDS["headers"]: dict[str, Any],
 }
 """The types that are no more than a name here; the models of schedules and groups are added where they are written."""
 

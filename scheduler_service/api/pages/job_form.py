@@ -117,7 +117,7 @@ def _checked(form: Form, created_at: int, job: Job | None = None) -> dict[str, A
     else:
         body = {**laid_over(known_definition(job), form, errors), "job_id": job.job_id}
     try:
-        body = unmasked(body) if job is None else unmasked(body, job.args, job.kwargs)
+        body = unmasked(body) if job is None else unmasked(body, job.args, job.kwargs, job.headers)
     except BadValue as exc:
         errors.append(exc)
     try:

@@ -261,7 +261,7 @@ def _job_answer(context: ApiContext, job: Job, status: int = 200) -> Response:
 
 
 def _unmasked(body: dict[str, Any], job: Job | None) -> dict[str, Any]:
-    return unmasked(body) if job is None else unmasked(body, job.args, job.kwargs)
+    return unmasked(body) if job is None else unmasked(body, job.args, job.kwargs, job.headers)
 
 
 def _paused(context: ApiContext, job: Job) -> Response:

@@ -85,7 +85,8 @@ def known_definition(job: Job) -> dict[str, Any]:
 
 def shown_body(job: Job) -> dict[str, Any]:
     """Return the job as the API shows it, hidden values masked."""
-    return {**job_body(job), "args": redacted(list(job.args)), "kwargs": redacted(dict(job.kwargs))}
+    body = job_body(job)
+    return {**body, **{name: redacted(body[name]) for name in ("args", "kwargs", "headers")}}
 
 
 def job_body(job: Job) -> dict[str, Any]:

@@ -58,6 +58,10 @@ JOB_FIELDS: Final = (
     JobField("task", _RUN["task"], "Task", "Name of the Celery task"),
     JobField("args", _RUN["args"], "In order", "Positional arguments, a JSON list", ARGUMENTS, "JSON list", 2),
     JobField("kwargs", _RUN["kwargs"], "By name", "Keyword arguments, a JSON object", ARGUMENTS, "JSON object", 4),
+    JobField(
+        "headers", _RUN["headers"], "Message headers", "A header of its messages", ARGUMENTS, "JSON object", 2,
+        option="--header", sparse=True,
+    ),
     JobField("queue", _RUN["queue"], "Queue", "Queue", PLACE),
     JobField("priority", _RUN["priority"], "Priority", "0 (first) to 9 (last)", PLACE, "0 first, 9 last"),
     JobField("schedule", SCHEDULE, "Schedule", "When it runs"),

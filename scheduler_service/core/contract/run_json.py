@@ -17,6 +17,7 @@ def run_body(run: Run) -> dict[str, Any]:
         "task": run.task,
         "args": redacted(list(run.args) if isinstance(run.args, tuple) else run.args),
         "kwargs": redacted(run.kwargs),
+        "headers": redacted(run.headers),
         "queue": run.queue,
         "priority": run.priority,
         "retry_of": run.retry_of,

@@ -33,7 +33,7 @@ def read_run(body: Mapping[str, Any], uuid7: str, now: Instant) -> NewRun:
     return NewRun(
         run_id=adhoc_run_id(uuid7), kind=RunKind.ADHOC, task=asked.task, scheduled_at=asked.run_at or now,
         due_at=asked.run_at or 0, args=asked.args, kwargs=asked.kwargs, queue=asked.queue, priority=asked.priority,
-        retry=asked.retry, timeout=asked.timeout, start_within=asked.start_within,
+        retry=asked.retry, timeout=asked.timeout, start_within=asked.start_within, headers=asked.headers,
         idempotency_key=asked.idempotency_key, **_hashes(body, asked.idempotency_key),
     )  # fmt: skip
 
@@ -104,7 +104,7 @@ def read_trigger(job: Job, body: Mapping[str, Any], uuid7: str, now: Instant) ->
         run_id=manual_run_id(job.job_id, uuid7), kind=RunKind.MANUAL, task=job.task, scheduled_at=now, due_at=0,
         job_id=job.job_id, job_version=job.version, args=job.args, kwargs=kwargs, queue=job.queue,
         priority=job.priority, retry=job.retry, timeout=job.timeout, overlap=overlap, start_within=job.start_within,
-        idempotency_key=key, **_hashes({**body, "trigger": job.job_id}, key),
+        headers=job.headers, idempotency_key=key, **_hashes({**body, "trigger": job.job_id}, key),
     )  # fmt: skip
 
 
@@ -114,7 +114,7 @@ def again(run: Run, uuid7: str, now: Instant) -> NewRun:
     return NewRun(
         run_id=run_id, kind=RunKind.ADHOC if run.job_id is None else RunKind.MANUAL, task=run.task, scheduled_at=now,
         due_at=0, job_id=run.job_id, job_version=run.job_version, args=run.args, kwargs=run.kwargs, queue=run.queue,
-        priority=run.priority, retry=run.retry, timeout=run.timeout, retry_of=run.run_id,
+        priority=run.priority, retry=run.retry, timeout=run.timeout, headers=run.headers, retry_of=run.run_id,
         start_within=None if run.start_by is None else max(SECOND, run.start_by - run.scheduled_at),
     )  # fmt: skip
 

@@ -195,6 +195,7 @@ def new_occurrence(job: Job, at: Instant, now: Instant, prompt: Duration) -> New
         retry=job.retry,
         timeout=job.timeout,
         start_within=job.start_within,
+        headers=job.headers,
     )
 
 

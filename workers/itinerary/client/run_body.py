@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from itinerary.protocol.errors import BadValue, BadValues
 from itinerary.protocol.instants import format_duration
+from itinerary.protocol.run_fields import HEADERS
 from itinerary.protocol.typed_values import from_python
 
 Moment = str | datetime
@@ -90,6 +91,7 @@ def _refuse(value: Any) -> Any:
 
 
 _READ: Final[dict[str, Callable[[Any, str], Any]]] = {
+    "headers": lambda value, field: HEADERS.read(dict(value), field),
     "run_at": moment_text,
     "timeout": duration_text,
     "start_within": duration_text,

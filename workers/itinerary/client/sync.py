@@ -165,6 +165,7 @@ class Client(Reads):
         timeout: Duration | None = None,
         start_within: Duration | None = None,
         retry: Mapping[str, Any] | None = None,
+        headers: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
     ) -> Run:
         """Run a task once, now or at `run_at`; the same key and body return the same run again.
@@ -173,7 +174,7 @@ class Client(Reads):
         """
         wanted = run_body(
             task, args, kwargs, run_at=run_at, queue=queue, priority=priority, timeout=timeout,
-            start_within=start_within, retry=retry, idempotency_key=idempotency_key,
+            start_within=start_within, retry=retry, headers=headers, idempotency_key=idempotency_key,
         )  # fmt: skip
         return Run.of(self._api.object("POST", "/runs", again=True, json=_keyed(wanted)))
 

@@ -18,7 +18,7 @@ from itinerary.client.run_body import Duration, Moment, run_body
 from itinerary.protocol.errors import BadValue, BadValues, Conflict
 from itinerary.protocol.identity import adhoc_run_id
 from itinerary.protocol.instants import format_instant
-from itinerary.protocol.run_columns import ENQUEUED, START_BY, TRACEPARENT
+from itinerary.protocol.run_columns import ENQUEUED, HEADERS, START_BY, TRACEPARENT
 from itinerary.protocol.run_fields import NO_RETRIES, retry_body
 from itinerary.protocol.run_request import RunRequest, over_error, read_run_request
 from itinerary.telemetry.tracing import caller_traceparent
@@ -32,6 +32,7 @@ FROM (SELECT COALESCE(CAST({at} AS timestamptz), clock_timestamp()) AS at) AS wa
 """
 _LATER: Final = {
     "within": (START_BY, "wanted.at + CAST({within} AS bigint) * interval '1 microsecond'"),  # version 0020
+    "headers": (HEADERS, "CAST({headers} AS json)"),  # version 0024
     "trace": (TRACEPARENT, "CAST({trace} AS text)"),  # version 0009
 }
 _KEYED: Final = "ON CONFLICT DO NOTHING"
@@ -54,6 +55,7 @@ def enqueue_in(
     timeout: Duration | None = None,
     start_within: Duration | None = None,
     retry: Mapping[str, Any] | None = None,
+    headers: Mapping[str, Any] | None = None,
     idempotency_key: str | None = None,
     schema: str | None = None,
 ) -> str:
@@ -67,7 +69,7 @@ def enqueue_in(
     """
     run = request_of(
         task, args, kwargs, run_at=run_at, queue=queue, priority=priority, timeout=timeout,
-        start_within=start_within, retry=retry, idempotency_key=idempotency_key,
+        start_within=start_within, retry=retry, headers=headers, idempotency_key=idempotency_key,
     )  # fmt: skip
     values = _values_of(run)
     target = _target_of(connection_or_session, schema)
@@ -121,6 +123,7 @@ def _values_of(run: RunRequest) -> dict[str, Any]:
         "retry": None if run.retry == NO_RETRIES else _json(retry_body(run.retry)), "timeout": run.timeout,
         "key": run.idempotency_key, "hash": run.request_hash, **({} if trace is None else {"trace": trace}),
         **({} if run.start_within is None else {"within": run.start_within}),
+        **({} if not run.headers else {"headers": _json(run.headers)}),
     }  # fmt: skip
 
 

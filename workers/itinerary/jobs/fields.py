@@ -54,6 +54,7 @@ class JobFields(TypedDict, total=False):
     tags: Sequence[str]
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
+    headers: Mapping[str, Any]
     queue: str
     priority: Priority
     start_at: Moment

@@ -104,10 +104,10 @@ def restored(given: Any, stored: Any, field: str) -> Any:
     return given
 
 
-def unmasked(body: Mapping[str, Any], args: Any = None, kwargs: Any = None) -> dict[str, Any]:
+def unmasked(body: Mapping[str, Any], args: Any = None, kwargs: Any = None, headers: Any = None) -> dict[str, Any]:
     """A request's body, with masks replaced by stored arguments; BadValue names the first without one."""
     changed = dict(body)
-    for name, stored in (("args", args), ("kwargs", kwargs)):
+    for name, stored in (("args", args), ("kwargs", kwargs), ("headers", headers)):
         if isinstance(body.get(name), dict | list):
             changed[name] = restored(body[name], stored, name)
     return changed

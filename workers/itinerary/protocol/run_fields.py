@@ -28,6 +28,7 @@ from itinerary.protocol.identity import QUEUE as QUEUE_NAME
 from itinerary.protocol.identity import TASK_RULE, is_task_name
 from itinerary.protocol.instants import DAY, MINUTE, SECOND, Duration
 from itinerary.protocol.json_text import MOST_LEVELS, is_deep
+from itinerary.protocol.message_headers import Headers
 from itinerary.protocol.typed_values import flaw, may_need_care
 
 DEFAULT_QUEUE: Final = "default"
@@ -103,6 +104,7 @@ TASK: Final = Plain(read_task, str)
 ARGS: Final = Plain(read_list, list)
 KWARGS: Final = Plain(read_object, dict)
 QUEUE: Final = Plain(read_queue, str)
+HEADERS: Final = Headers()
 RETRY: Final = Group(
     RetryPolicy,
     {
@@ -115,6 +117,7 @@ RUN_FIELDS: Final[Mapping[str, FieldType]] = {
     "task": TASK,
     "args": ARGS,
     "kwargs": KWARGS,
+    "headers": HEADERS,
     "run_at": Time(),
     "queue": QUEUE,
     "priority": Whole(0, 9),

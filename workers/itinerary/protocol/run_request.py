@@ -40,6 +40,7 @@ class RunRequest:
     task: str
     args: list[Any] = field(default_factory=list)
     kwargs: dict[str, Any] = field(default_factory=dict)
+    headers: dict[str, Any] | None = None
     run_at: Instant | None = None
     queue: str = DEFAULT_QUEUE
     priority: int = DEFAULT_PRIORITY

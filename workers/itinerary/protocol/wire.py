@@ -18,6 +18,7 @@ PROTOCOL_FIELD: Final = "protocol"
 # Marks entries that a worker sends again, since Redis may have lost the first; they are news only if it did.
 AGAIN_FIELD: Final = "again"
 
+OWN_HEADERS: Final = "itinerary_"
 HEADER_RUN_ID: Final = "itinerary_run_id"
 HEADER_JOB_ID: Final = "itinerary_job_id"
 HEADER_ATTEMPT: Final = "itinerary_attempt"

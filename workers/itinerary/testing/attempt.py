@@ -57,6 +57,7 @@ def _traced(app: Celery, task: Any, run: Run) -> tuple[str, Any]:
         resolve(args, kwargs, os.environ)
     own_id = task_id(run.run_id, run.attempt)
     request = {
+        **(run.headers or {}),
         "id": own_id, "root_id": own_id, "task": task.name, "retries": run.retries, "is_eager": True,
         "hostname": WORKER, "loglevel": 0, "callbacks": None, "errbacks": None, "ignore_result": True,
         "delivery_info": {"is_eager": True, "exchange": None, "routing_key": run.queue, "priority": run.priority},

@@ -29,6 +29,7 @@ class Target:
         body = {
             "task": values["task"], "args": json.loads(values["args"]), "kwargs": json.loads(values["kwargs"]),
             "queue": values["queue"], "priority": values["priority"], "run_at": values["at"],
+            "headers": None if values.get("headers") is None else json.loads(values["headers"]),
             "retry": None if values["retry"] is None else json.loads(values["retry"]),
             **{name: None if value is None else format_duration(value) for name, value in durations.items()},
         }  # fmt: skip

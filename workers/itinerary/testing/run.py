@@ -26,6 +26,7 @@ class Run:
     priority: int = DEFAULT_PRIORITY
     retry: RetryPolicy = NO_RETRIES
     start_within: Duration | None = None
+    headers: dict[str, Any] | None = None
     retry_of: str | None = None
     key: str | None = None
     request_hash: str | None = None
@@ -69,6 +70,7 @@ class Run:
             "task": self.task,
             "args": self.args,
             "kwargs": self.kwargs,
+            "headers": self.headers,
             "queue": self.queue,
             "priority": self.priority,
             "retry_of": self.retry_of,

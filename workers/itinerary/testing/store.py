@@ -85,7 +85,8 @@ class Store:
             run = Run(
                 run_id or adhoc_run_id(uuid4().hex), asked.task, at, at, args=list(asked.args),
                 kwargs=dict(asked.kwargs), queue=asked.queue, priority=asked.priority, retry=asked.retry,
-                start_within=asked.start_within, key=asked.idempotency_key, request_hash=asked.request_hash,
+                start_within=asked.start_within, headers=asked.headers,
+                key=asked.idempotency_key, request_hash=asked.request_hash,
             )  # fmt: skip
             return self._add(run), True
 
@@ -111,7 +112,7 @@ class Store:
         now = self.now
         run = Run(
             new_id, old.task, now, now, job_id=old.job_id, args=old.args, kwargs=old.kwargs, queue=old.queue,
-            priority=old.priority, retry=old.retry, start_within=old.start_within, retry_of=run_id,
+            priority=old.priority, retry=old.retry, start_within=old.start_within, headers=old.headers, retry_of=run_id,
         )  # fmt: skip
         return self._add(run)
 

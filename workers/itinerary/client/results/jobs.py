@@ -36,6 +36,7 @@ class Job(Record):
     task: str
     args: list[Any]
     kwargs: dict[str, Any]
+    headers: dict[str, Any] | None
     queue: str
     priority: int
     schedule: dict[str, Any]
@@ -78,6 +79,7 @@ class ListedJob(Record):
     task: str
     args: list[Any]
     kwargs: dict[str, Any]
+    headers: dict[str, Any] | None
     queue: str
     priority: int
     schedule: dict[str, Any]

@@ -53,6 +53,7 @@ class Run(Record):
     task: str
     args: list[Any]
     kwargs: dict[str, Any]
+    headers: dict[str, Any] | None
     queue: str
     priority: int
     retry_of: str | None
