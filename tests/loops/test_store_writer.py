@@ -30,6 +30,7 @@ from scheduler_service.loops.mailbox import Mailbox, monotonic
 from scheduler_service.loops.store_writer import StoreWriter, grouped, in_growing_parts, merged
 from scheduler_service.ports.stores import Dispatched
 from tests.support.fake_store import FakeStore
+from tests.support.processes import wait_until
 
 
 def move(*run_ids: str) -> DispatchRuns:
@@ -216,7 +217,7 @@ def test_a_move_passes_one_of_another_queue_that_waits_for_a_write(slow: tuple[S
     syncer.put(apply("x"), move("x"), replace(move("a"), queue="another"))
     assert database.begun.wait(10)
     assert database.done.get(timeout=10) == "a"
-    assert syncer.backlog() == 2
+    wait_until(lambda: syncer.backlog() == 2, 10, "the writer to count it as done")
     database.may_end.set()
     assert [database.done.get(timeout=10) for _ in range(2)] == ["applied", "x"]
 
