@@ -38,6 +38,7 @@ from scheduler_service.ports.stores import JobStore, RunStore
 from scheduler_service.runtime.stopping import from_signals
 from scheduler_service.sql.audit import SqlAuditLog
 from scheduler_service.sql.database import Database, host_now
+from scheduler_service.sql.dialect import Dialect
 from scheduler_service.sql.evidence import SqlEvidence
 from scheduler_service.sql.job_sets import SqlJobSets
 from scheduler_service.sql.jobs import SqlJobStore
@@ -180,7 +181,7 @@ def wakeups_of(database: Database) -> Wakeups | None:
 
     SQLite has none; there every writer notifies through the inbox.
     """
-    return PgWakeups(database.url) if database.dialect == "postgresql" else None
+    return PgWakeups(database.url) if database.dialect is Dialect.POSTGRESQL else None
 
 
 def core_settings(settings: Settings) -> CoreSettings:

@@ -14,6 +14,7 @@ from scheduler_service.core.contract.backfill import Known, PastRun
 from scheduler_service.core.run_state import RunState
 from scheduler_service.sql.batch import Batch
 from scheduler_service.sql.column_types import InstantColumn
+from scheduler_service.sql.dialect import Dialect, dialect_of
 from scheduler_service.sql.tables import KEY, cursors, job_versions, jobs, runs
 
 _SHARD: Final = 0
@@ -22,14 +23,14 @@ _JOB_ID: Final = bindparam("job_id", type_=KEY)
 _COLUMNS: Final = (runs.c.run_id, runs.c.scheduled_at, runs.c.state, runs.c.retry_of)
 
 
-def known_of(connection: Connection, dialect: str, job_id: str, times: Sequence[Instant]) -> Known:
+def known_of(connection: Connection, job_id: str, times: Sequence[Instant]) -> Known:
     """Read what the database knows of the job's occurrences at `times`, ascending."""
     progress = select(cursors.c.materialised_until, cursors.c.pruned_until).where(cursors.c.shard == _SHARD)
     cursor, pruned_until = connection.execute(progress).first() or (None, None)
     unplanned_since = connection.execute(_unplanned_since(), {"job_id": job_id}).scalar()
     found: list[Any] = []
     for chunk in _TIMES.chunks([(at,) for at in times]):
-        found += connection.execute(_at_times(dialect), {**chunk, "job_id": job_id})
+        found += connection.execute(_at_times(dialect_of(connection)), {**chunk, "job_id": job_id})
     tried_again = connection.execute(_retries(), {"job_id": job_id, "since": times[0]}) if found else ()
     return Known(
         runs=_past_runs(found),
@@ -53,7 +54,7 @@ def _unplanned_since() -> Select[Any]:
 
 
 @cache
-def _at_times(dialect: str) -> Select[Any]:
+def _at_times(dialect: Dialect) -> Select[Any]:
     batch = _TIMES.rows(dialect)
     at_time = (runs.c.job_id == _JOB_ID, runs.c.scheduled_at == batch.c.at)
     return select(*_COLUMNS).select_from(batch.join(runs, at_time[1])).where(at_time[0]).order_by(runs.c.id)

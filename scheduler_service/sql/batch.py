@@ -14,7 +14,6 @@ from sqlalchemy import (
     ColumnElement,
     Integer,
     Subquery,
-    Table,
     Text,
     bindparam,
     case,
@@ -26,13 +25,13 @@ from sqlalchemy import (
     type_coerce,
 )
 from sqlalchemy import column as named
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import TypeEngine
 
 from itinerary.protocol.batches import batched
 from itinerary.protocol.errors import RowRefused
 from scheduler_service.sql.column_types import FIRST_INSTANT, LAST_INSTANT, InstantColumn, Payload
+from scheduler_service.sql.dialect import Dialect
 
 PARAMETER: Final = "batch"
 MAX_ROWS: Final = 5_000
@@ -52,9 +51,9 @@ class Batch:
         kinds = self._columns.values()
         self._instants = [place for place, kind in enumerate(kinds) if isinstance(kind, InstantColumn)]
 
-    def rows(self, dialect: str) -> Subquery:
+    def rows(self, dialect: Dialect) -> Subquery:
         """A subquery named `batch` with one row for each row given."""
-        source, value = _POSTGRES if dialect == "postgresql" else _SQLITE
+        source, value = _POSTGRES if dialect is Dialect.POSTGRESQL else _SQLITE
         columns = [value(place, kind).label(name) for place, (name, kind) in enumerate(self._columns.items())]
         return select(*columns).select_from(source()).subquery(PARAMETER)
 
@@ -108,11 +107,6 @@ def judged(found_by: ColumnElement[Any], guard: ColumnElement[bool]) -> ColumnEl
     read all these rows instead of the few named. A condition on both tables is evaluated on the joined rows.
     """
     return case((found_by.is_not(None), guard), else_=false())
-
-
-def insert_into(table: Table, dialect: str) -> Any:
-    """This database's own INSERT, with ON CONFLICT."""
-    return postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
 
 
 def _sqlite_source() -> Any:

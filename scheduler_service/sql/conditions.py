@@ -38,7 +38,7 @@ class SqlConditions(Conditions):
                 for run in runs_due
                 if could_go_since(run) is not None and (run.job_id not in paused or run.kind is not RunKind.OCCURRENCE)
             }
-            named = named_runs(connection, self._database.dialect, due)
+            named = named_runs(connection, due)
         return [Pending(run, due[run_id]) for run_id, run in named.items()], place
 
     def in_flight(self, due_before: Instant, limit: int, after: Place | None) -> tuple[list[Pending], Place | None]:

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Select, Text, and_, func, literal_column, 
 from scheduler_service.core.run_state import ACTIVE, FINAL, RunState
 from scheduler_service.ports.history import Total
 from scheduler_service.ports.stores import RunFilter
-from scheduler_service.sql.database import Dialect
+from scheduler_service.sql.dialect import Dialect
 from scheduler_service.sql.jobs import job_conditions
 from scheduler_service.sql.tables import ENDED_OTHERWISE, IS_TRACKED, among, has_index_state, jobs, runs
 
@@ -95,7 +95,7 @@ def _counted(scan: Any) -> Select[Any]:
 def jobs_of_queues(dialect: Dialect, most: int) -> Select[Any]:
     """Count for each queue the unpaused jobs that name it, in one scan of the jobs, for manual requests only."""
     path: ColumnElement[Any]
-    if dialect == "sqlite":
+    if dialect is Dialect.SQLITE:
         path = func.json_extract(jobs.c.definition, literal_column("'$.queue'"), type_=Text)
     else:
         path = func.json_extract_path_text(jobs.c.definition, literal_column("'queue'"), type_=Text)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from functools import wraps
-from typing import Final, Literal, ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 from sqlalchemy import (
     ColumnElement,
@@ -36,12 +36,12 @@ from itinerary.protocol.errors import (
 from itinerary.protocol.instants import SECOND, Duration, Instant
 from scheduler_service.sql.column_types import InstantColumn
 from scheduler_service.sql.database_url import read_url
+from scheduler_service.sql.dialect import Dialect
 from scheduler_service.sql.postgres import BOUNDS, WRITES, is_direct, postgres_engine
 from scheduler_service.sql.postgres import PLANNED_EACH_TIME as PLANNED_EACH_TIME
 from scheduler_service.sql.postgres import Bounds as Bounds
 from scheduler_service.sql.sqlite import sqlite_engine
 
-Dialect = Literal["sqlite", "postgresql"]
 P = ParamSpec("P")
 T = TypeVar("T")
 _UNDONE: Final = frozenset({"40P01", "40001"})  # deadlock detected, serialization failure
@@ -89,10 +89,10 @@ class Database:
         self._goes_first = goes_first
         self.queue = queue or WriterQueue()
         self._beside: list[Database] = []
-        self.dialect: Dialect = "sqlite" if self._url.get_backend_name() == "sqlite" else "postgresql"
+        self.dialect = Dialect(self._url.get_backend_name())
         self.engine: Engine = (
             sqlite_engine(self._url, pool_size, bounds, goes_first)
-            if self.dialect == "sqlite"
+            if self.dialect is Dialect.SQLITE
             else postgres_engine(self._url, pool_size, bounds)
         )
 
@@ -116,7 +116,7 @@ class Database:
     def read(self) -> Iterator[Connection]:
         """Yield a connection for reading; each statement sees the newest committed state."""
         with _our_errors(), self.engine.connect() as connection:
-            if self.dialect == "postgresql" and is_direct(connection):
+            if self.dialect is Dialect.POSTGRESQL and is_direct(connection):
                 connection.execution_options(isolation_level="AUTOCOMMIT")
             yield connection
 
@@ -136,7 +136,7 @@ class Database:
 
     def now(self, plus: Duration = 0) -> ColumnElement[Instant]:
         """The database's clock as an SQL expression, `plus` later."""
-        if self.dialect == "sqlite":
+        if self.dialect is Dialect.SQLITE:
             return literal(self._clock() + plus, InstantColumn)
         clock = func.clock_timestamp(type_=InstantColumn)
         if not plus:
@@ -145,7 +145,7 @@ class Database:
 
     def read_clock(self, connection: Connection) -> Instant:
         """Read the database's clock."""
-        if self.dialect == "sqlite":
+        if self.dialect is Dialect.SQLITE:
             return self._clock()
         now: Instant = connection.execute(select(self.now())).scalar_one()
         return now
@@ -162,7 +162,7 @@ class Database:
         self.engine.dispose()
 
     def _turn(self) -> AbstractContextManager[None]:
-        return self.queue.turn(self._bounds.statement) if self.dialect == "sqlite" else nullcontext()
+        return self.queue.turn(self._bounds.statement) if self.dialect is Dialect.SQLITE else nullcontext()
 
 
 class WriterQueue:

@@ -65,7 +65,7 @@ class SqlEvidence(Evidence):
         if not times or not is_storable(job_id):
             return Known()
         with self._database.read() as connection:
-            return known_of(connection, self._database.dialect, job_id, times)
+            return known_of(connection, job_id, times)
 
     def _facts(
         self, connection: Connection, at: Instant, job_id: str | None, versions: tuple[Version, ...], run: Run | None

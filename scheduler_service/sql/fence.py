@@ -15,6 +15,7 @@ from itinerary.protocol.errors import LeaseLost
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.model import Lease
 from scheduler_service.sql.database import Database
+from scheduler_service.sql.dialect import Dialect
 from scheduler_service.sql.tables import leases
 
 
@@ -38,7 +39,7 @@ def is_still(lease: Lease) -> ColumnElement[bool]:
 
 
 def _hold(database: Database, connection: Connection, lease: Lease) -> bool:
-    if database.dialect == "postgresql":
+    if database.dialect is Dialect.POSTGRESQL:
         return connection.execute(_lock(lease.shard, lease.term, lease.holder)).first() is not None
     return _renew_along(connection, lease, database.read_clock(connection))
 

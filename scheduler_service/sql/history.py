@@ -16,6 +16,7 @@ from scheduler_service.core.invariants.history import History, RunFacts
 from scheduler_service.core.model import MissedRange
 from scheduler_service.sql import job_rows
 from scheduler_service.sql.database import Bounds, Database
+from scheduler_service.sql.dialect import Dialect, dialect_of
 from scheduler_service.sql.run_rows import ATTEMPT_COLUMNS, RUN_COLUMNS, ended_attempt, overlap_of, whole_run
 from scheduler_service.sql.tables import cursors, gaps, run_attempts, runs
 
@@ -31,17 +32,17 @@ def read_history(database: Database, since: Instant | None = None, shard: int = 
     `database` needs HISTORY_BOUNDS if there is much to read.
     """
     with database.read() as connection:
-        _take_snapshot(connection, database.dialect)
+        _take_snapshot(connection)
         now = database.read_clock(connection)
         progress = select(cursors.c.materialised_until, cursors.c.pruned_until).where(cursors.c.shard == shard)
         cursor, pruned_until = connection.execute(progress).first() or (None, None)
         since = max((at for at in (since, pruned_until) if at is not None), default=None)
-        jobs = job_rows.histories(connection, database.dialect, since)
+        jobs = job_rows.histories(connection, since)
         yield History(now, cursor, since, jobs, _missed_ranges(connection), _runs(connection, since))
 
 
-def _take_snapshot(connection: Connection, dialect: str) -> None:
-    if dialect == "postgresql":
+def _take_snapshot(connection: Connection) -> None:
+    if dialect_of(connection) is Dialect.POSTGRESQL:
         connection.execution_options(isolation_level="REPEATABLE READ")
     else:
         connection.exec_driver_sql("BEGIN")  # rolled back when the connection goes back to its pool

@@ -17,6 +17,7 @@ from scheduler_service.core.contract.unknown_fields import names
 from scheduler_service.core.explain.facts import Version
 from scheduler_service.core.model import Job, JobHistory
 from scheduler_service.sql.batch import Batch
+from scheduler_service.sql.dialect import dialect_of
 from scheduler_service.sql.tables import IS_UNPLANNED, job_versions, jobs
 
 log = structlog.get_logger(__name__)
@@ -99,7 +100,6 @@ def tag_line(tag: str) -> str:
 
 def histories(
     connection: Connection,
-    dialect: str,
     since: Instant | None,
     job_ids: Sequence[str] | None = None,
     refused: set[str] | None = None,
@@ -112,7 +112,7 @@ def histories(
     asked = _versions(since)
     if job_ids is None:
         return _all_grouped(connection, asked if since is None else asked.where(not_(_gone_before(since))), refused)
-    named = asked.where(_V.job_id.in_(select(_IDS.rows(dialect).c.job_id)))
+    named = asked.where(_V.job_id.in_(select(_IDS.rows(dialect_of(connection)).c.job_id)))
     found: list[JobHistory] = []
     for chunk in _IDS.chunks([(job_id,) for job_id in dict.fromkeys(job_ids)]):
         found += _grouped(connection.execute(named, chunk), refused)

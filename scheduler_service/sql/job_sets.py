@@ -17,8 +17,9 @@ from scheduler_service.core.balancing.placements import carry_place
 from scheduler_service.core.contract.job_plan import JobChange, JobSet, JobsPlan, plan_jobs
 from scheduler_service.core.model import Job
 from scheduler_service.sql.audit import record_all
-from scheduler_service.sql.batch import Batch, insert_into
+from scheduler_service.sql.batch import Batch
 from scheduler_service.sql.database import Database, again_when_busy
+from scheduler_service.sql.dialect import Dialect
 from scheduler_service.sql.job_rows import JOB_COLUMNS, named_job_of
 from scheduler_service.sql.jobs import audited, job_row, version_row
 from scheduler_service.sql.tables import job_versions, jobs
@@ -78,7 +79,7 @@ class SqlJobSets:
 
     def _is_still(self, connection: Connection, wanted: JobSet, stored: _Stored) -> bool:
         """Whether the rows are as they were read; locks them until the transaction ends."""
-        if self._database.dialect == "postgresql":
+        if self._database.dialect is Dialect.POSTGRESQL:
             connection.execute(select(func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
         asked = self._asked(wanted, *_STATE)
         locked = connection.execute(asked.with_for_update(), _ids_of(wanted))
@@ -111,7 +112,7 @@ class SqlJobSets:
         if not written:
             return
         rows = [{**job_row(job), "planned_version": 0, "updated_at": now} for job in written]
-        wanted = insert_into(jobs, self._database.dialect).on_conflict_do_nothing().returning(jobs.c.job_id)
+        wanted = self._database.dialect.insert(jobs).on_conflict_do_nothing().returning(jobs.c.job_id)
         if len(connection.execute(wanted, rows).all()) != len(rows):
             raise Conflict("another request created one of these jobs; plan again", "plan-outdated")
 

@@ -22,7 +22,6 @@ from scheduler_service.core.contract.unknown_fields import carried
 from scheduler_service.core.model import Job
 from scheduler_service.ports.stores import JobStore, Page
 from scheduler_service.sql.audit import record
-from scheduler_service.sql.batch import insert_into
 from scheduler_service.sql.database import Database, again_when_busy
 from scheduler_service.sql.job_rows import JOB_COLUMNS, job_of, listed_job_of, named_job_of, search_columns, tag_line
 from scheduler_service.sql.paging import page_of, read_cursor
@@ -162,7 +161,7 @@ class SqlJobStore(JobStore):
         if deleted is not None:
             return self._next_version(connection, replace(job, created_at=now, deleted=False), deleted, by)
         created = _as_kept(replace(job, version=1, created_at=now, effective_from=now, deleted=False))
-        row = insert_into(jobs, self._database.dialect).values(**job_row(created), planned_version=0, updated_at=now)
+        row = self._database.dialect.insert(jobs).values(**job_row(created), planned_version=0, updated_at=now)
         inserted = connection.execute(row.on_conflict_do_nothing().returning(jobs.c.version)).first()
         if inserted is None:
             raise _CreatedMeanwhile(f"job {job.job_id} exists", "job-exists")

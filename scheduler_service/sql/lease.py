@@ -15,7 +15,6 @@ from scheduler_service.core.notifications.notices import Notice, Topic
 from scheduler_service.core.redis_marks import Marks
 from scheduler_service.core.schedules.zone_rules import rules_in_use
 from scheduler_service.ports.leases import LeaseStore, LeaseView
-from scheduler_service.sql.batch import insert_into
 from scheduler_service.sql.database import Bounds, Database
 from scheduler_service.sql.fence import is_still
 from scheduler_service.sql.notices import FactNotices
@@ -35,7 +34,7 @@ class SqlLeaseStore(LeaseStore):
 
     def __init__(self, database: Database, topics: frozenset[Topic] = frozenset()) -> None:
         self._database = database.beside(bounds=LEASE_BOUNDS)
-        self._notices = FactNotices(database.dialect, topics)
+        self._notices = FactNotices(topics)
 
     def acquire(self, shard: int, holder: str, ttl: Duration, stalled: LeaseView | None = None) -> Lease | None:
         """See LeaseStore; a lease that is held costs one read."""
@@ -116,7 +115,7 @@ class SqlLeaseStore(LeaseStore):
     def _first_row(self, shard: int) -> Executable:
         """Insert term 0, which belongs to nobody, so that every takeover is the same UPDATE of one row."""
         now = self._database.now()
-        row = insert_into(leases, self._database.dialect).values(
+        row = self._database.dialect.insert(leases).values(
             shard=shard, term=0, holder="", acquired_at=now, expires_at=now, ttl=0, renewals=0, resigned=True
         )
         insert: Executable = row.on_conflict_do_nothing()
@@ -157,7 +156,7 @@ class SqlLeaseStore(LeaseStore):
         """Record the term that this takeover ends."""
         ended_at = min(before.expires_at, now)
         lapsed = "lapsed" if before.expires_at <= now else "stood still"
-        row = insert_into(leaderships, self._database.dialect).values(
+        row = self._database.dialect.insert(leaderships).values(
             shard=shard,
             term=before.term,
             holder=before.holder,

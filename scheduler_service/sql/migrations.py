@@ -23,6 +23,7 @@ import scheduler_service
 from itinerary.protocol.errors import BadValue, StoreUnavailable
 from itinerary.protocol.instants import MILLISECOND, MINUTE, SECOND
 from scheduler_service.sql.database import Bounds, Database
+from scheduler_service.sql.dialect import Dialect
 
 # Rewriting a table may take long, and so may waiting for another process that does so.
 MIGRATION_BOUNDS: Final = Bounds(statement=60 * MINUTE, lock=60 * MINUTE, idle=60 * MINUTE)
@@ -52,11 +53,11 @@ def migrate_to(
         closing(Database(database_url, pool_size=1, bounds=MIGRATION_BOUNDS)) as database,
         alone(database) as connection,
     ):
-        if database.dialect == "postgresql":
+        if database.dialect is Dialect.POSTGRESQL:
             _create_schema(connection)
         current, _ = _revisions(connection)
         _refuse_newer(current)
-        if database.dialect == "postgresql":
+        if database.dialect is Dialect.POSTGRESQL:
             connection.commit()  # Alembic must begin its transactions itself, so that a version can leave them
             event.listen(connection, "begin", _wait_in_line_briefly)
         move = command.upgrade if known.index(wanted) >= known.index(current or "base") else command.downgrade
@@ -118,7 +119,7 @@ def alone(database: Database) -> Iterator[Connection]:
     Waiting processes poll: a statement that waits would hold up CREATE INDEX CONCURRENTLY. The lock belongs to a
     transaction that stays open on another connection: a pooler would give a session's lock to another client.
     """
-    if database.dialect == "sqlite":
+    if database.dialect is Dialect.SQLITE:
         with database.write() as connection:
             yield connection
         return

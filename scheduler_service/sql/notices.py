@@ -22,9 +22,10 @@ from scheduler_service.core.notifications.notices import (
     missed_range_notices,
     to_report,
 )
-from scheduler_service.sql.batch import Batch, insert_into
+from scheduler_service.sql.batch import Batch
 from scheduler_service.sql.column_types import InstantColumn, Payload, dump_json
 from scheduler_service.sql.database import savepoint
+from scheduler_service.sql.dialect import Dialect, dialect_of
 from scheduler_service.sql.notice_tables import notices
 from scheduler_service.sql.tables import runs
 
@@ -41,8 +42,7 @@ _NAMED: Final = (runs.c.run_id, runs.c.job_id, runs.c.task)
 class FactNotices:
     """Notices about the leader's own writes, limited to the wanted topics."""
 
-    def __init__(self, dialect: str, topics: frozenset[Topic] = frozenset()) -> None:
-        self._dialect = dialect
+    def __init__(self, topics: frozenset[Topic] = frozenset()) -> None:
         self._topics = topics
 
     @property
@@ -54,7 +54,7 @@ class FactNotices:
         """Note the runs that failed finally or were missed, from transitions that were applied."""
         ended = to_report(transitions, self._topics) if self._topics else []
         if ended:
-            runs_of = named_runs(connection, self._dialect, [change.run_id for change in ended])
+            runs_of = named_runs(connection, [change.run_id for change in ended])
             self._add(connection, ended_notices(ended, runs_of))
 
     def missed_ranges(self, connection: Connection, new: Sequence[MissedRange]) -> None:
@@ -70,26 +70,26 @@ class FactNotices:
     def _add(self, connection: Connection, found: Sequence[Notice]) -> None:
         try:
             with savepoint(connection):
-                add(connection, self._dialect, found)
+                add(connection, found)
         except RowRefused as refused:
             log.error("notices set aside, a row was refused", count=len(found), reason=str(refused))
 
 
-def named_runs(connection: Connection, dialect: str, run_ids: Iterable[str]) -> dict[str, Named]:
+def named_runs(connection: Connection, run_ids: Iterable[str]) -> dict[str, Named]:
     """The fields by which notices name these runs."""
     found: dict[str, Named] = {}
     for chunk in _IDS.chunks([(run_id,) for run_id in dict.fromkeys(run_ids)]):
-        found |= {row[0]: Named(*row) for row in connection.execute(_by_id(dialect), chunk)}
+        found |= {row[0]: Named(*row) for row in connection.execute(_by_id(dialect_of(connection)), chunk)}
     return found
 
 
-def add(connection: Connection, dialect: str, found: Sequence[Notice], *, holds: bool = False) -> None:
+def add(connection: Connection, found: Sequence[Notice], *, holds: bool = False) -> None:
     """Add these notices to the counts; with `holds` they are conditions.
 
     A condition that already held is not reported again; one that returns before its report is reported as it is now.
     """
     for chunk in _NOTICES.chunks(_rows(found, holds)):
-        connection.execute(_add(dialect, holds), chunk)
+        connection.execute(_add(dialect_of(connection), holds), chunk)
 
 
 def _rows(found: Sequence[Notice], holds: bool) -> Iterable[tuple[Any, ...]]:
@@ -102,15 +102,15 @@ def _plain(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @cache
-def _by_id(dialect: str) -> Select[Any]:
+def _by_id(dialect: Dialect) -> Select[Any]:
     batch = _IDS.rows(dialect)
     return select(*_NAMED).join(batch, runs.c.run_id == batch.c.run_id)
 
 
 @cache
-def _add(dialect: str, holds: bool) -> Any:
+def _add(dialect: Dialect, holds: bool) -> Any:
     batch = _NOTICES.rows(dialect)
-    insert = insert_into(notices, dialect).from_select(list(batch.c.keys()), select(*batch.c).where(true()))
+    insert = dialect.insert(notices).from_select(list(batch.c.keys()), select(*batch.c).where(true()))
     new = insert.excluded
     unreported = notices.c["count"]
     return insert.on_conflict_do_update(

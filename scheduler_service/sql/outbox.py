@@ -72,7 +72,7 @@ class SqlOutbox(Outbox):
         with self._database.write() as connection:
             for these in batched(sorted(over), _AT_ONCE):
                 connection.execute(update(notices).where(held_now, _N.subject.in_(these)).values(holds=False))
-            sql_notices.add(connection, self._dialect, new, holds=True)
+            sql_notices.add(connection, new, holds=True)
 
     def seal(self, targets: Sequence[str], quiet: Duration, decide: Decide) -> int:
         """Locks nothing while nothing may be reported, so that the leader can go on counting."""

@@ -20,7 +20,8 @@ from scheduler_service.ports.history import HistoryStore, Outcome, Total, Troubl
 from scheduler_service.ports.stores import RunFilter
 from scheduler_service.sql.column_types import InstantColumn
 from scheduler_service.sql.counts import jobs_total, runs_total, total_of
-from scheduler_service.sql.database import PLANNED_EACH_TIME, Database, Dialect
+from scheduler_service.sql.database import PLANNED_EACH_TIME, Database
+from scheduler_service.sql.dialect import Dialect
 from scheduler_service.sql.job_rows import VERSION_COLUMNS, version_of
 from scheduler_service.sql.tables import IS_TRACKED, IS_TROUBLE, gaps, has_index_state, job_versions, runs
 
@@ -156,7 +157,7 @@ def _troubles(dialect: Dialect) -> Select[Any]:
 
 
 def _of_error(dialect: Dialect, name: str) -> ColumnElement[Any]:
-    if dialect == "sqlite":
+    if dialect is Dialect.SQLITE:
         found = func.json_extract(_R.error, literal_column(f"'$.{name}'"))
     else:
         found = func.json_extract_path_text(_R.error, literal_column(f"'{name}'"))

@@ -38,6 +38,7 @@ from scheduler_service.sql.audit import record, record_enqueue
 from scheduler_service.sql.batch import Batch
 from scheduler_service.sql.column_types import InstantColumn
 from scheduler_service.sql.database import PLANNED_EACH_TIME, Database, again_when_busy
+from scheduler_service.sql.dialect import Dialect
 from scheduler_service.sql.leader import planning
 from scheduler_service.sql.paging import page_of, read_cursor
 from scheduler_service.sql.record_tables import audit_log
@@ -65,7 +66,7 @@ class SqlRunStore(RunStore):
             now = self._database.read_clock(connection)
             older = self._by_older_key(connection, by, new)
             fresh = [run for run in in_order if run.run_id not in older]
-            created = planning.insert_missing(connection, self._dialect, fresh, now)
+            created = planning.insert_missing(connection, fresh, now)
             refuse_over(new, created, now)
             if created:
                 record_enqueue(connection, now, by, [run for run in new if run.run_id in created])
@@ -223,20 +224,20 @@ def _kept_attempts() -> Select[Any]:
 
 
 @cache
-def _runs_by_id(dialect: str) -> Select[Any]:
+def _runs_by_id(dialect: Dialect) -> Select[Any]:
     batch = _NAMES.rows(dialect)
     return select(*RUN_COLUMNS).join(batch, runs.c.run_id == batch.c.name)
 
 
 @cache
-def _runs_by_key(dialect: str) -> Select[Any]:
+def _runs_by_key(dialect: Dialect) -> Select[Any]:
     batch = _NAMES.rows(dialect)
     columns = (*RUN_COLUMNS, runs.c.idempotency_key, runs.c.request_hash)
     return select(*columns).join(batch, runs.c.idempotency_key == batch.c.name)
 
 
 @cache
-def _runs_by_older_key(dialect: str) -> Select[Any]:
+def _runs_by_older_key(dialect: Dialect) -> Select[Any]:
     actor = bindparam("actor", type_=Text)
     own = exists().where(audit_log.c.at == runs.c.created_at, audit_log.c.actor == actor)
     return _runs_by_key(dialect).where(own)

@@ -30,8 +30,9 @@ from sqlalchemy import (
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.leader.commands import CANCELLED_RUNNING, PublishedMark, Transition
 from scheduler_service.core.run_state import FINAL, TRANSITIONS, Event, RunState
-from scheduler_service.sql.batch import Batch, insert_into, judged
+from scheduler_service.sql.batch import Batch, judged
 from scheduler_service.sql.column_types import InstantColumn, Payload, dump_json
+from scheduler_service.sql.dialect import Dialect, dialect_of
 from scheduler_service.sql.tables import among, run_attempts, runs
 
 _TRANSITIONS: Final = Batch(
@@ -61,7 +62,6 @@ class Applied:
 
 def apply_transitions(
     connection: Connection,
-    dialect: str,
     transitions: Sequence[Transition],
     published: Sequence[PublishedMark],
 ) -> Applied:
@@ -71,18 +71,18 @@ def apply_transitions(
     """
     marks = {(mark.run_id, mark.attempt): mark.at for mark in published}
     named = {(t.run_id, t.attempt) for t in transitions}
-    mark_published(connection, dialect, [mark for mark in published if (mark.run_id, mark.attempt) not in named])
+    mark_published(connection, [mark for mark in published if (mark.run_id, mark.attempt) not in named])
     applied = Applied(set(), [])
     for turn in _turns(transitions):
-        applied |= _apply_turn(connection, dialect, turn, marks)
-    mark_published(connection, dialect, [mark for mark in published if mark.run_id in applied.refused])
+        applied |= _apply_turn(connection, turn, marks)
+    mark_published(connection, [mark for mark in published if mark.run_id in applied.refused])
     return applied
 
 
-def mark_published(connection: Connection, dialect: str, marks: Sequence[PublishedMark]) -> None:
+def mark_published(connection: Connection, marks: Sequence[PublishedMark]) -> None:
     """Note when the broker took these attempts, if they are still the runs' current ones."""
     for chunk in _MARKS.chunks([(mark.run_id, mark.attempt, mark.at) for mark in marks]):
-        connection.execute(_mark_published(dialect), chunk)
+        connection.execute(_mark_published(dialect_of(connection)), chunk)
 
 
 def _turns(transitions: Sequence[Transition]) -> Iterator[list[Transition]]:
@@ -98,21 +98,19 @@ def _turns(transitions: Sequence[Transition]) -> Iterator[list[Transition]]:
     return iter(turns)
 
 
-def _apply_turn(
-    connection: Connection, dialect: str, turn: Sequence[Transition], marks: dict[tuple[str, int], Instant]
-) -> Applied:
+def _apply_turn(connection: Connection, turn: Sequence[Transition], marks: dict[tuple[str, int], Instant]) -> Applied:
     retrying = [t for t in turn if t.to is RunState.RETRYING]
     others = [t for t in turn if t.to is not RunState.RETRYING]
     changed: set[str] = set()
     for chunk in _TRANSITIONS.chunks(_rows(retrying, marks)):
         # If we die in between, both are rolled back; the first locks the rows for the second.
-        connection.execute(_keep_attempts(dialect), chunk)
-        changed.update(connection.execute(_retry(dialect), chunk).scalars().all())
+        connection.execute(_keep_attempts(dialect_of(connection)), chunk)
+        changed.update(connection.execute(_retry(dialect_of(connection)), chunk).scalars().all())
     # Not in a later write: the report that ended the attempt is read only once.
     for chunk in _TRANSITIONS.chunks(_rows([_given_up(t) for t in retrying if t.run_id not in changed], marks)):
-        connection.execute(_cancel(dialect), chunk)
+        connection.execute(_cancel(dialect_of(connection)), chunk)
     for chunk in _TRANSITIONS.chunks(_rows(others, marks)):
-        changed.update(connection.execute(_transition(dialect), chunk).scalars().all())
+        changed.update(connection.execute(_transition(dialect_of(connection)), chunk).scalars().all())
     ended = [t for t in others if t.to in FINAL and t.run_id in changed]
     return Applied({t.run_id for t in turn} - changed, ended)
 
@@ -150,13 +148,13 @@ def _retry_guard(batch: Subquery) -> ColumnElement[bool]:
 
 
 @cache
-def _transition(dialect: str) -> Update:
+def _transition(dialect: Dialect) -> Update:
     batch = _TRANSITIONS.rows(dialect)
     return _update(batch, _guard(batch))
 
 
 @cache
-def _cancel(dialect: str) -> Update:
+def _cancel(dialect: Dialect) -> Update:
     batch = _TRANSITIONS.rows(dialect)
     return _update(batch, _guard(batch, runs.c.cancel_requested_at.is_not(None)))
 
@@ -178,7 +176,7 @@ def _update(batch: Subquery, guard: ColumnElement[bool]) -> Update:
 
 
 @cache
-def _keep_attempts(dialect: str) -> Any:
+def _keep_attempts(dialect: Dialect) -> Any:
     batch = _TRANSITIONS.rows(dialect)
     outcome = case({event.value: name for event, name in _OUTCOMES.items()}, value=batch.c.event)
     ended = {
@@ -194,11 +192,11 @@ def _keep_attempts(dialect: str) -> Any:
         "error": batch.c.error,
     }
     rows = select(*ended.values()).where(_retry_guard(batch)).with_for_update(of=runs)
-    return insert_into(run_attempts, dialect).from_select(list(ended), rows)
+    return dialect.insert(run_attempts).from_select(list(ended), rows)
 
 
 @cache
-def _retry(dialect: str) -> Update:
+def _retry(dialect: Dialect) -> Update:
     batch = _TRANSITIONS.rows(dialect)
     asked = case((batch.c.event == literal_column(f"'{Event.RETRY}'"), 1), else_=0)
     cleared = dict.fromkeys(("pending_at", "published_at", "started_at", "worker", "error"), null())
@@ -220,7 +218,7 @@ def _retry(dialect: str) -> Update:
 
 
 @cache
-def _mark_published(dialect: str) -> Update:
+def _mark_published(dialect: Dialect) -> Update:
     batch = _MARKS.rows(dialect)
     is_in_flight_or_over = and_(runs.c.attempt == batch.c.attempt, runs.c.pending_at.is_not(None))
     return (

@@ -15,21 +15,20 @@ from scheduler_service.core.leader.commands import Transition
 from scheduler_service.core.model import MissedRange
 from scheduler_service.core.run_state import RunState
 from scheduler_service.sql.batch import Batch, judged
+from scheduler_service.sql.dialect import Dialect, dialect_of
 from scheduler_service.sql.leader.planning import add_to_missed_ranges
 from scheduler_service.sql.tables import IS_OCCURRENCE, jobs, runs
 
 _COALESCED: Final = Batch(run_id=Text)
 
 
-def coalesce(connection: Connection, dialect: str, transitions: Sequence[Transition]) -> set[str]:
+def coalesce(connection: Connection, transitions: Sequence[Transition]) -> set[str]:
     """Apply the transitions that may coalesce and still can, and return their runs; the others keep their rows."""
     ranges = {t.run_id: t.coalesce for t in transitions if t.coalesce is not None}
     gone: set[str] = set()
     for chunk in _COALESCED.chunks([(run_id,) for run_id in ranges]):
-        gone.update(connection.execute(_delete(dialect), chunk).scalars())
-    add_to_missed_ranges(
-        connection, dialect, _joined(missed_range for run_id, missed_range in ranges.items() if run_id in gone)
-    )
+        gone.update(connection.execute(_delete(dialect_of(connection)), chunk).scalars())
+    add_to_missed_ranges(connection, _joined(missed_range for run_id, missed_range in ranges.items() if run_id in gone))
     return gone
 
 
@@ -48,7 +47,7 @@ def _joined(missed_ranges: Iterable[MissedRange]) -> list[MissedRange]:
 
 
 @cache
-def _delete(dialect: str) -> Any:
+def _delete(dialect: Dialect) -> Any:
     batch = _COALESCED.rows(dialect)
     untouched = (
         runs.c.state == literal_column(f"'{RunState.SCHEDULED}'"),

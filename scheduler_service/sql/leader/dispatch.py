@@ -37,6 +37,7 @@ from scheduler_service.core.run_state import RunState
 from scheduler_service.ports.stores import Dispatched
 from scheduler_service.sql.batch import Batch, judged
 from scheduler_service.sql.column_types import InstantColumn
+from scheduler_service.sql.dialect import Dialect, dialect_of
 from scheduler_service.sql.run_rows import DISPATCHED_COLUMNS, dispatched_run
 from scheduler_service.sql.tables import IS_OCCURRENCE, WAITS, jobs, runs
 
@@ -45,16 +46,14 @@ _NOW: Final = bindparam("now", type_=InstantColumn)
 _TERM: Final = bindparam("leading_term", type_=BigInteger)
 
 
-def dispatch(
-    connection: Connection, dialect: str, term: int, dispatches: Sequence[Dispatch], now: Instant
-) -> Dispatched:
+def dispatch(connection: Connection, term: int, dispatches: Sequence[Dispatch], now: Instant) -> Dispatched:
     """Collect the runs that are still due and unchanged, lock them, then dispatch exactly these."""
-    return _dispatched(connection, _dispatch(dialect), dispatches, {"leading_term": term, "now": now})
+    return _dispatched(connection, _dispatch(dialect_of(connection)), dispatches, {"leading_term": term, "now": now})
 
 
-def redispatch(connection: Connection, dialect: str, term: int, dispatches: Sequence[Dispatch]) -> Dispatched:
+def redispatch(connection: Connection, term: int, dispatches: Sequence[Dispatch]) -> Dispatched:
     """Store the seq of the next publish of runs that are still pending and wanted, and not locked by another."""
-    return _dispatched(connection, _redispatch(dialect), dispatches, {"leading_term": term})
+    return _dispatched(connection, _redispatch(dialect_of(connection)), dispatches, {"leading_term": term})
 
 
 def _dispatched(
@@ -71,7 +70,7 @@ def _dispatched(
 
 
 @cache
-def _dispatch(dialect: str) -> Update:
+def _dispatch(dialect: Dialect) -> Update:
     batch = _DISPATCHES.rows(dialect)
     may_go = (
         WAITS,
@@ -96,7 +95,7 @@ def _dispatch(dialect: str) -> Update:
 
 
 @cache
-def _redispatch(dialect: str) -> Update:
+def _redispatch(dialect: Dialect) -> Update:
     batch = _DISPATCHES.rows(dialect)
     is_pending = runs.c.state == _literal(RunState.PENDING)
     still_wanted = and_(runs.c.attempt == batch.c.attempt, is_pending, runs.c.cancel_requested_at.is_(None))

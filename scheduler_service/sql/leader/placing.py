@@ -29,6 +29,7 @@ from scheduler_service.core.balancing.rebalance_record import REBALANCE, UNDO, l
 from scheduler_service.sql.audit import record
 from scheduler_service.sql.batch import Batch
 from scheduler_service.sql.column_types import InstantColumn
+from scheduler_service.sql.dialect import Dialect, dialect_of
 from scheduler_service.sql.record_tables import audit_log
 from scheduler_service.sql.tables import job_versions, jobs
 
@@ -38,18 +39,18 @@ _PLACES: Final = Batch(
 _CHECKED: Final = 50
 
 
-def place_jobs(connection: Connection, dialect: str, batch: PlaceJobs, now: Instant) -> frozenset[str]:
+def place_jobs(connection: Connection, batch: PlaceJobs, now: Instant) -> frozenset[str]:
     """See PlacementStore; runs in the open transaction."""
     order = batch.order
     repeated = order is not None and _is_recorded(connection, order)
     done: set[str] = set()
     for chunk in _PLACES.chunks((p.job_id, p.version, p.replaces, p.anchor, batch.at) for p in batch.placements):
         if repeated:
-            done.update(connection.execute(_in_place(dialect), chunk).scalars())
+            done.update(connection.execute(_in_place(dialect_of(connection)), chunk).scalars())
         else:
-            done.update(connection.execute(_place(dialect), chunk).scalars())
+            done.update(connection.execute(_place(dialect_of(connection)), chunk).scalars())
             # If we die here, both are rolled back: a version never has a place that its job lacks.
-            connection.execute(_place_versions(dialect), chunk)
+            connection.execute(_place_versions(dialect_of(connection)), chunk)
     refused = frozenset(p.job_id for p in batch.placements) - done
     if order is not None and not repeated:
         body = record_body(batch, order.plan, refused)
@@ -83,13 +84,13 @@ def _is_there(batch: Subquery) -> ColumnElement[bool]:
 
 
 @cache
-def _in_place(dialect: str) -> Select[Any]:
+def _in_place(dialect: Dialect) -> Select[Any]:
     batch = _PLACES.rows(dialect)
     return select(jobs.c.job_id).join(batch, _is_there(batch))
 
 
 @cache
-def _place(dialect: str) -> Update:
+def _place(dialect: Dialect) -> Update:
     batch = _PLACES.rows(dialect)
     as_seen = or_(
         jobs.c.placed_anchor.is_not_distinct_from(batch.c.replaces),
@@ -104,7 +105,7 @@ def _place(dialect: str) -> Update:
 
 
 @cache
-def _place_versions(dialect: str) -> Update:
+def _place_versions(dialect: Dialect) -> Update:
     batch = _PLACES.rows(dialect)
     its_job = and_(
         jobs.c.job_id == job_versions.c.job_id,

@@ -29,8 +29,9 @@ from itinerary.protocol.instants import Instant
 from scheduler_service.core.leader.commands import Retract
 from scheduler_service.core.model import MissedRange, NewRun
 from scheduler_service.core.run_state import RunState
-from scheduler_service.sql.batch import Batch, insert_into, judged
+from scheduler_service.sql.batch import Batch, judged
 from scheduler_service.sql.column_types import InstantColumn
+from scheduler_service.sql.dialect import Dialect, dialect_of
 from scheduler_service.sql.run_rows import NEW_RUNS, new_run_row
 from scheduler_service.sql.tables import IS_OCCURRENCE, cursors, gaps, jobs, runs
 
@@ -40,54 +41,54 @@ _PLANNED: Final = Batch(job_id=Text, version=Integer)
 _NOW: Final = bindparam("now", type_=InstantColumn)
 
 
-def retract(connection: Connection, dialect: str, retracts: Sequence[Retract]) -> None:
+def retract(connection: Connection, retracts: Sequence[Retract]) -> None:
     """Delete occurrences of older versions that are not dispatched and that nobody asked to cancel."""
     for chunk in _RETRACTS.chunks([(r.job_id, r.version, r.start) for r in retracts]):
-        connection.execute(_retract(dialect), chunk)
+        connection.execute(_retract(dialect_of(connection)), chunk)
 
 
-def insert_missing(connection: Connection, dialect: str, new: Sequence[NewRun], now: Instant) -> set[str]:
+def insert_missing(connection: Connection, new: Sequence[NewRun], now: Instant) -> set[str]:
     """Insert the runs whose id, occurrence and idempotency key are free; return the ids of those created."""
     created: set[str] = set()
     for chunk in NEW_RUNS.chunks(new_run_row(run, now) for run in new):
-        created.update(connection.execute(_insert(dialect), {**chunk, "now": now}).scalars().all())
+        created.update(connection.execute(_insert(dialect_of(connection)), {**chunk, "now": now}).scalars().all())
     return created
 
 
-def keep_missed_ranges(connection: Connection, dialect: str, new: Sequence[MissedRange]) -> list[MissedRange]:
+def keep_missed_ranges(connection: Connection, new: Sequence[MissedRange]) -> list[MissedRange]:
     """Record the missed ranges; one that continues a recorded range of the same reason extends it.
 
     Returns the ranges that were not recorded before.
     """
     kept: set[tuple[str, Instant]] = set()
     for chunk in _chunks(new):
-        kept.update(map(tuple, connection.execute(_lengthen(dialect), chunk)))
-        kept.update(map(tuple, connection.execute(_insert_missed_ranges(dialect), chunk)))
+        kept.update(map(tuple, connection.execute(_lengthen(dialect_of(connection)), chunk)))
+        kept.update(map(tuple, connection.execute(_insert_missed_ranges(dialect_of(connection)), chunk)))
     return [missed_range for missed_range in new if (missed_range.job_id, missed_range.end) in kept]
 
 
-def add_to_missed_ranges(connection: Connection, dialect: str, news: Sequence[MissedRange]) -> None:
+def add_to_missed_ranges(connection: Connection, news: Sequence[MissedRange]) -> None:
     """Like keep_missed_ranges, but the caller guarantees the ranges are new."""
     longer: set[tuple[str, Instant]] = set()
     for chunk in _chunks(news):
-        longer.update(map(tuple, connection.execute(_lengthen(dialect), chunk)))
+        longer.update(map(tuple, connection.execute(_lengthen(dialect_of(connection)), chunk)))
     for chunk in _chunks(
         [missed_range for missed_range in news if (missed_range.job_id, missed_range.end) not in longer]
     ):
-        connection.execute(_add_missed_ranges(dialect), chunk)
+        connection.execute(_add_missed_ranges(dialect_of(connection)), chunk)
 
 
 def _chunks(new: Sequence[MissedRange]) -> Iterator[dict[str, Any]]:
     return _MISSED_RANGES.chunks([(g.job_id, g.start, g.end, g.count, g.reason) for g in new])
 
 
-def mark_planned(connection: Connection, dialect: str, planned: Sequence[tuple[str, int]]) -> None:
+def mark_planned(connection: Connection, planned: Sequence[tuple[str, int]]) -> None:
     """Record the planned version, even if the job has a newer one, so it is not planned twice.
 
     Locks jobs in the order of their ids, as everywhere.
     """
     for chunk in _PLANNED.chunks(sorted(planned)):
-        connection.execute(_mark_planned(dialect), chunk)
+        connection.execute(_mark_planned(dialect_of(connection)), chunk)
 
 
 def advance(connection: Connection, shard: int, cursor: Instant, *, back: bool) -> None:
@@ -104,7 +105,7 @@ def advance(connection: Connection, shard: int, cursor: Instant, *, back: bool) 
 
 
 @cache
-def _retract(dialect: str) -> Delete:
+def _retract(dialect: Dialect) -> Delete:
     batch = _RETRACTS.rows(dialect)
     untouched = (
         runs.c.state == literal_column(f"'{RunState.SCHEDULED}'"),
@@ -119,15 +120,15 @@ def _retract(dialect: str) -> Delete:
 
 
 @cache
-def _insert(dialect: str) -> Any:
+def _insert(dialect: Dialect) -> Any:
     batch = NEW_RUNS.rows(dialect)
     rows = select(*batch.c, _NOW.label("created_at")).where(true())
-    insert = insert_into(runs, dialect).from_select([*batch.c.keys(), "created_at"], rows)
+    insert = dialect.insert(runs).from_select([*batch.c.keys(), "created_at"], rows)
     return insert.on_conflict_do_nothing().returning(runs.c.run_id)
 
 
 @cache
-def _lengthen(dialect: str) -> Update:
+def _lengthen(dialect: Dialect) -> Update:
     before = gaps.alias("before")
     batch = _MISSED_RANGES.rows(dialect)
     # Not by their end: many jobs have ranges that end at the same instant.
@@ -151,7 +152,7 @@ def _lengthen(dialect: str) -> Update:
 
 
 @cache
-def _insert_missed_ranges(dialect: str) -> Any:
+def _insert_missed_ranges(dialect: Dialect) -> Any:
     batch = _MISSED_RANGES.rows(dialect)
     covered = exists().where(
         gaps.c.job_id == batch.c.job_id,
@@ -159,18 +160,18 @@ def _insert_missed_ranges(dialect: str) -> Any:
         gaps.c.start_at <= batch.c.start_at,
         gaps.c.end_at >= batch.c.end_at,
     )
-    insert = insert_into(gaps, dialect).from_select(list(batch.c.keys()), select(*batch.c).where(~covered))
+    insert = dialect.insert(gaps).from_select(list(batch.c.keys()), select(*batch.c).where(~covered))
     return insert.returning(gaps.c.job_id, gaps.c.end_at)
 
 
 @cache
-def _add_missed_ranges(dialect: str) -> Any:
+def _add_missed_ranges(dialect: Dialect) -> Any:
     batch = _MISSED_RANGES.rows(dialect)
-    return insert_into(gaps, dialect).from_select(list(batch.c.keys()), select(*batch.c).where(true()))
+    return dialect.insert(gaps).from_select(list(batch.c.keys()), select(*batch.c).where(true()))
 
 
 @cache
-def _mark_planned(dialect: str) -> Update:
+def _mark_planned(dialect: Dialect) -> Update:
     batch = _PLANNED.rows(dialect)
     return (
         update(jobs)

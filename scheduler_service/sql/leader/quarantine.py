@@ -32,13 +32,12 @@ class Creating:
     """
 
     connection: Connection
-    dialect: str
     now: Instant
     missed_ranges: list[MissedRange] = field(default_factory=list)
 
     def all(self, runs: Sequence[NewRun]) -> set[str]:
         """Insert the runs that do not exist."""
-        return planning.insert_missing(self.connection, self.dialect, runs, self.now)
+        return planning.insert_missing(self.connection, runs, self.now)
 
     def row_by_row(self, runs: Sequence[NewRun]) -> set[str]:
         """The same, row by row as far as needed."""
@@ -49,7 +48,7 @@ class Creating:
         if run.job_id is not None:
             at = run.scheduled_at
             missed_range = MissedRange(run.job_id, at, at + MICROSECOND, 1, f"row refused: {ascii_text(str(refused))}")
-            self.missed_ranges.extend(planning.keep_missed_ranges(self.connection, self.dialect, [missed_range]))
+            self.missed_ranges.extend(planning.keep_missed_ranges(self.connection, [missed_range]))
         return set()
 
 
@@ -58,26 +57,25 @@ class Applying:
     """The writing of transitions and late reports inside one transaction; both methods return the results."""
 
     connection: Connection
-    dialect: str
     published: Sequence[PublishedMark]
 
     def all(self, batch: Apply) -> Applied:
         """Write the batch in few statements."""
-        coalesced = coalescing.coalesce(self.connection, self.dialect, batch.transitions)
+        coalesced = coalescing.coalesce(self.connection, batch.transitions)
         kept = [t for t in batch.transitions if t.run_id not in coalesced]
-        applied = apply.apply_transitions(self.connection, self.dialect, kept, self.published)
-        reports.keep_late_reports(self.connection, self.dialect, batch.late)
+        applied = apply.apply_transitions(self.connection, kept, self.published)
+        reports.keep_late_reports(self.connection, batch.late)
         return applied
 
     def row_by_row(self, batch: Apply) -> Applied:
         """The same, row by row as far as needed; occurrences that could coalesce keep their rows."""
-        apply.mark_published(self.connection, self.dialect, self.published)
+        apply.mark_published(self.connection, self.published)
         applied = write_bisecting(self.connection, batch.transitions, self._write, self._write_bare)
         write_bisecting(self.connection, batch.late, self._write_late, self._write_late_bare)
         return applied
 
     def _write(self, transitions: Sequence[Transition]) -> Applied:
-        return apply.apply_transitions(self.connection, self.dialect, transitions, ())
+        return apply.apply_transitions(self.connection, transitions, ())
 
     def _write_bare(self, transition: Transition, refused: RowRefused) -> Applied:
         log.error("report set aside, its row was refused", run_id=transition.run_id, reason=str(refused))
@@ -88,7 +86,7 @@ class Applying:
         return Applied({transition.run_id}, [])
 
     def _write_late(self, late: Sequence[LateReport]) -> set[str]:
-        reports.keep_late_reports(self.connection, self.dialect, late)
+        reports.keep_late_reports(self.connection, late)
         return set()
 
     def _write_late_bare(self, report: LateReport, refused: RowRefused) -> set[str]:

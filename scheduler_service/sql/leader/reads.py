@@ -31,6 +31,7 @@ from scheduler_service.core.model import ActiveRun
 from scheduler_service.core.run_state import WAITING, RunState
 from scheduler_service.sql.batch import Batch
 from scheduler_service.sql.column_types import FIRST_INSTANT, InstantColumn
+from scheduler_service.sql.dialect import Dialect, dialect_of
 from scheduler_service.sql.run_rows import ACTIVE_COLUMNS, active_run
 from scheduler_service.sql.tables import (
     HAS_DEADLINE,
@@ -84,11 +85,11 @@ def overdue(
     return _numbered(found), None
 
 
-def runs_by_id(connection: Connection, dialect: str, run_ids: Sequence[str]) -> list[ActiveRun]:
+def runs_by_id(connection: Connection, run_ids: Sequence[str]) -> list[ActiveRun]:
     """These runs, including final ones."""
     found: list[ActiveRun] = []
     for chunk in _IDS.chunks([(run_id,) for run_id in run_ids]):
-        found += _active(connection.execute(_by_id(dialect), chunk))
+        found += _active(connection.execute(_by_id(dialect_of(connection)), chunk))
     return found
 
 
@@ -196,6 +197,6 @@ def _due_of_queue(index_states: _IndexStates) -> Select[Any]:
 
 
 @cache
-def _by_id(dialect: str) -> Select[Any]:
+def _by_id(dialect: Dialect) -> Select[Any]:
     batch = _IDS.rows(dialect)
     return select(*ACTIVE_COLUMNS).join(batch, runs.c.run_id == batch.c.run_id)

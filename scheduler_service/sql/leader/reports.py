@@ -11,8 +11,9 @@ from typing import Any, Final
 from sqlalchemy import Connection, Integer, Text, Update, and_, bindparam, not_, or_, select, true, update
 
 from scheduler_service.core.leader.commands import Apply, LateReport
-from scheduler_service.sql.batch import Batch, insert_into, judged
+from scheduler_service.sql.batch import Batch, judged
 from scheduler_service.sql.column_types import InstantColumn, Payload, dump_json
+from scheduler_service.sql.dialect import Dialect, dialect_of
 from scheduler_service.sql.tables import IS_ACTIVE, cursors, run_attempts, runs
 
 _LATE: Final = Batch(
@@ -23,7 +24,7 @@ _CANCELS: Final = Batch(run_id=Text)
 _NOW: Final = bindparam("now", type_=InstantColumn)
 
 
-def keep_late_reports(connection: Connection, dialect: str, late: Sequence[LateReport]) -> None:
+def keep_late_reports(connection: Connection, late: Sequence[LateReport]) -> None:
     """Count the reports on their attempts, which must be over, and keep the error of the last one."""
     counts = Counter((report.run_id, report.attempt, report.at) for report in late)
     by_attempt = {(report.run_id, report.attempt, report.at): report for report in late}
@@ -38,17 +39,17 @@ def keep_late_reports(connection: Connection, dialect: str, late: Sequence[LateR
             for r in reports
         ]
         for chunk in _LATE.chunks(rows):
-            connection.execute(_keep_late(dialect), chunk)
+            connection.execute(_keep_late(dialect_of(connection)), chunk)
 
 
 def _as_text(error: Mapping[str, Any] | None) -> str | None:
     return None if error is None else dump_json(error)
 
 
-def request_cancels(connection: Connection, dialect: str, run_ids: Sequence[str], now: Any) -> None:
+def request_cancels(connection: Connection, run_ids: Sequence[str], now: Any) -> None:
     """Note a cancel request for these runs, unless they are final or have one."""
     for chunk in _CANCELS.chunks([(run_id,) for run_id in run_ids]):
-        connection.execute(_request_cancels(dialect), {**chunk, "now": now})
+        connection.execute(_request_cancels(dialect_of(connection)), {**chunk, "now": now})
 
 
 def commit_progress(connection: Connection, shard: int, batch: Apply) -> None:
@@ -60,7 +61,7 @@ def commit_progress(connection: Connection, shard: int, batch: Apply) -> None:
 
 
 @cache
-def _keep_late(dialect: str) -> Any:
+def _keep_late(dialect: Dialect) -> Any:
     """Insert the final run's last attempt, which has no row of its own, as the run has it.
 
     A repeat of the report that ended the attempt is recognised by its time and is not late.
@@ -75,7 +76,7 @@ def _keep_late(dialect: str) -> Any:
         **{name: runs.c[name] for name in copied},
     }
     rows = select(*columns.values()).where(runs.c.run_id == batch.c.run_id, judged(batch.c.run_id, is_over))
-    insert = insert_into(run_attempts, dialect).from_select(list(columns), rows.where(true()))
+    insert = dialect.insert(run_attempts).from_select(list(columns), rows.where(true()))
     new = insert.excluded
     by_attempt = {name: new[name] for name in ("late_kind", "late_at", "late_worker", "late_error")}
     return insert.on_conflict_do_update(
@@ -86,7 +87,7 @@ def _keep_late(dialect: str) -> Any:
 
 
 @cache
-def _request_cancels(dialect: str) -> Update:
+def _request_cancels(dialect: Dialect) -> Update:
     batch = _CANCELS.rows(dialect)
     is_news = and_(runs.c.cancel_requested_at.is_(None), IS_ACTIVE)
     return (

@@ -21,8 +21,8 @@ from scheduler_service.core.model import ActiveRun, Cursor, JobHistory, Lease
 from scheduler_service.core.notifications.notices import Topic
 from scheduler_service.ports.stores import Dispatched, LeaderStore
 from scheduler_service.sql import job_rows
-from scheduler_service.sql.batch import insert_into
 from scheduler_service.sql.database import Database
+from scheduler_service.sql.dialect import Dialect
 from scheduler_service.sql.fence import fenced
 from scheduler_service.sql.leader import dispatch, placing, planning, reads, reports
 from scheduler_service.sql.leader.quarantine import Applying, Creating
@@ -39,16 +39,16 @@ class SqlLeaderStore(LeaderStore):
     def __init__(self, database: Database, topics: frozenset[Topic] = frozenset()) -> None:
         self._database = database
         self._dialect = database.dialect
-        self._notices = FactNotices(database.dialect, topics)
+        self._notices = FactNotices(topics)
         self._open = threading.local()
         self._refused: set[str] = set()
 
     @property
     def has_one_writer(self) -> bool:
-        return self._dialect == "sqlite"
+        return self._dialect is Dialect.SQLITE
 
     def cursor(self, lease: Lease) -> Cursor:
-        first = insert_into(cursors, self._dialect).values(shard=lease.shard, inbox_position="0-0")
+        first = self._dialect.insert(cursors).values(shard=lease.shard, inbox_position="0-0")
         columns = (cursors.c.materialised_until, cursors.c.inbox_position, cursors.c.judged_until)
         kept = select(*columns).where(cursors.c.shard == lease.shard)
         with self._fenced(lease) as connection:
@@ -65,11 +65,11 @@ class SqlLeaderStore(LeaderStore):
 
     def job_histories(self, since: Instant | None) -> list[JobHistory]:
         with self._database.read() as connection:
-            return job_rows.histories(connection, self._dialect, since, refused=self._refused)
+            return job_rows.histories(connection, since, refused=self._refused)
 
     def histories_of(self, job_ids: Sequence[str], since: Instant | None) -> list[JobHistory]:
         with self._database.read() as connection:
-            return job_rows.histories(connection, self._dialect, since, job_ids, self._refused)
+            return job_rows.histories(connection, since, job_ids, self._refused)
 
     def refused_jobs(self) -> int:
         return len(self._refused)
@@ -101,11 +101,11 @@ class SqlLeaderStore(LeaderStore):
 
     def dispatch_runs(self, lease: Lease, dispatches: Sequence[Dispatch], now: Instant) -> Dispatched:
         with self._fenced(lease) as connection:
-            return dispatch.dispatch(connection, self._dialect, lease.term, dispatches, now)
+            return dispatch.dispatch(connection, lease.term, dispatches, now)
 
     def redispatch_runs(self, lease: Lease, dispatches: Sequence[Dispatch]) -> Dispatched:
         with self._fenced(lease) as connection:
-            return dispatch.redispatch(connection, self._dialect, lease.term, dispatches)
+            return dispatch.redispatch(connection, lease.term, dispatches)
 
     def apply(self, lease: Lease, batch: Apply) -> tuple[str, ...]:
         """A transition whose row is refused is written without its payload."""
@@ -119,7 +119,7 @@ class SqlLeaderStore(LeaderStore):
 
     def read_runs(self, run_ids: Sequence[str]) -> list[ActiveRun]:
         with self._database.read() as connection:
-            return reads.runs_by_id(connection, self._dialect, run_ids)
+            return reads.runs_by_id(connection, run_ids)
 
     def due_runs(self, until: Instant, limit: int) -> list[ActiveRun]:
         with self._database.read() as connection:
@@ -142,7 +142,7 @@ class SqlLeaderStore(LeaderStore):
 
     def record_statistics(self, row: RecordStatistics) -> None:
         """Deletes rows older than a week."""
-        new = insert_into(scheduler_statistics, self._dialect).values(
+        new = self._dialect.insert(scheduler_statistics).values(
             at=row.at, active_runs=row.active_runs, index_runs=row.index_runs, lag=row.lag
         )
         old = delete(scheduler_statistics).where(scheduler_statistics.c.at < row.at - STATISTICS_KEPT)
@@ -152,7 +152,7 @@ class SqlLeaderStore(LeaderStore):
 
     def place_jobs(self, lease: Lease, batch: PlaceJobs) -> frozenset[str]:
         with self._fenced(lease) as connection:
-            return placing.place_jobs(connection, self._dialect, batch, self._database.read_clock(connection))
+            return placing.place_jobs(connection, batch, self._database.read_clock(connection))
 
     def last_rebalance(self) -> tuple[MovedBefore, ...] | None:
         with self._database.read() as connection:
@@ -169,12 +169,12 @@ class SqlLeaderStore(LeaderStore):
 
     def _create(self, lease: Lease, batch: CreateRuns, *, row_by_row: bool) -> set[str]:
         with self._fenced(lease) as connection:
-            planning.retract(connection, self._dialect, batch.retracts)
-            creating = Creating(connection, self._dialect, self._database.read_clock(connection))
+            planning.retract(connection, batch.retracts)
+            creating = Creating(connection, self._database.read_clock(connection))
             created = creating.row_by_row(batch.runs) if row_by_row else creating.all(batch.runs)
-            new_missed_ranges = planning.keep_missed_ranges(connection, self._dialect, batch.missed_ranges)
+            new_missed_ranges = planning.keep_missed_ranges(connection, batch.missed_ranges)
             self._notices.missed_ranges(connection, [*creating.missed_ranges, *new_missed_ranges])
-            planning.mark_planned(connection, self._dialect, batch.planned)
+            planning.mark_planned(connection, batch.planned)
             if batch.cursor is not None:
                 planning.advance(connection, lease.shard, batch.cursor, back=batch.set_back)
         return created
@@ -183,8 +183,8 @@ class SqlLeaderStore(LeaderStore):
         with self._fenced(lease) as connection:
             if batch.cancels:
                 now = self._database.read_clock(connection)
-                reports.request_cancels(connection, self._dialect, batch.cancels, now)
-            applying = Applying(connection, self._dialect, batch.published)
+                reports.request_cancels(connection, batch.cancels, now)
+            applying = Applying(connection, batch.published)
             applied = applying.row_by_row(batch) if row_by_row else applying.all(batch)
             self._notices.ended(connection, applied.ended)
             reports.commit_progress(connection, lease.shard, batch)
