@@ -32,7 +32,7 @@ FROM (SELECT COALESCE(CAST({at} AS timestamptz), clock_timestamp()) AS at) AS wa
 """
 _LATER: Final = {
     "within": (START_BY, "wanted.at + CAST({within} AS bigint) * interval '1 microsecond'"),  # version 0020
-    "headers": (HEADERS, "CAST({headers} AS json)"),  # version 0024
+    "headers": (HEADERS, "CAST({headers} AS json)"),  # version 0023
     "trace": (TRACEPARENT, "CAST({trace} AS text)"),  # version 0009
 }
 _KEYED: Final = "ON CONFLICT DO NOTHING"
