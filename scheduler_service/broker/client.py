@@ -11,11 +11,11 @@ from typing import Any, Final
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
-from redis.sentinel import Sentinel
 
 from itinerary.protocol.errors import BadValue, BrokerUnavailable
-from itinerary.protocol.sentinel_urls import is_sentinel, read_sentinel_url
+from itinerary.protocol.sentinel_urls import is_sentinel
 from itinerary.protocol.service_urls import redis_url
+from itinerary.sentinel_client import master_client
 
 CONNECT_TIMEOUT: Final = 3.0
 ANSWER_TIMEOUT: Final = 5.0
@@ -39,13 +39,7 @@ def connect(url: str, *, answer_timeout: float = ANSWER_TIMEOUT) -> redis.Redis:
     }
     try:
         if is_sentinel(url):
-            at = read_sentinel_url(url)
-            asked = {"socket_timeout": CONNECT_TIMEOUT, "socket_connect_timeout": CONNECT_TIMEOUT, **at.sentinel_login}
-            sentinels: Any = Sentinel
-            client: redis.Redis = sentinels(at.hosts, sentinel_kwargs=asked).master_for(
-                at.master, db=at.db, **at.login, **options
-            )
-            return client
+            return master_client(url, patience=CONNECT_TIMEOUT, **options)
         return redis.Redis.from_url(redis_url(url), **options)
     except ValueError:
         raise BadValue("redis_url", url.partition("://")[0] + "://...", "give redis://:password@host:port/0") from None

@@ -4,7 +4,7 @@ Promises that both forms name the same server. Celery's has one URL for each Sen
 `broker_transport_options`. Pure; knows no driver.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -45,15 +45,14 @@ class SentinelUrl:
         query = _given(
             master=self.master, sentinel_username=self.sentinel_username, sentinel_password=self.sentinel_password
         )
-        hosts = tuple(f"{name}:{port}" for name, port in self.hosts)
+        hosts = tuple(map(_joined, self.hosts))
         return ServiceUrl(SCHEME, hosts, f"/{self.db}", self.username, self.password, tuple(query.items())).text
 
     @property
     def broker_url(self) -> str:
         """Celery's form: one URL for each Sentinel."""
         each = (
-            ServiceUrl(SCHEME, (f"{name}:{port}",), f"/{self.db}", self.username, self.password)
-            for name, port in self.hosts
+            ServiceUrl(SCHEME, (_joined(host),), f"/{self.db}", self.username, self.password) for host in self.hosts
         )
         return ";".join(one.text for one in each)
 
@@ -77,21 +76,19 @@ def read_sentinel_url(text: str, name: str = "redis_url") -> SentinelUrl:
         raise BadValue(name, "...", f"{_ALLOWED}; {unknown[0]} is not known there")
     if not query.get("master"):
         raise BadValue(name, "...", f"{_ALLOWED}: the name that the Sentinels monitor is missing")
-    if not (url.database or "0").isdecimal() or not all(url.hosts):
-        raise BadValue(name, "...", _ALLOWED)
     return SentinelUrl(
-        tuple(map(_split, url.hosts)), query["master"], int(url.database or 0), url.user or None, url.password or None,
-        query.get("sentinel_username"), query.get("sentinel_password"),
+        tuple(_split(host, name) for host in url.hosts), query["master"], _db(url, name),
+        url.user or None, url.password or None, query.get("sentinel_username"), query.get("sentinel_password"),
     )  # fmt: skip
 
 
-def celerys_sentinel_url(broker: str, options: Mapping[str, Any]) -> str:
-    """Our form of an app's `broker_url` and `broker_transport_options`; BadValue if they name no master."""
-    urls = [read_service_url(text, "broker_url") for text in broker.split(";")]
+def celerys_sentinel_url(broker: Sequence[str], options: Mapping[str, Any]) -> str:
+    """Our form of an app's URLs and `broker_transport_options`; BadValue if they name no master."""
+    urls = [read_service_url(text, "broker_url") for text in broker]
     login = options.get("sentinel_kwargs") or {}
     found = SentinelUrl(
-        tuple(_split(url.hosts[0]) for url in urls), str(options.get("master_name") or ""),
-        int(urls[0].database or 0), urls[0].user or None, urls[0].password or None,
+        tuple(_split(url.hosts[0], "broker_url") for url in urls), str(options.get("master_name") or ""),
+        _db(urls[0], "broker_url"), urls[0].user or None, urls[0].password or None,
         login.get("username"), login.get("password"),
     )  # fmt: skip
     if not found.master:
@@ -100,9 +97,27 @@ def celerys_sentinel_url(broker: str, options: Mapping[str, Any]) -> str:
     return found.text
 
 
-def _split(host: str) -> tuple[str, int]:
-    name, colon, port = host.rpartition(":")
-    return (name, int(port)) if colon and port.isdecimal() else (host, _PORT)
+def _db(url: ServiceUrl, name: str) -> int:
+    number = url.database or "0"
+    if not (number.isascii() and number.isdecimal()):
+        raise BadValue(name, "...", _ALLOWED)
+    return int(number)
+
+
+def _split(host: str, name: str) -> tuple[str, int]:
+    """Host and port; a numeric address of IPv6 has brackets in a URL only."""
+    address, colon, port = host.rpartition(":")
+    if not colon or host.endswith("]"):
+        address, port = host, str(_PORT)
+    address = address.removeprefix("[").removesuffix("]")
+    if not address or not 0 < int(port) < 65536:
+        raise BadValue(name, "...", _ALLOWED)
+    return address, int(port)
+
+
+def _joined(host: tuple[str, int]) -> str:
+    address, port = host
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def _given(**values: str | None) -> dict[str, str]:

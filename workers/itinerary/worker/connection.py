@@ -15,6 +15,7 @@ import redis
 from itinerary.protocol.errors import BadValue
 from itinerary.protocol.sentinel_urls import celerys_sentinel_url, is_sentinel, read_sentinel_url
 from itinerary.protocol.service_urls import redis_url
+from itinerary.sentinel_client import master_client
 
 T = TypeVar("T")
 
@@ -66,8 +67,8 @@ def redis_of(given: str | None, broker: object, options: Mapping[str, Any]) -> s
     `options` are the broker's transport options: they name the master behind Sentinels.
     """
     named = given or os.environ.get(REDIS_VARIABLE)
-    if named is None and isinstance(broker, str) and is_sentinel(broker):
-        return celerys_sentinel_url(broker, options)
+    if named is None and (several := _celerys_urls(broker)) and is_sentinel(several[0]):
+        return celerys_sentinel_url(several, options)
     url = usable_url(named or broker)
     if url is None:
         problem = f"set {REDIS_VARIABLE}, or give attach() a redis_url: the broker is not Redis"
@@ -81,15 +82,20 @@ def usable_url(url: object) -> str | None:
     if not isinstance(first, str):
         return None
     if is_sentinel(first):
-        return first
+        return read_sentinel_url(first).text
     first = first.partition(";")[0]
     return redis_url(first) if first.startswith(("redis://", "rediss://", "unix://", "redis+socket://")) else None
+
+
+def _celerys_urls(broker: object) -> list[str]:
+    """The alternatives of a `broker_url`: a list, or a text with semicolons."""
+    given = broker.split(";") if isinstance(broker, str) else broker
+    return [url for url in given if isinstance(url, str) and url] if isinstance(given, (list, tuple)) else []
 
 
 def _connect(url: str) -> redis.Redis:
     from redis.backoff import NoBackoff  # absent from the oldest releases, which the start check refuses
     from redis.retry import Retry
-    from redis.sentinel import Sentinel
 
     options: dict[str, Any] = {
         "decode_responses": True,
@@ -103,13 +109,7 @@ def _connect(url: str) -> redis.Redis:
     }
     try:
         if is_sentinel(url):
-            at = read_sentinel_url(url)
-            asked = {"socket_timeout": 3, "socket_connect_timeout": 3, **at.sentinel_login}
-            sentinels: Any = Sentinel
-            client: redis.Redis = sentinels(at.hosts, sentinel_kwargs=asked).master_for(
-                at.master, db=at.db, **at.login, **options
-            )
-            return client
+            return master_client(url, patience=3, **options)
         return redis.Redis.from_url(url, **options)
     except ValueError:
         raise BadValue("redis_url", url.partition("://")[0] + "://...", "give redis://:password@host:port/0") from None
