@@ -4,7 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from itinerary.protocol.wire import EPOCH
 from scheduler_service.core.leader.messages import Succeeded
+from tests.support.processes import wait_until
 from tests.support.redis_server import RedisServer
 from tests.support.worker_process import Bench, dispatched
 
@@ -30,20 +32,20 @@ def test_they_fire_once_a_delivery_before_the_apps_prerun(bench: Bench, pool: st
     secret = {"PASSWORD": "hunter2", "ITINERARY_SECRET_ENV_NAMES": "PASSWORD"}
     bench.worker("-c", "2", "-P", pool, PUBLISH_SIGNALS="yes", **secret)
     first = dispatched("first", "user.tenant", kwargs={"password": {"$env": "PASSWORD"}})
-    bench.publish(first, first, first, dispatched("second", "user.tenant", attempt=2, seq=7_000_002))
+    second = dispatched("second", "user.tenant", attempt=2, seq=7_000_002, headers={"X-Region": "north"})
+    bench.publish(first, first, first, second)
     assert bench.report_of("first", Succeeded).result == ["acme", "acme"]
     assert bench.report_of("second", Succeeded, attempt=2).result == ["acme", "acme"]
     bench.publish(dispatched("last", "user.add", 1, 2, seq=7_000_003))
     bench.report_of("last", Succeeded)
-    told = [
-        line for line in bench.truth if line.partition(" ")[0] in ("published", "sent", "prerun") and "first~1" in line
-    ]
-    assert told[:3] == [
+    told = [line for line in bench.truth if line.partition(" ")[0] in ("published", "prerun") and "first~1" in line]
+    assert told[:2] == [
         "published user.tenant first~1 [] {'password': {'$env': 'PASSWORD'}}",
-        "sent user.tenant first~1 default acme",
         "prerun first~1",
     ]
-    assert sorted(told[3:]) == ["prerun first~1"] * 2
+    assert told[2:] == ["prerun first~1"] * 2
+    assert "sent user.tenant default acme south" in bench.truth
+    assert "sent user.tenant default acme north" in bench.truth
     assert "published user.tenant second~2 [] {}" in bench.truth
     assert "published user.add last~1 [1, 2] {}" in bench.truth
 
@@ -55,3 +57,15 @@ def test_without_being_asked_nothing_fires_and_a_task_sees_the_headers_of_its_ru
     assert not [line for line in bench.truth if line.startswith(("published", "sent"))]
     bench.publish(dispatched("second", "user.tenant", seq=7_000_002, headers={"tenant": {"name": "north"}}))
     assert bench.report_of("second", Succeeded).result == [{"name": "north"}] * 2
+
+
+def test_a_claim_that_a_time_limit_ended_is_not_asked_for_again(bench: Bench) -> None:
+    worker = bench.worker("-c", "1", "--soft-time-limit", "1", PUBLISH_SIGNALS="yes")
+    with bench.client() as client:
+        client.delete(EPOCH)
+    bench.publish(dispatched("first", "user.tenant"))
+    wait_until(lambda: "first~1] raised unexpected: SoftTimeLimitExceeded" in worker.output, 10, lambda: worker.output)
+    bench.accept()
+    bench.publish(dispatched("second", "user.tenant", seq=7_000_002))
+    bench.report_of("second", Succeeded)
+    assert not [line for line in bench.truth if line.startswith("published user.tenant first~1")]

@@ -266,13 +266,14 @@ itinerary.attach(app, publish_signals="PUBLISH_SIGNALS" in os.environ)
 
 @signals.before_task_publish.connect
 def published(sender: str, headers: dict[str, Any], body: Any, **_: Any) -> None:
-    witness("published", sender, headers["id"], body[0], body[1])
-    headers["tenant"] = "acme"
+    witness("published", sender, json.loads(json.dumps(headers))["id"], body[0], body[1])
+    headers |= {"tenant": "acme", "kwargs": "of a receiver", "id": "another"}
+    headers.setdefault("X-Region", "south")
 
 
 @signals.after_task_publish.connect
 def sent(sender: str, headers: dict[str, Any], routing_key: str, **_: Any) -> None:
-    witness("sent", sender, headers["id"], routing_key, headers["tenant"])
+    witness("sent", sender, routing_key, headers["tenant"], headers["X-Region"])
 
 
 @signals.task_prerun.connect
@@ -283,6 +284,7 @@ def begun(task_id: str, task: Any, **_: Any) -> None:
 
 @app.task(name="user.tenant", bind=True)
 def tenant(self: Any, password: str = "") -> Any:
+    assert self.request.kwargs == ({"password": password} if password else {})
     return [self.request.get("tenant"), (self.request.headers or {}).get("tenant")]
 
 

@@ -103,6 +103,7 @@ class Delivery:
     queue: str | None = None
     token: str = field(default_factory=lambda: uuid4().hex)
     verdict: Verdict | None = None
+    interrupted: Exception | None = None
     started_at: Instant | None = None
     timer: SoftLimit | None = None
     asking_retry: bool = False

@@ -6,7 +6,7 @@ class: each task's class gets a subclass of its own, so that all its methods sta
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from celery import Task
 from celery.exceptions import Ignore, WorkerLostError
@@ -28,7 +28,8 @@ else:  # generic from Celery 5.7 on
     _Task = Task
 
 Lost = Callable[[str, WorkerLostError, AskedRetry | None], None]
-_SLOT = "itinerary_delivery"
+SLOT: Final = "itinerary_delivery"
+"""The attribute of a request that holds its delivery."""
 
 
 class Claiming(_Task):
@@ -45,7 +46,7 @@ class Claiming(_Task):
         delivery = self.claimed()
         if delivery is not None:
             if delivery.verdict is not Verdict.WON:
-                delattr(self.request, _SLOT)
+                delattr(self.request, SLOT)
                 log.info("claim refused task_id=%s verdict=%s", task_id, delivery.verdict)
                 raise Ignore(f"claim {delivery.verdict}")
             running.set(delivery.run)
@@ -56,7 +57,9 @@ class Claiming(_Task):
     def claimed(self) -> Delivery | None:
         """The request's delivery after its claim, which is asked for once; None for other messages."""
         known = delivery_of(self)
-        if known is not None and known.verdict is not None:
+        if known is not None:
+            if known.interrupted is not None:
+                raise known.interrupted  # Celery's signals have only logged it
             return known
         of_worker = self.itinerary_limits
         limits = Limits(self.time_limit or of_worker.hard, self.soft_time_limit or of_worker.soft)
@@ -64,8 +67,12 @@ class Claiming(_Task):
             self.request, self.itinerary_connection, self.itinerary_registry, self.itinerary_worker, limits
         )
         if delivery is not None:
-            setattr(self.request, _SLOT, delivery)
-            delivery.claim()
+            setattr(self.request, SLOT, delivery)
+            try:
+                delivery.claim()
+            except Exception as exc:
+                delivery.interrupted = exc
+                raise
         return delivery
 
     def retry(self, *args: Any, **kwargs: Any) -> Any:
@@ -90,7 +97,7 @@ class Claiming(_Task):
 
 def delivery_of(task: Any) -> Delivery | None:
     """The delivery of the task's current request, once its claim was asked for."""
-    delivery: Delivery | None = vars(task.request).get(_SLOT)
+    delivery: Delivery | None = vars(task.request).get(SLOT)
     return delivery
 
 

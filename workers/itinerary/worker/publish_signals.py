@@ -9,14 +9,14 @@ from typing import Any, Final
 from celery import Celery, signals
 
 from itinerary.protocol.wire import HEADER_QUEUE
-from itinerary.worker.mixin import Claiming
+from itinerary.worker.mixin import SLOT, Claiming
 
-# What Celery's worker adds to a request beside the headers of its message.
+# What Celery's worker and ours add to a request beside the headers of its message.
 _NO_HEADERS: Final = frozenset(
     {
         "args", "kwargs", "callbacks", "errbacks", "chain", "chord", "utc", "headers", "properties", "delivery_info",
         "reply_to", "correlation_id", "hostname", "called_directly", "is_eager", "loglevel", "logfile", "time_limit",
-        "soft_time_limit",
+        "soft_time_limit", SLOT,
     }
 )  # fmt: skip
 
@@ -37,7 +37,8 @@ def fire_at_claims(app: Celery) -> None:
 
 
 def _fire(name: str, request: Any, args: Any, kwargs: Any) -> None:
-    headers = {key: value for key, value in vars(request).items() if key not in _NO_HEADERS and key.islower()}
+    known = {key: value for key, value in vars(request).items() if key not in _NO_HEADERS and key.islower()}
+    headers = {**known, **(request.headers or {})}
     before, route = dict(headers), headers.get(HEADER_QUEUE)
     embedded = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
     body = (args, kwargs, embedded)
@@ -46,6 +47,6 @@ def _fire(name: str, request: Any, args: Any, kwargs: Any) -> None:
         properties=request.properties or {}, retry_policy=None,
     )  # fmt: skip
     added = {key: value for key, value in headers.items() if key not in before}
-    request.update(added)
+    request.update({key: value for key, value in added.items() if key not in _NO_HEADERS})
     request.headers = {**(request.headers or {}), **added}
     signals.after_task_publish.send(sender=name, body=body, exchange="", routing_key=route, headers=headers)
