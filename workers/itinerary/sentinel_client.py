@@ -11,13 +11,12 @@ from redis.sentinel import MasterNotFoundError, Sentinel
 
 from itinerary.protocol.sentinel_urls import read_sentinel_url
 
-_Sentinel: Any = Sentinel
 
-
-class _Sentinels(_Sentinel):
+class _Sentinels(Sentinel):
     def discover_master(self, service_name: str) -> Any:
+        known: Any = super()
         try:
-            return super().discover_master(service_name)
+            return known.discover_master(service_name)
         except MasterNotFoundError:
             asked = ", ".join(
                 "{host}:{port}".format_map(one.connection_pool.connection_kwargs) for one in self.sentinels
@@ -30,6 +29,8 @@ def master_client(url: str, *, patience: float, **options: Any) -> redis.Redis:
     """Create a client that connects at its first use; `patience` is in seconds, for each question to a Sentinel."""
     at = read_sentinel_url(url)
     asked = {"socket_timeout": patience, "socket_connect_timeout": patience, **at.sentinel_login}
-    sentinels = _Sentinels(at.hosts, sentinel_kwargs=asked)
-    client: redis.Redis = sentinels.master_for(at.master, db=at.db, **at.login, **options)
+    sentinels: Any = _Sentinels
+    client: redis.Redis = sentinels(at.hosts, sentinel_kwargs=asked).master_for(
+        at.master, db=at.db, **at.login, **options
+    )
     return client
