@@ -119,15 +119,15 @@ def test_only_the_queues_asked_for_are_consumed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "why"),
     [
-        ("no.such.module:app", "No module named 'no'"),
-        ("json:nothing", "module 'json' has no attribute 'nothing'"),
-        ("json.nothing", "No module named 'json.nothing'"),
+        ("no.such.module:app", "there is no module no in "),
+        ("json:nothing", "the module json has no nothing; "),
+        ("json.nothing", "there is no module json.nothing in "),
     ],
 )
 def test_an_app_that_cannot_be_loaded_is_a_wrong_call(bench: Bench, place: str, why: str) -> None:
     child = bench.spawn(["-m", "itinerary", "--app", place])
     assert child.wait(20) == 2
-    assert f"cannot load the app {place}: {why}" in child.output
+    assert f"--app: {place!r} is not accepted; {why}" in child.output
 
 
 def test_a_worker_without_a_redis_is_told_what_to_set(bench: Bench) -> None:

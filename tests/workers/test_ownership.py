@@ -76,7 +76,10 @@ def test_the_doctor_names_the_package(site: Path, tmp_path: Path) -> None:
     shutil.copytree(OURS, site / "itinerary", dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     settings = {"ITINERARY_DATA_DIR": str(tmp_path / "data"), "ITINERARY_REDIS_URL": "redis://127.0.0.1:1/0"}
     for path, words in (
-        (f"{REPOSITORY}{os.pathsep}{REPOSITORY / 'workers'}", "ok    package     celery-itinerary 0.1.0"),
+        (
+            f"{REPOSITORY}{os.pathsep}{REPOSITORY / 'workers'}",
+            "ok    package     itinerary-server 0.1.0, ",
+        ),
         (f"{site}{os.pathsep}{REPOSITORY}", "FAIL  package     itinerary 1.0.1 is installed over celery-itinerary;"),
     ):
         ended = run("-m", "scheduler_service.cli", "doctor", path=path, cwd=tmp_path, **settings)
