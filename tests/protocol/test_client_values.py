@@ -2,7 +2,8 @@
 
 import dataclasses
 import json
-from datetime import UTC, datetime, timedelta, timezone
+import math
+from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any, get_type_hints
 from uuid import UUID
@@ -10,6 +11,7 @@ from uuid import UUID
 import pytest
 from celery import Celery, chain
 
+from itinerary import Client, NoAnswer
 from itinerary.client import results
 from itinerary.client.results import Answer, Job, JobPage, Run
 from itinerary.client.run_body import run_body
@@ -25,6 +27,9 @@ OUTSIDE = {
     "Rebalance": "RebalanceOut", "RebalancePlan": "PreviewOut",
 }  # fmt: skip
 KINDS = [kind for name in results.__all__ if dataclasses.fields(kind := getattr(results, name))[1:]]
+CIRCLE: list[Any] = []
+CIRCLE.append(CIRCLE)
+WEST = timezone(timedelta(hours=-5))
 app = Celery("shop", broker="memory://", set_as_current=False)
 
 
@@ -119,9 +124,46 @@ def test_a_signature_brings_its_arguments_and_options() -> None:
         (17, None, {}, "task: 'int' is not accepted; give a task's name, a Celery task or its signature"),
         ("t", [1, {"a": {1, 2}}], {}, "args.1.a: {1, 2} is not accepted; set has no JSON"),
         ("t", None, {"run_at": datetime(2026, 12, 1)}, "run_at: '2026-12-01T00:00:00' is not accepted"),  # noqa: DTZ001
+        ("t", [1, math.nan], {}, "args.1: nan is not accepted; JSON has no such number"),
+        ("t", [{(1, 2): 3}], {}, "args.0: (1, 2) is not accepted; a key must be a text"),
+        ("t", CIRCLE, {}, "args: '...' is not accepted; a value may nest 100 levels deep"),
+        ("t", None, {"run_at": date(2026, 12, 1)}, "run_at: datetime.date(2026, 12, 1) is not accepted"),
+        ("t", None, {"run_at": datetime.max.replace(tzinfo=WEST)}, "give an instant of the years 1 to 9999 in UTC"),
+        (add.s(1, 2).set(countdown="soon"), None, {}, "task.options.countdown: 'soon' is not accepted"),
     ],
 )
 def test_what_has_no_json_is_named(task: Any, args: Any, fields: dict[str, Any], message: str) -> None:
-    with pytest.raises((BadValue, BadValues)) as refusal:
+    with pytest.raises(BadValues) as refusal:
         run_body(task, args, None, **fields)
     assert message in str(refusal.value)
+
+
+def test_every_error_is_named_and_in_a_batch_its_run_too() -> None:
+    with pytest.raises(BadValues) as refusal:
+        run_body("t", [{1}], {"x": math.inf}, run_at=datetime(2026, 12, 1))  # noqa: DTZ001
+    assert [error.field for error in refusal.value.errors] == ["args.0", "kwargs.x", "run_at"]
+    with Client("http://127.0.0.1:1", retries=0) as client:
+        for second, field in (
+            ({"task": "t", "args": [{1}]}, "runs.1.args.0"),
+            ({"task": None}, "runs.1.task"),
+            (7, "runs.1"),
+        ):
+            with pytest.raises(BadValues) as refusal:
+                client.enqueue_batch([{"task": "t"}, second])  # type: ignore[list-item]
+            assert [error.field for error in refusal.value.errors] == [field]
+
+
+def test_what_only_the_encoding_refuses_is_an_error_of_ours_too() -> None:
+    with Client("http://127.0.0.1:1", retries=0) as client:
+        for odd in ("\ud800", 10**5000):
+            with pytest.raises(BadValue, match="give plain JSON"):
+                client.enqueue("t", [odd])
+        with pytest.raises(BadValue, match="give plain JSON"):
+            client.put_job("a", {"every": timedelta(1)})
+        with pytest.raises(NoAnswer):  # a result can be sent back as it is
+            client.put_job("a", Job.of({"task": "t"}))
+
+
+def test_pauses_of_retries_are_durations() -> None:
+    policy = {"max_attempts": 3, "initial": timedelta(seconds=3), "max": "1h"}
+    assert run_body("t", None, None, retry=policy)["retry"] == {"max_attempts": 3, "initial": "3s", "max": "1h"}

@@ -71,7 +71,7 @@ def _carried_out(client: Client, asked: argparse.Namespace, bodies: Sequence[Bod
         if not asked.json:
             print("applied", file=out)
     if asked.json:
-        print(json.dumps(plan, indent=2, ensure_ascii=True), file=out)
+        print(json.dumps(dict(plan), indent=2, ensure_ascii=True), file=out)
     return int(asked.check and differs)
 
 

@@ -5,10 +5,12 @@ Light: knows Celery's tasks and signatures by their attributes.
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
+from math import isfinite
 from typing import Any, Final
 
 from itinerary.protocol.errors import BadValue, BadValues
 from itinerary.protocol.instants import format_duration
+from itinerary.protocol.json_text import MOST_LEVELS
 from itinerary.protocol.run_fields import HEADERS
 from itinerary.protocol.typed_values import from_python
 
@@ -27,7 +29,23 @@ def run_body(task: Any, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | 
     if not isinstance(task, str):
         name, args, kwargs, options = _called(task, args, kwargs)
     body = {"task": name, "args": args, "kwargs": kwargs, **options, **_given(fields)}
-    return {key: _READ.get(key, stored)(value, key) for key, value in body.items() if value is not None}
+    errors: list[BadValue] = []
+    found = {key: _read(key, value, errors) for key, value in body.items() if value is not None}
+    if errors:
+        raise BadValues(errors)
+    return found
+
+
+def _read(key: str, value: Any, errors: list[BadValue]) -> Any:
+    try:
+        return _READ.get(key, stored)(value, key)
+    except BadValues as exc:
+        errors.extend(exc.errors)
+    except BadValue as exc:
+        errors.append(exc)
+    except RecursionError:
+        errors.append(BadValue(key, "...", f"a value may nest {MOST_LEVELS} levels deep, and not contain itself"))
+    return None
 
 
 def _called(task: Any, args: Any, kwargs: Any) -> tuple[str, list[Any], dict[str, Any], dict[str, Any]]:
@@ -35,7 +53,7 @@ def _called(task: Any, args: Any, kwargs: Any) -> tuple[str, list[Any], dict[str
     if not callable(getattr(task, "apply_async", None)):
         raise BadValues([BadValue("task", type(task).__name__, "give a task's name, a Celery task or its signature")])
     if not isinstance(task, Mapping):
-        return str(task.name), list(args or ()), dict(kwargs or {}), {}
+        return task.name, list(args or ()), dict(kwargs or {}), {}
     if task.get("subtask_type"):
         advice = "a chain, group or chord is several tasks: enqueue a task that starts it"
         raise BadValues([BadValue("task", task["task"], advice)])
@@ -45,18 +63,30 @@ def _called(task: Any, args: Any, kwargs: Any) -> tuple[str, list[Any], dict[str
         raise BadValues([BadValue(f"task.options.{unknown[0]}", options[unknown[0]], advice)])
     fields: dict[str, Any] = {name: options[name] for name in ("queue", "priority") if name in options}
     if (countdown := options.get("countdown")) is not None:
-        fields["run_at"] = datetime.now(timezone.utc) + timedelta(seconds=float(countdown))
+        fields["run_at"] = _after(countdown)
     elif options.get("eta") is not None:
         fields["run_at"] = options["eta"]
     whole = [*(task.get("args") or ()), *(args or ())]
-    return str(task["task"]), whole, {**(task.get("kwargs") or {}), **(kwargs or {})}, fields
+    return task["task"], whole, {**(task.get("kwargs") or {}), **(kwargs or {})}, fields
+
+
+def _after(countdown: Any) -> datetime:
+    try:
+        return datetime.now(timezone.utc) + timedelta(seconds=float(countdown))
+    except (TypeError, ValueError, OverflowError):
+        raise BadValues([BadValue("task.options.countdown", countdown, "give seconds from now")]) from None
 
 
 def stored(value: Any, field: str) -> Any:
     """The value as a run stores it: JSON, with the types that JSON lacks marked; BadValues for any other type."""
+    if isinstance(value, float) and not isfinite(value):
+        raise BadValues([BadValue(field, value, "JSON has no such number")])
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str | int):
+                raise BadValues([BadValue(field, key, "a key must be a text")])
         return {key: stored(one, f"{field}.{key}") for key, one in value.items()}
     if isinstance(value, list | tuple):
         return [stored(one, f"{field}.{number}") for number, one in enumerate(value)]
@@ -70,16 +100,27 @@ def stored(value: Any, field: str) -> Any:
 
 def moment_text(value: Any, field: str) -> Any:
     """An instant as its text; BadValue for a datetime without a zone."""
-    if not isinstance(value, datetime):
+    if value is None or isinstance(value, str):
         return value
+    if not isinstance(value, datetime):
+        raise BadValue(field, value, "give a datetime with a zone, or an RFC 3339 text")
     if value.tzinfo is None:
         raise BadValue(field, value.isoformat(), "give a datetime with a zone; without one it names no instant")
-    return value.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
+    try:
+        return value.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
+    except OverflowError:
+        raise BadValue(field, value.isoformat(), "give an instant of the years 1 to 9999 in UTC") from None
 
 
 def duration_text(value: Any, field: str) -> Any:
     """A duration as its text."""
     return format_duration(value // timedelta(microseconds=1)) if isinstance(value, timedelta) else value
+
+
+def _retry(value: Any, field: str) -> Any:
+    """The policy of retries, whose pauses are durations."""
+    whole = {name: duration_text(one, name) for name, one in value.items()} if isinstance(value, Mapping) else value
+    return stored(whole, field)
 
 
 def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -95,4 +136,5 @@ _READ: Final[dict[str, Callable[[Any, str], Any]]] = {
     "run_at": moment_text,
     "timeout": duration_text,
     "start_within": duration_text,
+    "retry": _retry,
 }

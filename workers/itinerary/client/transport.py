@@ -150,8 +150,20 @@ def _query(values: Mapping[str, Any]) -> str:
     return f"?{urlencode(parameters, doseq=True)}" if parameters else ""
 
 
+def _object_of(value: Any) -> dict[str, Any]:
+    """A mapping, such as a result of ours that is sent back, as JSON takes it."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} has no JSON")
+
+
 def _encoded(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    try:
+        return json.dumps(
+            value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_object_of
+        ).encode()
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise BadValue("request", None, f"give plain JSON ({str(exc)[:80]})") from exc
 
 
 def _check(headers: Mapping[str, str]) -> None:
