@@ -83,6 +83,30 @@ except BadValue as exc:
 import json
 print(json.dumps([kept, dropped, refused]))
 """
+REUSED = """
+from django.core.exceptions import ImproperlyConfigured
+from django.db import transaction
+from django.test import override_settings
+from itinerary import BadValues
+from itinerary.django import client, enqueue_on_commit
+from orders.tasks import report
+
+given = {}
+with transaction.atomic():
+    for number in range(3):
+        given["number"] = number
+        enqueue_on_commit(report.s().set(countdown=3600), kwargs=given, queue="reused")
+    try:
+        enqueue_on_commit("t", [{1}])
+    except BadValues as exc:
+        print(exc.errors[0].field)
+with override_settings(ITINERARY=["x"]):
+    try:
+        client()
+    except ImproperlyConfigured as exc:
+        print(exc)
+print(sorted(run.kwargs["number"] for run in client().runs(queue="reused").items))
+"""
 FORKED = """
 import os
 from itinerary.django import client
@@ -116,7 +140,11 @@ seen["refused"] = "state" in page.partition('class="errornote">')[2][:200]
 with override_settings(ITINERARY={"URL": "http://127.0.0.1:9"}):
     away = browser.get("/admin/itinerary/run/")
     seen["away"] = [away.status_code, "no answer from the API" in away.content.decode()]
-import json
+import json, socket, time
+silent = socket.create_server(("127.0.0.1", 0))
+began = time.monotonic()
+with override_settings(ITINERARY={"URL": f"http://127.0.0.1:{silent.getsockname()[1]}"}):
+    seen["silent"] = [browser.get("/admin/itinerary/run/").status_code, time.monotonic() - began < 8]
 print(json.dumps(seen))
 """
 
@@ -177,6 +205,14 @@ def test_an_order_that_is_rolled_back_enqueues_nothing(project: Project, service
     assert project.shell(counted).strip() == "1"
 
 
+def test_a_run_is_enqueued_as_it_was_asked_for(project: Project) -> None:
+    assert project.shell(REUSED).split("\n")[:3] == [
+        "args.0",
+        "ITINERARY must be a dictionary, not list",
+        "[0, 1, 2]",
+    ]
+
+
 def test_a_run_goes_with_the_transaction_of_the_database_that_is_named(project: Project, service: Running) -> None:
     kept, dropped, refused = json.loads(project.shell(TRANSACTIONAL))
     with service.client() as client:
@@ -232,6 +268,7 @@ def test_the_admin_shows_both_lists_to_those_who_may_see_them(project: Project) 
         "jobs": [True, True, True, True],
         "refused": True,
         "away": [200, True],
+        "silent": [200, True],
     }
 
 

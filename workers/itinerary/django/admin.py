@@ -11,13 +11,14 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import path
 
-from itinerary.django.enqueueing import client
+from itinerary.client.sync import Client
 from itinerary.django.models import Job, Run
 from itinerary.django.settings import setting
 from itinerary.protocol.errors import ItineraryError
 from itinerary.protocol.instants import parse_instant, to_datetime
 
 _PAGE: Final = 50
+_PATIENCE: Final = 4.0  # seconds: somebody waits for the page
 _SCHEDULES: Final = {"cron": "{expr}", "interval": "every {every}", "hourly": "each hour at {minute}", "once": "{at}"}
 
 
@@ -48,7 +49,8 @@ class _ReadOnly(admin.ModelAdmin):
         page: Mapping[str, Any] = {"items": []}
         error = None
         try:
-            page = self.page(limit=_PAGE, cursor=request.GET.get("cursor"), **asked)
+            with Client(setting("URL") or "", setting("TOKEN"), timeout=_PATIENCE, retries=0) as client:
+                page = self.page(client, limit=_PAGE, cursor=request.GET.get("cursor"), **asked)
         except ItineraryError as exc:
             error = str(exc)
         following = request.GET.copy()
@@ -67,7 +69,7 @@ class _ReadOnly(admin.ModelAdmin):
         }
         return TemplateResponse(request, "admin/itinerary/list.html", context)
 
-    def page(self, **asked: Any) -> Mapping[str, Any]:
+    def page(self, client: Client, **asked: Any) -> Mapping[str, Any]:
         raise NotImplementedError
 
     def link(self, item: dict[str, Any]) -> str:
@@ -87,8 +89,8 @@ class JobAdmin(_ReadOnly):
         ("Last run", lambda job: (job.get("last_run") or {}).get("state", "")),
     )
 
-    def page(self, **asked: Any) -> Mapping[str, Any]:
-        return client().jobs(with_runs=True, **asked).body
+    def page(self, client: Client, **asked: Any) -> Mapping[str, Any]:
+        return client.jobs(with_runs=True, **asked).body
 
     def link(self, item: dict[str, Any]) -> str:
         return f"{_dashboard()}/jobs/{quote(item['job_id'], safe='')}"
@@ -108,8 +110,8 @@ class RunAdmin(_ReadOnly):
         ("Error", lambda run: "{type}: {message}".format_map(run["error"])[:120] if run.get("error") else ""),
     )
 
-    def page(self, **asked: Any) -> Mapping[str, Any]:
-        return client().runs(**asked).body
+    def page(self, client: Client, **asked: Any) -> Mapping[str, Any]:
+        return client.runs(**asked).body
 
     def link(self, item: dict[str, Any]) -> str:
         return f"{_dashboard()}/runs/{quote(item['run_id'], safe='')}"

@@ -14,6 +14,7 @@ from django.core.signals import setting_changed
 from django.db import transaction
 from django.dispatch import receiver
 
+from itinerary.client.run_body import run_body
 from itinerary.client.sync import Client
 from itinerary.client.transactional import request_of
 from itinerary.django.settings import NAME, setting
@@ -46,11 +47,12 @@ def enqueue_on_commit(
     robust: bool = False,
     **options: Any,
 ) -> None:
-    """Enqueue a run once the transaction of the database `using` commits; at once without one.
+    """Enqueue a run as it is now once the transaction of the database `using` commits; at once without one.
 
     `options` are those of `Client.enqueue`. A wrong request raises BadValues here, before the commit. One that fails
     later raises from the commit, or is logged if `robust`; the data is stored all the same.
     """
-    wanted = {"idempotency_key": f"django-{uuid4().hex}", **options}
-    request_of(task, args, kwargs, **wanted)
-    transaction.on_commit(partial(client().enqueue, task, args, kwargs, **wanted), using=using, robust=robust)
+    key = f"django-{uuid4().hex}"
+    wanted = run_body(task, args, kwargs, **{"idempotency_key": key, **options})  # the caller may reuse its objects
+    request_of(**{"args": None, "kwargs": None, **wanted})
+    transaction.on_commit(partial(client().enqueue, **wanted), using=using, robust=robust)

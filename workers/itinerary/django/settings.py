@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error
+from django.core.exceptions import ImproperlyConfigured
 
 NAME: Final = "ITINERARY"
 
@@ -34,7 +35,9 @@ SETTINGS: Final = {
 
 def setting(name: str) -> str | None:
     """The value of one setting."""
-    given: dict[str, Any] = getattr(settings, NAME, None) or {}
+    given: Any = getattr(settings, NAME, None) or {}
+    if not isinstance(given, dict):  # a web server runs no checks
+        raise ImproperlyConfigured(f"{NAME} must be a dictionary, not {type(given).__name__}")
     value = given.get(name)
     return SETTINGS[name].default() if value is None else str(value)
 
