@@ -158,7 +158,7 @@ def test_a_message_is_ours_only_if_its_id_is_the_attempt_of_its_headers(headers:
         ("redis+socket:///run/r.sock?virtual_host=3", "unix:///run/r.sock?db=3"),
         ("redis://one/0;redis://two/0", "redis://one/0"),
         (["redis://one/0", "redis://two/0"], "redis://one/0"),
-        ("sentinel://host/0?master=m", "sentinel://host/0?master=m"),
+        ("sentinel://host/0?master=m", "sentinel://host:26379/0?master=m"),
         ("amqp://host//", None),
         (None, None),
         ([], None),
