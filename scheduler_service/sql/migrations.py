@@ -6,6 +6,7 @@ newer program is never touched. Nobody else waits long: a version that finds a t
 back after a second and retries. The leader only checks the version and never migrates.
 """
 
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -16,7 +17,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import Script, ScriptDirectory
-from sqlalchemy import Connection, event, exc
+from sqlalchemy import Connection, event, exc, text
 from sqlalchemy.schema import CreateSchema
 
 import scheduler_service
@@ -33,6 +34,8 @@ _ASKED_EVERY_SECONDS: Final = 0.1
 _IN_LINE: Final = SECOND
 _OUT_OF_LINE_SECONDS: Final = 2
 _LOCK_NOT_AVAILABLE: Final = "55P03"
+_ONE_SCHEMA: Final = re.compile(r'"?([^",$ ]+)"?')
+_IS_THERE: Final = text("SELECT 1 FROM pg_namespace WHERE nspname = :schema")
 _ADVISORY_LOCK: Final = 0x17_1EAA_2D
 
 
@@ -71,7 +74,15 @@ def _create_schema(connection: Connection) -> None:
     """Create the schema that the search path names alone, if it is missing."""
     if connection.exec_driver_sql("SELECT current_schema()").scalar_one() is not None:
         return
-    schema = str(connection.exec_driver_sql("SHOW search_path").scalar_one()).strip('"')
+    path = str(connection.exec_driver_sql("SHOW search_path").scalar_one())
+    named = _ONE_SCHEMA.fullmatch(path)
+    if named is None:
+        advice = "create one of them, or set ITINERARY_DATABASE_SCHEMA"
+        raise StoreUnavailable(f"no schema of the search path {path} is there for this role; {advice}")
+    schema = named[1]
+    if connection.execute(_IS_THERE, {"schema": schema}).first() is not None:
+        advice = f'let it: GRANT USAGE, CREATE ON SCHEMA "{schema}" TO this_role'
+        raise StoreUnavailable(f"this role may not use the schema {schema}; {advice}")
     try:
         connection.execute(CreateSchema(schema))
     except exc.ProgrammingError as error:

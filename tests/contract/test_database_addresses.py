@@ -6,6 +6,7 @@ import psycopg
 import pytest
 from sqlalchemy import make_url, text
 
+from itinerary import enqueue_in
 from itinerary.protocol.errors import BadValues, StoreUnavailable
 from scheduler_service.config.settings import Settings, load_settings
 from scheduler_service.sql.database import Database
@@ -61,6 +62,17 @@ def test_everything_is_in_the_schema_that_is_named(empty_postgres_url: str) -> N
         assert wakeups.wait(0)
 
 
+@pytest.mark.parametrize("schema", ["Sched", "user", "select", "_x9"])
+def test_a_schema_has_exactly_the_name_that_is_given(empty_postgres_url: str, schema: str) -> None:
+    url = settings_of(empty_postgres_url, schema).leader_database_url
+    upgrade(url)
+    upgrade(url)
+    with closing(Database(url)) as database, database.write() as connection:
+        assert set(connection.scalars(SCHEMAS)) == {schema}
+        enqueue_in(connection, "t", schema=schema)
+        assert connection.scalar(text("SELECT count(*) FROM runs")) == 1
+
+
 @pytest.mark.skipif(find_pgbouncer() is None, reason=ABSENT)
 def test_a_pooler_that_takes_no_options_leads_to_the_schema_all_the_same(empty_postgres_url: str) -> None:
     upgrade(settings_of(empty_postgres_url).database_url)
@@ -79,6 +91,17 @@ def test_a_role_that_may_not_create_the_schema_is_told_what_to_run(empty_postgre
     poor = make_url(empty_postgres_url).set(username="poor").render_as_string(False)
     with pytest.raises(StoreUnavailable, match=r'schema sched is missing.*CREATE SCHEMA "sched" AUTHORIZATION'):
         upgrade(settings_of(poor).database_url)
+    with psycopg.connect(make_url(empty_postgres_url).set(drivername="postgresql").render_as_string(False)) as admin:
+        admin.execute("CREATE SCHEMA sched")
+    with pytest.raises(StoreUnavailable, match=r'may not use the schema sched.*GRANT USAGE, CREATE ON SCHEMA "sched"'):
+        upgrade(settings_of(poor).database_url)
+
+
+def test_no_schema_is_created_for_a_search_path_of_several(empty_postgres_url: str) -> None:
+    with psycopg.connect(make_url(empty_postgres_url).set(drivername="postgresql").render_as_string(False)) as admin:
+        admin.execute("DROP SCHEMA public")
+    with pytest.raises(StoreUnavailable, match='no schema of the search path "\\$user", public is there'):
+        upgrade(empty_postgres_url)
 
 
 def test_the_first_host_that_may_be_written_to_is_used(postgres_url: str) -> None:

@@ -99,7 +99,8 @@ def in_schema(text: str, schema: str) -> str:
         url = read_service_url(text, "")
     except BadValue:
         return text  # its own check refuses it
-    wanted = f"-csearch_path={schema}"
+    # PostgreSQL reads a name without quotes in small letters.
+    wanted = f"-csearch_path={schema}" if schema == schema.lower() else f'-csearch_path="{schema}"'
     given = [value for name, value in url.query if name == "options"]
     if wanted in " ".join(given).split():
         return text
