@@ -106,7 +106,7 @@ def build(python: str, files: bytes, folder: Path) -> dict[str, bytes]:
     """Build each source distribution from the files, unpacked in `folder`, and each wheel from that."""
     folder.mkdir()
     with tarfile.open(fileobj=io.BytesIO(files)) as packed:
-        packed.extractall(folder, filter="data")
+        unpack(packed, folder)
     env = scrubbed(os.environ) | {"SOURCE_DATE_EPOCH": git("log", "-1", "--format=%ct")}
     built: dict[str, bytes] = {}
     for name, (place, _) in PACKAGES.items():
@@ -116,11 +116,16 @@ def build(python: str, files: bytes, folder: Path) -> dict[str, bytes]:
         checked(python, [*hatch, "-t", "sdist"], f"{name} has no sdist", cwd=folder / place, env=env)
         (source,) = out.glob("*.tar.gz")
         with tarfile.open(source) as packed:
-            packed.extractall(folder / "unpacked", filter="data")
+            unpack(packed, folder / "unpacked")
         inside = folder / "unpacked" / source.name.removesuffix(".tar.gz")
         checked(python, [*hatch, "-t", "wheel"], f"{name} has no wheel", cwd=inside, env=env)
         built |= {path.name: path.read_bytes() for path in out.iterdir()}
     return built
+
+
+def unpack(packed: tarfile.TarFile, folder: Path) -> None:
+    """Write the archive's files into the folder; Python before 3.11.4 has no filter, and the archives are our own."""
+    packed.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
 
 
 def list_parts(python: str, project: Path, lock: Path, out: Path) -> None:

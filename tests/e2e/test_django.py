@@ -134,7 +134,7 @@ for user in (boss, clerk, viewer):
     browser.force_login(user)
     seen[user.username] = [browser.get(f"/admin/itinerary/{name}/").status_code for name in ("job", "run")]
 page = browser.get("/admin/itinerary/job/?q=now").content.decode()
-seen["jobs"] = [text in page for text in ("orders.now", "orders.tasks.report", "every 10m", "/jobs/orders.now\\"")]
+seen["jobs"] = [text in page for text in ("orders.now", "orders.tasks.report", "every 1m", "/jobs/orders.now\\"")]
 page = browser.get("/admin/itinerary/run/?state=nonsense").content.decode()
 seen["refused"] = "state" in page.partition('class="errornote">')[2][:200]
 with override_settings(ITINERARY={"URL": "http://127.0.0.1:9"}):
@@ -155,10 +155,10 @@ class Project:
     def __init__(self, folder: Path, env: dict[str, str]) -> None:
         self.folder, self.env = folder, env
 
-    def manage(self, *words: str, status: int = 0) -> str:
+    def manage(self, *words: str, status: int = 0, **env: str) -> str:
         """What one command of manage.py prints."""
         command = [sys.executable, "manage.py", *words]
-        ended = subprocess.run(command, cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=90)
+        ended = subprocess.run(command, cwd=self.folder, env=self.env | env, capture_output=True, text=True, timeout=90)
         assert ended.returncode == status, ended.stdout + ended.stderr
         return ended.stdout + (ended.stderr if status else "")
 
@@ -239,6 +239,7 @@ def test_jobs_beside_the_tasks_are_planned_applied_and_checked(project: Project,
     assert "orders.now" in planned
     assert "orders.tasks.report" in planned
     project.manage("itinerary", "check", status=1)
+    assert "no answer" in project.manage("itinerary", "check", status=2, ITINERARY_API_URL="http://127.0.0.1:9")
     project.manage("itinerary", "apply", "--yes")
     project.manage("itinerary", "check")
     with service.client() as client:
@@ -275,9 +276,10 @@ def test_the_admin_shows_both_lists_to_those_who_may_see_them(project: Project) 
 def test_the_projects_own_tests_pass_and_its_models_need_no_migration(project: Project) -> None:
     project.manage("test", "orders", "--settings", "shop.settings")
     assert "No changes detected" in project.manage("makemigrations", "--check", "--dry-run")
-    wrong = "from shop.settings import *\nITINERARY = {'ULR': 'x', 'TOKEN': 5}\n"
+    wrong = "from shop.settings import *\nITINERARY = {'ULR': 'x', 'TOKEN': 5, 'URL': '127.0.0.1:8080'}\n"
     (project.folder / "wrong_settings.py").write_text(wrong)
     said = project.manage("check", "--settings", "wrong_settings", status=1)
     assert "ITINERARY has an unknown name 'ULR'" in said
     assert 'Did you mean "URL"?' in said
     assert 'ITINERARY["TOKEN"] must be a text' in said
+    assert 'ITINERARY["URL"] must begin with http://' in said

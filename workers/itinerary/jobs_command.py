@@ -48,6 +48,8 @@ def run_jobs(asked: argparse.Namespace, out: TextIO) -> int:
     if not url:
         raise BadValue("--url", None, f"name the service, such as http://127.0.0.1:8080, or set {_URL}")
     bodies = collect(load_app(asked.app))
+    if not bodies:
+        print(f"itinerary: {asked.app} declares no job; are their modules imported?", file=sys.stderr)
     with Client(url, token=asked.token or os.environ.get("ITINERARY_API_TOKEN") or None) as client:
         try:
             return _carried_out(client, asked, bodies, out)

@@ -39,7 +39,7 @@ _KEYED: Final = "ON CONFLICT DO NOTHING"
 _KNOWN: Final = "SELECT run_id, request_hash FROM {runs} WHERE idempotency_key = {key}"
 CLOCK: Final = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)"
 _ALLOWED: Final = (
-    "give a psycopg connection, or an SQLAlchemy Connection or Session, of Itinerary's PostgreSQL database"
+    "give a connection of psycopg or Django, or an SQLAlchemy Connection or Session, to Itinerary's PostgreSQL database"
 )
 
 

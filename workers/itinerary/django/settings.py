@@ -1,6 +1,7 @@
 """The project's `ITINERARY` setting: a dictionary with these names, each of which may be absent."""
 
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -55,6 +56,11 @@ def problems(**_: object) -> list[CheckMessage]:
             near = get_close_matches(str(name).upper(), SETTINGS, n=1)
             hint = f'Did you mean "{near[0]}"?' if near else f"The names are {', '.join(SETTINGS)}."
             found.append(Error(f"{NAME} has an unknown name {name!r}", hint=hint, id="itinerary.E002"))
+        elif name.endswith("URL") and value and not re.match(r"https?://[^/]", str(value)):
+            wanted = f"Give {SETTINGS[name].meaning}."
+            found.append(
+                Error(f'{NAME}["{name}"] must begin with http:// or https://', hint=wanted, id="itinerary.E004")
+            )
         elif value is not None and not isinstance(value, str):
             wanted = f"Give {SETTINGS[name].meaning}."
             found.append(Error(f'{NAME}["{name}"] must be a text', hint=wanted, id="itinerary.E003"))

@@ -3,4 +3,4 @@
 from itinerary import schedule
 from orders.tasks import report
 
-schedule.interval("10m", job_id="orders.now")(report)
+schedule.interval("1m", job_id="orders.now")(report)
