@@ -2,9 +2,10 @@
 
 import gc
 import inspect
+import math
 import re
 import textwrap
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from functools import wraps
 from pathlib import Path
@@ -20,6 +21,7 @@ from scheduler_service.core.contract.job_json import FIELDS, definition_of, read
 from scheduler_service.jobs_as_code.reading import read_place
 from tests.support.processes import MANUAL, REPOSITORY
 
+WEST = timezone(timedelta(hours=-5))
 HERE = Path(__file__).relative_to(REPOSITORY)
 
 
@@ -341,7 +343,15 @@ def test_a_task_whose_name_is_no_id_needs_one(app: Celery) -> None:
         (lambda: schedule.hourly(1, colour="red"), "colour: 'red' is not accepted; this field is not known"),
         (lambda: schedule.hourly(1, job_id="a b"), "job_id: 'a b'"),
         (lambda: schedule.once(datetime(2027, 1, 1)), "at: '2027-01-01T00:00:00' .* aware"),  # noqa: DTZ001
-        (lambda: schedule.hourly(1, kwargs={"a": object()}), "kwargs: a object cannot be an argument"),
+        (
+            lambda: schedule.hourly(1, kwargs={"a": object()}),
+            "kwargs: give plain values .a object cannot be",
+        ),
+        (lambda: schedule.hourly(1, args=[math.nan]), "args: give plain values"),
+        (lambda: schedule.hourly(1, kwargs={"a": {(1, 2): 3}}), "kwargs: give plain values .*not tuple"),
+        (lambda: schedule.hourly(1, tags={"a"}), "tags: give plain values .*set is not JSON"),
+        (lambda: schedule.solar("sunset", latitude=math.nan, longitude=1), "latitude: give plain values"),
+        (lambda: schedule.once(datetime.max.replace(tzinfo=WEST)), "at: give plain values"),
         (lambda: schedule.hourly(1)("shop.close"), "task: 'shop.close' .* decorate a Celery task"),
     ],
 )

@@ -4,6 +4,7 @@ Promises that durations, instants and arguments become what the API takes, and t
 no schedule.
 """
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -41,21 +42,21 @@ def placed(message: str, bodies: Sequence[Body]) -> str:
 
 def plain_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a job as JSON, without those that are None; BadValue for a value that has no form in JSON."""
-    given = {name: value for name, value in fields.items() if value is not None}
-    return {name: _argument(name, value) if name in ("args", "kwargs") else _plain(name, value)
-            for name, value in given.items()}  # fmt: skip
+    return {name: _as_json(name, value) for name, value in fields.items() if value is not None}
 
 
-def _argument(name: str, value: Any) -> Any:
-    """The arguments of a task; a datetime, Decimal, UUID or bytes arrives in the task as what it is."""
+def _as_json(name: str, value: Any) -> Any:
+    """A field of a job; in the arguments a datetime, Decimal, UUID or bytes arrives in the task as what it is."""
     try:
-        return from_python(value, _refuse)
-    except TypeError as exc:
-        raise BadValue(name, None, str(exc)) from exc
+        found = from_python(value, _refuse) if name in ("args", "kwargs") else _plain(name, value)
+        json.dumps(found, allow_nan=False)
+    except (TypeError, ValueError, RecursionError, OverflowError) as exc:
+        raise BadValue(name, None, f"give plain values ({str(exc)[:80]})") from exc
+    return found
 
 
 def _refuse(value: object) -> Any:
-    raise TypeError(f"a {type(value).__name__} cannot be an argument of a job: give plain values")
+    raise TypeError(f"a {type(value).__name__} cannot be an argument of a job")
 
 
 def _plain(name: str, value: Any) -> Any:
