@@ -1,7 +1,7 @@
 """The leader's step: `iterate(state, messages, now) -> (state, commands)`, deterministic, in a fixed order.
 
-Apply a rebuilt index and changed jobs; plan; process all messages; dispatch due runs; clean up; record statistics.
-It does no I/O, reads no clock and raises for no message: it counts the messages that it cannot use.
+Take a new index and edits, plan, take other messages (lost attempts last), dispatch, redispatch, plan again, check runs
+in flight, poll, tidy up. It does no I/O, reads no clock, raises for no message: it counts those that it cannot use.
 """
 
 from collections.abc import Iterable, Sequence
