@@ -39,7 +39,7 @@ def connect(url: str, *, answer_timeout: float = ANSWER_TIMEOUT) -> redis.Redis:
     }
     try:
         if is_sentinel(url):
-            return master_client(url, patience=CONNECT_TIMEOUT, **options)
+            return master_client(url, **options)
         return redis.Redis.from_url(redis_url(url), **options)
     except ValueError:
         raise BadValue("redis_url", url.partition("://")[0] + "://...", "give redis://:password@host:port/0") from None

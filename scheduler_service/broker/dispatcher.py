@@ -21,6 +21,7 @@ from itinerary.protocol.errors import BrokerUnavailable
 from itinerary.protocol.instants import Duration
 from itinerary.protocol.sentinel_urls import is_sentinel, read_sentinel_url
 from itinerary.protocol.wire import BROKER_MARK, EPOCH_OF_BROKER, SAMPLE_QUEUE
+from itinerary.sentinel_client import transport_options as of_sentinels
 from scheduler_service.broker.client import ANSWER_TIMEOUT, CONNECT_TIMEOUT
 from scheduler_service.broker.message import SHOWN, SendOptions, Template, record_template
 from scheduler_service.broker.queue_heads import client_of, is_redis, prefixed, redis_head
@@ -48,7 +49,7 @@ def publishing_app(broker_url: str, transport_options: Mapping[str, Any] | None 
         broker_pool_acquire_timeout=ANSWER_TIMEOUT,
         broker_transport_options={
             **_bounded_options(broker_url),
-            **(master.transport_options if master else {}),
+            **(of_sentinels(master) if master else {}),
             **(transport_options or {}),
         },
     )

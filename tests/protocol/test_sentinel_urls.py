@@ -1,5 +1,7 @@
 """Addresses behind Sentinels: ours, Celery's, and what is wrong with others."""
 
+import time
+
 import pytest
 import redis
 
@@ -7,6 +9,8 @@ from itinerary.protocol.errors import BadValue
 from itinerary.protocol.sentinel_urls import SentinelUrl, celerys_sentinel_url, read_sentinel_url
 from itinerary.sentinel_client import master_client
 from itinerary.worker.connection import redis_of
+from scheduler_service.broker.client import connect
+from scheduler_service.broker.dispatcher import publishing_app
 from tests.support.processes import free_port
 
 WHOLE = SentinelUrl((("one", 26379), ("two", 7)), "shop", 3, "me", "p/@,?", "watch", "s&t")
@@ -75,8 +79,18 @@ def test_the_address_of_attach_is_judged_at_the_start() -> None:
 
 def test_an_error_names_the_sentinels_and_no_login() -> None:
     port = free_port()
-    client = master_client(f"sentinel://:hunter2@127.0.0.1:{port}?master=shop&sentinel_password=hunter3", patience=1)
+    client = master_client(f"sentinel://:hunter2@127.0.0.1:{port}?master=shop&sentinel_password=hunter3")
     with pytest.raises(redis.RedisError) as refusal:
         client.ping()
     assert str(refusal.value).startswith(f"no Sentinel of 127.0.0.1:{port} names a master 'shop' that is up")
     assert refusal.value.__context__ is None
+
+
+def test_sentinels_that_are_down_cost_no_seconds() -> None:
+    url = f"sentinel://127.0.0.1:{free_port()},127.0.0.1:{free_port()}?master=shop"
+    began = time.monotonic()
+    with pytest.raises(redis.RedisError):
+        connect(url).ping()
+    with publishing_app(url).connection_for_write() as broker, pytest.raises(redis.RedisError):
+        broker.connection.create_channel(broker.connection).client.ping()
+    assert time.monotonic() - began < 2

@@ -4,12 +4,14 @@ Promises that an error names the Sentinels and no login of theirs: releases of r
 a connection.
 """
 
-from typing import Any
+from typing import Any, Final
 
 import redis
 from redis.sentinel import MasterNotFoundError, Sentinel
 
-from itinerary.protocol.sentinel_urls import read_sentinel_url
+from itinerary.protocol.sentinel_urls import SentinelUrl, read_sentinel_url
+
+_SECONDS: Final = 3
 
 
 class _Sentinels(Sentinel):
@@ -25,12 +27,24 @@ class _Sentinels(Sentinel):
         raise MasterNotFoundError(problem)
 
 
-def master_client(url: str, *, patience: float, **options: Any) -> redis.Redis:
-    """Create a client that connects at its first use; `patience` is in seconds, for each question to a Sentinel."""
+def master_client(url: str, **options: Any) -> redis.Redis:
+    """Create a client that connects at its first use, and asks the Sentinels without repeating itself."""
     at = read_sentinel_url(url)
-    asked = {"socket_timeout": patience, "socket_connect_timeout": patience, **at.sentinel_login}
     sentinels: Any = _Sentinels
-    client: redis.Redis = sentinels(at.hosts, sentinel_kwargs=asked).master_for(
+    client: redis.Redis = sentinels(at.hosts, sentinel_kwargs=_patience() | at.sentinel_login).master_for(
         at.master, db=at.db, **at.login, **options
     )
     return client
+
+
+def transport_options(at: SentinelUrl) -> dict[str, Any]:
+    """The `broker_transport_options` with which Celery asks them as briefly."""
+    return {**at.transport_options, "sentinel_kwargs": _patience() | at.sentinel_login}
+
+
+def _patience() -> dict[str, Any]:
+    """Each question has one try: redis-py has several, seconds apart, for each Sentinel that is down."""
+    from redis.backoff import NoBackoff  # absent from the oldest releases, which the start check refuses
+    from redis.retry import Retry
+
+    return {"socket_timeout": _SECONDS, "socket_connect_timeout": _SECONDS, "retry": Retry(NoBackoff(), 0)}

@@ -12,6 +12,7 @@ from celery import Celery
 
 from itinerary.protocol.errors import BadValue
 from itinerary.protocol.sentinel_urls import is_sentinel, read_sentinel_url
+from itinerary.sentinel_client import transport_options
 from itinerary.worker.attach import attach
 from itinerary.worker.connection import REDIS_VARIABLE
 from itinerary.worker.tasks import register
@@ -63,7 +64,7 @@ def create_app(broker_url: str, redis_url: str | None = None) -> Celery:
     master = read_sentinel_url(broker_url, BROKER_VARIABLE) if is_sentinel(broker_url) else None
     app = Celery("itinerary", broker=master.broker_url if master else broker_url)
     app.conf.update(_SETTINGS)
-    more: dict[str, Any] = master.transport_options if master else {}
+    more: dict[str, Any] = transport_options(master) if master else {}
     if os.environ.get(PREFIX_VARIABLE):
         more["global_keyprefix"] = os.environ[PREFIX_VARIABLE]
     app.conf.broker_transport_options = {**app.conf.broker_transport_options, **more}

@@ -109,7 +109,7 @@ def _connect(url: str) -> redis.Redis:
     }
     try:
         if is_sentinel(url):
-            return master_client(url, patience=3, **options)
+            return master_client(url, **options)
         return redis.Redis.from_url(url, **options)
     except ValueError:
         raise BadValue("redis_url", url.partition("://")[0] + "://...", "give redis://:password@host:port/0") from None
