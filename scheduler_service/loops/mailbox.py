@@ -1,4 +1,7 @@
-"""The mailbox through which all threads report to the loop. One reader, many writers, unbounded."""
+"""The mailbox through which all threads report to the loop. One reader, many writers, unbounded.
+
+Also has the process's steady clock, `monotonic`.
+"""
 
 import queue
 import time

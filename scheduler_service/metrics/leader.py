@@ -51,7 +51,7 @@ class PrometheusMeter(Meter):
         self._workers = self._gauge("scheduler_workers_alive", "Worker processes that the leader hears")
         self._duration = self._bulk("scheduler_run_duration_seconds", "From started to finished", _LONG)
         self._misfires = self._counter("scheduler_misfires_total", "Occurrences that came too late to run", "policy")
-        self._skips = self._counter("scheduler_skips_total", "Runs skipped", "reason")
+        self._skips = self._counter("scheduler_skips_total", "Runs skipped by the overlap rule", "reason")
         self._republished = self._counter("scheduler_republished_total", "Messages sent again", "cause")
         self._ignored = self._counter("scheduler_events_ignored_total", "Reports that changed nothing", "cause")
         self._dead = self._counter("scheduler_inbox_dead_total", "Inbox entries moved to the dead-letter stream")

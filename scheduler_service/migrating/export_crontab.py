@@ -1,4 +1,7 @@
-"""Jobs that run a command as a crontab file; each is read again as cron would, and must come out the same. Pure."""
+"""Writes jobs that run a command as lines of a crontab. Pure.
+
+Parses each line again, and refuses a job whose line would run otherwise.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

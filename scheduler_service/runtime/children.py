@@ -9,8 +9,8 @@ import os
 import signal
 import sys
 
-# Import first, while root may still read the modules, and drop root before setting the death signal, which that would
-# clear. A child whose parent died before this would never be signalled, so it checks once itself.
+# Import first, while root may still read the modules, and drop root before setting the death signal: a change of the
+# user clears it. A child whose parent died before this would never be signalled, so it checks once itself.
 _TETHER = """\
 import ctypes, os, sys
 parent, number, user, program = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]

@@ -1,4 +1,7 @@
-"""Tables of notifications: notices to report, and deliveries in progress. The metadata holds all tables."""
+"""Tables of notifications: notices to report, and deliveries in progress, ended or dead.
+
+`metadata` has the tables of all three modules: import it from here.
+"""
 
 from typing import Final
 

@@ -122,16 +122,19 @@ def test_the_page_names_the_file_that_clients_are_generated_from() -> None:
 @pytest.mark.parametrize("page", SERVERS)
 def test_the_web_programs_enqueue_once_and_wait(page: str, address: str, client: Client, tmp_path: Path) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```", (MANUAL / f"{page}.md").read_text("utf-8"), re.DOTALL | re.MULTILINE)
-    (tmp_path / "shop.py").write_text(blocks[0])
+    (tmp_path / "shop.py").write_text(blocks[0].replace("timeout=30", "timeout=0.1"))
     port = free_port()
     command = [sys.executable, "-m", *(word.format(port=port) for word in SERVERS[page])]
-    web = f"http://127.0.0.1:{port}/orders/17"
+    web = f"http://127.0.0.1:{port}/orders/{port}"  # of this page alone: the key is of the order
     with Child(command, env=project_env(ITINERARY_API_URL=address), cwd=tmp_path) as server:
         wait_until(lambda: answers(port) or not server.running, 30, lambda: server.output)
         first, second = (answer(Request(web, method="POST")) for _ in range(2))
         assert first == second
+        state = f"{web}/run/{first['run']}"
+        with urlopen(state, timeout=60) as said:
+            assert (said.status, json.load(said)) == (202, {"state": "scheduled"})
         client.cancel(first["run"])
-        assert answer(Request(f"{web}/run/{first['run']}")) == {"state": "cancelled", "result": None}
+        assert answer(Request(state)) == {"state": "cancelled", "result": None}
 
 
 def answers(port: int) -> bool:

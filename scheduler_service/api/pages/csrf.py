@@ -1,7 +1,7 @@
 """The CSRF token that each form carries, against pages of other sites. No server state.
 
-A cookie that no script can read and no other site can send holds a random seed. The form's token is signed with that
-seed and the caller's credentials, so it is valid for this browser and caller only.
+A random seed is kept in a cookie that scripts cannot read and other sites cannot send. The form's token is signed with
+that seed and the caller's credentials, so it is valid for this browser and caller only. Also parses forms (`Form`).
 """
 
 import hashlib

@@ -1,4 +1,7 @@
-"""The leader's live state over HTTP: status, workers, queues. Asked through the inbox, never guessed."""
+"""The leader's live state over HTTP: status, workers, queues.
+
+The leader's figures are asked through the inbox, the lease is read from the database. What nobody answers is null.
+"""
 
 from collections.abc import Mapping
 from typing import Any

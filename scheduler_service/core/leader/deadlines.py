@@ -1,8 +1,8 @@
 """Start deadlines: a run not started by its `start_by` ends `missed`, with a reason that names what it waited for.
 
 Applies only before the first start: a retry keeps its remaining attempts. A heap holds the deadlines of runs in memory;
-a paged database poll finds the other rows. The leader first wins the claim of a pending run in Redis, so no worker
-starts it after it ended `missed`. The next leader finds the same rows and decides the same.
+a paged database poll finds the other rows. Before a pending run ends `missed`, the leader takes its claim: no
+worker can start it then. The next leader finds the same rows and decides the same.
 """
 
 from typing import Final

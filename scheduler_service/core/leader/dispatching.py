@@ -1,6 +1,8 @@
-"""Dispatch of due runs: judge lateness once, apply the overlap rule, and keep within each queue's publish window.
+"""Dispatch of due runs: start deadlines, lateness, the overlap rule, and each queue's publish window.
 
-A run that waits for its job's other runs or for the window stays `scheduled` in the database.
+The window is filled by priority and due time. A run that waits for its job's other runs or for the window stays
+`scheduled` in the database. Promises that a run's lateness is judged once, also by the next leader. Never publishes:
+the database's answer leads to that.
 """
 
 from typing import Final

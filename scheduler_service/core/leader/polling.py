@@ -1,7 +1,7 @@
 """Polls of the database for rows that others wrote: new runs, overdue runs, expired runs, cancel requests.
 
-The cost of a poll is proportional to what it finds; the next poll brings what did not fit. A wakeup polls at once, but
-the next poll waits in proportion to the last result. So a flood of wakeups or a long backlog causes few polls.
+The cost of a poll is proportional to what it finds; the next poll brings what did not fit. A wakeup causes a
+poll at once. The more rows a poll returned, the later the next wakeup may poll: a flood of wakeups causes few polls.
 """
 
 from typing import Final

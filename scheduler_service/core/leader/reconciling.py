@@ -1,6 +1,7 @@
 """Reconciles a run in memory with its row in the database: the database wins, unless memory is newer.
 
 Also applies the answers to writes: refused runs are read again, committed ends are forgotten, watermarks raised.
+Promises that a row decides only if no command about its run is unanswered. Never reads: it asks by `Step.read`.
 """
 
 from typing import Final

@@ -1,4 +1,8 @@
-"""Worker reports applied to runs. Late, duplicate and reordered reports always lead to the same final state."""
+"""Worker reports applied to runs. Late, duplicate and reordered reports always lead to the same final state.
+
+Promises that a report changes only the present attempt of a run that is not final. Any other one is counted, and an end
+is kept with its attempt. Never declares an attempt lost.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final, assert_never

@@ -24,7 +24,7 @@ _NTH: Final = re.compile(rf"({_DAY})(?:-({_DAY}))?#([1-5])", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class SpecialDays:
-    """The special items of a field, as masks; see DayPattern."""
+    """The special items of a field, as masks; see `DayPattern` in `core/schedules/days.py`."""
 
     last_day: bool = False
     nearest: int = 0

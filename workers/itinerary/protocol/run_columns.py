@@ -1,7 +1,7 @@
 """The columns of the table `runs` that an app fills through `enqueue_in`.
 
 Frozen: apps keep their release of this package while the service and its schema are upgraded. A migration may add
-columns that can stay empty; it never renames, drops or newly requires one of these.
+columns that can stay empty; it never renames or drops one of these, and adds none that must be filled.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""The main process's received messages of ours that are neither started nor acknowledged.
+"""Our messages that this worker's main process has received and not yet acknowledged.
 
 Celery keeps such requests in several places: a rate limit's bucket, a timer, its own table, a pool's queue. Promises
 that each is found as long as Celery holds it, wherever that is, and keeps none alive by itself.
