@@ -15,7 +15,9 @@ from itinerary import Client, NoAnswer
 from itinerary.client import results
 from itinerary.client.results import Answer, Job, JobPage, Run
 from itinerary.client.run_body import run_body
+from itinerary.client.waiting import FINAL_STATES
 from itinerary.protocol.errors import BadValue, BadValues
+from scheduler_service.core.run_state import FINAL
 from tests.support.processes import REPOSITORY
 
 SCHEMAS: dict[str, Any] = json.loads((REPOSITORY / "scheduler_service/api/openapi.json").read_text())["components"][
@@ -81,6 +83,10 @@ def test_a_result_is_typed_and_still_the_answers_json() -> None:
     page = JobPage.of({"items": [{"job_id": "a"}], "next_cursor": None})
     assert (page.items[0].job_id, page["items"], page.total) == ("a", [{"job_id": "a"}], None)
     assert Job.of({"retry": {"max_attempts": 3}}).retry.max_attempts == 3
+
+
+def test_the_client_waits_for_the_states_that_are_final() -> None:
+    assert FINAL_STATES == FINAL
 
 
 def test_values_of_a_program_become_json() -> None:

@@ -6,6 +6,7 @@ from typing import Final
 from itinerary.client.results import Run
 from itinerary.protocol.errors import ItineraryError
 
+# Those of the service's own table; a test holds them equal.
 FINAL_STATES: Final = frozenset({"completed", "failed", "cancelled", "skipped", "missed"})
 _FIRST_PAUSE: Final = 0.02
 
