@@ -71,7 +71,7 @@ def test_a_programs_own_clients_and_enqueue_in_are_captured_and_nothing_else(ser
 def test_after_the_block_nothing_is_captured_any_more(app: Celery) -> None:
     with Service(app):
         pass
-    with pytest.raises(BadValue, match="give a psycopg connection"):
+    with pytest.raises(BadValue, match="give a connection of psycopg"):
         enqueue_in(object(), "shop.note")
     with pytest.raises(ItineraryError, match=r"no answer|refused"), Client("http://127.0.0.1:9", retries=0) as client:
         client.status()
