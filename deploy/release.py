@@ -38,6 +38,8 @@ def package(arguments: list[str]) -> None:
     try:
         version = agreed_version()
         notes = notes_of(version)
+        if "--dry-run" not in arguments and git("tag", "--list", f"v{version}"):
+            raise Unfit(f"the tag v{version} is there already; give this commit the next version")
         built = build_all(environment(".venv-release"), committed())
         (DIST / NOTES).write_text(notes)
         write_sums()

@@ -120,7 +120,7 @@ def test_what_is_wrong_is_told_all_at_once_and_what_was_typed_stays(api: TestCli
     assert answer.text.count('role="alert"') == 1
     for text in ("61 * * * *", "Still &lt;here&gt;", 'value="many"'):
         assert text in answer.text
-    for name, label in (("cron.expr", "Line"), ("kwargs", "By name (a JSON object)"), ("priority", "Priority")):
+    for name, label in (("cron.expr", "Line"), ("kwargs", "By name"), ("priority", "Priority")):
         assert f'<a href="#field-{name}">{label}</a>: ' in answer.text
         assert f'id="field-{name}" aria-invalid="true" aria-describedby="wrong-{name}"' in answer.text
         assert f'<small class="wrong" id="wrong-{name}">' in answer.text

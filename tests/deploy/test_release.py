@@ -63,3 +63,9 @@ def test_a_changelog_that_does_not_tell_of_the_version_is_refused(
         release.notes_of("1.0")
     (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## [Unreleased]\n\n## [1.0] - 2026-01-31\n- y\n")
     assert release.notes_of("1.0") == "# Itinerary 1.0\n\n- y\n"
+
+
+def test_a_version_that_has_its_tag_is_refused_before_anything_is_built(release: ModuleType, tmp_path: Path) -> None:
+    subprocess.run(["git", "-C", str(tmp_path), "tag", f"v{VERSION}"], check=True)
+    with pytest.raises(SystemExit, match=f"the tag v{VERSION} is there already"):
+        release.package([])

@@ -254,6 +254,7 @@ from itinerary import (
     ApiError, AsyncClient, BadValue, Client, Conflict, CurrentRun, ItineraryError, NoAnswer, RunCancelled, WaitTimeout,
     attach, current_run, enqueue_in, schedule,
 )
+from itinerary.client.results import Run
 from itinerary.testing import Service
 
 app = Celery("shop")
@@ -289,7 +290,7 @@ def enqueue(connection: Any) -> str:
     return enqueue_in(connection, "shop.add", [1], {"a": 2}, run_at=now, priority=3, retry={"max_attempts": 2})
 
 
-def call() -> list[dict[str, Any]]:
+def call() -> list[Run]:
     with Client("http://127.0.0.1:8080", token=None, timeout=3.5, retries=0) as client:
         run = client.enqueue("shop.add", [1, 2], {"a": 1}, queue="shop", idempotency_key="one")
         try:
@@ -303,10 +304,12 @@ def call() -> list[dict[str, Any]]:
         return client.enqueue_batch([{"task": "t"}])
 
 
-async def call_async() -> list[dict[str, Any]]:
+async def call_async() -> list[Run]:
     async with AsyncClient("http://127.0.0.1:8080", at_once=5) as client:
         run = await client.enqueue("shop.add", [1, 2], {"a": 1}, queue="shop", idempotency_key="one")
-        state: str = (await client.wait(run["run_id"], timeout=1))["state"]
+        ended: Run = await client.wait(run.run_id, timeout=1)
+        due: datetime = ended.due_at
+        state: str = f"{ended.state} {due} {ended['state']}"
         await client.delete_job("a", if_version=3)
         async for found in client.all_runs(state=["failed"]):
             print(found["run_id"], state)
@@ -335,6 +338,8 @@ Service(now=5)  # wrong: arg-type
 client = Client()
 client.enqueue("t", priority="high")  # wrong: arg-type
 client.wait(17)  # wrong: arg-type
+client.run("a").stat  # wrong: attr-defined
+client.enqueue("t", timeout=5)  # wrong: arg-type
 client.enque("t")  # wrong: attr-defined
 nothing = client.delete_job("a")  # wrong: func-returns-value
 """

@@ -6,7 +6,7 @@ Light: knows Celery's tasks and signatures by their attributes.
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from itinerary.protocol.errors import BadValue, BadValues
 from itinerary.protocol.instants import format_duration
@@ -14,6 +14,16 @@ from itinerary.protocol.json_text import MOST_LEVELS
 from itinerary.protocol.run_fields import HEADERS
 from itinerary.protocol.typed_values import from_python
 
+
+class Enqueueable(Protocol):
+    """A Celery task, or a signature of one."""
+
+    @property
+    def apply_async(self) -> Any:
+        """Marks what Celery can send."""
+
+
+Task = str | Enqueueable
 Moment = str | datetime
 Duration = str | timedelta
 _KNOWN_OPTIONS: Final = ("queue", "priority", "eta", "countdown", "task_id")

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from itinerary.client.reads import PLANNED_WITHIN, Reads
 from itinerary.client.results import Backfill, Job, Plan, Rebalance, RebalancePlan, Run
-from itinerary.client.run_body import Duration, Moment, moment_text, run_body
+from itinerary.client.run_body import Duration, Moment, Task, moment_text, run_body
 from itinerary.client.transactional import enqueue_in
 from itinerary.client.transport import ApiError, NoAnswer, Transport, given, segment
 from itinerary.client.waiting import FINAL_STATES, Patience, RunFailed, WaitTimeout, checked
@@ -156,7 +156,7 @@ class Client(Reads):
 
     def enqueue(
         self,
-        task: Any,
+        task: Task,
         args: Sequence[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
         *,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from itinerary.client.run_body import Duration, Moment, run_body
+from itinerary.client.run_body import Duration, Moment, Task, run_body
 from itinerary.protocol.errors import BadValue, BadValues, Conflict
 from itinerary.protocol.identity import adhoc_run_id
 from itinerary.protocol.instants import format_instant
@@ -45,7 +45,7 @@ _ALLOWED: Final = (
 
 def enqueue_in(
     connection_or_session: Any,
-    task: Any,
+    task: Task,
     args: Sequence[Any] | None = None,
     kwargs: Mapping[str, Any] | None = None,
     *,

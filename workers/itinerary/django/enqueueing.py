@@ -14,7 +14,7 @@ from django.core.signals import setting_changed
 from django.db import transaction
 from django.dispatch import receiver
 
-from itinerary.client.run_body import run_body
+from itinerary.client.run_body import Task, run_body
 from itinerary.client.sync import Client
 from itinerary.client.transactional import request_of
 from itinerary.django.settings import NAME, setting
@@ -39,7 +39,7 @@ def _settings_changed(*, setting: str, **_: Any) -> None:
 
 
 def enqueue_on_commit(
-    task: Any,
+    task: Task,
     args: Sequence[Any] | None = None,
     kwargs: Mapping[str, Any] | None = None,
     *,
