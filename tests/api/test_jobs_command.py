@@ -39,11 +39,13 @@ def test_the_jobs_of_an_app_are_planned_applied_checked_and_refused_by_their_lin
     module.write_text(BESIDE.replace("{expr}", "0 2 1 * *"))
     url = f"http://127.0.0.1:{itinerary.env['ITINERARY_API_PORT']}"
 
+    # A module that changes within a second must not be read from its bytecode.
+    env = {**itinerary.env, "PYTHONPATH": CHECKOUT, "PYTHONDONTWRITEBYTECODE": "1"}
+
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-P", "-m", "itinerary", "jobs", *words, "beside_app:app", "--url", url],
-            cwd=tmp_path, env={**itinerary.env, "PYTHONPATH": CHECKOUT}, stdin=subprocess.DEVNULL, capture_output=True,
-            text=True, timeout=60,
+            cwd=tmp_path, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
         )  # fmt: skip
 
     planned = run("plan", "--check")

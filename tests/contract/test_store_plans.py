@@ -273,7 +273,7 @@ def test_a_backfill_finds_what_was_run_again_without_all_that_ran_since(own_stor
     own_stores.make(lease, occurrence(own_stores.planned_job(lease, "job7"), lease.now - HOUR))
     assert own_stores.database is not None
     with own_stores.database.read() as connection:
-        plan = plan_of(own_stores, lambda: known_of(connection, own_stores.kind, "job7", [lease.now - HOUR]))
+        plan = plan_of(own_stores, lambda: known_of(connection, "job7", [lease.now - HOUR]))
     assert "ix_runs_tried_again" in plan, plan
 
 
