@@ -167,6 +167,18 @@ def test_classes_of_tasks_have_jobs_too_attached_or_not(app: Celery) -> None:
     assert [body["task"] for body in collect(app)] == ["shop.close"]
 
 
+def test_a_shared_task_is_found_though_the_current_app_lacks_it(app: Celery) -> None:
+    current = Celery("closed")
+    current.finalize()
+    current.close()
+
+    @schedule.hourly(5)
+    @shared_task(name="shop.later")
+    def later() -> None: ...
+
+    assert [body["task"] for body in collect(app)] == ["shop.later"]
+
+
 def test_a_shared_task_has_its_jobs_in_every_app(app: Celery) -> None:
     @schedule.hourly(1)
     @shared_task(name="shop.shared")

@@ -89,6 +89,15 @@ def _zone_of(app: "Celery") -> str | None:
 
 def _task_of(each: Declared, app: "Celery", tasks: Mapping[int, Any]) -> Any:
     """The app's task, or None if the job belongs to a task of another app; BadValue if it belongs to none."""
+    from celery.exceptions import NotRegistered
+
+    try:
+        return _found(each, app, tasks)
+    except NotRegistered as exc:  # a shared task, asked of the current app, which lacks it
+        return app.tasks.get(str(exc.args[0]))
+
+
+def _found(each: Declared, app: "Celery", tasks: Mapping[int, Any]) -> Any:
     target = each.target()
     if isinstance(target, type):
         of_class = _of_class(target, app)
