@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
+from typing import Any, Final
 
 from itinerary.protocol.identity import occurrence_run_id
 from itinerary.protocol.instants import MINUTE, SECOND, Instant
@@ -14,7 +14,7 @@ from scheduler_service.core.model import Job, Lease, NewRun, RunKind
 from scheduler_service.ports.history import HistoryStore
 from scheduler_service.ports.leases import LeaseStore
 from scheduler_service.ports.stores import JobStore, LeaderStore, RunStore
-from scheduler_service.sql.database import Database, host_now
+from scheduler_service.sql.database import Bounds, Database, host_now
 from scheduler_service.sql.jobs import SqlJobStore
 from scheduler_service.sql.leader.store import SqlLeaderStore
 from scheduler_service.sql.lease import SqlLeaseStore
@@ -23,6 +23,9 @@ from scheduler_service.sql.runs import SqlRunStore
 from tests.support.fake_store import FakeStore
 
 _NUMBERS = count(1)
+
+# What is tested is what the stores do: a machine full of tests may give a process no CPU for seconds.
+PATIENT: Final = Bounds(idle=MINUTE)
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ def sql_bed(url: str) -> Iterator[StoreBed]:
     opened: list[Database] = []
 
     def open_one() -> StoreBed:
-        database = Database(url, pool_size=2)
+        database = Database(url, pool_size=2, bounds=PATIENT)
         opened.append(database)
         return StoreBed(
             database.dialect,
