@@ -128,6 +128,10 @@ _HOSTILE: list[bytes] = [
     message({}, headers=None),
     message({}, properties={"delivery_tag": {}, "delivery_info": {}}),
     message({}, body=7),
+    *(
+        message({}, properties={"delivery_tag": tag, "delivery_info": {"exchange": "", "routing_key": "default"}})
+        for tag in (None, True, 1.5, {})
+    ),
 ]
 
 
@@ -146,6 +150,8 @@ def test_no_forged_message_ends_a_worker_or_comes_back_to_it(bench: Bench, pool:
         assert client.llen("default") == 0
     assert "Unrecoverable error" not in worker.output
     assert "Restoring" not in worker.output
+    assert "Connection to broker lost" not in worker.output
+    assert "Pool callback raised" not in worker.output
 
 
 @pytest.mark.slow
@@ -158,6 +164,7 @@ def test_runs_whose_message_cannot_be_read_or_taken_fail_with_their_reason(bench
             "content": {"content-type": "application/x-python-serialize"},
             "limit": {},
             "shape": {"body": base64.b64encode(b"[1]").decode()},
+            "embedded": {"body": base64.b64encode(b'[[1, 2], {}, "x"]').decode()},
         }.items():
             bench.publish(dispatched(name, "user.add", 1, 2, queue="elsewhere"))
             whole = json.loads(client.rpop("elsewhere") or b"{}")  # type: ignore[arg-type]
@@ -170,6 +177,7 @@ def test_runs_whose_message_cannot_be_read_or_taken_fail_with_their_reason(bench
         "content": "undecodable",
         "limit": "malformed",
         "shape": "malformed",
+        "embedded": "malformed",
         "unknown": "unknown_task",
     }.items():
         assert bench.report_of(name, Failed).reason == reason, worker.output

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 from celery import bootsteps
 from celery.exceptions import NotRegistered
 from kombu.exceptions import ContentDisallowed, DecodeError
+from redis.exceptions import DataError
 
 from itinerary.worker.delivery import is_ours
 
@@ -21,6 +22,8 @@ UNDECODABLE: Final = "undecodable"
 MALFORMED: Final = "malformed"
 UNCLAIMABLE: Final = "unclaimable"
 _SHOWN: Final = 300
+_OF_A_MESSAGE: Final = (ValueError, TypeError, LookupError, AttributeError, RecursionError, DataError)
+"""What a malformed message raises where it is read, although kombu counts DataError and KeyError as a lost broker."""
 
 log = logging.getLogger("itinerary.worker")
 
@@ -46,7 +49,8 @@ class Intake(bootsteps.StartStopStep):
 
     def __init__(self, consumer: Any, **options: Any) -> None:
         super().__init__(consumer, **options)
-        self._away = (*consumer.connection_errors, *consumer.channel_errors)
+        errors = (*consumer.connection_errors, *consumer.channel_errors)
+        self._away = tuple(kind for kind in errors if not issubclass(kind, _OF_A_MESSAGE))
         self._create_handler = consumer.create_task_handler
         self._update_strategies = consumer.update_strategies
         consumer.create_task_handler = self._handler
@@ -73,7 +77,7 @@ class Intake(bootsteps.StartStopStep):
                 return read(**options)
             except self._away:
                 raise
-            except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as exc:
+            except _OF_A_MESSAGE as exc:
                 what = getattr(exc, "doc", None) or getattr(exc, "object", None) or ""
                 log.error("an item of a queue is no message and is dropped: %r: %.300r", exc, what[:_SHOWN])
                 return True

@@ -5,9 +5,10 @@ retry is sent (`retry_on_worker_lost`). Without this the leader would have to wa
 """
 
 import os
+from collections.abc import Mapping
 from typing import Any, Final
 
-from celery.exceptions import WorkerLostError
+from celery.exceptions import InvalidTaskError, WorkerLostError
 from celery.worker.request import Request
 
 from itinerary.protocol.instants import SECOND
@@ -23,6 +24,14 @@ class TellingRequest(Request):
     """The mixin before the task's own Request class."""
 
     _hide: Hide | None = None
+
+    def __init__(self, message: Any, **options: Any) -> None:
+        """Celery's own; InvalidTaskError for a message that Celery could neither run nor fail in a pool's process."""
+        super().__init__(message, **options)
+        celerys: Any = self
+        embedded = celerys._payload[2]
+        if embedded and not (isinstance(embedded, Mapping) and all(isinstance(name, str) for name in embedded)):
+            raise InvalidTaskError(f"the third part of the body must be an object: {embedded!r:.100}")
 
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> Any:
         """Celery's own, after reporting a lost process, since Celery may then talk to a broker."""
