@@ -4,9 +4,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from scheduler_service.api.openapi.list_shapes import Counted, LastRun, State
+from scheduler_service.api.openapi.list_shapes import Counted, LastRun
 from scheduler_service.api.openapi.patterns import Duration, JobId, Queue, Task, Time
 from scheduler_service.api.openapi.schemas import stored
+from scheduler_service.core.run_state import RunState
 
 
 @stored
@@ -155,7 +156,7 @@ class RunOut(BaseModel):
     scheduled_at: Time
     due_at: Time
     start_by: Time | None = Field(description="A run not started by then ends missed; null: no limit")
-    state: State
+    state: RunState
     attempt: int
     reason: str | None
     cancel_requested_at: Time | None

@@ -90,8 +90,12 @@ def document_text(document: Mapping[str, Any]) -> str:
 
 
 def _illustrate(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
     for name, example in EXAMPLES.items():
-        document["components"]["schemas"][name]["examples"] = [example]
+        schemas[name]["examples"] = [example]
+    for field in (field for schema in schemas.values() for field in schema.get("properties", {}).values()):
+        if field.get("default", field) is None:
+            del field["default"]  # generators take a field with a default as one that is always there
     for calls in document["paths"].values():
         for call in calls.values():
             for parameter in call.get("parameters", ()):

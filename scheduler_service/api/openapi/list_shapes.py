@@ -1,21 +1,16 @@
 """The shapes that lists of jobs and runs share, for the OpenAPI document."""
 
-from typing import Literal
-
 from pydantic import BaseModel
 
 from scheduler_service.api.openapi.schemas import Time
-
-State = Literal[
-    "scheduled", "pending", "running", "retrying", "completed", "failed", "cancelled", "skipped", "missed"
-]  # fmt: skip
+from scheduler_service.core.run_state import RunState
 
 
 class LastRun(BaseModel):
     """The newest run of a job that was due."""
 
     run_id: str
-    state: State
+    state: RunState
     scheduled_at: Time
     finished_at: Time | None
 

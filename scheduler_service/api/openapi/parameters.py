@@ -7,7 +7,7 @@ from fastapi import Query
 from scheduler_service.api.openapi.patterns import TIME_PATTERN
 
 GIVEN: Final[dict[str, Any]] = {"minLength": 1, "pattern": r"^[^\u0000]*$"}
-AS_TIME: Final[dict[str, Any]] = {"minLength": 1, "format": "date-time", "pattern": TIME_PATTERN}
+AS_TIME: Final[dict[str, Any]] = {"format": "date-time", "pattern": TIME_PATTERN}
 AS_CURSOR: Final[dict[str, Any]] = {"minLength": 1, "pattern": "^[A-Za-z0-9_-]+$"}
 
 

@@ -5,8 +5,10 @@ from typing import Annotated
 from pydantic import Field
 
 _NUMBER = r"\d{1,9}(\.\d{1,6})?"
-_SHORT = f"(?=.)({_NUMBER}w)?({_NUMBER}d)?({_NUMBER}h)?({_NUMBER}m)?({_NUMBER}s)?({_NUMBER}ms)?"
-_ISO = rf"P(?=.)(\d{{1,6}}W)?(\d{{1,6}}D)?(T(?=.)(\d{{1,6}}H)?(\d{{1,6}}M)?({_NUMBER}S)?)?"
+_SHORT = f"({_NUMBER}w)?({_NUMBER}d)?({_NUMBER}h)?({_NUMBER}m)?({_NUMBER}s)?({_NUMBER}ms)?"
+_SECONDS = rf"{_NUMBER}S"
+_MINUTES = rf"\d{{1,6}}M({_SECONDS})?"
+_ISO = rf"P(\d{{1,6}}W)?(\d{{1,6}}D)?(T(\d{{1,6}}H({_MINUTES}|{_SECONDS})?|{_MINUTES}|{_SECONDS}))?"
 _YEAR = r"(000[1-9]|00[1-9]\d|0[1-9]\d{2}|[1-9]\d{3})"
 DATE = rf"{_YEAR}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])"
 CLOCK = r"([01]\d|2[0-3]):[0-5]\d(:[0-5]\d)?"
@@ -16,14 +18,14 @@ TIME_PATTERN = rf"^{DATE}[Tt ]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{{1,6}})?{_OFF
 Duration = Annotated[
     str,
     Field(
-        description="90s, 25m, 2h, 1d, 1h30m or ISO 8601 PT25M", examples=["90s"], max_length=40,
-        json_schema_extra={"pattern": f"^({_SHORT}|{_ISO})$"},  # pydantic's own patterns have no lookahead
+        description="90s, 25m, 2h, 1d, 1h30m or ISO 8601 PT25M", examples=["90s"],
+        min_length=2, max_length=40, pattern=f"^({_SHORT}|{_ISO})$",  # the length refuses the empty text and a mere P
     ),
 ]  # fmt: skip
 Time = Annotated[
     str,
     Field(
-        description="RFC 3339 with an offset", examples=["2026-12-01T01:00:00Z"], max_length=40,
+        description="RFC 3339 with an offset", examples=["2026-12-01T01:00:00Z"],
         json_schema_extra={"format": "date-time", "pattern": TIME_PATTERN},
     ),
 ]  # fmt: skip

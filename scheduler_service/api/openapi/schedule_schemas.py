@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 from scheduler_service.api.openapi.patterns import CLOCK, DATE, WALL, Duration, WallOrTime, Zone
 
@@ -60,7 +60,7 @@ class Calendar(Strict):
     at: list[Annotated[str, Field(pattern=f"^{CLOCK}$")]] | None = Field(
         None, max_length=288, examples=[["05:30"]], description="Wall times; without one 00:00, or that of `start`"
     )
-    days: list[Annotated[int, Field(ge=1, le=31)] | Annotated[int, Field(ge=-31, le=-1)]] | None = Field(
+    days: list[Annotated[int, Field(ge=-31, le=31, json_schema_extra={"not": {"const": 0}})]] | None = Field(
         None, max_length=62, description="Days of the month; -1 is the last. For the unit month only"
     )
     weekdays: list[Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]] | None = Field(
@@ -93,4 +93,5 @@ class Solar(Strict):
     timezone: Zone = "UTC"
 
 
-Schedule = Annotated[Cron | Hourly | Interval | Calendar | Once | Solar, Field(discriminator="kind")]
+class Schedule(RootModel[Annotated[Cron | Hourly | Interval | Calendar | Once | Solar, Field(discriminator="kind")]]):
+    """A schedule of one of the kinds."""

@@ -24,7 +24,7 @@ from scheduler_service.core.run_state import FINAL, RunState
 
 router = APIRouter(prefix="/api/v1")
 VIEWER = [Depends(require("viewer"))]
-At = Annotated[str, Query(description="The instant asked for, RFC 3339.", max_length=40, json_schema_extra=AS_TIME)]
+At = Annotated[str, Query(description="The instant asked for, RFC 3339.", json_schema_extra=AS_TIME)]
 
 
 @router.get(
