@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from itinerary.client import http_pool
+from itinerary.client.run_inserts import _uuid7
 from itinerary.client.sync import Client, NoAnswer
-from itinerary.client.transactional import _uuid7
 from itinerary.protocol.errors import BadValue
 from tests.support.http_server import LoopbackServer, QuietHandler
 from tests.support.processes import REPOSITORY, project_env, wait_until

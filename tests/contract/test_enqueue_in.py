@@ -3,17 +3,14 @@
 import sqlite3
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
-from psycopg.rows import dict_row
-from sqlalchemy import Connection, create_engine, make_url, text
-from sqlalchemy.orm import Session, scoped_session, sessionmaker
+from sqlalchemy import create_engine, text
 
 from itinerary.client.sync import enqueue_in
 from itinerary.protocol.errors import BadValue, BadValues, Conflict, NotFound
@@ -21,58 +18,16 @@ from itinerary.protocol.instants import MILLISECOND, SECOND, format_instant, par
 from scheduler_service.core.contract.run_requests import read_run
 from scheduler_service.core.run_state import RunState
 from scheduler_service.sql.wakeups import PgWakeups
+from tests.support.app_connections import Way, by_psycopg, each_way, plain
 from tests.support.processes import Child, project_env, wait_until
 from tests.support.store_bed import StoreBed
 
 pytestmark = pytest.mark.postgres
-Opened = Any
 
 
 @pytest.fixture
 def url(emptied_postgres_url: str) -> str:
-    return make_url(emptied_postgres_url).set(drivername="postgresql").render_as_string(hide_password=False)
-
-
-@contextmanager
-def by_psycopg(url: str) -> Iterator[Opened]:
-    with closing(psycopg.connect(url)) as connection:
-        yield connection
-
-
-@contextmanager
-def by_psycopg_with_rows_as_dicts(url: str) -> Iterator[Opened]:
-    with closing(psycopg.connect(url, row_factory=dict_row)) as connection:
-        yield connection
-
-
-@contextmanager
-def by_sqlalchemy(url: str) -> Iterator[Connection]:
-    engine = create_engine(make_url(url).set(drivername="postgresql+psycopg"))
-    with engine.connect() as connection:
-        yield connection
-    engine.dispose()
-
-
-@contextmanager
-def by_a_session(url: str) -> Iterator[Session]:
-    engine = create_engine(make_url(url).set(drivername="postgresql+psycopg"))
-    with Session(engine) as session:
-        yield session
-    engine.dispose()
-
-
-@contextmanager
-def by_a_scoped_session(url: str) -> Iterator[Any]:
-    engine = create_engine(make_url(url).set(drivername="postgresql+psycopg"))
-    session = scoped_session(sessionmaker(engine))
-    yield session
-    session.remove()
-    engine.dispose()
-
-
-EACH = [by_psycopg, by_psycopg_with_rows_as_dicts, by_sqlalchemy, by_a_session, by_a_scoped_session]
-each_way = pytest.mark.parametrize("opened", EACH, ids=lambda way: way.__name__)
-Way = Callable[[str], Any]
+    return plain(emptied_postgres_url)
 
 
 @each_way

@@ -252,7 +252,7 @@ from celery import Celery  # type: ignore[import-untyped]
 import itinerary
 from itinerary import (
     ApiError, AsyncClient, BadValue, Client, Conflict, CurrentRun, ItineraryError, NoAnswer, RunCancelled, WaitTimeout,
-    attach, current_run, enqueue_in, schedule,
+    attach, current_run, enqueue_in, enqueue_many_in, schedule,
 )
 from itinerary.client.results import Run
 from itinerary.testing import Service
@@ -287,6 +287,8 @@ def test_report() -> None:
 
 def enqueue(connection: Any) -> str:
     now = datetime.now(timezone.utc)
+    many: list[str] = enqueue_many_in(connection, [{"task": "shop.add", "args": [1]}], schema="itinerary")
+    print(many)
     return enqueue_in(connection, "shop.add", [1], {"a": 2}, run_at=now, priority=3, retry={"max_attempts": 2})
 
 
@@ -328,6 +330,7 @@ itinerary.attatch(app)  # wrong: attr-defined
 enqueue_in(None, 5)  # wrong: arg-type
 enqueue_in(None)  # wrong: call-arg
 enqueue_in(None, "t", prio=3)  # wrong: call-arg
+enqueue_many_in(None, [5])  # wrong: list-item
 Client(port=8080)  # wrong: call-arg
 AsyncClient(port=8080)  # wrong: call-arg
 AsyncClient(at_once="5")  # wrong: arg-type

@@ -12,7 +12,18 @@ import pytest
 from celery import Celery, Task
 from celery.exceptions import Ignore
 
-from itinerary import ApiError, AsyncClient, BadValues, Client, Conflict, RunCancelled, attach, current_run, enqueue_in
+from itinerary import (
+    ApiError,
+    AsyncClient,
+    BadValues,
+    Client,
+    Conflict,
+    RunCancelled,
+    attach,
+    current_run,
+    enqueue_in,
+    enqueue_many_in,
+)
 from itinerary import schedule as declare
 from itinerary.protocol.errors import BadValue, ItineraryError
 from itinerary.testing import Service
@@ -288,6 +299,20 @@ def test_enqueue_in_knows_keys_and_deadlines(service: Service) -> None:
         enqueue_in(None, "shop.note", run_at="2026-11-01T00:00:00Z", start_within="1h")
     with pytest.raises(BadValues, match="priority"):
         enqueue_in(None, "shop.note", priority=11)
+
+
+def test_enqueue_many_in_knows_them_too(service: Service, calls: list[Any]) -> None:
+    keyed: dict[str, Any] = {"task": "shop.note", "args": ["keyed"], "headers": {"a": 1}, "idempotency_key": "three"}
+    known = enqueue_in(None, keyed["task"], ["keyed"], headers={"a": 1}, idempotency_key="three")
+    ids = enqueue_many_in(None, [{"task": "shop.note", "timeout": timedelta(hours=1)}, keyed, {"task": "shop.note"}])
+    assert ids == [run["run_id"] for run in (service.runs[1], service.runs[0], service.runs[2])]
+    assert ids[1] == known
+    with pytest.raises(Conflict, match="another request"):
+        enqueue_many_in(None, [{"task": "shop.note"}, {**keyed, "args": []}])
+    over = {"task": "shop.note", "run_at": "2026-11-01T00:00:00Z", "start_within": "1h"}
+    with pytest.raises(BadValues, match=r"runs\.1\.run_at: .* start_within is over"):
+        enqueue_many_in(None, [{"task": "shop.note"}, over])
+    assert len(service.run_due()) == 3
 
 
 def test_scheduled_jobs_are_due_by_the_real_schedules(service: Service, app: Celery) -> None:

@@ -25,8 +25,9 @@ def loaded_by(statement: str) -> list[str]:
 
 def test_the_public_names_are_these() -> None:
     apps, errors = ["CurrentRun", "RunCancelled", "attach", "current_run"], ["ItineraryError", "BadValue", "BadValues"]
-    clients = ["AsyncClient", "Client", "enqueue_in", "ApiError", "Conflict", "NoAnswer", "RunFailed", "WaitTimeout"]
-    assert itinerary.__all__ == sorted([*apps, *clients, *errors, "schedule"])
+    enqueueing = ["enqueue_in", "enqueue_many_in"]
+    clients = ["AsyncClient", "Client", "ApiError", "Conflict", "NoAnswer", "RunFailed", "WaitTimeout"]
+    assert itinerary.__all__ == sorted([*apps, *clients, *enqueueing, *errors, "schedule"])
     assert set(itinerary.__all__) <= set(dir(itinerary))
     for name in itinerary.__all__:
         assert getattr(itinerary, name).__name__.removeprefix("itinerary.jobs.") == name

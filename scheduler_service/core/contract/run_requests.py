@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from itinerary.protocol.errors import BadValue, BadValues
 from itinerary.protocol.field_types import read_object
@@ -12,8 +12,10 @@ from itinerary.protocol.redaction import unmasked
 from itinerary.protocol.run_fields import check_payload
 from itinerary.protocol.run_request import (
     KEY_FIELD,
+    MOST_ERRORS,
     older_hash,
     over_error,
+    read_each,
     read_field,
     read_key,
     read_run_request,
@@ -22,9 +24,6 @@ from itinerary.protocol.run_request import (
 )
 from scheduler_service.core.contract.fields import OVERLAP
 from scheduler_service.core.model import Job, NewRun, Overlap, Run, RunKind
-
-MAX_BATCH: Final = 1000
-_MOST_ERRORS: Final = 100
 
 
 def read_run(body: Mapping[str, Any], uuid7: str, now: Instant) -> NewRun:
@@ -48,7 +47,7 @@ class DeadlinesOver(BadValues):
     def of_batch(self) -> BadValues:
         """Return the same errors, each named by the position of its run in the batch."""
         named = zip(self.places, self.errors, strict=True)
-        return BadValues([error.under(f"runs.{place}") for place, error in named][:_MOST_ERRORS])
+        return BadValues([error.under(f"runs.{place}") for place, error in named][:MOST_ERRORS])
 
 
 def refuse_over(runs: Sequence[NewRun], new: Container[str], now: Instant) -> None:
@@ -67,22 +66,11 @@ def refuse_over(runs: Sequence[NewRun], new: Container[str], now: Instant) -> No
 
 def read_batch(body: Mapping[str, Any], ids: Callable[[], str], now: Instant) -> list[NewRun]:
     """Read all runs of a batch; errors are named by the position of their run."""
-    wanted = body.get("runs")
-    if not isinstance(wanted, list) or not 0 < len(wanted) <= MAX_BATCH:
-        raise BadValue("runs", f"{type(wanted).__name__}", f"give a list of 1 to {MAX_BATCH} runs")
-    runs: list[NewRun] = []
-    errors: list[BadValue] = []
-    for place, item in enumerate(wanted):
-        try:
-            runs.append(read_run(unmasked(read_object(item, "")), ids(), now))
-        except BadValues as exc:
-            errors.extend(error.under(f"runs.{place}") for error in exc.errors)
-        except BadValue as exc:
-            errors.append(exc.under(f"runs.{place}"))
+    runs, errors = read_each(body.get("runs"), lambda run: read_run(unmasked(read_object(run, "")), ids(), now))
     key = read_field(body, KEY_FIELD, read_key, None, errors)
     refuse_unknown(body, {"runs", KEY_FIELD}, errors)
     if errors:
-        raise BadValues(errors[:_MOST_ERRORS])
+        raise BadValues(errors[:MOST_ERRORS])
     if key is None:
         return runs
     whole = request_hash(body)

@@ -46,6 +46,14 @@ def run_body(task: Any, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | 
     return found
 
 
+def listed_body(run: Any) -> dict[str, Any]:
+    """`run_body` of one run in a list, which is given as a dictionary of its fields."""
+    if not isinstance(run, Mapping) or not all(isinstance(name, str) for name in run):
+        raise BadValues([BadValue("", run, "give the fields of a run as a dictionary")])
+    fields = {"task": "", "args": None, "kwargs": None, **run}
+    return run_body(fields.pop("task"), fields.pop("args"), fields.pop("kwargs"), **fields)
+
+
 def _read(key: str, value: Any, errors: list[BadValue]) -> Any:
     try:
         return _READ.get(key, stored)(value, key)
@@ -142,7 +150,7 @@ def _refuse(value: Any) -> Any:
 
 
 _READ: Final[dict[str, Callable[[Any, str], Any]]] = {
-    "headers": lambda value, field: HEADERS.read(dict(value), field),
+    "headers": lambda value, field: HEADERS.read(dict(value) if isinstance(value, Mapping) else value, field),
     "run_at": moment_text,
     "timeout": duration_text,
     "start_within": duration_text,

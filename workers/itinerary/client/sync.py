@@ -13,11 +13,11 @@ from uuid import uuid4
 
 from itinerary.client.reads import PLANNED_WITHIN, Reads
 from itinerary.client.results import Backfill, Job, Plan, Rebalance, RebalancePlan, Run
-from itinerary.client.run_body import Duration, Moment, Task, moment_text, run_body
+from itinerary.client.run_body import Duration, Moment, Task, listed_body, moment_text, run_body
 from itinerary.client.transactional import enqueue_in
 from itinerary.client.transport import ApiError, NoAnswer, Transport, given, segment
 from itinerary.client.waiting import FINAL_STATES, Patience, RunFailed, WaitTimeout, checked
-from itinerary.protocol.errors import BadValue, BadValues
+from itinerary.protocol.errors import BadValues
 
 __all__ = ["FINAL_STATES", "ApiError", "Client", "NoAnswer", "RunFailed", "WaitTimeout", "enqueue_in"]
 
@@ -181,7 +181,7 @@ class Client(Reads):
 
     def enqueue_batch(self, runs: Sequence[Mapping[str, Any]], *, idempotency_key: str | None = None) -> list[Run]:
         """Enqueue up to 1,000 runs, all or none; the key is for those that have none of their own."""
-        bodies = [_body_of(number, run) for number, run in enumerate(runs)]
+        bodies = [_body_of(place, run) for place, run in enumerate(runs)]
         wanted, headers = {"runs": bodies}, _key(idempotency_key)
         answer = self._api.object("POST", "/runs/batch", again=True, json=wanted, headers=headers)
         return [Run.of(run) for run in answer["runs"]]
@@ -250,15 +250,12 @@ class Client(Reads):
         return Rebalance.of(self._api.object("POST", "/scheduler/rebalance/undo", timeout=PLANNED_WITHIN))
 
 
-def _body_of(number: int, run: Mapping[str, Any]) -> dict[str, Any]:
+def _body_of(place: int, run: Mapping[str, Any]) -> dict[str, Any]:
     """One run of a batch; its errors name it as the API does, `runs.3.args.0`."""
     try:
-        fields = {"task": "", "args": None, "kwargs": None, **run}
-        return run_body(fields.pop("task"), fields.pop("args"), fields.pop("kwargs"), **fields)
+        return listed_body(run)
     except BadValues as exc:
-        raise BadValues([error.under(f"runs.{number}") for error in exc.errors]) from None
-    except TypeError:
-        raise BadValues([BadValue(f"runs.{number}", run, "give the fields of a run as a dictionary")]) from None
+        raise BadValues([error.under(f"runs.{place}") for error in exc.errors]) from None
 
 
 def _key(given_key: str | None) -> dict[str, str]:

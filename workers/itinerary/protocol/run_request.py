@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from itinerary.protocol.errors import BadValue, BadValues
 from itinerary.protocol.instants import (
@@ -27,8 +27,11 @@ from itinerary.protocol.run_fields import (
     check_payload,
 )
 
+T = TypeVar("T")
 Reader = Callable[[Any, str], Any]
 KEY_FIELD: Final = "idempotency_key"
+MAX_BATCH: Final = 1000
+MOST_ERRORS: Final = 100
 _LONGEST_KEY: Final = 255
 _LAST: Final = parse_instant("9999-12-31T23:59:59.999999Z")  # drivers cannot read a later time
 
@@ -68,6 +71,22 @@ def read_run_request(body: Mapping[str, Any]) -> RunRequest:
     run = RunRequest(**fields, idempotency_key=key, request_hash=None if key is None else request_hash(body))
     _check_deadline(run.run_at, run.start_within)
     return run
+
+
+def read_each(runs: Any, read: Callable[[Any], T]) -> tuple[list[T], list[BadValue]]:
+    """The runs of a batch, each read, and every error under the place of its run; BadValue for another list."""
+    if not isinstance(runs, list) or not 0 < len(runs) <= MAX_BATCH:
+        raise BadValue("runs", type(runs).__name__, f"give a list of 1 to {MAX_BATCH} runs")
+    found: list[T] = []
+    errors: list[BadValue] = []
+    for place, run in enumerate(runs):
+        try:
+            found.append(read(run))
+        except BadValues as exc:
+            errors.extend(error.under(f"runs.{place}") for error in exc.errors)
+        except BadValue as exc:
+            errors.append(exc.under(f"runs.{place}"))
+    return found, errors
 
 
 def over_error(run_at: Instant | None, start_within: Duration | None, now: Instant) -> BadValue | None:

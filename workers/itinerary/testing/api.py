@@ -12,7 +12,7 @@ from itinerary.client.http_pool import Answer
 from itinerary.protocol.errors import BadValue, BadValues, Conflict, ItineraryError, NotFound
 from itinerary.protocol.field_types import read_object
 from itinerary.protocol.redaction import unmasked
-from itinerary.protocol.run_request import KEY_FIELD, read_run_request
+from itinerary.protocol.run_request import KEY_FIELD, MOST_ERRORS, read_each, read_run_request
 
 if TYPE_CHECKING:
     from itinerary.testing.store import Store
@@ -99,19 +99,12 @@ def _enqueue(store: "Store", asked: _Request) -> Reply:
 
 def _enqueue_batch(store: "Store", asked: _Request) -> Reply:
     wanted = asked.json.get("runs")
-    if not isinstance(wanted, list) or not wanted:
-        raise BadValue("runs", type(wanted).__name__, "give a list of 1 to 1000 runs")
-    read, errors = [], []
-    for number, item in enumerate(wanted):
-        key = None if asked.key is None else f"{asked.key}#{number}"
-        try:
-            read.append(read_run_request(unmasked({KEY_FIELD: key, **read_object(item, "")})))
-        except BadValues as exc:
-            errors += [error.under(f"runs.{number}") for error in exc.errors]
-        except BadValue as exc:
-            errors.append(exc.under(f"runs.{number}"))
+    if asked.key is not None and isinstance(wanted, list):
+        keyed = enumerate(wanted)
+        wanted = [{KEY_FIELD: f"{asked.key}#{place}", **run} if isinstance(run, dict) else run for place, run in keyed]
+    read, errors = read_each(wanted, lambda run: read_run_request(unmasked(read_object(run, ""))))
     if errors:
-        raise BadValues(errors)
+        raise BadValues(errors[:MOST_ERRORS])
     return 201, {"runs": [store.enqueue(each)[0].body() for each in read]}
 
 

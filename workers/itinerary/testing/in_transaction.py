@@ -4,10 +4,9 @@ Knows no transaction: a run is stored at the call, also if the program's transac
 """
 
 import json
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from itinerary.client.transactional import CLOCK
+from itinerary.client.run_inserts import Clock, Insert, Query, Row
 from itinerary.protocol.instants import format_duration
 from itinerary.protocol.run_request import read_run_request
 
@@ -16,30 +15,31 @@ if TYPE_CHECKING:
 
 
 class Target:
-    """The connection that `enqueue_in` executes its statements on."""
+    """The connection that `enqueue_in` asks."""
 
     def __init__(self, store: "Store") -> None:
         self._store = store
 
-    def execute(self, _statement: str, values: Mapping[str, Any]) -> int:
-        """Store the run of these values; 0 if its key is known, as PostgreSQL's ON CONFLICT DO NOTHING."""
-        if self._store.with_key(values["key"]) is not None:
-            return 0
-        durations = {"timeout": values["timeout"], "start_within": values.get("within")}
+    def answer(self, query: Query) -> Any:
+        """The answer to a query, as PostgreSQL gives it."""
+        if isinstance(query, Insert):
+            return sum(self._is_stored(row) for row in query.rows)
+        if isinstance(query, Clock):
+            return [(self._store.now,)]
+        known = [(key, self._store.with_key(key)) for key in query.keys]
+        return [(key, run.run_id, run.request_hash) for key, run in known if run is not None]
+
+    def _is_stored(self, row: Row) -> bool:
+        """Store the run of this row, unless its key is known, as ON CONFLICT DO NOTHING."""
+        if self._store.with_key(row["key"]) is not None:
+            return False
+        durations = {"timeout": row["timeout"], "start_within": row.get("within")}
         body = {
-            "task": values["task"], "args": json.loads(values["args"]), "kwargs": json.loads(values["kwargs"]),
-            "queue": values["queue"], "priority": values["priority"], "run_at": values["at"],
-            "headers": None if values.get("headers") is None else json.loads(values["headers"]),
-            "retry": None if values["retry"] is None else json.loads(values["retry"]),
+            "task": row["task"], "args": row["args"], "kwargs": row["kwargs"], "queue": row["queue"],
+            "priority": row["priority"], "run_at": row["at"], "headers": row.get("headers"),
+            "retry": None if row["retry"] is None else json.loads(row["retry"]),
             **{name: None if value is None else format_duration(value) for name, value in durations.items()},
         }  # fmt: skip
-        run, _ = self._store.enqueue(read_run_request(body), values["run_id"])
-        run.key, run.request_hash = values["key"], values["hash"]
-        return 1
-
-    def first(self, statement: str, values: Mapping[str, Any]) -> tuple[Any, ...] | None:
-        """The answer to one of its two questions: what the clock shows, and which run has a key."""
-        if statement == CLOCK:
-            return (self._store.now,)
-        known = self._store.with_key(values["key"])
-        return None if known is None else (known.run_id, known.request_hash)
+        run, _ = self._store.enqueue(read_run_request(body), row["run_id"])
+        run.key, run.request_hash = row["key"], row["hash"]
+        return True

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from itinerary.client import http_pool, transactional
+from itinerary.client import connections, http_pool
 from itinerary.client.sync import Client
 from itinerary.jobs.body import plain_fields
 from itinerary.protocol.errors import BadValue, ItineraryError
@@ -42,7 +42,7 @@ class Service:
         store = self._store
         with ExitStack() as stack:
             stack.enter_context(patch.object(http_pool.Pool, "ask", lambda _pool, *request: answer(store, *request)))
-            stack.enter_context(patch.object(transactional, "_target_of", lambda *_: Target(store)))
+            stack.enter_context(patch.object(connections, "target_of", lambda *_: Target(store)))
             self._patches = stack.pop_all()
         return self
 

@@ -1,0 +1,88 @@
+"""The callers' connections that `enqueue_in` takes: each answers its queries, in the transaction that is open there.
+
+Imports a driver only if it was given one of its connections.
+"""
+
+import re
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Final
+
+from itinerary.client.run_inserts import Insert, Query
+from itinerary.protocol.errors import BadValue
+
+_ALLOWED: Final = (
+    "give a connection of psycopg or Django, or an SQLAlchemy Connection or Session, to Itinerary's PostgreSQL database"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DbApi:
+    """A connection of the DB-API with `%(name)s` parameters: psycopg, psycopg2, Django's."""
+
+    connection: Any
+    runs: str
+
+    @property
+    def _unnamed(self) -> dict[str, bool]:
+        """Keep psycopg from preparing frequent statements by name, which a pooler would give to other clients."""
+        return {"prepare": False} if _home(type(self.connection)) == "psycopg" else {}
+
+    def answer(self, query: Query) -> Any:
+        """The number of rows it inserted, or the rows it read."""
+        statement, values = _filled(query, self.runs, "%({})s")
+        with closing(self.connection.cursor()) as cursor:
+            cursor.execute(statement, values, **self._unnamed)
+            if isinstance(query, Insert):
+                return int(cursor.rowcount)
+            return [tuple(row.values() if isinstance(row, Mapping) else row) for row in cursor.fetchall()]
+
+
+@dataclass(frozen=True, slots=True)
+class SqlAlchemy:
+    """A Connection of SQLAlchemy with any driver."""
+
+    connection: Any
+    runs: str
+
+    def answer(self, query: Query) -> Any:
+        """As `DbApi.answer`."""
+        from sqlalchemy import text
+
+        statement, values = _filled(query, self.runs, ":{}")
+        result = self.connection.execute(text(statement), values)
+        return int(result.rowcount) if isinstance(query, Insert) else [tuple(row) for row in result]
+
+
+def target_of(given: Any, schema: str | None) -> DbApi | SqlAlchemy:
+    """The caller's connection or session; BadValue if it cannot be used so."""
+    runs = _table(schema)
+    homes = {_home(kind) for kind in type(given).__mro__}
+    shown = f"{type(given).__module__}.{type(given).__qualname__}"
+    if "Async" in type(given).__name__ or homes & {"asyncpg", "sqlite3"}:
+        raise BadValue("connection_or_session", shown, f"{_ALLOWED}; from async code use its run_sync")
+    if "sqlalchemy" in homes:
+        connection = given.connection() if hasattr(given, "get_bind") else given
+        if getattr(getattr(connection, "dialect", None), "name", None) != "postgresql":
+            raise BadValue("connection_or_session", shown, _ALLOWED)
+        return SqlAlchemy(connection, runs)
+    # A connection of Django says which database it is for.
+    if not hasattr(given, "cursor") or getattr(given, "vendor", "postgresql") != "postgresql":
+        raise BadValue("connection_or_session", shown, _ALLOWED)
+    return DbApi(given, runs)
+
+
+def _home(kind: type) -> str:
+    return kind.__module__.partition(".")[0]
+
+
+def _table(schema: str | None) -> str:
+    if schema is not None and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", schema, re.ASCII):
+        raise BadValue("schema", schema, "give the name of a schema, in letters, digits and _")
+    return "runs" if schema is None else f'"{schema}".runs'
+
+
+def _filled(query: Query, runs: str, parameter: str) -> tuple[str, dict[str, Any]]:
+    statement, values = query.sql()
+    return statement.format(runs=runs, **{name: parameter.format(name) for name in values}), values
