@@ -185,6 +185,6 @@ class _Recorder:
 
     def add(self, command: str, *args: Any) -> None:
         if command != "lpush":
-            raise NotImplementedError(f"kombu would send {command}: queues that expire have no template")
+            raise RuntimeError(f"kombu would send {command} beside the message: a template holds one push")
         key, text = args
         self.pushed.append((key, text))

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any, Final
 
 from itinerary.protocol.errors import BadValue, BadValues
@@ -20,7 +21,8 @@ from scheduler_service.core.schedules.schedule import ParsedSchedule, parse_sche
 FIELDS: Final = frozenset(JOB_TYPES)
 _REQUIRED: Final = ("job_id", "task", "schedule")
 _READERS: Final = {name: of.read for name, of in JOB_TYPES.items()} | {"retry": read_retry, "misfire": read_misfire}
-_WRITERS: Final = [(name, "schedule_spec" if name == "schedule" else name, of.write) for name, of in JOB_TYPES.items()]
+_VALUES: Final = attrgetter(*("schedule_spec" if name == "schedule" else name for name in JOB_TYPES))
+_WRITERS: Final = [(name, of.write) for name, of in JOB_TYPES.items()]
 _SPARSE: Final = [field.name for field in JOB_FIELDS if field.sparse]
 # Shared by all jobs that omit them; a job's values are never changed in place.
 _NO_ARGS: Final[list[Any]] = []
@@ -113,10 +115,8 @@ def _schedule(values: Mapping[str, Any], created_at: Instant, errors: list[BadVa
 
 
 def _written(job: Job) -> dict[str, Any]:
-    return {
-        name: None if (value := getattr(job, attribute)) is None else write(value)
-        for name, attribute, write in _WRITERS
-    }
+    values = zip(_WRITERS, _VALUES(job), strict=True)
+    return {name: None if value is None else write(value) for (name, write), value in values}
 
 
 DEFAULTS: Final = {

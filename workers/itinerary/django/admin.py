@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -11,6 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import path
 
+from itinerary.client.results import Answer
 from itinerary.client.sync import Client
 from itinerary.django.models import Job, Run
 from itinerary.django.settings import setting
@@ -27,6 +29,7 @@ class _ReadOnly(admin.ModelAdmin):
 
     columns: tuple[tuple[str, Callable[[dict[str, Any]], Any]], ...]
     filters: tuple[tuple[str, str], ...]
+    fetch: Callable[..., Answer]
 
     def get_urls(self) -> list[Any]:
         name = f"{self.opts.app_label}_{self.opts.model_name}_changelist"
@@ -50,7 +53,7 @@ class _ReadOnly(admin.ModelAdmin):
         error = None
         try:
             with Client(setting("URL") or "", setting("TOKEN"), timeout=_PATIENCE, retries=0) as client:
-                page = self.page(client, limit=_PAGE, cursor=request.GET.get("cursor"), **asked)
+                page = self.fetch(client, limit=_PAGE, cursor=request.GET.get("cursor"), **asked).body
         except ItineraryError as exc:
             error = str(exc)
         following = request.GET.copy()
@@ -61,7 +64,7 @@ class _ReadOnly(admin.ModelAdmin):
             "opts": self.opts,
             "dashboard": _dashboard(),
             "columns": [title for title, _ in self.columns],
-            "rows": [(self.link(item), [read(item) for _, read in self.columns]) for item in page["items"]],
+            "rows": [(self._link(item), [read(item) for _, read in self.columns]) for item in page["items"]],
             "filters": [(name, label, asked.get(name, "")) for name, label in self.filters],
             "next": following.urlencode() if page.get("next_cursor") else None,
             "error": error,
@@ -69,17 +72,16 @@ class _ReadOnly(admin.ModelAdmin):
         }
         return TemplateResponse(request, "admin/itinerary/list.html", context)
 
-    def page(self, client: Client, **asked: Any) -> Mapping[str, Any]:
-        raise NotImplementedError
-
-    def link(self, item: dict[str, Any]) -> str:
-        raise NotImplementedError
+    def _link(self, item: dict[str, Any]) -> str:
+        name = self.opts.model_name
+        return f"{_dashboard()}/{name}s/{quote(item[f'{name}_id'], safe='')}"
 
 
 @admin.register(Job)
 class JobAdmin(_ReadOnly):
     """The jobs, with their next and last runs."""
 
+    fetch = staticmethod(partial(Client.jobs, with_runs=True))
     filters = (("q", "Search"), ("tag", "Tag"))
     columns = (
         ("Job", lambda job: job["job_id"]),
@@ -89,17 +91,12 @@ class JobAdmin(_ReadOnly):
         ("Last run", lambda job: (job.get("last_run") or {}).get("state", "")),
     )
 
-    def page(self, client: Client, **asked: Any) -> Mapping[str, Any]:
-        return client.jobs(with_runs=True, **asked).body
-
-    def link(self, item: dict[str, Any]) -> str:
-        return f"{_dashboard()}/jobs/{quote(item['job_id'], safe='')}"
-
 
 @admin.register(Run)
 class RunAdmin(_ReadOnly):
     """The runs, newest first."""
 
+    fetch = staticmethod(Client.runs)
     filters = (("job_id", "Job"), ("state", "State"), ("queue", "Queue"))
     columns = (
         ("Run", lambda run: run["run_id"]),
@@ -109,12 +106,6 @@ class RunAdmin(_ReadOnly):
         ("Ended", lambda run: _moment(run.get("finished_at"))),
         ("Error", lambda run: "{type}: {message}".format_map(run["error"])[:120] if run.get("error") else ""),
     )
-
-    def page(self, client: Client, **asked: Any) -> Mapping[str, Any]:
-        return client.runs(**asked).body
-
-    def link(self, item: dict[str, Any]) -> str:
-        return f"{_dashboard()}/runs/{quote(item['run_id'], safe='')}"
 
 
 def _dashboard() -> str:

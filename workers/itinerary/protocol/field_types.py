@@ -6,7 +6,8 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, ClassVar, Generic, TypeVar
+from functools import cached_property
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from itinerary.protocol.errors import BadValue
 from itinerary.protocol.instants import Instant, format_duration, format_instant, parse_duration, parse_instant
@@ -14,12 +15,11 @@ from itinerary.protocol.instants import Instant, format_duration, format_instant
 T = TypeVar("T")
 
 
-class FieldType:
+class FieldType(Protocol):
     """A JSON type: `read` makes a value of JSON, `write` makes JSON of a value. Null is none of its values."""
 
     def read(self, value: Any, field: str, /) -> Any:
         """Return the value, or raise BadValue by the name of the field."""
-        raise NotImplementedError
 
     def write(self, value: Any, /) -> Any:
         """Return the JSON, from which `read` makes the same value."""
@@ -57,6 +57,9 @@ class Whole(Number):
 
     of = int
     kind = "whole number"
+
+    def write(self, value: float) -> float:
+        return value
 
 
 class Flag(FieldType):
@@ -106,7 +109,7 @@ class Choice(FieldType):
 
     of: type[Enum]
 
-    @property
+    @cached_property
     def texts(self) -> tuple[str, ...]:
         """The texts to choose from."""
         return tuple(one.value for one in self.of)

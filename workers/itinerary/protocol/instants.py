@@ -94,6 +94,7 @@ def _as_before_3_11(found: re.Match[str]) -> str:
     return f"{time}{micros}{'+00:00' if offset else ''}"
 
 
+@lru_cache(maxsize=4_096)
 def format_duration(duration: Duration) -> str:
     """The exact text in one unit, `90s`, `25m`, `2h`, `1d`, `1500ms`, `0.25s`; `parse_duration` reads each of them."""
     for unit in ("d", "h", "m", "s", "ms"):
