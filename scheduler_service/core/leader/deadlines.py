@@ -29,7 +29,7 @@ def expire(state: SchedulerState, step: Step) -> None:
             continue
         if run_id in state.dispatches.in_progress:
             # Its dispatch is unanswered: the run comes back pending or refused.
-            state.deadlines.again(step.now + _POLL_AGAIN, run_id)
+            state.deadlines.check_at(step.now + _POLL_AGAIN, run_id)
         elif run.state is RunState.SCHEDULED:
             miss(state, step, run, _reason(run, _waited_for(state, run)))
         elif run.state is RunState.PENDING:
@@ -38,7 +38,7 @@ def expire(state: SchedulerState, step: Step) -> None:
         take_claims(
             state, step, [run.run_id], _reason(run, f"it was sent to queue {run.queue} and no worker started it")
         )
-    state.deadlines.forget_started(state.runs, state.runs.active())
+    state.deadlines.forget_started(state.runs)
 
 
 def miss(state: SchedulerState, step: Step, run: ActiveRun, reason: str) -> None:

@@ -199,7 +199,7 @@ def _give_up(state: SchedulerState, step: Step, run_id: str, message: str, reaso
 def check_running(state: SchedulerState, step: Step) -> None:
     """Time out running runs that exceeded their limit, and question those without a report for `lost_after`."""
     doubtful = []
-    for run_id in state.running.to_check(step.now):
+    for run_id in state.running.passed(step.now):
         run = state.runs.get(run_id)
         if run is None or run.state is not RunState.RUNNING:
             continue
@@ -210,7 +210,7 @@ def check_running(state: SchedulerState, step: Step) -> None:
         if unreported >= state.settings.lost_after:
             doubtful.append((run_id, run.attempt))
         else:
-            state.running.watch_at(_next_check(state, run, unreported, step.now), run_id)
+            state.running.check_at(_next_check(state, run, unreported, step.now), run_id)
     if doubtful:
         step.others.append(ReadResults(tuple(doubtful)))
 
@@ -253,7 +253,7 @@ def results_found(state: SchedulerState, step: Step, found: ResultsFound) -> Non
             continue
         unreported = _unreported_for(state, run, step.now)
         if unreported < state.settings.lost_after:
-            state.running.watch_at(_next_check(state, run, unreported, step.now), run_id)
+            state.running.check_at(_next_check(state, run, unreported, step.now), run_id)
             continue
         step.others.append(StopTasks(((run_id, attempt),)))
         reason = f"no heartbeat from worker {run.worker} lists it any more"

@@ -152,7 +152,7 @@ def iterate(state: SchedulerState, messages: Sequence[Feedback], now: Instant) -
 def next_wake(state: SchedulerState, now: Instant) -> Instant:
     """The next time at which the loop must run if no message arrives: the next due time, within `loop_interval`."""
     wake = now + state.settings.loop_interval
-    resend = state.publishing.resend
+    resend = state.publishing.resend.heap
     for planned in (resend,) if state.stopping else (state.due.heap, resend, state.deadlines.heap):
         if planned:
             wake = min(wake, planned[0][0])

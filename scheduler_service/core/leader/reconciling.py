@@ -155,7 +155,7 @@ def _reconcile_in_flight(state: SchedulerState, step: Step, row: ActiveRun) -> N
         _reconcile_pending(state, step, row)
         return
     state.running.take_over(row.run_id, step.now)
-    state.running.watch_at(step.now + state.settings.loop_interval, row.run_id)
+    state.running.check_at(step.now + state.settings.loop_interval, row.run_id)
     if row.cancel_requested:
         step.others.append(StopTasks(((row.run_id, row.attempt),)))
 

@@ -65,7 +65,7 @@ def start(state: SchedulerState, step: Step, run: ActiveRun, worker: str, at: In
             state.counts.add("ignored", "not_released")
         return
     state.unstarted.trust(run.run_id)
-    state.running.watch_at(step.now + state.settings.lost_after, run.run_id)
+    state.running.check_at(step.now + state.settings.lost_after, run.run_id)
     change = Transition(
         run.run_id, run.attempt, Event.START, RunState.RUNNING, step.now, started_at=at, worker=worker
     )  # fmt: skip

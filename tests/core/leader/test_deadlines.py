@@ -165,7 +165,7 @@ def test_deadlines_of_runs_that_started_do_not_pile_up() -> None:
     for _ in range(5_000):
         deadlines.note(waiting)
         deadlines.note(waiting._replace(state=RunState.RUNNING))
-        deadlines.forget_started([waiting], 1)
+        deadlines.forget_started(world.state.runs)
     assert len(deadlines.heap) <= 1_005
 
 

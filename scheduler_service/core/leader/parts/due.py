@@ -5,29 +5,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from itinerary.protocol.instants import Instant
+from scheduler_service.core.leader.timed_runs import TimedRuns
 from scheduler_service.core.model import ActiveRun
 
 
 @dataclass(slots=True)
-class DueRuns:
-    """A heap of times and run ids, soonest first. A run may be in it twice, or wait no longer: the taker checks it.
+class DueRuns(TimedRuns):
+    """The waiting runs. `_put_off`: due occurrences of jobs whose missed occurrences are unknown yet, in due order."""
 
-    `_put_off`: due occurrences of jobs whose missed occurrences are still unknown, in due order.
-    """
-
-    heap: list[tuple[Instant, str]] = field(default_factory=list)
     _put_off: dict[str, None] = field(default_factory=dict)
 
     def wait_until(self, run: ActiveRun, at: Instant | None = None) -> None:
         """Check this waiting run again at its due time, or at `at`."""
-        heapq.heappush(self.heap, (run.due_at if at is None else at, run.run_id))
-
-    def passed(self, now: Instant) -> list[str]:
-        """Take out the runs whose time has come."""
-        passed = []
-        while self.heap and self.heap[0][0] <= now:
-            passed.append(heapq.heappop(self.heap)[1])
-        return passed
+        self.check_at(run.due_at if at is None else at, run.run_id)
 
     def has_passed(self, now: Instant) -> bool:
         """Whether the time of any run has come."""

@@ -1,12 +1,12 @@
 """Messages between the commit of their run and the broker's confirmation."""
 
-import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 from itinerary.protocol.instants import SECOND, Instant
 from scheduler_service.core.leader.commands import PublishedMark
+from scheduler_service.core.leader.timed_runs import TimedRuns
 from scheduler_service.core.model import DispatchedRun
 
 _LONGEST_PAUSE: Final = 30 * SECOND
@@ -16,12 +16,12 @@ _LONGEST_PAUSE: Final = 30 * SECOND
 class Publishing:
     """`in_progress`: runs being published, `redispatching`: runs that get a new number first.
 
-    `resend`: a heap of the unconfirmed ones, to be sent again. `marks`: confirmed ones that the database does not know.
+    `resend`: the unconfirmed ones, to be sent again. `marks`: confirmed ones that the database does not know.
     """
 
     in_progress: set[str] = field(default_factory=set)
     redispatching: set[str] = field(default_factory=set)
-    resend: list[tuple[Instant, str]] = field(default_factory=list)
+    resend: TimedRuns = field(default_factory=TimedRuns)
     marks: list[PublishedMark] = field(default_factory=list)
     _failures: dict[str, int] = field(default_factory=dict)
 
@@ -40,17 +40,13 @@ class Publishing:
         """Let the run be sent again: at once the first time, then after longer pauses."""
         times = self._failures[run_id] = self._failures.get(run_id, 0) + 1
         pause = 0 if times == 1 else min(SECOND << min(times - 2, 10), _LONGEST_PAUSE)
-        heapq.heappush(self.resend, (now + pause, run_id))
+        self.resend.check_at(now + pause, run_id)
 
     def to_resend(self, now: Instant) -> list[str]:
         """Take out the runs to be sent again now."""
-        to_resend = []
-        while self.resend and self.resend[0][0] <= now:
-            _, run_id = heapq.heappop(self.resend)
-            self.in_progress.discard(run_id)
-            if run_id in self._failures:
-                to_resend.append(run_id)
-        return to_resend
+        passed = self.resend.passed(now)
+        self.in_progress.difference_update(passed)
+        return [run_id for run_id in passed if run_id in self._failures]
 
     def begin_redispatch(self, run_id: str) -> None:
         """Record that a new number for the run was commanded."""
