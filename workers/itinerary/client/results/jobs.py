@@ -28,8 +28,8 @@ class Retry(Record):
 
 
 @dataclass(frozen=True, eq=False)
-class Job(Record):
-    """A job with its next runs and the warnings about its schedule."""
+class StoredJob(Record):
+    """The fields of a job, with its pause and its version."""
 
     job_id: str
     title: str
@@ -56,6 +56,12 @@ class Job(Record):
     pause_waiting: str | None
     source: str | None
     version: int
+
+
+@dataclass(frozen=True, eq=False)
+class Job(StoredJob):
+    """A job with its next runs and the warnings about its schedule."""
+
     next_runs: list[datetime]
     warnings: list[str]
 
@@ -71,34 +77,9 @@ class LastRun(Record):
 
 
 @dataclass(frozen=True, eq=False)
-class ListedJob(Record):
+class ListedJob(StoredJob):
     """A job in a list; with its runs if `with_runs=true`."""
 
-    job_id: str
-    title: str
-    task: str
-    args: list[Any]
-    kwargs: dict[str, Any]
-    headers: dict[str, Any] | None
-    queue: str
-    priority: int
-    schedule: dict[str, Any]
-    start_at: datetime | None
-    end_at: datetime | None
-    jitter: str
-    misfire: Misfire
-    overlap: str
-    retry: Retry
-    timeout: str | None
-    start_within: str | None
-    tags: list[str]
-    description: str
-    paused: bool
-    pause_reason: str | None
-    paused_until: datetime | None
-    pause_waiting: str | None
-    source: str | None
-    version: int
     next_run_at: datetime | None
     last_run: LastRun | None
 
