@@ -11,11 +11,10 @@ import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import urlsplit
 
 from itinerary.protocol.instants import SECOND, Instant
 from scheduler_service.flower_server.tickets import LIFETIME, LOGIN_PATH, Ticket, is_local_path, opened
-from scheduler_service.runtime.addresses import is_address, is_loopback
+from scheduler_service.runtime.addresses import hostname, is_address, is_loopback, netloc
 
 USER: Final = "itinerary"
 COOKIE: Final = "itinerary_flower"
@@ -92,9 +91,9 @@ class Guard:
         return self._authorised(asked, now)
 
     def _wrong_host(self, asked: Asked) -> str | None:
-        name = _hostname(f"//{asked.headers.get('Host', '')}")
+        name = hostname(f"//{asked.headers.get('Host', '')}")
         here = is_loopback(name) or (not is_loopback(self.host) and is_address(name))
-        if here or (name and name in (self.host.lower(), _hostname(self.url or ""))):
+        if here or (name and name in (self.host.lower(), hostname(self.url or ""))):
             return None
         return (
             "this Flower does not answer to that host name: set ITINERARY_FLOWER_URL to the address that browsers use"
@@ -103,13 +102,13 @@ class Guard:
     def _foreign(self, asked: Asked) -> str | None:
         """Refuse requests from pages of other sites, except following a link."""
         headers = asked.headers
-        origin, own = headers.get("Origin"), {headers.get("Host", "").lower(), _netloc(self.url or "")}
+        origin, own = headers.get("Origin"), {headers.get("Host", "").lower(), netloc(self.url or "")}
         site = headers.get("Sec-Fetch-Site", "none")
         link = asked.method == "GET" and (headers.get("Sec-Fetch-Mode"), headers.get("Sec-Fetch-Dest")) == (
             "navigate",
             "document",
         )
-        if (origin is not None and _netloc(origin) not in own - {""}) or (
+        if (origin is not None and netloc(origin) not in own - {""}) or (
             site not in ("same-origin", "none") and not link
         ):
             return "a page of another site may not do this"
@@ -158,17 +157,3 @@ class Guard:
         except (binascii.Error, ValueError):
             return False
         return hmac.compare_digest(given, f"{USER}:{self.password}".encode())
-
-
-def _hostname(url: str) -> str:
-    try:
-        return (urlsplit(url).hostname or "").lower()
-    except ValueError:
-        return ""
-
-
-def _netloc(url: str) -> str:
-    try:
-        return urlsplit(url).netloc.lower()
-    except ValueError:
-        return ""

@@ -7,6 +7,7 @@ import re
 import socket
 from collections.abc import Callable
 from typing import Final
+from urllib.parse import urlsplit
 
 from itinerary.protocol.errors import ItineraryError
 
@@ -107,6 +108,22 @@ def is_address(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def hostname(url: str) -> str:
+    """The host's name in an address, in small letters; empty where there is none or it cannot be read."""
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+def netloc(url: str) -> str:
+    """The host with its port, as an Origin and a Host header have it, in small letters; empty as `hostname`."""
+    try:
+        return urlsplit(url).netloc.lower()
+    except ValueError:
+        return ""
 
 
 def reachable(host: str) -> str:

@@ -5,13 +5,12 @@ Sec-Fetch-Site and Host). No answer is sniffed, framed by others or cached, exce
 """
 
 from typing import Final
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from scheduler_service.api.http.problems import Problem, problem_response
-from scheduler_service.runtime.addresses import is_loopback
+from scheduler_service.runtime.addresses import hostname, is_loopback, netloc
 
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 # `same-site` is another host under the same registrable domain: not ours either.
@@ -57,25 +56,11 @@ class SameSite:
 
     def _refusal(self, method: str, headers: Headers) -> str | None:
         host = headers.get("host", "")
-        if self._loopback_only and not is_loopback(_hostname(f"//{host}")):
+        if self._loopback_only and not is_loopback(hostname(f"//{host}")):
             return "without tokens this API answers to names of this machine only"
         if method in _SAFE:
             return None
         origin = headers.get("origin")
-        if headers.get("sec-fetch-site") in _FOREIGN or (origin is not None and _netloc(origin) != host.lower()):
+        if headers.get("sec-fetch-site") in _FOREIGN or (origin is not None and netloc(origin) != host.lower()):
             return "a page of another site may not do this"
         return None
-
-
-def _hostname(url: str) -> str:
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
-
-
-def _netloc(url: str) -> str:
-    try:
-        return urlsplit(url).netloc.lower()
-    except ValueError:
-        return ""
