@@ -5,12 +5,16 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from sqlalchemy import make_url
 
-from tests.support.processes import REPOSITORY, project_env
+from itinerary.client.results.runs import Run
+from itinerary.client.sync import Client
+from scheduler_service.runtime.run_file import REDIS_FILE
+from tests.support.processes import REPOSITORY, Child, project_env, wait_until
 from tests.support.running import Running
 
 pytestmark = [pytest.mark.slow, pytest.mark.e2e, pytest.mark.postgres, pytest.mark.timeout(180)]
@@ -24,8 +28,9 @@ SETTINGS = """
 from shop.settings import *
 
 DATABASES["itinerary"] = {postgres!r}
-INSTALLED_APPS += ["probe"]
-ITINERARY["COMMAND"] = "no-such-command"
+INSTALLED_APPS += ["probe", "django_celery_beat"]
+CELERY_BEAT_SCHEDULER = "django_celery_beat.schedulers:DatabaseScheduler"
+ITINERARY["COMMAND"] = {launcher!r}
 """
 # The worker's main process has a connection when it forks its children.
 PROBE = """
@@ -48,8 +53,38 @@ def started(**_):
 @shared_task
 def backends():
     return [int(os.environ["BACKEND_OF_MAIN"]), os.getpid(), backend(1), backend(0)]
+
+
+@shared_task(bind=True)
+def given(self, *args, **kwargs):
+    headers = self.request.headers or {}
+    return [args, kwargs, headers.get("tenant")]
 """
 # Each program is one `manage.py shell`, as somebody would type it.
+ROWS = """
+from datetime import timedelta
+from django.utils.timezone import now
+from django_celery_beat import models
+from tests.migrating.django_rows import shop
+
+shop(models, "probe.tasks.given")
+models.PeriodicTask.objects.filter(name="tiny").update(enabled=False)  # a beat would send nothing but that
+two = models.IntervalSchedule.objects.create(every=2, period="seconds")
+often = {"interval": two, "expires": now() + timedelta(hours=1), "priority": 2, "headers": '{"tenant": "a"}'}
+later = models.ClockedSchedule.objects.create(clocked_time=now() + timedelta(hours=1))
+for name, fields in (("often", often), ("one time", {"clocked": later, "one_off": True})):
+    models.PeriodicTask.objects.create(
+        name=name, task="probe.tasks.given", args='["x"]', kwargs='{"k": [1, null]}', **fields
+    )
+"""
+STANDING = """
+import json
+from django_celery_beat.models import PeriodicTask
+
+fields = ("enabled", "total_run_count", "last_run_at")
+rows = PeriodicTask.objects.filter(name__in=["often", "one time", "nightly"]).values_list("name", *fields)
+print(json.dumps({name: [*counts, str(last)] for name, *counts, last in rows}))
+"""
 PLACE = """
 from django.db import transaction
 from django.test import Client
@@ -176,7 +211,10 @@ def service(tmp_path_factory: pytest.TempPathFactory, module_postgres_url: str) 
         "ENGINE": "django.db.backends.postgresql", "NAME": url.database, "USER": url.username,
         "PASSWORD": url.password or "", "HOST": url.host or url.query.get("host"), "PORT": str(url.port or ""),
     }  # fmt: skip
-    (folder / "local_settings.py").write_text(SETTINGS.format(postgres=postgres))
+    launcher = folder / "itinerary-of-service"
+    launcher.write_text(LAUNCHER.format(python=sys.executable))
+    launcher.chmod(0o755)
+    (folder / "local_settings.py").write_text(SETTINGS.format(postgres=postgres, launcher=str(launcher)))
     (folder / "probe").mkdir()
     (folder / "probe" / "__init__.py").touch()
     (folder / "probe" / "tasks.py").write_text(PROBE)
@@ -235,7 +273,7 @@ def test_no_process_of_a_pool_uses_a_connection_of_another(service: Running) -> 
 
 
 def test_jobs_beside_the_tasks_are_planned_applied_and_checked(project: Project, service: Running) -> None:
-    planned = project.manage("itinerary", "plan")
+    planned = project.manage("itinerary", "plan", "--settings", "local_settings", "--no-color", "--source", "shop")
     assert "orders.now" in planned
     assert "orders.tasks.report" in planned
     project.manage("itinerary", "check", status=1)
@@ -245,17 +283,18 @@ def test_jobs_beside_the_tasks_are_planned_applied_and_checked(project: Project,
     with service.client() as client:
         assert {job.job_id for job in client.all_jobs()} == {"orders.now", "orders.tasks.report"}
         assert client.wait(client.trigger("orders.now").run_id, raises=True).result == 0
-    launcher = project.folder / "itinerary-of-service"
-    launcher.write_text(LAUNCHER.format(python=sys.executable))
-    launcher.chmod(0o755)
-    command = f"from shop.settings import *\nITINERARY['COMMAND'] = {str(launcher)!r}\n"
-    (project.folder / "beat_settings.py").write_text(
-        command + "CELERY_BEAT_SCHEDULE = {'hourly': {'task': 'orders.tasks.report', 'schedule': 3600}}\n"
-    )
-    moved = project.manage("itinerary", "--settings", "beat_settings", "import-beat")
+    config = """
+from local_settings import *
+CELERY_BEAT_SCHEDULER = "celery.beat:PersistentScheduler"
+CELERY_BEAT_SCHEDULE = {"hourly": {"task": "orders.tasks.report", "schedule": 3600}}
+"""
+    (project.folder / "beat_settings.py").write_text(config)
+    moved = project.manage("itinerary", "import-beat", "--settings", "beat_settings")
     assert "hourly" in moved
     assert "1 can be moved, 0 cannot" in moved
-    said = project.manage("itinerary", "import-beat", status=1)
+    lost = 'from local_settings import *\nITINERARY["COMMAND"] = "no-such-command"\n'
+    (project.folder / "lost_settings.py").write_text(lost)
+    said = project.manage("itinerary", "--settings", "lost_settings", "import-beat", status=1)
     assert "the service's command 'no-such-command' is not found" in said
 
 
@@ -283,3 +322,39 @@ def test_the_projects_own_tests_pass_and_its_models_need_no_migration(project: P
     assert 'Did you mean "URL"?' in said
     assert 'ITINERARY["TOKEN"] must be a text' in said
     assert 'ITINERARY["URL"] must begin with http://' in said
+
+
+def test_rows_of_every_kind_move_in_from_django_celery_beat_and_back(project: Project, service: Running) -> None:
+    project.shell(ROWS)
+    place = ("--from-database", f"sqlite:///{project.folder / 'shop.sqlite3'}")
+    shadow = json.loads(project.manage("itinerary", "shadow", *place, "--hours", "48", "--json"))["items"]
+    assert {"nightly", "sun", "at new year", "off", "once", "bounded", "often", "one time"} <= {
+        each["name"] for each in shadow
+    }
+    assert [each for each in shadow if any("please report" in found["why"] for found in each["differences"])] == []
+    project.manage("itinerary", "import-beat", *place, "--apply", "--partly")
+    with service.client() as client:
+        soon = (datetime.now(UTC) + timedelta(seconds=2)).isoformat()
+        client.patch_job("one-time", {"schedule": {"kind": "once", "at": soon}})
+        for job_id, tenant, priority in (("often", "a", 2), ("one-time", None, 5)):
+            (done,) = wait_until(lambda job=job_id: _completed(client, job), 30, lambda: service.output)
+            assert (done.result, done.priority) == ([["x"], {"k": [1, None]}, tenant], priority)
+        assert "one time  last ran here" in project.manage("itinerary", "back-out")
+        project.manage("itinerary", "back-out", "--apply")
+        ran = client.runs(job_id="often", limit=1).items[0]
+        assert [job.job_id for job in client.all_jobs() if "beat" in (job.source or "")] == []
+    back = json.loads(project.shell(STANDING))
+    assert back["one time"][:2] == [False, 1]
+    assert back["nightly"] == [True, 0, "None"]
+    assert datetime.fromisoformat(back["often"][2]) == ran.scheduled_at
+    with Child(
+        [sys.executable, "-m", "celery", "-A", "shop", "beat", "-l", "info"],
+        env=project.env | {"ITINERARY_REDIS_URL": (service.data_dir / REDIS_FILE).read_text().strip()},
+        cwd=project.folder,
+    ) as beat:
+        beat.wait_for_line("Sending due task often", 30)
+        assert "Sending due task one time" not in beat.output
+
+
+def _completed(client: Client, job_id: str) -> list[Run]:
+    return client.runs(job_id=job_id, state="completed", limit=1).items

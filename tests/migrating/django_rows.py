@@ -36,12 +36,12 @@ def database(url: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def shop(models: Any) -> None:
+def shop(models: Any, task: str = "shop.report") -> None:
     def cron(zone: str, **fields: str) -> Any:
         return models.CrontabSchedule.objects.create(timezone=ZoneInfo(zone), **fields)
 
     def add(name: str, **fields: Any) -> Any:
-        return models.PeriodicTask.objects.create(name=name, task="shop.report", **fields)
+        return models.PeriodicTask.objects.create(name=name, task=task, **fields)
 
     nightly = cron("America/New_York", minute="30", hour="2")
     ten = models.IntervalSchedule.objects.create(every=10, period="minutes")

@@ -29,7 +29,7 @@ SETTINGS: Final = {
     ),
     "TOKEN": Setting("the token that the API asks for", lambda: os.environ.get("ITINERARY_API_TOKEN")),
     "APP": Setting("the Celery app, such as shop.celery:app", lambda: None),
-    "COMMAND": Setting("the service's own command, for import-beat", lambda: "itinerary"),
+    "COMMAND": Setting("the service's own command, for import-beat and shadow", lambda: "itinerary"),
     "DASHBOARD_URL": Setting("the address of the dashboard for people; URL by default", lambda: None),
 }
 
