@@ -3,11 +3,10 @@
 import gc
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any
 
 import structlog
 from uuid_utils.compat import uuid7
@@ -75,9 +74,9 @@ class Stores:
 def open_stores(settings: Settings, *, connections: int = 5) -> Iterator[Stores]:
     """Open the stores of these settings, closed at the end of the block; `connections` is the database pool's size."""
     database = Database(settings.database_url, pool_size=connections)
-    inbox = RedisInbox(settings.redis_url)
+    inbox = RedisInbox(settings.redis_url, settings.key_prefix)
     queues = RedisQueues(settings.broker_url, settings.broker_key_prefix)
-    marks = RedisMarks(settings.redis_url, settings.broker_url, settings.broker_key_prefix)
+    marks = marks_of(settings)
     try:
         yield Stores(
             SqlJobStore(database), SqlRunStore(database), SqlLeaseStore(database), inbox, SqlJobSets(database),
@@ -98,9 +97,9 @@ def open_leader(settings: Settings) -> Iterator[Leader]:
     meter = PrometheusMeter()
     with (
         closing(Database(settings.leader_database_url, pool_size=6, goes_first=True)) as database,
-        closing(RedisInbox(settings.redis_url)) as inbox,
-        closing(RedisClaims(settings.redis_url)) as claims,
-        closing(CeleryDispatcher(publishing_app(settings.broker_url, broker_options(settings)))) as dispatcher,
+        closing(RedisInbox(settings.redis_url, settings.key_prefix)) as inbox,
+        closing(RedisClaims(settings.redis_url, settings.key_prefix)) as claims,
+        closing(open_dispatcher(settings)) as dispatcher,
         open_marks(settings) as marks,
     ):
         await_database(database)
@@ -132,16 +131,21 @@ def open_marks(settings: Settings) -> Iterator[RedisMarks]:
     with ExitStack() as stack:
         ping = None
         if not reads_marks(settings.broker_url):
-            app = publishing_app(settings.broker_url, broker_options(settings))
-            ping = stack.enter_context(closing(CeleryDispatcher(app))).ping
-        marks = RedisMarks(settings.redis_url, settings.broker_url, settings.broker_key_prefix, ping)
-        yield stack.enter_context(closing(marks))
+            ping = stack.enter_context(closing(open_dispatcher(settings))).ping
+        yield stack.enter_context(closing(marks_of(settings, ping)))
 
 
-def broker_options(settings: Settings) -> dict[str, Any]:
-    """Return the options that Celery's transport needs besides the address."""
+def marks_of(settings: Settings, ping_broker: Callable[[], object] | None = None) -> RedisMarks:
+    """Return the reader of the marks; it connects at its first use."""
+    prefixes = settings.broker_key_prefix, settings.key_prefix
+    return RedisMarks(settings.redis_url, settings.broker_url, prefixes[0], ping_broker, prefixes[1])
+
+
+def open_dispatcher(settings: Settings) -> CeleryDispatcher:
+    """Return the publisher of runs; it connects at its first use."""
     prefix = settings.broker_key_prefix
-    return {} if prefix is None else {"global_keyprefix": prefix}
+    options = {} if prefix is None else {"global_keyprefix": prefix}
+    return CeleryDispatcher(publishing_app(settings.broker_url, options), settings.key_prefix)
 
 
 def await_database(database: Database) -> None:

@@ -6,27 +6,15 @@ which attempts to cancel. Needs permission for INFO.
 """
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from uuid_utils.compat import uuid7
 
 from itinerary.protocol.batches import batched
-from itinerary.protocol.wire import (
-    BEACON,
-    BEACON_SECONDS,
-    EPOCH,
-    EPOCH_SEEN,
-    LUA_ACCEPTED,
-    LUA_BELOW,
-    LUA_SERVER,
-    QUERY_EPOCH,
-    WATERMARKS,
-    cancel_key,
-    claim_key,
-    result_key,
-    watermark_key,
-)
+from itinerary.protocol.keys import PREFIXES, Keys
+from itinerary.protocol.wire import BEACON_SECONDS, LUA_ACCEPTED, LUA_BELOW, LUA_SERVER, QUERY_EPOCH
 from scheduler_service.broker.client import connect, redis_errors
 from scheduler_service.core.leader.results import ServerEpoch
 from scheduler_service.ports.broker import Claims
@@ -109,7 +97,8 @@ return floors
 class RedisClaims(Claims):
     """The Claims port on Redis 6.2 or later, or Valkey. Safe to use from several threads."""
 
-    def __init__(self, redis_url: str) -> None:
+    def __init__(self, redis_url: str, key_prefix: str = "") -> None:
+        self._keys = Keys(key_prefix)
         self._client = connect(redis_url)
         self._take = self._client.register_script(_TAKE)
         self._query_epoch = self._client.register_script(QUERY_EPOCH)
@@ -125,7 +114,7 @@ class RedisClaims(Claims):
         """Take the claims with one script per batch; a repeated call gives the same answers."""
         won: list[bool] = []
         for batch in batched(task_ids, _BATCH):
-            keys = [EPOCH, *(claim_key(task_id) for task_id in batch)]
+            keys = [self._keys.epoch, *(self._keys.claim(task_id) for task_id in batch)]
             with redis_errors():
                 answer: Any = self._take(keys=keys, args=[_LEADERS_TOKEN, _A_DAY])
             if answer is None:
@@ -138,7 +127,7 @@ class RedisClaims(Claims):
         for batch in batched(task_ids, _BATCH):
             with redis_errors(), self._client.pipeline(transaction=False) as pipe:
                 for task_id in batch:
-                    pipe.set(cancel_key(task_id), "1", ex=_A_DAY)
+                    pipe.set(self._keys.cancel(task_id), "1", ex=_A_DAY)
                 pipe.execute()
 
     def results(self, task_ids: Sequence[str]) -> list[Mapping[str, str] | None]:
@@ -147,7 +136,7 @@ class RedisClaims(Claims):
         for batch in batched(task_ids, _BATCH):
             with redis_errors(), self._client.pipeline(transaction=False) as pipe:
                 for task_id in batch:
-                    pipe.hgetall(result_key(task_id))
+                    pipe.hgetall(self._keys.result(task_id))
                 found.extend(fields or None for fields in pipe.execute())
         return found
 
@@ -155,12 +144,13 @@ class RedisClaims(Claims):
         """UNLINK the result keys."""
         for batch in batched(task_ids, _BATCH):
             with redis_errors():
-                self._client.unlink(*(result_key(task_id) for task_id in batch))
+                self._client.unlink(*(self._keys.result(task_id) for task_id in batch))
 
     def forget(self, task_ids: Sequence[str]) -> None:
         """UNLINK all three keys of each attempt."""
         for batch in batched(task_ids, _BATCH):
-            keys = [key(task_id) for task_id in batch for key in (claim_key, cancel_key, result_key)]
+            of = self._keys
+            keys = [key(task_id) for task_id in batch for key in (of.claim, of.cancel, of.result)]
             with redis_errors():
                 self._client.unlink(*keys)
 
@@ -168,7 +158,7 @@ class RedisClaims(Claims):
         """Raise the watermarks with one script per batch; each call also checks some other queues, all in turn."""
         raised: dict[str, int] = {}
         for batch in batched([*watermarks, *(queue for queue in self._some_kept() if queue not in watermarks)], _BATCH):
-            keys = [EPOCH, WATERMARKS, *(watermark_key(queue) for queue in batch)]
+            keys = [self._keys.epoch, self._keys.watermarks, *(self._keys.watermark(queue) for queue in batch)]
             pairs = [part for queue in batch for part in (queue, watermarks.get(queue, 0))]
             with redis_errors():
                 answer: Any = self._raise(keys=keys, args=[lowest, *pairs])
@@ -179,26 +169,33 @@ class RedisClaims(Claims):
 
     def _some_kept(self) -> list[str]:
         with redis_errors():
-            answer: Any = self._client.sscan(WATERMARKS, self._kept_from, count=_BATCH)
+            answer: Any = self._client.sscan(self._keys.watermarks, self._kept_from, count=_BATCH)
         self._kept_from, names = answer
         return list(names)
 
     def query_epoch(self) -> ServerEpoch:
         """Read the current epoch; the first process to query it names it."""
         with redis_errors():
-            answer: Any = self._query_epoch(keys=[EPOCH, EPOCH_SEEN], args=[str(uuid7())])
+            answer: Any = self._query_epoch(keys=[self._keys.epoch, self._keys.epoch_seen], args=[str(uuid7())])
         name, accepted, watermark = answer
         return ServerEpoch(name, bool(accepted), int(watermark))
 
     def accept(self, name: str, watermark: int) -> bool:
         """Accept the epoch in one script, all or nothing: a wipe in between leaves nothing accepted."""
         with redis_errors():
-            return bool(self._accept(keys=[EPOCH, EPOCH_SEEN], args=[name, watermark]))
+            return bool(self._accept(keys=[self._keys.epoch, self._keys.epoch_seen], args=[name, watermark]))
 
     def announce(self, beacon: Mapping[str, Any]) -> None:
-        """SET the beacon for a minute."""
-        with redis_errors():
-            self._client.set(BEACON, json.dumps(dict(beacon)), ex=BEACON_SECONDS)
+        """SET the beacon for a minute, and list the prefix for workers that have another."""
+        now = time.time()
+        with redis_errors(), self._client.pipeline(transaction=False) as pipe:
+            pipe.set(self._keys.beacon, json.dumps(dict(beacon)), ex=BEACON_SECONDS)
+            pipe.zadd(PREFIXES, {self._keys.prefix: now})
+            pipe.zremrangebyscore(PREFIXES, "-inf", now - BEACON_SECONDS)
+            pipe.expire(PREFIXES, BEACON_SECONDS)
+            announced, *_ = pipe.execute(raise_on_error=False)  # a user may have no right to the shared key
+            if isinstance(announced, Exception):
+                raise announced
 
     def eviction_policy(self) -> str:
         """Read the policy from INFO, since CONFIG is often forbidden."""

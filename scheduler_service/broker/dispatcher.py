@@ -19,8 +19,9 @@ from uuid_utils.compat import uuid7
 from itinerary.protocol.batches import batched
 from itinerary.protocol.errors import BrokerUnavailable
 from itinerary.protocol.instants import Duration
+from itinerary.protocol.keys import Keys
 from itinerary.protocol.sentinel_urls import is_sentinel, read_sentinel_url
-from itinerary.protocol.wire import BROKER_MARK, EPOCH_OF_BROKER, SAMPLE_QUEUE
+from itinerary.protocol.wire import SAMPLE_QUEUE
 from itinerary.sentinel_client import transport_options as of_sentinels
 from scheduler_service.broker.client import ANSWER_TIMEOUT, CONNECT_TIMEOUT
 from scheduler_service.broker.message import SHOWN, SendOptions, Template, record_template
@@ -72,8 +73,9 @@ def _bounded_options(broker_url: str) -> dict[str, Any]:
 class CeleryDispatcher(Dispatcher):
     """The Dispatcher port over Celery and kombu."""
 
-    def __init__(self, app: Celery) -> None:
+    def __init__(self, app: Celery, key_prefix: str = "") -> None:
         self._app = app
+        self._keys = Keys(key_prefix)
         self._connection: Connection | None = None
         self._channel: Any = None
         self._templates: dict[tuple[str, str, Duration | None], Template] = {}
@@ -129,7 +131,7 @@ class CeleryDispatcher(Dispatcher):
                 return None
             client = client_of(channel)
             server: Any = client.info("server")
-            marker: Any = client.get(prefixed(channel, EPOCH_OF_BROKER)) or b""
+            marker: Any = client.get(prefixed(channel, self._keys.epoch_of_broker)) or b""
         name = str(server.get("run_id", "unnamed"))
         accepted, _, watermark = marker.decode().partition(":")
         return ServerEpoch(name, accepted == name, int(watermark or 0))
@@ -141,7 +143,7 @@ class CeleryDispatcher(Dispatcher):
             known = {"transport": self._connection.transport.driver_type, "where": self._connection.as_uri()}
             if not is_redis(channel):
                 return known
-            key = prefixed(channel, BROKER_MARK)
+            key = prefixed(channel, self._keys.broker_mark)
             with client_of(channel).pipeline(transaction=False) as pipe:
                 pipe.set(key, str(uuid7()), nx=True)
                 pipe.get(key)
@@ -152,7 +154,7 @@ class CeleryDispatcher(Dispatcher):
     def accept(self, name: str, watermark: int) -> None:
         """Write the accepted epoch beside the queues, so that it disappears together with them."""
         with self._broker() as channel:
-            client_of(channel).set(prefixed(channel, EPOCH_OF_BROKER), f"{name}:{watermark}")
+            client_of(channel).set(prefixed(channel, self._keys.epoch_of_broker), f"{name}:{watermark}")
 
     def _push(self, channel: Any, runs: Sequence[DispatchedRun]) -> None:
         pending: dict[str, list[bytes]] = {}
@@ -173,14 +175,14 @@ class CeleryDispatcher(Dispatcher):
         if template is None:
             if len(self._templates) >= _TEMPLATES_KEPT:
                 self._templates.clear()
-            template = self._templates[kind] = record_template(self._app, channel, run)
+            template = self._templates[kind] = record_template(self._app, channel, run, self._keys.prefix)
         return template
 
     def _send(self, channel: Any, runs: Sequence[DispatchedRun]) -> None:
         producer: Any = self._app.amqp.Producer(channel, auto_declare=False)
         with producer.batch():
             for run in runs:
-                SendOptions.of(run).send(self._app, producer, run)
+                SendOptions.of(run, self._keys.prefix).send(self._app, producer, run)
 
     @contextmanager
     def _broker(self) -> Iterator[Any]:

@@ -13,7 +13,8 @@ from typing import Any, Final
 from itinerary.protocol.errors import BrokerUnavailable
 from itinerary.protocol.instants import MILLISECOND, SECOND, Duration, Instant
 from itinerary.protocol.json_text import storable
-from itinerary.protocol.wire import INBOX, INBOX_DEAD, entry, reply_key
+from itinerary.protocol.keys import Keys
+from itinerary.protocol.wire import entry
 from scheduler_service.broker.client import ANSWER_TIMEOUT, connect, redis_errors
 from scheduler_service.ports.broker import Inbox, InboxBatch
 
@@ -28,7 +29,8 @@ _DEAD_BYTES: Final = 6 * 1024 * 1024
 class RedisInbox(Inbox):
     """The Inbox port on Redis 6.2 or later, or Valkey. Safe to use from several threads."""
 
-    def __init__(self, redis_url: str) -> None:
+    def __init__(self, redis_url: str, key_prefix: str = "") -> None:
+        self._keys = Keys(key_prefix)
         self._client = connect(redis_url)
         self._waiting_client = connect(redis_url, answer_timeout=_LONGEST_WAIT / SECOND + ANSWER_TIMEOUT)
 
@@ -41,7 +43,7 @@ class RedisInbox(Inbox):
         """Read entries after `position`; one call waits at most five seconds, even if `block` is longer."""
         wait_ms = max(1, min(block, _LONGEST_WAIT) // MILLISECOND) if block > 0 else None
         with redis_errors():
-            answer: Any = self._waiting_client.xread({INBOX: position}, count=count, block=wait_ms)
+            answer: Any = self._waiting_client.xread({self._keys.inbox: position}, count=count, block=wait_ms)
         entries = tuple((entry_id, fields or {}) for _, listed in answer or () for entry_id, fields in listed)
         return InboxBatch(entries, entries[-1][0] if entries else position, len(entries) < count)
 
@@ -49,7 +51,7 @@ class RedisInbox(Inbox):
         """XADD the entry; a second copy after an unknown outcome does no harm, so the caller may send again."""
         fields: Any = entry(kind, at, dict(body))
         with redis_errors():
-            self._client.xadd(INBOX, fields)
+            self._client.xadd(self._keys.inbox, fields)
 
     def dead_letter(self, entry_id: str, fields: Mapping[str, str], reason: str) -> None:
         """Keep the newest malformed entries, each cut to 64 KiB: ten thousand of them, or fewer if they are large."""
@@ -58,23 +60,23 @@ class RedisInbox(Inbox):
         # The bound assumes that all entries are as long as this one, which limits the stream to ten times these bytes.
         most = min(_DEAD_KEPT, _DEAD_BYTES // (len(text) + _DEAD_REASON))
         with redis_errors():
-            self._client.xadd(INBOX_DEAD, dead, maxlen=most, approximate=True)
+            self._client.xadd(self._keys.inbox_dead, dead, maxlen=most, approximate=True)
 
     def trim(self, position: str) -> None:
         """XTRIM by MINID, with the id that follows `position`."""
         milliseconds, _, sequence = position.partition("-")
         with redis_errors():
-            self._client.xtrim(INBOX, minid=f"{milliseconds}-{int(sequence or 0) + 1}", approximate=False)
+            self._client.xtrim(self._keys.inbox, minid=f"{milliseconds}-{int(sequence or 0) + 1}", approximate=False)
 
     def depth(self) -> int:
         """Count the entries with XLEN."""
         with redis_errors():
-            length: Any = self._client.xlen(INBOX)
+            length: Any = self._client.xlen(self._keys.inbox)
         return int(length)
 
     def reply(self, reply_to: str, body: Mapping[str, Any]) -> None:
         """Push the answer onto the asker's list and set its expiry, in one MULTI."""
-        key = reply_key(reply_to)
+        key = self._keys.reply(reply_to)
         with redis_errors(), self._client.pipeline(transaction=True) as pipe:
             pipe.lpush(key, json.dumps(dict(body), allow_nan=False))
             pipe.expire(key, _REPLY_LIVES)
@@ -85,7 +87,7 @@ class RedisInbox(Inbox):
         deadline = time.monotonic() + timeout / SECOND
         while True:
             left = deadline - time.monotonic()
-            answer = self._pop(reply_key(reply_to), min(left, _LONGEST_WAIT / SECOND))
+            answer = self._pop(self._keys.reply(reply_to), min(left, _LONGEST_WAIT / SECOND))
             if answer is not None or left <= 0:
                 return answer
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import redis
 from uuid_utils.compat import uuid7
 
-from itinerary.protocol.wire import BROKER_MARK, REDIS_MARK
+from itinerary.protocol.keys import Keys
 from scheduler_service.broker.client import connect, redis_errors
 from scheduler_service.core.redis_marks import Marks
 from scheduler_service.ports.broker import DataMarks
@@ -26,8 +26,9 @@ class RedisMarks(DataMarks):
         self,
         redis_url: str,
         broker_url: str,
-        key_prefix: str | None = None,
+        broker_prefix: str | None = None,
         ping_broker: Callable[[], object] | None = None,
+        key_prefix: str = "",
     ) -> None:
         self._client = connect(redis_url, answer_timeout=_ANSWERS_WITHIN)
         self._broker: redis.Redis | None = None
@@ -35,7 +36,8 @@ class RedisMarks(DataMarks):
             same = broker_url == redis_url
             self._broker = self._client if same else connect(broker_url, answer_timeout=_ANSWERS_WITHIN)
         self._kind = broker_url.partition(":")[0]
-        self._key = f"{key_prefix or ''}{BROKER_MARK}"
+        self._keys = Keys(key_prefix)
+        self._of_queues = f"{broker_prefix or ''}{self._keys.broker_mark}"
         self._ping_broker = ping_broker
 
     def close(self) -> None:
@@ -46,7 +48,7 @@ class RedisMarks(DataMarks):
 
     def put(self) -> Marks:
         """GET both marks, and SET NX those that are missing: a wipe removes a mark together with the data."""
-        return Marks(_put(self._client, REDIS_MARK), self._of_broker(_put))
+        return Marks(_put(self._client, self._keys.redis_mark), self._of_broker(_put))
 
     def read(self) -> Marks:
         """GET both marks."""
@@ -54,11 +56,11 @@ class RedisMarks(DataMarks):
 
     def read_redis(self) -> str | None:
         """GET the mark beside inbox and claims."""
-        return _read(self._client, REDIS_MARK)
+        return _read(self._client, self._keys.redis_mark)
 
     def _of_broker(self, ask: Callable[[redis.Redis, str], str | None]) -> str | None:
         if self._broker is not None:
-            return ask(self._broker, self._key)
+            return ask(self._broker, self._of_queues)
         if self._ping_broker is not None:
             self._ping_broker()
         return self._kind

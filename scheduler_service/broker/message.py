@@ -23,6 +23,7 @@ from itinerary.protocol.wire import (
     HEADER_ATTEMPT,
     HEADER_DUE_AT,
     HEADER_JOB_ID,
+    HEADER_KEY_PREFIX,
     HEADER_PROTOCOL,
     HEADER_QUEUE,
     HEADER_RUN_ID,
@@ -48,11 +49,12 @@ class SendOptions:
     task: str
     queue: str
     soft_limit: float | None
+    key_prefix: str = ""
 
     @classmethod
-    def of(cls, run: DispatchedRun) -> "SendOptions":
+    def of(cls, run: DispatchedRun, key_prefix: str = "") -> "SendOptions":
         """The kind of this run."""
-        return cls(run.task, run.queue, None if run.timeout is None else run.timeout / SECOND)
+        return cls(run.task, run.queue, None if run.timeout is None else run.timeout / SECOND, key_prefix)
 
     @property
     def hard_limit(self) -> float | None:
@@ -63,6 +65,7 @@ class SendOptions:
         """Send the run with Celery's own `send_task`, through `producer`."""
         celery: Any = app  # its type stubs allow whole seconds only
         args, kwargs = careful(run.args, run.kwargs, json.dumps([list(run.args), dict(run.kwargs)]))
+        whose = {HEADER_KEY_PREFIX: self.key_prefix} if self.key_prefix else {}
         celery.send_task(
             self.task,
             args,
@@ -70,7 +73,7 @@ class SendOptions:
             task_id=task_id(run.run_id, run.attempt),
             queue=self.queue,
             producer=producer,
-            headers={**headers_of(run), HEADER_PROTOCOL: PROTOCOL},
+            headers={**headers_of(run), HEADER_PROTOCOL: PROTOCOL, **whose},
             retries=run.retries,
             soft_time_limit=self.soft_limit,
             time_limit=self.hard_limit,
@@ -149,12 +152,12 @@ def _shown(value: Sequence[Any] | Mapping[str, Any]) -> str:
 _NO_ARGUMENTS: Final = _arguments((), {})
 
 
-def record_template(app: Celery, channel: Any, run: DispatchedRun) -> Template:
+def record_template(app: Celery, channel: Any, run: DispatchedRun, key_prefix: str = "") -> Template:
     """Record the message that Celery and kombu would push to Redis for `run` over this channel."""
     producer: Any = app.amqp.Producer(channel, auto_declare=False)
     recorder = _Recorder()
     producer._batch_local.current = recorder  # Producer.batch() keeps the batch of publish() here
-    SendOptions.of(run).send(app, producer, run)
+    SendOptions.of(run, key_prefix).send(app, producer, run)
     [(key, text)] = recorder.pushed
     return Template(key, *_with_holes(json.loads(text), headers_of(run)))
 

@@ -16,10 +16,9 @@ from itinerary.protocol.wire import PROTOCOL, PROTOCOL_FIELD, protocol_error
 from scheduler_service.api.context import system_clock
 from scheduler_service.api.services.leader_line import LeaderLine
 from scheduler_service.bootstrap.notifications import targets_of
-from scheduler_service.bootstrap.parts import broker_options
+from scheduler_service.bootstrap.parts import marks_of, open_dispatcher
 from scheduler_service.broker.client import connect, redis_errors
 from scheduler_service.broker.inbox import RedisInbox
-from scheduler_service.broker.marks import RedisMarks
 from scheduler_service.cli.findings import Finding, NotWell, found
 from scheduler_service.cli.job_checks import check_jobs
 from scheduler_service.cli.output import print_json
@@ -183,9 +182,7 @@ def _of_broker(settings: Settings) -> Iterator[Finding]:
 
 
 def _broker(settings: Settings) -> str:
-    from scheduler_service.broker.dispatcher import CeleryDispatcher, publishing_app
-
-    with closing(CeleryDispatcher(publishing_app(settings.broker_url, broker_options(settings)))) as dispatcher:
+    with closing(open_dispatcher(settings)) as dispatcher:
         dispatcher.ping()
     return f"{shown_url(settings.broker_url)} answers"
 
@@ -211,8 +208,7 @@ def _leader(settings: Settings) -> str:
 
 def _same_redis(settings: Settings) -> str:
     deadline = time.monotonic() + _MARKED_WITHIN  # after a loss of data the leader writes the marks again
-    marks = RedisMarks(settings.redis_url, settings.broker_url, settings.broker_key_prefix)
-    with opened(settings) as database, closing(marks):
+    with opened(settings) as database, closing(marks_of(settings)) as marks:
         leases = SqlLeaseStore(database)
         while True:
             lease = leases.peek(0)
@@ -272,5 +268,5 @@ def _notices(settings: Settings) -> str:
 
 
 def _statistics(settings: Settings) -> Any:
-    with closing(RedisInbox(settings.redis_url)) as inbox:
+    with closing(RedisInbox(settings.redis_url, settings.key_prefix)) as inbox:
         return LeaderLine(inbox, system_clock).ask("statistics")

@@ -27,6 +27,7 @@ from itinerary.protocol.instants import (
     format_duration,
     parse_duration,
 )
+from itinerary.protocol.keys import PREFIX_PATTERN
 from itinerary.protocol.redaction import DEFAULT_KEYS
 from itinerary.protocol.sentinel_urls import is_sentinel, read_sentinel_url
 from itinerary.protocol.service_urls import in_schema, read_service_url
@@ -122,7 +123,8 @@ class Settings(BaseSettings):
     database_schema: str | None = Field(None, pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$")
     redis_url: RedisUrl = "redis://127.0.0.1:6379/0"
     broker_url: BrokerUrl = Field(default_factory=lambda given: str(given["redis_url"]))
-    broker_key_prefix: str | None = Field(None, pattern=r"^[!-~]{1,128}$")
+    broker_key_prefix: str | None = Field(None, pattern=PREFIX_PATTERN)
+    key_prefix: str = Field("", pattern=PREFIX_PATTERN)
 
     pre_schedule_interval: DurationText = 10 * SECOND
     index_rebuild_interval: DurationText = MINUTE

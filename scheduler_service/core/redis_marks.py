@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 SAME_REDIS: Final = (
-    "give both the same ITINERARY_REDIS_URL, ITINERARY_BROKER_URL and ITINERARY_BROKER_KEY_PREFIX, and restart"
+    "give both the same ITINERARY_REDIS_URL, ITINERARY_BROKER_URL, ITINERARY_KEY_PREFIX and "
+    "ITINERARY_BROKER_KEY_PREFIX, and restart"
 )
 
 

@@ -110,6 +110,7 @@ class _Parts:
                 self._jobs.celery_apps,
                 broker_url=self._settings.broker_url,
                 redis_url=self._settings.redis_url,
+                key_prefix=self._settings.key_prefix,
                 queues=[DEFAULT_QUEUE, *(_queue_of(body) for body in bodies)],
                 concurrency=concurrency,
             )

@@ -18,6 +18,7 @@ import itinerary
 import scheduler_service
 from itinerary.protocol.errors import BadValue, ItineraryError
 from itinerary.protocol.instants import SECOND, format_instant
+from itinerary.protocol.keys import KEY_PREFIX_VARIABLE
 from scheduler_service.config.settings import PREFIX, Settings
 from scheduler_service.local.demo import with_demo_token
 from scheduler_service.local.redis_server import ServerBinary, find_server, server_argv, server_folder, serves_folder
@@ -230,6 +231,8 @@ def child_env(plan: Plan, environ: Mapping[str, str]) -> dict[str, str]:
         f"{PREFIX}FLOWER_PORT": str(plan.flower_port),
         f"{PREFIX}LOG_FORMAT": "console" if settings.log_format == "auto" else settings.log_format,
     }
+    if settings.key_prefix:
+        chosen[KEY_PREFIX_VARIABLE] = settings.key_prefix
     if settings.database_direct_url is not None:
         chosen[f"{PREFIX}DATABASE_DIRECT_URL"] = settings.database_direct_url
     return {**environ, **chosen}

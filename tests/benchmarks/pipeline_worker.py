@@ -13,11 +13,14 @@ import orjson
 import redis
 
 from itinerary.protocol.instants import Instant
-from itinerary.protocol.wire import EPOCH, EPOCH_SEEN, HEADER_QUEUE, HEADER_SEQ, INBOX, QUERY_EPOCH, entry
+from itinerary.protocol.keys import Keys
+from itinerary.protocol.wire import HEADER_QUEUE, HEADER_SEQ, QUERY_EPOCH, entry
 from itinerary.worker.claim import claim
 from itinerary.worker.connection import RedisConnection
 from itinerary.worker.reporting import ReportBuilder, clock, send
 from tests.benchmarks.bed import QUEUE
+
+KEYS = Keys()
 
 WORKER: Final = "pipeline@bench"
 AT_ONCE: Final = 250
@@ -62,10 +65,10 @@ def main() -> None:
 
 
 def _beat(client: redis.Redis) -> None:
-    answer: Any = client.eval(QUERY_EPOCH, 2, EPOCH, EPOCH_SEEN, uuid4().hex)
+    answer: Any = client.eval(QUERY_EPOCH, 2, KEYS.epoch, KEYS.epoch_seen, uuid4().hex)
     body = {"worker": WORKER, "running": [], "received": [], "concurrency": 1, "queues": [QUEUE]}
     said: Any = entry("heartbeat", clock(), {**body, "generation": answer[0]})
-    client.xadd(INBOX, said)
+    client.xadd(KEYS.inbox, said)
 
 
 def _work(collected: Collected, messages: list[str]) -> None:

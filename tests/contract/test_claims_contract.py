@@ -8,16 +8,8 @@ import pytest
 
 from itinerary.protocol.errors import BrokerUnavailable
 from itinerary.protocol.instants import SECOND
-from itinerary.protocol.wire import (
-    EPOCH_SEEN,
-    INBOX,
-    WATERMARKS,
-    cancel_key,
-    claim_key,
-    entry,
-    result_key,
-    watermark_key,
-)
+from itinerary.protocol.keys import Keys
+from itinerary.protocol.wire import entry
 from itinerary.worker.claim import claim
 from itinerary.worker.connection import RedisConnection
 from itinerary.worker.reporting import ReportBuilder, send
@@ -28,6 +20,8 @@ from scheduler_service.ports.broker import Claims
 from tests.support.fakes_redis import FakeClaims
 from tests.support.processes import free_port
 from tests.support.redis_server import RedisServer
+
+KEYS = Keys()
 
 AT = 1_800_000_000 * SECOND
 RUN = "billing.close_2026-12-01T01:00:00Z~1"
@@ -221,13 +215,13 @@ def test_the_floors_of_a_thousand_queues_are_dropped_once_the_lowest_has_reached
         assert claims.accept(claims.query_epoch().name, 1)
         queues = {f"queue{number}": number for number in range(10, 1_010)}
         claims.raise_watermarks(queues, 5)
-        assert len(client.keys(watermark_key("*"))) == client.scard(WATERMARKS) == 1_000
+        assert len(client.keys(KEYS.watermark("*"))) == client.scard(KEYS.watermarks) == 1_000
         for _ in range(20):  # some more of them at each call
             claims.raise_watermarks({"default": 1_000}, 1_000)
-        assert {name[len(watermark_key("")) :] for name in client.keys(watermark_key("*"))} == {
+        assert {name[len(KEYS.watermark("")) :] for name in client.keys(KEYS.watermark("*"))} == {
             f"queue{number}" for number in range(1_001, 1_010)
         }
-        assert client.scard(WATERMARKS) == 9
+        assert client.scard(KEYS.watermarks) == 9
         verdicts = [claim(RedisConnection(redis_server.url), f"job_{seq}~1", "t", "w", AT, seq, "queue10").value
                     for seq in (9, 999, 1_000)]  # fmt: skip
         assert verdicts == ["stale", "stale", "won"]
@@ -308,7 +302,7 @@ def test_a_generation_named_before_a_restart_cannot_be_accepted_after_it(redis_s
         client.save()
         redis_server.kill()
         redis_server.start()
-        assert client.get(EPOCH_SEEN) == before, "the data are those of before"
+        assert client.get(KEYS.epoch_seen) == before, "the data are those of before"
         assert not claims.accept(before, 1)
         assert claims.accept(claims.query_epoch().name, 1)
 
@@ -333,7 +327,7 @@ def test_claims_and_flags_live_a_day(accepted_url: str) -> None:
     with closing(RedisClaims(accepted_url)) as claims, connect(accepted_url) as client:
         claims.take([RUN])
         claims.flag([RUN])
-        for key in (claim_key(RUN), cancel_key(RUN)):
+        for key in (KEYS.claim(RUN), KEYS.cancel(RUN)):
             assert 86_000 < client.ttl(key) <= 86_400
 
 
@@ -342,7 +336,7 @@ def test_a_claim_writes_started_into_the_inbox_once(accepted_url: str) -> None:
     connection = RedisConnection(accepted_url)
     for token in ("token-a", "token-a", "token-b"):
         claim(connection, RUN, token, "celery@here", AT, 7)
-    ((_, fields),) = connection.client.xrange(INBOX)
+    ((_, fields),) = connection.client.xrange(KEYS.inbox)
     started = decode(fields)
     assert (started.run_id, started.attempt, started.worker, started.seq) == (RUN[:-2], 1, "celery@here", 7)
     connection.client.close()
@@ -356,8 +350,8 @@ def test_an_attempt_is_reported_once_whoever_reports_it(accepted_url: str) -> No
     assert send(connection, told.succeeded(1), "token-a", True)
     assert not send(connection, told.succeeded(1), "token-a", True)
     assert not send(connection, told.failed(RuntimeError("killed"), "worker_lost"), "*", True)
-    assert [fields["type"] for _, fields in connection.client.xrange(INBOX)] == ["started", "succeeded"]
-    assert 86_000 < connection.client.ttl(result_key(RUN)) <= 86_400
+    assert [fields["type"] for _, fields in connection.client.xrange(KEYS.inbox)] == ["started", "succeeded"]
+    assert 86_000 < connection.client.ttl(KEYS.result(RUN)) <= 86_400
     connection.client.close()
 
 

@@ -11,13 +11,16 @@ import redis
 
 from itinerary.protocol.errors import BrokerUnavailable
 from itinerary.protocol.instants import SECOND
-from itinerary.protocol.wire import INBOX, INBOX_DEAD, entry, reply_key
+from itinerary.protocol.keys import Keys
+from itinerary.protocol.wire import entry
 from scheduler_service.broker.client import connect
 from scheduler_service.broker.inbox import RedisInbox
 from scheduler_service.core.leader.messages import RunEnqueued, decode
 from scheduler_service.ports.broker import Inbox
 from tests.support.fakes_redis import FakeInbox
 from tests.support.processes import free_port
+
+KEYS = Keys()
 
 AT = 1_800_000_000 * SECOND
 START = "0-0"
@@ -131,14 +134,14 @@ def test_an_asker_without_an_answer_gets_none(inbox: Inbox) -> None:
 def test_an_answer_lives_a_minute(redis_url: str) -> None:
     with closing(RedisInbox(redis_url)) as inbox, connect(redis_url) as client:
         inbox.reply("asker", {})
-        assert 50 < client.ttl(reply_key("asker")) <= 60
+        assert 50 < client.ttl(KEYS.reply("asker")) <= 60
 
 
 @pytest.mark.redis
 def test_trimming_keeps_the_unread_entries_of_the_same_millisecond(redis_url: str) -> None:
     with closing(RedisInbox(redis_url)) as inbox, redis.Redis.from_url(redis_url) as client:
         for number in (1, 2, 3):
-            client.xadd(INBOX, entry("run_enqueued", AT, {"run_ids": [str(number)]}), id=f"5-{number}")  # type: ignore[arg-type]
+            client.xadd(KEYS.inbox, entry("run_enqueued", AT, {"run_ids": [str(number)]}), id=f"5-{number}")  # type: ignore[arg-type]
         inbox.trim("5-1")
         assert [entry_id for entry_id, _ in inbox.read(START, 10, 0).entries] == ["5-2", "5-3"]
 
@@ -146,11 +149,11 @@ def test_trimming_keeps_the_unread_entries_of_the_same_millisecond(redis_url: st
 @pytest.mark.redis
 def test_entries_of_anybody_are_read_whatever_their_bytes(redis_url: str) -> None:
     with closing(RedisInbox(redis_url)) as inbox, redis.Redis.from_url(redis_url) as client:
-        client.xadd(INBOX, {b"v": b"1", b"type": b"\xff\xfe"})
+        client.xadd(KEYS.inbox, {b"v": b"1", b"type": b"\xff\xfe"})
         ((entry_id, fields),) = inbox.read(START, 10, 0).entries
         assert fields["v"] == "1"
         inbox.dead_letter(entry_id, fields, "entry type is not known \ud800")
-        ((_, dead),) = client.xrange(INBOX_DEAD)
+        ((_, dead),) = client.xrange(KEYS.inbox_dead)
         assert dead[b"entry_id"].decode() == entry_id
         assert b"not known" in dead[b"reason"]
 
@@ -163,12 +166,12 @@ def test_dead_letters_are_bounded_in_bytes_and_the_newest_stay(redis_url: str) -
             inbox.dead_letter(f"small-{number}", {"v": "1"}, "not understood")
         for number in range(600):
             inbox.dead_letter(f"large-{number}", {"v": "x" * 70_000}, "not understood " * 100)
-        kept: Any = client.xrange(INBOX_DEAD)
+        kept: Any = client.xrange(KEYS.inbox_dead)
         assert kept[-1][1]["entry_id"] == "large-599"
         assert sum(len(dead["fields"]) + len(dead["reason"]) for _, dead in kept) < 8 * 1024 * 1024
         for number in range(3_000):
             inbox.dead_letter(f"small-{number}", {"v": "1"}, "not understood")
-        assert client.xlen(INBOX_DEAD) > 3_000, "many small ones fit"
+        assert client.xlen(KEYS.inbox_dead) > 3_000, "many small ones fit"
 
 
 @pytest.mark.redis

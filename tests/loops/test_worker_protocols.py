@@ -4,13 +4,16 @@ from typing import Any
 
 import pytest
 
-from itinerary.protocol.wire import INBOX, PROTOCOL, entry
+from itinerary.protocol.keys import Keys
+from itinerary.protocol.wire import PROTOCOL, entry
 from scheduler_service.broker.client import connect
 from scheduler_service.cli.doctor import examine
 from scheduler_service.config.settings import Settings
 from scheduler_service.sql.database import host_now
 from tests.support.leading import LeaderThread
 from tests.support.processes import wait_until
+
+KEYS = Keys()
 
 pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
@@ -22,7 +25,7 @@ def test_the_doctor_names_the_worker_that_is_newer_than_the_service(
     beat: dict[str, Any] = {"concurrency": 1, "queues": ["q"], "running": [], "received": []}
 
     def doctor_after(worker: str, **more: int) -> str:
-        client.xadd(INBOX, entry("heartbeat", host_now(), {**beat, "worker": worker, **more}))  # type: ignore[arg-type]
+        client.xadd(KEYS.inbox, entry("heartbeat", host_now(), {**beat, "worker": worker, **more}))  # type: ignore[arg-type]
         capsys.readouterr()
         examine(settings)
         (line,) = (line for line in capsys.readouterr().out.splitlines() if line[6:].startswith("protocol "))

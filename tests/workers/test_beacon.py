@@ -10,7 +10,8 @@ import pytest
 import redis
 from celery import Celery
 
-from itinerary.protocol.wire import BEACON, BROKER_MARK, EPOCH, PROTOCOL
+from itinerary.protocol.keys import Keys
+from itinerary.protocol.wire import PROTOCOL
 from itinerary.worker.beacon import NotComparable, misfit
 from itinerary.worker.connection import RedisConnection
 from scheduler_service.broker.claims import RedisClaims
@@ -19,6 +20,8 @@ from scheduler_service.core.leader.messages import Succeeded
 from tests.support.processes import free_port
 from tests.support.redis_server import RedisServer
 from tests.support.worker_process import Bench, dispatched
+
+KEYS = Keys()
 
 pytestmark = pytest.mark.redis
 
@@ -99,7 +102,7 @@ def test_a_worker_whose_redis_is_another_database_than_the_leader_s_is_told(
         client.set("here", "yes")
         assert client.get("here") == "yes"
         assert connection.client.get("here") is None
-        client.set(EPOCH, "one:1")  # this installation's own leader is only away
+        client.set(KEYS.epoch, "one:1")  # this installation's own leader is only away
         with pytest.raises(NotComparable, match="no leader has announced itself"):
             asked(other, f"{address}/7")
         client.flushdb()
@@ -141,7 +144,7 @@ def test_where_nobody_leads_or_something_is_away_nothing_is_refused(
     with pytest.raises(NotComparable, match="no leader has announced itself"):
         asked(connection, redis_url)
     for rubbish in ("rubbish", "[]", '{"broker": 1}', '{"broker": {}, "protocol": "new"}'):
-        connection.client.set(BEACON, rubbish)
+        connection.client.set(KEYS.beacon, rubbish)
         with pytest.raises(NotComparable, match="not understood"):
             asked(connection, redis_url)
     announce(redis_url)
@@ -155,14 +158,14 @@ def test_a_mark_stays_until_its_broker_loses_it_and_a_worker_waits_for_the_next(
     redis_url: str, connection: RedisConnection
 ) -> None:
     announce(redis_url)
-    mark = connection.client.get(BROKER_MARK)
+    mark = connection.client.get(KEYS.broker_mark)
     announce(redis_url)
-    assert connection.client.get(BROKER_MARK) == mark
-    connection.client.delete(BROKER_MARK)
+    assert connection.client.get(KEYS.broker_mark) == mark
+    connection.client.delete(KEYS.broker_mark)
     assert "another server or database" in str(asked(connection, redis_url))
     announce(redis_url)
     assert asked(connection, redis_url) is None
-    assert 0 < int(connection.client.ttl(BEACON)) <= 60  # type: ignore[arg-type]
+    assert 0 < int(connection.client.ttl(KEYS.beacon)) <= 60  # type: ignore[arg-type]
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from itinerary.protocol.identity import adhoc_run_id
-from itinerary.protocol.wire import claim_key
+from itinerary.protocol.keys import Keys
 from scheduler_service.broker.claims import RedisClaims
 from scheduler_service.core.model import NewRun, RunKind
 from scheduler_service.core.run_state import FINAL, RunState
@@ -17,6 +17,8 @@ from tests.support.leading import LeaderThread
 from tests.support.processes import wait_until
 from tests.support.redis_server import RedisServer
 from tests.support.worker_process import Bench
+
+KEYS = Keys()
 
 pytestmark = [pytest.mark.slow, pytest.mark.redis]
 
@@ -153,7 +155,7 @@ def test_a_report_that_was_lost_unread_is_said_again(whole: Whole) -> None:
     whole.leader.__exit__(None, None, None)
     whole.bench.open_gate()
     with whole.redis.client() as client:
-        wait_until(lambda: client.get(claim_key(f"{run_id}~1")) == "done", 20)
+        wait_until(lambda: client.get(KEYS.claim(f"{run_id}~1")) == "done", 20)
         client.flushall()
     whole.change_leader()
     whole.all_complete(run_id)

@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
-from itinerary.protocol.wire import INBOX, PROTOCOL
+from itinerary.protocol.keys import Keys
+from itinerary.protocol.wire import PROTOCOL
 from scheduler_service.core.leader.messages import Failed, Heartbeat, Succeeded
 from tests.support.processes import Child, wait_until
 from tests.support.redis_server import RedisServer
 from tests.support.worker_process import Bench, dispatched
+
+KEYS = Keys()
 
 pytestmark = [pytest.mark.slow, pytest.mark.redis]
 
@@ -86,7 +89,7 @@ def test_a_heartbeat_names_its_protocol(bench: Bench) -> None:
     """The leader takes what names none for the first protocol, so only the entry itself can tell."""
     bench.next_heartbeat()
     with bench.client() as client:
-        entries: Any = client.xrange(INBOX)
+        entries: Any = client.xrange(KEYS.inbox)
     beats = [json.loads(fields["body"]) for _, fields in entries if fields["type"] == "heartbeat"]
     assert {beat["protocol"] for beat in beats} == {PROTOCOL}
 

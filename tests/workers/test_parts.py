@@ -14,7 +14,7 @@ from celery.app.task import Context
 import itinerary
 from itinerary.protocol.errors import BadValue
 from itinerary.protocol.identity import task_id
-from itinerary.protocol.wire import INBOX
+from itinerary.protocol.keys import Keys
 from itinerary.worker import connection as connection_module
 from itinerary.worker.celery_app import create_app
 from itinerary.worker.connection import RedisConnection, patiently, usable_url
@@ -26,6 +26,8 @@ from itinerary.worker.mixin import Claiming, give_claim
 from itinerary.worker.pool_registry import PoolRegistry
 from scheduler_service.core.leader.messages import Heartbeat, decode
 from tests.support.processes import free_port, wait_until
+
+KEYS = Keys()
 
 
 @pytest.fixture
@@ -236,7 +238,7 @@ def test_a_forked_child_has_a_client_of_its_own(connection: RedisConnection) -> 
 
 
 def beats(connection: RedisConnection) -> list[Heartbeat]:
-    entries: Any = connection.client.xrange(INBOX)
+    entries: Any = connection.client.xrange(KEYS.inbox)
     messages = [decode(fields) for _, fields in entries]
     return [message for message in messages if isinstance(message, Heartbeat)]
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import redis
 
-from itinerary.protocol.wire import AGAIN_FIELD, INBOX, result_key
+from itinerary.protocol.keys import Keys
+from itinerary.protocol.wire import AGAIN_FIELD
 from itinerary.worker import heartbeat
 from itinerary.worker.claim import Verdict
 from itinerary.worker.connection import RedisConnection
@@ -20,6 +21,8 @@ from itinerary.worker.reporting import Report, ReportBuilder, send
 from scheduler_service.core.leader.messages import Heartbeat, Succeeded, decode
 from tests.support.processes import wait_until
 from tests.workers.test_parts import FakeConsumer
+
+KEYS = Keys()
 
 pytestmark = pytest.mark.slow  # real processes, or many round trips
 
@@ -124,7 +127,7 @@ def test_a_child_that_waits_wakes_the_main_process(registry: PoolRegistry) -> No
 
 def entries(connection: RedisConnection) -> list[tuple[object, bool]]:
     """The inbox: each message, and whether it says that it was sent before."""
-    found: Any = connection.client.xrange(INBOX)
+    found: Any = connection.client.xrange(KEYS.inbox)
     return [(decode(fields), AGAIN_FIELD in fields) for _, fields in found]
 
 
@@ -167,7 +170,7 @@ def test_what_is_sent_again_and_is_no_news_is_not_said_twice(
 @pytest.mark.redis
 def test_what_is_sent_again_leaves_no_result_beside_the_stream(connection: RedisConnection) -> None:
     assert send(connection, report("a"), "token", claimed=True, again=True)
-    assert not connection.client.exists(result_key("a~1"))
+    assert not connection.client.exists(KEYS.result("a~1"))
 
 
 @pytest.mark.redis

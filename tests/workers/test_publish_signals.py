@@ -4,11 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from itinerary.protocol.wire import EPOCH
+from itinerary.protocol.keys import Keys
 from scheduler_service.core.leader.messages import Succeeded
 from tests.support.processes import wait_until
 from tests.support.redis_server import RedisServer
 from tests.support.worker_process import Bench, dispatched
+
+KEYS = Keys()
 
 pytestmark = [pytest.mark.slow, pytest.mark.redis]
 
@@ -64,7 +66,7 @@ def test_without_being_asked_nothing_fires_and_a_task_sees_the_headers_of_its_ru
 def test_a_claim_that_a_time_limit_ended_is_not_asked_for_again(bench: Bench) -> None:
     worker = bench.worker("-c", "1", "--soft-time-limit", "1", PUBLISH_SIGNALS="yes")
     with bench.client() as client:
-        client.delete(EPOCH)
+        client.delete(KEYS.epoch)
     bench.publish(dispatched("first", "user.tenant"))
     wait_until(lambda: "first~1] raised unexpected: SoftTimeLimitExceeded" in worker.output, 10, lambda: worker.output)
     bench.accept()

@@ -1,4 +1,4 @@
-"""The names on the wire: Redis keys, message headers, stream fields. Scheduler and workers both read them here.
+"""The names on the wire: message headers, stream fields, scripts. Scheduler and workers both read them here.
 
 Light on purpose: workers import this module inside other people's applications.
 """
@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from itinerary.protocol.instants import Instant, format_instant
 
-INBOX: Final = "itinerary:inbox"
-INBOX_DEAD: Final = "itinerary:inbox:dead"
 ENTRY_VERSION: Final = "1"
 # Raised by a change of messages or reports that the previous release does not understand: a service understands its own
 # and the previous one. Sent in headers, heartbeats and the beacon; a message without it is of protocol 1.
@@ -28,26 +26,14 @@ HEADER_TERM: Final = "itinerary_term"
 HEADER_SEQ: Final = "itinerary_seq"
 HEADER_QUEUE: Final = "itinerary_queue"
 HEADER_PROTOCOL: Final = "itinerary_protocol"
+# The prefix of the sender's keys, where it has one: a worker with another one must not start the message.
+HEADER_KEY_PREFIX: Final = "itinerary_key_prefix"
 # W3C's name, so that any tracing tool finds the trace in a Celery message.
 HEADER_TRACE: Final = "traceparent"
 
-# The epoch of these data: the one that the leader accepted ("run id of the server:watermark of all queues"), the
-# current one ("run id:its own name", written by the first process to query it), and the same of the broker's Redis.
-EPOCH: Final = "itinerary:generation"
-EPOCH_SEEN: Final = "itinerary:generation:seen"
-EPOCH_OF_BROKER: Final = "itinerary:generation:broker"
-# The queues whose own low watermark is above that of all queues.
-WATERMARKS: Final = "itinerary:floors"
 HEARTBEAT_SECONDS: Final = 2
-
-# The leader's beacon, valid for a minute: workers compare their broker with the leader's. A mark beside the queues of
-# that broker identifies the same server, database and prefix under any name.
-BEACON: Final = "itinerary:beacon"
+# How long the leader's beacon is valid.
 BEACON_SECONDS: Final = 60
-BROKER_MARK: Final = "itinerary:broker"
-# The same mark beside inbox and claims; the leader records both in the database, to detect processes with other
-# settings.
-REDIS_MARK: Final = "itinerary:redis"
 # The queue whose list the beacon names.
 SAMPLE_QUEUE: Final = "default"
 
@@ -89,31 +75,6 @@ def protocol_error(workers: int, services: int) -> str | None:
     if workers < services - 1:
         return f"the worker's protocol {workers} is too old for the service's {services}: upgrade the worker"
     return None
-
-
-def claim_key(task_id: str) -> str:
-    """The key with the token of the process that claimed this attempt."""
-    return f"itinerary:claim:{task_id}"
-
-
-def cancel_key(task_id: str) -> str:
-    """The key that exists while this attempt is cancelled: the claim refuses it, `cancelled()` sees it."""
-    return f"itinerary:cancel:{task_id}"
-
-
-def watermark_key(queue: str) -> str:
-    """The key with the lowest number of a message of this queue that may still start something."""
-    return f"itinerary:floor:{queue}"
-
-
-def result_key(task_id: str) -> str:
-    """The key with this attempt's terminal report, until the leader has committed it."""
-    return f"itinerary:result:{task_id}"
-
-
-def reply_key(name: str) -> str:
-    """The list on which one asker waits for the leader's answer."""
-    return f"itinerary:reply:{name}"
 
 
 def entry(kind: str, at: Instant, body: dict[str, Any]) -> dict[str, str]:

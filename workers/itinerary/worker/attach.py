@@ -17,20 +17,19 @@ from celery.app.trace import build_tracer
 from celery.exceptions import Reject, TaskRevokedError, TimeLimitExceeded, WorkerLostError
 
 from itinerary.protocol.errors import BadValue
-from itinerary.protocol.instants import SECOND, Instant
-from itinerary.protocol.wire import HEADER_QUEUE, HEADER_SEQ
+from itinerary.protocol.wire import HEADER_KEY_PREFIX, HEADER_QUEUE, HEADER_SEQ
 from itinerary.telemetry import tracing
 from itinerary.worker import reporting
 from itinerary.worker.beacon import NotComparable, misfit
 from itinerary.worker.claim import Verdict, claim
 from itinerary.worker.claimable import hindrance, refusal
-from itinerary.worker.connection import RedisConnection, redis_of, usable_url
+from itinerary.worker.connection import RedisConnection, connection_of, usable_url
 from itinerary.worker.current import running
 from itinerary.worker.delivery import NO_LIMITS, TERMINATED, TIMED_OUT, AskedRetry, Limits, is_ours
 from itinerary.worker.escapes import learn_escapes
 from itinerary.worker.green import mend_kombu
 from itinerary.worker.heartbeat import Heartbeater, PendingSend
-from itinerary.worker.held import HeldRequests
+from itinerary.worker.held import HeldRequests, started_at
 from itinerary.worker.hiding import learn_hidden_names
 from itinerary.worker.intake import Intake
 from itinerary.worker.mixin import Claiming, delivery_of, give_claim
@@ -50,16 +49,22 @@ _attachments: dict[int, "Attachment"] = {}
 
 
 def attach(
-    app: Celery, redis_url: str | None = None, *, exclude: Iterable[str] = (), publish_signals: bool = False
+    app: Celery,
+    redis_url: str | None = None,
+    *,
+    exclude: Iterable[str] = (),
+    publish_signals: bool = False,
+    key_prefix: str | None = None,
 ) -> None:
     """Let `app`'s workers run the scheduler's tasks: claimed before they start, reported when they end.
 
     Redis is `redis_url`, else ITINERARY_REDIS_URL, else the app's broker if that is Redis. `exclude` names tasks that
     cannot be claimed and that the scheduler never runs. `publish_signals`: the app's `before_task_publish` and
-    `after_task_publish` receivers fire in the worker, after each claim. Attaching again changes nothing.
+    `after_task_publish` receivers fire in the worker, after each claim. `key_prefix` is the service's, else
+    ITINERARY_KEY_PREFIX. Attaching again changes nothing.
     """
     if id(app) not in _attachments:
-        _attachments[id(app)] = Attachment(app, redis_url, frozenset(exclude))
+        _attachments[id(app)] = Attachment(app, redis_url, key_prefix, frozenset(exclude))
         if publish_signals:
             fire_at_claims(app)
 
@@ -72,9 +77,10 @@ def attach_new_tasks(app: Celery) -> None:
 class Attachment:
     """One app's wiring; kept for the life of the process, as the app is."""
 
-    def __init__(self, app: Celery, redis_url: str | None, exclude: frozenset[str]) -> None:
+    def __init__(self, app: Celery, redis_url: str | None, key_prefix: str | None, exclude: frozenset[str]) -> None:
         self._app = app
         self._redis_url = redis_url
+        self._key_prefix = key_prefix
         self._exclude = exclude
         self._unclaimable: dict[str, str] = {}
         self._compared = False
@@ -148,9 +154,7 @@ class Attachment:
     def _arm(self, worker: str) -> None:
         """Add the claim to every task, or exit: a task without one could run twice."""
         try:
-            conf = self._app.conf
-            url = redis_of(self._redis_url, conf.broker_url, conf.broker_transport_options or {})
-            self._connection = self._connection or RedisConnection(url)
+            self._connection = self._connection or connection_of(self._redis_url, self._key_prefix, self._app.conf)
             registry = self._registry = self._registry or PoolRegistry()
             tracing.check()
         except BadValue as exc:
@@ -249,7 +253,7 @@ class Attachment:
             return
         if os.getpid() != self._main_pid or not registry.is_claimed(task_id):
             return
-        builder = ReportBuilder(task_id, self._worker, _started_at(request))
+        builder = ReportBuilder(task_id, self._worker, started_at(request))
         if retry is None:
             report = builder.failed(exc, reason)
         else:
@@ -268,11 +272,12 @@ class Attachment:
         if connection is None or heartbeater is None:
             return
         task_id, seq, queue = headers["id"], headers.get(HEADER_SEQ), headers.get(HEADER_QUEUE)
+        sender = headers.get(HEADER_KEY_PREFIX, "")
         token, at = uuid4().hex, reporting.clock()
         report = ReportBuilder(task_id, self._worker, None).failed(exc, reason)
 
         def refuse() -> Verdict:
-            verdict = claim(connection, task_id, token, self._worker, at, seq, queue)
+            verdict = claim(connection, task_id, token, self._worker, at, seq, queue, sender)
             if verdict is Verdict.WON:
                 reporting.send(connection, report, token, True)
             return verdict
@@ -291,7 +296,3 @@ class Attachment:
                 delivery.put_back(outcome, sender)
             delivery.end(state, outcome)
             running.set(None)
-
-
-def _started_at(request: Any) -> Instant | None:
-    return None if request.time_start is None else int(request.time_start * SECOND)

@@ -15,15 +15,8 @@ from celery import Celery
 from kombu.exceptions import KombuError
 from kombu.serialization import prepare_accept_content
 
-from itinerary.protocol.wire import (
-    BEACON,
-    BROKER_MARK,
-    EPOCH,
-    PROTOCOL,
-    PROTOCOL_FIELD,
-    SAMPLE_QUEUE,
-    protocol_error,
-)
+from itinerary.protocol.keys import PREFIXES, Keys
+from itinerary.protocol.wire import PROTOCOL, PROTOCOL_FIELD, SAMPLE_QUEUE, protocol_error
 from itinerary.worker.connection import AWAY, RedisConnection
 
 _JSON: Final = "application/json"
@@ -54,7 +47,7 @@ def misfit(app: Celery, connection: RedisConnection, patience: float = _MARK_WIT
         if beacon is None:
             return _elsewhere(connection)
         leaders: Mapping[str, Any] = beacon["broker"]
-        why = _compared(app, leaders)
+        why = _compared(app, leaders, connection.keys)
         if why is None or time.monotonic() >= deadline or "mark" not in leaders:
             error = protocol_error(PROTOCOL, beacon.get(PROTOCOL_FIELD, 1))
             if error:
@@ -65,7 +58,7 @@ def misfit(app: Celery, connection: RedisConnection, patience: float = _MARK_WIT
 
 def _beacon(connection: RedisConnection) -> Mapping[str, Any] | None:
     try:
-        text = connection.client.get(BEACON)
+        text = connection.client.get(connection.keys.beacon)
     except AWAY as exc:
         raise NotComparable(f"redis is away: {exc}") from exc
     if not isinstance(text, str):
@@ -88,8 +81,14 @@ def _elsewhere(connection: RedisConnection) -> str:
     nobody = "no leader has announced itself in this Redis; if one leads, ITINERARY_REDIS_URL must be its Redis"
     own = connection.client.connection_pool.connection_kwargs.get("db", 0)
     try:
-        if connection.client.exists(EPOCH):
-            raise NotComparable(nobody)
+        others = _other_prefixes(connection)
+        if connection.client.exists(connection.keys.epoch):
+            raise NotComparable(nobody + (f"; one with the key prefix {others[0]!r} is active" if others else ""))
+        if others:
+            return (
+                f"no leader with the key prefix {connection.keys.prefix!r} was ever active in its Redis, but one with "
+                f"{others[0]!r} is: give the worker that ITINERARY_KEY_PREFIX; or start its own leader first"
+            )
         leads_in = _first_with_a_beacon(connection)
     except AWAY as exc:
         raise NotComparable(f"redis is away: {exc}") from exc
@@ -101,13 +100,22 @@ def _elsewhere(connection: RedisConnection) -> str:
     )
 
 
+def _other_prefixes(connection: RedisConnection) -> list[str]:
+    """The prefixes whose leader is active here, without ours; none if we may not know."""
+    try:
+        listed: Any = connection.client.zrange(PREFIXES, 0, -1)
+    except redis.ResponseError:
+        return []
+    return [prefix for prefix in listed if prefix != connection.keys.prefix]
+
+
 def _first_with_a_beacon(connection: RedisConnection) -> int | None:
     client: Any = connection.client
     one = client.client()  # its own connection, closed afterwards, since it selects other databases
     try:
         for database in range(_DATABASES):
             one.execute_command("SELECT", database)
-            if one.get(BEACON) is not None:
+            if one.get(connection.keys.beacon) is not None:
                 return database
     except redis.ResponseError:  # fewer databases, or no permission to select one
         return None
@@ -117,7 +125,7 @@ def _first_with_a_beacon(connection: RedisConnection) -> int | None:
     return None
 
 
-def _compared(app: Celery, leaders: Mapping[str, Any]) -> str | None:
+def _compared(app: Celery, leaders: Mapping[str, Any], keys: Keys) -> str | None:
     with app.connection_for_read() as connection:
         transport, where = connection.transport.driver_type, connection.as_uri()
         if transport != leaders.get("transport"):
@@ -130,12 +138,12 @@ def _compared(app: Celery, leaders: Mapping[str, Any]) -> str | None:
         away: tuple[type[BaseException], ...] = (KombuError, *connection.connection_errors, *connection.channel_errors)
         try:
             connection.ensure_connection(max_retries=1, timeout=_CONNECT_WITHIN)
-            return _lists_compared(connection.default_channel, where, leaders)
+            return _lists_compared(connection.default_channel, where, leaders, keys)
         except away as exc:
             raise NotComparable(f"the broker is away: {exc!r}") from exc
 
 
-def _lists_compared(channel: Any, where: str, leaders: Mapping[str, Any]) -> str | None:
+def _lists_compared(channel: Any, where: str, leaders: Mapping[str, Any], keys: Keys) -> str | None:
     prefix = channel.global_keyprefix
     if prefix != leaders.get("prefix"):
         return (
@@ -149,7 +157,7 @@ def _lists_compared(channel: Any, where: str, leaders: Mapping[str, Any]) -> str
             f"of the queue {SAMPLE_QUEUE} it reads the lists {read}, and the leader fills {leaders.get('list')!r}: let "
             f"priority_steps in the app's broker_transport_options begin with 0"
         )
-    mark = redis.Redis(connection_pool=channel.pool).get(prefix + BROKER_MARK)
+    mark = redis.Redis(connection_pool=channel.pool).get(prefix + keys.broker_mark)
     if not isinstance(mark, bytes) or mark.decode("utf-8", "replace") != leaders.get("mark"):
         return (
             f"its broker {where} is another server or database than the leader's, {leaders.get('where')}: give "

@@ -1,7 +1,7 @@
 """Itinerary's own worker app: the built-in tasks, and the settings under which nothing runs twice.
 
 Reads ITINERARY_BROKER_URL and ITINERARY_REDIS_URL, each of which is the default of the other, and
-ITINERARY_BROKER_KEY_PREFIX. Needs no database.
+ITINERARY_BROKER_KEY_PREFIX; attach() reads ITINERARY_KEY_PREFIX. Needs no database.
 """
 
 import os
@@ -59,7 +59,7 @@ _SETTINGS: Final[dict[str, Any]] = {
 }
 
 
-def create_app(broker_url: str, redis_url: str | None = None) -> Celery:
+def create_app(broker_url: str, redis_url: str | None = None, key_prefix: str | None = None) -> Celery:
     """The app on this broker; claims and reports go to `redis_url`, by default the broker."""
     master = read_sentinel_url(broker_url, BROKER_VARIABLE) if is_sentinel(broker_url) else None
     app = Celery("itinerary", broker=master.broker_url if master else broker_url)
@@ -69,7 +69,7 @@ def create_app(broker_url: str, redis_url: str | None = None) -> Celery:
         more["global_keyprefix"] = os.environ[PREFIX_VARIABLE]
     app.conf.broker_transport_options = {**app.conf.broker_transport_options, **more}
     register(app)
-    attach(app, redis_url)
+    attach(app, redis_url, key_prefix=key_prefix)
     return app
 
 

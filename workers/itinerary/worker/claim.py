@@ -8,24 +8,21 @@ unreported attempt counts as unknown. Never runs or reports tasks.
 The leader's half is scheduler_service.broker.claims.
 """
 
+import logging
 from enum import Enum
 from typing import Final
 
 from itinerary.protocol.instants import Instant
-from itinerary.protocol.wire import (
-    EPOCH,
-    INBOX,
-    LUA_ACCEPTED,
-    LUA_BELOW,
-    LUA_SERVER,
-    cancel_key,
-    claim_key,
-    entry,
-    watermark_key,
-)
+from itinerary.protocol.wire import LUA_ACCEPTED, LUA_BELOW, LUA_SERVER, entry
 from itinerary.worker.connection import RedisConnection
 
 CLAIM_SECONDS: Final = 24 * 3600
+_ELSEWHERE: Final = (
+    "{task_id} is not started: a service with the key prefix {sender!r} sent it, and this worker has {own!r}. Give "
+    "both the same ITINERARY_KEY_PREFIX; two installations need different queues, or a global_keyprefix each"
+)
+
+log = logging.getLogger("itinerary.worker")
 
 # KEYS: epoch, claim, cancel flag, inbox, watermark. ARGV: token, seconds, seq of the message ('' if it has none), then
 # the fields of the `started` entry in pairs. If the worker dies after this, the leader has `started` and will declare
@@ -52,9 +49,10 @@ return 'won'
 
 
 class Verdict(str, Enum):
-    """The result of a claim: won, held by another, cancelled, too old a message, or wait.
+    """The result of a claim: won, held by another, cancelled, too old a message, wait, or elsewhere.
 
     WAIT: ask again, since Redis may have lost data and the leader is still finding out which attempts run.
+    ELSEWHERE: another installation sent the message, and only there can it be claimed.
     """
 
     WON = "won"
@@ -62,6 +60,7 @@ class Verdict(str, Enum):
     CANCELLED = "cancelled"
     STALE = "stale"
     WAIT = "wait"
+    ELSEWHERE = "elsewhere"
 
     # StrEnum needs Python 3.11; without these two methods, the text in logs depends on Python's version.
     def __str__(self) -> str:
@@ -79,13 +78,19 @@ def claim(
     at: Instant,
     seq: int | None = None,
     queue: str | None = None,
+    sender: str = "",
 ) -> Verdict:
     """Ask once; after a redis error the claim may or may not be ours: ask again with the same token.
 
     `seq` and `queue` are those of the delivered message; they show the leader how far the queue was consumed.
+    `sender` is the key prefix of the installation that sent it.
     """
+    if sender != connection.keys.prefix:
+        log.error("%s", _ELSEWHERE.format(task_id=task_id, sender=sender, own=connection.keys.prefix))
+        return Verdict.ELSEWHERE
     started = entry("started", at, {"task_id": task_id, "worker": worker, "seq": seq})
     fields = [text for pair in started.items() for text in pair]
-    keys = [EPOCH, claim_key(task_id), cancel_key(task_id), INBOX, watermark_key(queue or "")]
+    own = connection.keys
+    keys = [own.epoch, own.claim(task_id), own.cancel(task_id), own.inbox, own.watermark(queue or "")]
     number = "" if seq is None else str(seq)
     return Verdict(connection.run_script(_CLAIM, keys, [token, str(CLAIM_SECONDS), number, *fields]))

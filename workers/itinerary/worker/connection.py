@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 import redis
 
 from itinerary.protocol.errors import BadValue
+from itinerary.protocol.keys import KEY_PREFIX_VARIABLE, Keys, read_prefix
 from itinerary.protocol.sentinel_urls import celerys_sentinel_url, is_sentinel, read_sentinel_url
 from itinerary.protocol.service_urls import redis_url
 from itinerary.sentinel_client import master_client
@@ -30,8 +31,9 @@ log = logging.getLogger("itinerary.worker")
 class RedisConnection:
     """The Redis of claims and reports; threads of one process share its client, forked children have their own."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, key_prefix: str = "") -> None:
         self._url = url
+        self.keys = Keys(key_prefix)
         self._clients: dict[int, redis.Redis] = {}
 
     @property
@@ -59,6 +61,13 @@ def patiently(action: Callable[[], T], doing: str) -> T:
                 log.warning("redis is away while %s, trying on: %s", doing, exc)
             time.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
+
+
+def connection_of(redis_url: str | None, key_prefix: str | None, conf: Any) -> RedisConnection:
+    """The connection of an app with this configuration; what attach() was not given is read from the environment."""
+    url = redis_of(redis_url, conf.broker_url, conf.broker_transport_options or {})
+    given = os.environ.get(KEY_PREFIX_VARIABLE) if key_prefix is None else key_prefix
+    return RedisConnection(url, read_prefix(given))
 
 
 def redis_of(given: str | None, broker: object, options: Mapping[str, Any]) -> str:

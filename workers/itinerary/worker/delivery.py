@@ -27,11 +27,11 @@ from itinerary.protocol.wire import (
     HEADER_ATTEMPT,
     HEADER_DUE_AT,
     HEADER_JOB_ID,
+    HEADER_KEY_PREFIX,
     HEADER_QUEUE,
     HEADER_RUN_ID,
     HEADER_SCHEDULED_AT,
     HEADER_SEQ,
-    cancel_key,
 )
 from itinerary.worker import reporting
 from itinerary.worker.claim import Verdict, claim
@@ -101,6 +101,7 @@ class Delivery:
     soft_limit: float | None = None
     seq: int | None = None
     queue: str | None = None
+    sender: str = ""
     token: str = field(default_factory=lambda: uuid4().hex)
     verdict: Verdict | None = None
     interrupted: Exception | None = None
@@ -136,7 +137,8 @@ class Delivery:
         hard, soft = headers.get("timelimit") or (None, None)
         seq, queue = headers.get(HEADER_SEQ), headers.get(HEADER_QUEUE)
         hard, soft = hard or limits.hard, soft or limits.soft
-        return cls(connection, registry, task_id, run, worker, hard, soft, seq, queue)
+        sender = headers.get(HEADER_KEY_PREFIX, "")
+        return cls(connection, registry, task_id, run, worker, hard, soft, seq, queue, sender)
 
     @property
     def won(self) -> bool:
@@ -160,7 +162,9 @@ class Delivery:
     def _ask(self) -> Verdict:
         at = self.started_at = reporting.clock()
         return patiently(
-            lambda: claim(self.connection, self.task_id, self.token, self.worker, at, self.seq, self.queue),
+            lambda: claim(
+                self.connection, self.task_id, self.token, self.worker, at, self.seq, self.queue, self.sender
+            ),
             f"{self.task_id} waits for its claim",
         )
 
@@ -263,7 +267,7 @@ def unrun_code(outcome: object) -> Exception | None:
 
 def _flagged(connection: RedisConnection, task_id: str) -> bool:
     try:
-        return bool(connection.client.exists(cancel_key(task_id)))
+        return bool(connection.client.exists(connection.keys.cancel(task_id)))
     except AWAY:
         return False  # unknown: asked again soon
 

@@ -40,7 +40,7 @@ def add_functions(app: Celery, functions: Mapping[str, Function]) -> None:
 
 
 class EmbeddedWorker:
-    """A Celery worker in a thread; `broker_url` and `redis_url` override the app's settings."""
+    """A Celery worker in a thread; `broker_url`, `redis_url` and `key_prefix` override the app's settings."""
 
     def __init__(
         self,
@@ -49,15 +49,16 @@ class EmbeddedWorker:
         *,
         broker_url: str,
         redis_url: str,
+        key_prefix: str,
         queues: Sequence[str],
         concurrency: int,
     ) -> None:
         self._app = _only(apps)
         if self._app is None:
-            self._app = create_app(broker_url, redis_url)
+            self._app = create_app(broker_url, redis_url, key_prefix)
         else:
             register(self._app)
-            attach(self._app, redis_url)
+            attach(self._app, redis_url, key_prefix=key_prefix)
             self._app.conf.update(broker_url=broker_url, broker_read_url=broker_url, broker_write_url=broker_url)
         self._app.conf.update(_OWN_THREADS)
         add_functions(self._app, functions)

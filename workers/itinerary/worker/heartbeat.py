@@ -19,16 +19,7 @@ from uuid import uuid4
 from celery.worker import state
 
 from itinerary.protocol.batches import batched
-from itinerary.protocol.wire import (
-    EPOCH,
-    EPOCH_SEEN,
-    HEARTBEAT_SECONDS,
-    INBOX,
-    PROTOCOL,
-    PROTOCOL_FIELD,
-    QUERY_EPOCH,
-    entry,
-)
+from itinerary.protocol.wire import HEARTBEAT_SECONDS, PROTOCOL, PROTOCOL_FIELD, QUERY_EPOCH, entry
 from itinerary.worker.claim import Verdict
 from itinerary.worker.connection import AWAY, RedisConnection
 from itinerary.worker.delivery import is_ours
@@ -173,11 +164,11 @@ class Heartbeater(threading.Thread):
             is_first = self._report_again()
             # Listed only now, to include attempts claimed before the data were lost.
             parts = self._parts(farewell)
-            depth: Any = self._connection.client.xlen(INBOX)
+            depth: Any = self._connection.client.xlen(self._connection.keys.inbox)
             if is_first or depth < _TOO_DEEP:
                 with self._connection.client.pipeline(transaction=False) as pipe:
                     for part in parts:
-                        pipe.xadd(INBOX, part)
+                        pipe.xadd(self._connection.keys.inbox, part)
                     pipe.execute()
         except AWAY as exc:
             log.warning("redis is away, no heartbeat: %s", exc)
@@ -186,7 +177,8 @@ class Heartbeater(threading.Thread):
 
     def _report_again(self) -> bool:
         """Send recent reports again if Redis is another one or has other data; return whether it is."""
-        answer: Any = self._connection.run_script(QUERY_EPOCH, [EPOCH, EPOCH_SEEN], [uuid4().hex])
+        keys = self._connection.keys
+        answer: Any = self._connection.run_script(QUERY_EPOCH, [keys.epoch, keys.epoch_seen], [uuid4().hex])
         name = str(answer[0])
         if name == self._epoch:
             self._registry.forget_old()

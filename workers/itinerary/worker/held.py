@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from typing import Any
 from weakref import WeakSet
 
+from itinerary.protocol.instants import SECOND, Instant
+
 
 class HeldRequests:
     """Our requests since their arrival. Celery's main thread adds, the heartbeat thread reads."""
@@ -34,3 +36,8 @@ class HeldRequests:
                 return list(self._requests)
             except RuntimeError:
                 continue  # changed while copied
+
+
+def started_at(request: Any) -> Instant | None:
+    """The time at which the worker's pool began this request."""
+    return None if request.time_start is None else int(request.time_start * SECOND)

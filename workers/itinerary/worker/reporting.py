@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from itinerary.protocol.instants import SECOND, Instant, format_instant
-from itinerary.protocol.wire import AGAIN_FIELD, INBOX, claim_key, entry, result_key
+from itinerary.protocol.wire import AGAIN_FIELD, entry
 from itinerary.worker.claim import CLAIM_SECONDS
 from itinerary.worker.connection import RedisConnection
 from itinerary.worker.hiding import AS_IT_IS, Hide
@@ -102,7 +102,7 @@ def send(connection: RedisConnection, report: Report, token: str, claimed: bool,
     `again`: it was sent before, to a Redis that may have lost it; the leader ignores it if it is not new.
     """
     fields = entry(report.kind, report.at, dict(report.body))
-    keys = [claim_key(report.task_id), result_key(report.task_id), INBOX]
+    keys = [connection.keys.claim(report.task_id), connection.keys.result(report.task_id), connection.keys.inbox]
     flags = [token, "1" if claimed else "0", str(CLAIM_SECONDS), "1" if again else "0"]
     args = [*flags, *fields.values(), AGAIN_FIELD, str(_DONE_SECONDS)]
     return bool(connection.run_script(_REPORT, keys, args))
@@ -110,7 +110,7 @@ def send(connection: RedisConnection, report: Report, token: str, claimed: bool,
 
 def is_reported(connection: RedisConnection, task_id: str) -> bool:
     """Whether the end of this attempt was reported already."""
-    return bool(connection.client.get(claim_key(task_id)) == "done")
+    return bool(connection.client.get(connection.keys.claim(task_id)) == "done")
 
 
 def clock() -> Instant:
