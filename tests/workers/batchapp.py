@@ -40,6 +40,22 @@ def plain() -> str:
     return "done"
 
 
+if os.environ.get("FINAL"):
+
+    class Final(Task):
+        """A class that suffers no other below those of its tasks."""
+
+        abstract = True
+
+        def __init_subclass__(cls) -> None:
+            if "run" not in vars(cls):
+                raise TypeError("this class is final")
+
+    @app.task(name="bat.final", base=Final, shared=False)
+    def final() -> None:
+        raise AssertionError("its worker does not start")
+
+
 itinerary.attach(app, exclude=["bat.collect"] if os.environ.get("EXCLUDE") else [])
 
 if os.environ.get("LATE"):

@@ -190,8 +190,9 @@ def test_runs_whose_message_cannot_be_read_or_taken_fail_with_their_reason(bench
 @pytest.mark.slow
 @pytest.mark.redis
 def test_a_worker_with_a_task_that_cannot_be_claimed_does_not_start_and_names_it(bench: Bench) -> None:
-    worker = bench.spawn(_BATCHES, LATE="1")
+    worker = bench.spawn(_BATCHES, LATE="1", FINAL="1")
     assert worker.wait(30) != 0
+    assert "task bat.final cannot be given the claim, TypeError('this class is final')" in worker.output
     assert "task bat.collect has a Strategy of its own" in worker.output
     assert "task bat.late has a Strategy of its own" in worker.output
     assert bench.truth == []

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import redis
-from celery import Celery
+from celery import Celery, signals
 from celery.app.task import Context
 
 import itinerary
@@ -85,6 +85,13 @@ class FakeConsumer:
         self.app.conf.task_default_queue = "default"
 
 
+class Unfinished:
+    """A worker without what our receivers read of it."""
+
+    def __init__(self, app: Celery) -> None:
+        self.app = app
+
+
 def test_attaching_asks_nothing_of_redis_and_changes_no_call(user_app: Celery) -> None:
     itinerary.attach(user_app, f"redis://127.0.0.1:{free_port()}/0")
     itinerary.attach(user_app)
@@ -92,6 +99,17 @@ def test_attaching_asks_nothing_of_redis_and_changes_no_call(user_app: Celery) -
     assert add(1, 2) == 3
     assert add.apply(args=(1, 2)).get() == 3
     assert current_run() is None
+
+
+def test_a_start_that_fails_in_any_receiver_of_ours_ends_the_worker_with_a_sentence(user_app: Celery) -> None:
+    itinerary.attach(user_app, f"redis://127.0.0.1:{free_port()}/0")
+    unfinished = Unfinished(user_app)
+    with pytest.raises(SystemExit, match=r"itinerary: this worker does not start.*time_limit"):
+        signals.worker_init.send(sender=unfinished)
+    with pytest.raises(SystemExit, match=r"itinerary: this worker does not start.*hostname"):
+        signals.celeryd_after_setup.send(sender="one@here", instance=unfinished, conf=user_app.conf)
+    with pytest.raises(SystemExit, match=r"itinerary: this worker does not start.*'app'"):
+        signals.celeryd_init.send(sender="one@here", instance=object(), conf=user_app.conf, options={})
 
 
 def test_direct_and_eager_calls_of_a_task_with_the_claim_need_no_redis(armed: Celery) -> None:

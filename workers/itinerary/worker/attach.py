@@ -9,6 +9,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Final
 from uuid import uuid4
 
@@ -20,7 +21,7 @@ from itinerary.protocol.errors import BadValue
 from itinerary.protocol.wire import HEADER_KEY_PREFIX, HEADER_QUEUE, HEADER_SEQ
 from itinerary.telemetry import tracing
 from itinerary.worker import reporting
-from itinerary.worker.beacon import NotComparable, misfit
+from itinerary.worker.beacon import NotComparable, gets_runs, misfit
 from itinerary.worker.claim import Verdict, claim
 from itinerary.worker.claimable import hindrance, refusal
 from itinerary.worker.connection import RedisConnection, connection_of, usable_url
@@ -37,6 +38,7 @@ from itinerary.worker.pool_registry import PoolRegistry
 from itinerary.worker.publish_signals import fire_at_claims
 from itinerary.worker.releases import unfit_releases
 from itinerary.worker.reporting import ANY_TOKEN, ReportBuilder
+from itinerary.worker.starting import or_end
 
 WORKER_LOST: Final = "worker_lost"
 REVOKED: Final = "revoked"
@@ -92,11 +94,11 @@ class Attachment:
         self._heartbeater: Heartbeater | None = None
         self._received = HeldRequests()
         for signal, receiver in (
-            (signals.celeryd_init, self._on_celeryd_init),
-            (signals.worker_init, self._on_worker_init),
-            (signals.celeryd_after_setup, self._on_worker_setup),
-            (signals.worker_process_init, self._on_child_init),
-            (signals.worker_ready, self._on_ready),
+            (signals.celeryd_init, or_end(self._on_celeryd_init)),
+            (signals.worker_init, or_end(self._on_worker_init)),
+            (signals.celeryd_after_setup, or_end(self._on_worker_setup)),
+            (signals.worker_process_init, or_end(self._on_child_init)),
+            (signals.worker_ready, or_end(self._on_ready)),
             (signals.worker_shutdown, self._on_shutdown),
             (signals.task_received, self._on_received),
             (signals.task_postrun, self._on_postrun),
@@ -129,18 +131,6 @@ class Attachment:
             if why is not None:
                 sys.exit(f"itinerary: this worker would never get a run: {why}")
 
-    def _compare_late(self) -> bool:
-        """Whether this worker gets runs; a mismatch is only logged, since the worker has started."""
-        assert self._connection is not None
-        try:
-            why = misfit(self._app, self._connection, patience=0)
-        except NotComparable as exc:
-            log.warning("whether this worker gets runs is not known: %s", exc)
-            return False
-        if why is not None:
-            log.error("this worker never gets a run: %s", why)
-        return why is None
-
     def _on_worker_setup(self, instance: Any, **_: Any) -> None:
         if instance.app is self._app:
             self._arm(instance.hostname)
@@ -171,14 +161,20 @@ class Attachment:
     def _give_claims(self, connection: RedisConnection, registry: PoolRegistry) -> dict[str, str]:
         """Add the claim to every task; return those that cannot have it, without the excluded ones."""
         for name, task in list(self._app.tasks.items()):
-            why = None if isinstance(task, Claiming) else hindrance(task)
+            try:
+                why = None if isinstance(task, Claiming) else hindrance(task)
+                if why is None:
+                    self._give_claim(task, connection, registry)
+            except Exception as exc:  # noqa: BLE001 - a class of the user's may refuse a subclass in any way
+                why = f"cannot be given the claim, {exc!r}"
             if why is not None:
                 self._unclaimable[name] = why
-                continue
-            given = give_claim(task, connection, registry, self._worker, self.child_lost, self._limits)
-            if given and task.__trace__ is not None:
-                task.__trace__ = build_tracer(name, task, self._app.loader, self._worker, app=self._app)
         return {name: why for name, why in self._unclaimable.items() if name not in self._exclude}
+
+    def _give_claim(self, task: Any, connection: RedisConnection, registry: PoolRegistry) -> None:
+        given = give_claim(task, connection, registry, self._worker, self.child_lost, self._limits)
+        if given and task.__trace__ is not None:
+            task.__trace__ = build_tracer(task.name, task, self._app.loader, self._worker, app=self._app)
 
     def arm_again(self) -> None:
         """Add the claim to tasks that came later; does nothing before the worker starts."""
@@ -207,7 +203,7 @@ class Attachment:
         self._heartbeater = Heartbeater(self._connection, self._registry, self._worker, sender, self._received)
         self._registry.on_waiting = self._heartbeater.beat_soon
         if not self._compared:
-            self._heartbeater.asks = self._compare_late
+            self._heartbeater.asks = partial(gets_runs, self._app, self._connection)
         if pool == _POOL_OF_PROCESSES:
             threading.Thread(target=self._registry.listen, name="itinerary-board", daemon=True).start()
         self._heartbeater.start()

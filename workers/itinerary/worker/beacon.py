@@ -56,6 +56,18 @@ def misfit(app: Celery, connection: RedisConnection, patience: float = _MARK_WIT
         time.sleep(_POLLED_EVERY)
 
 
+def gets_runs(app: Celery, connection: RedisConnection) -> bool:
+    """Whether this worker gets runs; a mismatch is only logged, since the worker has started."""
+    try:
+        why = misfit(app, connection, patience=0)
+    except NotComparable as exc:
+        log.warning("whether this worker gets runs is not known: %s", exc)
+        return False
+    if why is not None:
+        log.error("this worker never gets a run: %s", why)
+    return why is None
+
+
 def _beacon(connection: RedisConnection) -> Mapping[str, Any] | None:
     try:
         text = connection.client.get(connection.keys.beacon)

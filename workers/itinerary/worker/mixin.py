@@ -127,6 +127,7 @@ def give_claim(
             setattr(kind, name, value)
         return False
     members = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
+    request = telling(symbol_by_name(task.Request))
     task.__class__ = type(kind.__name__, (Claiming, kind), members | given)
-    task.Request = telling(symbol_by_name(task.Request))
+    task.Request = request
     return True
