@@ -115,10 +115,6 @@ def test_the_pieces_for_ones_own_transaction_enqueue_with_no_more_rights_than_th
     assert rows == [(*invoice, "invoice-17"), (*invoice, None)]
 
 
-def test_the_page_names_the_file_that_clients_are_generated_from() -> None:
-    assert "(../api/openapi.json)" in PAGE
-
-
 @pytest.mark.parametrize("page", SERVERS)
 def test_the_web_programs_enqueue_once_and_wait(page: str, address: str, client: Client, tmp_path: Path) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```", (MANUAL / f"{page}.md").read_text("utf-8"), re.DOTALL | re.MULTILINE)

@@ -1,6 +1,7 @@
 """The locks and the two commands' program: what a fresh machine relies on."""
 
 import ast
+import json
 import re
 import subprocess
 import sys
@@ -18,7 +19,8 @@ from tests.support.processes import MANUAL, REPOSITORY
 DEPLOY = REPOSITORY / "deploy"
 LOCKS = ("requirements.lock", "requirements-test.lock", "requirements-otel.lock", "requirements-local.lock")
 MATRIX = (
-    "release.lock", "requirements-worker.lock", "matrix-refused-celery-5.3.lock", "matrix-refused-redis-4.lock",
+    "release.lock", "requirements-worker.lock", "matrix-go.lock",
+    "matrix-refused-celery-5.3.lock", "matrix-refused-redis-4.lock",
     *dict.fromkeys(column.lock for column in COLUMNS),
 )  # fmt: skip
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
@@ -54,6 +56,13 @@ def test_a_lock_names_no_package_of_ours(lock: str) -> None:
     assert not {name for name, _ in pins(lock)} & {*ours, "itinerary", "workers"}
     lines = (DEPLOY / lock).read_text().splitlines()
     assert all("==" in line for line in lines if not line.startswith((" ", "#")))
+
+
+def test_the_lock_of_npm_names_no_registry_and_has_every_hash() -> None:
+    packages = json.loads((REPOSITORY / "tests" / "e2e" / "typescript" / "package-lock.json").read_text())["packages"]
+    locked = [package for place, package in packages.items() if place]
+    assert locked
+    assert not [package for package in locked if "resolved" in package or "integrity" not in package]
 
 
 def test_every_declared_dependency_is_locked_within_its_bounds() -> None:

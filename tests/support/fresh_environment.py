@@ -127,6 +127,13 @@ def _once(factory: pytest.TempPathFactory, name: str, build: Callable[[Path], No
     return home
 
 
+def of_lock(factory: pytest.TempPathFactory, lock: str) -> Environment:
+    """An environment of this lock alone."""
+    return Environment(
+        _once(factory, lock.removesuffix(".lock"), lambda home: Environment(home).build(sys.executable, lock))
+    )
+
+
 def interpreter_of(version: str) -> str | None:
     """An interpreter of this version, such as 3.10: this one, on PATH, or pyenv's; None where there is none."""
     if sys.version_info[:2] == tuple(map(int, version.split("."))):
