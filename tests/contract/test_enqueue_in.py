@@ -183,7 +183,7 @@ def test_anything_but_a_synchronous_connection_to_postgresql_is_refused() -> Non
     class AsyncConnection:
         """What psycopg and SQLAlchemy call theirs."""
 
-    with pytest.raises(BadValue, match="run_sync"):
+    with pytest.raises(BadValue, match="in async code use enqueue_in_async"):
         enqueue_in(AsyncConnection(), "t")
 
 

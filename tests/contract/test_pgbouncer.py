@@ -1,14 +1,17 @@
 """Through a real PgBouncer: nothing is prepared by name, the bounds hold, and nothing of a session is left behind."""
 
+import asyncio
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from typing import Any
 
+import asyncpg  # type: ignore[import-untyped]
 import psycopg
 import pytest
 from sqlalchemy import make_url, text
 
+from itinerary import enqueue_many_in_async
 from itinerary.client.sync import enqueue_in
 from itinerary.protocol.errors import StoreUnavailable
 from itinerary.protocol.instants import MILLISECOND, SECOND
@@ -134,6 +137,22 @@ def test_a_run_is_enqueued_in_a_transaction_through_it(transactions: PgBouncer) 
             mine.commit()
             other.rollback()
     assert on_server(transactions.url, "SELECT count(*) FROM runs") == 8
+
+
+def test_asyncpg_enqueues_through_it_without_its_cache(transactions: PgBouncer) -> None:
+    async def program() -> None:
+        connections = [await asyncpg.connect(plain(transactions.url), statement_cache_size=0) for _ in range(2)]
+        for number in range(8):
+            for name, connection in enumerate(connections):
+                async with connection.transaction():
+                    await enqueue_many_in_async(
+                        connection, [{"task": "t", "idempotency_key": f"{name}-{n}"} for n in (number, number + 1)]
+                    )
+        for connection in connections:
+            await connection.close()
+
+    asyncio.run(program())
+    assert on_server(transactions.url, "SELECT count(*) FROM runs") == 18
 
 
 def test_news_are_asked_for_where_they_cannot_be_heard(pooler: PgBouncer, emptied_postgres_url: str) -> None:

@@ -252,7 +252,7 @@ from celery import Celery  # type: ignore[import-untyped]
 import itinerary
 from itinerary import (
     ApiError, AsyncClient, BadValue, Client, Conflict, CurrentRun, ItineraryError, NoAnswer, RunCancelled, WaitTimeout,
-    attach, current_run, enqueue_in, enqueue_many_in, schedule,
+    attach, current_run, enqueue_in, enqueue_in_async, enqueue_many_in, enqueue_many_in_async, schedule,
 )
 from itinerary.client.results import Run
 from itinerary.testing import Service
@@ -306,6 +306,12 @@ def call() -> list[Run]:
         return client.enqueue_batch([{"task": "t"}])
 
 
+async def enqueue_async(connection: Any) -> str:
+    many: list[str] = await enqueue_many_in_async(connection, [{"task": "shop.add", "args": [1]}])
+    print(many)
+    return await enqueue_in_async(connection, "shop.add", [1], {"a": 2}, priority=3, retry={"max_attempts": 2})
+
+
 async def call_async() -> list[Run]:
     async with AsyncClient("http://127.0.0.1:8080", at_once=5) as client:
         run = await client.enqueue("shop.add", [1, 2], {"a": 1}, queue="shop", idempotency_key="one")
@@ -331,6 +337,9 @@ enqueue_in(None, 5)  # wrong: arg-type
 enqueue_in(None)  # wrong: call-arg
 enqueue_in(None, "t", prio=3)  # wrong: call-arg
 enqueue_many_in(None, [5])  # wrong: list-item
+print(enqueue_in_async(None, 5))  # wrong: arg-type
+print(enqueue_in_async(None, "t", prio=3))  # wrong: call-arg
+print(enqueue_many_in_async(None))  # wrong: call-arg
 Client(port=8080)  # wrong: call-arg
 AsyncClient(port=8080)  # wrong: call-arg
 AsyncClient(at_once="5")  # wrong: arg-type

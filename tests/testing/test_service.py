@@ -22,7 +22,9 @@ from itinerary import (
     attach,
     current_run,
     enqueue_in,
+    enqueue_in_async,
     enqueue_many_in,
+    enqueue_many_in_async,
 )
 from itinerary import schedule as declare
 from itinerary.protocol.errors import BadValue, ItineraryError
@@ -84,6 +86,8 @@ def test_after_the_block_nothing_is_captured_any_more(app: Celery) -> None:
         pass
     with pytest.raises(BadValue, match="give a connection of psycopg"):
         enqueue_in(object(), "shop.note")
+    with pytest.raises(BadValue, match="give a connection of asyncpg"):
+        asyncio.run(enqueue_in_async(object(), "shop.note"))
     with pytest.raises(ItineraryError, match=r"no answer|refused"), Client("http://127.0.0.1:9", retries=0) as client:
         client.status()
 
@@ -313,6 +317,15 @@ def test_enqueue_many_in_knows_them_too(service: Service, calls: list[Any]) -> N
     with pytest.raises(BadValues, match=r"runs\.1\.run_at: .* start_within is over"):
         enqueue_many_in(None, [{"task": "shop.note"}, over])
     assert len(service.run_due()) == 3
+
+
+def test_the_asynchronous_ones_are_served_too(service: Service, calls: list[Any]) -> None:
+    async def program() -> list[str]:
+        first = await enqueue_in_async(None, "shop.note", [1], idempotency_key="four")
+        return [first, *await enqueue_many_in_async(object(), [{"task": "shop.note", "args": [2]}])]
+
+    assert asyncio.run(program()) == [run["run_id"] for run in service.run_due()]
+    assert calls == [[1], [2]]
 
 
 def test_scheduled_jobs_are_due_by_the_real_schedules(service: Service, app: Celery) -> None:

@@ -25,7 +25,7 @@ def loaded_by(statement: str) -> list[str]:
 
 def test_the_public_names_are_these() -> None:
     apps, errors = ["CurrentRun", "RunCancelled", "attach", "current_run"], ["ItineraryError", "BadValue", "BadValues"]
-    enqueueing = ["enqueue_in", "enqueue_many_in"]
+    enqueueing = ["enqueue_in", "enqueue_in_async", "enqueue_many_in", "enqueue_many_in_async"]
     clients = ["AsyncClient", "Client", "ApiError", "Conflict", "NoAnswer", "RunFailed", "WaitTimeout"]
     assert itinerary.__all__ == sorted([*apps, *clients, *enqueueing, *errors, "schedule"])
     assert set(itinerary.__all__) <= set(dir(itinerary))
@@ -62,7 +62,7 @@ def test_a_name_stays_what_it_is_once_every_module_is_imported() -> None:
     [
         ("import itinerary", []),
         ("from itinerary import RunCancelled, current_run; current_run()", []),
-        ("from itinerary import AsyncClient, BadValue, Client, enqueue_in", []),
+        ("from itinerary import AsyncClient, BadValue, Client, enqueue_in, enqueue_many_in_async", []),
         ("from itinerary import schedule; schedule.hourly(17)(lambda: None)", []),
         ("from itinerary.jobs import collect", []),
         ("from itinerary import attach", ["celery", "kombu", "redis"]),

@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from itinerary.client.asynchronous import AsyncClient
     from itinerary.client.sync import Client
-    from itinerary.client.transactional import enqueue_in, enqueue_many_in
+    from itinerary.client.transactional import (
+        enqueue_in,
+        enqueue_in_async,
+        enqueue_many_in,
+        enqueue_many_in_async,
+    )
     from itinerary.client.transport import ApiError, NoAnswer
     from itinerary.client.waiting import RunFailed, WaitTimeout
     from itinerary.jobs import schedule
@@ -36,7 +41,9 @@ __all__ = [
     "attach",
     "current_run",
     "enqueue_in",
+    "enqueue_in_async",
     "enqueue_many_in",
+    "enqueue_many_in_async",
     "schedule",
 ]
 
@@ -56,7 +63,9 @@ _HOMES: Final = {
     "attach": "itinerary.worker.attach",
     "current_run": "itinerary.worker.current",
     "enqueue_in": "itinerary.client.transactional",
+    "enqueue_in_async": "itinerary.client.transactional",
     "enqueue_many_in": "itinerary.client.transactional",
+    "enqueue_many_in_async": "itinerary.client.transactional",
     "schedule": "itinerary.jobs",
 }
 

@@ -4,7 +4,7 @@ Imports a driver only if it was given one of its connections.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final
@@ -27,11 +27,11 @@ class DbApi:
     @property
     def _unnamed(self) -> dict[str, bool]:
         """Keep psycopg from preparing frequent statements by name, which a pooler would give to other clients."""
-        return {"prepare": False} if _home(type(self.connection)) == "psycopg" else {}
+        return {"prepare": False} if home(type(self.connection)) == "psycopg" else {}
 
     def answer(self, query: Query) -> Any:
         """The number of rows it inserted, or the rows it read."""
-        statement, values = _filled(query, self.runs, "%({})s")
+        statement, values = filled(query, self.runs, lambda name, _: f"%({name})s")
         with closing(self.connection.cursor()) as cursor:
             cursor.execute(statement, values, **self._unnamed)
             if isinstance(query, Insert):
@@ -48,23 +48,30 @@ class SqlAlchemy:
 
     def answer(self, query: Query) -> Any:
         """As `DbApi.answer`."""
-        from sqlalchemy import text
+        return executed_by_sqlalchemy(self.connection, query, self.runs)
 
-        statement, values = _filled(query, self.runs, ":{}")
-        result = self.connection.execute(text(statement), values)
-        return int(result.rowcount) if isinstance(query, Insert) else [tuple(row) for row in result]
+
+def executed_by_sqlalchemy(connection: Any, query: Query, runs: str) -> Any:
+    """The answer of a blocking Connection of SQLAlchemy."""
+    from sqlalchemy import text
+
+    # As texts, since some drivers take a parameter only in the type that its cast expects.
+    statement, values = filled(query, runs, lambda name, _: f"CAST(:{name} AS text)")
+    texts = {name: None if value is None else str(value) for name, value in values.items()}
+    result = connection.execute(text(statement), texts)
+    return int(result.rowcount) if isinstance(query, Insert) else [tuple(row) for row in result]
 
 
 def target_of(given: Any, schema: str | None) -> DbApi | SqlAlchemy:
     """The caller's connection or session; BadValue if it cannot be used so."""
-    runs = _table(schema)
-    homes = {_home(kind) for kind in type(given).__mro__}
+    runs = table(schema)
+    homes = {home(kind) for kind in type(given).__mro__}
     shown = f"{type(given).__module__}.{type(given).__qualname__}"
     if "Async" in type(given).__name__ or homes & {"asyncpg", "sqlite3"}:
-        raise BadValue("connection_or_session", shown, f"{_ALLOWED}; from async code use its run_sync")
+        raise BadValue("connection_or_session", shown, f"{_ALLOWED}; in async code use enqueue_in_async")
     if "sqlalchemy" in homes:
         connection = given.connection() if hasattr(given, "get_bind") else given
-        if getattr(getattr(connection, "dialect", None), "name", None) != "postgresql":
+        if not is_for_sqlalchemy(connection):
             raise BadValue("connection_or_session", shown, _ALLOWED)
         return SqlAlchemy(connection, runs)
     # A connection of Django says which database it is for.
@@ -73,16 +80,25 @@ def target_of(given: Any, schema: str | None) -> DbApi | SqlAlchemy:
     return DbApi(given, runs)
 
 
-def _home(kind: type) -> str:
+def is_for_sqlalchemy(connection: Any) -> bool:
+    """Whether this is a connection of SQLAlchemy to PostgreSQL, and no engine."""
+    dialect = getattr(connection, "dialect", None)
+    return hasattr(connection, "execute") and getattr(dialect, "name", None) == "postgresql"
+
+
+def home(kind: type) -> str:
+    """The package of a class."""
     return kind.__module__.partition(".")[0]
 
 
-def _table(schema: str | None) -> str:
+def table(schema: str | None) -> str:
+    """The table of runs; BadValue for what cannot be a schema's name."""
     if schema is not None and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", schema, re.ASCII):
         raise BadValue("schema", schema, "give the name of a schema, in letters, digits and _")
     return "runs" if schema is None else f'"{schema}".runs'
 
 
-def _filled(query: Query, runs: str, parameter: str) -> tuple[str, dict[str, Any]]:
+def filled(query: Query, runs: str, parameter: Callable[[str, int], str]) -> tuple[str, dict[str, Any]]:
+    """The statement with the driver's parameters, each by its name and its place from 1, and their values in order."""
     statement, values = query.sql()
-    return statement.format(runs=runs, **{name: parameter.format(name) for name in values}), values
+    return statement.format(runs=runs, **{name: parameter(name, place) for place, name in enumerate(values, 1)}), values

@@ -4,14 +4,30 @@ Never commits, rolls back or opens a transaction. Light to import. A trigger not
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from inspect import signature
+from typing import Any, ParamSpec, TypeVar
 
-from itinerary.client import connections
+from itinerary.client import async_connections, connections
 from itinerary.client.run_body import Duration, Moment, Task, listed_body, run_body
 from itinerary.client.run_inserts import Steps, enqueued
 from itinerary.protocol.errors import BadValue, BadValues
 from itinerary.protocol.run_request import MOST_ERRORS, RunRequest, read_each, read_run_request
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def _as(
+    like: Callable[_P, _T],
+) -> Callable[[Callable[..., Coroutine[Any, Any, _T]]], Callable[_P, Coroutine[Any, Any, _T]]]:
+    """Give a coroutine function the arguments of `like`, for type checkers and `help`."""
+
+    def typed(function: Callable[..., Coroutine[Any, Any, _T]]) -> Callable[_P, Coroutine[Any, Any, _T]]:
+        function.__dict__["__signature__"] = signature(like)
+        return function
+
+    return typed
 
 
 def enqueue_in(
@@ -56,6 +72,24 @@ def enqueue_many_in(
     return _answered(connection_or_session, schema, enqueued(_requests_of(runs), of_list=True))
 
 
+@_as(enqueue_in)
+async def enqueue_in_async(
+    connection_or_session: Any, task: Any, args: Any = None, kwargs: Any = None, *, schema: Any = None, **fields: Any
+) -> str:
+    """`enqueue_in` for asyncio.
+
+    Takes a connection of asyncpg, psycopg's AsyncConnection, or SQLAlchemy's AsyncConnection or AsyncSession.
+    """
+    steps = enqueued([request_of(task, args, kwargs, **fields)], of_list=False)
+    return (await _awaited(connection_or_session, schema, steps))[0]
+
+
+@_as(enqueue_many_in)
+async def enqueue_many_in_async(connection_or_session: Any, runs: Any, *, schema: Any = None) -> list[str]:
+    """`enqueue_many_in` for asyncio, with the connections of `enqueue_in_async`."""
+    return await _awaited(connection_or_session, schema, enqueued(_requests_of(runs), of_list=True))
+
+
 def request_of(task: Any, args: Any, kwargs: Any, **fields: Any) -> RunRequest:
     """The request of these arguments of `enqueue_in`; BadValues for those that cannot be enqueued."""
     return read_run_request(_plain(run_body(task, args, kwargs, **fields)))
@@ -84,11 +118,22 @@ def _plain(body: dict[str, Any]) -> dict[str, Any]:
 def _answered(connection_or_session: Any, schema: str | None, steps: Steps[list[str]]) -> list[str]:
     """The result of the steps, each of their queries answered on the connection."""
     target = connections.target_of(connection_or_session, schema)
-    answer: Any = None
+    query = next(steps)
     while True:
+        answer = target.answer(query)
         try:
             query = steps.send(answer)
         except StopIteration as ended:
-            found: list[str] = ended.value
-            return found
-        answer = target.answer(query)
+            return list(ended.value)
+
+
+async def _awaited(connection_or_session: Any, schema: str | None, steps: Steps[list[str]]) -> list[str]:
+    """As `_answered`, for asyncio."""
+    target = await async_connections.async_target_of(connection_or_session, schema)
+    query = next(steps)
+    while True:
+        answer = await target.answer(query)
+        try:
+            query = steps.send(answer)
+        except StopIteration as ended:
+            return list(ended.value)

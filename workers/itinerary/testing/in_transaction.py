@@ -43,3 +43,18 @@ class Target:
         run, _ = self._store.enqueue(read_run_request(body), row["run_id"])
         run.key, run.request_hash = row["key"], row["hash"]
         return True
+
+
+class AsyncTarget:
+    """The connection that `enqueue_in_async` asks."""
+
+    def __init__(self, store: "Store") -> None:
+        self._target = Target(store)
+
+    async def opened(self, *_: Any) -> "AsyncTarget":
+        """This, for whatever connection was given."""
+        return self
+
+    async def answer(self, query: Query) -> Any:
+        """As `Target.answer`."""
+        return self._target.answer(query)

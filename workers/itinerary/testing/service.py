@@ -1,7 +1,8 @@
 """The service in memory as a test uses it: its clock, what is due, and what the program enqueued.
 
 Promises that, while it is active (`with Service(app):`), each `Client` and `AsyncClient` of the process talks to it.
-`enqueue_in` stores its runs here, whatever connection it is given. Nothing runs by itself: `run_due` runs what is due.
+`enqueue_in` and its kin store their runs here, whatever connection they are given. Nothing runs by itself: `run_due`
+runs what is due.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,13 +12,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from itinerary.client import connections, http_pool
+from itinerary.client import async_connections, connections, http_pool
 from itinerary.client.sync import Client
 from itinerary.jobs.body import plain_fields
 from itinerary.protocol.errors import BadValue, ItineraryError
 from itinerary.protocol.instants import Instant, from_datetime, parse_duration, parse_instant, to_datetime
 from itinerary.testing.api import answer
-from itinerary.testing.in_transaction import Target
+from itinerary.testing.in_transaction import AsyncTarget, Target
 from itinerary.testing.run import Run
 from itinerary.testing.store import MOST, Store
 
@@ -43,6 +44,7 @@ class Service:
         with ExitStack() as stack:
             stack.enter_context(patch.object(http_pool.Pool, "ask", lambda _pool, *request: answer(store, *request)))
             stack.enter_context(patch.object(connections, "target_of", lambda *_: Target(store)))
+            stack.enter_context(patch.object(async_connections, "async_target_of", AsyncTarget(store).opened))
             self._patches = stack.pop_all()
         return self
 
