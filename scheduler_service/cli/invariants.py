@@ -1,7 +1,8 @@
 """`itinerary doctor --invariants`: checks the whole history against the rules that must always hold. Changes nothing.
 
-The workers' own record, if there is one, is a file of JSON lines, written by the tasks themselves: `{"event": "start"
-or "end", "task_id": "<run id>~<attempt>", "at": seconds since 1970}`.
+The workers' own record, if there is one, is a file of JSON lines, written by the tasks themselves:
+
+    {"event": "start" or "end", "task_id": "<run id>~<attempt>", "at": seconds since 1970}
 """
 
 import json

@@ -1,4 +1,8 @@
-"""Ports to Redis (inbox, claims, epoch) and to the broker (dispatch, queues)."""
+"""Ports to Redis (inbox, claims, epoch) and to the broker (dispatch, queues).
+
+An implementation promises that an error means unknown: a call without an answer may have been carried out. It never
+retries and decides nothing.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""The port through which pages read history: few columns, always bounded."""
+"""The port through which pages read history: few columns, always bounded.
+
+An implementation promises that each read is short, however many runs there are. It never writes.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

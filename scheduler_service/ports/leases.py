@@ -1,4 +1,8 @@
-"""The port to the lease, for leaders, standbys and readers."""
+"""The port to the lease, for leaders, standbys and readers.
+
+An implementation promises one holder at a time, judged by the database's clock, and a higher term with each new one.
+It never waits for a lease that is held, and never asks the host's clock.
+"""
 
 from dataclasses import dataclass
 from typing import Protocol

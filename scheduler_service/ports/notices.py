@@ -1,4 +1,8 @@
-"""Ports of notifications: outbox, targets, and the polls that find conditions."""
+"""Ports of notifications: outbox, targets, and the polls that find conditions.
+
+The outbox promises that a notice is stored once, and kept until a target took it or its day is over. A target promises
+an answer in bounded time. Neither decides what is worth a notice: `core/notifications` does.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""The part of the leader's store that places balanced jobs, and its metrics."""
+"""The part of the leader's store that places balanced jobs, and its metrics.
+
+An implementation promises that a job moves only from the version that was judged. It never chooses a place.
+"""
 
 from typing import Protocol
 

@@ -1,4 +1,8 @@
-"""The port that deletes old rows: each call is short, whatever the amount of rows."""
+"""The port that deletes old rows.
+
+An implementation promises that each call is short, whatever the amount of rows, and deletes only what is still over at
+that moment. It never chooses what is old.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

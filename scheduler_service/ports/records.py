@@ -1,4 +1,8 @@
-"""Ports to the audit log, to the evidence of explanations, and to wakeups after commits."""
+"""Ports to the audit log, to the evidence of explanations, and to wakeups after commits.
+
+The log promises that an entry is committed with its change. A wakeup may be lost, so nothing may depend on it alone.
+None of these ports changes a job or a run.
+"""
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet

@@ -1,4 +1,9 @@
-"""Ports to the database, for the leader and its users: jobs and runs; and the meter that observes the leader."""
+"""Ports to the database: the leader's store, jobs and runs for everybody else; and the meter that observes the leader.
+
+An implementation promises that what returned is committed, and that a state changes only as `core/run_state.py`
+allows. A write of a leader is one transaction of its term; LeaseLost if another term leads. An implementation decides
+no rule: the core says what becomes of each run. The fakes of the tests pass the same suites.
+"""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager

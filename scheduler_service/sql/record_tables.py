@@ -1,6 +1,6 @@
 """Tables that only record: the audit log, and past terms. They belong to the metadata of tables.py.
 
-A row of `audit_log` is never changed, and not deleted for 90 days: triggers of the migration enforce it.
+Promises that a row of `audit_log` is never changed, and not deleted for 90 days: triggers of the migration enforce it.
 """
 
 from typing import Final

@@ -1,6 +1,7 @@
 """The database's tables, as SQLAlchemy Core metadata for SQLite and PostgreSQL.
 
-Owns names, keys and indexes; the migrations build the same (a test compares them).
+Owns names, keys, indexes and the conditions that indexes are made of; promises that the migrations build the same (a
+test compares them). Stored names never change for a word's sake. Holds no statement and opens nothing.
 """
 
 from collections.abc import Iterable

@@ -78,8 +78,8 @@ ALLOWED: Final = {
 
 PHRASES: Final = (
     "goes out anew",
-    "is out",
-    "are out",
+    "is out(?! of)",
+    "are out(?! of)",
     "set aside",
     "nobody is told",
     "by hand",
@@ -144,12 +144,12 @@ def texts(source: str) -> Iterator[str]:
 
 
 def docstrings(tree: ast.AST) -> Iterator[str]:
-    """The docstrings of a file, of one line each."""
+    """The docstrings of a file, of one line each, without the code and the JSON that is indented in them."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(node)
             if text:
-                yield re.sub(r"\s+", " ", text)
+                yield re.sub(r"\s+", " ", re.sub(r"^ .*$", "", text, flags=re.MULTILINE))
 
 
 def is_long(sentence: str) -> bool:

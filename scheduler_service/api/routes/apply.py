@@ -1,4 +1,7 @@
-"""Jobs as code over HTTP: plans all jobs of a file, and applies them in one transaction."""
+"""Jobs as code over HTTP: plans all jobs of a file, and applies them in one transaction.
+
+Promises all or nothing, and with a `plan_version` exactly that plan. Deletes only with `prune` what the source owns.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final

@@ -1,4 +1,7 @@
-"""Backfill over HTTP: runs a job's occurrences of a past window with their own times, in one transaction."""
+"""Backfill over HTTP: runs a job's occurrences of a past window with their own times, in one transaction.
+
+Promises the same runs for the same key. Never runs an occurrence that completed, is in flight or waits for its turn.
+"""
 
 from typing import Any
 

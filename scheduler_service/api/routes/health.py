@@ -1,4 +1,7 @@
-"""Health checks and metrics for orchestrators and Prometheus."""
+"""Health checks and metrics for orchestrators and Prometheus.
+
+`/healthz` and `/readyz` need no token and never show a secret; `/metrics` asks for one where tokens are set.
+"""
 
 from collections.abc import Callable
 from typing import Final

@@ -1,6 +1,7 @@
 """Jobs over HTTP: create, change, pause, trigger, preview.
 
-The store decides; the leader is notified after the commit.
+Owns what a request may say of a job, and If-Match on each change; the store decides and records it in the audit log.
+Promises that 2xx is committed and that an equal body changes nothing. Never shows a hidden value, waits for no leader.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,8 @@
-"""Runs over HTTP: enqueue, read, cancel, retry. Each change is committed before the answer."""
+"""Runs over HTTP: enqueue, read, cancel, retry.
+
+Promises that 2xx is committed, and that the same key and request give the same run. A batch is created whole or not at
+all; a cancel is asked for, not awaited. Never changes a run that is over, waits for no leader.
+"""
 
 from collections.abc import Mapping
 from typing import Annotated, Any

@@ -1,10 +1,11 @@
-"""Answers from the leader's live state, as JSON.
+"""Answers from the leader's live state, as JSON. Reads the state only, and decides nothing.
 
-run: {"run": {...} | null}; active_runs: {"runs": [...], "count": n}; job: {"job_id", "known", "live_runs"};
-statistics: {"term", "since", "index_runs", "last_rebuild_at", "last_iteration_at", "oldest_due_at", "active_runs",
-"states": {state: n}, "workers": [...], "queues": [{"name", "pending", "oldest_pending_at",
-"oldest_due_at", "workers"}],
-"upcoming": [{"job_id", "scheduled_at"}]}.
+run          {"run": {...} | null}
+active_runs  {"runs": [...], "count": n}
+job          {"job_id", "known", "live_runs"}
+statistics   {"term", "since", "index_runs", "last_rebuild_at", "last_iteration_at", "oldest_due_at", "active_runs",
+              "states": {state: n}, "workers": [...], "upcoming": [{"job_id", "scheduled_at"}],
+              "queues": [{"name", "pending", "oldest_pending_at", "oldest_due_at", "workers"}]}
 """
 
 from collections.abc import Mapping
