@@ -1,13 +1,12 @@
 """A small Celery app as its user would have written it: nothing here knows Itinerary but the last line.
 
-Each task writes a line into the file TRUTH when its body starts: the evidence of what really ran.
+Each task writes a line into the file TRUTH when its body starts.
 """
 
 import json
 import os
 import signal
 import time
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -17,6 +16,7 @@ from greenlet import GreenletExit
 from kombu.utils import functional
 
 import itinerary
+from tests.workers.witness import wait_for, witness
 
 app = Celery("userapp", broker=os.environ["USERAPP_BROKER"])
 app.conf.update(task_default_queue="userqueue", broker_connection_max_retries=None)
@@ -24,19 +24,6 @@ if os.environ.get("RESULT_BACKEND"):
     app.conf.result_backend = os.environ["RESULT_BACKEND"]
 if os.environ.get("CAREFUL"):  # as the product's own worker: Celery 5.7 ends when Redis goes while it holds messages
     app.conf.update(worker_disable_prefetch=True, worker_prefetch_multiplier=1)
-
-
-def witness(*words: object) -> None:
-    """Append one line, whole."""
-    line = " ".join(str(word) for word in words) + "\n"
-    with Path(os.environ["TRUTH"]).open("a") as truth:
-        truth.write(line)
-
-
-def wait_for(path: str) -> None:
-    """Until the test makes this file."""
-    while not Path(path).exists():
-        time.sleep(0.02)
 
 
 class Careful(Task):

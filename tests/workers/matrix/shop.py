@@ -1,16 +1,16 @@
-"""A user's app, copied into a folder of its own: it knows the installed wheel and nothing of this checkout.
+"""A user's app, copied with witness.py into a folder of its own: of ours it knows the installed wheel alone.
 
-Each task writes a line into the file TRUTH when its body starts: the evidence of what really ran.
+Each task writes a line into the file TRUTH when its body starts.
 """
 
 import os
 import signal
 import time
-from pathlib import Path
 from typing import Any
 
 from celery import Celery, chain, chord, group
 from celery.exceptions import SoftTimeLimitExceeded
+from witness import wait_for, witness
 
 import itinerary
 
@@ -22,19 +22,6 @@ except ImportError:  # none allows the newest Celery
 REDIS = os.environ["SHOP_REDIS"]
 app = Celery("shop", broker=f"{REDIS}/0", backend=f"{REDIS}/1")
 app.conf.task_default_queue = os.environ["SHOP_QUEUE"]
-
-
-def witness(*words: object) -> None:
-    """Append one line, whole."""
-    line = " ".join(str(word) for word in words) + "\n"
-    with Path(os.environ["TRUTH"]).open("a") as truth:
-        truth.write(line)
-
-
-def wait_for(path: str) -> None:
-    """Until the test makes this file."""
-    while not Path(path).exists():
-        time.sleep(0.02)
 
 
 @app.task(name="shop.add")

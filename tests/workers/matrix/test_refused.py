@@ -15,7 +15,7 @@ from tests.support.fresh_environment import (
 )
 from tests.support.matrix import pythons
 from tests.support.processes import Child, project_env
-from tests.workers.matrix.worker import APP
+from tests.workers.matrix.worker import copy_app
 
 pytestmark = [pytest.mark.slow, pytest.mark.e2e, pytest.mark.matrix, pytest.mark.timeout(400)]
 
@@ -39,7 +39,7 @@ def environment(tmp_path: Path, request: pytest.FixtureRequest) -> Environment:
 
 def refusal(environment: Environment, folder: Path, **settings: str) -> str:
     """What a worker prints that does not start."""
-    (folder / "shop.py").write_text(APP.read_text())
+    copy_app(folder)
     env = project_env(SHOP_REDIS="redis://127.0.0.1:9", SHOP_QUEUE="none", TRUTH=str(folder / "truth"))
     del env["PYTHONPATH"]
     worker = [environment.python, "-m", "celery", "-A", "shop", "worker", "-c", "1"]
