@@ -1,11 +1,16 @@
 """The one exception tree. Each class says who can correct it."""
 
+import copyreg
 from collections.abc import Sequence
 from typing import Any
 
 
 class ItineraryError(Exception):
     """Base of every error that this product raises on purpose."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An exception's own would call the class with the message, which is not what these take.
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
 class BadValue(ItineraryError):
