@@ -7,14 +7,15 @@ which attempts to cancel. Needs permission for INFO.
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from redis.commands.core import Script
 from uuid_utils.compat import uuid7
 
 from itinerary.protocol.batches import batched
 from itinerary.protocol.keys import PREFIXES, Keys
-from itinerary.protocol.wire import BEACON_SECONDS, LUA_ACCEPTED, LUA_BELOW, LUA_SERVER, QUERY_EPOCH
+from itinerary.protocol.wire import BEACON_SECONDS, LUA_ACCEPTED, LUA_BELOW, LUA_SERVER, QUERY_EPOCH, RECALLED
 from scheduler_service.broker.client import connect, redis_errors
 from scheduler_service.core.leader.results import ServerEpoch
 from scheduler_service.ports.broker import Claims
@@ -22,6 +23,8 @@ from scheduler_service.ports.broker import Claims
 _BATCH: Final = 500
 _A_DAY: Final = 24 * 3600
 _LEADERS_TOKEN: Final = "leader"
+# The message may lie in its queue as long, if another run that is pending holds the low watermark down.
+_RECALLED_SECONDS: Final = 7 * _A_DAY
 
 # KEYS: epoch, then the claim of each attempt. ARGV: token, seconds. The leader's own token wins again: if we die after
 # the script ran, the next leader takes the same claims and gets the same answer.
@@ -33,11 +36,38 @@ if accepted ~= server then return false end
 local won = {}
 for i = 2, #KEYS do
   local holder = redis.call('GET', KEYS[i])
-  if not holder then
+  if not holder or string.match(holder, '^"""
+    + RECALLED
+    + """') then
     redis.call('SET', KEYS[i], ARGV[1], 'EX', ARGV[2])
     holder = ARGV[1]
   end
   won[#won + 1] = holder == ARGV[1] and 1 or 0
+end
+return won
+"""
+)
+
+# KEYS: epoch, then the claim of each attempt. ARGV: seconds, then the seq of each attempt's last message. A mark never
+# goes down.
+_RECALL: Final = (
+    LUA_SERVER
+    + LUA_ACCEPTED
+    + LUA_BELOW
+    + """
+if accepted ~= server then return false end
+local won = {}
+for i = 2, #KEYS do
+  local holder = redis.call('GET', KEYS[i])
+  local recalled = holder and string.match(holder, '^"""
+    + RECALLED
+    + """(%d+)$')
+  if not holder or (recalled and below(recalled, ARGV[i])) then
+    redis.call('SET', KEYS[i], '"""
+    + RECALLED
+    + """' .. ARGV[i], 'EX', ARGV[1])
+  end
+  won[#won + 1] = (not holder or recalled) and 1 or 0
 end
 return won
 """
@@ -101,6 +131,7 @@ class RedisClaims(Claims):
         self._keys = Keys(key_prefix)
         self._client = connect(redis_url)
         self._take = self._client.register_script(_TAKE)
+        self._recall = self._client.register_script(_RECALL)
         self._query_epoch = self._client.register_script(QUERY_EPOCH)
         self._accept = self._client.register_script(_ACCEPT)
         self._raise = self._client.register_script(_RAISE)
@@ -112,11 +143,21 @@ class RedisClaims(Claims):
 
     def take(self, task_ids: Sequence[str]) -> list[bool] | None:
         """Take the claims with one script per batch; a repeated call gives the same answers."""
+        return self._won(self._take, task_ids, lambda batch: [_LEADERS_TOKEN, _A_DAY])
+
+    def recall(self, messages: Sequence[tuple[str, int]]) -> list[bool] | None:
+        """Set the marks with one script per batch; a repeated call gives the same answers."""
+        seqs = dict(messages)
+        return self._won(self._recall, list(seqs), lambda batch: [_RECALLED_SECONDS, *(seqs[one] for one in batch)])
+
+    def _won(
+        self, script: Script, task_ids: Sequence[str], arguments: Callable[[Sequence[str]], list[str | int]]
+    ) -> list[bool] | None:
         won: list[bool] = []
         for batch in batched(task_ids, _BATCH):
             keys = [self._keys.epoch, *(self._keys.claim(task_id) for task_id in batch)]
             with redis_errors():
-                answer: Any = self._take(keys=keys, args=[_LEADERS_TOKEN, _A_DAY])
+                answer: Any = script(keys=keys, args=arguments(batch))
             if answer is None:
                 return None
             won.extend(bool(one) for one in answer)

@@ -38,6 +38,7 @@ class Event(StrEnum):
     SKIP = "skip"
     MISS = "miss"
     EXPIRE = "expire"
+    RECALL = "recall"
 
 
 # Read once: in Python 3.11 reading a member from its enum class is slow.
@@ -51,11 +52,15 @@ ACTIVE: Final = frozenset(RunState) - FINAL
 
 @dataclass(frozen=True, slots=True)
 class TransitionRule:
-    """The states from which an event leads to `target`, or to `spent` when no attempt is left."""
+    """The states from which an event leads to `target`, to `spent` when no attempt is left, or to `later`.
+
+    `later` is for attempts after the first.
+    """
 
     sources: frozenset[RunState]
     target: RunState
     spent: RunState | None = None
+    later: RunState | None = None
 
 
 TRANSITIONS: Final[dict[Event, TransitionRule]] = {
@@ -70,17 +75,20 @@ TRANSITIONS: Final[dict[Event, TransitionRule]] = {
     Event.SKIP: TransitionRule(frozenset({RunState.SCHEDULED}), RunState.SKIPPED),
     Event.MISS: TransitionRule(frozenset({RunState.SCHEDULED}), RunState.MISSED),
     Event.EXPIRE: TransitionRule(frozenset({RunState.SCHEDULED, RunState.PENDING}), RunState.MISSED),
+    Event.RECALL: TransitionRule(frozenset({RunState.PENDING}), RunState.SCHEDULED, later=RunState.RETRYING),
 }
 
 
-def next_state(run_id: str, state: RunState, event: Event, *, attempts_left: bool = False) -> RunState:
+def next_state(
+    run_id: str, state: RunState, event: Event, *, attempts_left: bool = False, attempt: int = 1
+) -> RunState:
     """The state that `event` leads to; raises IllegalTransition if the table has no such transition."""
     rule = TRANSITIONS[event]
     if state not in rule.sources:
         raise IllegalTransition(run_id, state, event)
     if rule.spent is not None and not attempts_left:
         return rule.spent
-    return rule.target
+    return rule.later if rule.later is not None and attempt > 1 else rule.target
 
 
 def is_allowed(state: RunState, event: Event) -> bool:

@@ -26,6 +26,7 @@ from scheduler_service.core.leader.commands import (
     QueryEpoch,
     RaiseWatermarks,
     ReadResults,
+    RecallClaims,
     Reply,
     ReplyMetrics,
     StopTasks,
@@ -35,6 +36,7 @@ from scheduler_service.core.leader.commands import (
 from scheduler_service.core.leader.messages import Failed, Report, RetryAsked, Succeeded, decode
 from scheduler_service.core.leader.results import (
     ClaimsDeferred,
+    ClaimsRecalled,
     ClaimsTaken,
     EpochAccepted,
     EpochSeen,
@@ -58,6 +60,7 @@ _TIDY_WITHIN_SECONDS: Final = 2.0
 _ANNOUNCED_EVERY: Final = 10 * SECOND
 
 _Tidying: TypeAlias = ForgetResults | RaiseWatermarks | ForgetAttempts | InspectQueues
+_Asking: TypeAlias = TakeClaims | RecallClaims | StopTasks | ReadResults
 
 
 class BrokerThread:
@@ -84,7 +87,7 @@ class BrokerThread:
         self._policy_known = False
         self._announced_at: Instant | None = None
         self._tidying: deque[tuple[float, _Tidying]] = deque()
-        self._put_off: deque[TakeClaims | StopTasks | ReadResults] = deque()
+        self._put_off: deque[_Asking] = deque()
         self.thread: CommandThread[BrokerCommand] = CommandThread("dispatcher", self.carry_out, on_crash)
 
     def carry_out(self, commands: list[BrokerCommand]) -> None:
@@ -99,7 +102,7 @@ class BrokerThread:
                     self._publish(command)
                 case ForgetResults() | RaiseWatermarks() | ForgetAttempts() | InspectQueues():
                     self._tidying.append((time.monotonic(), command))
-                case TakeClaims() | StopTasks() | ReadResults():
+                case TakeClaims() | RecallClaims() | StopTasks() | ReadResults():
                     self._put_off.append(command)
                     self._ask_all()
                 case QueryEpoch():
@@ -159,8 +162,8 @@ class BrokerThread:
                 self._put_off.append(command)
                 return
 
-    def _ask(self, command: TakeClaims | StopTasks | ReadResults) -> None:
-        ids = [task_id(run_id, attempt) for run_id, attempt in command.attempts]
+    def _ask(self, command: _Asking) -> None:
+        ids = [task_id(*one[:2]) for one in command.attempts]
         match command:
             case TakeClaims(attempts=attempts):
                 won = self._claims.take(ids)
@@ -168,6 +171,11 @@ class BrokerThread:
                     self._mailbox.put(ClaimsDeferred(attempts))
                 else:
                     self._mailbox.put(ClaimsTaken(tuple((r, a, w) for (r, a), w in zip(attempts, won, strict=True))))
+            case RecallClaims(attempts=marked):
+                won = self._claims.recall([(one, seq) for one, (_, _, seq) in zip(ids, marked, strict=True)])
+                # If we die here, the runs are still pending, and their next messages start them.
+                answers = [False] * len(ids) if won is None else won
+                self._mailbox.put(ClaimsRecalled(tuple((*m, w) for m, w in zip(marked, answers, strict=True))))
             case StopTasks():
                 self._claims.flag(ids)
                 self._dispatcher.revoke(ids)

@@ -53,6 +53,7 @@ class PrometheusMeter(Meter):
         self._misfires = self._counter("scheduler_misfires_total", "Occurrences that came too late to run", "policy")
         self._skips = self._counter("scheduler_skips_total", "Runs skipped by the overlap rule", "reason")
         self._republished = self._counter("scheduler_republished_total", "Messages sent again", "cause")
+        self._recalled = self._counter("scheduler_recalled_total", "Runs taken back from their queue to wait again")
         self._ignored = self._counter("scheduler_events_ignored_total", "Reports that changed nothing", "cause")
         self._dead = self._counter("scheduler_inbox_dead_total", "Inbox entries moved to the dead-letter stream")
         self._lost = self._counter("scheduler_lost_runs_total", "Attempts whose worker was not heard of any more")
@@ -168,6 +169,8 @@ class PrometheusMeter(Meter):
                     self._misfires.labels(label).inc(number)
                 case "republished":
                     self._republished.labels(label).inc(number)
+                case "recalled":
+                    self._recalled.inc(number)
                 case "lost":
                     self._lost.inc(number)
                 case "placed" | "rebalanced":

@@ -58,6 +58,12 @@ class Claims(Protocol):
         so nothing was taken, or not everything.
         """
 
+    def recall(self, messages: Sequence[tuple[str, int]]) -> list[bool] | None:
+        """Mark each attempt (task id, seq): True if no message of it up to seq will start it, later ones may.
+
+        False where a worker or the leader holds the claim. `take` wins a marked attempt. None: as with `take`.
+        """
+
     def flag(self, task_ids: Sequence[str]) -> None:
         """Set the cooperative cancel flag, which lasts a day."""
 

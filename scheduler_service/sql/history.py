@@ -62,7 +62,7 @@ def _runs(connection: Connection, since: Instant | None) -> Iterator[RunFacts]:
 def _with_attempts(since: Instant | None) -> Select[Any]:
     ended = [column.label(f"of_{column.name}") for column in ATTEMPT_COLUMNS]
     found = (
-        select(*RUN_COLUMNS, runs.c.id, runs.c.retries, runs.c.overlap, *ended)
+        select(*RUN_COLUMNS, runs.c.id, runs.c.retries, runs.c.overlap, runs.c.recalled_at, *ended)
         .outerjoin(run_attempts, run_attempts.c.run_id == runs.c.run_id)
         .order_by(runs.c.job_id, runs.c.scheduled_at, runs.c.id, run_attempts.c.attempt)
     )
@@ -77,5 +77,5 @@ def _facts(rows: list[Row[Any]]) -> RunFacts:
         run.run_id, run.kind, run.job_id, run.job_version, run.queue, run.scheduled_at, run.due_at, run.state,
         run.attempt, run.retry.max_attempts, first.retries, overlap_of(first.overlap), run.timeout,
         run.reason, run.pending_at, run.started_at, run.finished_at, tuple(map(ended_attempt, ended)),
-        run.cancel_requested_at,
+        run.cancel_requested_at, first.recalled_at,
     )  # fmt: skip

@@ -138,6 +138,7 @@ runs: Final = Table(
     Column("owner", Text),
     Column("start_by", InstantColumn),
     Column("headers", PAYLOAD),
+    Column("recalled_at", InstantColumn),
     Column("standing", Text, Computed(_INDEX_STATE, persisted=True)),
     CheckConstraint(f"state IN ({', '.join(repr(s.value) for s in RunState)})", name="state"),
     CheckConstraint(f"kind IN ({', '.join(repr(k.value) for k in RunKind)})", name="kind"),

@@ -205,6 +205,41 @@ def test_before_the_generation_is_accepted_each_queue_keeps_its_own_floor(fresh:
     assert fresh.asks("job_30~1", "token", "other", 30) == "won"
 
 
+def test_a_recalled_message_starts_nothing_and_a_later_one_may(parts: Parts) -> None:
+    assert parts.claims.recall([(RUN, 7), (OTHER, 8)]) == [True, True]
+    assert [parts.asks(RUN, "token", seq=seq) for seq in (6, 7, None)] == ["stale"] * 3
+    assert parts.asks(RUN, "token-a", seq=8) == "won"
+    assert (parts.asks(RUN, "token-a", seq=8), parts.asks(RUN, "token-b", seq=9)) == ("won", "held")
+    assert parts.asks(OTHER, "token", seq=8) == "stale"
+
+
+def test_a_claim_wins_against_a_recall(parts: Parts) -> None:
+    assert parts.asks(RUN, "token-a", seq=7) == "won"
+    assert parts.claims.take([OTHER]) == [True]
+    assert parts.claims.recall([(RUN, 7), (OTHER, 7)]) == [False, False]
+    assert (parts.asks(RUN, "token-a", seq=7), parts.asks(OTHER, "token-b", seq=8)) == ("won", "held")
+
+
+def test_a_recall_gives_the_same_answer_again_and_never_goes_back(parts: Parts) -> None:
+    term = (2**31 - 2) << 32  # beyond the numbers that Lua knows exactly
+    assert [parts.claims.recall([(RUN, seq)]) for seq in (term + 2, term + 2, 9)] == [[True]] * 3
+    assert [parts.asks(RUN, "token", seq=seq) for seq in (term + 1, term + 2, term + 3)] == ["stale", "stale", "won"]
+
+
+def test_a_recalled_attempt_is_taken_and_forgotten_like_any(parts: Parts) -> None:
+    parts.claims.recall([(RUN, 7), (OTHER, 7)])
+    assert parts.claims.take([RUN]) == [True]
+    assert parts.asks(RUN, "token", seq=8) == "held"
+    parts.claims.forget([OTHER])
+    assert parts.asks(OTHER, "token", seq=7) == "won"
+
+
+def test_a_recalled_attempt_that_is_flagged_does_not_start_by_a_later_message(parts: Parts) -> None:
+    parts.claims.recall([(RUN, 7)])
+    parts.claims.flag([RUN])
+    assert parts.asks(RUN, "token", seq=8) == "cancelled"
+
+
 @pytest.mark.redis
 def test_the_floors_of_a_thousand_queues_are_dropped_once_the_lowest_has_reached_them(
     redis_server: RedisServer,
@@ -252,6 +287,7 @@ def test_nobody_claims_anything_before_the_generation_is_accepted(fresh: Parts) 
     assert not fresh.claims.query_epoch().accepted
     assert fresh.asks(RUN, "token-a", "default", 7) == "wait"
     assert fresh.claims.take([OTHER]) is None
+    assert fresh.claims.recall([(OTHER, 7)]) is None
     assert accepts(fresh)
     assert fresh.asks(RUN, "token-a", "default", 7) == "won"
     assert fresh.claims.take([OTHER]) == [True]
@@ -309,6 +345,7 @@ def test_a_generation_named_before_a_restart_cannot_be_accepted_after_it(redis_s
 
 def test_nothing_is_asked_for_no_attempts(parts: Parts) -> None:
     assert parts.claims.take([]) == []
+    assert parts.claims.recall([]) == []
     assert parts.claims.results([]) == []
     parts.claims.flag([])
     parts.claims.forget([])
@@ -319,12 +356,15 @@ def test_nothing_is_asked_for_no_attempts(parts: Parts) -> None:
 def test_a_thousand_claims_are_taken_in_order(parts: Parts) -> None:
     attempts = [f"job_{n}~1" for n in range(1_200)]
     parts.worker_claims(attempts[700], "token-a")
+    assert parts.claims.recall([(one, n) for n, one in enumerate(attempts)]) == [n != 700 for n in range(1_200)]
     assert parts.claims.take(attempts) == [n != 700 for n in range(1_200)]
 
 
 @pytest.mark.redis
-def test_claims_and_flags_live_a_day(accepted_url: str) -> None:
+def test_claims_and_flags_live_a_day_and_recalls_a_week(accepted_url: str) -> None:
     with closing(RedisClaims(accepted_url)) as claims, connect(accepted_url) as client:
+        claims.recall([(OTHER, 7)])
+        assert 604_000 < client.ttl(KEYS.claim(OTHER)) <= 604_800
         claims.take([RUN])
         claims.flag([RUN])
         for key in (KEYS.claim(RUN), KEYS.cancel(RUN)):

@@ -111,6 +111,43 @@ def test_a_start_without_its_own_time_started_when_it_was_told(bed: StoreBed) ->
     assert bed.runs.get(run_id).started_at == lease.now + 3
 
 
+def recall(run_id: str, at: Instant, to: RunState = RunState.SCHEDULED, attempt: int = 1) -> Transition:
+    return Transition(run_id, attempt, Event.RECALL, to, at, reason="recalled: why")
+
+
+def test_a_recalled_run_waits_again_and_is_dispatched_in_the_same_attempt(bed: StoreBed) -> None:
+    lease = bed.lead()
+    (run,) = bed.dispatched(lease, one_off(lease.now))
+    mark = PublishedMark(run.run_id, 1, lease.now + 2)
+    assert bed.leader.apply(lease, Apply((recall(run.run_id, lease.now + 3),), published=(mark,))) == ()
+    kept, (row,) = bed.runs.get(run.run_id), bed.leader.read_runs([run.run_id])
+    assert (kept.state, kept.attempt, kept.reason, kept.attempts) == (RunState.SCHEDULED, 1, "recalled: why", ())
+    assert (kept.pending_at, kept.published_at, kept.due_at, row.seq) == (None, None, lease.now, 1)
+    bed.leader.apply(lease, Apply((), published=(mark,)))
+    (sent,) = bed.leader.dispatch_runs(lease, [release(run, 1, 9)], lease.now + 4).dispatched
+    assert (sent.attempt, sent.seq, bed.runs.get(run.run_id).published_at) == (1, 9, None)
+
+
+def test_a_recalled_retry_waits_as_one_and_keeps_its_record(bed: StoreBed) -> None:
+    lease = bed.lead()
+    (run,) = bed.dispatched(lease, one_off(lease.now))
+    bed.leader.apply(lease, Apply((fail(run.run_id, lease.now),)))
+    assert bed.leader.dispatch_runs(lease, [release(run, 2, 9)], lease.now + SECOND).dispatched
+    back = recall(run.run_id, lease.now + SECOND, RunState.RETRYING, 2)
+    assert bed.leader.apply(lease, Apply((back,))) == ()
+    kept = bed.runs.get(run.run_id)
+    assert (kept.state, kept.attempt, len(kept.attempts)) == (RunState.RETRYING, 2, 1)
+    assert bed.leader.apply(lease, Apply((back,))) == (run.run_id,)
+
+
+def test_a_run_whose_cancel_was_asked_for_is_not_recalled(bed: StoreBed) -> None:
+    lease = bed.lead()
+    (run,) = bed.dispatched(lease, one_off(lease.now))
+    bed.runs.request_cancel(run.run_id)
+    assert bed.leader.apply(lease, Apply((recall(run.run_id, lease.now),))) == (run.run_id,)
+    assert bed.runs.get(run.run_id).state is RunState.PENDING
+
+
 def test_a_result_comes_back_as_it_was(bed: StoreBed) -> None:
     lease = bed.lead()
     results = [0, False, "", [], {}, "text", 1e16, -0.0, 2**70, {"ü": "\u2028"}]

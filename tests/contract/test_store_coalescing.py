@@ -65,6 +65,14 @@ def test_what_was_changed_cancelled_or_released_meanwhile_keeps_its_row(bed: Sto
     assert bed.history.missed_ranges_of("job", 9) == []
 
 
+def test_what_was_recalled_keeps_its_row(bed: StoreBed) -> None:
+    lease = bed.lead()
+    (run,) = bed.dispatched(lease, occurrence(bed.planned_job(lease), lease.now))
+    bed.leader.apply(lease, Apply((Transition(run.run_id, 1, Event.RECALL, RunState.SCHEDULED, lease.now),)))
+    assert bed.leader.apply(lease, Apply((coalescing(run, lease.now),))) == ()
+    assert bed.runs.get(run.run_id).state is RunState.SKIPPED
+
+
 def test_skips_are_not_among_what_was_left_out_against_a_jobs_will(bed: StoreBed) -> None:
     lease = bed.lead()
     (run,) = bed.make(lease, occurrence(bed.planned_job(lease), lease.now))

@@ -87,6 +87,17 @@ def test_an_occurrence_can_be_retracted_and_made_anew_in_one_transaction(bed: St
     assert bed.leader.read_runs([anew.run_id])[0].job_version == 2
 
 
+def test_an_occurrence_that_was_recalled_is_not_retracted(bed: StoreBed) -> None:
+    """Made anew, it could start by the message that still lies in its queue."""
+    lease = bed.lead()
+    run = occurrence(bed.planned_job(lease), lease.now)
+    bed.dispatched(lease, run)
+    recalled = Transition(run.run_id, 1, Event.RECALL, RunState.SCHEDULED, lease.now)
+    assert bed.leader.apply(lease, Apply((recalled,))) == ()
+    bed.leader.create_runs(lease, CreateRuns((), cursor=lease.now, retracts=(Retract("job", 2, lease.now),)))
+    assert bed.leader.read_runs([run.run_id])[0].state is RunState.SCHEDULED
+
+
 def test_an_occurrence_that_somebody_asked_to_cancel_is_not_retracted(bed: StoreBed) -> None:
     lease = bed.lead()
     run = occurrence(bed.planned_job(lease), lease.now)

@@ -40,10 +40,16 @@ def test_no_event_moves_a_final_run(event: Event) -> None:
         ("running", "cancel", False, "cancelled"),
         ("scheduled", "skip", False, "skipped"),
         ("scheduled", "miss", False, "missed"),
+        ("pending", "recall", False, "scheduled"),
     ],
 )
 def test_each_row_of_the_table_leads_where_it_says(state: str, event: str, left: bool, target: str) -> None:
     assert next_state("r", RunState(state), Event(event), attempts_left=left) is RunState(target)
+
+
+def test_a_recalled_run_waits_as_before_its_dispatch() -> None:
+    assert next_state("r", RunState.PENDING, Event.RECALL, attempt=2) is RunState.RETRYING
+    assert [state for state in RunState if is_allowed(state, Event.RECALL)] == [RunState.PENDING]
 
 
 def test_a_pending_run_cannot_be_lost_since_nobody_has_it() -> None:

@@ -182,6 +182,7 @@ class FakeLeaderStore(FakePolls):
                 and (row.job_version or 0) < retract.version
                 and row.scheduled_at >= retract.start
                 and row.state is RunState.SCHEDULED
+                and not row.seq
                 and row.cancel_requested_at is None
             ):
                 del self._tables.runs[row.run_id]
@@ -242,6 +243,8 @@ class FakeLeaderStore(FakePolls):
         row = self._tables.runs.get(change.run_id)
         if row is None or row.attempt != change.attempt or not is_allowed(row.state, change.event):
             return False
+        if change.event is Event.RECALL:
+            return self._recall(row, change)
         if change.to is RunState.RETRYING:
             return self._retry(row, change)
         if change.coalesce is not None and self._may_coalesce(row):
@@ -254,7 +257,7 @@ class FakeLeaderStore(FakePolls):
     def _may_coalesce(self, row: RunRow) -> bool:
         job = self._tables.jobs.get(row.job_id or "")
         unchanged = job is not None and not job.current.deleted and job.current.version == row.job_version
-        occurs = row.kind is RunKind.OCCURRENCE and row.state is RunState.SCHEDULED
+        occurs = row.kind is RunKind.OCCURRENCE and row.state is RunState.SCHEDULED and not row.seq
         return unchanged and occurs and row.cancel_requested_at is None
 
     def _write(self, row: RunRow, change: Transition) -> None:
@@ -289,6 +292,13 @@ class FakeLeaderStore(FakePolls):
         row.kwargs = row.kwargs if change.kwargs is None else as_json(change.kwargs)
         row.pending_at = row.published_at = row.started_at = None
         row.worker = row.error = None
+        return True
+
+    def _recall(self, row: RunRow, change: Transition) -> bool:
+        if row.cancel_requested_at is not None:
+            return False
+        row.state, row.reason, row.recalled_at = change.to, change.reason, change.at
+        row.pending_at = row.published_at = None
         return True
 
     def _keep_late(self, report: LateReport) -> None:

@@ -70,6 +70,7 @@ class RunRow:
     traceparent: str | None = None
     start_by: Instant | None = None
     headers: Any = None
+    recalled_at: Instant | None = None
 
     def active(self) -> ActiveRun:
         return ActiveRun(

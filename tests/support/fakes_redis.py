@@ -10,7 +10,7 @@ from typing import Any
 from itinerary.protocol.errors import BrokerUnavailable
 from itinerary.protocol.identity import task_id
 from itinerary.protocol.instants import MILLISECOND, SECOND, Duration, Instant
-from itinerary.protocol.wire import entry
+from itinerary.protocol.wire import RECALLED, entry
 from scheduler_service.core.leader.results import ServerEpoch
 from scheduler_service.core.model import DispatchedRun
 from scheduler_service.core.redis_marks import Marks
@@ -112,7 +112,27 @@ class FakeClaims:
         self._must_answer()
         if not self.query_epoch().accepted:
             return None
+        for one in task_ids:
+            if self._recalled(one) is not None:
+                self.holders[one] = self.LEADER
         return [self.holders.setdefault(one, self.LEADER) == self.LEADER for one in task_ids]
+
+    def recall(self, messages: Sequence[tuple[str, int]]) -> list[bool] | None:
+        self._must_answer()
+        if not self.query_epoch().accepted:
+            return None
+        won = []
+        for one, seq in messages:
+            before = self._recalled(one)
+            won.append(one not in self.holders or before is not None)
+            if won[-1]:
+                self.holders[one] = f"{RECALLED}{max(seq, before or 0)}"
+        return won
+
+    def _recalled(self, task_id: str) -> int | None:
+        """Up to which message the attempt is recalled."""
+        holder = self.holders.get(task_id, "")
+        return int(holder.removeprefix(RECALLED)) if holder.startswith(RECALLED) else None
 
     def announce(self, beacon: Mapping[str, Any]) -> None:
         self._must_answer()
@@ -176,8 +196,11 @@ class FakeClaims:
         """A worker asks to start this attempt; the verdict."""
         if not self.query_epoch().accepted:
             return "wait"
-        if task_id in self.holders:
+        recalled = self._recalled(task_id)
+        if task_id in self.holders and recalled is None:
             return "won" if self.holders[task_id] == token else "held"
+        if recalled is not None and (seq is None or seq <= recalled):
+            return "stale"
         if task_id in self.flagged:
             return "cancelled"
         if seq is not None and seq < self.watermark_of(queue):

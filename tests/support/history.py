@@ -22,5 +22,5 @@ def facts_of(store: FakeStore, row: RunRow) -> RunFacts:
         row.run_id, row.kind, row.job_id, row.job_version, row.queue, row.scheduled_at, row.due_at, row.state,
         row.attempt, row.retry.max_attempts, row.retries, row.overlap, row.timeout, row.reason, row.pending_at,
         row.started_at, row.finished_at, tuple(attempt for _, attempt in ended),
-        row.cancel_requested_at,
+        row.cancel_requested_at, row.recalled_at,
     )  # fmt: skip

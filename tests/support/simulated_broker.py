@@ -58,6 +58,14 @@ class SimClaims(FakeClaims):
     def __init__(self, simulation: "Simulation") -> None:
         super().__init__()
         self._simulation = simulation
+        self.recalled: dict[str, int] = {}
+
+    def recall(self, messages: Sequence[tuple[str, int]]) -> list[bool] | None:
+        won = super().recall(messages)
+        for (attempt, seq), is_won in zip(messages, won or (), strict=False):
+            if is_won:
+                self.recalled[attempt] = max(seq, self.recalled.get(attempt, 0))
+        return won
 
     def raise_watermarks(self, watermarks: Mapping[str, int], lowest: int) -> dict[str, int]:
         simulation, rows = self._simulation, self._simulation.store.tables.runs
@@ -65,6 +73,8 @@ class SimClaims(FakeClaims):
             row, attempt = rows.get(sent.run_id), task_id(sent.run_id, sent.attempt)
             is_waited_for = row is not None and row.state is RunState.PENDING and row.attempt == sent.attempt
             has_started = (sent.run_id, sent.attempt) in simulation.log or attempt in self.holders
+            if sent.seq <= self.recalled.get(attempt, 0):
+                continue  # a later message of it is waited for
             if is_waited_for and not has_started and sent.seq < max(lowest, watermarks.get(sent.queue, 0)):
                 simulation.note(
                     f"PASSED {attempt}: its message {sent.seq} in {sent.queue}, by {watermarks} and {lowest}"

@@ -4,6 +4,7 @@ Effects are carried out one by one, by the real effect code; between any two of 
 overtaken.
 """
 
+import random
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -19,9 +20,11 @@ from scheduler_service.core.leader.iteration import iterate, next_wake, take_ove
 from scheduler_service.core.leader.messages import decode
 from scheduler_service.core.leader.poll_state import NEVER
 from scheduler_service.core.leader.rebuilding import IndexBuilder
+from scheduler_service.core.leader.recalling import recall
 from scheduler_service.core.leader.results import InboxRead, Shutdown, UnplannedJobs
+from scheduler_service.core.leader.step import Step
 from scheduler_service.core.model import Lease
-from scheduler_service.core.run_state import Event
+from scheduler_service.core.run_state import Event, RunState
 from scheduler_service.loops.broker_thread import BrokerThread
 from scheduler_service.loops.commit_order import CommitOrder
 from scheduler_service.loops.inbox_reader import BEGINNING, parts
@@ -135,6 +138,17 @@ class SimLeader(Process):
         self.stopping = True
         self.mailbox.put(Shutdown())
         self.kick("loop", 0)
+
+    def recall_some(self, dice: random.Random) -> None:
+        """Some of what lies in the queues is to wait in the database again."""
+        now = self.renewer.now()
+        if self.dead or self.stopping or self.frozen_until > self.simulation.t or not self.renewer.trusted():
+            return
+        step = Step(now)
+        lying = [run.run_id for run in self.state.runs if run.state is RunState.PENDING and dice.random() < 0.7]
+        if recall(self.state, step, lying, "recalled: trouble"):
+            self.simulation.note(f"{self.name} recalls of {lying}")
+            self._submit(step.finish(self.state))
 
     def die_after(self, commands: int) -> None:
         """Die between two effects, the last one carried out and nobody told of it."""

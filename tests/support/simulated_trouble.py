@@ -1,5 +1,6 @@
 """Who makes trouble in a simulation: users that change their minds, and faults of every part."""
 
+import random
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -160,8 +161,11 @@ class Faults:
     def __init__(self, simulation: "Simulation") -> None:
         self._simulation = simulation
         self._dice = simulation.random
+        # Of its own, so that a seed recalls as often whatever else happens.
+        self._recalls = random.Random(simulation.seed)
 
     def begin(self, length: Duration) -> None:
+        self.recall()
         faults = (
             self.kill_leader, self.cut_leader, self.cut_leader, self.cut_leader, self.freeze_leader,
             self.stop_leader, self.kill_worker, self.freeze_worker, self.redis_away, self.freeze_redis,
@@ -190,6 +194,15 @@ class Faults:
     def cut_leader(self) -> None:
         for leader in self._simulation.leaders:
             leader.die_after(self._dice.randint(1, 6))
+
+    def recall(self) -> None:
+        """Again and again, in some histories often."""
+        simulation = self._simulation
+        for leader in simulation.leaders:
+            leader.recall_some(self._recalls)
+        if not simulation.calm:
+            pause = int(self._recalls.uniform(0.05, 1) * SECOND)
+            simulation.push(simulation.t + pause, self.recall)
 
     def stop_leader(self) -> None:
         for leader in self._simulation.leaders:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from itinerary.protocol.identity import task_id
 from itinerary.protocol.instants import MILLISECOND, MINUTE, SECOND, Instant, format_instant
-from itinerary.protocol.wire import entry
+from itinerary.protocol.wire import RECALLS_FIELD, entry
 from tests.support.simulated_process import Process
 
 if TYPE_CHECKING:
@@ -132,6 +132,7 @@ class SimWorker(Process):
         body = {
             "worker": self.name, "running": list(self.running), "received": [attempt for attempt, *_ in self.received],
             "concurrency": self.SLOTS, "queues": ["default"], "generation": self._epoch,
+            RECALLS_FIELD: True,
         }  # fmt: skip
         self.simulation.send("heartbeat", body)
         self.simulation.said(self.running)

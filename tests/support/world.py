@@ -12,7 +12,7 @@ from typing import Any
 
 from itinerary.protocol.identity import adhoc_run_id, split_task_id, task_id
 from itinerary.protocol.instants import MILLISECOND, MINUTE, SECOND, Duration, Instant, parse_instant
-from itinerary.protocol.wire import AGAIN_FIELD, entry
+from itinerary.protocol.wire import AGAIN_FIELD, RECALLS_FIELD, entry
 from scheduler_service.core.balancing.placements import BalancerCommand
 from scheduler_service.core.contract.job_json import read_job
 from scheduler_service.core.leader.commands import BuildIndex, Command, RereadInbox, StoreCommand
@@ -20,8 +20,10 @@ from scheduler_service.core.leader.iteration import iterate, next_wake, take_ove
 from scheduler_service.core.leader.messages import decode
 from scheduler_service.core.leader.poll_state import NEVER
 from scheduler_service.core.leader.rebuilding import IndexBuilder
+from scheduler_service.core.leader.recalling import recall
 from scheduler_service.core.leader.results import InboxRead
 from scheduler_service.core.leader.state import CoreSettings
+from scheduler_service.core.leader.step import Step
 from scheduler_service.core.model import Job, NewRun, Run, RunKind
 from scheduler_service.loops.balancer_thread import BalancerThread
 from scheduler_service.loops.broker_thread import BrokerThread
@@ -63,6 +65,7 @@ class Workers:
     waiting: list[tuple[str, int | None]] = field(default_factory=list)
     reports: list[tuple[Instant, str, dict[str, Any]]] = field(default_factory=list)
     epoch: str | None = None
+    recalls: bool = True
 
     def take(self) -> None:
         """Pop what is there, claim it, start it."""
@@ -109,7 +112,8 @@ class Workers:
     def beat(self) -> None:
         """One heartbeat that lists what runs."""
         listed = {"running": list(self.running), "received": [attempt for attempt, _ in self.waiting]}
-        self.world.tell("heartbeat", worker="w1", **listed, concurrency=4, queues=["default"], generation=self.epoch)
+        known = {"concurrency": 4, "queues": ["default"], "generation": self.epoch, RECALLS_FIELD: self.recalls}
+        self.world.tell("heartbeat", worker="w1", **listed, **known)
 
     def die(self) -> None:
         """What ran is gone, and nobody says so."""
@@ -256,6 +260,19 @@ class World:
     @staticmethod
     def _broke(cause: BaseException) -> None:
         raise cause
+
+    def recall(self, *run_ids: str) -> int:
+        """The leader recalls these runs, and all that follows happens; how many it asked for."""
+        number = self.ask_recall(*run_ids)
+        self.reconcile()
+        return number
+
+    def ask_recall(self, *run_ids: str) -> int:
+        """The leader asks for the marks of these runs; the answer waits for its next pass."""
+        step = Step(self.renewer.now())
+        number = recall(self.state, step, run_ids, "recalled: a test wants it")
+        self.carry_out(step.finish(self.state))
+        return number
 
     def wipe(self) -> None:
         """FLUSHALL: claims, inbox and queues are gone."""

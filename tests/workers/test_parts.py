@@ -270,7 +270,7 @@ def test_the_heart_beats_at_once_and_says_farewell(connection: RedisConnection, 
     first, last = beats(connection)[0], beats(connection)[-1]
     assert (first.worker, first.concurrency, first.queues) == ("celery@here", 4, ("default",))
     assert (last.concurrency, last.running) == (0, ())
-    assert not first.leaving
+    assert (first.leaving, first.recalls) == (False, True)
     assert last.leaving
 
 

@@ -70,6 +70,7 @@ class RunFacts:
     finished_at: Instant | None
     attempts: tuple[Attempt, ...] = ()
     cancel_requested_at: Instant | None = None
+    recalled_at: Instant | None = None
 
 
 @dataclass(slots=True)

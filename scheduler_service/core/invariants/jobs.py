@@ -116,7 +116,12 @@ class JobCheck:
         return [n] if n >= 0 and at < self._missed_ranges[n].end else []
 
     def _is_superseded(self, run: RunFacts) -> bool:
-        """Whether a newer, planned version is valid at its time and began before any dispatch of the run."""
+        """Whether a newer, planned version is valid at its time and began before any dispatch of the run.
+
+        The first dispatch of a recalled run is not recorded; an edit leaves such a run as it is.
+        """
+        if run.recalled_at is not None:
+            return False
         dispatched_at = run.attempts[0].pending_at if run.attempts else run.pending_at
         newer = [
             job.effective_from

@@ -163,6 +163,13 @@ class TakeClaims:
 
 
 @dataclass(frozen=True, slots=True)
+class RecallClaims:
+    """Mark these pending attempts (run_id, attempt, seq): no message up to seq starts them, unless one has already."""
+
+    attempts: tuple[tuple[str, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StopTasks:
     """Ask the workers to stop these running attempts: set the cancel flag and revoke."""
 
@@ -277,6 +284,7 @@ StoreCommand = (
 BrokerCommand = (
     Publish
     | TakeClaims
+    | RecallClaims
     | StopTasks
     | ForgetResults
     | RaiseWatermarks

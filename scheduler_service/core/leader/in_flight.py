@@ -22,7 +22,14 @@ from scheduler_service.core.leader.commands import (
 )
 from scheduler_service.core.leader.messages import Failed
 from scheduler_service.core.leader.reports import cancel, end, fail, report
-from scheduler_service.core.leader.results import ClaimsTaken, Published, PublishUncertain, QueuesSeen, ResultsFound
+from scheduler_service.core.leader.results import (
+    ClaimsTaken,
+    Published,
+    PublishUncertain,
+    QueuesSeen,
+    ResultsFound,
+    RunsRedispatched,
+)
 from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.leader.step import Step, keep
 from scheduler_service.core.model import ActiveRun, DispatchedRun
@@ -107,6 +114,15 @@ def take_dispatched(
         state.publishing.begin(wanted)
         step.others.append(Publish(tuple(wanted)))
     redispatch(state, step, below, "generation")
+
+
+def take_redispatched(state: SchedulerState, step: Step, answer: RunsRedispatched) -> None:
+    """Publish the runs that have a new number; read those that the database refused to give one."""
+    state.publishing.redispatch_answered(run.run_id for run in answer.dispatched)
+    state.publishing.redispatch_answered(answer.refused)
+    take_dispatched(state, step, answer.dispatched, redispatched=True)
+    for run_id in answer.refused:
+        step.read(state, run_id)
 
 
 def check_queues(state: SchedulerState, step: Step) -> None:

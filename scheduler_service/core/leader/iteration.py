@@ -23,6 +23,7 @@ from scheduler_service.core.leader.in_flight import (
     results_found,
     take_dispatched,
     take_queues,
+    take_redispatched,
 )
 from scheduler_service.core.leader.job_states import follow_edit
 from scheduler_service.core.leader.messages import (
@@ -45,11 +46,13 @@ from scheduler_service.core.leader.planning import plan, without_unfinished
 from scheduler_service.core.leader.poll_state import CancelsRead, DueRead, ExpiredRead, Listened, OverdueRead
 from scheduler_service.core.leader.queries import answer, oldest_due
 from scheduler_service.core.leader.rebuilding import take_index, want_rebuild
+from scheduler_service.core.leader.recalling import claims_recalled
 from scheduler_service.core.leader.reconciling import applied, raise_watermarks, reconcile, runs_read, watermarks_raised
 from scheduler_service.core.leader.reports import heartbeat, report
 from scheduler_service.core.leader.results import (
     Applied,
     ClaimsDeferred,
+    ClaimsRecalled,
     ClaimsTaken,
     EpochAccepted,
     EpochSeen,
@@ -179,7 +182,7 @@ def _take(state: SchedulerState, step: Step, message: Feedback) -> None:
         case RunsDispatched():
             _runs_dispatched(state, step, message)
         case RunsRedispatched():
-            _renewed(state, step, message)
+            take_redispatched(state, step, message)
         case Applied():
             applied(state, step, message)
         case RunsCreated():
@@ -202,6 +205,8 @@ def _take(state: SchedulerState, step: Step, message: Feedback) -> None:
             publish_uncertain(state, step, message)
         case ClaimsTaken():
             claims_taken(state, step, message)
+        case ClaimsRecalled():
+            claims_recalled(state, step, message)
         case ClaimsDeferred():
             redis_epoch.claims_deferred(state, message)
         case WatermarksRaised():
@@ -262,14 +267,6 @@ def _runs_dispatched(state: SchedulerState, step: Step, answer: RunsDispatched) 
         state.dispatches.answered(run_id)
         state.watermarks.gone(run_id)
         state.reads.dispatch_refused(run_id)
-        step.read(state, run_id)
-
-
-def _renewed(state: SchedulerState, step: Step, renewed: RunsRedispatched) -> None:
-    state.publishing.redispatch_answered(run.run_id for run in renewed.dispatched)
-    state.publishing.redispatch_answered(renewed.refused)
-    take_dispatched(state, step, renewed.dispatched, redispatched=True)
-    for run_id in renewed.refused:
         step.read(state, run_id)
 
 

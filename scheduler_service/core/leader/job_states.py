@@ -7,7 +7,7 @@ within a pause have no rows, see planning.py.
 from itinerary.protocol.instants import Instant
 from scheduler_service.core.leader.commands import Transition
 from scheduler_service.core.leader.in_flight import take_claims
-from scheduler_service.core.leader.planning import is_fresh
+from scheduler_service.core.leader.planning import is_planned
 from scheduler_service.core.leader.reports import end
 from scheduler_service.core.leader.state import SchedulerState
 from scheduler_service.core.leader.step import Step
@@ -18,7 +18,7 @@ from scheduler_service.core.run_state import Event, RunState
 def is_paused(state: SchedulerState, run: ActiveRun, now: Instant) -> bool:
     """Whether a pause of its job holds this planned occurrence back; a pause that skips does so after its end too."""
     history = state.jobs.get(run.job_id)
-    if history is None or not history.current.paused or not is_fresh(run):
+    if history is None or not history.current.paused or not is_planned(run):
         return False
     job = history.current
     return job.paused_until is None or (run.scheduled_at if job.pause_skips else now) < job.paused_until
@@ -47,7 +47,7 @@ def follow_edit(state: SchedulerState, step: Step, job_id: str) -> None:
 
 def _pause_or_resume(state: SchedulerState, step: Step, job_id: str) -> None:
     """Hold back the waiting occurrences of a paused job; let those of a resumed one proceed."""
-    waiting = [run for run in state.runs.of_job(job_id) if is_fresh(run) and run.due_at <= step.now]
+    waiting = [run for run in state.runs.of_job(job_id) if is_planned(run) and run.due_at <= step.now]
     if not state.jobs[job_id].current.paused:
         for run in waiting:
             state.due.wait_until(run)

@@ -12,7 +12,7 @@ from itinerary.protocol.errors import BadValue, MalformedEntry
 from itinerary.protocol.identity import split_task_id
 from itinerary.protocol.instants import Instant, parse_instant
 from itinerary.protocol.json_text import is_plain, storable_text
-from itinerary.protocol.wire import ENTRY_VERSION, PROTOCOL_FIELD
+from itinerary.protocol.wire import ENTRY_VERSION, PROTOCOL_FIELD, RECALLS_FIELD
 from scheduler_service.core.balancing.placements import RebalanceAsked, read_asked
 
 MAX_BODY: Final = 512 * 1024
@@ -77,7 +77,7 @@ class Heartbeat:
     """The (run_id, attempt) pairs that one worker process runs and holds.
 
     `epoch` is the epoch of Redis in which the worker has resent its reports. A long list spans several entries in
-    order; `part` counts them from 0. `leaving`: this is the worker's last heartbeat.
+    order; `part` counts them from 0. `leaving`: it is the worker's last one. `recalls`: it knows recalled messages.
     """
 
     worker: str
@@ -90,6 +90,7 @@ class Heartbeat:
     part: int = 0
     leaving: bool = False
     protocol: int = 1
+    recalls: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,15 +212,8 @@ def _started(body: dict[str, Any], at: Instant) -> Started:
 
 def _succeeded(body: dict[str, Any], at: Instant) -> Succeeded:
     run_id, attempt = split_task_id(body.get("task_id"))
-    return Succeeded(
-        run_id,
-        attempt,
-        _name(body, "worker"),
-        at,
-        _optional_instant(body, "started_at"),
-        body.get("result"),
-        _optional_name(body, "reason"),
-    )
+    started_at, reason = _optional_instant(body, "started_at"), _optional_name(body, "reason")
+    return Succeeded(run_id, attempt, _name(body, "worker"), at, started_at, body.get("result"), reason)
 
 
 def _failed(body: dict[str, Any], at: Instant) -> Failed:
@@ -263,6 +257,7 @@ def _heartbeat(body: dict[str, Any], at: Instant) -> Heartbeat:
         _whole(body, "part", 0, below=1_000),
         leaving,
         _whole(body, PROTOCOL_FIELD, 1, below=1_000),
+        body.get(RECALLS_FIELD) is True,
     )
 
 

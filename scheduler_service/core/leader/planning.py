@@ -113,9 +113,14 @@ def ripe_rows(state: SchedulerState, step: Step, job_id: str) -> list[ActiveRun]
     return sorted(step.ripe.get(job_id, []), key=lambda run: run.scheduled_at)
 
 
+def is_planned(run: ActiveRun) -> bool:
+    """Whether the run is a planned occurrence that waits for its first attempt; it may have been recalled."""
+    return run.state is RunState.SCHEDULED and run.kind is RunKind.OCCURRENCE
+
+
 def is_fresh(run: ActiveRun) -> bool:
     """Whether the run is a planned occurrence that was never dispatched."""
-    return run.state is RunState.SCHEDULED and run.kind is RunKind.OCCURRENCE
+    return is_planned(run) and not run.seq
 
 
 def count_missed(state: SchedulerState, misfire: Misfire, number: int) -> None:

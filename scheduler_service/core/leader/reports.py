@@ -191,5 +191,6 @@ def heartbeat(state: SchedulerState, step: Step, message: Heartbeat) -> None:
         epoch=message.epoch,
         behind=step.now - message.at,
         protocol=message.protocol,
+        recalls=message.recalls,
     )
     state.workers.seen(view)

@@ -116,6 +116,13 @@ class ClaimsTaken:
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimsRecalled:
+    """(run_id, attempt, seq, won) of each mark; won means that no message of this attempt up to seq starts it."""
+
+    outcomes: tuple[tuple[str, int, int, bool], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ClaimsDeferred:
     """Claims that cannot be taken before the leader accepts the epoch."""
 
@@ -211,6 +218,7 @@ Feedback = (
     | Published
     | PublishUncertain
     | ClaimsTaken
+    | ClaimsRecalled
     | ClaimsDeferred
     | WatermarksRaised
     | EpochSeen

@@ -25,6 +25,7 @@ from scheduler_service.core.leader.parts.polls import Polls
 from scheduler_service.core.leader.parts.publishing import Publishing
 from scheduler_service.core.leader.parts.reads import RowReads
 from scheduler_service.core.leader.parts.rebuilds import Rebuilds
+from scheduler_service.core.leader.parts.recalls import Recalls
 from scheduler_service.core.leader.parts.running import Running
 from scheduler_service.core.leader.parts.runs import RunTable
 from scheduler_service.core.leader.parts.skipped import SkippedRanges
@@ -97,6 +98,7 @@ class SchedulerState:
     unstarted: Unstarted = field(default_factory=Unstarted)
     running: Running = field(default_factory=Running)
     withdrawals: Withdrawals = field(default_factory=Withdrawals)
+    recalls: Recalls = field(default_factory=Recalls)
 
     # Redis and the workers.
     watermarks: Watermarks = field(default_factory=Watermarks)

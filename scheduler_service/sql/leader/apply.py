@@ -99,8 +99,9 @@ def _turns(transitions: Sequence[Transition]) -> Iterator[list[Transition]]:
 
 
 def _apply_turn(connection: Connection, turn: Sequence[Transition], marks: dict[tuple[str, int], Instant]) -> Applied:
-    retrying = [t for t in turn if t.to is RunState.RETRYING]
-    others = [t for t in turn if t.to is not RunState.RETRYING]
+    recalled = [t for t in turn if t.event is Event.RECALL]
+    retrying = [t for t in turn if t.to is RunState.RETRYING and t.event is not Event.RECALL]
+    others = [t for t in turn if t.to is not RunState.RETRYING and t.event is not Event.RECALL]
     changed: set[str] = set()
     for chunk in _TRANSITIONS.chunks(_rows(retrying, marks)):
         # If we die in between, both are rolled back; the first locks the rows for the second.
@@ -109,6 +110,8 @@ def _apply_turn(connection: Connection, turn: Sequence[Transition], marks: dict[
     # Not in a later write: the report that ended the attempt is read only once.
     for chunk in _TRANSITIONS.chunks(_rows([_given_up(t) for t in retrying if t.run_id not in changed], marks)):
         connection.execute(_cancel(dialect_of(connection)), chunk)
+    for chunk in _TRANSITIONS.chunks(_rows(recalled, marks)):
+        changed.update(connection.execute(_recall(dialect_of(connection)), chunk).scalars().all())
     for chunk in _TRANSITIONS.chunks(_rows(others, marks)):
         changed.update(connection.execute(_transition(dialect_of(connection)), chunk).scalars().all())
     ended = [t for t in others if t.to in FINAL and t.run_id in changed]
@@ -143,7 +146,7 @@ def _guard(batch: Subquery, *more: ColumnElement[bool]) -> ColumnElement[bool]:
     return and_(runs.c.run_id == batch.c.run_id, judged(batch.c.run_id, as_expected))
 
 
-def _retry_guard(batch: Subquery) -> ColumnElement[bool]:
+def _unless_cancelled(batch: Subquery) -> ColumnElement[bool]:
     return _guard(batch, runs.c.cancel_requested_at.is_(None))
 
 
@@ -191,7 +194,7 @@ def _keep_attempts(dialect: Dialect) -> Any:
         "worker": func.coalesce(batch.c.worker, runs.c.worker),
         "error": batch.c.error,
     }
-    rows = select(*ended.values()).where(_retry_guard(batch)).with_for_update(of=runs)
+    rows = select(*ended.values()).where(_unless_cancelled(batch)).with_for_update(of=runs)
     return dialect.insert(run_attempts).from_select(list(ended), rows)
 
 
@@ -202,7 +205,7 @@ def _retry(dialect: Dialect) -> Update:
     cleared = dict.fromkeys(("pending_at", "published_at", "started_at", "worker", "error"), null())
     return (
         update(runs)
-        .where(_retry_guard(batch))
+        .where(_unless_cancelled(batch))
         .values(
             state=batch.c.to,
             attempt=runs.c.attempt + 1,
@@ -212,6 +215,24 @@ def _retry(dialect: Dialect) -> Update:
             args=func.coalesce(batch.c.args, runs.c.args),
             kwargs=func.coalesce(batch.c.kwargs, runs.c.kwargs),
             **cleared,
+        )
+        .returning(runs.c.run_id)
+    )
+
+
+@cache
+def _recall(dialect: Dialect) -> Update:
+    """Let the run wait again in the same attempt; its seq stays, and says that it was dispatched."""
+    batch = _TRANSITIONS.rows(dialect)
+    return (
+        update(runs)
+        .where(_unless_cancelled(batch))
+        .values(
+            state=batch.c.to,
+            reason=batch.c.reason,
+            recalled_at=batch.c.at,
+            pending_at=null(),
+            published_at=null(),
         )
         .returning(runs.c.run_id)
     )

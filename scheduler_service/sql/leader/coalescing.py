@@ -52,6 +52,7 @@ def _delete(dialect: Dialect) -> Any:
     untouched = (
         runs.c.state == literal_column(f"'{RunState.SCHEDULED}'"),
         IS_OCCURRENCE,
+        runs.c.seq == 0,
         runs.c.cancel_requested_at.is_(None),
         jobs.c.version == runs.c.job_version,
         jobs.c.deleted == false(),

@@ -42,7 +42,10 @@ _NOW: Final = bindparam("now", type_=InstantColumn)
 
 
 def retract(connection: Connection, retracts: Sequence[Retract]) -> None:
-    """Delete occurrences of older versions that are not dispatched and that nobody asked to cancel."""
+    """Delete occurrences of older versions that were never dispatched and that nobody asked to cancel.
+
+    The message of a recalled one still lies in its queue: a row created anew could start twice.
+    """
     for chunk in _RETRACTS.chunks([(r.job_id, r.version, r.start) for r in retracts]):
         connection.execute(_retract(dialect_of(connection)), chunk)
 
@@ -110,6 +113,7 @@ def _retract(dialect: Dialect) -> Delete:
     untouched = (
         runs.c.state == literal_column(f"'{RunState.SCHEDULED}'"),
         IS_OCCURRENCE,
+        runs.c.seq == 0,
         runs.c.job_version < batch.c.version,
         runs.c.cancel_requested_at.is_(None),
     )

@@ -124,6 +124,8 @@ class TestOccurrences:
         runs = [*WELL[:3], *(replace(one, job_version=2) for one in WELL[3:])]
         assert rules(history(runs, jobs=[edited])) == []
         assert rules(history(WELL, jobs=[edited])) == [Rule.UNPLANNED] * 2
+        recalled = [replace(one, recalled_at=one.pending_at) for one in WELL]
+        assert rules(history(recalled, jobs=[edited])) == [], "an edit leaves recalled runs as they are"
 
     def test_a_pause_owes_nothing(self) -> None:
         old = job().current

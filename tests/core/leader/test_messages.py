@@ -79,6 +79,14 @@ def test_a_worker_of_another_release_is_understood_and_its_protocol_kept(said: d
     )
 
 
+@pytest.mark.parametrize(("said", "recalls"), [({}, False), ({"recalls": True}, True), ({"recalls": "yes"}, False)])
+def test_a_worker_of_the_release_before_knows_no_recalls(said: dict[str, Any], recalls: bool) -> None:
+    body = {"worker": "w", "running": [], "received": [], "queues": [], "concurrency": 4}
+    beat = decode(entry("heartbeat", AT, body | said))
+    assert isinstance(beat, Heartbeat)
+    assert beat.recalls is recalls
+
+
 @pytest.mark.parametrize("protocol", [True, -1, "1", 1.0, None])
 def test_a_protocol_is_a_whole_number(protocol: Any) -> None:
     body = {"worker": "w", "running": [], "received": [], "queues": [], "concurrency": 4, "protocol": protocol}

@@ -13,6 +13,8 @@ ENTRY_VERSION: Final = "1"
 # and the previous one. Sent in headers, heartbeats and the beacon; a message without it is of protocol 1.
 PROTOCOL: Final = 1
 PROTOCOL_FIELD: Final = "protocol"
+# A heartbeat says with it that the worker understands the mark of a recalled message, see RECALLED.
+RECALLS_FIELD: Final = "recalls"
 # Marks entries that a worker sends again, since Redis may have lost the first; they are news only if it did.
 AGAIN_FIELD: Final = "again"
 
@@ -64,6 +66,8 @@ return {seen, accepted == server and 1 or 0, bottom or '0'}
 """
 )
 
+# In place of a claim: no message of this attempt up to the number behind it starts anything, later ones may claim.
+RECALLED: Final = "recalled:"
 
 _JSON: Final = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=False)
 

@@ -2,8 +2,9 @@
 
 Promises one win per attempt, for the first token that asks; the same token wins again, since a lost reply must not lose
 the run. Refuses claims in an epoch that the leader has not accepted, since earlier claims may be lost. Refuses messages
-below the low watermark of their queue, since claims of ended attempts are forgotten. A day after its claim, an
-unreported attempt counts as unknown. Never runs or reports tasks.
+below the low watermark of their queue, since claims of ended attempts are forgotten. Refuses recalled messages, which a
+mark in place of the claim names; later ones of the attempt may claim it. A day after its claim, an unreported attempt
+counts as unknown. Never runs or reports tasks.
 
 The leader's half is scheduler_service.broker.claims.
 """
@@ -13,7 +14,7 @@ from enum import Enum
 from typing import Final
 
 from itinerary.protocol.instants import Instant
-from itinerary.protocol.wire import LUA_ACCEPTED, LUA_BELOW, LUA_SERVER, entry
+from itinerary.protocol.wire import LUA_ACCEPTED, LUA_BELOW, LUA_SERVER, RECALLED, entry
 from itinerary.worker.connection import RedisConnection
 
 CLAIM_SECONDS: Final = 24 * 3600
@@ -35,7 +36,13 @@ _CLAIM: Final = (
 if accepted ~= server then return 'wait' end
 local holder = redis.call('GET', KEYS[2])
 if holder == ARGV[1] then return 'won' end
-if holder then return 'held' end
+if holder then
+  local recalled = string.match(holder, '^"""
+    + RECALLED
+    + """(%d+)$')
+  if not recalled then return 'held' end
+  if ARGV[3] == '' or not below(recalled, ARGV[3]) then return 'stale' end
+end
 if redis.call('EXISTS', KEYS[3]) == 1 then return 'cancelled' end
 if ARGV[3] ~= '' then
   local floor = redis.call('GET', KEYS[5])

@@ -19,7 +19,7 @@ from uuid import uuid4
 from celery.worker import state
 
 from itinerary.protocol.batches import batched
-from itinerary.protocol.wire import HEARTBEAT_SECONDS, PROTOCOL, PROTOCOL_FIELD, QUERY_EPOCH, entry
+from itinerary.protocol.wire import HEARTBEAT_SECONDS, PROTOCOL, PROTOCOL_FIELD, QUERY_EPOCH, RECALLS_FIELD, entry
 from itinerary.worker.claim import Verdict
 from itinerary.worker.connection import AWAY, RedisConnection
 from itinerary.worker.delivery import is_ours
@@ -197,6 +197,7 @@ class Heartbeater(threading.Thread):
         body = {
             "worker": self._worker,
             PROTOCOL_FIELD: PROTOCOL,
+            RECALLS_FIELD: True,
             # A leader of the previous release recognises the farewell only by a concurrency of 0.
             "concurrency": 0 if farewell else self._concurrency(),
             "leaving": farewell,

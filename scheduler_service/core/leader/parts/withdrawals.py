@@ -16,6 +16,10 @@ class Withdrawals:
         self._reasons[run_id] = reason
         return True
 
+    def is_in_progress(self, run_id: str) -> bool:
+        """Whether the run's claim is asked for."""
+        return run_id in self._reasons
+
     def answered(self, run_id: str) -> str | None:
         """Record the answer and return the reason, if this leader knows it."""
         return self._reasons.pop(run_id, None)

@@ -11,7 +11,10 @@ _FAREWELL_FORGOTTEN_AFTER: Final = 60 * SECOND
 
 @dataclass(frozen=True, slots=True)
 class WorkerView:
-    """A worker process as of its last heartbeat; `left`: that was a farewell. `behind`: how far its clock lags ours."""
+    """A worker process as of its last heartbeat; `left`: that was a farewell. `behind`: how far its clock lags ours.
+
+    `recalls`: it refuses recalled messages.
+    """
 
     name: str
     last_seen_at: Instant
@@ -22,6 +25,7 @@ class WorkerView:
     epoch: str | None = None
     behind: Duration = 0
     protocol: int = 1
+    recalls: bool = False
 
 
 @dataclass(slots=True)
@@ -37,6 +41,10 @@ class Workers:
     def last_seen_at(self) -> Instant:
         """The time of the newest heartbeat of all."""
         return max((view.last_seen_at for view in self.by_name.values()), default=0)
+
+    def all_know_recalls(self) -> bool:
+        """Whether every known worker refuses recalled messages; an older one would refuse their successors too."""
+        return all(view.recalls or view.left for view in self.by_name.values())
 
     def forget_gone(self, now: Instant) -> None:
         """Forget workers last seen more than ten minutes ago, or whose last heartbeat was a farewell a minute ago."""

@@ -1,0 +1,56 @@
+"""Recall: a published run that nobody has started waits in the database again, with the same attempt.
+
+The leader first marks the attempt in Redis, so that none of its messages so far starts it, then commits. A worker's
+claim wins. Promises that no attempt is counted or lost. If the leader dies after the mark, the run is still pending,
+and its next message starts it. Never recalls while a known worker does not understand the mark.
+"""
+
+from collections.abc import Iterable
+
+from scheduler_service.core.leader.commands import RecallClaims, Transition
+from scheduler_service.core.leader.results import ClaimsRecalled
+from scheduler_service.core.leader.state import SchedulerState
+from scheduler_service.core.leader.step import Step
+from scheduler_service.core.model import ActiveRun
+from scheduler_service.core.run_state import PENDING, Event, next_state
+
+
+def recall(state: SchedulerState, step: Step, run_ids: Iterable[str], reason: str) -> int:
+    """Recall those of these runs whose message the broker has and nobody withdraws; returns how many."""
+    if not (state.epoch.all_reported and state.workers.all_know_recalls()):
+        return 0
+    wanted = []
+    for run_id in run_ids:
+        run = state.runs.get(run_id)
+        if run is not None and _may_be_recalled(state, run) and state.recalls.begin(run_id, reason):
+            wanted.append((run_id, run.attempt, run.seq))
+    if wanted:
+        step.others.append(RecallClaims(tuple(wanted)))
+    return len(wanted)
+
+
+def _may_be_recalled(state: SchedulerState, run: ActiveRun) -> bool:
+    """Whether the broker has confirmed the run's last message, so that no mark of its publish comes later."""
+    return (
+        run.state is PENDING
+        and not run.cancel_requested
+        and run.run_id in state.unstarted.published
+        and run.run_id not in state.publishing.redispatching
+        and not state.withdrawals.is_in_progress(run.run_id)
+    )
+
+
+def claims_recalled(state: SchedulerState, step: Step, recalled: ClaimsRecalled) -> None:
+    """Let each run whose mark is set wait again, unless it was started, sent again or withdrawn meanwhile."""
+    for run_id, attempt, seq, won in recalled.outcomes:
+        reason = state.recalls.answered(run_id)
+        run = state.runs.get(run_id)
+        if not won or run is None or (run.attempt, run.seq) != (attempt, seq) or not _may_be_recalled(state, run):
+            # A run that stays pending has a later message, which may claim, or gets one once this one is missed.
+            continue
+        to = next_state(run_id, run.state, Event.RECALL, attempt=attempt)
+        state.attempt_over(run_id)
+        state.counts.add("recalled")
+        after = run._replace(state=to, pending_at=None, published_at=None)
+        step.transition(state, after, Transition(run_id, attempt, Event.RECALL, to, step.now, reason=reason))
+        state.due.wait_until(after)
