@@ -17,6 +17,7 @@ from celery import Celery
 
 from itinerary.protocol.identity import task_id
 from itinerary.protocol.instants import SECOND, format_instant
+from itinerary.protocol.message_headers import SHADOW
 from itinerary.protocol.redaction import redacted
 from itinerary.protocol.typed_values import careful, may_need_care
 from itinerary.protocol.wire import (
@@ -85,9 +86,10 @@ class SendOptions:
 
 
 def headers_of(run: DispatchedRun) -> dict[str, Any]:
-    """The run's Itinerary headers, except the protocol header, which is the same for all runs."""
+    """The run's own and Itinerary headers, except the protocol header, which is the same for all runs."""
     due_at = format_instant(run.due_at)
     headers = {
+        SHADOW: None,
         **(run.headers or {}),
         HEADER_RUN_ID: run.run_id,
         HEADER_JOB_ID: run.job_id,

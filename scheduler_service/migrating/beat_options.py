@@ -10,11 +10,12 @@ from itinerary.apps.beat_schedule import CannotMove, stored_arguments
 from itinerary.apps.beat_schedule import queue_of as route
 from itinerary.protocol.errors import BadValue
 from itinerary.protocol.instants import MICROSECOND, SECOND, format_duration
+from itinerary.protocol.message_headers import SHADOW
 from itinerary.protocol.run_fields import HEADERS
 from scheduler_service.migrating.beat_entry import BeatEntry
 from scheduler_service.migrating.converted import CannotConvert
 
-_HARMLESS: Final = frozenset({"queue", "priority", "expires", "time_limit", "soft_time_limit", "headers"})
+_HARMLESS: Final = frozenset({"queue", "priority", "expires", "time_limit", "soft_time_limit", "headers", SHADOW})
 _DROPPED: Final = {
     "countdown": "runs start at the time itself, not {value} s later",
     "link": "what was linked is not sent; let the task send it",
@@ -58,7 +59,7 @@ def options_of(app: Celery, entry: BeatEntry, body: dict[str, Any], app_known: b
     differences += _priority(app, options.get("priority"), body)
     differences += _expires(options.get("expires"), body)
     differences += _limits(options, body)
-    differences += _headers(options.get("headers"), body)
+    differences += _headers(options, body)
     for name, value in options.items():
         if name not in _HARMLESS and value is not None:
             message = _DROPPED.get(name, "Itinerary has no equal").format(value=value, queue=body["queue"])
@@ -90,7 +91,10 @@ def _expires(expires: Any, body: dict[str, Any]) -> Iterator[str]:
     )
 
 
-def _headers(headers: Any, body: dict[str, Any]) -> Iterator[str]:
+def _headers(options: Mapping[str, Any], body: dict[str, Any]) -> Iterator[str]:
+    headers = options.get("headers") or {}
+    if options.get(SHADOW) and isinstance(headers, Mapping):
+        headers = {**headers, SHADOW: options[SHADOW]}
     if not headers:
         return
     try:

@@ -7,6 +7,7 @@ from typing import Any, Final
 from celery.schedules import crontab, solar
 
 from itinerary.protocol.instants import DAY, SECOND, Instant
+from itinerary.protocol.message_headers import SHADOW
 from itinerary.protocol.run_fields import DEFAULT_PRIORITY
 from scheduler_service.core.model import Job
 from scheduler_service.core.schedules.schedule import IntervalSchedule, SolarSchedule
@@ -69,8 +70,11 @@ def _entry(job: Job, zone: str, now: Instant) -> Exported:
         options["priority"] = job.priority
     if job.start_within is not None:
         options["expires"] = job.start_within / SECOND
-    if job.headers:
-        options["headers"] = dict(job.headers)
+    headers = dict(job.headers or {})
+    if SHADOW in headers:
+        options[SHADOW] = headers.pop(SHADOW)
+    if headers:
+        options["headers"] = headers
     if job.timeout is not None:
         options |= {"soft_time_limit": job.timeout / SECOND, "time_limit": job.timeout / SECOND + 10}
     said = [("task", repr(job.task)), ("schedule", when)]

@@ -60,6 +60,8 @@ def test_a_run_carries_headers_and_gives_them_to_its_retry(api: TestClient, stor
         ({"update": 3}, "headers.update"),
         ({"a b": 1}, "headers.a b"),
         ({"": 1}, "headers."),
+        ({"shadow": ["x"]}, "headers.shadow"),
+        ({"shadow": "x" * 201}, "headers.shadow"),
         ({"a": "x" * 16_384}, "headers"),
         (["a"], "headers"),
     ],

@@ -248,7 +248,14 @@ def comparable(message: dict[str, Any]) -> dict[str, Any]:
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 FIRST = dispatched(
-    "job_first", args=["other"], kwargs={}, seq=1, attempt=9, retries=4, traceparent=TRACE, headers={"other": 1}
+    "job_first",
+    args=["other"],
+    kwargs={},
+    seq=1,
+    attempt=9,
+    retries=4,
+    traceparent=TRACE,
+    headers={"other": 1, "shadow": "Another"},
 )
 
 
@@ -265,6 +272,7 @@ FIRST = dispatched(
         dispatched(args=[10**30]),
         dispatched(traceparent=TRACE.replace("-b7", "-00")),
         dispatched(headers={"tenant": "ä%s", "nested": {"a": [1, None]}}, traceparent=TRACE),
+        dispatched(headers={"shadow": "Nightly"}),
         dispatched("100%_%(id)s", task='pkg.50%%_%(id)b_"ä"\\u0000id', queue="50%d", job_id="%s", args=["%b"]),
     ],
     ids=[
@@ -277,6 +285,7 @@ FIRST = dispatched(
         "big number",
         "traced",
         "headers",
+        "shadow",
         "%",
     ],
 )

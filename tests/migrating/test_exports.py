@@ -74,7 +74,7 @@ def test_what_came_from_beat_goes_back_and_comes_again_the_same() -> None:
 
 def test_beat_is_given_exactly_what_it_can_say_and_the_rest_is_refused_by_name() -> None:
     jobs = [
-        job("plain", "0 3 * * mon"),
+        job("plain", "0 3 * * mon", headers={"shadow": "Plain", "tenant": 1}),
         job("hourly", {"kind": "hourly", "minute": 7}),
         job("calendar", {"kind": "calendar", "unit": "day", "every": 1, "at": ["03:00", "15:00"]}),
         job("elsewhere", {"kind": "cron", "expr": "0 3 * * *", "timezone": "Asia/Tokyo"}),
@@ -102,6 +102,8 @@ def test_beat_is_given_exactly_what_it_can_say_and_the_rest_is_refused_by_name()
     assert told == {}
     app = configured(text)
     assert sorted(app.conf.beat_schedule) == ["calendar", "hourly", "plain"]
+    options = app.conf.beat_schedule["plain"]["options"]
+    assert (options["shadow"], options["headers"]) == ("Plain", {"tenant": 1})
     for entry in convert_beat(app, NOW):  # tasks of other apps in this process are known to this one too
         assert [told for told in entry.converted.differences if "the app has no task" not in told] == []
 

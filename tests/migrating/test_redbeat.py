@@ -50,7 +50,9 @@ def app(redis_url: str) -> Iterator[Celery]:
 
     add(
         "nightly", crontab(hour=2, minute=30), args=["a"], kwargs={"at": SENT},
-        options={"queue": "slow", "priority": 2, "expires": 60, "headers": {"tenant": 1}, "link": []},
+        options={
+            "queue": "slow", "priority": 2, "expires": 60, "headers": {"tenant": 1}, "shadow": "Nightly", "link": [],
+        },
     )  # fmt: skip
     add("quarter", crontab(minute="*/15", day_of_week="mon-fri"), SENT)
     add("ten", schedule(timedelta(minutes=10)), SENT)
@@ -73,7 +75,8 @@ def test_each_key_becomes_a_job_or_is_refused_by_name(redis_url: str, app: Celer
         "job_id": "nightly", "task": "shop.report", "args": ["a"],
         "kwargs": {"at": {"$type": "datetime", "$value": "2026-11-27T09:55:03+00:00"}},
         "schedule": {"kind": "cron", "expr": "30 2 * * *", "timezone": "Europe/Paris", "dst_gap": "shift"},
-        "overlap": "allow", "queue": "slow", "priority": 2, "start_within": "1m", "headers": {"tenant": 1},
+        "overlap": "allow", "queue": "slow", "priority": 2, "start_within": "1m",
+        "headers": {"tenant": 1, "shadow": "Nightly"},
     }  # fmt: skip
     told = "\n".join(found["nightly"].converted.differences)
     assert "option link is not carried over" in told

@@ -120,13 +120,25 @@ def test_a_signature_brings_its_arguments_and_options() -> None:
         "run_at": "2026-12-01T00:00:00Z",
     }  # fmt: skip
     assert "run_at" in run_body(add.s(1, 2).set(countdown=5), None, None)
+    named = add.si(1, 2).set(shadow="sum", headers={"tenant": "a", "region": "b"})
+    headers = {"tenant": "a", "region": "b", "shadow": "sum"}
+    assert run_body(named, None, None) == {"task": "shop.add", "args": [1, 2], "kwargs": {}, "headers": headers}
+    assert run_body(named, (), {}, headers={"tenant": "c"})["headers"] == {**headers, "tenant": "c"}
+    with pytest.raises(BadValues) as refusal:
+        run_body(named, [3], {"z": 4})
+    assert [error.field for error in refusal.value.errors] == ["args.0", "kwargs.z"]
 
 
 @pytest.mark.parametrize(
     ("task", "args", "fields", "message"),
     [
         (chain(add.s(1, 2), add.s(3)), None, {}, "task: 'celery.chain' is not accepted; a chain, group or chord"),
-        (add.s(1, 2).set(shadow="x"), None, {}, "task.options.shadow: 'x' is not accepted; a run has no such option"),
+        (add.s(1, 2).set(link="x"), None, {}, "task.options.link: 'x' is not accepted; a run has no such option"),
+        (add.s(1, 2).set(shadow=7), None, {}, "headers.shadow: 7 is not accepted; give a text of 1 to 200 characters"),
+        (add.s(1, 2).set(headers={"task": 1}), None, {}, "headers.task: 1 is not accepted; give it another name"),
+        (add.s(1, 2).set(headers=7, shadow="x"), None, {}, "headers: 7 is not accepted"),
+        (add.si(1), [2], {}, "args.0: 2 is not accepted; the signature is immutable (.si()) and takes no more"),
+        (add.si(1, 2).set(shadow=""), None, {}, "headers.shadow: '' is not accepted"),
         (17, None, {}, "task: 'int' is not accepted; give a task's name, a Celery task or its signature"),
         ("t", [1, {"a": {1, 2}}], {}, "args.1.a: {1, 2} is not accepted; set has no JSON"),
         ("t", None, {"run_at": datetime(2026, 12, 1)}, "run_at: '2026-12-01T00:00:00' is not accepted"),  # noqa: DTZ001

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 from itinerary.protocol.errors import BadValue, BadValues
 from itinerary.protocol.instants import format_duration
 from itinerary.protocol.json_text import MOST_LEVELS
+from itinerary.protocol.message_headers import SHADOW
 from itinerary.protocol.run_fields import HEADERS
 from itinerary.protocol.typed_values import from_python
 
@@ -26,19 +27,22 @@ class Enqueueable(Protocol):
 Task = str | Enqueueable
 Moment = str | datetime
 Duration = str | timedelta
-_KNOWN_OPTIONS: Final = ("queue", "priority", "eta", "countdown", "task_id")
+_KNOWN_OPTIONS: Final = ("queue", "priority", "eta", "countdown", "headers", "shadow", "task_id")
 
 
 def run_body(task: Any, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None, **fields: Any) -> dict[str, Any]:
     """The fields that are given, as JSON; BadValues for a value that has no JSON.
 
     `task` is a name, a Celery task or a signature; a signature's arguments come before `args`, its options where no
-    field says otherwise.
+    field says otherwise. Its headers and those of the field are joined.
     """
     name, options = task, dict[str, Any]()
     if not isinstance(task, str):
         name, args, kwargs, options = _called(task, args, kwargs)
-    body = {"task": name, "args": args, "kwargs": kwargs, **options, **_given(fields)}
+    given = _given(fields)
+    if isinstance(given.get("headers"), Mapping) and isinstance(options.get("headers"), Mapping):
+        given["headers"] = {**options["headers"], **given["headers"]}
+    body = {"task": name, "args": args, "kwargs": kwargs, **options, **given}
     errors: list[BadValue] = []
     found = {key: _read(key, value, errors) for key, value in body.items() if value is not None}
     if errors:
@@ -79,13 +83,26 @@ def _called(task: Any, args: Any, kwargs: Any) -> tuple[str, list[Any], dict[str
     if unknown := sorted(set(options) - set(_KNOWN_OPTIONS)):
         advice = f"a run has no such option; it has {', '.join(_KNOWN_OPTIONS[:-1])}"
         raise BadValues([BadValue(f"task.options.{unknown[0]}", options[unknown[0]], advice)])
-    fields: dict[str, Any] = {name: options[name] for name in ("queue", "priority") if name in options}
+    if task.get("immutable"):
+        _refuse_more(args, kwargs)
+    fields: dict[str, Any] = {name: options[name] for name in ("queue", "priority", "headers") if name in options}
+    if "shadow" in options and isinstance(fields.get("headers", {}), Mapping):
+        fields["headers"] = {**fields.get("headers", {}), SHADOW: options["shadow"]}
     if (countdown := options.get("countdown")) is not None:
         fields["run_at"] = _after(countdown)
     elif options.get("eta") is not None:
         fields["run_at"] = options["eta"]
     whole = [*(task.get("args") or ()), *(args or ())]
     return task["task"], whole, {**(task.get("kwargs") or {}), **(kwargs or {})}, fields
+
+
+def _refuse_more(args: Any, kwargs: Any) -> None:
+    """Refuse arguments beside a signature that takes no more: Celery would leave them out."""
+    more = {f"args.{number}": value for number, value in enumerate(args or ())}
+    more |= {f"kwargs.{name}": value for name, value in (kwargs or {}).items()}
+    if more:
+        advice = "the signature is immutable (.si()) and takes no more arguments; give it all of them, or use .s()"
+        raise BadValues([BadValue(name, value, advice) for name, value in more.items()])
 
 
 def _after(countdown: Any) -> datetime:

@@ -1,4 +1,4 @@
-"""Headers that a job or a run gives its messages, beside those of Celery and our own. Pure."""
+"""Headers that a job or a run gives its messages, beside those of Celery and our own, and Celery's `shadow`. Pure."""
 
 import json
 import re
@@ -9,12 +9,15 @@ from itinerary.protocol.field_types import FieldType, read_object
 from itinerary.protocol.json_text import MOST_LEVELS, is_deep
 from itinerary.protocol.wire import HEADER_TRACE, OWN_HEADERS
 
+SHADOW: Final = "shadow"
+"""Celery's header with the name to show in place of the task's."""
+_LONGEST_SHADOW: Final = 200
 _LARGEST: Final = 16 * 1024
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _RULE: Final = "a name begins with a letter or digit, and has 1 to 100 of them, '_', '-' and '.'"
 # Those of Celery's messages, and what its workers lay beside them into a task's request.
 _CELERYS: Final = frozenset(
-    {"lang", "task", "id", "shadow", "eta", "expires", "group", "group_index", "retries", "timelimit", "root_id"}
+    {"lang", "task", "id", "eta", "expires", "group", "group_index", "retries", "timelimit", "root_id"}
     | {"parent_id", "argsrepr", "kwargsrepr", "origin", "ignore_result", "replaced_task_nesting", "stamped_headers"}
     | {"stamps", "compression", "args", "kwargs", "headers", "hostname", "properties", "delivery_info", "reply_to"}
     | {"correlation_id", "callbacks", "errbacks", "chain", "chord", "is_eager", "called_directly", "utc"}
@@ -35,6 +38,9 @@ class Headers(FieldType):
                     header,
                     _RULE,
                 )
+            if name == SHADOW and not (isinstance(header, str) and 0 < len(header) <= _LONGEST_SHADOW):
+                advice = f"give a text of 1 to {_LONGEST_SHADOW} characters; logs and Flower show it as the task's name"
+                raise BadValue(f"{field}.{name}", header, advice)
             if name in _CELERYS or name == HEADER_TRACE or name.startswith(OWN_HEADERS):
                 raise BadValue(f"{field}.{name}", header, "give it another name: Celery or Itinerary sends this header")
         try:
