@@ -11,7 +11,7 @@ from itinerary.protocol.instants import Duration, Instant
 from scheduler_service.core.explain.facts import Version
 from scheduler_service.core.model import MissedRange
 from scheduler_service.core.run_state import RunState
-from scheduler_service.ports.stores import RunFilter
+from scheduler_service.ports.stores import JobFilter, RunFilter
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class HistoryStore(Protocol):
     def count_runs(self, wanted: RunFilter) -> Total:
         """The number of runs that match this filter."""
 
-    def count_jobs(self, *, tag: str | None, text: str | None, paused: bool | None, source: str | None = None) -> Total:
+    def count_jobs(self, wanted: JobFilter) -> Total:
         """The number of jobs that match these filters."""
 
     def latest(self, since: Instant, until: Instant, limit: int) -> list[Outcome]:

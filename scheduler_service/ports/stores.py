@@ -129,6 +129,17 @@ class Page(Generic[T]):
     next_cursor: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """The jobs that a list shows: `text` in id, title or task, `source` as owner, ids with one of the `prefixes`."""
+
+    tag: str | None = None
+    text: str | None = None
+    paused: bool | None = None
+    source: str | None = None
+    prefixes: tuple[str, ...] = ()
+
+
 class JobStore(Protocol):
     """Definitions of jobs, for every process but the leader. Each change creates a version and its history row.
 
@@ -149,18 +160,8 @@ class JobStore(Protocol):
     def get(self, job_id: str) -> Job:
         """The current definition; NotFound."""
 
-    def list(
-        self,
-        *,
-        tag: str | None,
-        text: str | None,
-        paused: bool | None,
-        limit: int,
-        cursor: str | None,
-        source: str | None = None,
-        prefixes: tuple[str, ...] = (),
-    ) -> Page[Job]:
-        """Jobs by id, filtered: `text` in id, title or task, `source` as owner, ids with one of the `prefixes`."""
+    def list(self, wanted: JobFilter, limit: int, cursor: str | None) -> Page[Job]:
+        """Jobs by id, those that pass the filter."""
 
     def set_paused(
         self,

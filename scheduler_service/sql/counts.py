@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Select, Text, and_, func, literal_column, 
 
 from scheduler_service.core.run_state import ACTIVE, FINAL, RunState
 from scheduler_service.ports.history import Total
-from scheduler_service.ports.stores import RunFilter
+from scheduler_service.ports.stores import JobFilter, RunFilter
 from scheduler_service.sql.dialect import Dialect
 from scheduler_service.sql.jobs import job_conditions
 from scheduler_service.sql.tables import ENDED_OTHERWISE, IS_TRACKED, among, has_index_state, jobs, runs
@@ -39,9 +39,9 @@ def runs_total(wanted: RunFilter) -> list[Select[Any]]:
     ]
 
 
-def jobs_total(tag: str | None, text: str | None, paused: bool | None, source: str | None) -> Select[Any]:
+def jobs_total(wanted: JobFilter) -> Select[Any]:
     """The statement that counts jobs in the same way."""
-    matches = job_conditions(tag, text, paused, source)
+    matches = job_conditions(wanted)
     first = select(and_(~jobs.c.deleted, *matches).label("matches")).select_from(jobs).limit(MOST + 1).subquery("walk")
     return _counted(first)
 

@@ -14,7 +14,7 @@ from itinerary.protocol.errors import Conflict
 from itinerary.protocol.instants import MICROSECOND, Instant
 from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.balancing.placements import carry_place
-from scheduler_service.core.contract.job_plan import JobChange, JobSet, JobsPlan, plan_jobs
+from scheduler_service.core.contract.job_plan import JobChange, JobSet, JobSets, JobsPlan, plan_jobs
 from scheduler_service.core.model import Job
 from scheduler_service.sql.audit import record_all
 from scheduler_service.sql.batch import Batch
@@ -46,19 +46,18 @@ class _Stored:
         return {(job.job_id, job.version, job.source, job.placed_anchor, job.placed_at) for job in self.rows.values()}
 
 
-class SqlJobSets:
+class SqlJobSets(JobSets):
     """JobSets on SQLite and PostgreSQL."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def plan(self, wanted: JobSet) -> JobsPlan:
-        """See JobSets."""
         return plan_jobs(self._read(wanted).present, wanted)
 
     @again_when_busy
     def apply(self, wanted: JobSet, plan_version: str | None, *, by: AuditedChange | None = None) -> JobsPlan:
-        """See JobSets. Planning thousands of jobs takes long, so the rows are locked only while they are written."""
+        """Planning thousands of jobs takes long, so the rows are locked only while they are written."""
         for _ in range(_TRIES):
             stored = self._read(wanted)
             plan = plan_jobs(stored.present, wanted)

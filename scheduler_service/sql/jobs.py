@@ -20,7 +20,7 @@ from scheduler_service.core.balancing.placements import carry_place
 from scheduler_service.core.contract.job_json import definition_of, job_body
 from scheduler_service.core.contract.unknown_fields import carried
 from scheduler_service.core.model import Job
-from scheduler_service.ports.stores import JobStore, Page
+from scheduler_service.ports.stores import JobFilter, JobStore, Page
 from scheduler_service.sql.audit import record
 from scheduler_service.sql.database import Database, again_when_busy
 from scheduler_service.sql.job_rows import JOB_COLUMNS, job_of, listed_job_of, named_job_of, search_columns, tag_line
@@ -88,28 +88,17 @@ class SqlJobStore(JobStore):
             raise NotFound(f"no job {job_id}")
         return named_job_of(row)
 
-    def list(
-        self,
-        *,
-        tag: str | None,
-        text: str | None,
-        paused: bool | None,
-        limit: int,
-        cursor: str | None,
-        source: str | None = None,
-        prefixes: tuple[str, ...] = (),
-    ) -> Page[Job]:
-        if not is_storable(f"{tag}{text}{source}"):
+    def list(self, wanted: JobFilter, limit: int, cursor: str | None) -> Page[Job]:
+        if not is_storable(f"{wanted.tag}{wanted.text}{wanted.source}"):
             return Page([], None)
-        conditions = job_conditions(tag, text, paused, source)
-        wanted = select(*JOB_COLUMNS, jobs.c.job_id).where(~jobs.c.deleted, *conditions)
-        if prefixes:
-            begins = (and_(jobs.c.job_id >= first, jobs.c.job_id < f"{first}{_LAST}") for first in prefixes)
-            wanted = wanted.where(or_(*begins))
+        query = select(*JOB_COLUMNS, jobs.c.job_id).where(~jobs.c.deleted, *job_conditions(wanted))
+        if wanted.prefixes:
+            begins = (and_(jobs.c.job_id >= first, jobs.c.job_id < f"{first}{_LAST}") for first in wanted.prefixes)
+            query = query.where(or_(*begins))
         if cursor is not None:
-            wanted = wanted.where(jobs.c.job_id > read_cursor(cursor, str)[0])
+            query = query.where(jobs.c.job_id > read_cursor(cursor, str)[0])
         with self._database.read() as connection:
-            rows = connection.execute(wanted.order_by(jobs.c.job_id).limit(limit + 1)).all()
+            rows = connection.execute(query.order_by(jobs.c.job_id).limit(limit + 1)).all()
         page = page_of(rows, limit, listed_job_of, lambda row: [row.job_id])
         return Page([job for job in page.items if job is not None], page.next_cursor)
 
@@ -199,19 +188,17 @@ def _holds(column: ColumnElement[str], part: str) -> ColumnElement[bool]:
     return _Holds(column, literal(part, Text))
 
 
-def job_conditions(
-    tag: str | None, text: str | None, paused: bool | None, source: str | None
-) -> list[ColumnElement[bool]]:
-    """The conditions that filter a list of jobs."""
+def job_conditions(wanted: JobFilter) -> list[ColumnElement[bool]]:
+    """The conditions of the filter, but for the prefixes."""
     conditions: list[ColumnElement[bool]] = []
-    if tag is not None:
-        conditions.append(_holds(jobs.c.tags, f"\n{tag_line(tag)}\n"))
-    if text:
-        conditions.append(_holds(jobs.c.search_text, text.casefold()))
-    if paused is not None:
-        conditions.append(jobs.c.paused == paused)
-    if source is not None:
-        conditions.append(jobs.c.source == source)
+    if wanted.tag is not None:
+        conditions.append(_holds(jobs.c.tags, f"\n{tag_line(wanted.tag)}\n"))
+    if wanted.text:
+        conditions.append(_holds(jobs.c.search_text, wanted.text.casefold()))
+    if wanted.paused is not None:
+        conditions.append(jobs.c.paused == wanted.paused)
+    if wanted.source is not None:
+        conditions.append(jobs.c.source == wanted.source)
     return conditions
 
 

@@ -17,7 +17,7 @@ from scheduler_service.core.model import MissedRange
 from scheduler_service.core.policies import OVERLAP_WORD
 from scheduler_service.core.run_state import ACTIVE, WAITING, RunState
 from scheduler_service.ports.history import HistoryStore, Outcome, Total, Trouble
-from scheduler_service.ports.stores import RunFilter
+from scheduler_service.ports.stores import JobFilter, RunFilter
 from scheduler_service.sql.column_types import InstantColumn
 from scheduler_service.sql.counts import jobs_total, runs_total, total_of
 from scheduler_service.sql.database import PLANNED_EACH_TIME, Database
@@ -51,11 +51,11 @@ class SqlHistoryStore(HistoryStore):
             scans = [connection.execute(scan, execution_options=_EACH).one() for scan in runs_total(wanted)]
         return total_of([(scanned, matching) for scanned, matching in scans])
 
-    def count_jobs(self, *, tag: str | None, text: str | None, paused: bool | None, source: str | None = None) -> Total:
-        if not is_storable(f"{tag}{text}{source}"):
+    def count_jobs(self, wanted: JobFilter) -> Total:
+        if not is_storable(f"{wanted.tag}{wanted.text}{wanted.source}"):
             return Total(0, False)
         with self._database.read() as connection:
-            scanned, matching = connection.execute(jobs_total(tag, text, paused, source)).one()
+            scanned, matching = connection.execute(jobs_total(wanted)).one()
         return total_of([(scanned, matching)])
 
     def latest(self, since: Instant, until: Instant, limit: int) -> list[Outcome]:

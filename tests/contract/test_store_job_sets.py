@@ -16,6 +16,7 @@ from scheduler_service.core.balancing.placements import PlaceJobs, Placement
 from scheduler_service.core.contract.job_plan import JobSet, JobSets
 from scheduler_service.core.model import Job
 from scheduler_service.ports.records import AuditFilter
+from scheduler_service.ports.stores import JobFilter
 from scheduler_service.sql.audit import SqlAuditLog
 from scheduler_service.sql.database import Bounds, Database, again_when_busy
 from scheduler_service.sql.job_sets import SqlJobSets
@@ -34,7 +35,7 @@ def of(*jobs: Job, source: str | None = "shop", **flags: bool) -> JobSet:
 
 
 def owned(bed: StoreBed, source: str) -> dict[str, int]:
-    page = bed.jobs.list(tag=None, text=None, paused=None, limit=100, cursor=None, source=source)
+    page = bed.jobs.list(JobFilter(source=source), 100, None)
     return {job.job_id: job.version for job in page.items}
 
 
@@ -142,7 +143,7 @@ def test_two_applies_at_once_leave_one_of_them_whole(sets: JobSets, sql_stores: 
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(apply, names))
-    page = sql_stores.jobs.list(tag=None, text=None, paused=None, limit=100, cursor=None)
+    page = sql_stores.jobs.list(JobFilter(), 100, None)
     (title,) = {job.title for job in page.items}
     assert [job.job_id for job in page.items] == names[title]
 

@@ -3,6 +3,7 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from itinerary.protocol.instants import HOUR, SECOND
 from scheduler_service.core.contract.job_json import definition_of
 from scheduler_service.core.leader.commands import CreateRuns
 from scheduler_service.core.model import Job
-from scheduler_service.ports.stores import Page
+from scheduler_service.ports.stores import JobFilter, Page
 from tests.support.store_bed import StoreBed, a_job
 
 
@@ -19,9 +20,8 @@ def names(page: Page[Job]) -> list[str]:
     return [job.job_id for job in page.items]
 
 
-def listed(bed: StoreBed, **asked: object) -> Page[Job]:
-    everything = {"tag": None, "text": None, "paused": None, "limit": 100, "cursor": None}
-    return bed.jobs.list(**{**everything, **asked})  # type: ignore[arg-type]
+def listed(bed: StoreBed, limit: int = 100, cursor: str | None = None, **asked: Any) -> Page[Job]:
+    return bed.jobs.list(JobFilter(**asked), limit, cursor)
 
 
 def test_a_created_job_comes_back_as_it_was_given_at_version_one(bed: StoreBed) -> None:

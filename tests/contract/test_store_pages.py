@@ -8,7 +8,7 @@ from scheduler_service.core.leader.commands import Apply, CreateRuns, Transition
 from scheduler_service.core.model import MissedRange
 from scheduler_service.core.run_state import ACTIVE, Event, RunState
 from scheduler_service.ports.history import Total
-from scheduler_service.ports.stores import RunFilter
+from scheduler_service.ports.stores import JobFilter, RunFilter
 from tests.support.store_bed import StoreBed, a_job, occurrence, one_off
 
 LONG = "x" * 500
@@ -130,5 +130,5 @@ def test_jobs_are_counted_as_they_are_filtered(bed: StoreBed) -> None:
     bed.jobs.set_paused("job-1", True, None, None)
     bed.jobs.delete("job-2", None)
     asked: tuple[dict[str, Any], ...] = ({}, {"paused": True}, {"text": "JOB-3"}, {"tag": "none"}, {"source": "x"})
-    counts = [bed.history.count_jobs(**{"tag": None, "text": None, "paused": None, **some}).number for some in asked]
+    counts = [bed.history.count_jobs(JobFilter(**some)).number for some in asked]
     assert counts == [4, 1, 1, 0, 0]

@@ -21,6 +21,7 @@ from scheduler_service.core.balancing.placements import (
 from scheduler_service.core.model import Job, Lease
 from scheduler_service.core.schedules.schedule import UNPLACED, upcoming
 from scheduler_service.ports.records import AuditFilter
+from scheduler_service.ports.stores import JobFilter
 from scheduler_service.sql.audit import SqlAuditLog
 from tests.support.fake_leader import FakeLeaderStore
 from tests.support.store_bed import StoreBed, a_job
@@ -73,7 +74,7 @@ def test_a_balanced_job_is_silent_until_it_is_placed_and_the_place_makes_no_vers
     assert upcoming(seen.schedule, ANCHOR, 2) == [ANCHOR + HOUR, ANCHOR + 2 * HOUR]
     (history,) = bed.leader.histories_of(["job"], None)
     assert history.current == seen
-    assert bed.jobs.list(tag=None, text=None, paused=None, limit=1, cursor=None).items == [seen]
+    assert bed.jobs.list(JobFilter(), 1, None).items == [seen]
 
 
 def test_a_place_for_a_version_that_is_no_more_is_refused_and_the_others_are_placed(bed: StoreBed) -> None:

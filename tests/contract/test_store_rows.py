@@ -16,6 +16,7 @@ from scheduler_service.core.contract.run_requests import again
 from scheduler_service.core.leader.commands import Apply, CreateRuns, LateReport, RecordStatistics, Transition
 from scheduler_service.core.model import Job, MissedRange, Overlap
 from scheduler_service.core.run_state import Event, RunState
+from scheduler_service.ports.stores import JobFilter
 from scheduler_service.sql.job_sets import SqlJobSets
 from scheduler_service.sql.tables import gaps, job_versions, jobs, run_attempts, runs, scheduler_statistics
 from tests.support.store_bed import StoreBed, a_job, occurrence, one_off
@@ -117,8 +118,8 @@ def test_a_job_that_only_a_newer_program_understands_hides_no_other_and_is_named
     assert sql_stores.database is not None
     newer = {**definition_of(a_job("b")), "schedule": schedule, "moon_phase": "full"}
     store_as(sql_stores, "b", newer)
-    page = sql_stores.jobs.list(tag=None, text=None, paused=None, limit=2, cursor=None)
-    rest = sql_stores.jobs.list(tag=None, text=None, paused=None, limit=2, cursor=page.next_cursor)
+    page = sql_stores.jobs.list(JobFilter(), 2, None)
+    rest = sql_stores.jobs.list(JobFilter(), 2, page.next_cursor)
     assert [job.job_id for job in (*page.items, *rest.items)] == ["a", "c"]
     for call in (
         lambda: sql_stores.jobs.get("b"),

@@ -8,7 +8,7 @@ from scheduler_service.core.model import MissedRange
 from scheduler_service.core.policies import OVERLAP_WORD
 from scheduler_service.core.run_state import ACTIVE, RunState
 from scheduler_service.ports.history import Outcome, Total, Trouble
-from scheduler_service.ports.stores import RunFilter
+from scheduler_service.ports.stores import JobFilter, RunFilter
 from tests.support.fake_jobs import FakeJobStore
 from tests.support.fake_rows import RunRow, Tables
 from tests.support.fake_runs import matches
@@ -25,11 +25,8 @@ class FakeHistoryStore:
             found = sum(matches(row, wanted) for row in self._tables.runs.values())
         return Total(found, False)
 
-    def count_jobs(self, *, tag: str | None, text: str | None, paused: bool | None, source: str | None = None) -> Total:
-        found = FakeJobStore(self._tables).list(
-            tag=tag, text=text, paused=paused, source=source, limit=10**6, cursor=None
-        )
-        return Total(len(found.items), False)
+    def count_jobs(self, wanted: JobFilter) -> Total:
+        return Total(len(FakeJobStore(self._tables).list(wanted, 10**6, None).items), False)
 
     def latest(self, since: Instant, until: Instant, limit: int) -> list[Outcome]:
         with self._tables.lock:

@@ -10,7 +10,7 @@ from scheduler_service.core.balancing.placements import carry_place
 from scheduler_service.core.contract.job_json import definition_of, job_body, read_stored_job
 from scheduler_service.core.contract.unknown_fields import carried
 from scheduler_service.core.model import Job
-from scheduler_service.ports.stores import Page
+from scheduler_service.ports.stores import JobFilter, Page
 from scheduler_service.sql.paging import page_of, read_cursor
 from tests.support.fake_rows import JobRow, Tables, as_json
 
@@ -54,30 +54,20 @@ class FakeJobStore:
                 raise NotFound(f"no job {job_id}")
             return there
 
-    def list(
-        self,
-        *,
-        tag: str | None,
-        text: str | None,
-        paused: bool | None,
-        limit: int,
-        cursor: str | None,
-        source: str | None = None,
-        prefixes: tuple[str, ...] = (),
-    ) -> Page[Job]:
+    def list(self, wanted: JobFilter, limit: int, cursor: str | None) -> Page[Job]:
         after = "" if cursor is None else read_cursor(cursor, str)[0]
         with self._tables.lock:
             current = [row.current for _, row in sorted(self._tables.jobs.items())]
-        current = [job for job in current if not prefixes or job.job_id.startswith(prefixes)]
+        current = [job for job in current if not wanted.prefixes or job.job_id.startswith(wanted.prefixes)]
         found = [
             job
             for job in current
             if not job.deleted
             and job.job_id > after
-            and (tag is None or tag in job.tags)
-            and (not text or text.casefold() in f"{job.job_id}\n{job.title}\n{job.task}".casefold())
-            and (paused is None or job.paused == paused)
-            and (source is None or job.source == source)
+            and (wanted.tag is None or wanted.tag in job.tags)
+            and (not wanted.text or wanted.text.casefold() in f"{job.job_id}\n{job.title}\n{job.task}".casefold())
+            and wanted.paused in (None, job.paused)
+            and wanted.source in (None, job.source)
         ]
         return page_of(found[: limit + 1], limit, lambda job: job, lambda job: [job.job_id])
 

@@ -27,7 +27,7 @@ from scheduler_service.core.contract.fields import read_text
 from scheduler_service.core.model import Job
 from scheduler_service.core.schedules.describe import describe
 from scheduler_service.ports.history import Outcome, Total
-from scheduler_service.ports.stores import Page
+from scheduler_service.ports.stores import JobFilter, Page
 
 _JOBS: Final = 50
 _SPARK: Final = 30
@@ -134,12 +134,11 @@ def _list(
     tag = reader.tried(lambda: read_text(asked.tag, "tag")) or None
     text = reader.tried(lambda: read_text(asked.q, "q")) or None
     paused = reader.tried(lambda: _paused(asked.paused))
-    found = reader.tried(
-        lambda: context.stores.jobs.list(tag=tag, text=text, paused=paused, limit=_JOBS, cursor=asked.cursor)
-    )
+    wanted = JobFilter(tag, text, paused)
+    found = reader.tried(lambda: context.stores.jobs.list(wanted, _JOBS, asked.cursor))
     wrong = reader.wrong() if refused is NOTHING_WRONG else refused
     listed = found if found is not None and reader.wrong() is NOTHING_WRONG else _EMPTY
-    total = context.stores.history.count_jobs(tag=tag, text=text, paused=paused) if listed.items else Total(0, False)
+    total = context.stores.history.count_jobs(wanted) if listed.items else Total(0, False)
     pairs = asked.pairs()
     here = urlencode({**pairs, "cursor": asked.cursor} if asked.cursor else pairs)
     return page(

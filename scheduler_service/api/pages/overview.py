@@ -18,7 +18,7 @@ from scheduler_service.api.services.previews import next_runs
 from scheduler_service.core.balancing.balancer import needs_place
 from scheduler_service.core.model import Job
 from scheduler_service.core.run_state import ACTIVE, RunState
-from scheduler_service.ports.stores import RunFilter
+from scheduler_service.ports.stores import JobFilter, RunFilter
 
 _JOBS: Final = 200
 _COMING: Final = 10
@@ -71,7 +71,7 @@ def overview(context: ApiContext) -> Overview:
     """Collect everything that the page shows, as of now."""
     now, stores = context.clock(), context.stores
     live = read_live(context)
-    jobs = stores.jobs.list(tag=None, text=None, paused=None, limit=_JOBS, cursor=None)
+    jobs = stores.jobs.list(JobFilter(), _JOBS, None)
     all_jobs = jobs.next_cursor is None
     running = stores.runs.list(RunFilter(states=(RunState.RUNNING,)), _RUNNING, None)
     latest = stores.runs.list(RunFilter(until=now + SECOND), _RUNS, None)

@@ -34,6 +34,7 @@ from scheduler_service.core.contract.run_json import run_body
 from scheduler_service.core.contract.run_requests import read_trigger
 from scheduler_service.core.model import Job, Run
 from scheduler_service.ports.history import Outcome, Total
+from scheduler_service.ports.stores import JobFilter
 
 router = APIRouter(prefix="/api/v1", tags=["jobs"], dependencies=[Depends(require("viewer"))])
 OPERATOR = [Depends(require("operator"))]
@@ -139,10 +140,9 @@ def list_jobs(
     for name, value in (("tag", tag), ("q", q), ("cursor", cursor), ("source", source)):
         if value is not None:
             read_text(value, name)
-    page = context.stores.jobs.list(tag=tag, text=q, paused=paused, limit=limit, cursor=cursor, source=source)
-    history = context.stores.history
-    found = history.count_jobs(tag=tag, text=q, paused=paused, source=source) if total else None
-    counted = {} if found is None else total_body(found, len(page.items))
+    wanted = JobFilter(tag, q, paused, source)
+    page = context.stores.jobs.list(wanted, limit, cursor)
+    counted = total_body(context.stores.history.count_jobs(wanted), len(page.items)) if total else {}
     items = _with_runs(context, page.items) if with_runs else [shown_body(job) for job in page.items]
     return JSONResponse({"items": items, "next_cursor": page.next_cursor, **counted})
 

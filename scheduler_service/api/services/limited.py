@@ -15,7 +15,7 @@ from scheduler_service.core.audit import AuditedChange
 from scheduler_service.core.contract.job_plan import JobSet, JobSets, JobsPlan
 from scheduler_service.core.model import Job, NewRun, Run
 from scheduler_service.core.token_limits import Limits
-from scheduler_service.ports.stores import JobStore, Page, RunFilter, RunStore
+from scheduler_service.ports.stores import JobFilter, JobStore, Page, RunFilter, RunStore
 
 T = TypeVar("T")
 _CHECKED: Final = 10_000
@@ -27,22 +27,22 @@ def out_of_scope(what: str) -> Problem:
     return Problem(403, f"{what} is outside the limits of this token", kind="outside-limits")
 
 
-class LimitedJobs:
-    """JobStore within limits."""
+class LimitedJobs(JobStore):
+    """The jobs within limits."""
 
     def __init__(self, jobs: JobStore, limits: Limits) -> None:
         self._jobs = jobs
         self._limits = limits
 
     def create(self, job: Job, *, by: AuditedChange | None = None) -> Job:
-        """See JobStore; reports a taken id even if the job is another's."""
+        """Reports a taken id even if the job is another's."""
         self._check(job)
         return self._jobs.create(job, by=by)
 
     def replace(
         self, job: Job, if_version: int | None, *, by: AuditedChange | None = None
     ) -> tuple[Job, Literal["made", "replaced", "unchanged"]]:
-        """See JobStore. Replaces only the exact version that was found within the limits."""
+        """Replaces only the exact version that was found within the limits."""
         self._check(job)
         for _ in range(_TRIES):
             try:
@@ -63,32 +63,17 @@ class LimitedJobs:
         raise Conflict(f"job {job.job_id} has too many concurrent edits; try again", "edited-by-others")
 
     def get(self, job_id: str) -> Job:
-        """See JobStore."""
         job = self._jobs.get(job_id)
         if not self._limits.has_job(job):
             raise NotFound(f"no job {job_id}")
         return job
 
-    def list(
-        self,
-        *,
-        tag: str | None,
-        text: str | None,
-        paused: bool | None,
-        limit: int,
-        cursor: str | None,
-        source: str | None = None,
-        prefixes: tuple[str, ...] = (),
-    ) -> Page[Job]:
-        """See JobStore. A page may hold fewer rows than match: only so many rows are read."""
-
-        def fetch(following: str | None) -> Page[Job]:
-            return self._jobs.list(
-                tag=tag, text=text, paused=paused, limit=limit, cursor=following, source=source,
-                prefixes=self._limits.jobs,
-            )  # fmt: skip
-
-        return first_with_some(fetch, self._limits.has_job, limit, cursor)
+    def list(self, wanted: JobFilter, limit: int, cursor: str | None) -> Page[Job]:
+        """A page may hold fewer rows than match: only so many rows are read."""
+        limited = replace(wanted, prefixes=self._limits.jobs)
+        return first_with_some(
+            lambda place: self._jobs.list(limited, limit, place), self._limits.has_job, limit, cursor
+        )
 
     def set_paused(
         self,
@@ -101,12 +86,10 @@ class LimitedJobs:
         skips: bool = False,
         by: AuditedChange | None = None,
     ) -> Job:
-        """See JobStore."""
         version = self.get(job_id).version
         return self._jobs.set_paused(job_id, paused, reason, until, if_version or version, skips=skips, by=by)
 
     def delete(self, job_id: str, if_version: int | None, *, by: AuditedChange | None = None) -> None:
-        """See JobStore."""
         version = self.get(job_id).version
         self._jobs.delete(job_id, if_version or version, by=by)
 
@@ -115,15 +98,14 @@ class LimitedJobs:
             raise out_of_scope(f"job {job.job_id} (task {job.task}, queue {job.queue})")
 
 
-class LimitedRuns:
-    """RunStore within limits; runs that an enqueuer's token creates carry its name."""
+class LimitedRuns(RunStore):
+    """The runs within limits; runs that an enqueuer's token creates carry its name."""
 
     def __init__(self, runs: RunStore, limits: Limits) -> None:
         self._runs = runs
         self._limits = limits
 
     def enqueue(self, runs: Sequence[NewRun], *, by: AuditedChange | None = None) -> list[tuple[Run, bool]]:
-        """See RunStore."""
         for run in runs:
             if not self._limits.has_run(run, self._limits.owner):
                 raise out_of_scope(f"a run of task {run.task} in queue {run.queue}")
@@ -131,14 +113,13 @@ class LimitedRuns:
         return self._runs.enqueue(mine, by=by)
 
     def get(self, run_id: str) -> Run:
-        """See RunStore."""
         run = self._runs.get(run_id)
         if not self._has(run):
             raise NotFound(f"no run {run_id}")
         return run
 
     def list(self, wanted: RunFilter, limit: int, cursor: str | None) -> Page[Run]:
-        """See RunStore. A page may hold fewer rows than match: only so many rows are read."""
+        """A page may hold fewer rows than match: only so many rows are read."""
         if wanted.queue is not None and not self._limits.has_queue(wanted.queue):
             return Page([], None)
         queues = self._limits.queues if wanted.queue is None else ()
@@ -146,7 +127,6 @@ class LimitedRuns:
         return first_with_some(lambda place: self._runs.list(limited, limit, place), self._has, limit, cursor)
 
     def request_cancel(self, run_id: str, *, by: AuditedChange | None = None) -> Run:
-        """See RunStore."""
         self.get(run_id)
         return self._runs.request_cancel(run_id, by=by)
 
@@ -154,15 +134,14 @@ class LimitedRuns:
         return self._limits.has_run(run, run.owner)
 
 
-class LimitedSets:
-    """JobSets within limits: a plan that touches another's job is refused as a whole."""
+class LimitedSets(JobSets):
+    """Plans within limits: a plan that touches another's job is refused as a whole."""
 
     def __init__(self, sets: JobSets, limits: Limits) -> None:
         self._sets = sets
         self._limits = limits
 
     def plan(self, wanted: JobSet) -> JobsPlan:
-        """See JobSets."""
         for job in wanted.jobs:
             self._check(job)
         plan = self._sets.plan(wanted)
@@ -171,7 +150,7 @@ class LimitedSets:
         return replace(plan, left=tuple(job_id for job_id in plan.left if self._limits.jobs and self._may_name(job_id)))
 
     def apply(self, wanted: JobSet, plan_version: str | None, *, by: AuditedChange | None = None) -> JobsPlan:
-        """See JobSets. Carries out only the exact plan that was found within the limits."""
+        """Carries out only the exact plan that was found within the limits."""
         plan = self.plan(wanted)
         done = self._sets.apply(wanted, plan.version if plan_version is None else plan_version, by=by)
         return replace(done, left=plan.left)

@@ -18,7 +18,7 @@ from scheduler_service.core.token_limits import Limits
 from scheduler_service.ports.history import HistoryStore, Outcome, Total, Trouble
 from scheduler_service.ports.notices import NOTHING, Backlog
 from scheduler_service.ports.records import AuditFilter, AuditLog, Evidence
-from scheduler_service.ports.stores import Page, RunFilter
+from scheduler_service.ports.stores import JobFilter, Page, RunFilter
 
 _MOST: Final = 1_000
 _FIGURES: Final = ("index_runs", "active_runs", "oldest_due_at", "states", "upcoming")
@@ -49,7 +49,7 @@ class _Audit:
         return self._audit.list(replace(wanted, actor=self._who.name), limit, cursor)
 
 
-class _Evidence:
+class _Evidence(Evidence):
     """Evidence of visible jobs and runs; a deleted job cannot be classified, so it is not shown."""
 
     def __init__(self, evidence: Evidence, jobs: LimitedJobs, runs: LimitedRuns) -> None:
@@ -80,8 +80,8 @@ class _Evidence:
         return self._evidence.of_occurrences(job_id, times)
 
 
-class _History:
-    """HistoryStore by the limited lists, except for a visible job's own history."""
+class _History(HistoryStore):
+    """History by the limited lists, except for a visible job's own history."""
 
     def __init__(self, history: HistoryStore, jobs: LimitedJobs, runs: LimitedRuns, limits: Limits) -> None:
         self._history = history
@@ -92,9 +92,8 @@ class _History:
     def count_runs(self, wanted: RunFilter) -> Total:
         return _total(self._runs.list(wanted, _MOST, None))
 
-    def count_jobs(self, *, tag: str | None, text: str | None, paused: bool | None, source: str | None = None) -> Total:
-        found = self._jobs.list(tag=tag, text=text, paused=paused, limit=_MOST, cursor=None, source=source)
-        return _total(found)
+    def count_jobs(self, wanted: JobFilter) -> Total:
+        return _total(self._jobs.list(wanted, _MOST, None))
 
     def latest(self, since: Instant, until: Instant, limit: int) -> list[Outcome]:
         page = self._runs.list(RunFilter(since=since, until=until), min(limit, _MOST), None)
@@ -163,11 +162,9 @@ class LimitedLeader(LeaderLine):
         self._sees_run = sees_run
 
     def tell(self, kind: str, body: Mapping[str, Any]) -> None:
-        """See LeaderLine."""
         self._leader.tell(kind, body)
 
     def ask(self, what: str, subject: str | None = None) -> Mapping[str, Any]:
-        """See LeaderLine."""
         match what:
             case "statistics":
                 return self._own(self._leader.ask(what))
@@ -177,11 +174,10 @@ class LimitedLeader(LeaderLine):
                 raise out_of_scope(f"the installation's {what}")
 
     def statistics_around(self, queue: str) -> Mapping[str, Any]:
-        """See LeaderLine; called after a row of the queue was found visible."""
+        """Called after a row of the queue was found visible."""
         return self._own(self._leader.ask("statistics"), queue)
 
     def request(self, kind: str, body: Mapping[str, Any], within: Duration = 0) -> Mapping[str, Any]:
-        """See LeaderLine."""
         raise out_of_scope("what the leader decides for all jobs together")
 
     def _own(self, seen: Mapping[str, Any], also: str | None = None) -> Mapping[str, Any]:
