@@ -141,9 +141,15 @@ def test_in_a_browser_one_click_leads_in_and_a_foreign_page_reads_and_does_nothi
     ):
         wait_until(lambda: up.written["parts"]["flower"]["state"] == "ready", 60, lambda: up.output)
         flower_url, password = up.written["flower_url"], (up.data_dir / "flower.password").read_text().strip()
+        asked = FlowerProcess(int(up.setting("ITINERARY_FLOWER_PORT")), up.process or pytest.fail("it does not run"))
+        # It answers before it hears events, and a page of a task that it has not heard of yet stays as it is.
+        workers = "/workers?json=1"
+        wait_until(lambda: "heartbeats" in asked.ask("GET", workers, password=password).text, 60, "an event")
         with up.client() as client:
             run = client.enqueue("itinerary.echo", kwargs={"card": "4111"})
             client.wait(run["run_id"])
+        known = f"/api/task/info/{run['run_id']}~1"
+        wait_until(lambda: asked.ask("GET", known, password=password).status == 200, 30, "the event of the run")
         browser.view(1280)
         browser.open(f"{up.written['api_url']}/runs/{run['run_id']}")
         browser.click('a[href^="/flower?to="]')

@@ -57,6 +57,10 @@ def test_nothing_that_is_shown_or_sent_of_a_failure_holds_a_secret_argument(tmp_
     }  # fmt: skip
     message = {"why": "it failed", "db_password": PASSWORD, "key": {"$env": "API_KEY"}}
     with WebhookReceiver() as hook, Running(tmp_path / "data", ITINERARY_NOTIFY_WEBHOOKS=hook.url, **told) as up:
+        wait_until(lambda: up.written["parts"]["flower"]["state"] == "ready", 60, lambda: up.output)
+        flower_password = (up.data_dir / "flower.password").read_text().strip()
+        workers = f"{up.written['flower_url']}/workers?json=1"
+        wait_until(lambda: "heartbeats" in read(workers, flower_password), 60, lambda: up.output)
         with up.client() as client:
             client.create_job(
                 {"job_id": "spent", "task": "itinerary.fail", "kwargs": {"message": message},
@@ -67,13 +71,13 @@ def test_nothing_that_is_shown_or_sent_of_a_failure_holds_a_secret_argument(tmp_
         wait_until(lambda: hook.of_type("run.failed") and mailbox.mails, 60, lambda: up.output)
         api_url, flower_url = up.written["api_url"], up.written["flower_url"]
         shown = {page: read(f"{api_url}/{page.format(run=run_id)}") for page in PAGES}
-        wait_until(lambda: up.written["parts"]["flower"]["state"] == "ready", 60, lambda: up.output)
-        flower_password = (up.data_dir / "flower.password").read_text().strip()
+        wait_until(lambda: "FAILURE" in read(f"{flower_url}/api/tasks", flower_password), 60, lambda: up.output)
         shown |= {page: read(f"{flower_url}/{page}", flower_password) for page in ("tasks", "api/tasks")}
         shown |= {"mail": "\n".join(mailbox.mails), "hook": "\n".join(post.raw.decode() for post in hook.posts)}
         shown["console"] = up.output
         assert up.stop() == 0
     smtp.stop()
+    assert "itinerary.fail" in shown["api/tasks"]
     assert "it failed" in shown["failures"]
     assert "it failed" in shown["mail"]
     assert "it failed" in shown["hook"]

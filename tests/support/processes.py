@@ -4,6 +4,7 @@ Owns: free ports, polling with a deadline, children that are killed when the tes
 """
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -23,14 +24,19 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 MANUAL = REPOSITORY / "scheduler_service" / "manual"
 # Where the two packages and the tests are imported from.
 CHECKOUT = f"{REPOSITORY}:{REPOSITORY / 'workers'}"
+# Below the ports that Linux and macOS give to outgoing connections.
+_NEVER_OUTGOING = range(20_000, 32_000)
+_random = random.SystemRandom()
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens on just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A loopback port that nobody listens on, and that the system gives to no connection before its server starts."""
+    while True:
+        port = _random.choice(_NEVER_OUTGOING)
+        with socket.socket() as probe, suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def wait_until(
@@ -135,12 +141,16 @@ class Child(AbstractContextManager["Child"]):
         return status
 
     def wait_for_line(self, text: str, timeout: float = 10) -> str:
-        """The first line that holds `text`, once it is printed."""
-        return wait_until(
-            lambda: next((line for line in list(self.lines) if text in line), ""),
-            timeout,
-            lambda: f"{text!r} in the output of {self.argv}:\n{self.output}",
-        )
+        """The first line that holds `text`, once it is printed; AssertionError where the process ends without it."""
+
+        def printed() -> str:
+            ended = not self._reader.is_alive()
+            found = next((line for line in list(self.lines) if text in line), "")
+            if ended and not found:
+                raise AssertionError(f"{self.argv} ended without {text!r}:\n{self.output}")
+            return found
+
+        return wait_until(printed, timeout, lambda: f"{text!r} in the output of {self.argv}:\n{self.output}")
 
     def signal(self, number: signal.Signals) -> None:
         """Send `number` to the process alone, if it still runs."""
