@@ -20,6 +20,7 @@ from scheduler_service.core.run_state import FINAL, IN_FLIGHT, Event, RunState, 
 UNKNOWN_TASK: Final = "unknown_task"
 STOPPED: Final = frozenset({"terminated", "revoked"})
 """Reasons with which a worker reports a task that it stopped on request."""
+_STOPPED_ITSELF: Final = "itinerary.RunCancelled"
 _KIND = {Started: "started", Succeeded: "succeeded", Failed: "failed", RetryAsked: "retry"}
 
 
@@ -138,8 +139,10 @@ def cancel(
     state: SchedulerState, step: Step, run: ActiveRun, reason: str, message: Failed | RetryAsked | None = None
 ) -> None:
     """End the run as cancelled."""
-    # A worker that stopped the task on request reports an error, which is not the task's.
-    stopped = isinstance(message, Failed) and message.reason in STOPPED
+    # A task that was stopped, or stopped itself, as requested ends with an exception that is no error of its own.
+    stopped = isinstance(message, Failed) and (
+        message.reason in STOPPED or message.error.get("type") == _STOPPED_ITSELF
+    )
     error: Mapping[str, Any] | None = message.error if message is not None and not stopped else None
     change = Transition(
         run.run_id, run.attempt, Event.CANCEL, RunState.CANCELLED, message.at if message else step.now, reason=reason,

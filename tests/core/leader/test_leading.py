@@ -175,6 +175,26 @@ class TestCancel:
         world.reconcile()
         assert world.run(run_id).state is RunState.CANCELLED
 
+    @pytest.mark.parametrize(
+        ("error", "reason", "kept"),
+        [
+            ("SystemExit", "terminated", None),
+            ("itinerary.RunCancelled", None, None),
+            ("ValueError", None, "ValueError"),
+        ],
+    )
+    def test_what_a_task_stopped_with_as_asked_is_no_error(
+        self, world: World, error: str, reason: str | None, kept: str | None
+    ) -> None:
+        world.workers.behave = lambda attempt: None
+        run_id = world.enqueue()
+        world.cancel(run_id)
+        what = {"type": error, "message": "", "traceback": "T"}
+        world.tell("failed", task_id=attempt_of(run_id), worker="w1", error=what, reason=reason)
+        world.reconcile()
+        run = world.run(run_id)
+        assert (run.state, run.error and run.error.type) == (RunState.CANCELLED, kept)
+
     def test_pending_whose_claim_a_worker_holds_is_asked_to_stop_and_not_ended(self, world: World) -> None:
         world.workers.listening = False
         run_id = world.enqueue()
