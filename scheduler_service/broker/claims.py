@@ -2,7 +2,7 @@
 
 Owns the low watermarks and the accepted epoch, which make it safe to forget old claims and to lose them. Promises that
 no worker starts an attempt after its claim was taken here; the workers' half is itinerary.worker.claim. Never decides
-which attempts to cancel. Needs permission for INFO.
+which attempts to cancel. Where INFO is refused, each connection of the leader counts as a new start of the server.
 """
 
 import json
@@ -10,15 +10,25 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+import redis
 from redis.commands.core import Script
-from uuid_utils.compat import uuid7
+from uuid_utils.compat import uuid4, uuid7
 
 from itinerary.protocol.batches import batched
 from itinerary.protocol.keys import PREFIXES, Keys
-from itinerary.protocol.wire import BEACON_SECONDS, LUA_ACCEPTED, LUA_BELOW, LUA_SERVER, QUERY_EPOCH, RECALLED
+from itinerary.protocol.wire import (
+    BEACON_SECONDS,
+    INFO_FIELD,
+    LUA_ACCEPTED,
+    LUA_BELOW,
+    LUA_SERVER,
+    QUERY_EPOCH,
+    RECALLED,
+)
+from itinerary.server_traits import run_id_of
 from scheduler_service.broker.client import connect, redis_errors
 from scheduler_service.core.leader.results import ServerEpoch
-from scheduler_service.ports.broker import Claims
+from scheduler_service.ports.broker import UNKNOWN, Claims
 
 _BATCH: Final = 500
 _A_DAY: Final = 24 * 3600
@@ -26,15 +36,15 @@ _LEADERS_TOKEN: Final = "leader"
 # The message may lie in its queue as long, if another run that is pending holds the low watermark down.
 _RECALLED_SECONDS: Final = 7 * _A_DAY
 
-# KEYS: epoch, then the claim of each attempt. ARGV: token, seconds. The leader's own token wins again: if we die after
-# the script ran, the next leader takes the same claims and gets the same answer.
+# KEYS: epoch, the claim of each attempt, server's mark. ARGV: token, seconds. The leader's own token wins again: if we
+# die after the script ran, the next leader takes the same claims and gets the same answer.
 _TAKE: Final = (
     LUA_SERVER
     + LUA_ACCEPTED
     + """
 if accepted ~= server then return false end
 local won = {}
-for i = 2, #KEYS do
+for i = 2, #KEYS - 1 do
   local holder = redis.call('GET', KEYS[i])
   if not holder or string.match(holder, '^"""
     + RECALLED
@@ -48,8 +58,8 @@ return won
 """
 )
 
-# KEYS: epoch, then the claim of each attempt. ARGV: seconds, then the seq of each attempt's last message. A mark never
-# goes down.
+# KEYS: epoch, the claim of each attempt, server's mark. ARGV: seconds, then the seq of each attempt's last message. A
+# mark never goes down.
 _RECALL: Final = (
     LUA_SERVER
     + LUA_ACCEPTED
@@ -57,7 +67,7 @@ _RECALL: Final = (
     + """
 if accepted ~= server then return false end
 local won = {}
-for i = 2, #KEYS do
+for i = 2, #KEYS - 1 do
   local holder = redis.call('GET', KEYS[i])
   local recalled = holder and string.match(holder, '^"""
     + RECALLED
@@ -73,7 +83,7 @@ return won
 """
 )
 
-# KEYS: accepted epoch, current epoch. ARGV: name of the epoch, low watermark.
+# KEYS: accepted epoch, current epoch, server's mark. ARGV: name of the epoch, low watermark.
 _ACCEPT: Final = (
     LUA_SERVER
     + LUA_ACCEPTED
@@ -87,10 +97,10 @@ return 1
 """
 )
 
-# KEYS: epoch, names of the queues that have a low watermark of their own, then these watermarks. ARGV: the low
-# watermark of all queues, then name and new value of each queue's own. A queue's own is dropped once that of all queues
-# has reached it: both then refuse the same messages. Before the epoch is accepted, only those of single queues are
-# kept.
+# KEYS: epoch, names of the queues that have a low watermark of their own, these watermarks, server's mark. ARGV: the
+# low watermark of all queues, then name and new value of each queue's own. A queue's own is dropped once that of all
+# queues has reached it: both then refuse the same messages. Before the epoch is accepted, only those of single queues
+# are kept.
 _RAISE: Final = (
     LUA_SERVER
     + LUA_ACCEPTED
@@ -105,7 +115,7 @@ if accepted == server then
   end
 end
 local floors = {}
-for i = 3, #KEYS do
+for i = 3, #KEYS - 1 do
   local name, floor = ARGV[2 * i - 4], ARGV[2 * i - 3]
   local kept = redis.call('GET', KEYS[i])
   if kept and not below(kept, floor) then floor = kept end
@@ -136,10 +146,19 @@ class RedisClaims(Claims):
         self._accept = self._client.register_script(_ACCEPT)
         self._raise = self._client.register_script(_RAISE)
         self._kept_from = 0
+        # The connection over which the epoch is queried, and the last tick that went over it.
+        self._asking: redis.Redis | None = None
+        self._tick = ""
 
     def close(self) -> None:
         """Close the connection."""
+        self._disconnect()
         self._client.close()
+
+    def _disconnect(self) -> None:
+        asking, self._asking, self._tick = self._asking, None, ""
+        if asking is not None:
+            asking.close()
 
     def take(self, task_ids: Sequence[str]) -> list[bool] | None:
         """Take the claims with one script per batch; a repeated call gives the same answers."""
@@ -155,7 +174,7 @@ class RedisClaims(Claims):
     ) -> list[bool] | None:
         won: list[bool] = []
         for batch in batched(task_ids, _BATCH):
-            keys = [self._keys.epoch, *(self._keys.claim(task_id) for task_id in batch)]
+            keys = [self._keys.epoch, *(self._keys.claim(task_id) for task_id in batch), self._keys.server_mark]
             with redis_errors():
                 answer: Any = script(keys=keys, args=arguments(batch))
             if answer is None:
@@ -199,7 +218,7 @@ class RedisClaims(Claims):
         """Raise the watermarks with one script per batch; each call also checks some other queues, all in turn."""
         raised: dict[str, int] = {}
         for batch in batched([*watermarks, *(queue for queue in self._some_kept() if queue not in watermarks)], _BATCH):
-            keys = [self._keys.epoch, self._keys.watermarks, *(self._keys.watermark(queue) for queue in batch)]
+            keys = [self._keys.epoch, self._keys.watermarks, *map(self._keys.watermark, batch), self._keys.server_mark]
             pairs = [part for queue in batch for part in (queue, watermarks.get(queue, 0))]
             with redis_errors():
                 answer: Any = self._raise(keys=keys, args=[lowest, *pairs])
@@ -217,20 +236,38 @@ class RedisClaims(Claims):
     def query_epoch(self) -> ServerEpoch:
         """Read the current epoch; the first process to query it names it."""
         with redis_errors():
-            answer: Any = self._query_epoch(keys=[self._keys.epoch, self._keys.epoch_seen], args=[str(uuid7())])
+            if self._asking is not None:
+                try:
+                    return self._epoch_by(self._asking)
+                except redis.ConnectionError:
+                    self._disconnect()  # a new connection, so that the script takes the server for a new one
+            client: Any = self._client
+            asking: redis.Redis = client.client()
+            self._asking = asking
+            return self._epoch_by(asking)
+
+    def _epoch_by(self, client: redis.Redis) -> ServerEpoch:
+        of, tick, last, self._tick = self._keys, uuid4().hex, self._tick, ""
+        answer: Any = self._query_epoch(
+            keys=[of.epoch, of.epoch_seen, of.server_mark], args=[str(uuid7()), tick, last], client=client
+        )
+        self._tick = tick
         name, accepted, watermark = answer
         return ServerEpoch(name, bool(accepted), int(watermark))
 
     def accept(self, name: str, watermark: int) -> bool:
         """Accept the epoch in one script, all or nothing: a wipe in between leaves nothing accepted."""
+        of = self._keys
         with redis_errors():
-            return bool(self._accept(keys=[self._keys.epoch, self._keys.epoch_seen], args=[name, watermark]))
+            return bool(self._accept(keys=[of.epoch, of.epoch_seen, of.server_mark], args=[name, watermark]))
 
     def announce(self, beacon: Mapping[str, Any]) -> None:
         """SET the beacon for a minute, and list the prefix for workers that have another."""
         now = time.time()
+        with redis_errors():
+            shown = {**beacon, INFO_FIELD: run_id_of(self._client) is not None}
         with redis_errors(), self._client.pipeline(transaction=False) as pipe:
-            pipe.set(self._keys.beacon, json.dumps(dict(beacon)), ex=BEACON_SECONDS)
+            pipe.set(self._keys.beacon, json.dumps(shown), ex=BEACON_SECONDS)
             pipe.zadd(PREFIXES, {self._keys.prefix: now})
             pipe.zremrangebyscore(PREFIXES, "-inf", now - BEACON_SECONDS)
             pipe.expire(PREFIXES, BEACON_SECONDS)
@@ -239,7 +276,10 @@ class RedisClaims(Claims):
                 raise announced
 
     def eviction_policy(self) -> str:
-        """Read the policy from INFO, since CONFIG is often forbidden."""
+        """Read the policy from INFO, since CONFIG is often forbidden; "unknown" where INFO is too."""
         with redis_errors():
-            memory: Any = self._client.info("memory")
-        return str(memory.get("maxmemory_policy", "unknown"))
+            try:
+                memory: Any = self._client.info("memory")
+            except redis.ResponseError:
+                return UNKNOWN
+        return str(memory.get("maxmemory_policy", UNKNOWN))

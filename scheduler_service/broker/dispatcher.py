@@ -23,6 +23,7 @@ from itinerary.protocol.keys import Keys
 from itinerary.protocol.sentinel_urls import is_sentinel, read_sentinel_url
 from itinerary.protocol.wire import SAMPLE_QUEUE
 from itinerary.sentinel_client import transport_options as of_sentinels
+from itinerary.server_traits import run_id_of
 from scheduler_service.broker.client import ANSWER_TIMEOUT, CONNECT_TIMEOUT
 from scheduler_service.broker.message import SHOWN, SendOptions, Template, record_template
 from scheduler_service.broker.queue_heads import client_of, is_redis, prefixed, redis_head
@@ -125,14 +126,13 @@ class CeleryDispatcher(Dispatcher):
                 )
 
     def query_epoch(self) -> ServerEpoch | None:
-        """Read the run id of the broker's Redis, and the one that was accepted last."""
+        """Read the run id of the broker's Redis, if it tells it, and the one that was accepted last."""
         with self._broker() as channel:
             if not is_redis(channel):
                 return None
             client = client_of(channel)
-            server: Any = client.info("server")
+            name = run_id_of(client) or "unnamed"
             marker: Any = client.get(prefixed(channel, self._keys.epoch_of_broker)) or b""
-        name = str(server.get("run_id", "unnamed"))
         accepted, _, watermark = marker.decode().partition(":")
         return ServerEpoch(name, accepted == name, int(watermark or 0))
 

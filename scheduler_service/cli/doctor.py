@@ -8,18 +8,20 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
+from redis import ResponseError
+
 from itinerary import version as small
 from itinerary.ownership import ownership_error
 from itinerary.protocol.errors import BadValue
 from itinerary.protocol.instants import DAY, HOUR, format_duration
-from itinerary.protocol.wire import PROTOCOL, PROTOCOL_FIELD, protocol_error
+from itinerary.protocol.wire import PROTOCOL, PROTOCOL_FIELD, WITHOUT_INFO, protocol_error
 from scheduler_service.api.context import system_clock
 from scheduler_service.api.services.leader_line import LeaderLine
 from scheduler_service.bootstrap.notifications import targets_of
 from scheduler_service.bootstrap.parts import marks_of, open_dispatcher
 from scheduler_service.broker.client import connect, redis_errors
 from scheduler_service.broker.inbox import RedisInbox
-from scheduler_service.cli.findings import Finding, NotWell, found
+from scheduler_service.cli.findings import Finding, NotKnown, NotWell, found
 from scheduler_service.cli.job_checks import check_jobs
 from scheduler_service.cli.output import print_json
 from scheduler_service.cli.queue_checks import check_queues
@@ -156,7 +158,9 @@ def history(settings: Settings) -> str:
 
 
 def _redis(settings: Settings) -> str:
-    names = _ask_redis(settings, "info", "server")
+    names = _ask_redis(settings, "server")
+    if not names:
+        return f"{shown_url(settings.redis_url)}, whose version is not known: it does not answer INFO"
     version = str(names.get("redis_version", "0"))
     own = f"{names['server_name']} {names['valkey_version']}, as Redis " if names.get("valkey_version") else "version "
     where = f"{shown_url(settings.redis_url)}, {own}{version}"
@@ -166,11 +170,13 @@ def _redis(settings: Settings) -> str:
 
 
 def _redis_keeps(settings: Settings) -> str:
-    policy = _ask_redis(settings, "config_get", "maxmemory-policy").get("maxmemory-policy")
-    append_only = _ask_redis(settings, "config_get", "appendonly").get("appendonly")
+    answers = {**_ask_redis(settings, "memory"), **_ask_redis(settings, "persistence")}
+    if not answers:
+        raise NotKnown(WITHOUT_INFO)
+    policy = answers.get("maxmemory_policy", "noeviction")
     if policy != "noeviction":
         raise NotWell(f"maxmemory-policy is {policy}: under pressure Redis would drop messages; set noeviction")
-    if append_only != "yes":
+    if not answers.get("aof_enabled", 1):
         raise NotWell("appendonly is no: a restart of Redis would lose messages; set appendonly yes")
     return "noeviction, appendonly"
 
@@ -187,9 +193,14 @@ def _broker(settings: Settings) -> str:
     return f"{shown_url(settings.broker_url)} answers"
 
 
-def _ask_redis(settings: Settings, command: str, argument: str) -> dict[str, Any]:
+def _ask_redis(settings: Settings, section: str) -> dict[str, Any]:
+    """Return the section of INFO; nothing if INFO is refused."""
     with connect(settings.redis_url, answer_timeout=2) as client, redis_errors():
-        answer: dict[str, Any] = getattr(client, command)(argument)
+        client.ping()
+        try:
+            answer: dict[str, Any] = client.info(section)
+        except ResponseError:
+            return {}
     return answer
 
 

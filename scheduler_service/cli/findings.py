@@ -15,9 +15,13 @@ class NotWell(ItineraryError):
     """A check that found a problem."""
 
 
+class NotKnown(ItineraryError):
+    """A check that a server does not allow; the message says what nobody checks then."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of a check or its remedy; `well` None: skipped, since a check that it depends on failed."""
+    """The result of a check or its remedy; `well` None: skipped, or not allowed."""
 
     name: str
     well: bool | None
@@ -37,6 +41,8 @@ def found(name: str, check: Callable[[], str], remedy: str, *rests_on: Finding) 
         return Finding(name, None, f"skipped: see {ill.name}")
     try:
         return Finding(name, True, check())
+    except NotKnown as exc:
+        return Finding(name, None, str(exc))
     except ItineraryError as exc:
         message = str(exc)
         return Finding(name, False, message if "itinerary migrate" in message else f"{message.rstrip('.')}; {remedy}")

@@ -15,7 +15,7 @@ import structlog
 from itinerary.protocol.errors import BrokerUnavailable, MalformedEntry
 from itinerary.protocol.identity import task_id
 from itinerary.protocol.instants import SECOND, Instant
-from itinerary.protocol.wire import PROTOCOL, PROTOCOL_FIELD
+from itinerary.protocol.wire import PROTOCOL, PROTOCOL_FIELD, WITHOUT_INFO
 from scheduler_service.core.leader.commands import (
     AcceptEpoch,
     BrokerCommand,
@@ -49,7 +49,7 @@ from scheduler_service.core.leader.results import (
 from scheduler_service.loops.command_thread import CommandThread
 from scheduler_service.loops.lease_renewer import LeaseRenewer
 from scheduler_service.loops.mailbox import Mailbox
-from scheduler_service.ports.broker import Claims, Dispatcher, Inbox
+from scheduler_service.ports.broker import UNKNOWN, Claims, Dispatcher, Inbox
 from scheduler_service.ports.stores import Meter
 
 log = structlog.get_logger(__name__)
@@ -202,7 +202,9 @@ class BrokerThread:
 
     def _check_policy(self) -> None:
         policy = self._answer(self._claims.eviction_policy)
-        if policy not in (None, "noeviction"):
+        if policy == UNKNOWN:
+            log.warning(WITHOUT_INFO)
+        elif policy not in (None, "noeviction"):
             log.error("Redis drops data when its memory is full: set maxmemory-policy noeviction", policy=policy)
 
     def _accept(self, command: AcceptEpoch) -> None:

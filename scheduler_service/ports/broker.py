@@ -6,12 +6,14 @@ retries and decides nothing.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from itinerary.protocol.instants import Duration, Instant
 from scheduler_service.core.leader.results import ServerEpoch
 from scheduler_service.core.model import DispatchedRun
 from scheduler_service.core.redis_marks import Marks
+
+UNKNOWN: Final = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ class Claims(Protocol):
         """Publish this beacon to all workers that poll it, for a minute."""
 
     def eviction_policy(self) -> str:
-        """The server's eviction policy when its memory is full."""
+        """The server's eviction policy when its memory is full; UNKNOWN if it does not tell."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def _beat(client: redis.Redis) -> None:
-    answer: Any = client.eval(QUERY_EPOCH, 2, KEYS.epoch, KEYS.epoch_seen, uuid4().hex)
+    answer: Any = client.eval(QUERY_EPOCH, 3, KEYS.epoch, KEYS.epoch_seen, KEYS.server_mark, uuid4().hex)
     body = {"worker": WORKER, "running": [], "received": [], "concurrency": 1, "queues": [QUEUE]}
     said: Any = entry("heartbeat", clock(), {**body, "generation": answer[0]})
     client.xadd(KEYS.inbox, said)

@@ -2,7 +2,7 @@
 
 import signal
 import sys
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -40,10 +40,11 @@ def real_redis_binary() -> ServerBinary:
 class RedisServer(AbstractContextManager["RedisServer"]):
     """A server of its own: `url`, `port`; `start`, `stop`, `kill` and `freeze` at will, its data stay."""
 
-    def __init__(self, folder: Path, binary: ServerBinary | None = None) -> None:
+    def __init__(self, folder: Path, binary: ServerBinary | None = None, *options: str) -> None:
         self.binary = binary or real_redis_binary()
         self.folder = server_folder(self.binary, folder)
         self.port = free_port()
+        self._options = options
         self._child: Child | None = None
 
     @property
@@ -56,15 +57,24 @@ class RedisServer(AbstractContextManager["RedisServer"]):
 
     def start(self) -> Self:
         """Start it (again) and wait until it answers."""
-        child = self._child = Child(server_argv(self.binary, self.folder, self.port), cwd=self.folder)
+        child = self._child = Child(
+            [*server_argv(self.binary, self.folder, self.port), *self._options], cwd=self.folder
+        )
         wait_until(
-            lambda: serves_folder(self.port, self.folder) or not child.running,
+            lambda: self._answers() or not child.running,
             10,
             lambda: f"{self.binary} on port {self.port}:\n{child.output}",
         )
         if not child.running:
             raise AssertionError(f"{self.binary} ended at once:\n{child.output}")
         return self
+
+    def _answers(self) -> bool:
+        if not self._options:
+            return serves_folder(self.port, self.folder)
+        with self.client() as client, suppress(redis.RedisError):  # it may have no CONFIG
+            return bool(client.ping())
+        return False
 
     def stop(self) -> None:
         """A clean stop, its files written."""

@@ -28,6 +28,8 @@ class Keys:
         self.epoch: Final = f"{prefix}itinerary:generation"
         self.epoch_seen: Final = f"{prefix}itinerary:generation:seen"
         self.epoch_of_broker: Final = f"{prefix}itinerary:generation:broker"
+        # A hash with the mark that stands for the server's run id where INFO is refused, and the leader's tick.
+        self.server_mark: Final = f"{prefix}itinerary:generation:server"
         # The queues whose own low watermark is above that of all queues.
         self.watermarks: Final = f"{prefix}itinerary:floors"
         # The leader's beacon: workers compare their broker with the leader's. A mark beside the queues of that broker

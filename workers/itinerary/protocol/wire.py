@@ -36,12 +36,21 @@ HEADER_TRACE: Final = "traceparent"
 HEARTBEAT_SECONDS: Final = 2
 # How long the leader's beacon is valid.
 BEACON_SECONDS: Final = 60
+# Whether the leader's server tells it the run id; a beacon without it is of a leader that needs that.
+INFO_FIELD: Final = "info"
 # The queue whose list the beacon names.
 SAMPLE_QUEUE: Final = "default"
 
-# A Redis that hides its run id is identified by its data alone: a restart that kept them goes unnoticed.
+WITHOUT_INFO: Final = (
+    "Redis does not answer INFO: a restart is noticed only where the leader's connection breaks or data are gone, and "
+    "what its memory and disk are set to is not checked; allow INFO, or set appendfsync always"
+)
+# The last key of each script is the mark that stands for the run id where INFO is refused. The leader renews it when
+# the server may have started anew: see QUERY_EPOCH.
 LUA_SERVER: Final = """
-local server = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or 'unnamed'
+local info = redis.pcall('INFO', 'server')
+local run_id = type(info) == 'string' and string.match(info, 'run_id:(%w+)')
+local server = run_id or redis.call('HGET', KEYS[#KEYS], 'mark') or 'unnamed'
 """
 LUA_ACCEPTED: Final = """
 local accepted, bottom = string.match(redis.call('GET', KEYS[1]) or '', '^(%w+):(%d+)$')
@@ -51,12 +60,21 @@ LUA_BELOW: Final = """
 local function below(a, b) return #a < #b or (#a == #b and a < b) end
 """
 
-# KEYS: accepted epoch, current epoch. ARGV: a new name. Returns the current epoch, whether it is accepted, and the
-# watermark.
+# KEYS: accepted epoch, current epoch, mark. ARGV: a new name; from the leader also a new tick and the last one that it
+# wrote over its present connection ('' if none). Without INFO the leader renews the mark if its last tick is not there:
+# its connection broke, data were lost or went back in time, or another leader wrote. Returns the current epoch, whether
+# it is accepted, and the watermark.
 QUERY_EPOCH: Final = (
     LUA_SERVER
     + LUA_ACCEPTED
     + """
+if ARGV[2] and not run_id then
+  if ARGV[3] == '' or redis.call('HGET', KEYS[3], 'tick') ~= ARGV[3] then
+    server = ARGV[2]
+    redis.call('HSET', KEYS[3], 'mark', server)
+  end
+  redis.call('HSET', KEYS[3], 'tick', ARGV[2])
+end
 local seen = redis.call('GET', KEYS[2])
 if not seen or string.sub(seen, 1, #server + 1) ~= server .. ':' then
   seen = server .. ':' .. ARGV[1]

@@ -16,7 +16,8 @@ from kombu.exceptions import KombuError
 from kombu.serialization import prepare_accept_content
 
 from itinerary.protocol.keys import PREFIXES, Keys
-from itinerary.protocol.wire import PROTOCOL, PROTOCOL_FIELD, SAMPLE_QUEUE, protocol_error
+from itinerary.protocol.wire import INFO_FIELD, PROTOCOL, PROTOCOL_FIELD, SAMPLE_QUEUE, WITHOUT_INFO, protocol_error
+from itinerary.server_traits import run_id_of
 from itinerary.worker.connection import AWAY, RedisConnection
 
 _JSON: Final = "application/json"
@@ -49,6 +50,7 @@ def misfit(app: Celery, connection: RedisConnection, patience: float = _MARK_WIT
         leaders: Mapping[str, Any] = beacon["broker"]
         why = _compared(app, leaders, connection.keys)
         if why is None or time.monotonic() >= deadline or "mark" not in leaders:
+            why = why or _of_unlike_rights(connection, beacon)
             error = protocol_error(PROTOCOL, beacon.get(PROTOCOL_FIELD, 1))
             if error:
                 log.warning("not all of this worker's reports may be understood: %s", error)
@@ -66,6 +68,23 @@ def gets_runs(app: Celery, connection: RedisConnection) -> bool:
     if why is not None:
         log.error("this worker never gets a run: %s", why)
     return why is None
+
+
+def _of_unlike_rights(connection: RedisConnection, beacon: Mapping[str, Any]) -> str | None:
+    """The error if only one of leader and worker may ask for the server's run id: no claim would be granted."""
+    try:
+        allowed = run_id_of(connection.client) is not None
+    except AWAY as exc:
+        raise NotComparable(f"redis is away: {exc}") from exc
+    if not allowed:
+        log.warning("%s", WITHOUT_INFO)
+    if allowed == beacon.get(INFO_FIELD, True):
+        return None
+    may, may_not = ("worker", "leader") if allowed else ("leader", "worker")
+    return (
+        f"the {may} may call INFO of Redis and the {may_not} may not, so that no claim would be granted: allow it to "
+        f"the user of the {may_not}, or to neither"
+    )
 
 
 def _beacon(connection: RedisConnection) -> Mapping[str, Any] | None:

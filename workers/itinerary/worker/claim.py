@@ -25,9 +25,9 @@ _ELSEWHERE: Final = (
 
 log = logging.getLogger("itinerary.worker")
 
-# KEYS: epoch, claim, cancel flag, inbox, watermark. ARGV: token, seconds, seq of the message ('' if it has none), then
-# the fields of the `started` entry in pairs. If the worker dies after this, the leader has `started` and will declare
-# the attempt lost.
+# KEYS: epoch, claim, cancel flag, inbox, watermark, server's mark. ARGV: token, seconds, seq of the message ('' if it
+# has none), then the fields of the `started` entry in pairs. If the worker dies after this, the leader has `started`
+# and will declare the attempt lost.
 _CLAIM: Final = (
     LUA_SERVER
     + LUA_ACCEPTED
@@ -98,6 +98,6 @@ def claim(
     started = entry("started", at, {"task_id": task_id, "worker": worker, "seq": seq})
     fields = [text for pair in started.items() for text in pair]
     own = connection.keys
-    keys = [own.epoch, own.claim(task_id), own.cancel(task_id), own.inbox, own.watermark(queue or "")]
+    keys = [own.epoch, own.claim(task_id), own.cancel(task_id), own.inbox, own.watermark(queue or ""), own.server_mark]
     number = "" if seq is None else str(seq)
     return Verdict(connection.run_script(_CLAIM, keys, [token, str(CLAIM_SECONDS), number, *fields]))

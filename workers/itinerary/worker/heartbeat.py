@@ -177,8 +177,9 @@ class Heartbeater(threading.Thread):
 
     def _report_again(self) -> bool:
         """Send recent reports again if Redis is another one or has other data; return whether it is."""
-        keys = self._connection.keys
-        answer: Any = self._connection.run_script(QUERY_EPOCH, [keys.epoch, keys.epoch_seen], [uuid4().hex])
+        own = self._connection.keys
+        keys = [own.epoch, own.epoch_seen, own.server_mark]
+        answer: Any = self._connection.run_script(QUERY_EPOCH, keys, [uuid4().hex])
         name = str(answer[0])
         if name == self._epoch:
             self._registry.forget_old()
