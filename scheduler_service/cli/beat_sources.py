@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from itinerary.protocol.errors import BadValue
+from scheduler_service.cli.shared_options import option
 from scheduler_service.runtime.app_python import app_python
 
 if TYPE_CHECKING:
@@ -49,6 +50,16 @@ Zone = Annotated[
 OnlyConfig = Annotated[
     bool, typer.Option("--only-config", help="Read beat_schedule alone, whatever else the app's scheduler reads.")
 ]
+BEAT_OPTIONS = (
+    option("place", BeatApp),
+    option("from_json", FromJson),
+    option("python", AppInterpreter),
+    option("from_database", FromDatabase),
+    option("from_redbeat", FromRedBeat),
+    option("redbeat_prefix", RedBeatPrefix, "redbeat:"),
+    option("timezone", Zone),
+    option("only_config", OnlyConfig, False),
+)
 _FOREIGN = re.compile(r"[^A-Za-z0-9._:/@-]+")
 _LONGEST_PLACE = 100
 
@@ -70,35 +81,37 @@ class BeatPlace:
     """The options that name a beat's schedule; `command` is the command that reads it, for messages."""
 
     command: str
-    app: str | None
-    from_json: str | None = None
-    python: str | None = None
-    database: str | None = None
-    redbeat: str | None = None
-    prefix: str = "redbeat:"
-    timezone: str | None = None
-    only_config: bool = False
+    place: str | None
+    from_json: str | None
+    python: str | None
+    from_database: str | None
+    from_redbeat: str | None
+    redbeat_prefix: str
+    timezone: str | None
+    only_config: bool
 
     def read(self, now: int) -> BeatSource:
         """Read the entries."""
-        if self.database is not None and self.redbeat is not None:
-            raise BadValue("--from-redbeat", self.redbeat, "name one source: --from-database or --from-redbeat")
-        if self.database is None and self.redbeat is None:
+        if self.from_database is not None and self.from_redbeat is not None:
+            raise BadValue("--from-redbeat", self.from_redbeat, "name one source: --from-database or --from-redbeat")
+        if self.from_database is None and self.from_redbeat is None:
             return self._of_config()
         app, known, notes = self._app()
-        if self.database is not None:
+        if self.from_database is not None:
             from scheduler_service.migrating.django_beat import NOTES, place_of, read_django_beat
 
-            entries = read_django_beat(self.database, now)
+            entries = read_django_beat(self.from_database, now)
             return BeatSource(
-                entries, app, known, (*notes, *NOTES), _owner("django-celery-beat", place_of(self.database))
+                entries, app, known, (*notes, *NOTES), _owner("django-celery-beat", place_of(self.from_database))
             )
         from itinerary.apps.beat_scheduler import REDBEAT_PREFIX
         from scheduler_service.migrating import redbeat
 
-        assert self.redbeat is not None
-        entries = redbeat.read_redbeat(self.redbeat, self.prefix)
-        place = redbeat.place_of(self.redbeat) + ("" if self.prefix == REDBEAT_PREFIX else f"/{self.prefix}")
+        assert self.from_redbeat is not None
+        entries = redbeat.read_redbeat(self.from_redbeat, self.redbeat_prefix)
+        place = redbeat.place_of(self.from_redbeat) + (
+            "" if self.redbeat_prefix == REDBEAT_PREFIX else f"/{self.redbeat_prefix}"
+        )
         return BeatSource(entries, app, known, notes, _owner("redbeat", place))
 
     def _of_config(self) -> BeatSource:
@@ -110,7 +123,7 @@ class BeatPlace:
             named = "name your Celery app, or --from-json FILE, or --from-database URL, or --from-redbeat URL"
             raise BadValue("MODULE:APP", None, named)
         if not self.only_config:
-            again = self.app if self.from_json is None else f"--from-json {shlex.quote(self.from_json)}"
+            again = self.place if self.from_json is None else f"--from-json {shlex.quote(self.from_json)}"
             refuse_elsewhere(found.scheduler, found.place, f"itinerary {self.command} {again}")
         return BeatSource(
             found.entries, found.app, True, NOTES, f"beat:{found.place}", None if found.entries else EMPTY
@@ -121,17 +134,17 @@ class BeatPlace:
         from scheduler_service.migrating.beat_export import MOST_BYTES, parse_export
 
         if self.from_json is not None:
-            if self.app is not None:
-                raise BadValue("MODULE:APP", self.app, "leave it out: --from-json names the app")
+            if self.place is not None:
+                raise BadValue("MODULE:APP", self.place, "leave it out: --from-json names the app")
             return parse_export(text_of(self.from_json, "--from-json", MOST_BYTES), self.from_json)
-        if self.app is None:
+        if self.place is None:
             return None
         # In a process of its own: what the app does at import stays there, and its interpreter may be another.
-        command = app_python(self.python, "--python").command("export-beat", self.app)
+        command = app_python(self.python, "--python").command("export-beat", self.place)
         ended = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
         if ended.returncode:
             raise typer.Exit(ended.returncode)  # it has said why on stderr
-        return parse_export(ended.stdout, self.app)
+        return parse_export(ended.stdout, self.place)
 
     def _app(self) -> tuple[Any, bool, tuple[str, ...]]:
         from scheduler_service.core.schedules.zones import zone

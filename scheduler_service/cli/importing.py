@@ -6,15 +6,20 @@ import re
 import socket
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from itinerary.protocol.errors import ItineraryError
-from scheduler_service.cli.applying import JobsToApply, carry_out
+from scheduler_service.cli.applying import JobsToApply, TakeOver, carry_out
 from scheduler_service.cli.connect import NotRunning, open_client, remedy
+from scheduler_service.cli.shared_options import option, with_options
+from scheduler_service.cli.status import Json
 
 if TYPE_CHECKING:
     from scheduler_service.migrating.converted import Converted
@@ -27,7 +32,46 @@ _FOREIGN = re.compile(r"[^A-Za-z0-9._:/@-]+")
 _LONGEST_PLACE = 120
 
 
-def finish(
+_OPTIONS = (
+    option("apply", Apply, False),
+    option("partly", Partly, False),
+    option("source", Source),
+    option("take_over", TakeOver, False),
+    option("as_json", Json, False),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """The entries as read, what holds for all, their owner here, and what to say where there is none."""
+
+    found: "Sequence[Converted]"
+    notes: Sequence[str]
+    owner: str
+    empty: str | None = None
+
+
+def importing(*shared: Parameter) -> Callable[[Callable[..., Imported]], Callable[..., Any]]:
+    """Give a function that reads entries the options of every import: it becomes the command."""
+
+    def decorated(read: Callable[..., Imported]) -> Callable[..., Any]:
+        @with_options((*shared, *_OPTIONS))
+        @wraps(read)
+        def command(
+            *, apply: bool, partly: bool, source: str | None, take_over: bool, as_json: bool, **given: Any
+        ) -> None:
+            imported = read(**given)
+            owner = source or imported.owner
+            _finish(imported.found, imported.notes, owner, apply, partly, take_over, as_json)
+            if imported.empty is not None:
+                print(f"itinerary: {imported.empty}", file=sys.stderr)
+
+        return command
+
+    return decorated
+
+
+def _finish(
     found: "Sequence[Converted]",
     notes: Sequence[str],
     source: str,

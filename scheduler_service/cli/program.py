@@ -13,16 +13,22 @@ from scheduler_service.cli.applying import apply
 from scheduler_service.cli.connect import remedy
 from scheduler_service.cli.enqueueing import enqueue
 from scheduler_service.cli.exporting import export
-from scheduler_service.cli.import_files import import_crontab, import_kubernetes, import_systemd
-from scheduler_service.cli.import_schedulers import import_apscheduler, import_rq
+from scheduler_service.cli.import_others import (
+    import_apscheduler,
+    import_crontab,
+    import_kubernetes,
+    import_rq,
+    import_systemd,
+)
 from scheduler_service.cli.jobs import jobs
-from scheduler_service.cli.migrating import import_beat, shadow
+from scheduler_service.cli.migrating import import_beat
 from scheduler_service.cli.notify import notify
 from scheduler_service.cli.processes import api, doctor, flower, leader, migrate, up, worker
 from scheduler_service.cli.pruning import prune
 from scheduler_service.cli.records import audit, explain_job, explain_run
 from scheduler_service.cli.runs import runs
 from scheduler_service.cli.schedule import schedule
+from scheduler_service.cli.shadowing import shadow
 from scheduler_service.cli.status import status
 from scheduler_service.version import VERSION
 

@@ -81,29 +81,28 @@ def _next_times(converted: Converted, now: Instant) -> list[str]:
 
 
 def shadow_body(
-    name: str, found: Comparison | None, refused: str | None, left_out: str | None = None
+    who: str, converted: Converted, found: Comparison | None, not_compared: str | None = None
 ) -> dict[str, Any]:
-    """Return one entry's comparison as JSON."""
-    why = {"refused": refused, "left_out": None if refused else left_out}
-    if found is None:
-        return {"name": name, **why, "beat": None, "itinerary": None, "note": None, "differences": []}
-    listed = [{"at": format_instant(d.at), "only": d.only, "why": d.why} for d in found.differences]
+    """Return one entry's comparison with the scheduler `who` as JSON."""
+    refused = converted.refused or not_compared
+    why = {"refused": refused, "left_out": None if refused else converted.left_out}
+    counts = {who: None if found is None else found.theirs, "itinerary": None if found is None else found.itinerary}
+    differences = () if found is None else found.differences
     return {
-        "name": name,
+        "name": converted.name,
         **why,
-        "beat": found.beat,
-        "itinerary": found.itinerary,
-        "note": found.note,
-        "differences": listed,
+        **counts,
+        "note": None if found is None else found.note,
+        "differences": [{"at": format_instant(d.at), "only": d.only, "why": d.why} for d in differences],
     }
 
 
-def print_shadow(lines: Sequence[dict[str, Any]], start: Instant, end: Instant) -> None:
+def print_shadow(who: str, lines: Sequence[dict[str, Any]], start: Instant, end: Instant) -> None:
     """Print a line for each entry, its differences below it, and a line that counts."""
     out = console()
     out.print(plain(f"from {when(format_instant(start))} to {when(format_instant(end))}"), soft_wrap=True)
     for line in lines:
-        out.print(_shadow_line(line), soft_wrap=True)
+        out.print(_shadow_line(who, line), soft_wrap=True)
         for difference in line["differences"][:_DIFFERENCES_SHOWN]:
             line_text = f"    only {difference['only']}: {when(difference['at'])}: {difference['why']}"
             out.print(plain(line_text), soft_wrap=True)
@@ -114,12 +113,12 @@ def print_shadow(lines: Sequence[dict[str, Any]], start: Instant, end: Instant) 
     out.print(plain(f"{count} times differ" if count else "no time differs"))
 
 
-def _shadow_line(line: dict[str, Any]) -> Text:
+def _shadow_line(who: str, line: dict[str, Any]) -> Text:
     if line["refused"]:
-        return Text.assemble(("x ", "bold red"), plain(f"{line['name']}  cannot be moved: {line['refused']}"))
+        return Text.assemble(("x ", "bold red"), plain(f"{line['name']}  cannot be compared: {line['refused']}"))
     if line["left_out"]:
         return Text.assemble(("- ", "dim"), plain(f"{line['name']}  left out: {line['left_out']}"))
     sign, style = ("~ ", "yellow") if line["differences"] else ("= ", "green")
     note = f"; {line['note']}" if line["note"] else ""
-    line_text = f"{line['name']}  {line['beat']} by beat, {line['itinerary']} here{note}"
+    line_text = f"{line['name']}  {line[who]} by {who}, {line['itinerary']} here{note}"
     return Text.assemble((sign, style), plain(line_text))

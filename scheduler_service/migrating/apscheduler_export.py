@@ -16,6 +16,7 @@ from scheduler_service.core.schedules.zones import zone
 from scheduler_service.migrating.apscheduler_cron import cron_spec
 from scheduler_service.migrating.converted import CannotConvert, Converted, checked, job_id_of
 from scheduler_service.migrating.functions import task_of
+from scheduler_service.migrating.their_times import Fires, interval_fires
 
 NOTES: Final = ("APScheduler runs a function in its own process; here a worker runs a Celery task",)
 MOST_BYTES: Final = 16 * 1024 * 1024
@@ -63,7 +64,18 @@ def _entry(entry: Mapping[str, Any], task: str | None, queue: str | None, now: I
     odd = _times_that_differ(job, entry["times"], now) if has_phase else []
     more = (*odd, *by_clock, *differences, *converted.differences)
     paused = "it is paused there; resume it and import again" if entry["paused"] else None
-    return Converted(name, converted.body, more, left_out=paused)
+    return Converted(name, converted.body, more, left_out=paused, fires=_fires(entry, schedule))
+
+
+def _fires(entry: Mapping[str, Any], schedule: Mapping[str, Any]) -> Fires | None:
+    """APScheduler's own times over the span that was exported; an interval without a start counts from the span's."""
+    if entry["trigger"]["kind"] == "interval" and entry["trigger"]["start"] is None:
+        return interval_fires(schedule)
+    held = entry.get("span")
+    if held is None:
+        return None
+    times = [parse_instant(text) for text in held]
+    return lambda start, end: [at for at in times if start < at < end]
 
 
 def _with_clocks(

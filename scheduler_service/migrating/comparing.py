@@ -1,13 +1,15 @@
-"""Beat's times beside ours over a stretch of time: where they differ, and what the clocks have to do with it."""
+"""Another scheduler's times beside ours over a span: where they differ, and what the clocks have to do with it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from itinerary.protocol.instants import DAY, HOUR, SECOND, Instant, format_instant
+from scheduler_service.core.contract.job_json import read_job
 from scheduler_service.core.schedules.schedule import IntervalSchedule, Schedule, SolarSchedule, occurrences, zone_of
 from scheduler_service.core.schedules.zones import Transition, changes_between, offset_at, passes_of
 from scheduler_service.migrating.beat_fires import beat_fires
+from scheduler_service.migrating.converted import Converted
 
 _AHEAD: Final = 400 * DAY
 _AROUND: Final = 26 * HOUR
@@ -29,7 +31,7 @@ class Difference:
 class Comparison:
     """Both counts, the differences, and for rhythms with another phase a note instead of every instant."""
 
-    beat: int
+    theirs: int
     itinerary: int
     differences: tuple[Difference, ...]
     note: str | None = None
@@ -45,17 +47,39 @@ def compare(
     start_at: Instant | None = None,
     end_at: Instant | None = None,
 ) -> Comparison:
-    """The two over (start, end), as if beat began at `start`; `start_at` and `end_at` are bounds of ours."""
-    theirs = beat_fires(given, app, start, end)
+    """Beat and we over (start, end), as if beat began at `start`; `start_at` and `end_at` are bounds of ours."""
+    return compare_times("beat", beat_fires(given, app, start, end), ours, start, end, start_at=start_at, end_at=end_at)
+
+
+def compare_times(
+    who: str,
+    theirs: Sequence[Instant],
+    ours: Schedule,
+    start: Instant,
+    end: Instant,
+    *,
+    start_at: Instant | None = None,
+    end_at: Instant | None = None,
+) -> Comparison:
+    """The times of the scheduler `who` and ours over (start, end)."""
     mine = occurrences(ours, max(start + 1, start_at or 0), min(end, end if end_at is None else end_at))
     if isinstance(ours, SolarSchedule):
         theirs = _to_the_second(theirs, mine)
     note = _phase(ours, theirs, mine)
     if note is not None:
         return Comparison(len(theirs), len(mine), (), note)
-    found = [Difference(at, "beat", _why(ours, at)) for at in sorted({*theirs} - {*mine})]
+    found = [Difference(at, who, _why(ours, at)) for at in sorted({*theirs} - {*mine})]
     found += [Difference(at, "itinerary", _why(ours, at)) for at in sorted({*mine} - {*theirs})]
     return Comparison(len(theirs), len(mine), tuple(sorted(found, key=lambda each: each.at)))
+
+
+def compare_converted(who: str, converted: Converted, start: Instant, end: Instant) -> Comparison | None:
+    """The times of the scheduler `who` for one entry, and ours; None for what is refused or left out."""
+    if converted.body is None or converted.left_out is not None or converted.fires is None:
+        return None
+    job, _ = read_job(converted.body, created_at=start)
+    theirs = converted.fires(start, end)
+    return compare_times(who, theirs, job.schedule, start, end, start_at=job.start_at, end_at=job.end_at)
 
 
 def clock_differences(given: Any, app: Any, ours: Schedule, now: Instant) -> list[str]:

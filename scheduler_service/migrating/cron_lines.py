@@ -10,13 +10,11 @@ from typing import Any, Final
 from itinerary.protocol.instants import DAY, HOUR, SECOND, Instant, format_instant
 from scheduler_service.core.model import Job
 from scheduler_service.core.schedules.cron import ALIASES
-from scheduler_service.core.schedules.cron_fields import DAY as MONTH_DAY
+from scheduler_service.core.schedules.cron_fields import FIVE, MINUTE, FieldKind, read_field, values_text
 from scheduler_service.core.schedules.cron_fields import HOUR as HOURS
-from scheduler_service.core.schedules.cron_fields import MINUTE, MONTH, WEEKDAY, FieldKind, read_field, values_text
 from scheduler_service.core.schedules.schedule import Schedule, occurrences, parse_schedule, upcoming, zone_of
 from scheduler_service.core.schedules.zones import changes_between, offset_at
 
-_KINDS: Final = (MINUTE, HOURS, MONTH_DAY, MONTH, WEEKDAY)
 _PERIODS: Final = (HOUR, DAY)
 _AHEAD: Final = 400 * DAY
 _AROUND: Final = 26 * HOUR
@@ -94,9 +92,9 @@ def _shown(times: set[Instant]) -> str:
 def _plain(expr: str) -> str:
     """The fields in digits, which every dialect reads alike."""
     fields = ALIASES.get(expr.lower(), expr).split()
-    if len(fields) != len(_KINDS):
+    if len(fields) != len(FIVE):
         raise CannotSay(f"its line {expr} has {len(fields)} fields: seconds and years are known here alone")
-    return " ".join(_field(kind, text, expr) for kind, text in zip(_KINDS, fields, strict=True))
+    return " ".join(_field(kind, text, expr) for kind, text in zip(FIVE, fields, strict=True))
 
 
 def _field(kind: FieldKind, text: str, expr: str) -> str:

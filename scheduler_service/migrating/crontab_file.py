@@ -14,6 +14,7 @@ from itinerary.protocol.instants import Instant
 from scheduler_service.core.schedules.cron import ALIASES
 from scheduler_service.core.schedules.zones import zone
 from scheduler_service.migrating.converted import CannotConvert, Converted, checked, job_id_of
+from scheduler_service.migrating.their_times import cron_fires
 
 NOTES: Final = (
     "cron starts a command whether or not its last one is over, so overlap is `allow`; `skip` may be what you want",
@@ -101,7 +102,7 @@ def _entry(
         "overlap": "allow",
         **({"queue": queue} if queue else {}),
     }
-    return checked(name, body, tuple(_differences(kwargs)), now)[0]
+    return checked(name, body, tuple(_differences(kwargs)), now, cron_fires(expr, above.timezone))[0]
 
 
 def _split(line: str, system: bool) -> tuple[str, str, str]:

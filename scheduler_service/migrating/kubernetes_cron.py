@@ -6,13 +6,17 @@ counts twice.
 """
 
 import re
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import reduce
+from operator import or_
 from typing import Any, Final
 
 from itinerary.protocol.errors import BadValue
-from itinerary.protocol.instants import SECOND, format_duration
+from itinerary.protocol.instants import SECOND, Instant, format_duration
+from scheduler_service.core.schedules.cron import ALIASES
 from scheduler_service.core.schedules.cron_fields import (
-    DAY,
+    FIVE,
     HOUR,
     MINUTE,
     MONTH,
@@ -23,14 +27,13 @@ from scheduler_service.core.schedules.cron_fields import (
 )
 from scheduler_service.core.schedules.special_days import MONTHS, WEEKDAYS
 from scheduler_service.migrating.converted import CannotConvert
+from scheduler_service.migrating.their_times import Fires, interval_fires, matching_minutes
 
 CLOCK_RULES: Final = {"dst_gap": "skip", "dst_fold": "both"}
-_KINDS: Final = (MINUTE, HOUR, DAY, MONTH, WEEKDAY)
 _NAMES: Final = {
     MONTH: dict(zip(MONTHS, range(1, 13), strict=True)),
     WEEKDAY: dict(zip(WEEKDAYS, range(7), strict=True)),
 }
-_ALIASES: Final = ("@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly")
 _EVERY: Final = "@every "
 _SPAN: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 _UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600}
@@ -40,13 +43,36 @@ def kubernetes_spec(text: str, timezone: str) -> tuple[dict[str, Any], list[str]
     """Our schedule of a CronJob's, and how it differs; CannotConvert for what its controller refuses too."""
     if text.startswith(_EVERY):
         return _interval(text, timezone)
-    if text in _ALIASES:
+    if text in ALIASES:
         return {"kind": "cron", "expr": text, "timezone": timezone, **_rules(text)}, []
     fields = text.split()
-    if len(fields) != len(_KINDS):
+    if len(fields) != len(FIVE):
         raise CannotConvert(f"its schedule {text!r} has {len(fields)} fields: a CronJob's has five")
-    expr = " ".join(_written(kind, field) for kind, field in zip(_KINDS, fields, strict=True))
+    expr = " ".join(_written(kind, field) for kind, field in zip(FIVE, fields, strict=True))
     return {"kind": "cron", "expr": expr, "timezone": timezone, **_rules(expr)}, []
+
+
+def kubernetes_fires(text: str, schedule: Mapping[str, Any]) -> Fires:
+    """The controller's times, by a plain model of its library: each minute whose wall time matches."""
+    if schedule["kind"] == "interval":
+        return interval_fires(schedule)
+    items = [
+        [_item(kind, item) for item in filter(None, field.split(","))]
+        for kind, field in zip(FIVE, ALIASES.get(text, text).split(), strict=True)
+    ]
+    masks = [reduce(or_, (values for values, _ in each)) for each in items]
+    joined = all if any(star for each in (items[2], items[4]) for _, star in each) else any
+
+    def of(start: Instant, end: Instant) -> Sequence[Instant]:
+        found = []
+        for at, wall in matching_minutes(schedule["timezone"], start, end):
+            shown = (wall.minute, wall.hour, wall.day, wall.month, wall.isoweekday() % 7)
+            minute, hour, day, month, weekday = (mask >> value & 1 for mask, value in zip(masks, shown, strict=True))
+            if minute and hour and month and joined((day, weekday)):
+                found.append(at)
+        return found
+
+    return of
 
 
 def _rules(expr: str) -> dict[str, str]:

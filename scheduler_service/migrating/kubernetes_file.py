@@ -16,7 +16,7 @@ from itinerary.protocol.instants import Instant
 from scheduler_service.core.schedules.zones import zone
 from scheduler_service.migrating.celery_call import celery_call
 from scheduler_service.migrating.converted import CannotConvert, Converted, checked, job_id_of
-from scheduler_service.migrating.kubernetes_cron import kubernetes_spec
+from scheduler_service.migrating.kubernetes_cron import kubernetes_fires, kubernetes_spec
 
 NOTES: Final = (
     "a CronJob starts a pod; here the worker runs the command, in its own file system and with its own rights",
@@ -83,7 +83,8 @@ def _entry(
         return Converted(name, refused=str(exc))
     except _ODD as exc:
         return Converted(name, refused=f"it is no CronJob that Kubernetes would take: {exc}")
-    converted, _ = checked(name, body, tuple(differences), now)
+    text = _line(_object(held, "spec"))[0]
+    converted, _ = checked(name, body, tuple(differences), now, kubernetes_fires(text, body["schedule"]))
     taken.add(str(body["job_id"]))
     if _object(held, "spec").get("suspend") and converted.body is not None:
         return Converted(name, converted.body, converted.differences, left_out="it is suspended there")
@@ -116,10 +117,8 @@ def _job(
 
 
 def _schedule(spec: Mapping[str, Any], timezone: str) -> tuple[dict[str, Any], list[str]]:
-    text, named = str(spec.get("schedule") or "").strip(), spec.get("timeZone")
+    text, named = _line(spec)
     differences: list[str] = []
-    if prefixed := _PREFIX.fullmatch(text):
-        named, text = named or prefixed[1], prefixed[2]
     if named is None:
         differences = [
             f"it names no timeZone: the zone of the cluster's controller holds there, {timezone} here (--timezone)"
@@ -130,6 +129,13 @@ def _schedule(spec: Mapping[str, Any], timezone: str) -> tuple[dict[str, Any], l
         raise CannotConvert(f"its timeZone {named!r} is not known here") from exc
     schedule, more = kubernetes_spec(text, meant)
     return schedule, [*differences, *more]
+
+
+def _line(spec: Mapping[str, Any]) -> tuple[str, Any]:
+    """The line and the zone that is named, by a field or before the line."""
+    text, named = str(spec.get("schedule") or "").strip(), spec.get("timeZone")
+    prefixed = _PREFIX.fullmatch(text)
+    return (prefixed[2], named or prefixed[1]) if prefixed else (text, named)
 
 
 def _overlap(spec: Mapping[str, Any]) -> str:

@@ -15,15 +15,17 @@ from redis.exceptions import RedisError
 
 from itinerary.apps.beat_schedule import CannotMove, stored_arguments
 from itinerary.protocol.errors import BadValue, BadValues, ItineraryError
-from itinerary.protocol.instants import SECOND, Instant, format_instant
+from itinerary.protocol.instants import SECOND, Instant, format_instant, parse_duration
 from itinerary.protocol.service_urls import read_service_url, redis_url
 from scheduler_service.core.contract.job_json import read_job
-from scheduler_service.core.schedules.cron_fields import DAY, HOUR, MINUTE, MONTH, WEEKDAY
+from scheduler_service.core.schedules.cron import ALIASES
+from scheduler_service.core.schedules.cron_fields import FIVE, read_field
 from scheduler_service.core.schedules.schedule import upcoming
 from scheduler_service.migrating.converted import CannotConvert, Converted, checked, job_id_of
 from scheduler_service.migrating.explicit_fields import explicit
 from scheduler_service.migrating.functions import task_of
 from scheduler_service.migrating.plain_pickle import MOST_BYTES, NotPlain, load_plain
+from scheduler_service.migrating.their_times import Fires, chained, naive_cron
 
 NOTES: Final = (
     "rq-scheduler enqueues whether or not the last run is over, so overlap is `allow`; `skip` may be what you want",
@@ -36,7 +38,6 @@ _PATIENCE: Final = 10.0
 _AT_ONCE: Final = 500
 _FIELDS: Final = ("data", "meta", "origin", "timeout", "description", "dependency_id")
 _ODD: Final = (TypeError, ValueError, OverflowError, RecursionError, BadValues)  # values that rq would not write
-_KINDS: Final = (MINUTE, HOUR, DAY, MONTH, WEEKDAY)
 
 Stored = tuple[str, float, Mapping[str, bytes | None]]
 
@@ -100,7 +101,7 @@ def _entry(
     except _ODD as exc:
         return Converted(name, refused=f"it is no job that rq-scheduler would store: {exc}")
     taken.add(str(body["job_id"]))
-    converted, _ = checked(name, body, tuple(differences), now)
+    converted, _ = checked(name, body, tuple(differences), now, _fires(schedule, due, meta))
     if schedule["kind"] != "once" or due > now or converted.body is None:
         return converted
     late = f"its time, {format_instant(due)}, is past; rq-scheduler would enqueue it at once: `itinerary enqueue` does"
@@ -173,14 +174,27 @@ def _cron(line: str, timezone: str) -> dict[str, Any]:
     if line.startswith("@"):
         return {"kind": "cron", "expr": line, "timezone": timezone}
     fields = line.split()
-    if len(fields) != len(_KINDS):
+    if len(fields) != len(FIVE):
         raise CannotConvert(
             f"its line {line!r} has {len(fields)} fields: those with seconds or years are not understood"
         )
-    expr = [explicit(kind, field, timezone) for kind, field in zip(_KINDS, fields, strict=True)]
+    expr = [explicit(kind, field, timezone) for kind, field in zip(FIVE, fields, strict=True)]
     rules = {} if "*" in (expr[2], expr[4]) else {"day_match": "and"}
     rules |= {"dst_gap": "shift", "dst_fold": "first"} if timezone != "UTC" else {}
     return {"kind": "cron", "expr": " ".join(expr), "timezone": timezone, **rules}
+
+
+def _fires(schedule: Mapping[str, Any], due: Instant, meta: Mapping[str, Any]) -> Fires:
+    """The times of rq-scheduler: the next that it stores, and each from the one before it."""
+    if schedule["kind"] == "once":
+        return chained(due, lambda _: None, 1)
+    count = int(meta["repeat"]) if meta.get("repeat") else None
+    if schedule["kind"] == "interval":
+        every = parse_duration(schedule["every"], "every")
+        return chained(due, lambda at: at + every, count)
+    fields = ALIASES.get(schedule["expr"], schedule["expr"]).split()
+    masks = [read_field(kind, field.lower(), "").mask for kind, field in zip(FIVE, fields, strict=True)]
+    return chained(due, naive_cron(masks, schedule["timezone"]), count)
 
 
 def _rest(held: Mapping[str, bytes | None], queue: str | None) -> dict[str, Any]:

@@ -39,7 +39,7 @@ _SPANS: Final[Mapping[str, float]] = {
 def calendar_spec(text: str, timezone: str) -> dict[str, Any]:
     """Our schedule of a calendar event, meant in `timezone` unless it names its own."""
     words = text.split()
-    if len(words) > 1 and (own := _zone(words[-1])) is not None:
+    if (own := zone_named_in(text)) is not None:
         timezone, words = own, words[:-1]
     words = [part for word in words for part in _SHORT.get(word.lower(), word).split()]
     weekdays = _weekdays(words.pop(0)) if words and words[0][0].isalpha() else "*"
@@ -61,6 +61,12 @@ def calendar_spec(text: str, timezone: str) -> dict[str, Any]:
     rules = {} if "*" in (day, weekdays) else {"day_match": "and"}
     rules |= {"dst_gap": "skip", "dst_fold": "first"} if changes else {}
     return {"kind": "cron", "expr": " ".join(expr), "timezone": timezone, **rules}
+
+
+def zone_named_in(text: str) -> str | None:
+    """The zone that a calendar event names at its end."""
+    words = text.split()
+    return _zone(words[-1]) if len(words) > 1 else None
 
 
 def _zone(word: str) -> str | None:

@@ -11,9 +11,10 @@ from typing import Any, Final
 from itinerary.protocol.errors import BadValue
 from itinerary.protocol.instants import SECOND, Instant, format_duration
 from scheduler_service.migrating.converted import CannotConvert, Converted, checked, job_id_of
-from scheduler_service.migrating.systemd_calendar import calendar_spec, span_of
+from scheduler_service.migrating.systemd_calendar import calendar_spec, span_of, zone_named_in
 from scheduler_service.migrating.systemd_command import filled, shell_command
 from scheduler_service.migrating.systemd_units import Unit, service_of
+from scheduler_service.migrating.their_times import calendar_fires, interval_fires
 
 NOTES: Final = (
     "systemd starts nothing while the service still runs, so overlap is `skip`",
@@ -87,7 +88,9 @@ def _timer(
         taken.add(job_id)
         jitter, delays = _jitter(timer)
         fields = {"job_id": job_id, **body, "schedule": spec, "overlap": "skip", **jitter, **_misfire(timer, key)}
-        yield checked(name, fields, (*more, *several, *delays, *differences), now)[0]
+        has_zone = zone_named_in(value) is not None
+        fires = calendar_fires(value, timezone, has_zone) if key == "OnCalendar" else interval_fires(spec)
+        yield checked(name, fields, (*more, *several, *delays, *differences), now, fires)[0]
 
 
 def _check(timer: Unit, triggers: list[tuple[str, str]]) -> None:

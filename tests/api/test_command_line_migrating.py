@@ -1,6 +1,7 @@
 """`import-beat`, `import-crontab` and `shadow` against a real API process."""
 
 import json
+import shutil
 import socket
 import subprocess
 import sys
@@ -124,6 +125,7 @@ def test_a_crontab_is_shown_first_and_moved_in_when_asked(itinerary: Itinerary, 
     assert shown.count("(in ") >= 3
     owner = f"crontab:{socket.gethostname()}:{file}"
     assert jobs_of(itinerary, owner) == []
+    assert "= line 3  2 by crontab, 2 here\nno time differs\n" in itinerary.done("shadow", "--from-crontab", str(file))
     itinerary.done(*words, "--apply")
     assert jobs_of(itinerary, owner) == ["backup"]
     of_another = tmp_path / "other" / "crontab"
@@ -149,6 +151,13 @@ def test_cronjobs_and_timers_are_moved_in(itinerary: Itinerary, tmp_path: Path) 
     machine = ("jobs", "import-systemd", str(tmp_path), "--task", "ops.run", "--timezone", "Europe/Berlin")
     assert "differs   it names no timeZone" in itinerary.done(*cluster)
     assert "x boot.timer  cannot be moved: OnBootSec=5min counts from the machine's boot" in itinerary.done(*machine)
+    assert "= backup-pod  2 by kubernetes, 2 here\n" in itinerary.done("shadow", "--from-kubernetes", str(manifests))
+    if shutil.which("systemd-analyze"):
+        seen = itinerary.done(
+            "shadow", "--from-systemd", str(tmp_path), "--hours", "168", "--timezone", "Europe/Berlin"
+        )
+        assert "x boot.timer  cannot be compared: OnBootSec=5min" in seen
+        assert "= weekly.timer  1 by systemd, 1 here\nno time differs" in seen
     itinerary.done(*cluster, "--apply")
     assert itinerary(*machine, "--apply").returncode == 1
     itinerary.done(*machine, "--apply", "--partly")
@@ -170,6 +179,10 @@ def test_jobs_of_apscheduler_and_rq_scheduler_are_moved_in(
     assert itinerary.done(*words, "--apply", "--partly").endswith("applied\n")
     assert {"aps-nightly", "monday", "every-25"} <= set(jobs_of(itinerary, f"apscheduler:{place}"))
     assert "nothing to change" in itinerary.done(*words)
+    shadow = itinerary.done("shadow", "--from-apscheduler", place, "--from", "2031-04-30T00:00:00Z")
+    assert "= aps-once  1 by apscheduler, 1 here\n" in shadow
+    assert "- paused  left out: it is paused there" in shadow
+    assert shadow.endswith("no time differs\n")
     command = [sys.executable, "-m", "itinerary", "export-apscheduler", place]
     file = tmp_path / "jobs.json"
     file.write_bytes(subprocess.run(command, capture_output=True, check=True).stdout)
@@ -180,6 +193,8 @@ def test_jobs_of_apscheduler_and_rq_scheduler_are_moved_in(
     client.close()
     of_rq = ("jobs", "import-rq", redis_url, "--timezone", "UTC")
     assert "+ hourly  from hourly" in itinerary.done(*of_rq)
+    shadow = ("shadow", *of_rq[2:], "--from", "2027-01-15T08:00:00Z")
+    assert "= hourly  47 by rq, 47 here\n" in itinerary.done(shadow[0], "--from-rq", *shadow[1:])
     itinerary.done(*of_rq, "--apply")
     assert "nothing to change" in itinerary.done(*of_rq)
     for wrong in (("jobs", "import-apscheduler"), ("jobs", "import-apscheduler", "tests.migrating.beat_app:app")):
@@ -243,6 +258,8 @@ def test_jobs_are_exported_for_other_schedulers_and_what_they_cannot_say_is_name
         (("jobs", "import-beat", "--from-database", "mysql://u:p@h/d"), 2, "PostgreSQL and SQLite"),
         (("jobs", "import-beat", "--from-database", "sqlite:////x", "--from-redbeat", "redis://h"), 2, "one source"),
         (("shadow", BEAT_APP, "--from-redbeat", "redis://h", "--timezone", "UTC"), 2, "the app names its zone"),
+        (("shadow", BEAT_APP, "--from-crontab", "-"), 2, "--from-crontab: '-' is not accepted; name one source"),
+        (("shadow", "--from-rq", "redis://h", "--from-systemd", "/x"), 2, "name one source"),
         (("shadow", "tests.migrating.elsewhere_app:app"), 1, "shadow tests.migrating.elsewhere_app:app --from-redbeat"),
     ],
 )

@@ -223,7 +223,7 @@ def test_without_changes_of_the_clocks_both_run_at_the_same_times() -> None:
         ours = parse_schedule(spec, job_id="a", created_at=NOW).schedule
         found = compare(given, app, ours, NOW, NOW + 100 * DAY)
         assert found.differences == (), fields
-        assert found.beat == found.itinerary == len(occurrences(ours, NOW + 1, NOW + 100 * DAY))
+        assert found.theirs == found.itinerary == len(occurrences(ours, NOW + 1, NOW + 100 * DAY))
 
 
 def test_an_interval_of_another_phase_is_told_once_not_instant_by_instant() -> None:

@@ -136,8 +136,8 @@ def test_the_shadow_agrees_within_bounds_and_phase(converted: dict[str, Converte
         found = compare_entry(converted[name], app, NOW, NOW + 100 * DAY)
         assert found is not None
         assert (found.differences, found.note) == ((), None), name
-        assert found.beat == found.itinerary
-        counts[name] = found.beat
+        assert found.theirs == found.itinerary
+        counts[name] = found.theirs
     assert (counts["once"], counts["bounded"], counts["at new year"]) == (1, 31, 1)
 
 
@@ -259,7 +259,7 @@ def test_every_crontab_fires_when_django_celery_beats_own_object_does_but_for_wh
         entry = found[f"cron {number:03d}"]
         assert entry.job is not None
         seen = compare(peer(fields), beats, entry.job.schedule, NOW, NOW + 365 * DAY)
-        fired += seen.beat
+        fired += seen.theirs
         named = "\n".join(entry.converted.differences)
         for each in seen.differences:
             days = {format_instant(each.at + shift * HOUR)[:10] for shift in (-36, -12, 0, 12, 36)}
@@ -285,4 +285,4 @@ def test_every_interval_fires_when_celerys_own_object_does(converted: dict[str, 
     job = converted["ten"].job
     assert job is not None
     seen = compare(real, app_of_zone("UTC"), job.schedule, NOW, NOW + 30 * DAY)
-    assert (seen.differences, seen.note, seen.beat) == ((), None, 30 * 144)
+    assert (seen.differences, seen.note, seen.theirs) == ((), None, 30 * 144)

@@ -90,7 +90,7 @@ def test_an_interval_goes_on_from_its_last_sending_and_the_shadow_agrees(redis_u
     assert dict(found.converted.body or {})["schedule"]["anchor"] == "2026-11-27T09:55:03Z"
     seen = compare_entry(found, app, NOW, NOW + DAY)
     assert seen is not None
-    assert (seen.differences, seen.note, seen.beat, seen.itinerary) == ((), None, 144, 144)
+    assert (seen.differences, seen.note, seen.theirs, seen.itinerary) == ((), None, 144, 144)
 
 
 def test_an_interval_that_was_never_sent_goes_on_from_when_redbeat_has_it_due(redis_url: str, app: Celery) -> None:
@@ -157,7 +157,7 @@ def test_every_crontab_fires_when_redbeats_own_object_does_but_for_what_is_named
         assert real == entry.entry.schedule
         seen = compare_entry(entry, app_of_zone(zone), NOW, NOW + 365 * DAY)
         assert seen is not None
-        assert seen.beat > 10
+        assert seen.theirs > 10
         named = "\n".join(entry.converted.differences)
         for each in seen.differences:
             days = {format_instant(each.at + shift * HOUR)[:10] for shift in (-36, -12, 0, 12, 36)}

@@ -90,12 +90,18 @@ def _export_apscheduler(arguments: list[str]) -> int:
     parser.add_argument(
         "--unpickle", action="store_true", help="read stored jobs too, which runs whatever code their store holds"
     )
+    parser.add_argument(
+        "--between", nargs=2, metavar=("FROM", "TO"), help="print also all times between two moments, RFC 3339"
+    )
     asked = parser.parse_args(arguments)
     with _only_ours_on_stdout() as out:
         from itinerary.apps.apscheduler_jobs import export_apscheduler
         from itinerary.apps.loading import find
+        from itinerary.protocol.instants import parse_instant, to_datetime
 
-        found = export_apscheduler(find(asked.scheduler), asked.scheduler, unpickle=asked.unpickle)
+        given = [to_datetime(parse_instant(text, "--between")) for text in asked.between or ()]
+        span = (given[0], given[1]) if given else None
+        found = export_apscheduler(find(asked.scheduler), asked.scheduler, unpickle=asked.unpickle, span=span)
         print(json.dumps(found, indent=1, ensure_ascii=True), file=out)
     return 0
 

@@ -68,6 +68,7 @@ KINDS: Final = (
     FieldKind(6, "year", 1970, 2099),
 )
 MINUTE, HOUR, DAY, MONTH, WEEKDAY, SECOND, YEAR = KINDS
+FIVE: Final = (MINUTE, HOUR, DAY, MONTH, WEEKDAY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,14 +22,19 @@ _HOURS: Final = 400 * 24
 _JUST_NOW: Final = timedelta(minutes=1)
 
 
-def export_apscheduler(scheduler: Any, place: str, *, unpickle: bool) -> dict[str, Any]:
-    """Every job of the scheduler, or why it cannot be read; BadValue for what is no scheduler of APScheduler 3."""
+def export_apscheduler(
+    scheduler: Any, place: str, *, unpickle: bool, span: "tuple[datetime, datetime] | None" = None
+) -> dict[str, Any]:
+    """Every job of the scheduler, or why it cannot be read; BadValue for what is no scheduler of APScheduler 3.
+
+    With a `span`, each job has all of its times within it.
+    """
     if not hasattr(scheduler, "_pending_jobs") or not hasattr(scheduler, "_jobstores"):
         kind = type(scheduler).__name__
         raise BadValue("MODULE:SCHEDULER", place, f"it names a {kind}, not a scheduler of APScheduler 3")
-    entries = [_entry(state, None) for state in _pending(scheduler)]
+    entries = [_entry(state, None, span) for state in _pending(scheduler)]
     for alias, store in sorted(scheduler._jobstores.items()):
-        entries += _of_store(alias, store, unpickle)
+        entries += _of_store(alias, store, unpickle, span)
     return {"format": FORMAT, "scheduler": place, "entries": entries}
 
 
@@ -42,7 +47,9 @@ def _pending(scheduler: Any) -> Iterator[dict[str, Any]]:
         yield {**state, "paused": getattr(job, "next_run_time", True) is None}
 
 
-def _of_store(alias: str, store: Any, unpickle: bool) -> Iterator[dict[str, Any]]:
+def _of_store(
+    alias: str, store: Any, unpickle: bool, span: "tuple[datetime, datetime] | None"
+) -> Iterator[dict[str, Any]]:
     kind = type(store).__name__
     try:
         stored = _states(store, kind)
@@ -56,13 +63,15 @@ def _of_store(alias: str, store: Any, unpickle: bool) -> Iterator[dict[str, Any]
         return
     for name, held in stored:
         if not isinstance(held, bytes):
-            yield _entry(held, alias)
+            yield _entry(held, alias, span)
         elif not unpickle:
             yield _refused(name, _PICKLED)
         else:
             try:
                 state = pickle.loads(held)  # asked for by --unpickle
-                yield _entry({**state, "func_ref": state["func"], "paused": state["next_run_time"] is None}, alias)
+                yield _entry(
+                    {**state, "func_ref": state["func"], "paused": state["next_run_time"] is None}, alias, span
+                )
             except Exception as exc:  # noqa: BLE001  # a class that is gone, or anything that it runs
                 yield _refused(name, f"it cannot be unpickled: {type(exc).__name__}: {exc}")
 
@@ -89,7 +98,7 @@ def _refused(name: str, why: str) -> dict[str, Any]:
     return {"name": name, "refused": why}
 
 
-def _entry(state: Mapping[str, Any], store: "str | None") -> dict[str, Any]:
+def _entry(state: Mapping[str, Any], store: "str | None", span: "tuple[datetime, datetime] | None") -> dict[str, Any]:
     name = str(state["id"])
     try:
         reference, task, args = _called(state)
@@ -102,7 +111,8 @@ def _entry(state: Mapping[str, Any], store: "str | None") -> dict[str, Any]:
             "task": task,
             **stored_arguments(args, state.get("kwargs") or {}),
             "trigger": trigger,
-            "times": _times(state["trigger"], datetime.now(timezone.utc), None),
+            "times": _times(state["trigger"], datetime.now(timezone.utc), None, _TIMES),
+            **({} if span is None else {"span": _times(state["trigger"], *span)}),
             "clocks": _around_changes(state["trigger"]) if trigger["kind"] == "cron" else [],
             **{key: state.get(key) for key in ("misfire_grace_time", "coalesce", "max_instances", "paused")},
             "refused": None,
@@ -151,14 +161,14 @@ def _trigger(trigger: Any, *, is_pending: bool) -> dict[str, Any]:
     return {"kind": "interval", "microseconds": trigger.interval // timedelta(microseconds=1), **common}
 
 
-def _times(trigger: Any, start: datetime, end: "datetime | None") -> "list[str]":
-    """The times that APScheduler itself would choose, without its jitter; at most a few hundred."""
+def _times(trigger: Any, start: datetime, end: "datetime | None", most: "int | None" = None) -> "list[str]":
+    """The times that APScheduler itself would choose, without its jitter; at most so many."""
     steady = copy.copy(trigger)
     if getattr(steady, "jitter", None):
         steady.jitter = None
     found: list[str] = []
     last, now = None, start
-    while len(found) < (_TIMES if end is None else _TIMES_AROUND):
+    while most is None or len(found) < most:
         last = steady.get_next_fire_time(last, now)
         if last is None or (end is not None and last >= end):
             break
@@ -172,7 +182,7 @@ def _around_changes(trigger: Any) -> "list[dict[str, Any]]":
     found = []
     for hour in _changes(trigger.timezone):
         start, end = hour - timedelta(hours=3), hour + timedelta(hours=27)
-        times = _times(trigger, start, end)
+        times = _times(trigger, start, end, _TIMES_AROUND)
         until = times[-1] if len(times) == _TIMES_AROUND else _text(end)
         found.append({"from": _text(start), "to": until, "times": times})
     return found
