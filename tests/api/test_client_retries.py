@@ -1,12 +1,16 @@
 """The client against an API that is away, busy or cut off: what it sends again, and what it never does."""
 
+import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from itinerary.client.sync import ApiError, Client, NoAnswer, WaitTimeout
 from itinerary.protocol.errors import ItineraryError
+from tests.support.http_server import LoopbackServer, QuietHandler
 from tests.support.stub_server import Answer, StubServer
 
 pytestmark = pytest.mark.slow  # real processes, or many round trips
@@ -87,6 +91,44 @@ def test_a_pause_longer_than_a_caller_would_wait_is_left_to_the_caller() -> None
     with StubServer([later]) as stub, Client(stub.url) as client, pytest.raises(ApiError):
         client.run("adhoc_1")
     assert len(stub.seen) == 1
+
+
+class Slow(LoopbackServer):
+    """Begins to answer each request and then sends a byte now and then, or nothing."""
+
+    def __init__(self, pause: float) -> None:
+        self.ended, slow = threading.Event(), self
+
+        class Handler(QuietHandler):
+            def do_POST(self) -> None:
+                with suppress(OSError):
+                    while not slow.ended.wait(pause):
+                        self.wfile.write(b"H")
+
+        super().__init__(Handler)
+
+
+@pytest.mark.parametrize("pause", [0.05, 30], ids=["trickles", "hangs"])
+def test_a_request_with_its_repeats_takes_no_longer_than_its_total_timeout(pause: float) -> None:
+    with Slow(pause) as slow, Client(slow.address, timeout=0.3, total_timeout=0.5) as client:
+        began = time.monotonic()
+        with pytest.raises(NoAnswer, match="timed out"):
+            client.enqueue("t")
+        assert 0.3 <= time.monotonic() - began < 1
+        slow.ended.set()
+
+
+def test_a_pause_is_not_begun_that_the_total_timeout_would_cut() -> None:
+    soon = Answer(503, {"detail": "soon"}, {"Retry-After": "1"})
+    with StubServer([soon]) as stub, Client(stub.url, total_timeout=0.9) as client:
+        began = time.monotonic()
+        with pytest.raises(ApiError, match="soon"):
+            client.enqueue("t")
+        assert time.monotonic() - began < 0.5
+    with StubServer([GONE]) as stub, Client(stub.url, retries=50, total_timeout=0.5) as client:
+        with pytest.raises(NoAnswer):
+            client.enqueue("t")
+        assert 1 < len(stub.seen) < 6
 
 
 def test_waiting_outlives_an_api_that_is_away_for_a_while() -> None:

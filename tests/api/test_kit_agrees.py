@@ -86,9 +86,7 @@ def outcome(call: Callable[[Client], Any], client: Client) -> Any:
 
 @pytest.mark.parametrize("call", CALLS, ids=range(len(CALLS)))
 def test_the_kit_answers_as_the_api_does(call: Callable[[Client], Any], api: TestClient) -> None:
-    def ask(
-        _: Pool, method: str, target: str, body: bytes | None, headers: Mapping[str, str], _timeout: float | None
-    ) -> Answer:
+    def ask(_: Pool, method: str, target: str, body: bytes | None, headers: Mapping[str, str], *_bounds: Any) -> Answer:
         got = api.request(method, target, content=body, headers=dict(headers))
         return Answer(got.status_code, got.reason_phrase, got.headers, got.content)
 

@@ -65,9 +65,10 @@ class AsyncClient:
         timeout: float = 10,
         retries: int = 3,
         *,
+        total_timeout: float | None = None,
         at_once: int = 20,
     ) -> None:
-        self._client = Client(base_url, token, timeout, retries)
+        self._client = Client(base_url, token, timeout, retries, total_timeout=total_timeout)
         self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="itinerary-client")
         self.base_url = self._client.base_url
 

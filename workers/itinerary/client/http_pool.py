@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import SplitResult
 
-from itinerary.net.bounded import addresses_of, connected
+from itinerary.net.bounded import addresses_of, connected, cut_off, left
 
 _MOST_AT_ONCE: Final = 100
 _MOST_IDLE: Final = 20
@@ -59,16 +59,25 @@ class _Connection(http.client.HTTPConnection):
             self.close()
             raise Unsent(str(exc) or type(exc).__name__) from exc
 
-    def ask(self, method: str, target: str, body: bytes | None, headers: Mapping[str, str], timeout: float) -> Answer:
+    def ask(
+        self,
+        method: str,
+        target: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        timeout: float,
+        deadline: float | None,
+    ) -> Answer:
         """Send one request and read its whole answer."""
-        self._seconds = timeout
+        self._seconds = _at_most(timeout, deadline)
         if self.sock is None:
             self.connect()
-        self.sock.settimeout(timeout)
-        self.request(method, target, body=body, headers=dict(headers))
-        response = self.getresponse()
-        found = {name.lower(): value for name, value in response.getheaders()}
-        return Answer(response.status, response.reason, found, response.read())
+        self.sock.settimeout(_at_most(timeout, deadline))
+        with cut_off(self.sock, deadline):
+            self.request(method, target, body=body, headers=dict(headers))
+            response = self.getresponse()
+            found = {name.lower(): value for name, value in response.getheaders()}
+            return Answer(response.status, response.reason, found, response.read())
 
     def is_usable(self) -> bool:
         """Whether a request may be sent on it: the server has neither closed it nor sent anything unasked."""
@@ -92,16 +101,25 @@ class Pool:
         self._closed = False
 
     def ask(
-        self, method: str, target: str, body: bytes | None, headers: Mapping[str, str], timeout: float | None
+        self,
+        method: str,
+        target: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        timeout: float | None,
+        deadline: float | None,
     ) -> Answer:
-        """Send one request; OSError or HTTPException without a whole answer, Unsent if the server got none of it."""
-        seconds = self._timeout if timeout is None else timeout
+        """Send one request; OSError or HTTPException without a whole answer, Unsent if the server got none of it.
+
+        `timeout` in seconds bounds each wait of it, the monotonic `deadline` all of it.
+        """
+        seconds = _at_most(self._timeout if timeout is None else timeout, deadline)
         if not self._places.acquire(timeout=seconds):
             raise Unsent(f"{_MOST_AT_ONCE} requests were in progress for {seconds:g} s")
         try:
             connection = self._idle_one() or _Connection(self._where, seconds, self._tls)
             try:
-                answer = connection.ask(method, target, body, headers, seconds)
+                answer = connection.ask(method, target, body, headers, seconds, deadline)
             except BaseException:
                 connection.close()
                 raise
@@ -137,3 +155,8 @@ class Pool:
                 self._idle.append(connection)
                 return
         connection.close()
+
+
+def _at_most(timeout: float, deadline: float | None) -> float:
+    """The seconds that a wait may take; TimeoutError if none are left."""
+    return timeout if deadline is None else min(timeout, left(deadline))

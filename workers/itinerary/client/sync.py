@@ -28,6 +28,7 @@ class Client(Reads):
     """One API at `base_url`; `token` is sent as a bearer token. Close it, or use it in a `with` block.
 
     `timeout` in seconds applies to each request; `retries` is how often a failed one is repeated if that is safe.
+    `total_timeout` bounds a request with all its repeats and pauses: for callers that others wait for.
     """
 
     def __init__(
@@ -36,8 +37,10 @@ class Client(Reads):
         token: str | None = None,
         timeout: float = 10,
         retries: int = 3,
+        *,
+        total_timeout: float | None = None,
     ) -> None:
-        super().__init__(Transport(base_url, token, timeout, retries))
+        super().__init__(Transport(base_url, token, timeout, retries, total_timeout))
         self.base_url = self._api.base_url
 
     def close(self) -> None:

@@ -39,14 +39,20 @@ class NoAnswer(ItineraryError):
 
 
 class Transport:
-    """One API; `retries` is how often a request may be repeated. Threads may share it."""
+    """One API; `retries` is how often a request may be repeated, `total` the seconds for it with its repeats.
 
-    def __init__(self, base_url: str, token: str | None, timeout: float, retries: int) -> None:
+    Threads may share it.
+    """
+
+    def __init__(
+        self, base_url: str, token: str | None, timeout: float, retries: int, total: float | None = None
+    ) -> None:
         if token and not (token.isascii() and token.isprintable()):
             raise BadValue("token", "...", "give printable ASCII")
         self._headers = {"User-Agent": f"itinerary/{VERSION}", "Accept": "application/json"}
         self.base_url = base_url.rstrip("/")
         self._retries = retries
+        self._total = total
         where = _read_url(self.base_url)
         if token or where.username:
             self._headers["Authorization"] = f"Bearer {token}" if token else _basic(where)
@@ -85,21 +91,23 @@ class Transport:
             sent["Content-Type"], body = "application/json", _encoded(json)
         _check(sent)
         repeatable = again or method == "GET"
+        deadline = None if self._total is None else time.monotonic() + self._total
         tried = 0
         while True:
             pause = _FIRST_PAUSE * 2.0**tried * random.uniform(0.5, 1.5)
             last = tried == self._retries
             try:
-                answer = self._pool.ask(method, target, body, sent, timeout)
+                answer = self._pool.ask(method, target, body, sent, timeout, deadline)
             except (OSError, http.client.HTTPException) as exc:
-                if last or not (repeatable or isinstance(exc, Unsent)):
+                if last or _is_over(deadline, pause) or not (repeatable or isinstance(exc, Unsent)):
                     message = str(exc) or type(exc).__name__
                     raise NoAnswer(f"no answer from the API at {self.base_url}: {message}") from exc
             else:
                 if 200 <= answer.status < 300:
                     return answer
                 pause = max(pause, _asked_for(answer))
-                if last or pause > _LONGEST_PAUSE or not _may_succeed_later(answer.status, repeatable):
+                last = last or pause > _LONGEST_PAUSE or _is_over(deadline, pause)
+                if last or not _may_succeed_later(answer.status, repeatable):
                     raise ApiError(answer.status, self._problem(answer, target))
             tried += 1
             time.sleep(pause)
@@ -112,6 +120,11 @@ class Transport:
 def _may_succeed_later(status: int, repeatable: bool) -> bool:
     """Whether to retry: the API answers 429 before it does anything, 503 perhaps after."""
     return status == 429 or (status == 503 and repeatable)
+
+
+def _is_over(deadline: float | None, pause: float) -> bool:
+    """Whether no time would be left after this pause."""
+    return deadline is not None and time.monotonic() + pause >= deadline
 
 
 def given(**values: Any) -> dict[str, Any]:

@@ -7,8 +7,8 @@ would take forever.
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from typing import TypeVar, cast
 
@@ -66,7 +66,8 @@ class Fuse:
     def __init__(self, connection: socket.socket, deadline: float) -> None:
         self.blown = False
         self._timer = threading.Timer(left(deadline), self._blow)
-        self._line = connection.dup()  # TLS wraps another object
+        # A descriptor of its own, since TLS takes the socket's away.
+        self._line = socket.fromfd(connection.fileno(), connection.family, connection.type)
         self._timer.daemon = True
         self._timer.start()
 
@@ -79,3 +80,18 @@ class Fuse:
         self.blown = True
         with suppress(OSError):  # closed at the same moment
             self._line.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def cut_off(connection: socket.socket, deadline: float | None) -> Iterator[None]:
+    """Cut the connection off at the deadline, if there is one; TimeoutError where that came before the end."""
+    if deadline is None:
+        yield
+        return
+    fuse = Fuse(connection, deadline)
+    try:
+        yield
+    finally:
+        fuse.stand_down()
+        if fuse.blown:
+            raise TimeoutError("timed out")
