@@ -142,6 +142,45 @@ with override_settings(ITINERARY=["x"]):
         print(exc)
 print(sorted(run.kwargs["number"] for run in client().runs(queue="reused").items))
 """
+HANGING = """
+import logging, socket, time
+from django.core.exceptions import ImproperlyConfigured
+from django.db import transaction
+from django.test import override_settings
+from itinerary import NoAnswer
+from itinerary.django import client, enqueue_on_commit
+from itinerary.django.settings import seconds
+from orders.models import Order
+
+said = []
+handler = logging.Handler()
+handler.emit = lambda record: said.append((record.name, record.getMessage()))
+logging.getLogger("itinerary.django").addHandler(handler)
+logging.getLogger("django.db.backends.base").addHandler(handler)
+assert seconds("ON_COMMIT_TIMEOUT") == 5
+hangs = socket.create_server(("127.0.0.1", 0))
+began = time.monotonic()
+with override_settings(ITINERARY={"URL": f"http://127.0.0.1:{hangs.getsockname()[1]}", "ON_COMMIT_TIMEOUT": 0.5}):
+    for robust in (True, False):
+        try:
+            with transaction.atomic():
+                Order.objects.create(email=f"{robust}@example.org")
+                enqueue_on_commit("orders.tasks.report", [{"password": "secret"}], idempotency_key="one", robust=robust)
+            assert robust
+        except NoAnswer:
+            assert not robust
+assert 1 <= time.monotonic() - began < 3, time.monotonic() - began
+assert Order.objects.filter(email__in=["True@example.org", "False@example.org"]).delete()[0] == 2
+assert [name for name, _ in said] == ["itinerary.django", "django.db.backends.base", "itinerary.django"], said
+assert "the run of orders.tasks.report that it was to enqueue is not confirmed: no answer" in said[0][1], said
+assert "idempotency key one" in said[0][1]
+assert not any("secret" in message for _, message in said)
+with override_settings(ITINERARY={"ON_COMMIT_TIMEOUT": "5s"}):
+    try:
+        enqueue_on_commit("t")
+    except ImproperlyConfigured as exc:
+        print(exc)
+"""
 FORKED = """
 import os
 from itinerary.django import client
@@ -251,6 +290,14 @@ def test_a_run_is_enqueued_as_it_was_asked_for(project: Project) -> None:
     ]
 
 
+def test_a_service_that_hangs_holds_a_commit_no_longer_than_the_setting(project: Project) -> None:
+    said = project.shell(HANGING).strip()
+    assert (
+        said == """ITINERARY["ON_COMMIT_TIMEOUT"] is '5s'; give seconds above 0 that enqueue_on_commit may take """
+        "after the commit"
+    )
+
+
 def test_a_run_goes_with_the_transaction_of_the_database_that_is_named(project: Project, service: Running) -> None:
     kept, dropped, refused = json.loads(project.shell(TRANSACTIONAL))
     with service.client() as client:
@@ -315,13 +362,14 @@ def test_the_admin_shows_both_lists_to_those_who_may_see_them(project: Project) 
 def test_the_projects_own_tests_pass_and_its_models_need_no_migration(project: Project) -> None:
     project.manage("test", "orders", "--settings", "shop.settings")
     assert "No changes detected" in project.manage("makemigrations", "--check", "--dry-run")
-    wrong = "from shop.settings import *\nITINERARY = {'ULR': 'x', 'TOKEN': 5, 'URL': '127.0.0.1:8080'}\n"
-    (project.folder / "wrong_settings.py").write_text(wrong)
+    wrong = {"ULR": "x", "TOKEN": 5, "URL": "127.0.0.1:8080", "ON_COMMIT_TIMEOUT": 0}
+    (project.folder / "wrong_settings.py").write_text(f"from shop.settings import *\nITINERARY = {wrong}\n")
     said = project.manage("check", "--settings", "wrong_settings", status=1)
     assert "ITINERARY has an unknown name 'ULR'" in said
     assert 'Did you mean "URL"?' in said
     assert 'ITINERARY["TOKEN"] must be a text' in said
     assert 'ITINERARY["URL"] must begin with http://' in said
+    assert 'ITINERARY["ON_COMMIT_TIMEOUT"] must be a number of seconds' in said
 
 
 def test_rows_of_every_kind_move_in_from_django_celery_beat_and_back(project: Project, service: Running) -> None:
