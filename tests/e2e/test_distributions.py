@@ -281,8 +281,9 @@ def report(kind: str = "short") -> int:
 def test_report() -> None:
     with Service(app, now="2026-12-01T00:00:00Z") as service:
         service.advance("1h")
-        runs: list[dict[str, Any]] = [*service.run_due(), *service.assert_enqueued("shop.add", [1], times=report("x"))]
-        print(runs)
+        runs: list[Run] = [*service.run_due(), *service.assert_enqueued("shop.add", [1], times=report("x"))]
+        states: list[str] = [run.state for run in runs]
+        print(states)
 
 
 def enqueue(connection: Any) -> str:

@@ -379,6 +379,18 @@ def test_a_programs_own_jobs_are_stored_paused_triggered_and_deleted(service: Se
         service.advance("365d")
 
 
+def test_its_runs_and_jobs_are_those_of_the_client(service: Service, calls: list[Any]) -> None:
+    service.client().enqueue("shop.note", [1])
+    (asked,) = service.assert_enqueued("shop.note")
+    assert (asked.state, asked.due_at, asked.error) == ("scheduled", service.now, None)
+    (ran,) = service.run_due()
+    assert (ran.result, ran.attempts[0].outcome, ran["state"]) == ([None, 1], "completed", "completed")
+    assert service.runs == [ran] == [service.client().run(ran.run_id)]
+    declare.hourly(17, job_id="often")(service._loaded().tasks["shop.note"])
+    (job,) = service.apply_jobs()
+    assert (job.job_id, job.paused, job["schedule"]["minute"]) == ("often", False, 17)
+
+
 def test_what_it_does_not_answer_is_refused_by_name(service: Service) -> None:
     with pytest.raises(ApiError, match=r"does not answer GET /scheduler/status; test that with a real service"):
         service.client().status()

@@ -5,14 +5,14 @@ Promises that, while it is active (`with Service(app):`), each `Client` and `Asy
 runs what is due.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from itinerary.client import async_connections, connections, http_pool
+from itinerary.client import async_connections, connections, http_pool, results
 from itinerary.client.sync import Client
 from itinerary.jobs.body import plain_fields
 from itinerary.protocol.errors import BadValue, ItineraryError
@@ -59,9 +59,9 @@ class Service:
         return to_datetime(self._store.now)
 
     @property
-    def runs(self) -> list[dict[str, Any]]:
-        """Every run, in the order in which they were created, as the API shows it."""
-        return [run.body() for run in self._store.runs.values()]
+    def runs(self) -> list[results.Run]:
+        """Every run, in the order in which they were created, as the client returns it."""
+        return _shown(self._store.runs.values())
 
     def client(self) -> Client:
         """A client of this service; the program's own clients are served as well."""
@@ -78,13 +78,13 @@ class Service:
             raise BadValue("at", str(at), f"the clock shows {self.now.isoformat()} and only moves forward")
         self._store.move(by)
 
-    def apply_jobs(self) -> list[dict[str, Any]]:
+    def apply_jobs(self) -> list[results.Job]:
         """Add the jobs that are declared beside the app's tasks; they are due as the clock moves on."""
         from itinerary.jobs import collect
 
-        return [self._store.put_job(body).body for body in collect(self._loaded())]
+        return [results.Job.of(self._store.put_job(body).body) for body in collect(self._loaded())]
 
-    def run_due(self, *, raises: bool = True) -> list[dict[str, Any]]:
+    def run_due(self, *, raises: bool = True) -> list[results.Run]:
         """Run everything that is due now, also what these runs enqueue, each by its app's task in this process.
 
         Returns the runs in their order. Before that it raises the exception of the first run that failed for good,
@@ -105,7 +105,7 @@ class Service:
         failed = next((run.failure for run in ran.values() if run.state == "failed"), None)
         if raises and failed is not None:
             raise failed
-        return [run.body() for run in ran.values()]
+        return _shown(ran.values())
 
     def assert_enqueued(
         self,
@@ -116,7 +116,7 @@ class Service:
         queue: str | None = None,
         run_at: str | datetime | None = None,
         times: int | None = None,
-    ) -> list[dict[str, Any]]:
+    ) -> list[results.Run]:
         """Fail unless the program enqueued or triggered this task so, at least once or exactly `times`.
 
         `task` is its name or the task itself. A value that is not given is not compared. Returns the runs that match.
@@ -130,7 +130,7 @@ class Service:
         if (not found) if times is None else len(found) != times:
             given = {"args": args, "kwargs": kwargs, "queue": queue, "run_at": run_at}
             raise AssertionError(_difference(name, given, times, len(found), asked))
-        return [run.body() for run in found]
+        return _shown(found)
 
     def _loaded(self) -> "Celery":
         """The app with all its tasks."""
@@ -141,6 +141,10 @@ class Service:
             self._app.finalize()
             self._is_loaded = True
         return self._app
+
+
+def _shown(runs: Iterable[Run]) -> list[results.Run]:
+    return [results.Run.of(run.body()) for run in runs]
 
 
 def _difference(name: str, given: Mapping[str, Any], times: int | None, found: int, asked: Sequence[Run]) -> str:
