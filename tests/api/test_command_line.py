@@ -67,9 +67,11 @@ def test_a_backfill_is_told_before_it_is_made_and_makes_nothing_twice(itinerary:
 
 @pytest.mark.slow
 def test_a_job_can_come_from_a_file_or_standard_input(itinerary: Itinerary, tmp_path: Path) -> None:
-    body = {"task": "t", "schedule": {"kind": "hourly", "minute": 17}, "title": "from a file", "tags": ["of-a-file"]}
+    schedule = {"kind": "cron", "expr": "0 0 1 1 * 0 2020"}
+    body = {"task": "t", "schedule": schedule, "title": "from a file", "tags": ["of-a-file"]}
     (tmp_path / "job.json").write_text(json.dumps(body))
-    itinerary.done("jobs", "add", "f", "--file", str(tmp_path / "job.json"))
+    told = itinerary.done("jobs", "add", "f", "--file", str(tmp_path / "job.json"))
+    assert "mind: there will be no run: all its times are past" in told
     assert itinerary("jobs", "add", "g", "-f", "-", stdin=json.dumps(body)).returncode == 0
     jobs = json.loads(itinerary.done("jobs", "list", "--tag", "of-a-file", "--json"))["items"]
     assert [(job["job_id"], job["title"]) for job in jobs] == [("f", "from a file"), ("g", "from a file")]

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import html
 import re
 from collections.abc import Callable
 from typing import Any
@@ -171,6 +172,28 @@ def test_an_edit_makes_a_version_that_the_page_shows_with_its_difference(api: Te
     page = api.get(made).text
     for text in ("<code>schedule.every</code>", "25m", "30m", "loopback"):
         assert text in page
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "schedule", "warning"),
+    [
+        ("cron.expr", "0 0 1 1 * 0 2020", {}, "there will be no run: all its times are past"),
+        ("cron.expr", "0 */5 * * * *", {}, "did you mean"),
+        ("cron.expr", "* * * * *", {"dst_gap": "skip"}, "no effect"),
+    ],
+)
+def test_a_warning_is_the_same_in_form_preview_answer_and_plan(
+    api: TestClient, field: str, value: str, schedule: dict[str, str], warning: str
+) -> None:
+    spec = {"kind": "cron", "expr": value, **schedule}
+    made = api.post("/api/v1/jobs", json={"job_id": "doubtful", "task": "t", "schedule": spec}).json()["warnings"]
+    (said,) = [text for text in made if warning in text]
+    assert said in api.post("/api/v1/preview", json={"schedule": spec}).json()["warnings"]
+    planned = api.post("/api/v1/jobs/apply", json={"jobs": [{"job_id": "x", "task": "t", "schedule": spec}]}).json()
+    assert {"job_id": "x", "msg": said} in planned["warnings"]
+    typed = {**JOB, field: value, **{f"cron.{name}": text for name, text in schedule.items()}}
+    assert html.unescape(api.post("/parts/preview", data=typed).text).count(said) == 1
+    assert said in html.unescape(api.get("/jobs/doubtful").text)
 
 
 def test_the_preview_shows_the_next_ten_and_what_the_clocks_do(api: TestClient) -> None:
