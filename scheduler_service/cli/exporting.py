@@ -1,4 +1,4 @@
-"""`itinerary jobs export`: stored jobs as a job file, or in the formats of beat, cron and Kubernetes."""
+"""`itinerary jobs export`: stored jobs as a job file, or in the formats of other schedulers."""
 
 import json
 import sys
@@ -15,25 +15,27 @@ from scheduler_service.cli.connect import open_client
 if TYPE_CHECKING:
     from scheduler_service.migrating.exported import Refused
 
-Format = Literal["toml", "yaml", "json", "beat", "crontab", "kubernetes"]
-_FORMATS = "toml, yaml, json: to apply again. beat, crontab, kubernetes: for those schedulers, exactly or not at all."
+Format = Literal["toml", "yaml", "json", "beat", "crontab", "kubernetes", "systemd"]
+_FORMATS = "toml, yaml, json: to apply again. The others: for those schedulers, exactly or not at all."
 
 
 def export(
     source: Annotated[str | None, typer.Option(help="Only jobs of this source.", show_default=False)] = None,
     format: Annotated[Format, typer.Option(help=_FORMATS)] = "toml",
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file; default standard output.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A file, for systemd a folder; default standard output.")
+    ] = None,
     nearest: Annotated[
         bool, typer.Option("--nearest", help="Write also what is not exactly the same, each difference as a comment.")
     ] = False,
     image: Annotated[str | None, typer.Option(help="Image of Kubernetes' pods.", show_default=False)] = None,
     celery_app: Annotated[
-        str | None, typer.Option(help="MODULE:APP by which Kubernetes' pods send tasks.", show_default=False)
+        str | None, typer.Option(help="MODULE:APP by which pods or services send tasks.", show_default=False)
     ] = None,
 ) -> None:
     """Write the stored jobs as a file that applies without changes, once its hidden values are filled in.
 
-    As beat, crontab or kubernetes: only jobs that the format can express. The others are named on stderr, each with its
+    For another scheduler: only jobs that the format can express. The others are named on stderr, each with its
     reason, and the status is 1.
     """
     if format in ("toml", "yaml", "json"):
@@ -42,7 +44,10 @@ def export(
     if format == "kubernetes" and image is None:
         raise BadValue("--image", None, "name the image in which the pods find the commands, or your app and celery")
     text, refused = _their_text(format, _stored(source), nearest, image or "", celery_app)
-    _write(text, output)
+    if format == "systemd" and output is not None:
+        _write_units(text, output)
+    else:
+        _write(text, output)
     for each in refused:
         print(f"itinerary: {each.job_id} is not written: {each.why}", file=sys.stderr)
     if refused:
@@ -85,9 +90,23 @@ def _their_text(
         from scheduler_service.migrating.export_crontab import export_crontab
 
         return export_crontab(jobs, now, nearest=nearest)
+    if format == "systemd":
+        from scheduler_service.migrating.export_systemd import export_systemd
+
+        return export_systemd(jobs, celery_app, now, nearest=nearest)
     from scheduler_service.migrating.export_kubernetes import Cluster, export_kubernetes
 
     return export_kubernetes(jobs, Cluster(image, celery_app), now, nearest=nearest)
+
+
+def _write_units(text: str, folder: Path) -> None:
+    """Write a file for each unit, as systemd wants them."""
+    from scheduler_service.migrating.export_systemd import units_in_text
+
+    if not folder.is_dir():
+        raise BadValue("--output", str(folder), "name a folder for the units, such as /etc/systemd/system")
+    for name, unit in units_in_text(text).items():
+        _write(unit, folder / name)
 
 
 def _write(text: str, output: Path | None) -> None:

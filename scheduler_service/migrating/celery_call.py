@@ -1,11 +1,15 @@
-"""`celery -A APP call TASK ...` as the fields of a job, such as `export --format kubernetes` writes. Pure."""
+"""`celery -A APP call TASK ...` as the fields of a job, and a job as such a call. Pure."""
 
 import json
 from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any, Final
 
+from itinerary.protocol.instants import SECOND
+from itinerary.protocol.run_fields import DEFAULT_PRIORITY
+from scheduler_service.core.model import Job
 from scheduler_service.migrating.converted import CannotConvert
+from scheduler_service.migrating.exported import overlap_differences
 
 _APP: Final = ("-A", "--app")
 _KNOWN: Final = {
@@ -17,6 +21,19 @@ _KNOWN: Final = {
     "--kwargs": "kwargs",
     "--expires": "start_within",
 }
+
+
+def sending_command(job: Job, app: str) -> tuple[list[str], list[str]]:
+    """The command that sends the job's task, and what it does not send."""
+    differences = overlap_differences(job)
+    differences += ["timeout: `celery call` sends no time limit"] if job.timeout is not None else []
+    differences += ["priority: `celery call` sends none"] if job.priority != DEFAULT_PRIORITY else []
+    differences += ["headers: `celery call` sends none"] if job.headers else []
+    words = ["celery", "-A", app, "call", job.task, "--queue", job.queue]
+    words += ["--args", json.dumps(list(job.args))] if job.args else []
+    words += ["--kwargs", json.dumps(dict(job.kwargs))] if job.kwargs else []
+    words += ["--expires", f"{job.start_within / SECOND:g}"] if job.start_within is not None else []
+    return words, differences
 
 
 def celery_call(words: Sequence[str]) -> dict[str, Any] | None:

@@ -61,9 +61,14 @@ def time_differences(job: Job, line: CronLine, rules: Mapping[str, str], now: In
     """How the line's times under another's `rules` differ from the job's in the next 400 days."""
     day_match = "and" if line.both_days else "or"
     spec = {"kind": "cron", "expr": line.expr, "timezone": line.timezone, "day_match": day_match, **rules}
-    theirs = parse_schedule(spec, job_id="", created_at=now).schedule
-    changes = [change.at * SECOND for change in changes_between(line.timezone, now // SECOND, (now + _AHEAD) // SECOND)]
-    _check_times(job, theirs, line, changes, now)
+    return schedule_differences(job, spec, line.expr, now)
+
+
+def schedule_differences(job: Job, spec: Mapping[str, Any], named: str, now: Instant) -> list[str]:
+    """How another schedule's times differ from the job's in the next 400 days, by the changes of its zone's clocks."""
+    theirs, timezone = parse_schedule(spec, job_id="", created_at=now).schedule, spec["timezone"]
+    changes = [change.at * SECOND for change in changes_between(timezone, now // SECOND, (now + _AHEAD) // SECOND)]
+    _check_times(job, theirs, named, changes, now)
     found = []
     for at in changes:
         ours = {*occurrences(job.schedule, at - _AROUND, at + _AROUND)}
@@ -71,17 +76,17 @@ def time_differences(job: Job, line: CronLine, rules: Mapping[str, str], now: In
         if ours != other:
             sides = [("only there", other - ours), ("only here", ours - other)]
             shown = "; ".join(f"{where} at {_shown(times)}" for where, times in sides if times)
-            found.append(f"when the clocks of {line.timezone} change on {format_instant(at)[:10]}: {shown}")
+            found.append(f"when the clocks of {timezone} change on {format_instant(at)[:10]}: {shown}")
     return found
 
 
-def _check_times(job: Job, theirs: Schedule, line: CronLine, changes: Sequence[Instant], now: Instant) -> None:
+def _check_times(job: Job, theirs: Schedule, named: str, changes: Sequence[Instant], now: Instant) -> None:
     """CannotSay where the two differ although no clock changes near by."""
     seen = upcoming(job.schedule, now, _SEEN), upcoming(theirs, now, _SEEN)
     ends = min((times[-1] for times in seen if len(times) == _SEEN), default=now + _AHEAD)
     odd = [at for at in {*seen[0]} ^ {*seen[1]} if at <= ends and all(abs(at - each) > _AROUND for each in changes)]
     if odd:
-        raise CannotSay(f"no cron line has its times: {line.expr}, the closest, differs at {format_instant(min(odd))}")
+        raise CannotSay(f"nothing there has its times: {named}, the closest, differs at {format_instant(min(odd))}")
 
 
 def _shown(times: set[Instant]) -> str:

@@ -1,6 +1,5 @@
 """Jobs as Kubernetes CronJob manifests: commands as they are, tasks by `celery call`. Pure."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,15 +8,14 @@ from typing import Any, Final
 import yaml  # type: ignore[import-untyped]
 
 from itinerary.protocol.instants import SECOND, Instant
-from itinerary.protocol.run_fields import DEFAULT_PRIORITY
 from scheduler_service.core.model import Job, MisfirePolicy, Overlap
+from scheduler_service.migrating.celery_call import sending_command
 from scheduler_service.migrating.cron_lines import CannotSay, cron_line, time_differences
 from scheduler_service.migrating.exported import (
     Exported,
     Refused,
     check_arguments,
     export_each,
-    overlap_differences,
     policy_differences,
 )
 
@@ -98,13 +96,7 @@ def _command(job: Job, cluster: Cluster) -> tuple[dict[str, Any], list[str]]:
 def _call(job: Job, cluster: Cluster) -> tuple[dict[str, Any], list[str]]:
     if cluster.app is None:
         raise CannotSay(f"{job.task} is a Celery task: --celery-app MODULE:APP has the pod send it")
-    differences = overlap_differences(job)
-    differences += ["timeout: `celery call` sends no time limit"] if job.timeout is not None else []
-    differences += ["priority: `celery call` sends none"] if job.priority != DEFAULT_PRIORITY else []
-    words = ["celery", "-A", cluster.app, "call", job.task, "--queue", job.queue]
-    words += ["--args", json.dumps(list(job.args))] if job.args else []
-    words += ["--kwargs", json.dumps(dict(job.kwargs))] if job.kwargs else []
-    words += ["--expires", f"{job.start_within / SECOND:g}"] if job.start_within is not None else []
+    words, differences = sending_command(job, cluster.app)
     return {"command": words}, differences
 
 

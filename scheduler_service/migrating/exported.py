@@ -66,12 +66,12 @@ def check_arguments(job: Job) -> None:
             raise CannotSay(f"its arguments hold {what}, which only Itinerary fills in")
 
 
-def policy_differences(job: Job, now: Instant, *, keeps_one: bool = True) -> list[str]:
-    """The policies that no scheduler of another's has; `keeps_one`: it makes up for one missed time."""
+def policy_differences(job: Job, now: Instant, *, keeps_one: bool = True, jitters: bool = False) -> list[str]:
+    """The policies that the other scheduler lacks; `keeps_one`: it makes up for one missed time."""
     found = []
     if job.retry.max_attempts > 1:
         found.append(f"retry: {job.retry.max_attempts} attempts, of which there is one there")
-    if job.jitter:
+    if job.jitter and not jitters:
         found.append("jitter: runs start at the time itself there")
     if job.misfire.policy is MisfirePolicy.FIRE_ALL:
         found.append("misfire fire_all: what was missed is not made up for there, or once")

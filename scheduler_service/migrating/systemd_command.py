@@ -8,7 +8,9 @@ from scheduler_service.migrating.converted import CannotConvert
 
 _PREFIXES: Final = "@-:+!|"
 _VARIABLE: Final = re.compile(r"\$\$|\$\{(\w+)\}|\$(\w+)", re.ASCII)
-_ESCAPED: Final = re.compile(r"\\[^\\\"' ]")
+# Where shlex reads a backslash as systemd does.
+_READ_ALIKE: Final = re.compile(r"""(?:[^\\"']|\\[\\"' ]|"(?:[^"\\]|\\[\\"])*"|'[^'\\]*')*""")
+_SHELLS: Final = ("/bin/sh", "sh")
 _SPECIFIER: Final = re.compile(r"%(.)")
 
 
@@ -26,24 +28,44 @@ def filled(text: str, unit: str, key: str) -> str:
     return _SPECIFIER.sub(of, text)
 
 
-def shell_command(lines: list[str], unit: str) -> str:
-    """The commands one after the other, as systemd runs those of a oneshot: the first that fails ends it."""
+def shell_command(lines: list[str], unit: str, *, alone: bool = True) -> str:
+    """The commands one after the other, as systemd runs those of a oneshot: the first that fails ends it.
+
+    One that is given to a shell is what that shell is given, where nothing else is put before it (`alone`).
+    """
+    if alone and len(lines) == 1 and (script := _script(lines[0], unit)) is not None:
+        return script
     return " && ".join(_one(line, unit) for line in lines)
 
 
-def _one(line: str, unit: str) -> str:
+def _script(line: str, unit: str) -> str | None:
+    """The script of `sh -c`, unless systemd would fill in variables or ignore its end."""
+    prefix, words = _split(line)
+    if prefix or len(words) != 3 or words[0] not in _SHELLS or words[1] != "-c":
+        return None
+    script = filled(words[2], unit, "ExecStart")
+    return None if any(found[0] != "$$" for found in _VARIABLE.finditer(script)) else script.replace("$$", "$")
+
+
+def _split(line: str) -> tuple[str, list[str]]:
+    """The prefix, and the words without their quotes."""
     text = line.lstrip(_PREFIXES)
     prefix = line[: len(line) - len(text)]
     if set(prefix) - {"-"}:
         raise CannotConvert(f"ExecStart={prefix}... has a prefix that only systemd knows: {prefix}")
-    if _ESCAPED.search(text):
-        raise CannotConvert(f"ExecStart={line} has a backslash that only systemd understands")
     try:
         words = shlex.split(text)
     except ValueError as exc:
         raise CannotConvert(f"ExecStart={line} is not understood: {exc}") from exc
+    if not _READ_ALIKE.fullmatch(text):
+        raise CannotConvert(f"ExecStart={line} has a backslash that only systemd understands")
     if ";" in words:
         raise CannotConvert("ExecStart has several commands in one line: write one ExecStart for each")
+    return prefix, words
+
+
+def _one(line: str, unit: str) -> str:
+    prefix, words = _split(line)
     command = " ".join(_word(filled(word, unit, "ExecStart")) for word in words)
     return f"{{ {command} || true; }}" if prefix else command
 

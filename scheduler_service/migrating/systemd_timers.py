@@ -142,8 +142,9 @@ def _of_service(
     name, service = service_of(timer, units)
     if service is None or service.masked:
         raise CannotConvert(f"it starts {name}, which is not beside it: give both units")
-    command = shell_command(_commands(service, name), name)
-    if folder := service.last("Service", "WorkingDirectory"):
+    folder = service.last("Service", "WorkingDirectory")
+    command = shell_command(_commands(service, name), name, alone=not folder)
+    if folder:
         if folder[0] in "-~":
             raise CannotConvert(f"WorkingDirectory={folder} of {name}: write the whole path")
         command = f"cd {shlex.quote(filled(folder, name, 'WorkingDirectory'))} && {command}"

@@ -239,6 +239,12 @@ def test_jobs_are_exported_for_other_schedulers_and_what_they_cannot_say_is_name
     assert "# differs: overlap skip" in (tmp_path / "beat.py").read_text()
     pods = itinerary.done(*words, "kubernetes", "--image", "shop:1", "--celery-app", "shop:app", "--nearest")
     assert pods.count("kind: CronJob") == 2
+    units = itinerary(*words, "systemd", "--celery-app", "shop:app", "--output", str(tmp_path))
+    assert (units.returncode, units.stdout) == (1, "")
+    assert sorted(path.name for path in tmp_path.glob("*.*r*") if path.suffix in (".timer", ".service")) == [
+        "exact.service", "exact.timer",
+    ]  # fmt: skip
+    assert "name a folder for the units" in itinerary(*words, "systemd", "-o", str(file)).stderr
     cron = itinerary(*words, "crontab")
     assert (cron.returncode, cron.stderr.count("is given no command alone")) == (1, 2)
 
