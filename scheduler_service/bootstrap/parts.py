@@ -16,6 +16,7 @@ from itinerary.protocol.redaction import use_keys
 from itinerary.telemetry import tracing
 from scheduler_service.bootstrap.notifications import leader_notifies
 from scheduler_service.broker.claims import RedisClaims
+from scheduler_service.broker.client import refuse_cluster
 from scheduler_service.broker.dispatcher import CeleryDispatcher, publishing_app
 from scheduler_service.broker.inbox import RedisInbox
 from scheduler_service.broker.marks import RedisMarks, reads_marks
@@ -90,9 +91,17 @@ def open_stores(settings: Settings, *, connections: int = 5) -> Iterator[Stores]
         database.close()
 
 
+def check_redis(settings: Settings) -> None:
+    """Refuse a Redis on which nothing would run; one that is away is not asked."""
+    named = {"redis_url": settings.redis_url, "broker_url": settings.broker_url}
+    same = settings.broker_url == settings.redis_url or not reads_marks(settings.broker_url)
+    refuse_cluster(**{name: url for name, url in named.items() if not (same and name == "broker_url")})
+
+
 @contextmanager
 def open_leader(settings: Settings) -> Iterator[Leader]:
     """Open a leader over real parts; its identity is new for every process start."""
+    check_redis(settings)
     use_keys(settings.redact_keys)
     meter = PrometheusMeter()
     with (

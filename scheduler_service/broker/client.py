@@ -14,12 +14,14 @@ from redis.retry import Retry
 
 from itinerary.protocol.errors import BadValue, BrokerUnavailable
 from itinerary.protocol.sentinel_urls import is_sentinel
-from itinerary.protocol.service_urls import redis_url
+from itinerary.protocol.service_urls import read_service_url, redis_url
 from itinerary.sentinel_client import master_client
+from itinerary.server_traits import CLUSTER, OF_CLUSTERS, is_cluster
 
 CONNECT_TIMEOUT: Final = 3.0
 ANSWER_TIMEOUT: Final = 5.0
 _HEALTH_CHECK: Final = 15
+_ASKED_WITHIN: Final = 2.0
 
 
 def connect(url: str, *, answer_timeout: float = ANSWER_TIMEOUT) -> redis.Redis:
@@ -50,5 +52,19 @@ def redis_errors() -> Iterator[None]:
     """Turn every error of Redis or its socket in the block into BrokerUnavailable: the outcome is unknown."""
     try:
         yield
+    except OF_CLUSTERS as exc:
+        raise BrokerUnavailable(f"Redis: {CLUSTER}") from exc
     except (redis.RedisError, OSError) as exc:
         raise BrokerUnavailable(f"Redis: {type(exc).__name__}: {exc}") from exc
+
+
+def refuse_cluster(**urls: str) -> None:
+    """Raise BadValue with the name of an address that is a node of a Redis Cluster; one that is away passes."""
+    for name, url in urls.items():
+        try:
+            with connect(url, answer_timeout=_ASKED_WITHIN) as client, redis_errors():
+                refused = is_cluster(client)
+        except BrokerUnavailable:
+            continue
+        if refused:
+            raise BadValue(f"ITINERARY_{name.upper()}", read_service_url(url, name).shown, CLUSTER)

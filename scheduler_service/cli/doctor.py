@@ -18,7 +18,7 @@ from itinerary.protocol.wire import PROTOCOL, PROTOCOL_FIELD, WITHOUT_INFO, prot
 from scheduler_service.api.context import system_clock
 from scheduler_service.api.services.leader_line import LeaderLine
 from scheduler_service.bootstrap.notifications import targets_of
-from scheduler_service.bootstrap.parts import marks_of, open_dispatcher
+from scheduler_service.bootstrap.parts import check_redis, marks_of, open_dispatcher
 from scheduler_service.broker.client import connect, redis_errors
 from scheduler_service.broker.inbox import RedisInbox
 from scheduler_service.cli.findings import Finding, NotKnown, NotWell, found
@@ -158,6 +158,7 @@ def history(settings: Settings) -> str:
 
 
 def _redis(settings: Settings) -> str:
+    check_redis(settings)
     names = _ask_redis(settings, "server")
     if not names:
         return f"{shown_url(settings.redis_url)}, whose version is not known: it does not answer INFO"

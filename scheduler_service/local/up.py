@@ -19,6 +19,7 @@ import scheduler_service
 from itinerary.protocol.errors import BadValue, ItineraryError
 from itinerary.protocol.instants import SECOND, format_instant
 from itinerary.protocol.keys import KEY_PREFIX_VARIABLE
+from scheduler_service.bootstrap.parts import check_redis
 from scheduler_service.config.settings import PREFIX, Settings
 from scheduler_service.local.demo import with_demo_token
 from scheduler_service.local.redis_server import ServerBinary, find_server, server_argv, server_folder, serves_folder
@@ -92,6 +93,8 @@ def run_up(
 
     `app` is a user's own Celery app, as module:celery_app; `worker_python` runs it. Call it from the main thread.
     """
+    if "redis_url" in settings.model_fields_set:
+        check_redis(settings)
     python = worker_python or own_python()
     with private_umask() as theirs, only_one(settings.data_dir), Ports() as ports:
         plan = create_plan(settings, read_run(settings.data_dir), ports)

@@ -17,7 +17,7 @@ from scheduler_service.api.http.auth import check_exposure
 from scheduler_service.api.http.connections import bounded, room
 from scheduler_service.api.services.leader_line import LeaderLine
 from scheduler_service.bootstrap.notifications import api_watches
-from scheduler_service.bootstrap.parts import open_stores
+from scheduler_service.bootstrap.parts import check_redis, open_stores
 from scheduler_service.config.settings import Settings
 
 _CONNECTIONS: Final = 10
@@ -30,6 +30,7 @@ log = structlog.get_logger(__name__)
 def serve(settings: Settings) -> None:
     """Answer HTTP until a signal."""
     check_exposure(settings)
+    check_redis(settings)
     with (
         listening(settings) as listener,
         open_stores(settings, connections=_CONNECTIONS) as stores,

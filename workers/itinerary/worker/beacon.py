@@ -17,7 +17,7 @@ from kombu.serialization import prepare_accept_content
 
 from itinerary.protocol.keys import PREFIXES, Keys
 from itinerary.protocol.wire import INFO_FIELD, PROTOCOL, PROTOCOL_FIELD, SAMPLE_QUEUE, WITHOUT_INFO, protocol_error
-from itinerary.server_traits import run_id_of
+from itinerary.server_traits import CLUSTER, is_cluster, run_id_of
 from itinerary.worker.connection import AWAY, RedisConnection
 
 _JSON: Final = "application/json"
@@ -26,6 +26,7 @@ _CONNECT_WITHIN: Final = 5
 _MARK_WITHIN: Final = 12.0
 _POLLED_EVERY: Final = 0.5
 _DATABASES: Final = 16
+_SHOWN: Final = 5
 
 log = logging.getLogger("itinerary.worker")
 
@@ -42,6 +43,8 @@ def misfit(app: Celery, connection: RedisConnection, patience: float = _MARK_WIT
             f"accept_content is {list(app.conf.accept_content or [])}, and every run's message is JSON: add 'json', "
             f"else each is refused"
         )
+    if _is_cluster(connection):
+        return f"its Redis: {CLUSTER}"
     deadline = time.monotonic() + patience
     while True:
         beacon = _beacon(connection)
@@ -68,6 +71,13 @@ def gets_runs(app: Celery, connection: RedisConnection) -> bool:
     if why is not None:
         log.error("this worker never gets a run: %s", why)
     return why is None
+
+
+def _is_cluster(connection: RedisConnection) -> bool:
+    try:
+        return is_cluster(connection.client)
+    except AWAY as exc:
+        raise NotComparable(f"redis is away: {exc}") from exc
 
 
 def _of_unlike_rights(connection: RedisConnection, beacon: Mapping[str, Any]) -> str | None:
@@ -113,12 +123,13 @@ def _elsewhere(connection: RedisConnection) -> str:
     own = connection.client.connection_pool.connection_kwargs.get("db", 0)
     try:
         others = _other_prefixes(connection)
+        listed = ", ".join(map(repr, others[:_SHOWN]))
         if connection.client.exists(connection.keys.epoch):
-            raise NotComparable(nobody + (f"; one with the key prefix {others[0]!r} is active" if others else ""))
+            raise NotComparable(nobody + (f"; those of the key prefixes {listed} are active" if others else ""))
         if others:
             return (
-                f"no leader with the key prefix {connection.keys.prefix!r} was ever active in its Redis, but one with "
-                f"{others[0]!r} is: give the worker that ITINERARY_KEY_PREFIX; or start its own leader first"
+                f"no leader with the key prefix {connection.keys.prefix!r} was ever active in its Redis, but those of "
+                f"{listed} are: give the worker its leader's ITINERARY_KEY_PREFIX; or start its own leader first"
             )
         leads_in = _first_with_a_beacon(connection)
     except AWAY as exc:
@@ -137,7 +148,7 @@ def _other_prefixes(connection: RedisConnection) -> list[str]:
         listed: Any = connection.client.zrange(PREFIXES, 0, -1)
     except redis.ResponseError:
         return []
-    return [prefix for prefix in listed if prefix != connection.keys.prefix]
+    return sorted(prefix for prefix in listed if prefix != connection.keys.prefix)
 
 
 def _first_with_a_beacon(connection: RedisConnection) -> int | None:
