@@ -1,16 +1,20 @@
 """The page of examples for other languages: every piece of it is run as it stands."""
 
+import ast
+import asyncio
 import json
 import re
 import shutil
 import socket
 import subprocess
 import sys
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
+import asyncpg  # type: ignore[import-untyped]
 import psycopg
 import pytest
 from sqlalchemy import make_url
@@ -94,6 +98,13 @@ def test_the_python_piece_does_what_it_says(address: str, capsys: pytest.Capture
     assert lines[2].startswith("why ")
 
 
+async def by_asyncpg(url: str, program: str) -> None:
+    """Run a program that awaits, as in a coroutine."""
+    async with asyncpg.create_pool(url, min_size=1, max_size=1) as pool:
+        code = compile(program, "enqueueing.md", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        await types.FunctionType(code, {"pool": pool})()
+
+
 @pytest.mark.postgres
 def test_the_pieces_for_ones_own_transaction_enqueue_with_no_more_rights_than_they_name(postgres_url: str) -> None:
     url = make_url(postgres_url).set(drivername="postgresql").render_as_string(hide_password=False)
@@ -104,15 +115,18 @@ def test_the_pieces_for_ones_own_transaction_enqueue_with_no_more_rights_than_th
         admin.execute("GRANT INSERT ON orders TO shop")
         admin.execute(piece("In your own transaction", "sql", 1))
     shop_url = make_url(url).set(username="shop").render_as_string(hide_password=False)
-    exec(piece("In your own transaction", "python"), {"psycopg": psycopg, "DATABASE_URL": shop_url})
+    given = {"psycopg": psycopg, "DATABASE_URL": shop_url}
+    exec(piece("In your own transaction", "python"), given)
+    exec(piece("In your own transaction", "python", 1), given)
+    asyncio.run(by_asyncpg(shop_url, piece("In your own transaction", "python", 2)))
     with psycopg.connect(shop_url) as shop:
         shop.execute(piece("In your own transaction", "sql"))
     with psycopg.connect(url) as admin:
         rows = admin.execute("SELECT task, kwargs, state, idempotency_key FROM runs ORDER BY id").fetchall()
         admin.execute("DROP OWNED BY shop")
         admin.execute("DROP ROLE shop")
-    invoice = ("shop.send_invoice", {"order": 17}, "scheduled")
-    assert rows == [(*invoice, "invoice-17"), (*invoice, None)]
+    keyed = [("shop.send_invoice", {"order": n}, "scheduled", f"invoice-{n}") for n in (17, 18, 19, 20, 21)]
+    assert rows == [*keyed, (*keyed[0][:3], None)]
 
 
 @pytest.mark.parametrize("page", SERVERS)
