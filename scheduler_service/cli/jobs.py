@@ -1,4 +1,4 @@
-"""`itinerary jobs ...`: definitions, created and changed through the API."""
+"""`itinerary jobs ...`: definitions, created and changed through the API, never in the database."""
 
 import sys
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""`itinerary runs ...`: history, cancel, retry, watch."""
+"""`itinerary runs ...`: history, cancel, retry, watch; through the API, never in the database."""
 
 import json
 import sys

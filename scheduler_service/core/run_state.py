@@ -1,6 +1,7 @@
 """The state machine of a run: the one transition table.
 
-The database CHECK, the guards of every UPDATE, the manual's diagram and the tests derive from `TRANSITIONS`.
+The database CHECK, the guards of every UPDATE, the manual's diagram and the tests derive from `TRANSITIONS`. Promises
+that no event leads out of a final state. It never says when an event happens: the leader's rules do.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,8 @@
-"""A thread that executes commands one after the other, in the order in which the loop decided them."""
+"""A thread that executes commands one after the other, in the order in which the loop decided them.
+
+Promises that none is skipped and none passes another. A command that breaks ends the leadership, not the thread alone.
+It never decides what a command is for.
+"""
 
 import queue
 import threading

@@ -1,4 +1,8 @@
-"""Read the inbox ahead of the loop, and pause while the loop has enough. Drops no entry."""
+"""Read the inbox ahead of the loop, and pause while the loop has enough.
+
+Promises that each entry reaches the loop in its order, or the dead-letter stream with the reason. Silence counts only
+up to the last read that reached the end. It never moves the stored position: the loop's writes do.
+"""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping

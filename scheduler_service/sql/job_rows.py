@@ -1,4 +1,7 @@
-"""Jobs as database rows and back: a version is stored as its definition's JSON and parsed when it is read."""
+"""Jobs as database rows and back: a version is stored as its definition's JSON and parsed when it is read.
+
+Promises that a definition which cannot be read is refused by the job's name or left out, never half read.
+"""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence

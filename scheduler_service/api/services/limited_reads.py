@@ -1,4 +1,8 @@
-"""History, records and the leader's figures as a limited token sees them. See limited."""
+"""History, records and the leader's figures as a limited token sees them.
+
+Promises, as `limited` does, that others' rows do not exist. What concerns the whole installation is refused, and what
+the token's limits cannot classify is not shown.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

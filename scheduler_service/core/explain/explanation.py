@@ -1,4 +1,7 @@
-"""The answer to "why?": a verdict, the sentences that lead to it, and the row behind each of them."""
+"""The answer to "why?": a verdict, the sentences that lead to it, and the row behind each of them.
+
+Promises that a sentence claims no more than its row shows. It reads nothing: the facts are given.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""The facts behind an explanation: rows of the database and the leader's live state, as values."""
+"""The facts behind an explanation: rows of the database and the leader's live state, as values.
+
+Values only: `sql/evidence.py` reads the rows, the route asks the leader. A `live` of None means that nobody answered.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

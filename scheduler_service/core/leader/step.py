@@ -1,4 +1,8 @@
-"""The step that collects the decisions of one iteration, and the one way of a changed run into memory."""
+"""The step that collects the decisions of one iteration, and the one way of a changed run into memory.
+
+Owns the order of a pass's commands: create rows, change them, dispatch, everything else. Promises that the position up
+to which the inbox was read goes with the last write of what was read. It never carries a command out.
+"""
 
 from dataclasses import dataclass, field, replace
 

@@ -1,4 +1,7 @@
-"""Readers for the values of a spec: each parses a JSON value, or names the field in its error."""
+"""Readers for the values of a spec: each parses a JSON value, or names the field in its error.
+
+Promises an error that says what is allowed. It never corrects a value, and never reads one in place of another.
+"""
 
 import re
 from collections.abc import Iterable, Mapping

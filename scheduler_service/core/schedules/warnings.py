@@ -1,4 +1,7 @@
-"""Warnings about clock changes: a fixed time is skipped or repeated, or a rhythm's wall time moves."""
+"""Warnings about clock changes: a fixed time is skipped or repeated, or a rhythm's wall time moves.
+
+Promises date and effect of the next change that matters. A warning never changes what fires.
+"""
 
 from functools import lru_cache
 from typing import Final

@@ -1,6 +1,7 @@
 """The names on the wire: message headers, stream fields, scripts. Scheduler and workers both read them here.
 
-Light on purpose: workers import this module inside other people's applications.
+Promises that a name stays what it was in the release before: what is added is optional to read. Light on purpose:
+workers import this module inside other people's applications.
 """
 
 import json
