@@ -38,10 +38,19 @@ _TEMPLATES_KEPT: Final = 2_000
 _TAG_BYTES: Final = 16
 
 
+class _Publisher(Celery):
+    """An app to which nobody replies: an address would be a queue that result backends fill and nobody empties."""
+
+    @property
+    def thread_oid(self) -> str:
+        """The reply address of messages."""
+        return ""
+
+
 def publishing_app(broker_url: str, transport_options: Mapping[str, Any] | None = None) -> Celery:
     """Create a Celery app that only publishes; its `transport_options` (key prefix, ...) must equal the workers'."""
     master = read_sentinel_url(broker_url, "broker_url") if is_sentinel(broker_url) else None
-    app = Celery("itinerary", broker=master.broker_url if master else broker_url, set_as_current=False)
+    app = _Publisher("itinerary", broker=master.broker_url if master else broker_url, set_as_current=False)
     app.conf.update(
         task_serializer="json",
         accept_content=["json"],

@@ -78,7 +78,7 @@ class SendOptions:
             retries=run.retries,
             soft_time_limit=self.soft_limit,
             time_limit=self.hard_limit,
-            ignore_result=True,
+            ignore_result=None,  # as the task says, which only its worker knows
             add_to_parent=False,
             retry=False,
             **_hiding(args, kwargs),

@@ -214,6 +214,7 @@ def message_of_celery(real: RealBroker, url: str, run: DispatchedRun) -> dict[st
         task_id=task_id(run.run_id, run.attempt),
         queue=run.queue,
         retries=run.retries,
+        ignore_result=None,
         soft_time_limit=soft,
         time_limit=None if soft is None else soft + 10,
         headers={
@@ -237,7 +238,7 @@ def message_of_celery(real: RealBroker, url: str, run: DispatchedRun) -> dict[st
 
 
 def comparable(message: dict[str, Any]) -> dict[str, Any]:
-    """Without what differs between any two senders and sends: delivery tag, origin, reply address (unused)."""
+    """Without what differs between any two senders and sends: delivery tag, origin, reply address (ours has none)."""
     body = json.loads(base64.b64decode(message["body"]))
     headers = {name: value for name, value in message["headers"].items() if name != "origin"}
     properties = {
@@ -303,6 +304,7 @@ def test_a_message_equals_the_one_that_celery_sends(
     assert comparable(ours) == comparable(celerys)
     assert ours["properties"]["delivery_tag"] != celerys["properties"]["delivery_tag"]
     assert ours["headers"]["itinerary_attempt"] == run.attempt
+    assert (ours["headers"]["ignore_result"], ours["properties"]["reply_to"]) == (None, "")
 
 
 @pytest.mark.redis

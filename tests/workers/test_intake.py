@@ -183,8 +183,10 @@ def test_runs_whose_message_cannot_be_read_or_taken_fail_with_their_reason(bench
         assert bench.report_of(name, Failed).reason == reason, worker.output
         assert [type(report) for report in bench.about(name)] == [Started, Failed]
     assert bench.truth == []
-    bench.publish(dispatched("fine", "user.add", 1, 2))
-    assert bench.report_of("fine", Succeeded).result == 3, "its result backend is away, and not needed"
+    bench.publish(dispatched("fine", "user.report", "acme"))
+    assert bench.report_of("fine", Succeeded), "its result backend is away, and it needs none"
+    bench.publish(dispatched("stored", "user.add", 1, 2))
+    assert bench.report_of("stored", Succeeded).result == 3, "its result is with the run all the same"
 
 
 @pytest.mark.slow

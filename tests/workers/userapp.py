@@ -21,7 +21,7 @@ from tests.workers.witness import wait_for, witness
 app = Celery("userapp", broker=os.environ["USERAPP_BROKER"])
 app.conf.update(task_default_queue="userqueue", broker_connection_max_retries=None)
 if os.environ.get("RESULT_BACKEND"):
-    app.conf.result_backend = os.environ["RESULT_BACKEND"]
+    app.conf.update(result_backend=os.environ["RESULT_BACKEND"], result_extended=True, task_track_started=True)
 if os.environ.get("CAREFUL"):  # as the product's own worker: Celery 5.7 ends when Redis goes while it holds messages
     app.conf.update(worker_disable_prefetch=True, worker_prefetch_multiplier=1)
 
@@ -34,6 +34,13 @@ class Careful(Task):
 
     def on_success(self, retval: Any, task_id: str, args: Any, kwargs: Any) -> None:
         witness("on_success", task_id)
+
+
+class Named(Task):
+    """A base class that names each message, as Celery's manual shows it."""
+
+    def shadow_name(self, args: Any, kwargs: Any, options: Any) -> str:
+        return f"report for {args[0].upper()} on {options['queue']}"
 
 
 class Counter(app.Task):
@@ -55,6 +62,11 @@ def same(*args: Any, **kwargs: Any) -> list[Any]:
 def add(x: int, y: int) -> int:
     witness("add", x, y)
     return x + y
+
+
+@app.task(name="user.report", bind=True, base=Named, ignore_result=True)
+def report(self: Any, who: str) -> list[Any]:
+    return [self.request.shadow, self.request.reply_to]
 
 
 @shared_task(name="user.shared")

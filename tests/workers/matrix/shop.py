@@ -3,12 +3,13 @@
 Each task writes a line into the file TRUTH when its body starts.
 """
 
+import json
 import os
 import signal
 import time
 from typing import Any
 
-from celery import Celery, chain, chord, group
+from celery import Celery, Task, chain, chord, group
 from celery.exceptions import SoftTimeLimitExceeded
 from witness import wait_for, witness
 
@@ -22,6 +23,19 @@ except ImportError:  # none allows the newest Celery
 REDIS = os.environ["SHOP_REDIS"]
 app = Celery("shop", broker=f"{REDIS}/0", backend=f"{REDIS}/1")
 app.conf.task_default_queue = os.environ["SHOP_QUEUE"]
+
+
+class Named(Task):
+    """As Celery's manual shows it."""
+
+    def shadow_name(self, args: Any, kwargs: Any, options: Any) -> str:
+        return f"mirror of {args[0]}"
+
+
+@app.task(name="shop.mirror", bind=True, base=Named, soft_time_limit=30, time_limit=40)
+def mirror(self: Any, what: str, more: int = 0) -> "dict[str, Any]":
+    plain = (str, int, float, list, tuple, dict, type(None))
+    return {name: value for name, value in vars(self.request).items() if isinstance(value, plain)}
 
 
 @app.task(name="shop.add")
@@ -158,3 +172,6 @@ if Batches is not None:
 
 
 itinerary.attach(app, exclude=["shop.batch"] if Batches is not None and not os.environ.get("CAREFREE") else [])
+
+if __name__ == "__main__":
+    print(json.dumps(mirror.apply_async(("it",), {"more": 1}).get(timeout=30)))

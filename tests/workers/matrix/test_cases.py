@@ -1,5 +1,6 @@
 """Everything that a user's tasks do, for the service and beside it, with each supported Celery, Python and pool."""
 
+import json
 import os
 import signal
 import time
@@ -16,6 +17,11 @@ from tests.workers.matrix.worker import Service, Shop
 pytestmark = [pytest.mark.slow, pytest.mark.redis, pytest.mark.e2e, pytest.mark.timeout(400)]
 
 STOPPABLE = ("prefork", "gevent")
+# As the page on workers lists them; Celery 5.7 tells the two limits apart, too.
+DIFFERENT = {
+    "id", "root_id", "correlation_id", "reply_to", "properties", "origin", "argsrepr", "headers", "ignore_result",
+    "timelimit",
+}  # fmt: skip
 TRIES = {"max_attempts": 2, "initial": "100ms", "jitter": False}
 
 
@@ -65,6 +71,18 @@ def test_autoretry_that_gives_up(shop: Shop) -> None:
     shop.enqueue("flaky", 9, name="worn")
     run = shop.ended("worn")
     assert (run["state"], run["attempt"], run["error"]["type"]) == ("failed", 3, "ConnectionError")
+
+
+def test_a_request_is_as_if_celery_had_sent_the_run(shop: Shop) -> None:
+    sender = shop.spawn(["shop"])
+    shop.enqueue("mirror", "it", kwargs={"more": 1})
+    assert sender.wait(60) == 0, sender.output
+    celerys = json.loads(sender.lines[-1])
+    ours = shop.ended("mirror")["result"]
+    assert ours["shadow"] == "mirror of it"
+    names = {name for name in celerys.keys() | ours.keys() if celerys.get(name) != ours.get(name)}
+    names = {name for name in names if not name.startswith("itinerary_")}
+    assert names - {"time_limit", "soft_time_limit"} == DIFFERENT
 
 
 def test_fail(shop: Shop) -> None:

@@ -5,17 +5,20 @@ class: each task's class gets a subclass of its own, so that all its methods sta
 """
 
 import logging
+import os
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from celery import Task
-from celery.exceptions import Ignore, WorkerLostError
+from celery import Celery, Task, states
+from celery.backends.base import DisabledBackend
+from celery.exceptions import Ignore, SoftTimeLimitExceeded, WorkerLostError
 from celery.utils.imports import symbol_by_name
 
 from itinerary.worker.claim import Verdict
 from itinerary.worker.connection import RedisConnection
 from itinerary.worker.current import running
-from itinerary.worker.delivery import NO_LIMITS, AskedRetry, Delivery, Limits
+from itinerary.worker.delivery import NO_LIMITS, AskedRetry, Delivery, Limits, is_ours
 from itinerary.worker.pool_registry import PoolRegistry
 from itinerary.worker.request import telling
 from itinerary.worker.tracing import begin
@@ -52,6 +55,7 @@ class Claiming(_Task):
             running.set(delivery.run)
             delivery.span = begin(self.name, vars(self.request))
             delivery.take_secrets(args, kwargs)
+            self._store_started(task_id)
         super().before_start(task_id, args, kwargs)
 
     def claimed(self) -> Delivery | None:
@@ -75,6 +79,31 @@ class Claiming(_Task):
                 raise
         return delivery
 
+    @property
+    def backend(self) -> Any:
+        """The task's result backend; none before the claim, after a refused one, and for a run with secrets."""
+        delivery = delivery_of(self)
+        stores = delivery.won and not delivery.secrets if delivery else not is_ours(vars(self.request))
+        celerys: Any = super()
+        return celerys.backend if stores else _nowhere(self.app)
+
+    @backend.setter
+    def backend(self, value: Any) -> None:
+        self._backend = value
+
+    def _store_started(self, task_id: str) -> None:
+        """Store STARTED where the app asks for it: Celery itself stores it before the claim, and so nowhere."""
+        request: Any = self.request
+        ignored = self.ignore_result if request.ignore_result is None else request.ignore_result
+        if self.track_started and not ignored:
+            meta = {"pid": os.getpid(), "hostname": request.hostname}
+            try:
+                self.backend.store_result(task_id, meta, states.STARTED, request=request)
+            except SoftTimeLimitExceeded:
+                raise
+            except Exception as exc:  # noqa: BLE001 - any backend's own; a run need not fail for what is only shown
+                log.warning("%s runs, but its result backend does not have that it started: %r", task_id, exc)
+
     def retry(self, *args: Any, **kwargs: Any) -> Any:
         """Celery's `retry`, bounded by max_retries as ever, but without a message: the leader retries."""
         delivery = delivery_of(self)
@@ -93,6 +122,11 @@ class Claiming(_Task):
         if delivery is not None and delivery.asking_retry:
             signature.apply_async = lambda: delivery.ask_retry(signature, self.request, self.app.timezone)
         return signature
+
+
+@cache
+def _nowhere(app: Celery) -> DisabledBackend:
+    return DisabledBackend(app=app)
 
 
 def delivery_of(task: Any) -> Delivery | None:

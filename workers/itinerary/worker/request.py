@@ -1,9 +1,10 @@
-"""The request class of the worker's tasks: reports when a process is lost, and hides secrets from Flower.
+"""The request class of the worker's tasks: reports when a process is lost, hides secrets from Flower, names runs.
 
 Celery's signals do not report a lost process if its message is put back (`acks_late` with `reject_on_worker_lost`) or a
 retry is sent (`retry_on_worker_lost`). Without this the leader would have to wait until the attempt counts as lost.
 """
 
+import logging
 import os
 from collections.abc import Mapping
 from typing import Any, Final
@@ -12,12 +13,17 @@ from celery.exceptions import InvalidTaskError, WorkerLostError
 from celery.worker.request import Request
 
 from itinerary.protocol.instants import SECOND
+from itinerary.protocol.message_headers import SHADOW
+from itinerary.protocol.wire import HEADER_QUEUE
 from itinerary.worker import reporting
 from itinerary.worker.delivery import AskedRetry, is_ours
 from itinerary.worker.hiding import AS_IT_IS, Hide
 from itinerary.worker.secret_arguments import hiding_of
 
 _OUTCOMES: Final = frozenset({"task-succeeded", "task-failed", "task-retried"})
+
+
+log = logging.getLogger("itinerary.worker")
 
 
 class TellingRequest(Request):
@@ -32,6 +38,20 @@ class TellingRequest(Request):
         embedded = celerys._payload[2]
         if embedded and not (isinstance(embedded, Mapping) and all(isinstance(name, str) for name in embedded)):
             raise InvalidTaskError(f"the third part of the body must be an object: {embedded!r:.100}")
+        if is_ours(self.request_dict) and not self.request_dict.get(SHADOW):
+            self._take_shadow()
+
+    def _take_shadow(self) -> None:
+        """Name the run as the task's own `shadow_name` says, which Celery asks where a message is sent."""
+        celerys: Any = self
+        given, task = celerys.request_dict, celerys.task
+        try:
+            shadow = task.shadow_name(self.args, self.kwargs, {"queue": given.get(HEADER_QUEUE)})
+        except Exception as exc:  # noqa: BLE001 - the user's code; the run keeps its task's name
+            log.warning("shadow_name() of task %s failed, and its run %s has no shadow: %r", self.name, self.id, exc)
+            return
+        if isinstance(shadow, str) and shadow:
+            celerys.name = given[SHADOW] = shadow
 
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> Any:
         """Celery's own, after reporting a lost process, since Celery may then talk to a broker."""
