@@ -3,11 +3,12 @@
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from itinerary.protocol.errors import BadValue, ItineraryError
+from scheduler_service.cli.app_process import AppInterpreter, run_jobs_there
 from scheduler_service.cli.connect import open_client
 from scheduler_service.cli.status import Json
 
@@ -36,8 +37,16 @@ def apply(
     prune: Prune = None,
     take_over: TakeOver = False,
     as_json: Json = False,
+    python: AppInterpreter = None,
 ) -> None:
-    """Change the stored jobs to match a file: show the changes, ask, and apply exactly those."""
+    """Change the stored jobs to match a file: show the changes, ask, and apply exactly those.
+
+    With --python, MODULE:APP is loaded in its own environment, by `python -m itinerary jobs`.
+    """
+    if python is not None:
+        _apply_there(python, file, source, dry_run, {
+            "--check": check, "--yes": yes, "--no-prune": prune is False, "--take-over": take_over, "--json": as_json,
+        })  # fmt: skip
     from scheduler_service.jobs_as_code.reading import read_place, source_of_place
 
     found = read_place(file)
@@ -51,6 +60,15 @@ def apply(
         differs = carry_out(client, wanted, dry_run=dry_run or check, yes=yes, as_json=as_json)
     if check and differs:
         raise typer.Exit(1)
+
+
+def _apply_there(python: str, place: str, source: str | None, dry_run: bool, flags: Mapping[str, bool]) -> NoReturn:
+    if ":" not in place:
+        raise BadValue("--python", python, "leave it out, or name MODULE:APP: the service itself reads a file")
+    if source == "":
+        raise BadValue("--source", source, "name the owner: jobs that an app declares have one")
+    options = [name for name, given in flags.items() if given] + (["--source", source] if source else [])
+    run_jobs_there(python, "plan" if dry_run or flags["--check"] else "apply", place, *options)
 
 
 @dataclass(frozen=True, slots=True)

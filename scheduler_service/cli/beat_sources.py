@@ -2,7 +2,6 @@
 
 import re
 import shlex
-import subprocess
 import sys
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -12,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from itinerary.protocol.errors import BadValue
+from scheduler_service.cli.app_process import AppInterpreter, exported_by
 from scheduler_service.cli.shared_options import option
-from scheduler_service.runtime.app_python import app_python
 
 if TYPE_CHECKING:
     from scheduler_service.migrating.beat_entry import BeatEntry
@@ -31,10 +30,6 @@ FromJson = Annotated[
         show_default=False,
     ),
 ]  # fmt: skip
-AppInterpreter = Annotated[
-    str | None,
-    typer.Option("--python", metavar="PATH", help="The interpreter of your app's environment.", show_default=False),
-]
 FromDatabase = Annotated[
     str | None,
     typer.Option("--from-database", metavar="URL", help="django-celery-beat's database.", show_default=False),
@@ -139,12 +134,7 @@ class BeatPlace:
             return parse_export(text_of(self.from_json, "--from-json", MOST_BYTES), self.from_json)
         if self.place is None:
             return None
-        # In a process of its own: what the app does at import stays there, and its interpreter may be another.
-        command = app_python(self.python, "--python").command("export-beat", self.place)
-        ended = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
-        if ended.returncode:
-            raise typer.Exit(ended.returncode)  # it has said why on stderr
-        return parse_export(ended.stdout, self.place)
+        return parse_export(exported_by("export-beat", self.place, self.python), self.place)
 
     def _app(self) -> tuple[Any, bool, tuple[str, ...]]:
         from scheduler_service.core.schedules.zones import zone

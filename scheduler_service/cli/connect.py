@@ -30,7 +30,7 @@ def open_client(*, timeout: float = 10, retries: int = 3) -> "Client":
     from itinerary.client.sync import Client
 
     token = os.environ.get("ITINERARY_API_TOKEN") or None
-    return Client(_address(), token=token, timeout=timeout, retries=retries)
+    return Client(api_address(), token=token, timeout=timeout, retries=retries)
 
 
 def started_here() -> Mapping[str, Any]:
@@ -48,7 +48,8 @@ def remedy() -> str:
     return f"is the service running? start it with `itinerary up`, or name another with {NAMED_BY}"
 
 
-def _address() -> str:
+def api_address() -> str:
+    """Return the address of the API: that of the environment, of the last `itinerary up`, or of the settings."""
     url = os.environ.get(NAMED_BY)
     if url:
         return url

@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from scheduler_service.cli.beat_sources import AppInterpreter, FromJson
+from scheduler_service.cli.app_process import AppInterpreter
+from scheduler_service.cli.beat_sources import FromJson
 from scheduler_service.cli.importing import Imported, importing
 from scheduler_service.cli.other_sources import of_apscheduler, of_crontab, of_kubernetes, of_rq, of_systemd
 

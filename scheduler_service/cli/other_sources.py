@@ -3,16 +3,13 @@
 Each takes what the command line was given, and returns the entries with the notes for all and their owner here.
 """
 
-import subprocess
 from pathlib import Path
-
-import typer
 
 from itinerary.protocol.errors import BadValue
 from itinerary.protocol.instants import Instant, format_instant
+from scheduler_service.cli.app_process import exported_by
 from scheduler_service.cli.beat_sources import text_of
 from scheduler_service.cli.importing import Imported, now, owner_of
-from scheduler_service.runtime.app_python import app_python
 
 
 def of_crontab(
@@ -66,22 +63,13 @@ def of_apscheduler(
     if from_json is not None and place is None:
         text: str | bytes = text_of(from_json, "--from-json", MOST_BYTES)
     elif place is not None and from_json is None:
-        text = _exported(place, python, unpickle, span)
+        more = ["--unpickle"] if unpickle else []
+        more += ["--between", *map(format_instant, span)] if span else []
+        text = exported_by("export-apscheduler", place, python, *more)
     else:
         raise BadValue("MODULE:SCHEDULER", place, "name your scheduler, or --from-json FILE")
     named, found = read_apscheduler(text, from_json or str(place), task=task, queue=queue, now=now())
     return Imported(found, NOTES, f"apscheduler:{named}")
-
-
-def _exported(place: str, python: str | None, unpickle: bool, span: tuple[Instant, Instant] | None) -> bytes:
-    """Return what the scheduler's own environment prints, in a process of its own."""
-    more = ["--unpickle"] if unpickle else []
-    more += ["--between", *map(format_instant, span)] if span else []
-    command = [*app_python(python, "--python").command("export-apscheduler", place), *more]
-    ended = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
-    if ended.returncode:
-        raise typer.Exit(ended.returncode)  # it has said why on stderr
-    return ended.stdout
 
 
 def of_rq(url: str, *, task: str | None, timezone: str | None = None, queue: str | None = None) -> Imported:

@@ -25,6 +25,7 @@ from scheduler_service.core.contract.job_json import read_job
 from scheduler_service.core.contract.job_plan import read_source
 from scheduler_service.jobs_as_code.schedule import Schedule, being_loaded, refuse_read_only
 from scheduler_service.jobs_as_code.texts import FORMATS, read_text_as
+from scheduler_service.runtime.app_python import ELSEWHERE
 
 _MOST_BYTES: Final = 8 * 1024 * 1024
 _LONGEST_SOURCE: Final = 128
@@ -136,7 +137,9 @@ def load_place(place: str) -> Schedule | list[Body]:
     except ItineraryError:
         raise
     except (Exception, SystemExit) as exc:
-        raise ItineraryError(f"{place} cannot be loaded: {type(exc).__name__}: {exc}") from exc
+        elsewhere = isinstance(exc, ImportError) and not place.endswith(".py")
+        more = f"; {ELSEWHERE} python -m itinerary jobs apply {place}" if elsewhere else ""
+        raise ItineraryError(f"{place} cannot be loaded: {type(exc).__name__}: {exc}{more}") from exc
     finally:
         being_loaded.reset(token)
     if not isinstance(found, Schedule):

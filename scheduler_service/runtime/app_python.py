@@ -16,6 +16,7 @@ from itinerary.protocol.errors import BadValue
 from itinerary.protocol.wire import PROTOCOL
 from itinerary.version import VERSION
 
+ELSEWHERE: Final = "where the app has an environment of its own, name its interpreter by --python PATH, or run there:"
 _PATIENCE: Final = 60.0
 # Without the working directory, whose packages may have the same names.
 _PROBE: Final = """

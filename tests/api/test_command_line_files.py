@@ -1,6 +1,7 @@
 """`jobs apply` and `jobs export` against a real API process."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,17 @@ def test_the_jobs_beside_an_apps_tasks_are_checked_applied_and_checked_again(
     assert itinerary.done("jobs", "apply", place, "--yes", **env).endswith("applied\n")
     assert names(itinerary, "decorated_shop") == ["report", "shop.close_month"]
     assert "nothing to change, 2 as they are" in itinerary.done("jobs", "apply", place, "--check", **env)
+    theirs = tmp_path / "python"  # the interpreter of an environment in which the app is
+    theirs.write_text(f'#!/bin/sh\nPYTHONPATH="{env["PYTHONPATH"]}" exec {sys.executable} "$@"\n')
+    theirs.chmod(0o755)
+    alone = itinerary("jobs", "apply", place)
+    assert (alone.returncode, alone.stderr.count("\n")) == (1, 1)
+    assert "--python PATH, or run there: python -m itinerary jobs apply decorated_shop:app" in alone.stderr
+    there = itinerary.done("jobs", "apply", place, "--check", "--worker-python", str(theirs))
+    assert "nothing to change, 2 as they are" in there
+    there = itinerary("jobs", "apply", place, "--dry-run", "--source", "other", "--take-over", "--python", str(theirs))
+    assert (there.returncode, "other: 2 changed" in there.stdout) == (0, True)
+    assert "leave it out, or name MODULE:APP" in itinerary("jobs", "apply", "a.toml", "--python", str(theirs)).stderr
     (tmp_path / "decorated_shop.py").write_text(APP.replace('args=["short"]', ""))
     refused = itinerary("jobs", "apply", place, "--check", **env)
     assert refused.returncode == 2

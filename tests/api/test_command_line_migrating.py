@@ -253,6 +253,7 @@ def test_jobs_are_exported_for_other_schedulers_and_what_they_cannot_say_is_name
     ("words", "status", "said"),
     [
         (("jobs", "import-beat", "no_such_module:app"), 2, "there is no module no_such_module in"),
+        (("shadow", "no_such_module:app"), 2, "run there: python -m itinerary export-beat no_such_module:app"),
         (("jobs", "import-beat", BEAT_APP, "--from-json", "-"), 2, "--from-json names the app"),
         (("jobs", "import-beat", "--from-json", "/nowhere"), 2, "--from-json: '/nowhere'"),
         (("jobs", "import-beat", BEAT_APP, "--python", "/nowhere"), 2, "--python: '/nowhere'"),
